@@ -1,0 +1,191 @@
+"""Reading archives one member at a time, and writing archives whose bytes depend on their content alone."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import shutil
+import tarfile
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path, PurePosixPath
+from typing import IO
+
+from pytest_mlebench.errors import DataError
+
+# Kinds of file that deflate makes no smaller: storing them is many times as fast.
+_COMPRESSED = {".jpg", ".jpeg", ".png", ".gif", ".mp3", ".mp4", ".zip", ".gz", ".7z", ".npz", ".parquet", ".tfrec"}
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+_BLOCK = 1 << 20
+
+
+@contextmanager
+def open_zip(path: Path) -> Iterator[zipfile.ZipFile]:
+    """Open a zip archive for reading; DataError where it is missing or damaged."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            yield archive
+    except FileNotFoundError as error:
+        raise DataError(f"archive {path} is missing in the raw data") from error
+    except zipfile.BadZipFile as error:
+        raise DataError(f"archive {path} is damaged: {error}") from error
+
+
+def open_member(archive: zipfile.ZipFile, name: str) -> IO[bytes]:
+    """A member of an open zip archive as a binary file; DataError that names both if it is not there."""
+    try:
+        return archive.open(name)
+    except KeyError as error:
+        raise DataError(f"{archive.filename} has no member {name}") from error
+
+
+@contextmanager
+def zip_member(path: Path, name: str | None = None) -> Iterator[IO[bytes]]:
+    """One member of a zip archive as a binary file (the archive's only file if no name is given)."""
+    with open_zip(path) as archive:
+        if name is None:
+            files = [info.filename for info in archive.infolist() if not info.is_dir()]
+            if len(files) != 1:
+                raise DataError(f"{path} holds {len(files)} files, not the one that was expected")
+            name = files[0]
+        with open_member(archive, name) as file:
+            yield file
+
+
+def unpack_zip(
+    path: Path, target: Path, rename: Callable[[str], str | None] | Mapping[str, str] | None = None
+) -> list[str]:
+    """Stream the files of a zip archive to a folder; returns their new names, relative to it, in archive order.
+
+    ``rename`` maps a member's name to a new one; a member that it maps to None, or does not hold, is left out.
+    Raises DataError for a name that would leave the folder, and for a member that a mapping names in vain.
+    """
+    new_name = rename.get if isinstance(rename, Mapping) else (rename or (lambda name: name))
+    names = []
+    with open_zip(path) as archive:
+        if isinstance(rename, Mapping) and (missing := rename.keys() - set(archive.namelist())):
+            raise DataError(f"{path} has no member {min(missing)}")
+        for info in archive.infolist():
+            name = None if info.is_dir() else new_name(info.filename)
+            if name is None:
+                continue
+            destination = safe_join(target, name)
+            destination.parent.mkdir(parents=True, exist_ok=True)
+            with archive.open(info) as source, destination.open("xb") as file:
+                shutil.copyfileobj(source, file, _BLOCK)
+            names.append(name)
+    return names
+
+
+def unpack_tar(path: Path, target: Path, rename: Callable[[str], str | None] | None = None) -> list[str]:
+    """``unpack_zip`` for a tar archive of any compression; links and devices are refused."""
+    names = []
+    try:
+        with tarfile.open(path) as archive:
+            for info in archive:
+                if not (info.isfile() or info.isdir()):
+                    raise DataError(f"{path}: member {info.name} is neither a file nor a folder")
+                name = None if info.isdir() else rename(info.name) if rename else info.name
+                if name is None:
+                    continue
+                destination = safe_join(target, name)
+                destination.parent.mkdir(parents=True, exist_ok=True)
+                source = archive.extractfile(info)
+                assert source is not None
+                with destination.open("xb") as file:
+                    shutil.copyfileobj(source, file, _BLOCK)
+                names.append(name)
+    except FileNotFoundError as error:
+        raise DataError(f"archive {path} is missing in the raw data") from error
+    except tarfile.TarError as error:
+        raise DataError(f"archive {path} is damaged: {error}") from error
+    return names
+
+
+def unpack_7z(path: Path, target: Path) -> None:
+    """Unpack a 7z archive to a folder."""
+    import py7zr
+
+    if not path.is_file():
+        raise DataError(f"archive {path} is missing in the raw data")
+    target.mkdir(parents=True, exist_ok=True)
+    try:
+        with py7zr.SevenZipFile(path) as archive:
+            for name in archive.getnames():
+                safe_join(target, name)
+            archive.extractall(target)
+    except (py7zr.exceptions.ArchiveError, OSError, EOFError) as error:
+        raise DataError(f"archive {path} is damaged: {error}") from error
+
+
+def safe_join(folder: Path, name: str) -> Path:
+    """``folder / name``; DataError for a name that is absolute or climbs out of the folder."""
+    parts = PurePosixPath(name)
+    if parts.is_absolute() or ".." in parts.parts or "\\" in name or not parts.parts:
+        raise DataError(f"archive member {name!r} would be written outside of {folder}")
+    return folder / parts
+
+
+class ZipWriter:
+    """Writes a zip archive, member by member, with fixed dates; text is deflated, media files are stored.
+
+    >>> with ZipWriter(public / "test.zip") as archive:   # doctest: +SKIP
+    ...     archive.write("1.jpg", raw / "1.jpg")
+    """
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._archive = zipfile.ZipFile(path, "x", allowZip64=True)
+
+    def __enter__(self) -> ZipWriter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._archive.close()
+
+    def write(self, name: str, content: bytes | str | Path | IO[bytes]) -> None:
+        """Add a member: bytes, text (as UTF-8), or a file that is streamed."""
+        info = zipfile.ZipInfo(name, _EPOCH)
+        stored = PurePosixPath(name).suffix.lower() in _COMPRESSED
+        info.compress_type = zipfile.ZIP_STORED if stored else zipfile.ZIP_DEFLATED
+        info.external_attr = 0o644 << 16
+        if isinstance(content, str):
+            content = content.encode()
+        if isinstance(content, bytes):
+            self._archive.writestr(info, content)
+        elif isinstance(content, Path):
+            with content.open("rb") as file:
+                self._stream(info, file)
+        else:
+            self._stream(info, content)
+
+    def _stream(self, info: zipfile.ZipInfo, file: IO[bytes]) -> None:
+        with self._archive.open(info, "w", force_zip64=True) as member:
+            shutil.copyfileobj(file, member, _BLOCK)
+
+
+def write_zip(path: Path, members: Mapping[str, bytes | str | Path] | Iterable[tuple[str, bytes | str | Path]]) -> None:
+    """A zip archive of these members, in this order (see ZipWriter)."""
+    with ZipWriter(path) as archive:
+        for name, content in members.items() if isinstance(members, Mapping) else members:
+            archive.write(name, content)
+
+
+def write_tar_gz(path: Path, members: Mapping[str, bytes | Path] | Iterable[tuple[str, bytes | Path]]) -> None:
+    """A gzipped tar archive of these members, in this order, with fixed dates and owners."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with (
+        path.open("xb") as raw,
+        gzip.GzipFile("", "wb", compresslevel=1, fileobj=raw, mtime=0) as packed,
+        tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive,
+    ):
+        for name, content in members.items() if isinstance(members, Mapping) else members:
+            info = tarfile.TarInfo(name)
+            if isinstance(content, bytes):
+                info.size = len(content)
+                archive.addfile(info, io.BytesIO(content))
+            else:
+                info.size = content.stat().st_size
+                with content.open("rb") as file:
+                    archive.addfile(info, file)

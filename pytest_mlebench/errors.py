@@ -1,0 +1,29 @@
+"""The errors that pytest-mlebench raises on purpose. Each message says what is wrong, where, and what to do."""
+
+
+class MLEBenchError(Exception):
+    """Base of all errors below; its text is meant for the user, without a traceback."""
+
+
+class UsageError(MLEBenchError):
+    """A name, option or file that the user gave does not hold."""
+
+
+class CompetitionError(MLEBenchError):
+    """A competition's folder is incomplete or its ``competition.yaml`` is wrong."""
+
+
+class DataError(MLEBenchError):
+    """A competition's data is absent, damaged or could not be prepared."""
+
+
+class InvalidSubmission(MLEBenchError):
+    """A submission that cannot be scored; the text is the reason that the agent is told."""
+
+
+class AgentError(MLEBenchError):
+    """An agent's definition is wrong, or a secret that it needs is not set."""
+
+
+class SandboxError(MLEBenchError):
+    """The harness (not the agent) failed to provide or run a sandbox."""

@@ -1,0 +1,163 @@
+"""The standard checks of a submission. Each raises InvalidSubmission; its reason names the column, id or row.
+
+A reason may name what the agent wrote and the ids that are asked for, never a value of the answers.
+Rows are counted from 1, without the header.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from pytest_mlebench.errors import InvalidSubmission
+
+
+def require_columns(submission: pd.DataFrame, columns: Sequence[str], *, exactly: bool = False) -> None:
+    """The columns must be there, in any order; with ``exactly`` there must be no others."""
+    found = list(submission.columns)
+    if missing := [column for column in columns if column not in found]:
+        names = ", ".join(map(repr, found[:20])) or "none"
+        raise InvalidSubmission(f"column {missing[0]!r} is missing; the file has {names}")
+    if exactly and (extra := [column for column in found if column not in columns]):
+        raise InvalidSubmission(f"column {extra[0]!r} is not expected; the columns are {', '.join(columns)}")
+
+
+def require_row_count(submission: pd.DataFrame, answers: pd.DataFrame | int) -> None:
+    """There must be as many rows as in the answers (or as the number says)."""
+    expected = answers if isinstance(answers, int) else len(answers)
+    if len(submission) != expected:
+        raise InvalidSubmission(f"the file has {len(submission)} rows; {expected} were expected")
+
+
+def predictions(
+    submission: pd.DataFrame,
+    answers: pd.DataFrame,
+    columns: str | Sequence[str],
+    *,
+    on: str | list[str],
+    between: tuple[float, float] | None = None,
+) -> NDArray[np.float64]:
+    """The usual checks in one: the numbers of one column or several, in the order of the answers' rows.
+
+    The columns must be there and hold finite numbers, ``between`` low and high where given, and the ids (``on``) be
+    those of the answers. Shape (rows,) for one name, (rows, columns) for several; see the single checks below.
+    """
+    keys = [on] if isinstance(on, str) else on
+    require_columns(submission, [*keys, *([columns] if isinstance(columns, str) else columns)])
+    values = numeric(submission, columns)
+    require_finite(values, columns)
+    if between is not None:
+        require_between(values, columns, *between)
+    return values[alignment(submission, answers, on)]
+
+
+def align(submission: pd.DataFrame, answers: pd.DataFrame, on: str | list[str]) -> pd.DataFrame:
+    """The submission's rows in the order of the answers (see ``alignment``).
+
+    Check values before: afterwards a reason can no longer name the row of the agent's file.
+    """
+    return submission.take(alignment(submission, answers, on)).reset_index(drop=True)
+
+
+def alignment(submission: pd.DataFrame, answers: pd.DataFrame, on: str | list[str]) -> NDArray[np.intp]:
+    """For each row of the answers the position of the submission's row with the same id (column, or columns).
+
+    Both must hold the same ids, each once. Ids compare as pandas reads them: 5.0 equals 5, ``"5"`` does not.
+    """
+    keys = [on] if isinstance(on, str) else on
+    require_columns(submission, keys)
+    index, wanted = _index(submission, keys), _index(answers, keys)
+    if len(index) == len(wanted) and not index.hasnans and _same_kind(index, wanted) and (index == wanted).all():
+        return np.arange(len(wanted))  # most submissions keep the order: sorting millions of ids takes long
+    name = keys[0] if isinstance(on, str) else "/".join(keys)
+    if not index.is_unique:
+        raise InvalidSubmission(f"{name} {_show(index[index.duplicated()][0])} occurs more than once")
+    positions = wanted.get_indexer(index)
+    if (positions < 0).any():
+        raise InvalidSubmission(f"{name} {_show(index[positions < 0][0])} is not an id of the test set")
+    if len(index) != len(wanted):
+        missing = wanted[~wanted.isin(index)]
+        raise InvalidSubmission(f"{name} {_show(missing[0])} is missing, as are {len(missing) - 1} others")
+    order = np.empty(len(positions), dtype=np.intp)
+    order[positions] = np.arange(len(positions))
+    return order
+
+
+def numeric(submission: pd.DataFrame, columns: str | Sequence[str]) -> NDArray[np.float64]:
+    """The columns as float64 by ``pandas.to_numeric``: shape (rows,) for one name, (rows, columns) for several.
+
+    Text raises; booleans count as 0 and 1; missing values are NaN (see ``require_finite``).
+    """
+    if isinstance(columns, str):
+        return _numeric(submission[columns])
+    return np.column_stack([_numeric(submission[column]) for column in columns])
+
+
+def require_finite(values: NDArray[np.float64], columns: str | Sequence[str]) -> None:
+    """No value may be missing or infinite; ``columns`` names the columns of ``values``."""
+    _require(np.isfinite(values), values, columns, "is missing or not finite", show=False)
+
+
+def require_not_missing(submission: pd.DataFrame, columns: str | Sequence[str]) -> None:
+    """No field of the columns may be empty (or a word that pandas reads as missing)."""
+    for column in [columns] if isinstance(columns, str) else columns:
+        if (missing := submission[column].isna().to_numpy()).any():
+            raise InvalidSubmission(f"column {column!r}, row {missing.argmax() + 1}: the value is missing")
+
+
+def require_between(
+    values: NDArray[np.float64], columns: str | Sequence[str], low: float = 0.0, high: float = 1.0
+) -> None:
+    """Values must lie in [low, high], compared exactly; NaN passes (see ``require_finite``)."""
+    inside = np.isnan(values) | ((values >= low) & (values <= high))
+    _require(inside, values, columns, f"is not between {low:g} and {high:g}")
+
+
+def require_row_sums(
+    values: NDArray[np.float64], total: float = 1.0, *, rtol: float = 1e-5, atol: float = 1e-8
+) -> None:
+    """Each row of ``values`` (rows, columns) must sum to ``total``, by numpy's ``isclose``; NaN is skipped."""
+    sums = np.nansum(values, axis=1)
+    wrong = ~np.isclose(sums, total, rtol=rtol, atol=atol)
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise InvalidSubmission(f"row {row + 1}: the values sum to {_show(sums[row])}, not to {total:g}")
+
+
+def _numeric(column: pd.Series[Any]) -> NDArray[np.float64]:
+    try:
+        return np.asarray(pd.to_numeric(column), dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        text = pd.to_numeric(column, errors="coerce").isna() & column.notna()
+        row = int(text.to_numpy().argmax())
+        raise InvalidSubmission(
+            f"column {column.name!r}, row {row + 1}: {_show(column.iloc[row])} is not a number"
+        ) from error
+
+
+def _require(
+    holds: NDArray[np.bool_], values: NDArray[np.float64], columns: str | Sequence[str], what: str, *, show: bool = True
+) -> None:
+    if holds.all():
+        return
+    row, *rest = np.argwhere(~holds)[0]
+    column = columns if isinstance(columns, str) else columns[rest[0]]
+    value = f" {_show(values[(row, *rest)])}" if show else ""
+    raise InvalidSubmission(f"column {column!r}, row {row + 1}: the value{value} {what}")
+
+
+def _same_kind(left: pd.Index[Any], right: pd.Index[Any]) -> bool:
+    return pd.api.types.is_numeric_dtype(left) == pd.api.types.is_numeric_dtype(right)
+
+
+def _index(table: pd.DataFrame, keys: list[str]) -> pd.Index[Any]:
+    return pd.Index(table[keys[0]]) if len(keys) == 1 else pd.MultiIndex.from_frame(table[keys])
+
+
+def _show(value: Any) -> str:
+    text = str(value) if isinstance(value, float | int | np.number) else repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,71 @@
+"""Looking for answers in the public files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pandas as pd
+
+from pytest_mlebench.data.checksums import md5
+from pytest_mlebench.data.store import Dataset
+
+_TABLES = {".csv": ",", ".tsv": "\t"}
+
+
+def find_leaks(dataset: Dataset) -> list[str]:
+    """Public files that give answers away, a sentence for each; empty if none was found.
+
+    Looks for copies of the private files, and for tables that hold the ids of the answers beside their true values.
+    What is hidden in pictures, records or nested formats it cannot see: a competition's ``known_leak`` tells of that.
+    """
+    sample = md5(dataset.sample_submission)  # it may lie among the private files
+    private = {md5(path): path for path in _files(dataset.private) if path.stat().st_size}
+    key, truth = _truth(dataset)
+    found = []
+    for path in _files(dataset.public):
+        name = path.relative_to(dataset.public).as_posix()
+        digest = md5(path)
+        if digest == sample:
+            continue
+        if digest in private:
+            found.append(f"public/{name} is a copy of private/{private[digest].relative_to(dataset.private)}")
+        elif path.suffix in _TABLES and (column := _true_column(_read(path), key, truth)):
+            found.append(f"public/{name} holds the true values of {column!r}")
+    return found
+
+
+def _truth(dataset: Dataset) -> tuple[str, pd.DataFrame]:
+    """The id column, and the true values by id: the columns that a submission asks for, as text."""
+    asked = _read(dataset.sample_submission)
+    answers = _read(dataset.perfect_submission)
+    if asked is None or answers is None or asked.columns[0] not in answers.columns:
+        return "", pd.DataFrame()
+    key = str(asked.columns[0])
+    return key, answers[answers.columns.intersection(asked.columns)].drop_duplicates(key).set_index(key)
+
+
+def _true_column(table: pd.DataFrame | None, key: str, truth: pd.DataFrame) -> str | None:
+    """The column of a table that agrees with the truth in the rows whose ids both have, if there is one."""
+    if table is None or key not in table.columns:
+        return None
+    shared = table[table[key].isin(truth.index)].drop_duplicates(key)
+    if len(shared) < max(2, len(truth) / 2):
+        return None
+    expected = truth.loc[shared[key]]
+    for column in expected.columns.intersection(shared.columns):
+        same = expected[column].to_numpy() == shared[column].to_numpy()
+        if expected[column].nunique() > 1 and same.mean() > 0.99:
+            return str(column)
+    return None
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    return (path for path in sorted(folder.rglob("*")) if path.is_file())
+
+
+def _read(path: Path) -> pd.DataFrame | None:
+    try:
+        return pd.read_csv(path, sep=_TABLES.get(path.suffix, ","), dtype=str, keep_default_na=False)
+    except (ValueError, pd.errors.ParserError):
+        return None

@@ -1,0 +1,49 @@
+"""The grade of one submission, with the fields of MLE-bench's grading report."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from pytest_mlebench.catalog.leaderboard import Medal
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """What grading says of one submission.
+
+    ``score`` is rounded to five decimals; None for an invalid submission, and for a valid one without a score (NaN).
+    ``error`` is the reason why a submission is invalid, ``grader_defect`` whether the grader broke on it.
+    """
+
+    competition_id: str
+    score: float | None
+    gold_threshold: float
+    silver_threshold: float
+    bronze_threshold: float
+    median_threshold: float
+    any_medal: bool
+    gold_medal: bool
+    silver_medal: bool
+    bronze_medal: bool
+    above_median: bool
+    submission_exists: bool
+    valid_submission: bool
+    is_lower_better: bool
+    created_at: str
+    submission_path: str
+    error: str | None = None
+    grader_defect: bool = False
+    percentile: float | None = None
+
+    @property
+    def medal(self) -> Medal | None:
+        return "gold" if self.gold_medal else "silver" if self.silver_medal else "bronze" if self.bronze_medal else None
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as JSON values. An infinite score is JSON's usual extension ``Infinity``."""
+        values = asdict(self)
+        if self.score is not None and math.isnan(self.score):
+            values["score"] = None
+        return values

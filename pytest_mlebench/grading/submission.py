@@ -1,0 +1,57 @@
+"""Reading a submission: an untrusted file that may be anything, of any size."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+import pandas as pd
+
+from pytest_mlebench.errors import InvalidSubmission
+
+MAX_BYTES = 1 << 30
+"""Largest submission that is read; the largest honest one (denoising-dirty-documents) has 0.2 GB."""
+_MAX_HEADER_BYTES = 1 << 20
+
+
+@contextmanager
+def open_submission(path: Path, max_bytes: int = MAX_BYTES) -> Iterator[IO[bytes]]:
+    """Open a submission for reading, as what it is when it is opened: a regular file of a bounded size.
+
+    Raises InvalidSubmission for a link, a pipe, a folder or a device, and for a file that is too large.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        if path.is_symlink():
+            raise InvalidSubmission(f"{path.name} is a symbolic link; a regular file was expected") from error
+        raise InvalidSubmission(f"{path.name} cannot be read: {error.strerror}") from error
+    with os.fdopen(descriptor, "rb") as file:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise InvalidSubmission(f"{path.name} is not a regular file")
+        if status.st_size > max_bytes:
+            raise InvalidSubmission(f"{path.name} has {status.st_size:,} bytes; at most {max_bytes:,} are read")
+        yield file
+
+
+def read_submission(path: Path, max_bytes: int = MAX_BYTES) -> pd.DataFrame:
+    """Read a submission as pandas does, floats parsed round-trip; an empty file is a table without columns.
+
+    Raises InvalidSubmission with the reason for what cannot be read.
+    """
+    with open_submission(path, max_bytes) as file:
+        header = file.readline(_MAX_HEADER_BYTES + 1)
+        if len(header) > _MAX_HEADER_BYTES:
+            raise InvalidSubmission(f"the first line is longer than {_MAX_HEADER_BYTES:,} bytes; is this a CSV file?")
+        file.seek(0)
+        try:
+            return pd.read_csv(file, float_precision="round_trip")
+        except pd.errors.EmptyDataError:
+            return pd.DataFrame()
+        except (ValueError, OverflowError, MemoryError, pd.errors.ParserError) as error:
+            raise InvalidSubmission(f"not a readable CSV file: {error}") from error
