@@ -143,7 +143,7 @@ def _agent(id: str, values: Mapping[str, Any], file: Path) -> Agent:
         raise AgentError(f"{where}: kwargs_type is {kwargs_type!r}, must be argparse or omegaconf")
     return Agent(
         id=id,
-        folder=start.parent,
+        folder=agents / Path(str(values["start"])).parts[0],
         start=start,
         dockerfile=agents / str(values.get("dockerfile") or f"{file.parent.name}/Dockerfile"),
         kwargs_type=kwargs_type,
