@@ -54,10 +54,10 @@ def synthetic_rejections(competition: Competition, synthetic_grades: dict[str, G
 
 
 def synthetic_answers_stay_private(
-    competition: Competition, synthetic_dataset: Dataset, record_property: Callable[[str, object], None]
+    competition: Competition, synthetic_dataset: Dataset, request: pytest.FixtureRequest
 ) -> None:
     """No public file holds the answers."""
-    _no_leaks(competition, synthetic_dataset, record_property)
+    _no_leaks(competition, synthetic_dataset, request)
 
 
 def real_checksums(dataset: Dataset) -> None:
@@ -83,17 +83,15 @@ def real_perfect_submission(competition: Competition, dataset: Dataset) -> None:
     assert report.gold_medal, f"score {report.score}, gold is {report.gold_threshold} ({report.error})"
 
 
-def real_answers_stay_private(
-    competition: Competition, dataset: Dataset, record_property: Callable[[str, object], None]
-) -> None:
+def real_answers_stay_private(competition: Competition, dataset: Dataset, request: pytest.FixtureRequest) -> None:
     """No public file holds the answers."""
-    _no_leaks(competition, dataset, record_property)
+    _no_leaks(competition, dataset, request)
 
 
-def _no_leaks(competition: Competition, dataset: Dataset, record_property: Callable[[str, object], None]) -> None:
+def _no_leaks(competition: Competition, dataset: Dataset, request: pytest.FixtureRequest) -> None:
     found = find_leaks(dataset)
     if competition.known_leak:
-        record_property("known_leak", competition.known_leak)
+        request.node.user_properties.append(("known_leak", competition.known_leak))
         pytest.xfail(f"known leak: {competition.known_leak}")
     _none(found)
 

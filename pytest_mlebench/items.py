@@ -74,8 +74,8 @@ class CompetitionItem(pytest.Function):
         assert isinstance(self.parent, CompetitionFile)
         return self.parent.competition
 
-    def reportinfo(self) -> tuple[Path, int | None, str]:
-        return self.path, None, f"{self.competition.id}::{self.name}"
+    def reportinfo(self) -> tuple[Path, int, str]:
+        return self.path, 0, f"{self.competition.id}::{self.name}"
 
 
 class AgentRun(CompetitionItem):
