@@ -40,7 +40,8 @@ def _or_fail(act: Callable[[], Result]) -> Result:
     try:
         return act()
     except MLEBenchError as error:
-        pytest.fail(str(error), pytrace=False)
+        message = str(error)
+    pytest.fail(message, pytrace=False)  # outside of the handler: pytest would show both
 
 
 @pytest.fixture
