@@ -189,3 +189,19 @@ def write_tar_gz(path: Path, members: Mapping[str, bytes | Path] | Iterable[tupl
                 info.size = content.stat().st_size
                 with content.open("rb") as file:
                     archive.addfile(info, file)
+
+
+def write_7z(path: Path, members: Mapping[str, bytes | str | Path]) -> None:
+    """A 7z archive of these members, in this order: bytes, text (as UTF-8), or files, which are streamed.
+
+    Its bytes depend on py7zr's version and on the clock; compare such archives by their members.
+    """
+    import py7zr
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with py7zr.SevenZipFile(path, "x") as archive:
+        for name, content in members.items():
+            if isinstance(content, Path):
+                archive.write(content, name)
+            else:
+                archive.writestr(content, name)

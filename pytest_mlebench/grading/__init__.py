@@ -15,6 +15,8 @@ from pytest_mlebench.grading.checks import (
     require_not_missing,
     require_row_count,
     require_row_sums,
+    require_whole,
+    text,
 )
 from pytest_mlebench.grading.grade import Grader, grade
 from pytest_mlebench.grading.report import Report
@@ -34,4 +36,6 @@ __all__ = [
     "require_not_missing",
     "require_row_count",
     "require_row_sums",
+    "require_whole",
+    "text",
 ]
