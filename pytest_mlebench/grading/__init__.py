@@ -7,14 +7,18 @@ from pytest_mlebench.errors import InvalidSubmission
 from pytest_mlebench.grading.checks import (
     align,
     alignment,
+    class_labels,
+    label_sets,
     numeric,
     predictions,
+    ranked_labels,
     require_between,
     require_columns,
     require_finite,
     require_not_missing,
     require_row_count,
     require_row_sums,
+    whole_numbers,
 )
 from pytest_mlebench.grading.grade import Grader, grade
 from pytest_mlebench.grading.report import Report
@@ -25,13 +29,17 @@ __all__ = [
     "Report",
     "align",
     "alignment",
+    "class_labels",
     "grade",
+    "label_sets",
     "numeric",
     "predictions",
+    "ranked_labels",
     "require_between",
     "require_columns",
     "require_finite",
     "require_not_missing",
     "require_row_count",
     "require_row_sums",
+    "whole_numbers",
 ]

@@ -161,3 +161,50 @@ def _index(table: pd.DataFrame, keys: list[str]) -> pd.Index[Any]:
 def _show(value: Any) -> str:
     text = str(value) if isinstance(value, float | int | np.number) else repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+def class_labels(
+    submission: pd.DataFrame, answers: pd.DataFrame, column: str, *, on: str | list[str], truncate: bool = False
+) -> NDArray[np.int64]:
+    """The usual checks of a classification with numbered classes: labels of shape (rows,) in the order of the answers.
+
+    The column must hold whole numbers (see ``whole_numbers``), and the ids (``on``) be those of the answers.
+    """
+    require_columns(submission, [*([on] if isinstance(on, str) else on), column])
+    return whole_numbers(submission, column, truncate=truncate)[alignment(submission, answers, on)]
+
+
+def whole_numbers(submission: pd.DataFrame, column: str, *, truncate: bool = False) -> NDArray[np.int64]:
+    """A column as integers, shape (rows,): 3.0 is 3, booleans are 0 and 1; text and missing values raise.
+
+    A fraction raises too; with ``truncate`` it is cut off towards zero, as Python's ``int`` does.
+    """
+    values = numeric(submission, column)
+    require_finite(values, column)
+    whole = np.trunc(values)
+    if not truncate:
+        _require(values == whole, values, column, "is not a whole number")
+    _require(np.abs(whole) < 2.0**63, values, column, "has more than 63 bits")
+    return whole.astype(np.int64)
+
+
+def label_sets(table: pd.DataFrame, column: str) -> list[frozenset[str]]:
+    """The set of labels in each row of a text column, which white space separates; an empty field is the empty set.
+
+    A column that pandas has read as numbers or booleans raises. A column that is empty in all rows does not.
+    """
+    values = table[column]
+    if pd.api.types.is_numeric_dtype(values) and values.notna().any():
+        raise InvalidSubmission(
+            f"column {column!r} was read as numbers; text was expected "
+            "(where labels are numbers, at least one row must hold two of them)"
+        )
+    return [frozenset() if missing else frozenset(str(value).split()) for value, missing in zip(values, values.isna(), strict=True)]
+
+
+def ranked_labels(table: pd.DataFrame, column: str, k: int) -> list[list[str]]:
+    """The first k labels in each row, as text cut at every single blank: two in a row make an empty label.
+
+    Numbers become the text that Python makes of them, 7.0 ``"7.0"``; a missing value is the label ``"nan"``.
+    """
+    return [str(value).split(" ", k)[:k] for value in table[column]]
