@@ -18,6 +18,7 @@ from pytest_mlebench.grading.checks import (
     require_not_missing,
     require_row_count,
     require_row_sums,
+    require_whole,
     whole_numbers,
 )
 from pytest_mlebench.grading.grade import Grader, grade
@@ -41,5 +42,6 @@ __all__ = [
     "require_not_missing",
     "require_row_count",
     "require_row_sums",
+    "require_whole",
     "whole_numbers",
 ]

@@ -71,7 +71,8 @@ def alignment(submission: pd.DataFrame, answers: pd.DataFrame, on: str | list[st
     keys = [on] if isinstance(on, str) else on
     require_columns(submission, keys)
     index, wanted = _index(submission, keys), _index(answers, keys)
-    if len(index) == len(wanted) and not index.hasnans and _same_kind(index, wanted) and (index == wanted).all():
+    complete = not submission[keys].isna().to_numpy().any()
+    if complete and len(index) == len(wanted) and _same_kind(index, wanted) and (index == wanted).all():
         return np.arange(len(wanted))  # most submissions keep the order: sorting millions of ids takes long
     name = keys[0] if isinstance(on, str) else "/".join(keys)
     if not index.is_unique:
@@ -163,6 +164,12 @@ def _show(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
+def require_whole(values: NDArray[np.float64], columns: str | Sequence[str]) -> None:
+    """Values must be whole numbers of 64 bits, 2.0 as well as 2; NaN passes (see ``require_finite``)."""
+    whole = np.isnan(values) | ((values == np.floor(values)) & (np.abs(values) < 2.0**63))
+    _require(whole, values, columns, "is not a whole number")
+
+
 def class_labels(
     submission: pd.DataFrame, answers: pd.DataFrame, column: str, *, on: str | list[str], truncate: bool = False
 ) -> NDArray[np.int64]:
@@ -181,11 +188,10 @@ def whole_numbers(submission: pd.DataFrame, column: str, *, truncate: bool = Fal
     """
     values = numeric(submission, column)
     require_finite(values, column)
-    whole = np.trunc(values)
-    if not truncate:
-        _require(values == whole, values, column, "is not a whole number")
-    _require(np.abs(whole) < 2.0**63, values, column, "has more than 63 bits")
-    return whole.astype(np.int64)
+    if truncate:
+        values = np.trunc(values)
+    require_whole(values, column)
+    return values.astype(np.int64)
 
 
 def label_sets(table: pd.DataFrame, column: str) -> list[frozenset[str]]:
@@ -199,7 +205,10 @@ def label_sets(table: pd.DataFrame, column: str) -> list[frozenset[str]]:
             f"column {column!r} was read as numbers; text was expected "
             "(where labels are numbers, at least one row must hold two of them)"
         )
-    return [frozenset() if missing else frozenset(str(value).split()) for value, missing in zip(values, values.isna(), strict=True)]
+    return [
+        frozenset() if missing else frozenset(str(value).split())
+        for value, missing in zip(values, values.isna(), strict=True)
+    ]
 
 
 def ranked_labels(table: pd.DataFrame, column: str, k: int) -> list[list[str]]:
