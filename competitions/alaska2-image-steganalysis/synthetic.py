@@ -4,6 +4,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from pytest_mlebench.data.synthetic import malformed_rows
+
 FOLDERS = ["Cover", "JMiPOD", "JUNIWARD", "UERD"]
 COVERS = 100
 
@@ -35,6 +37,7 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
 
     return {
         "noisy": noisy,
+        **malformed_rows(noisy, "Id", unknown="9999.jpg"),
         "noisy_shuffled": noisy.sample(frac=1, random_state=0),
         "noisy_weak": answers.assign(Label=0.3 * truth + rng.normal(0, 1, n)),
         "random": answers.assign(Label=rng.random(n)),
@@ -48,16 +51,10 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         "booleans": answers.assign(Label=score > 0.5),
         "huge_values": answers.assign(Label=score * 1e300),
         "column_order_and_extra": noisy.assign(extra="x")[["extra", "Label", "Id"]],
-        "missing_row": noisy.iloc[1:],
-        "extra_row": pd.concat([noisy, noisy.tail(1).assign(Id="9999.jpg")]),
-        "duplicate_id": pd.concat([noisy.iloc[1:], noisy.tail(1)]),
-        "unknown_id": noisy.assign(Id=["9999.jpg", *noisy["Id"].iloc[1:]]),
         "id_without_suffix": noisy.assign(Id=noisy["Id"].str[:4]),
         "missing_label": noisy[["Id"]],
         "missing_id": noisy[["Label"]],
         "nan_prediction": first(None),
         "infinite": first(np.inf),
         "text_in_label": first("stego"),
-        "header_only": noisy.iloc[:0],
-        "empty.csv": "",
     }

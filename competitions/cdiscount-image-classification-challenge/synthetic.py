@@ -5,6 +5,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from pytest_mlebench.data.synthetic import malformed_rows
+
 
 def make(raw: Path, seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -76,6 +78,7 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
 
     return {
         "noisy": noisy,
+        **malformed_rows(noisy, "_id", unknown=99999),
         "noisy_shuffled": noisy.sample(frac=1, random_state=1),
         "most_frequent": answers.assign(category_id=truth.mode()[0]),
         "all_wrong": answers.assign(category_id=truth + 1),
@@ -90,10 +93,4 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         "all_text": noisy.assign(category_id="BOOKS"),
         "missing_column": noisy[["_id"]],
         "renamed_id": noisy.rename(columns={"_id": "id"}),
-        "missing_row": noisy.iloc[1:],
-        "extra_row": pd.concat([noisy, noisy.tail(1).assign(_id=99999)]),
-        "duplicate_id": pd.concat([noisy.iloc[1:], noisy.tail(1)]),
-        "unknown_id": first(99999, "_id"),
-        "header_only": noisy.head(0),
-        "empty.csv": "",
     }

@@ -5,6 +5,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from pytest_mlebench.data.synthetic import malformed_rows
+
 # Specimens of each species: all sizes at which the split behaves differently, then some more.
 SIZES = [1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 7, 9, 10, 11, 12, 16]
 REGIONS = ["unknown", "Neotropics", "Côte d'Ivoire", 'São "Tomé"']
@@ -75,6 +77,7 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
     foreign = np.where(np.arange(n) % 3 == 0, 32000 + np.arange(n), truth)
     return {
         "noisy": noisy,
+        **malformed_rows(noisy, "Id", unknown=99999),
         "noisy_shuffled": noisy.sample(frac=1, random_state=0),
         "one_class": answers.assign(Predicted=truth.mode()[0]),
         "labels_not_in_answers": answers.assign(Predicted=foreign),
@@ -88,13 +91,7 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         "infinite": first(np.inf),
         "one_text": first("Quercus"),
         "several_labels": noisy.assign(Predicted=guess.astype(str) + " 3"),
-        "missing_row": noisy.iloc[1:],
-        "extra_row": pd.concat([noisy, noisy.tail(1).assign(Id=99999)]),
-        "duplicate_id": pd.concat([noisy.iloc[1:], noisy.tail(1)]),
-        "unknown_id": noisy.assign(Id=[99999, *noisy["Id"].iloc[1:]]),
         "text_id": noisy.assign(Id=["a", *noisy["Id"].iloc[1:]]),
         "missing_column": noisy[["Id"]],
         "renamed_column": noisy.rename(columns={"Predicted": "Category"}),
-        "header_only": noisy.iloc[:0],
-        "empty.csv": "",
     }

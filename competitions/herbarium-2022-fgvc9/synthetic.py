@@ -5,6 +5,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from pytest_mlebench.data.synthetic import malformed_rows
+
 CATEGORIES = [0, 3, 42, 99, 100, 155, 1234, 9999, 15504, 777]
 FAMILIES = ["Asteraceae", "Poaceae", "Fabaceae"]
 
@@ -72,6 +74,7 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
     foreign = np.where(guess == 42, 43, np.where(guess == 3, -1, guess))
     return {
         "noisy": noisy,
+        **malformed_rows(noisy, "Id", unknown=9999),
         "noisy_shuffled": noisy.sample(frac=1, random_state=0),
         "one_class": noisy.assign(Predicted=100),
         "classes_never_seen": noisy.assign(Predicted=foreign),
@@ -81,13 +84,7 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         "column_order_and_extra": noisy.assign(x=1)[["Predicted", "x", "Id"]],
         "missing_column": noisy[["Id"]],
         "renamed_column": noisy.rename(columns={"Predicted": "category_id"}),
-        "missing_row": noisy.iloc[1:],
-        "extra_row": pd.concat([noisy, noisy.tail(1).assign(Id=9999)]),
-        "duplicate_id": pd.concat([noisy.iloc[1:], noisy.tail(1)]),
-        "unknown_id": noisy.assign(Id=[9999, *noisy["Id"].iloc[1:]]),
         "nan_prediction": first(""),
         "text_prediction": first("oak"),
         "infinite": first("inf"),
-        "header_only": noisy.head(0),
-        "empty.csv": "",
     }

@@ -4,6 +4,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from pytest_mlebench.data.synthetic import malformed_rows
+
 LISTED_TWICE = "ce27d36c9147cc19.jpg"
 SAMPLE = [36363, 53586, 18807]
 
@@ -69,6 +71,7 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
     )
     return {
         "noisy": noisy,
+        **malformed_rows(noisy, "image", unknown="0000000000000000.jpg"),
         "noisy_shuffled": noisy.sample(frac=1, random_state=0),
         "more_than_five": more_than_five,
         "repeats": repeats,
@@ -83,13 +86,7 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         "text": first(noisy, "no idea"),
         "columns_swapped": noisy[["hotel_id", "image"]],
         "extra_column": noisy.assign(chain=0),
-        "missing_row": noisy.iloc[1:],
-        "extra_row": pd.concat([noisy, noisy.tail(1).assign(image="0000000000000000.jpg")]),
         "duplicate_row": pd.concat([noisy, noisy.tail(1)]),
-        "duplicate_id": pd.concat([noisy.iloc[1:], noisy.tail(1)]),
-        "unknown_id": noisy.assign(image=["0000000000000000.jpg", *noisy["image"].iloc[1:]]),
         "missing_column": noisy[["image"]],
         "renamed_column": noisy.rename(columns={"image": "Id"}),
-        "header_only": noisy.iloc[:0],
-        "empty.csv": "",
     }

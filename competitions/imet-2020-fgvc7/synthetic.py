@@ -4,6 +4,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from pytest_mlebench.data.synthetic import malformed_rows
+
 KINDS = ["country", "culture", "dimension", "medium", "tags"]
 NAMES = ["café", "Côte d'Ivoire", 'so-called "thing"', "silk, woven", "men"]
 
@@ -43,6 +45,7 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
     guess = noisy["attribute_ids"]
     return {
         "noisy": noisy,
+        **malformed_rows(noisy, "id", unknown="zzz"),
         "noisy_shuffled": noisy.sample(frac=1, random_state=0),
         "column_order_and_extra": noisy.assign(extra=0)[["extra", "attribute_ids", "id"]],
         "all_attributes": answers.assign(attribute_ids=" ".join(known)),
@@ -56,15 +59,9 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         "all_empty": answers.assign(attribute_ids=None),
         "one_filled": answers.assign(attribute_ids=[*[None] * (n - 1), answers["attribute_ids"].iloc[-1] + " 1"]),
         "names": answers.assign(attribute_ids="culture::french"),
-        "missing_row": noisy.iloc[1:],
-        "extra_row": pd.concat([noisy, noisy.tail(1).assign(id="zzz")]),
-        "duplicate_id": pd.concat([noisy.iloc[1:], noisy.tail(1)]),
-        "unknown_id": noisy.assign(id=["zzz", *noisy["id"][1:]]),
         "missing_attributes": noisy[["id"]],
         "missing_id": noisy[["attribute_ids"]],
         "renamed_column": noisy.rename(columns={"attribute_ids": "attributes"}),
-        "header_only": noisy.iloc[:0],
-        "empty.csv": "",
     }
 
 

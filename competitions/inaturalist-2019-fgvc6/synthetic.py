@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from pytest_mlebench.data.archives import write_tar_gz
+from pytest_mlebench.data.synthetic import malformed_rows
 
 KINGDOMS = ["Plants", "Birds", "Fungi", "Reptiles"]
 # Pictures of each category: all sizes at which the split behaves differently, then some more.
@@ -93,6 +94,7 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
     some_with_more = [f" {label}  1 2" if k % 2 else str(label) for k, label in enumerate(guess)]
     return {
         "noisy": noisy,
+        **malformed_rows(noisy, "id", unknown=99999),
         "noisy_shuffled": noisy.sample(frac=1, random_state=0),
         "five_labels": five,
         "five_labels_shuffled": five.sample(frac=1, random_state=0),
@@ -108,12 +110,6 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         "one_empty": first(noisy, None),
         "one_empty_of_lists": first(five, None),
         "one_text": first(noisy, "daisy"),
-        "missing_row": noisy.iloc[1:],
-        "extra_row": pd.concat([noisy, noisy.tail(1).assign(id=99999)]),
-        "duplicate_id": pd.concat([noisy.iloc[1:], noisy.tail(1)]),
-        "unknown_id": noisy.assign(id=[99999, *noisy["id"].iloc[1:]]),
         "missing_column": noisy[["id"]],
         "renamed_column": noisy.rename(columns={"predicted": "Predicted"}),
-        "header_only": noisy.iloc[:0],
-        "empty.csv": "",
     }

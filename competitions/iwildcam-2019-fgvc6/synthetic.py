@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from pytest_mlebench.data.archives import write_zip
+from pytest_mlebench.data.synthetic import malformed_rows
 
 CLASSES = [0, 1, 3, 4, 8, 10, 11, 13, 14, 16, 17, 18, 19, 22]
 OWNERS = ["Justin Brown", "Erin Boydston", 'D. "Mouse", NPS', None]
@@ -61,6 +62,7 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
     unknown = np.where(guess == 1, -7, np.where(guess == 0, 10**12, guess))
     return {
         "noisy": noisy,
+        **malformed_rows(noisy, "Id", unknown="t-1"),
         "noisy_shuffled": noisy.sample(frac=1, random_state=0),
         "all_empty": noisy.assign(Category=0),
         "class_never_seen": noisy.assign(Category=np.where(guess == 0, 20, guess)),
@@ -71,14 +73,8 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         "column_order_and_extra": noisy.assign(x=1)[["Category", "x", "Id"]],
         "predicted_header": noisy.rename(columns={"Category": "Predicted"}),
         "missing_id_column": noisy[["Category"]],
-        "missing_row": noisy.iloc[1:],
-        "extra_row": pd.concat([noisy, noisy.tail(1).assign(Id="t-1")]),
-        "duplicate_id": pd.concat([noisy.iloc[1:], noisy.tail(1)]),
-        "unknown_id": noisy.assign(Id=["t-1", *noisy["Id"].iloc[1:]]),
         "nan_prediction": first(""),
         "text_prediction": first("deer"),
         "fraction_in_text_column": noisy.assign(Category=[*map(str, guess[:-1]), "x"]),
         "infinite": first("inf"),
-        "header_only": noisy.head(0),
-        "empty.csv": "",
     }

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from pytest_mlebench.data.synthetic import malformed_rows
+
 ANIMALS = {
     0: "empty",
     2: "tayassu pecari",
@@ -123,6 +125,7 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
     unseen = -1 - answers["Id"].map({id: k for k, id in enumerate(truth.index)})
     return {
         "noisy": noisy,
+        **malformed_rows(noisy, "Id", unknown="zzz"),
         "noisy_shuffled": noisy.sample(frac=1, random_state=0),
         "all_empty": answers.assign(Category=0),
         "unseen_categories": answers.assign(Category=unseen),
@@ -134,14 +137,8 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         "one_text": first("puma concolor"),
         "all_text": answers.assign(Category="puma concolor"),
         "one_row_for_each_image": noisy.drop_duplicates("Id"),
-        "missing_row": noisy.iloc[1:],
-        "extra_row": pd.concat([noisy, noisy.tail(1).assign(Id="zzz")]),
-        "duplicate_id": pd.concat([noisy.iloc[1:], noisy.tail(1)]),
-        "unknown_id": noisy.assign(Id=["zzz", *noisy["Id"].iloc[1:]]),
         "empty_id": noisy.assign(Id=[None, *noisy["Id"].iloc[1:]]),
         "with_file_ending": noisy.assign(Id=noisy["Id"] + ".jpg"),
         "missing_column": noisy[["Id"]],
         "renamed_column": noisy.rename(columns={"Category": "Predicted"}),
-        "header_only": noisy.iloc[:0],
-        "empty.csv": "",
     }

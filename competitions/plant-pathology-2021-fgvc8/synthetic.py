@@ -4,6 +4,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from pytest_mlebench.data.synthetic import malformed_rows
 from pytest_mlebench.data.tables import split
 
 SINGLE = ["scab", "healthy", "frog_eye_leaf_spot", "rust", "complex", "powdery_mildew"]
@@ -45,6 +46,7 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
 
     return {
         "noisy": noisy,
+        **malformed_rows(noisy, "image", unknown="zzz.jpg"),
         "noisy_shuffled": noisy.sample(frac=1, random_state=0),
         "column_order_and_extra": noisy.assign(extra=0)[["extra", "labels", "image"]],
         "everything": answers.assign(labels=" ".join(SINGLE)),
@@ -58,17 +60,11 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         "one_filled": noisy.assign(labels=["healthy", *[None] * (n - 1)]),
         "all_empty": noisy.assign(labels=None),
         "numbers": noisy.assign(labels=3),
-        "missing_row": noisy.iloc[1:],
-        "extra_row": pd.concat([noisy, noisy.tail(1).assign(image="zzz.jpg")]),
-        "duplicate_id": pd.concat([noisy.iloc[1:], noisy.tail(1)]),
-        "unknown_id": noisy.assign(image=["zzz.jpg", *noisy["image"][1:]]),
         "nan_id": noisy.assign(image=[None, *noisy["image"][1:]]),
         "ids_without_suffix": noisy.assign(image=noisy["image"].str[:-4]),
         "missing_labels": noisy[["image"]],
         "missing_image": noisy[["labels"]],
         "header_with_space.csv": noisy.to_csv(index=False).replace("image,labels", "image, labels"),
-        "header_only": noisy.iloc[:0],
-        "empty.csv": "",
     }
 
 

@@ -5,6 +5,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from pytest_mlebench.data.synthetic import malformed_rows
+
 SAMPLE = ["w_1287fbc", "w_98baff9", "w_7554f44", "w_1eafe46"]
 
 
@@ -49,6 +51,7 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
     some_empty.loc[::3, "Id"] = np.nan
     return {
         "noisy": noisy,
+        **malformed_rows(noisy, "Image", unknown="00000000.jpg"),
         "noisy_shuffled": noisy.sample(frac=1, random_state=0),
         "column_order": noisy[["Id", "Image"]],
         "always_new": noisy.assign(Id="new_whale"),
@@ -65,16 +68,10 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         "all_empty": noisy.assign(Id=""),
         "numbers": noisy.assign(Id=range(len(noisy))),
         "extra_column": noisy.assign(score=1),
-        "missing_row": noisy.iloc[1:],
-        "extra_row": pd.concat([noisy, noisy.tail(1).assign(Image="00000000.jpg")]),
         "repeated_row": pd.concat([noisy, noisy.tail(1)]),
-        "duplicate_id": pd.concat([noisy.iloc[1:], noisy.tail(1)]),
-        "unknown_id": noisy.assign(Image=["00000000.jpg", *noisy["Image"].iloc[1:]]),
         "nan_id": noisy.assign(Image=[None, *noisy["Image"].iloc[1:]]),
         "missing_column": noisy[["Image"]],
         "renamed_column": noisy.rename(columns={"Id": "Whale"}),
-        "header_only": noisy.head(0),
-        "empty.csv": "",
     }
 
 

@@ -238,3 +238,19 @@ def copy_members(source: Path, target: Path, names: Iterable[str] | Mapping[str,
         for old, new in pairs:
             with open_member(archive, old) as file:
                 writer.write(new, file)
+
+
+def write_7z(path: Path, members: Mapping[str, bytes | str | Path]) -> None:
+    """A 7z archive of these members, in this order: bytes, text (as UTF-8), or files, which are streamed.
+
+    Its bytes depend on py7zr's version and on the clock; compare such archives by their members.
+    """
+    import py7zr
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with py7zr.SevenZipFile(path, "x") as archive:
+        for name, content in members.items():
+            if isinstance(content, Path):
+                archive.write(content, name)
+            else:
+                archive.writestr(content, name)

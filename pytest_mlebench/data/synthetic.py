@@ -6,6 +6,7 @@ import struct
 import zlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -88,3 +89,15 @@ def _masked_crc32c(data: bytes) -> bytes:
             crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
     crc ^= 0xFFFFFFFF
     return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
+
+
+def malformed_rows(good: pd.DataFrame, id: str, unknown: Any) -> dict[str, Any]:
+    """Submissions that fit a good one but for their rows; ``unknown`` is a value of the column ``id`` that is no id."""
+    return {
+        "missing_row": good.iloc[1:],
+        "extra_row": pd.concat([good, good.tail(1).assign(**{id: unknown})]),
+        "duplicate_id": pd.concat([good.iloc[1:], good.tail(1)]),
+        "unknown_id": good.assign(**{id: [unknown, *good[id].iloc[1:]]}),
+        "header_only": good.head(0),
+        "empty.csv": "",
+    }

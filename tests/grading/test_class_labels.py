@@ -39,7 +39,7 @@ def test_label_sets_ignore_order_repetition_and_space() -> None:
 
 def test_a_column_of_numbers_holds_no_labels() -> None:
     for labels in ((1, 2, 3), (1, None, None), (True, True, False)):
-        with pytest.raises(InvalidSubmission, match="column 'label' was read as numbers"):
+        with pytest.raises(InvalidSubmission, match="column 'label' must hold text; the file has nothing but"):
             label_sets(table(*labels), "label")
 
 
