@@ -13,8 +13,11 @@ if TYPE_CHECKING:
     from pytest_mlebench.grading.checks import (
         align,
         alignment,
+        class_labels,
+        label_sets,
         numeric,
         predictions,
+        ranked_labels,
         require_between,
         require_columns,
         require_finite,
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
         require_row_sums,
         require_whole,
         text,
+        whole_numbers,
     )
     from pytest_mlebench.grading.grade import Grader, grade
     from pytest_mlebench.grading.report import Report
@@ -33,9 +37,12 @@ __all__ = [
     "Report",
     "align",
     "alignment",
+    "class_labels",
     "grade",
+    "label_sets",
     "numeric",
     "predictions",
+    "ranked_labels",
     "require_between",
     "require_columns",
     "require_finite",
@@ -44,6 +51,7 @@ __all__ = [
     "require_row_sums",
     "require_whole",
     "text",
+    "whole_numbers",
 ]
 
 _HOMES = {

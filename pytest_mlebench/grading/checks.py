@@ -71,7 +71,8 @@ def alignment(submission: pd.DataFrame, answers: pd.DataFrame, on: str | list[st
     keys = [on] if isinstance(on, str) else on
     require_columns(submission, keys)
     index, wanted = _index(submission, keys), _index(answers, keys)
-    if len(index) == len(wanted) and not index.hasnans and _same_kind(index, wanted) and (index == wanted).all():
+    complete = not submission[keys].isna().to_numpy().any()
+    if complete and len(index) == len(wanted) and _same_kind(index, wanted) and (index == wanted).all():
         return np.arange(len(wanted))  # most submissions keep the order: sorting millions of ids takes long
     name = keys[0] if isinstance(on, str) else "/".join(keys)
     if not index.is_unique:
@@ -179,5 +180,45 @@ def text(submission: pd.DataFrame, column: str) -> pd.Series[str]:
     values = submission[column]
     kind = pd.api.types.infer_dtype(values, skipna=True)
     if kind not in {"string", "mixed", "mixed-integer", "empty"} and values.notna().any():
-        raise InvalidSubmission(f"column {column!r} must hold text; the file has {kind} values there")
+        raise InvalidSubmission(f"column {column!r} must hold text; the file has nothing but {kind} values there")
     return values.astype(object).where(values.notna(), "").astype(str)
+
+
+def class_labels(
+    submission: pd.DataFrame, answers: pd.DataFrame, column: str, *, on: str | list[str], truncate: bool = False
+) -> NDArray[np.int64]:
+    """The usual checks of a classification with numbered classes: labels of shape (rows,) in the order of the answers.
+
+    The column must hold whole numbers (see ``whole_numbers``), and the ids (``on``) be those of the answers.
+    """
+    require_columns(submission, [*([on] if isinstance(on, str) else on), column])
+    return whole_numbers(submission, column, truncate=truncate)[alignment(submission, answers, on)]
+
+
+def whole_numbers(submission: pd.DataFrame, column: str, *, truncate: bool = False) -> NDArray[np.int64]:
+    """A column as integers, shape (rows,): 3.0 is 3, booleans are 0 and 1; text and missing values raise.
+
+    A fraction raises too; with ``truncate`` it is cut off towards zero, as Python's ``int`` does.
+    """
+    values = numeric(submission, column)
+    require_finite(values, column)
+    if truncate:
+        values = np.trunc(values)
+    require_whole(values, column)
+    return values.astype(np.int64)
+
+
+def label_sets(table: pd.DataFrame, column: str) -> list[frozenset[str]]:
+    """The set of labels in each row of a ``text`` column, which white space separates; an empty field is the empty set.
+
+    Raises for a column that pandas reads as numbers, as it does where no row has two numbered labels.
+    """
+    return [frozenset(labels.split()) for labels in text(table, column)]
+
+
+def ranked_labels(table: pd.DataFrame, column: str, k: int) -> list[list[str]]:
+    """The first k labels in each row, as text cut at every single blank: two in a row make an empty label.
+
+    Numbers become the text that Python makes of them, 7.0 ``"7.0"``; a missing value is the label ``"nan"``.
+    """
+    return [str(value).split(" ", k)[:k] for value in table[column]]
