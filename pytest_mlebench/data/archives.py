@@ -7,6 +7,7 @@ import io
 import shutil
 import tarfile
 import zipfile
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
@@ -189,3 +190,30 @@ def write_tar_gz(path: Path, members: Mapping[str, bytes | Path] | Iterable[tupl
                 info.size = content.stat().st_size
                 with content.open("rb") as file:
                     archive.addfile(info, file)
+
+
+def tar_names(path: Path) -> list[str]:
+    """The names of the files in a tar archive of any compression, in its order: one pass, nothing is unpacked."""
+    try:
+        with tarfile.open(path) as archive:
+            return [info.name for info in archive if info.isfile()]
+    except FileNotFoundError as error:
+        raise DataError(f"archive {path} is missing in the raw data") from error
+    except (tarfile.TarError, EOFError, zlib.error) as error:
+        raise DataError(f"archive {path} is damaged: {error}") from error
+
+
+def write_7z(path: Path, members: Mapping[str, bytes | str | Path]) -> None:
+    """A 7z archive of these members, in this order: bytes, text (as UTF-8), or files, which are streamed.
+
+    Its bytes depend on py7zr's version and on the clock; compare such archives by their members.
+    """
+    import py7zr
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with py7zr.SevenZipFile(path, "x") as archive:
+        for name, content in members.items():
+            if isinstance(content, Path):
+                archive.write(content, name)
+            else:
+                archive.writestr(content, name)

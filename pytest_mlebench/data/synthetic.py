@@ -44,3 +44,10 @@ def _stored(data: bytes) -> bytes:
 def write_zipped_csv(path: Path, table: pd.DataFrame, member: str, **options: object) -> None:
     """A zip archive of one table (pandas' ``to_csv`` options may follow)."""
     write_zip(path, {member: table.to_csv(**{"index": False, **options})})  # type: ignore[call-overload]
+
+
+def wav(samples: np.ndarray, rate: int = 16000) -> bytes:
+    """A WAV file of one channel: int16 samples of shape (frames,), ``rate`` of them a second."""
+    data = samples.astype("<i2").tobytes()
+    header = struct.pack("<4sI4s4sIHHIIHH", b"RIFF", 36 + len(data), b"WAVE", b"fmt ", 16, 1, 1, rate, 2 * rate, 2, 16)
+    return header + struct.pack("<4sI", b"data", len(data)) + data

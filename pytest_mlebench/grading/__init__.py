@@ -15,6 +15,7 @@ from pytest_mlebench.grading.checks import (
     require_not_missing,
     require_row_count,
     require_row_sums,
+    require_same_ids,
 )
 from pytest_mlebench.grading.grade import Grader, grade
 from pytest_mlebench.grading.report import Report
@@ -34,4 +35,5 @@ __all__ = [
     "require_not_missing",
     "require_row_count",
     "require_row_sums",
+    "require_same_ids",
 ]

@@ -161,3 +161,10 @@ def _index(table: pd.DataFrame, keys: list[str]) -> pd.Index[Any]:
 def _show(value: Any) -> str:
     text = str(value) if isinstance(value, float | int | np.number) else repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+def require_same_ids(submission: pd.DataFrame, answers: pd.DataFrame, on: str | list[str]) -> None:
+    """The submission must hold the ids of the answers and no others; how often it holds one does not matter."""
+    keys = [on] if isinstance(on, str) else on
+    require_columns(submission, keys)
+    alignment(submission[keys].drop_duplicates(), answers[keys].drop_duplicates(), on)
