@@ -40,6 +40,6 @@ def _open(path: Path) -> pq.ParquetFile:
     if not path.is_file():
         raise DataError(f"table {path} is missing in the raw data")
     try:
-        return pq.ParquetFile(path)
+        return pq.ParquetFile(path, pre_buffer=False)  # a buffer would fill up with the whole table
     except pa.ArrowInvalid as error:
         raise DataError(f"table {path} is damaged: {error}") from error
