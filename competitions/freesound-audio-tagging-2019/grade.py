@@ -12,7 +12,7 @@ def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
                 f"column {found!r} stands where {expected!r} was expected; keep the sample submission's order"
             )
     classes = list(answers.columns[1:])
-    if (submission[classes].dtypes == bool).all():
+    if all(pd.api.types.is_bool_dtype(submission[name]) for name in classes):
         raise InvalidSubmission("the class columns hold True and False only; numbers were expected")
     scores = predictions(submission, answers, classes, on="fname")
     return lwlrap(answers[classes].to_numpy(), scores)

@@ -17,7 +17,12 @@ def make(raw: Path, seed: int) -> None:
         last, n = events[-1], len(events)
         counts = _write_pulses(raw / "train" / f"batch_{batch}.parquet", events, rng)
         ends = np.cumsum(counts) - 1
-        table = {"batch_id": batch, "event_id": events, "first_pulse_index": ends - counts + 1, "last_pulse_index": ends}
+        table = {
+            "batch_id": batch,
+            "event_id": events,
+            "first_pulse_index": ends - counts + 1,
+            "last_pulse_index": ends,
+        }
         # rounded, as the last digits of the arc cosine differ between processors
         angles = {"azimuth": rng.random(n) * 2 * np.pi, "zenith": np.arccos(rng.uniform(-1, 1, n)).round(9)}
         tables.append(pd.DataFrame({**table, **angles}))

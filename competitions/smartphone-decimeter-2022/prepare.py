@@ -3,9 +3,7 @@ from pathlib import Path
 import pandas as pd
 
 from pytest_mlebench.data.files import link, link_tree
-from pytest_mlebench.data.tables import floats_of_pandas_2, read_csv, split, write_csv
-
-POSITION = ["LatitudeDegrees", "LongitudeDegrees"]
+from pytest_mlebench.data.tables import read_csv_high, split, write_csv
 
 
 def prepare(raw: Path, public: Path, private: Path) -> None:
@@ -34,6 +32,5 @@ def _date(drive: Path) -> str:
 
 
 def _positions(path: Path, trip: str) -> pd.DataFrame:
-    table = read_csv(path, usecols=["UnixTimeMillis", *POSITION], dtype=dict.fromkeys(POSITION, str))
-    table[POSITION] = table[POSITION].apply(floats_of_pandas_2)
-    return table.assign(tripId=trip)[["tripId", "UnixTimeMillis", *POSITION]]
+    columns = ["UnixTimeMillis", "LatitudeDegrees", "LongitudeDegrees"]
+    return read_csv_high(path, usecols=columns).assign(tripId=trip)[["tripId", *columns]]

@@ -73,7 +73,9 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         "noisy": good,
         "rows_shuffled": good.sample(frac=1, random_state=0),
         "rows_sorted_by_id": good.sort_values("id_seqpos"),
-        "blocks_sorted_by_id": good.sort_values("id_seqpos", kind="stable", key=lambda ids: ids.str.rsplit("_", n=1).str[0]),
+        "blocks_sorted_by_id": good.sort_values(
+            "id_seqpos", kind="stable", key=lambda ids: ids.str.rsplit("_", n=1).str[0]
+        ),
         "rows_reversed": good.iloc[::-1],
         "first_two_swapped": good.iloc[[1, 0, *range(2, len(good))]],
         "column_order_and_extra": good.assign(extra="x")[["extra", *TARGETS[::-1], "id_seqpos"]],

@@ -26,7 +26,7 @@ def distinct_values(path: Path, column: str) -> list[Any]:
 def filter_parquet(
     source: Path, target: Path, column: str, values: Iterable[Any], columns: Sequence[str] | None = None
 ) -> None:
-    """Write the rows whose ``column`` has one of the values, in their order, to a new table (of ``columns``, or all)."""
+    """Write the rows whose ``column`` has one of the values to a new table, of all columns or these; order is kept."""
     table = _open(source)
     fields = [table.schema_arrow.field(name) for name in columns or table.schema_arrow.names]
     wanted = pa.array(values, table.schema_arrow.field(column).type)

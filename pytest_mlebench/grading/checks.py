@@ -71,7 +71,8 @@ def alignment(submission: pd.DataFrame, answers: pd.DataFrame, on: str | list[st
     keys = [on] if isinstance(on, str) else on
     require_columns(submission, keys)
     index, wanted = _index(submission, keys), _index(answers, keys)
-    if len(index) == len(wanted) and not index.hasnans and _same_kind(index, wanted) and (index == wanted).all():
+    complete = not submission[keys].isna().to_numpy().any()
+    if complete and len(index) == len(wanted) and _same_kind(index, wanted) and (index == wanted).all():
         return np.arange(len(wanted))  # most submissions keep the order: sorting millions of ids takes long
     if (order := _integer_alignment(index, wanted)) is not None:
         return order
@@ -173,7 +174,7 @@ def require_same_ids(submission: pd.DataFrame, answers: pd.DataFrame, on: str | 
 
 
 def _integer_alignment(index: pd.Index[Any], wanted: pd.Index[Any]) -> NDArray[np.intp] | None:
-    """``alignment`` of integers that are the same and distinct, else None: for millions, sorting is faster than hashing."""
+    """``alignment`` of integers that are the same and distinct, else None: sorting millions is faster than hashing."""
     if len(index) != len(wanted) or index.dtype != wanted.dtype or index.dtype.kind not in "iu":
         return None
     found, expected = index.to_numpy(), wanted.to_numpy()

@@ -8,7 +8,7 @@ from sklearn.metrics import label_ranking_average_precision_score
 
 
 def lwlrap(y_true: ArrayLike, y_score: ArrayLike) -> float:
-    """Label-weighted label-ranking average precision: the mean over all (clip, true label) pairs of the precision at it.
+    """Label-weighted label-ranking average precision: the mean precision at a true label, over all (clip, label) pairs.
 
     ``y_true`` and ``y_score`` have shape (clips, labels), the former 0 or 1. The precision at a label is the share of
     true labels among the clip's labels that score at least as high, so equal scores count against the prediction.

@@ -25,8 +25,8 @@ def angular_error(true: ArrayLike, predicted: ArrayLike) -> NDArray[np.float64]:
     cosine += np.sin(azimuth) * np.sin(other_azimuth)
     cosine *= np.sin(zenith) * np.sin(other_zenith)
     cosine += np.cos(zenith) * np.cos(other_zenith)
-    np.clip(cosine, -1, 1, out=cosine)
-    return np.arccos(cosine, out=cosine)
+    error: NDArray[np.float64] = np.arccos(np.clip(cosine, -1, 1, out=cosine), out=cosine)
+    return error
 
 
 def haversine_distance(true: ArrayLike, predicted: ArrayLike, *, radius: float = EARTH_RADIUS) -> NDArray[np.float64]:
