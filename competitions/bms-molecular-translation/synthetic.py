@@ -4,6 +4,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from pytest_mlebench.data.synthetic import malformed_rows
+
 
 def make(raw: Path, seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -54,16 +56,11 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         "all_empty": good.assign(InChI=None),
         "numbers": good.assign(InChI=12.5),
         "whole_numbers_and_gap": good.assign(InChI=[None, *range(len(good) - 1)]),
-        "missing_row": good.iloc[1:],
-        "extra_row": pd.concat([good, good.tail(1).assign(image_id="ffffffffffff")]),
-        "duplicate_id": pd.concat([good.iloc[1:], good.tail(1)]),
-        "unknown_id": good.assign(image_id=["ffffffffffff", *good["image_id"][1:]]),
         "missing_inchi": good[["image_id"]],
         "missing_id": good[["InChI"]],
         "renamed_column": good.rename(columns={"InChI": "inchi"}),
         "numeric_ids": good.assign(image_id=range(len(good))),
-        "header_only": good.iloc[:0],
-        "empty.csv": "",
+        **malformed_rows(good, "image_id", "ffffffffffff"),
     }
 
 

@@ -4,6 +4,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from pytest_mlebench.data.synthetic import malformed_rows
+
 BATCHES = 28
 
 
@@ -84,14 +86,9 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         "infinite": first("zenith", np.inf),
         "text": first("azimuth", "north"),
         "booleans": answers.assign(azimuth=True),
-        "missing_row": noisy.iloc[1:],
-        "extra_row": pd.concat([noisy, noisy.tail(1).assign(event_id=10**9)]),
         "duplicate_row": pd.concat([noisy, noisy.tail(1)]),
-        "duplicate_id": pd.concat([noisy.iloc[1:], noisy.tail(1)]),
-        "unknown_id": noisy.assign(event_id=[10**9, *ids.iloc[1:]]),
         "text_ids": noisy.assign(event_id="e" + ids.astype(str)),
         "missing_column": noisy.drop(columns="zenith"),
         "renamed_column": noisy.rename(columns={"event_id": "id"}),
-        "header_only": noisy.iloc[:0],
-        "empty.csv": "",
+        **malformed_rows(noisy, "event_id", 10**9),
     }

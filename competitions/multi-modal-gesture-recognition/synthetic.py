@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from pytest_mlebench.data.archives import write_7z, write_tar_gz, write_zip
+from pytest_mlebench.data.synthetic import malformed_rows
 
 BATCHES = ["training1", "training2", "training3", "training4", "validation1", "validation2", "validation3"]
 
@@ -80,14 +81,9 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         "words": first("vattene basta"),
         "fractions": first("1.0 2.0"),
         "sample_names_as_ids": noisy.assign(Id="Sample0" + ids),
-        "missing_row": noisy.iloc[1:],
-        "extra_row": pd.concat([noisy, noisy.tail(1).assign(Id="9999")]),
-        "duplicate_id": pd.concat([noisy.iloc[1:], noisy.tail(1)]),
-        "unknown_id": noisy.assign(Id=["9999", *ids.iloc[1:]]),
         "missing_sequence": noisy[["Id"]],
         "missing_id": noisy[["Sequence"]],
-        "header_only": noisy.iloc[:0],
-        "empty.csv": "",
+        **malformed_rows(noisy, "Id", "9999"),
     }
 
 

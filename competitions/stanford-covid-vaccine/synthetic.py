@@ -5,6 +5,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from pytest_mlebench.data.synthetic import malformed_rows
+
 TARGETS = ["reactivity", "deg_Mg_pH10", "deg_pH10", "deg_Mg_50C", "deg_50C"]
 ERRORS = ["reactivity_error", "deg_error_Mg_pH10", "deg_error_pH10", "deg_error_Mg_50C", "deg_error_50C"]
 LENGTH = 11
@@ -61,7 +63,7 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
     good = answers[["id_seqpos"]].copy()
     for target in TARGETS:
         good[target] = (answers[target] + rng.normal(0, 0.2, len(answers))).round(3)
-    ids, keep = good["id_seqpos"], answers["keep"]
+    keep = answers["keep"]
     scored, unscored = np.flatnonzero(keep), np.flatnonzero(~keep)
 
     def cell(row: int, column: str, value: object) -> pd.DataFrame:
@@ -92,10 +94,5 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         "missing_unscored_column": good.drop(columns="deg_50C"),
         "missing_scored_column": good.drop(columns="reactivity"),
         "missing_id": good[TARGETS],
-        "missing_row": good.iloc[1:],
-        "extra_row": pd.concat([good, good.tail(1).assign(id_seqpos="id_zzz_0")]),
-        "duplicate_id": pd.concat([good.iloc[1:], good.tail(1)]),
-        "unknown_id": good.assign(id_seqpos=["id_zzz_0", *ids[1:]]),
-        "header_only": good.iloc[:0],
-        "empty.csv": "",
+        **malformed_rows(good, "id_seqpos", "id_zzz_0"),
     }

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from pytest_mlebench.data.archives import write_7z
+from pytest_mlebench.data.synthetic import malformed_rows
 
 SIDE = 4  # the real images are 75 x 75
 
@@ -69,17 +70,12 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         "near_clipping": noisy.assign(is_iceberg=np.where(hard == 1, 1 - 1e-14, 1e-14)),
         "booleans": noisy.assign(is_iceberg=hard == 1),
         "column_order_and_extra": noisy.assign(extra="x")[["extra", "is_iceberg", "id"]],
-        "missing_row": noisy.iloc[1:],
-        "extra_row": pd.concat([noisy, noisy.tail(1).assign(id="zzzz")]),
         "repeated_row": pd.concat([noisy, noisy.tail(1)]),
-        "duplicate_id": pd.concat([noisy.iloc[1:], noisy.tail(1)]),
-        "unknown_id": noisy.assign(id=["zzzz", *noisy["id"].iloc[1:]]),
         "missing_target": noisy[["id"]],
         "missing_id": noisy[["is_iceberg"]],
         "nan_prediction": first(None),
         "negative": first(-0.001),
         "above_one": first(1.001),
         "text_in_target": first("iceberg"),
-        "header_only": noisy.iloc[:0],
-        "empty.csv": "",
+        **malformed_rows(noisy, "id", "zzzz"),
     }

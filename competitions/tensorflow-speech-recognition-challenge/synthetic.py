@@ -5,7 +5,7 @@ import numpy as np
 import pandas as pd
 
 from pytest_mlebench.data.archives import write_7z
-from pytest_mlebench.data.synthetic import wav
+from pytest_mlebench.data.synthetic import malformed_rows, wav
 
 WORDS = ["yes", "no", "up", "on", "one", "off", "go", "stop", "bed", "bird", "wow", "zero", "happy"]
 COMMANDS = ["yes", "no", "up", "on", "off", "go", "stop"]
@@ -60,13 +60,8 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         "empty_column": answers.assign(label=None),
         "numbers": answers.assign(label=3),
         "one_number": first(7),
-        "missing_row": noisy.iloc[1:],
-        "extra_row": pd.concat([noisy, noisy.tail(1).assign(fname="clip_99999999.wav")]),
-        "duplicate_id": pd.concat([noisy.iloc[1:], noisy.tail(1)]),
-        "unknown_id": noisy.assign(fname=["clip_99999999.wav", *names.iloc[1:]]),
         "bare_names": noisy.assign(fname=names.str.removesuffix(".wav")),
         "missing_column": noisy[["fname"]],
         "renamed_column": noisy.rename(columns={"fname": "file"}),
-        "header_only": noisy.iloc[:0],
-        "empty.csv": "",
+        **malformed_rows(noisy, "fname", "clip_99999999.wav"),
     }

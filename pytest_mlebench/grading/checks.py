@@ -84,7 +84,8 @@ def alignment(submission: pd.DataFrame, answers: pd.DataFrame, on: str | list[st
         raise InvalidSubmission(f"{name} {_show(index[positions < 0][0])} is not an id of the test set")
     if len(index) != len(wanted):
         missing = wanted[~wanted.isin(index)]
-        raise InvalidSubmission(f"{name} {_show(missing[0])} is missing, as are {len(missing) - 1} others")
+        others = f" and {len(missing) - 1} more are" if len(missing) > 1 else " is"
+        raise InvalidSubmission(f"{name} {_show(missing[0])}{others} missing")
     order = np.empty(len(positions), dtype=np.intp)
     order[positions] = np.arange(len(positions))
     return order
@@ -163,7 +164,26 @@ def _index(table: pd.DataFrame, keys: list[str]) -> pd.Index[Any]:
 
 def _show(value: Any) -> str:
     text = str(value) if isinstance(value, float | int | np.number) else repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def require_whole(values: NDArray[np.float64], columns: str | Sequence[str]) -> None:
+    """Values must be whole numbers of 64 bits, 2.0 as well as 2; NaN passes (see ``require_finite``)."""
+    whole = np.isnan(values) | ((values == np.floor(values)) & (np.abs(values) < 2.0**63))
+    _require(whole, values, columns, "is not a whole number")
+
+
+def text(submission: pd.DataFrame, column: str) -> pd.Series[str]:
+    """A column of labels as text, the empty string where a value is missing.
+
+    Raises for a column that pandas reads as numbers or booleans throughout, as labels are text; a few numbers among
+    text are text.
+    """
+    values = submission[column]
+    kind = pd.api.types.infer_dtype(values, skipna=True)
+    if kind not in {"string", "mixed", "mixed-integer", "empty"} and values.notna().any():
+        raise InvalidSubmission(f"column {column!r} must hold text; the file has {kind} values there")
+    return values.astype(object).where(values.notna(), "").astype(str)
 
 
 def require_same_ids(submission: pd.DataFrame, answers: pd.DataFrame, on: str | list[str]) -> None:
