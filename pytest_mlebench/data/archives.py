@@ -240,6 +240,17 @@ def copy_members(source: Path, target: Path, names: Iterable[str] | Mapping[str,
                 writer.write(new, file)
 
 
+def tar_names(path: Path) -> list[str]:
+    """The names of the files in a tar archive of any compression, in its order: one pass, nothing is unpacked."""
+    try:
+        with tarfile.open(path) as archive:
+            return [info.name for info in archive if info.isfile()]
+    except FileNotFoundError as error:
+        raise DataError(f"archive {path} is missing in the raw data") from error
+    except (tarfile.TarError, EOFError, zlib.error) as error:
+        raise DataError(f"archive {path} is damaged: {error}") from error
+
+
 def write_7z(path: Path, members: Mapping[str, bytes | str | Path]) -> None:
     """A 7z archive of these members, in this order: bytes, text (as UTF-8), or files, which are streamed.
 

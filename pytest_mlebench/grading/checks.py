@@ -74,6 +74,8 @@ def alignment(submission: pd.DataFrame, answers: pd.DataFrame, on: str | list[st
     complete = not submission[keys].isna().to_numpy().any()
     if complete and len(index) == len(wanted) and _same_kind(index, wanted) and (index == wanted).all():
         return np.arange(len(wanted))  # most submissions keep the order: sorting millions of ids takes long
+    if (order := _integer_alignment(index, wanted)) is not None:
+        return order
     name = keys[0] if isinstance(on, str) else "/".join(keys)
     if not index.is_unique:
         raise InvalidSubmission(f"{name} {_show(index[index.duplicated()][0])} occurs more than once")
@@ -222,3 +224,24 @@ def ranked_labels(table: pd.DataFrame, column: str, k: int) -> list[list[str]]:
     Numbers become the text that Python makes of them, 7.0 ``"7.0"``; a missing value is the label ``"nan"``.
     """
     return [str(value).split(" ", k)[:k] for value in table[column]]
+
+
+def require_same_ids(submission: pd.DataFrame, answers: pd.DataFrame, on: str | list[str]) -> None:
+    """The submission must hold the ids of the answers and no others; how often it holds one does not matter."""
+    keys = [on] if isinstance(on, str) else on
+    require_columns(submission, keys)
+    alignment(submission[keys].drop_duplicates(), answers[keys].drop_duplicates(), on)
+
+
+def _integer_alignment(index: pd.Index[Any], wanted: pd.Index[Any]) -> NDArray[np.intp] | None:
+    """``alignment`` of integers that are the same and distinct, else None: sorting millions is faster than hashing."""
+    if len(index) != len(wanted) or index.dtype != wanted.dtype or index.dtype.kind not in "iu":
+        return None
+    found, expected = index.to_numpy(), wanted.to_numpy()
+    from_found, from_expected = np.argsort(found), np.argsort(expected)
+    ids = expected[from_expected]
+    if (ids[1:] == ids[:-1]).any() or (ids != found[from_found]).any():
+        return None
+    order = np.empty(len(ids), dtype=np.intp)
+    order[from_expected] = from_found
+    return order
