@@ -9,6 +9,7 @@ from pytest_mlebench.grading.checks import (
     alignment,
     numeric,
     predictions,
+    require_above,
     require_between,
     require_columns,
     require_finite,
@@ -16,6 +17,7 @@ from pytest_mlebench.grading.checks import (
     require_row_count,
     require_row_sums,
     require_whole,
+    stringified,
     text,
 )
 from pytest_mlebench.grading.grade import Grader, grade
@@ -30,6 +32,7 @@ __all__ = [
     "grade",
     "numeric",
     "predictions",
+    "require_above",
     "require_between",
     "require_columns",
     "require_finite",
@@ -37,5 +40,6 @@ __all__ = [
     "require_row_count",
     "require_row_sums",
     "require_whole",
+    "stringified",
     "text",
 ]

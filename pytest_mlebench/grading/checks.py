@@ -71,7 +71,8 @@ def alignment(submission: pd.DataFrame, answers: pd.DataFrame, on: str | list[st
     keys = [on] if isinstance(on, str) else on
     require_columns(submission, keys)
     index, wanted = _index(submission, keys), _index(answers, keys)
-    if len(index) == len(wanted) and not index.hasnans and _same_kind(index, wanted) and (index == wanted).all():
+    complete = not submission[keys].isna().to_numpy().any()
+    if complete and len(index) == len(wanted) and _same_kind(index, wanted) and (index == wanted).all():
         return np.arange(len(wanted))  # most submissions keep the order: sorting millions of ids takes long
     name = keys[0] if isinstance(on, str) else "/".join(keys)
     if not index.is_unique:
@@ -160,6 +161,8 @@ def _index(table: pd.DataFrame, keys: list[str]) -> pd.Index[Any]:
 
 
 def _show(value: Any) -> str:
+    if isinstance(value, tuple):  # ids of several columns
+        return "/".join(map(_show, value))
     text = str(value) if isinstance(value, float | int | np.number) else repr(value)
     return text if len(text) <= 80 else text[:77] + "..."
 
@@ -181,3 +184,13 @@ def text(submission: pd.DataFrame, column: str) -> pd.Series[str]:
     if kind not in {"string", "mixed", "mixed-integer", "empty"} and values.notna().any():
         raise InvalidSubmission(f"column {column!r} must hold text; the file has {kind} values there")
     return values.astype(object).where(values.notna(), "").astype(str)
+
+
+def require_above(values: NDArray[np.float64], columns: str | Sequence[str], low: float) -> None:
+    """Values must be greater than ``low``; NaN passes (see ``require_finite``)."""
+    _require(np.isnan(values) | (values > low), values, columns, f"is not greater than {low:g}")
+
+
+def stringified(table: pd.DataFrame, column: str) -> pd.Series[str]:
+    """A column as text by Python's ``str``, 0.5 ``"0.5"`` and True ``"True"``; a missing value is ``"nan"``."""
+    return table[column].astype(str).fillna("nan")
