@@ -19,16 +19,20 @@ def jpeg_like(content: bytes) -> bytes:
     return b"\xff\xd8\xff\xe0" + content + b"\xff\xd9"
 
 
-def png(pixels: np.ndarray) -> bytes:
-    """A PNG picture without compression: uint8 or uint16 of shape (height, width), or (height, width, 3 or 4)."""
+def png(pixels: np.ndarray, palette: np.ndarray | None = None) -> bytes:
+    """A PNG picture without compression: uint8 or uint16 of shape (height, width), or (height, width, 3 or 4).
+
+    With a ``palette``, uint8 of shape (colours, 3), the pixels are numbers of its colours.
+    """
     height, width = pixels.shape[:2]
     depth = 8 * pixels.dtype.itemsize
-    colour = {1: 0, 3: 2, 4: 6}[1 if pixels.ndim == 2 else pixels.shape[2]]
+    colour = 3 if palette is not None else {1: 0, 3: 2, 4: 6}[1 if pixels.ndim == 2 else pixels.shape[2]]
     rows = np.ascontiguousarray(pixels.astype(pixels.dtype.newbyteorder(">"))).tobytes()
     stride = len(rows) // height
     data = b"".join(b"\0" + rows[k : k + stride] for k in range(0, len(rows), stride))
     header = struct.pack(">IIBBBBB", width, height, depth, colour, 0, 0, 0)
-    chunks = ((b"IHDR", header), (b"IDAT", _stored(data)), (b"IEND", b""))
+    colours = [] if palette is None else [(b"PLTE", palette.tobytes())]
+    chunks = ((b"IHDR", header), *colours, (b"IDAT", _stored(data)), (b"IEND", b""))
     return b"\x89PNG\r\n\x1a\n" + b"".join(
         struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body)) for kind, body in chunks
     )

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         numeric,
         predictions,
         ranked_labels,
+        require_above,
         require_between,
         require_columns,
         require_finite,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
         require_row_sums,
         require_same_ids,
         require_whole,
+        stringified,
         text,
         whole_numbers,
     )
@@ -44,6 +46,7 @@ __all__ = [
     "numeric",
     "predictions",
     "ranked_labels",
+    "require_above",
     "require_between",
     "require_columns",
     "require_finite",
@@ -52,6 +55,7 @@ __all__ = [
     "require_row_sums",
     "require_same_ids",
     "require_whole",
+    "stringified",
     "text",
     "whole_numbers",
 ]

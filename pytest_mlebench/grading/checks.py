@@ -163,6 +163,8 @@ def _index(table: pd.DataFrame, keys: list[str]) -> pd.Index[Any]:
 
 
 def _show(value: Any) -> str:
+    if isinstance(value, tuple):  # ids of several columns
+        return "/".join(map(_show, value))
     text = str(value) if isinstance(value, float | int | np.number) else repr(value)
     return text if len(text) <= 80 else text[:77] + "..."
 
@@ -245,3 +247,13 @@ def _integer_alignment(index: pd.Index[Any], wanted: pd.Index[Any]) -> NDArray[n
     order = np.empty(len(ids), dtype=np.intp)
     order[from_expected] = from_found
     return order
+
+
+def require_above(values: NDArray[np.float64], columns: str | Sequence[str], low: float) -> None:
+    """Values must be greater than ``low``; NaN passes (see ``require_finite``)."""
+    _require(np.isnan(values) | (values > low), values, columns, f"is not greater than {low:g}")
+
+
+def stringified(table: pd.DataFrame, column: str) -> pd.Series[str]:
+    """A column as text by Python's ``str``, 0.5 ``"0.5"`` and True ``"True"``; a missing value is ``"nan"``."""
+    return table[column].astype(str).fillna("nan")
