@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import IO, Any, TypeVar, cast
 
+import numpy as np
 import pandas as pd
 
 Rows = TypeVar("Rows", bound="pd.DataFrame | Sequence[Any] | Any")
@@ -52,3 +53,10 @@ def one_hot(labels: pd.Series[Any] | Sequence[Any], classes: Iterable[Any]) -> p
     """A column for each class, 1 where the row's label is that class and 0 elsewhere; index as in ``labels``."""
     series = labels if isinstance(labels, pd.Series) else pd.Series(labels)
     return pd.DataFrame({name: cast("pd.Series[Any]", series == name).astype(int) for name in classes})
+
+
+def take_groups(table: pd.DataFrame, column: str, groups: Sequence[Any]) -> pd.DataFrame:
+    """The rows whose ``column`` is one of ``groups``: group by group in that order, within a group as in the table."""
+    place = pd.Index(groups).get_indexer(table[column])
+    order = np.argsort(place, kind="stable")
+    return table.take(order[np.count_nonzero(place < 0) :])

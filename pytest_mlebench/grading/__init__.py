@@ -8,6 +8,7 @@ from pytest_mlebench.grading.checks import (
     align,
     alignment,
     numeric,
+    positions,
     predictions,
     require_between,
     require_columns,
@@ -15,6 +16,8 @@ from pytest_mlebench.grading.checks import (
     require_not_missing,
     require_row_count,
     require_row_sums,
+    require_text,
+    texts,
 )
 from pytest_mlebench.grading.grade import Grader, grade
 from pytest_mlebench.grading.report import Report
@@ -27,6 +30,7 @@ __all__ = [
     "alignment",
     "grade",
     "numeric",
+    "positions",
     "predictions",
     "require_between",
     "require_columns",
@@ -34,4 +38,6 @@ __all__ = [
     "require_not_missing",
     "require_row_count",
     "require_row_sums",
+    "require_text",
+    "texts",
 ]
