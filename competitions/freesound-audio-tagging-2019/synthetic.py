@@ -16,7 +16,7 @@ Finger_snapping Frying_(food) Gasp Glockenspiel Gong Gurgling Harmonica Hi-hat H
 Male_speech_and_man_speaking Marimba_and_xylophone Mechanical_fan Meow Microwave_oven Motorcycle Printer Purr
 Race_car_and_auto_racing Raindrop Run Scissors Screaming Shatter Sigh Sink_(filling_or_washing) Skateboard Slam Sneeze
 Squeak Stream Strum Tap Tick-tock Toilet_flush Traffic_noise_and_roadway_noise Trickle_and_dribble Walk_and_footsteps
-Water_tap_and_faucet Waves_and_surf Whispering Writing Yell Zipper_(clothing)""".split()  # noqa: SIM905
+Water_tap_and_faucet Waves_and_surf Whispering Writing Yell Zipper_(clothing)""".split()
 META = "FSDKaggle2019.meta"
 
 

@@ -8,7 +8,7 @@ import pandas as pd
 from pytest_mlebench.data.synthetic import write_zipped_csv
 
 CLASSES = ["toxic", "severe_toxic", "obscene", "threat", "insult", "identity_hate"]
-WORDS = "you the article talk page edit please stop source vandal wiki revert user why not fool nonsense thanks".split()  # noqa: SIM905
+WORDS = "you the article talk page edit please stop source vandal wiki revert user why not fool nonsense thanks".split()
 ODD = [
     *("NA", "null", "nan", "None", "", "12345", "007", "1e5", " leading and trailing ", "tab\there"),
     *('He said ""no""', '"quoted"', "a,b,c", "two\nlines", 'three\n\n"lines", really', "carriage\r\nreturn"),

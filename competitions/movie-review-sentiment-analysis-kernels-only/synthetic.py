@@ -9,7 +9,7 @@ from pytest_mlebench.data.archives import write_zip
 from pytest_mlebench.data.synthetic import malformed_rows
 
 WORDS = """a the film movie plot never quite funny dull , . 's n't moving , but -LRB- -RRB- `` '' -- café naïve ½
-10-course "good" clichés""".split()  # noqa: SIM905
+10-course "good" clichés""".split()
 MISSING = ["NA", "null", "None", "nan", "N/A"]  # as pandas reads them
 
 

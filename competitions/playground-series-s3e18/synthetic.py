@@ -8,7 +8,7 @@ from pytest_mlebench.data.synthetic import malformed_rows
 
 FEATURES = """BertzCT Chi1 Chi1n Chi1v Chi2n Chi2v Chi3v Chi4n EState_VSA1 EState_VSA2 ExactMolWt FpDensityMorgan1
 FpDensityMorgan2 FpDensityMorgan3 HallKierAlpha HeavyAtomMolWt Kappa3 MaxAbsEStateIndex MinEStateIndex NumHeteroatoms
-PEOE_VSA10 PEOE_VSA14 PEOE_VSA6 PEOE_VSA7 PEOE_VSA8 SMR_VSA10 SMR_VSA5 SlogP_VSA3 VSA_EState9 fr_COO fr_COO2""".split()  # noqa: SIM905
+PEOE_VSA10 PEOE_VSA14 PEOE_VSA6 PEOE_VSA7 PEOE_VSA8 SMR_VSA10 SMR_VSA5 SlogP_VSA3 VSA_EState9 fr_COO fr_COO2""".split()
 SHARES = {"EC1": 0.66, "EC2": 0.8, "EC3": 0.3, "EC4": 0.28, "EC5": 0.14, "EC6": 0.16}
 
 

@@ -7,7 +7,7 @@ import pandas as pd
 from pytest_mlebench.data.synthetic import malformed_rows
 
 MEASURES = """Elevation Aspect Slope Horizontal_Distance_To_Hydrology Vertical_Distance_To_Hydrology
-Horizontal_Distance_To_Roadways Hillshade_9am Hillshade_Noon Hillshade_3pm Horizontal_Distance_To_Fire_Points""".split()  # noqa: SIM905
+Horizontal_Distance_To_Roadways Hillshade_9am Hillshade_Noon Hillshade_3pm Horizontal_Distance_To_Fire_Points""".split()
 
 
 def make(raw: Path, seed: int) -> None:

@@ -7,7 +7,7 @@ import pandas as pd
 
 from pytest_mlebench.data.synthetic import write_zipped_csv
 
-PLAIN = "the quick fox of Brillantaisia species was in a plant début 日本 Na none nan".split()  # noqa: SIM905
+PLAIN = "the quick fox of Brillantaisia species was in a plant début 日本 Na none nan".split()
 SPECIAL = [
     ("DATE", "2006", "two thousand six"),
     ("DATE", "1 May 2010", "the first of may twenty ten"),

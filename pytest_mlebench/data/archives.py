@@ -161,23 +161,31 @@ class ZipWriter:
 
     def write(self, name: str, content: bytes | str | Path | IO[bytes]) -> None:
         """Add a member: bytes, text (as UTF-8), or a file that is streamed."""
-        info = zipfile.ZipInfo(name, _EPOCH)
-        stored = PurePosixPath(name).suffix.lower() in _COMPRESSED
-        info.compress_type = zipfile.ZIP_STORED if stored else zipfile.ZIP_DEFLATED
-        info.external_attr = 0o644 << 16
         if isinstance(content, str):
             content = content.encode()
         if isinstance(content, bytes):
-            self._archive.writestr(info, content)
+            self._archive.writestr(_info(name), content)
         elif isinstance(content, Path):
             with content.open("rb") as file:
-                self._stream(info, file)
+                self._stream(name, file)
         else:
-            self._stream(info, content)
+            self._stream(name, content)
 
-    def _stream(self, info: zipfile.ZipInfo, file: IO[bytes]) -> None:
-        with self._archive.open(info, "w", force_zip64=True) as member:
+    def open(self, name: str) -> IO[bytes]:
+        """Add a member as a binary file to write to; close it before the next member is added."""
+        return self._archive.open(_info(name), "w", force_zip64=True)
+
+    def _stream(self, name: str, file: IO[bytes]) -> None:
+        with self.open(name) as member:
             shutil.copyfileobj(file, member, _BLOCK)
+
+
+def _info(name: str) -> zipfile.ZipInfo:
+    info = zipfile.ZipInfo(name, _EPOCH)
+    stored = PurePosixPath(name).suffix.lower() in _COMPRESSED
+    info.compress_type = zipfile.ZIP_STORED if stored else zipfile.ZIP_DEFLATED
+    info.external_attr = 0o644 << 16
+    return info
 
 
 def write_zip(path: Path, members: Mapping[str, bytes | str | Path] | Iterable[tuple[str, bytes | str | Path]]) -> None:

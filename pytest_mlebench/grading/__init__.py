@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         class_labels,
         label_sets,
         numeric,
+        positions,
         predictions,
         ranked_labels,
         require_above,
@@ -26,9 +27,11 @@ if TYPE_CHECKING:
         require_row_count,
         require_row_sums,
         require_same_ids,
+        require_text,
         require_whole,
         stringified,
         text,
+        texts,
         whole_numbers,
     )
     from pytest_mlebench.grading.grade import Grader, grade
@@ -44,6 +47,7 @@ __all__ = [
     "grade",
     "label_sets",
     "numeric",
+    "positions",
     "predictions",
     "ranked_labels",
     "require_above",
@@ -54,9 +58,11 @@ __all__ = [
     "require_row_count",
     "require_row_sums",
     "require_same_ids",
+    "require_text",
     "require_whole",
     "stringified",
     "text",
+    "texts",
     "whole_numbers",
 ]
 

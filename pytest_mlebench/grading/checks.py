@@ -79,15 +79,9 @@ def alignment(submission: pd.DataFrame, answers: pd.DataFrame, on: str | list[st
     name = keys[0] if isinstance(on, str) else "/".join(keys)
     if not index.is_unique:
         raise InvalidSubmission(f"{name} {_show(index[index.duplicated()][0])} occurs more than once")
-    positions = wanted.get_indexer(index)
-    if (positions < 0).any():
-        raise InvalidSubmission(f"{name} {_show(index[positions < 0][0])} is not an id of the test set")
-    if len(index) != len(wanted):
-        missing = wanted[~wanted.isin(index)]
-        others = f" and {len(missing) - 1} more are" if len(missing) > 1 else " is"
-        raise InvalidSubmission(f"{name} {_show(missing[0])}{others} missing")
-    order = np.empty(len(positions), dtype=np.intp)
-    order[positions] = np.arange(len(positions))
+    found = _positions(index, wanted, name)
+    order = np.empty(len(found), dtype=np.intp)
+    order[found] = np.arange(len(found))
     return order
 
 
@@ -152,6 +146,16 @@ def _require(
     column = columns if isinstance(columns, str) else columns[rest[0]]
     value = f" {_show(values[(row, *rest)])}" if show else ""
     raise InvalidSubmission(f"column {column!r}, row {row + 1}: the value{value} {what}")
+
+
+def _positions(index: pd.Index[Any], wanted: pd.Index[Any], name: str) -> NDArray[np.intp]:
+    positions = np.asarray(wanted.get_indexer(index), dtype=np.intp)
+    if (positions < 0).any():
+        raise InvalidSubmission(f"{name} {_show(index[positions < 0][0])} is not an id of the test set")
+    if len(missing := wanted[np.bincount(positions, minlength=len(wanted)) == 0]):
+        others = f" and {len(missing) - 1} more are" if len(missing) > 1 else " is"
+        raise InvalidSubmission(f"{name} {_show(missing[0])}{others} missing")
+    return positions
 
 
 def _same_kind(left: pd.Index[Any], right: pd.Index[Any]) -> bool:
@@ -257,3 +261,25 @@ def require_above(values: NDArray[np.float64], columns: str | Sequence[str], low
 def stringified(table: pd.DataFrame, column: str) -> pd.Series[str]:
     """A column as text by Python's ``str``, 0.5 ``"0.5"`` and True ``"True"``; a missing value is ``"nan"``."""
     return table[column].astype(str).fillna("nan")
+
+
+def positions(submission: pd.DataFrame, answers: pd.DataFrame, on: str) -> NDArray[np.intp]:
+    """For each row of the submission the position of the answers' row with the same id.
+
+    For graders that let an id occur more than once: all must be ids of the answers, and none of these be missing.
+    """
+    require_columns(submission, [on])
+    return _positions(_index(submission, [on]), _index(answers, [on]), on)
+
+
+def texts(table: pd.DataFrame, column: str) -> list[str]:
+    """A column as text: an empty field (or a word that pandas reads as missing) is "", a number what Python prints."""
+    values = table[column]
+    return [str(value) for value in values.astype(object).where(values.notna(), "")]
+
+
+def require_text(submission: pd.DataFrame, column: str) -> None:
+    """A column must not consist of numbers or booleans alone; one that is empty throughout passes."""
+    values = submission[column]
+    if pd.api.types.is_numeric_dtype(values) and values.notna().any():
+        raise InvalidSubmission(f"column {column!r} holds numbers only; text was expected")
