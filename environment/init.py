@@ -14,12 +14,14 @@ the line breaks, because the harness died, the container ends. The standard libr
 """
 
 import asyncio
+import contextlib
 import json
 import os
 import pwd
 import signal
 import socket
 import sys
+from pathlib import Path
 
 HARNESS = "/opt/mlebench/private/harness"  # the harness's folder of sockets, behind a folder that only root may enter
 USER = "nonroot"
@@ -56,10 +58,8 @@ def send(writer, message):
 
 async def obey(reader):
     while line := await reader.readline():
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.kill(-1, signal.Signals[json.loads(line)["signal"]])
-        except ProcessLookupError:
-            pass
 
 
 def reap(agent, ended):
@@ -101,26 +101,20 @@ def become(user, files):
     os.setsid()
     for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and what is ignored would be inherited
         signal.signal(number, signal.SIG_DFL)
-    with open("/proc/self/oom_score_adj", "w") as file:
-        file.write(str(OOM_SCORE))
+    Path("/proc/self/oom_score_adj").write_text(str(OOM_SCORE))
     os.initgroups(USER, user.pw_gid)
     os.setgid(user.pw_gid)
     os.setuid(user.pw_uid)
     os.umask(0o022)
     for path, text in files.items():
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(text)
+        Path(path).write_text(text, encoding="utf-8")
 
 
 def oom_kills():
     """How many processes the kernel killed for memory; None where that cannot be read (cgroup v2, then v1)."""
     for path in ("/sys/fs/cgroup/memory.events", "/sys/fs/cgroup/memory/memory.oom_control"):
-        try:
-            with open(path) as file:
-                values = dict(line.split() for line in file)
-            return int(values["oom_kill"])
-        except (OSError, ValueError, KeyError):
-            continue
+        with contextlib.suppress(OSError, ValueError, KeyError):
+            return int(dict(line.split() for line in Path(path).read_text().splitlines())["oom_kill"])
     return None
 
 
@@ -141,10 +135,8 @@ async def relay(port, path):
 
     await asyncio.start_server(connected, "127.0.0.1", port)
     if socket.has_ipv6:
-        try:
+        with contextlib.suppress(OSError):  # the container has no IPv6
             await asyncio.start_server(connected, "::1", port)
-        except OSError:
-            pass  # the container has no IPv6
 
 
 async def pump(reader, writer):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import io
+import shutil
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -65,6 +66,22 @@ def collect_archive(chunks: Iterator[bytes], target: Path, collector: Collector)
         collector.note(f"all after {shown(last)} (the archive is damaged: {error})")
 
 
+def collect_file(chunks: Iterator[bytes], target: Path, collector: Collector) -> None:
+    """Write the one regular file of a tar stream to ``target``; anything else is left."""
+    try:
+        with tarfile.open(fileobj=_Stream(chunks, _SKIP), mode="r|", bufsize=_BLOCK) as tar:
+            member = tar.next()
+            if member is not None and member.isreg() and collector.admit(target.name, member.size):
+                source = tar.extractfile(member)
+                assert source is not None
+                with target.open("xb") as file:
+                    shutil.copyfileobj(source, file, _BLOCK)
+                collector.mask(target)
+    except (_TooMuch, tarfile.TarError):
+        target.unlink(missing_ok=True)
+        collector.note(f"{target.name} (the archive is damaged)")
+
+
 def _member(tar: tarfile.TarFile, member: tarfile.TarInfo, target: Path, collector: Collector) -> None:
     name = shown(member.name)
     _, *parts = member.name.rstrip("/").split("/")
@@ -86,8 +103,7 @@ def _member(tar: tarfile.TarFile, member: tarfile.TarInfo, target: Path, collect
             source = tar.extractfile(member)
             assert source is not None
             with path.open("xb") as file:
-                while block := source.read(_BLOCK):
-                    file.write(block)
+                shutil.copyfileobj(source, file, _BLOCK)
             collector.mask(path)
     except OSError as error:
         if error.errno == errno.ENOSPC:
