@@ -44,7 +44,8 @@ class _Stream(io.RawIOBase):
 def collect_archive(chunks: Iterator[bytes], target: Path, collector: Collector) -> None:
     """Write the regular files and folders of a tar stream below ``target``; the collector notes what is left out.
 
-    The stream's first folder becomes ``target``. Nothing is written outside it, whatever the names are.
+    The stream's first folder has the name of ``target`` and becomes it. Nothing is written outside it, whatever other
+    names there are.
     """
     target.mkdir(parents=True, exist_ok=True)
     stream = _Stream(chunks, collector.max_bytes + collector.max_files * 2048 + _SKIP)
@@ -84,8 +85,8 @@ def collect_file(chunks: Iterator[bytes], target: Path, collector: Collector) ->
 
 def _member(tar: tarfile.TarFile, member: tarfile.TarInfo, target: Path, collector: Collector) -> None:
     name = shown(member.name)
-    _, *parts = member.name.rstrip("/").split("/")
-    if member.name.startswith("/") or any(part in ("", ".", "..") or "\0" in part for part in parts):
+    first, *parts = member.name.rstrip("/").split("/")
+    if first != target.name or any(part in ("", ".", "..") or "\0" in part for part in parts):
         collector.note(f"{name} (not a path below the folder)")
         return
     if len(parts) > MAX_DEPTH:

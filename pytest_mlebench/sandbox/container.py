@@ -151,17 +151,19 @@ class Container:
     @contextmanager
     def archive(self, path: str) -> Iterator[Iterator[bytes]]:
         """A tar stream of a path, which need not be read to its end; empty where the container has no such path."""
-        # A connection of its own: closing it is what ends a stream that nobody wants to read on.
-        api = docker.APIClient(base_url=_address(self._client), timeout=self._client.api.timeout)
-        try:
-            with _engine("read"):
-                try:
-                    chunks, _ = api.get_archive(self.name, path, chunk_size=1 << 20)
-                except NotFound:
-                    chunks = iter(())
-                yield chunks
-        finally:
-            api.close()
+        api = self._client.api
+        url = f"{api.base_url}/v{api.api_version}/containers/{self.name}/archive"
+        # Not the client's own method: its stream cannot be closed, and until it is, the engine keeps on reading, for
+        # hours if an agent made a file of terabytes, and holds the container locked.
+        with (
+            _engine("read"),
+            api.get(url, params={"path": path}, stream=True, timeout=api.timeout) as response,
+        ):
+            if response.status_code == 404:
+                yield iter(())
+                return
+            response.raise_for_status()
+            yield response.iter_content(1 << 20)
 
     def remove(self) -> None:
         """Take it away, running or not."""
@@ -185,12 +187,6 @@ def provide_full_network(client: docker.DockerClient) -> None:
                 options={"com.docker.network.bridge.enable_icc": "false"},
                 labels={f"{LABEL}network": "full"},
             )
-
-
-def _address(client: docker.DockerClient) -> str:
-    """Where a client's engine is, as another client would be told."""
-    adapter: Any = client.api.get_adapter("http+docker://localhost")
-    return f"unix://{adapter.socket_path}"
 
 
 @contextmanager

@@ -6,12 +6,10 @@ import logging
 import os
 import re
 import secrets
-import shutil
 import signal
-import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -32,8 +30,9 @@ from pytest_mlebench.sandbox.instructions import INSTRUCTIONS, VALIDATE, render_
 from pytest_mlebench.sandbox.line import Line, LineBroken
 from pytest_mlebench.sandbox.logs import LogWriter, tail
 from pytest_mlebench.sandbox.network import NETWORKS, Network, endpoints
-from pytest_mlebench.sandbox.owner import LABEL, owner_labels, start_time
+from pytest_mlebench.sandbox.owner import LABEL, owner_labels
 from pytest_mlebench.sandbox.proxy import Proxy
+from pytest_mlebench.sandbox.run_folder import socket_folder
 from pytest_mlebench.sandbox.signals import sigterm_interrupts
 
 logger = logging.getLogger(__name__)
@@ -44,8 +43,6 @@ PROXY_PORT = 3128
 HOME = "/home"
 DATA = f"{HOME}/data"
 ACCEPT_PRIVILEGED = "I_ACCEPT_RUNNING_PRIVILEGED_CONTAINERS"
-SOCKETS = "mlebench-run-"
-"""How the temporary folders of the runs' sockets are called, before pid and start time of the harness."""
 _POLL_SECONDS = 1.0
 
 
@@ -129,7 +126,7 @@ class DockerSandbox:
         limits, launch = task.limits, task.launch
         stack.enter_context(sigterm_interrupts())
         gpus = stack.enter_context(self._gpu_pool.lease(limits.gpus, self._progress))
-        sockets = stack.enter_context(_socket_folder())
+        sockets = stack.enter_context(socket_folder())
         checker = stack.enter_context(SubmissionChecker(task.validate, unix_socket=sockets / "checker.sock"))
         line = stack.enter_context(Line(sockets / "line.sock"))
         relays = {str(PORT): "checker.sock"}
@@ -228,21 +225,6 @@ def _check_readable(public: Path) -> None:
             raise SandboxError(
                 f"an agent in a container is another user and may not read {path}: chmod -R o+rX {public}"
             )
-
-
-@contextmanager
-def _socket_folder() -> Iterator[Path]:
-    """A folder to be bound into a container: everybody may enter it, but on the host only through a private one."""
-    # A socket's path has at most 107 bytes.
-    base = tempfile.gettempdir() if len(tempfile.gettempdir()) < 40 else "/tmp"
-    outer = Path(tempfile.mkdtemp(prefix=f"{SOCKETS}{os.getpid()}-{start_time(os.getpid())}-", dir=base))
-    try:
-        inner = outer / "s"
-        inner.mkdir()
-        inner.chmod(0o755)
-        yield inner
-    finally:
-        shutil.rmtree(outer, ignore_errors=True)
 
 
 def _hand_over(task: Task, line: Line, container: Container, relays: Mapping[str, str]) -> None:

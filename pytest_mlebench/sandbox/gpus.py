@@ -8,7 +8,7 @@ import random
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -118,9 +118,10 @@ class GpuPool:
                 self._folder.mkdir(parents=True, exist_ok=True)
                 self._folder.chmod(0o1777)
             # Nobody's link is followed: the folder is everybody's.
-            descriptor = os.open(
-                self._folder / f"{gpu.uuid}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666
-            )
+            path = self._folder / f"{gpu.uuid}.lock"
+            descriptor = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+            with suppress(PermissionError):  # its maker has done it already
+                os.fchmod(descriptor, 0o666)
         except OSError as error:
             raise SandboxError(f"GPU leases cannot be kept in {self._folder}: {error}") from error
         try:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from conftest import MB, SAMPLE, VALID, Runner
+from scripted import MB, SAMPLE, VALID, Runner
 
 from pytest_mlebench.sandbox import Ending, Sandbox
 
