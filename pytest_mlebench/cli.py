@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_mlebench import __version__
 from pytest_mlebench.catalog import Competition, default_catalogue
-from pytest_mlebench.catalog.catalogue import SPLIT_NAMES, read_ids
+from pytest_mlebench.catalog.catalogue import SPLIT_NAMES, bundled, read_ids
 from pytest_mlebench.catalog.competition import FILE_NAME
 from pytest_mlebench.catalog.leaderboard import MEDALS
 from pytest_mlebench.data.store import Dataset, DataStore, default_data_dir
@@ -80,6 +80,19 @@ def _parser() -> argparse.ArgumentParser:
     _add_data_dir(listing)
     listing.add_argument("--json", action="store_true", help="as JSON")
     listing.set_defaults(command=_list)
+
+    build = commands.add_parser("build", help="build the images of agents ahead of time")
+    build.add_argument("agents", nargs="*", metavar="AGENT", help="agent ids (default: all bundled agents)")
+    build.add_argument("--agents-dir", type=Path, action="append", default=[], metavar="DIR",
+        help="a folder of agents beside the bundled ones; repeatable")  # fmt: skip
+    build.add_argument("--base-image", metavar="IMAGE", help="what mlebench-env is built from")
+    build.add_argument("--heavy", action="store_true", help="with the common machine-learning packages")
+    build.set_defaults(command=_build)
+
+    clean = commands.add_parser("clean", help="remove the containers that dead sessions left")
+    clean.add_argument("--kept", action="store_true", help="also those that --keep-sandbox kept")
+    clean.add_argument("--dry-run", action="store_true", help="only say what would be removed")
+    clean.set_defaults(command=_clean)
 
     golden = commands.add_parser("golden", help="write golden.json of competitions that you are adding")
     golden.add_argument("folders", nargs="+", type=Path, metavar="FOLDER")
@@ -267,6 +280,27 @@ def _list_row(competition: Competition, dataset: Dataset) -> dict[str, Any]:
 
 def _print_json(value: Any) -> None:
     print(json.dumps(value, indent=2))
+
+
+def _build(options: argparse.Namespace) -> int:
+    from pytest_mlebench.agents import AgentRegistry
+    from pytest_mlebench.sandbox.docker import DockerSandbox
+    from pytest_mlebench.sandbox.images import BASE_IMAGE
+
+    registry = AgentRegistry(bundled("agents"), *options.agents_dir)
+    agents = [registry[id] for id in options.agents] or list(registry.load().values())
+    sandbox = DockerSandbox(base_image=options.base_image or BASE_IMAGE, heavy=options.heavy, progress=logger.info)
+    for agent in agents:
+        logger.info("%s: %s", agent.id, sandbox.images.agent(agent))
+    return 0
+
+
+def _clean(options: argparse.Namespace) -> int:
+    from pytest_mlebench.sandbox.cleanup import clean
+
+    for leftover in clean(kept=options.kept, dry_run=options.dry_run):
+        print(leftover)
+    return 0
 
 
 def _golden(options: argparse.Namespace) -> int:

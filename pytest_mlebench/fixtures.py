@@ -24,7 +24,7 @@ from pytest_mlebench.catalog import Competition, default_catalogue
 from pytest_mlebench.data.store import Dataset, DataStore
 from pytest_mlebench.errors import MLEBenchError
 from pytest_mlebench.grading.report import Report
-from pytest_mlebench.items import AgentRun, item_of, settings_of
+from pytest_mlebench.items import AgentRun, item_of, settings_of, teller
 from pytest_mlebench.results.record import RunRecord
 from pytest_mlebench.runs import RunGroup
 from pytest_mlebench.runs import run_agent as run
@@ -82,10 +82,8 @@ def agent(request: pytest.FixtureRequest) -> Agent:
 def sandbox(request: pytest.FixtureRequest, agent: Agent) -> Sandbox:
     """The Sandbox that ``--sandbox`` gives the agent, ready to run it."""
 
-    from pytest_mlebench.sandbox.choice import choose
-
     def ready() -> Sandbox:
-        chosen = choose(settings_of(request.config).sandbox, agent)
+        chosen = settings_of(request.config).choose_sandbox(agent, teller(request.config))
         chosen.check(agent)
         chosen.prepare(agent)
         return chosen

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,17 @@ RECORD = pytest.StashKey[RunRecord]()
 
 def settings_of(config: pytest.Config) -> Settings:
     return config.stash[SETTINGS]
+
+
+def teller(config: pytest.Config) -> Callable[[str], None]:
+    """A function that shows a line at once, past pytest's capture, also from a worker."""
+
+    def tell(line: str) -> None:
+        capture = config.pluginmanager.getplugin("capturemanager")
+        with capture.global_and_fixture_disabled() if capture else nullcontext():
+            print(f"mlebench: {line}", file=sys.stderr, flush=True)
+
+    return tell
 
 
 class CompetitionFile(pytest.File):

@@ -50,6 +50,11 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(MedalReport(), "mlebench-medal-report")
 
 
+@pytest.hookimpl(tryfirst=True)  # before xdist starts its workers
+def pytest_sessionstart(session: pytest.Session) -> None:
+    medals.prepare_sandboxes(session.config)
+
+
 def pytest_report_header(config: pytest.Config) -> list[str]:
     return medals.header(config)
 

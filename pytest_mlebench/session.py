@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, MutableSequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,8 @@ import pytest
 from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.catalog.catalogue import bundled, unknown
 from pytest_mlebench.catalog.competition import FILE_NAME
-from pytest_mlebench.items import RECORD, SETTINGS, settings_of
+from pytest_mlebench.errors import SandboxError
+from pytest_mlebench.items import RECORD, SETTINGS, settings_of, teller
 from pytest_mlebench.outcomes import BY_NAME, outcome_of
 from pytest_mlebench.results import html
 from pytest_mlebench.results.grading_report import write_group
@@ -66,6 +68,16 @@ def _bundled_argument(argument: str, here: Path) -> str:
 def tell_worker(node: Any) -> None:
     """An xdist worker writes into the controller's run group."""
     node.workerinput["mlebench_run_group"] = settings_of(node.config).run_group.name
+
+
+def prepare_sandboxes(config: pytest.Config) -> None:
+    """Build images before the workers start, where their progress can be seen; trouble is told by the items."""
+    settings = settings_of(config)
+    if _is_worker(config) or not settings.has_runs or config.option.collectonly:
+        return
+    for agent in settings.agents:
+        with suppress(SandboxError):
+            settings.choose_sandbox(agent, teller(config)).prepare(agent)
 
 
 def header(config: pytest.Config) -> list[str]:

@@ -21,8 +21,10 @@ from pytest_mlebench.data.store import default_data_dir
 from pytest_mlebench.errors import MLEBenchError
 from pytest_mlebench.quantities import parse_duration, parse_size
 from pytest_mlebench.runs import RunGroup
-from pytest_mlebench.sandbox import Limits
+from pytest_mlebench.sandbox import Limits, Sandbox
+from pytest_mlebench.sandbox.gpus import GpuPool
 
+NETWORKS = ("none", "llm", "full")
 MIN_MEDALS = ("gold", "silver", "bronze", "median")
 SANDBOXES = ("auto", "docker", "local")
 
@@ -69,6 +71,14 @@ def add_options(parser: pytest.Parser) -> None:
     add("--memory", "memory of a run: 64g, 512m", ini=True, metavar="SIZE", type=_parsed(parse_size))
     add("--disk", "what a run may write: 100g", ini=True, metavar="SIZE", type=_parsed(parse_size))
     add("--gpus", "whole GPUs of a run", ini=True, metavar="N", type=int)
+    add("--gpu-ids", "only these GPUs, by index or UUID: 0,1", ini=True, metavar="ID,…")
+    add("--network", "what a container reaches: none, llm (the agent's llm_hosts) or full (default: llm)", ini=True,
+        choices=NETWORKS)  # fmt: skip
+    add("--allow-host", "let containers reach this host too; repeatable", metavar="HOST", action="append", default=[])
+    add("--runtime", "the containers' runtime: sysbox-runc, nvidia, runsc", ini=True, metavar="NAME")
+    add("--allow-privileged", "run agents that ask for a privileged container", action="store_true")
+    add("--base-image", "what mlebench-env is built from (default: debian:bookworm-slim)", ini=True, metavar="IMAGE")
+    add("--heavy", "build mlebench-env with the common machine-learning packages", action="store_true")
     add("--max-submission-size", "largest submission that is read (default: 1g)", ini=True, metavar="SIZE",
         type=_parsed(parse_size))  # fmt: skip
     add("--min-medal", "a run with less fails: gold, silver, bronze, median", ini=True, choices=MIN_MEDALS)
@@ -85,6 +95,7 @@ class Settings:
     """What the user asked for, options before ini keys before defaults."""
 
     config: pytest.Config
+    _docker_sandbox: Sandbox | None = None
 
     def _get(self, option: str, default: Any, parse: Callable[[str], Any] = str) -> Any:
         value = self.config.getoption(option)
@@ -140,6 +151,43 @@ class Settings:
         if value not in SANDBOXES:
             raise pytest.UsageError(f"ini key mlebench_sandbox is {value!r}, must be one of {', '.join(SANDBOXES)}")
         return value
+
+    @cached_property
+    def gpu_ids(self) -> tuple[str, ...]:
+        return tuple(word.strip() for word in self._get("--gpu-ids", "").split(",") if word.strip())
+
+    def choose_sandbox(self, agent: Agent, progress: Callable[[str], None]) -> Sandbox:
+        """The sandbox for an agent (one of each kind a session); raises SandboxError."""
+        from pytest_mlebench.sandbox.choice import choose
+
+        return choose(
+            self.sandbox, agent, local=lambda: self._local_sandbox(progress), docker=lambda: self._docker(progress)
+        )
+
+    def _local_sandbox(self, progress: Callable[[str], None]) -> Sandbox:
+        from pytest_mlebench.sandbox.local import LocalSandbox
+
+        return LocalSandbox(gpu_ids=self.gpu_ids, progress=progress)
+
+    def _docker(self, progress: Callable[[str], None]) -> Sandbox:
+        from pytest_mlebench.sandbox.docker import DockerSandbox
+        from pytest_mlebench.sandbox.images import BASE_IMAGE
+
+        if self._docker_sandbox is None:
+            sandbox = DockerSandbox(
+                network=self._get("--network", "llm"),
+                allow_hosts=self.config.getoption("--allow-host"),
+                runtime=self._get("--runtime", None),
+                allow_privileged=self.config.getoption("--allow-privileged"),
+                gpus=self.limits.gpus,
+                gpu_ids=self.gpu_ids,
+                base_image=self._get("--base-image", BASE_IMAGE),
+                heavy=self.config.getoption("--heavy"),
+                progress=progress,
+            )
+            object.__setattr__(self, "_docker_sandbox", sandbox)
+        assert self._docker_sandbox is not None
+        return self._docker_sandbox
 
     @cached_property
     def data_dir(self) -> Path:
@@ -198,6 +246,8 @@ class Settings:
                 for agent in self.agents:
                     agent.launch()
                 self.seeds, self.sandbox, self.min_medal, self.run_group  # noqa: B018
+                if self.limits.gpus:
+                    GpuPool(self.gpu_ids).check(self.limits.gpus)
         except MLEBenchError as error:
             raise pytest.UsageError(str(error)) from error
 

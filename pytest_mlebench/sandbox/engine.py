@@ -28,15 +28,6 @@ def connect() -> docker.DockerClient:
     return client
 
 
-def engine_answers() -> bool:
-    """Whether containers can run here."""
-    try:
-        connect().close()
-    except SandboxError:
-        return False
-    return True
-
-
 def engine_info(client: docker.DockerClient) -> dict[str, Any]:
     """What the engine says of itself; raises SandboxError."""
     try:

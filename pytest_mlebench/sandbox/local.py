@@ -7,6 +7,7 @@ with your user's rights: it can read your files, the answers among them, and rea
 from __future__ import annotations
 
 import json
+import logging
 import math
 import os
 import shutil
@@ -14,6 +15,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -25,9 +27,12 @@ from pytest_mlebench.sandbox import supervisor
 from pytest_mlebench.sandbox.base import COLLECTED, RUN_LOG, Ending, Execution, Task
 from pytest_mlebench.sandbox.checker import SubmissionChecker
 from pytest_mlebench.sandbox.collect import Collector
+from pytest_mlebench.sandbox.gpus import GpuPool
 from pytest_mlebench.sandbox.instructions import INSTRUCTIONS, render_instructions, validate_script
 from pytest_mlebench.sandbox.logs import LogWriter, tail
 from pytest_mlebench.sandbox.signals import sigterm_interrupts
+
+logger = logging.getLogger(__name__)
 
 GRACE_SECONDS = 5.0
 _BLOCK = 1 << 16
@@ -35,9 +40,16 @@ _MEMORY_ERRORS = ("MemoryError", "Cannot allocate memory", "std::bad_alloc")
 
 
 class LocalSandbox:
-    """Runs an agent's start script as a process group of this machine."""
+    """Runs an agent's start script as a process group of this machine.
+
+    ``gpu_ids`` restricts which GPUs a run may be given; ``progress`` is told of waiting for one.
+    """
 
     name = "local"
+
+    def __init__(self, *, gpu_ids: Sequence[str] = (), progress: Callable[[str], None] = logger.info) -> None:
+        self._gpu_pool = GpuPool(gpu_ids)
+        self._progress = progress
 
     def check(self, agent: Agent) -> None:
         """Any agent's start script can be run, where there is a Linux with bash."""
@@ -55,14 +67,25 @@ class LocalSandbox:
         home = Path(tempfile.mkdtemp(prefix=".home-", dir=task.run_dir)).resolve()
         collector = Collector(task.limits.collect_bytes, task.limits.collect_files, task.launch.secrets)
         try:
-            with sigterm_interrupts(), SubmissionChecker(task.validate) as checker:
+            with (
+                sigterm_interrupts(),
+                self._gpu_pool.lease(task.limits.gpus, self._progress) as gpus,
+                SubmissionChecker(task.validate) as checker,
+            ):
                 environment = _furnish(home, task, checker.url)
+                # A convention that CUDA keeps; nothing stops an agent that does not.
+                environment["CUDA_VISIBLE_DEVICES"] = ",".join(gpu.uuid for gpu in gpus)
                 try:
                     result = _supervise(home, task, environment)
                 finally:
                     for name in COLLECTED:
                         collector.collect(home / name, task.run_dir / name)
-            about = {"name": self.name, "left_out": collector.left_out, "validations": list(checker.history)}
+            about: dict[str, Any] = {
+                "name": self.name,
+                "gpus": [gpu.name for gpu in gpus],
+                "left_out": collector.left_out,
+                "validations": list(checker.history),
+            }
             return _execution(result, task, about, str(home) if task.keep else "")
         except (OSError, DataError) as error:
             raise SandboxError(f"the local sandbox failed: {error}") from error
