@@ -6,7 +6,7 @@ import pytest
 
 
 def test_marks_choose_competition_and_agent(project: pytest.Pytester) -> None:
-    project.makepyfile("""
+    path = project.makepyfile("""
         import pytest
 
         @pytest.mark.competition("smoke-diabetes")
@@ -26,13 +26,13 @@ def test_marks_choose_competition_and_agent(project: pytest.Pytester) -> None:
             assert (run_group.folder / record.run_id / "run.json").is_file()
             assert sandbox.name == "local"
     """)
-    result = project.runpytest_subprocess("-p", "no:cacheprovider")
+    result = project.runpytest_subprocess("-p", "no:cacheprovider", path)
     result.assert_outcomes(passed=2)
     assert not (project.path / "reports").exists()
 
 
 def test_a_missing_or_wrong_mark_is_an_error_in_words(project: pytest.Pytester) -> None:
-    project.makepyfile("""
+    path = project.makepyfile("""
         import pytest
 
         def test_unmarked(competition): pass
@@ -43,7 +43,7 @@ def test_a_missing_or_wrong_mark_is_an_error_in_words(project: pytest.Pytester) 
         @pytest.mark.competition("spaceship-titanic")
         def test_no_data(dataset): pass
     """)
-    result = project.runpytest_subprocess("-p", "no:cacheprovider")
+    result = project.runpytest_subprocess("-p", "no:cacheprovider", path)
     result.assert_outcomes(errors=3)
     result.stdout.fnmatch_lines_random(
         [
