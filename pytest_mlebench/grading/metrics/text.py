@@ -61,10 +61,11 @@ def micro_f1(
     allowed = None if labels is None else frozenset(labels)
     hits = total = 0
     for true, predicted in zip(y_true, y_pred, strict=True):
-        wanted, given = set(true), set(predicted)
-        if allowed is not None:
-            wanted &= allowed
-            given &= allowed
+        wanted, given = (
+            (set(true), set(predicted))
+            if allowed is None
+            else (allowed.intersection(true), allowed.intersection(predicted))
+        )
         hits += len(wanted & given)
         total += len(wanted) + len(given)
     return 2 * hits / total if total else 0.0
