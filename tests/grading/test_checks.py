@@ -1,7 +1,7 @@
 import pandas as pd
 import pytest
 
-from pytest_mlebench.grading import InvalidSubmission, positions, require_text, texts
+from pytest_mlebench.grading import InvalidSubmission, alignment, positions, require_text, texts
 
 
 def test_positions_let_ids_repeat():
@@ -32,3 +32,8 @@ def test_a_column_of_numbers_alone_is_no_text(values):
 @pytest.mark.parametrize("values", [["a", "1"], [None, None], ["a", None]])
 def test_a_column_with_some_text_or_none_at_all_passes(values):
     require_text(pd.DataFrame({"text": values}), "text")
+
+
+def test_ids_too_large_for_an_integer_are_no_ids_of_the_test_set():
+    with pytest.raises(InvalidSubmission, match=r"id 9+ is not an id of the test set"):
+        alignment(pd.DataFrame({"id": [10**26 - 1, 7]}), pd.DataFrame({"id": ["a", "b"]}), on="id")
