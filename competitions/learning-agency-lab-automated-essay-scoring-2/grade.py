@@ -1,3 +1,4 @@
+import numpy as np
 import pandas as pd
 from sklearn.metrics import cohen_kappa_score
 
@@ -9,4 +10,6 @@ def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
     if (fraction := scores % 1 != 0).any():
         essay = answers["essay_id"][fraction.argmax()]
         raise InvalidSubmission(f"column 'score', essay_id {essay!r}: {scores[fraction][0]} is not a whole number")
-    return cohen_kappa_score(answers["score"], scores, weights="quadratic")
+    # As in the reference, a score weighs by its rank among those that occur on either side.
+    _, ranks = np.unique([answers["score"], scores], return_inverse=True)
+    return cohen_kappa_score(*ranks, weights="quadratic")

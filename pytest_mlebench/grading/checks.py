@@ -159,7 +159,8 @@ def _positions(index: pd.Index[Any], wanted: pd.Index[Any], name: str) -> NDArra
 
 
 def _same_kind(left: pd.Index[Any], right: pd.Index[Any]) -> bool:
-    return pd.api.types.is_numeric_dtype(left) == pd.api.types.is_numeric_dtype(right)
+    is_numeric = pd.api.types.is_numeric_dtype
+    return left.dtype == right.dtype or (is_numeric(left) and is_numeric(right))
 
 
 def _index(table: pd.DataFrame, keys: list[str]) -> pd.Index[Any]:
