@@ -6,14 +6,16 @@ Rows are counted from 1, without the header.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from pytest_mlebench.errors import InvalidSubmission
+
+Parsed = TypeVar("Parsed")
 
 
 def require_columns(submission: pd.DataFrame, columns: Sequence[str], *, exactly: bool = False) -> None:
@@ -161,3 +163,32 @@ def _index(table: pd.DataFrame, keys: list[str]) -> pd.Index[Any]:
 def _show(value: Any) -> str:
     text = str(value) if isinstance(value, float | int | np.number) else repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+def parse_texts(
+    submission: pd.DataFrame,
+    column: str,
+    parse: Callable[..., Parsed],
+    *arguments: Iterable[Any],
+    expected: str,
+    missing: str | None = None,
+) -> list[Parsed]:
+    """``parse(text, …)`` of each field of a column, with the row's item of each of the ``arguments`` after the text.
+
+    A ValueError of ``parse`` says what is wrong with the text; the reason adds column and row. A number is refused
+    (pandas reads numbers where a column has nothing else), and so is a missing value unless ``missing`` gives the
+    text it stands for. ``expected`` says in the reason what a field should hold.
+    """
+    parsed = []
+    for row, (text, *values) in enumerate(zip(submission[column], *arguments, strict=True), start=1):
+        if not isinstance(text, str):
+            if not pd.isna(text):
+                raise InvalidSubmission(f"column {column!r}, row {row}: {_show(text)} is not text; expected {expected}")
+            if missing is None:
+                raise InvalidSubmission(f"column {column!r}, row {row}: the value is missing; expected {expected}")
+            text = missing
+        try:
+            parsed.append(parse(text, *values))
+        except ValueError as error:
+            raise InvalidSubmission(f"column {column!r}, row {row}: {error}") from error
+    return parsed
