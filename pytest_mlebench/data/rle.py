@@ -81,6 +81,21 @@ def pixels(runs: Runs) -> NDArray[np.int64]:
     return np.repeat(runs[:, 0] - before, lengths) + np.arange(lengths.sum())
 
 
+def union(runs: Runs) -> Runs:
+    """Ascending, disjoint runs of the same pixels, from runs in any order that may overlap.
+
+    >>> union(np.array([[9, 11], [0, 3], [2, 5], [5, 6]]))
+    array([[ 0,  6],
+           [ 9, 11]])
+    """
+    if not len(runs):
+        return runs
+    runs = runs[np.argsort(runs[:, 0])]
+    reach = np.maximum.accumulate(runs[:, 1])
+    is_first = np.concatenate([[True], runs[1:, 0] > reach[:-1]])
+    return np.column_stack([runs[is_first, 0], reach[np.roll(is_first, -1)]])
+
+
 def _whole_numbers(pieces: list[str]) -> NDArray[np.int64]:
     try:
         return np.array([int(piece) for piece in pieces], dtype=np.int64)
