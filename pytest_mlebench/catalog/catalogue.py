@@ -23,14 +23,16 @@ def bundled(name: str) -> Path:
 
 
 def unknown(kind: str, name: str, choices: Iterable[str]) -> UsageError:
-    """The error for a name that is none of the choices; lists close matches (or all, where they are few)."""
+    """The error for a name that is none of the choices; lists close matches, or what there is."""
     names = sorted(choices)
     lowered = {n.lower(): n for n in names}
     close = [lowered[n] for n in difflib.get_close_matches(name.lower(), lowered, n=3, cutoff=0.5)]
     close += [n for n in names if name.lower() in n.lower() and n not in close][: 3 - len(close)]
-    shown = close or (names if len(names) <= 10 else [])
-    hint = f"; did you mean {' or '.join(shown)}?" if shown else ""
-    return UsageError(f"unknown {kind} {name!r}{hint}")
+    if close:
+        hint = f"did you mean {' or '.join(close)}?"
+    else:
+        hint = f"there are {', '.join(names[:12])}{', …' if len(names) > 12 else ''}" if names else "there is none"
+    return UsageError(f"unknown {kind} {name!r}; {hint}")
 
 
 class Catalogue:

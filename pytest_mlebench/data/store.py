@@ -111,12 +111,19 @@ class DataStore:
             lock.release()
 
     def prepare(
-        self, competition: Competition, *, raw_dir: Path | None = None, verify: bool = True, force: bool = False
+        self,
+        competition: Competition,
+        *,
+        raw_dir: Path | None = None,
+        verify: bool = True,
+        force: bool = False,
+        keep_raw: bool = True,
     ) -> Dataset:
         """Prepare a competition's data from its raw data, unless it is there already.
 
         ``raw_dir`` is an unpacked download outside of the store; it is read, never changed, and its checksums are
-        noted but need not hold. Raises DataError and leaves no half-made data behind.
+        noted but need not hold. Without ``keep_raw`` the store's own raw data is removed afterwards. Raises DataError
+        and leaves no half-made data behind.
         """
         dataset = self.dataset(competition)
         if dataset.is_prepared and not force:
@@ -131,6 +138,8 @@ class DataStore:
                     f"or name its folder: mlebench prepare -c {competition.id} --raw-dir FOLDER"
                 )
             self._prepare(dataset, raw, verify=verify, must_verify=raw_dir is None)
+            if not keep_raw:
+                shutil.rmtree(dataset.raw, ignore_errors=True)
         return dataset
 
     def _prepare(self, dataset: Dataset, raw: Path, *, verify: bool, must_verify: bool) -> None:

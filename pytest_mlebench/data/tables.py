@@ -13,8 +13,8 @@ Rows = TypeVar("Rows", bound="pd.DataFrame | Sequence[Any] | Any")
 
 
 def read_csv(path: Path | IO[bytes], **options: Any) -> pd.DataFrame:
-    """pandas' ``read_csv`` with ``float_precision="round_trip"``: floats are written back as they were read."""
-    table: pd.DataFrame = pd.read_csv(path, **{"float_precision": "round_trip", **options})
+    """pandas' ``read_csv``, whose floats (since pandas 3.1) are exact: they are written back as they were read."""
+    table: pd.DataFrame = pd.read_csv(path, **options)
     return table
 
 

@@ -11,6 +11,7 @@ from typing import IO
 
 import pandas as pd
 
+from pytest_mlebench.data.tables import read_csv
 from pytest_mlebench.errors import InvalidSubmission
 
 MAX_BYTES = 1 << 30
@@ -50,7 +51,7 @@ def read_submission(path: Path, max_bytes: int = MAX_BYTES) -> pd.DataFrame:
             raise InvalidSubmission(f"the first line is longer than {_MAX_HEADER_BYTES:,} bytes; is this a CSV file?")
         file.seek(0)
         try:
-            return pd.read_csv(file, float_precision="round_trip")
+            return read_csv(file)
         except pd.errors.EmptyDataError:
             return pd.DataFrame()
         except (ValueError, OverflowError, MemoryError, pd.errors.ParserError) as error:

@@ -1,0 +1,15 @@
+#!/bin/bash
+# Asks whether a submission is well formed: validate_submission.sh FILE. It does not tell the score.
+set -u
+if [ $# -ne 1 ]; then
+    echo "usage: $0 FILE" >&2
+    exit 2
+fi
+if [ ! -f "$1" ]; then
+    echo "$1 is not a file" >&2
+    exit 2
+fi
+curl --silent --show-error --max-time 600 --form "file=@$1" "${VALIDATION_URL:-http://localhost:5000}/validate"
+status=$?
+echo
+exit $status

@@ -1,0 +1,178 @@
+"""Fixtures for competition items, and for anyone's own tests.
+
+A test of your own names its competition, and its agent, with marks::
+
+    @pytest.mark.competition("smoke-digits")
+    @pytest.mark.agent("baseline")
+    def test_the_baseline_earns_a_medal(run_agent):
+        assert run_agent().report.any_medal
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from pytest_mlebench.agents import Agent
+from pytest_mlebench.catalog import Competition, default_catalogue
+from pytest_mlebench.data.store import Dataset, DataStore
+from pytest_mlebench.errors import MLEBenchError
+from pytest_mlebench.grading.golden import Grade, grade_all, prepare_synthetic, synthetic_submissions
+from pytest_mlebench.grading.grade import Grader
+from pytest_mlebench.grading.report import Report
+from pytest_mlebench.items import AgentRun, item_of, settings_of
+from pytest_mlebench.results.record import RunRecord
+from pytest_mlebench.runs import RunGroup
+from pytest_mlebench.runs import run_agent as run
+from pytest_mlebench.sandbox import Sandbox
+from pytest_mlebench.sandbox.choice import choose
+
+Result = TypeVar("Result")
+GRADES = pytest.StashKey[dict[str, dict[str, Grade]]]()
+
+
+def _or_fail(act: Callable[[], Result]) -> Result:
+    """A user's mistake, or trouble with data or Docker, is told in words and not as a traceback."""
+    try:
+        return act()
+    except MLEBenchError as error:
+        pytest.fail(str(error), pytrace=False)
+
+
+@pytest.fixture
+def competition(request: pytest.FixtureRequest) -> Competition:
+    """The Competition of the item, or of ``@pytest.mark.competition(ID)``."""
+    if item := item_of(request):
+        return item.competition
+    return _or_fail(lambda: default_catalogue()[_marked(request, "competition")])
+
+
+@pytest.fixture(scope="session")
+def data_store(request: pytest.FixtureRequest) -> DataStore:
+    """The DataStore at ``--data-dir``."""
+    return DataStore(settings_of(request.config).data_dir)
+
+
+@pytest.fixture
+def dataset(competition: Competition, data_store: DataStore) -> Dataset:
+    """The competition's Dataset, prepared if its raw data is there."""
+    return _or_fail(lambda: data_store.prepare(competition))
+
+
+@pytest.fixture
+def agent(request: pytest.FixtureRequest) -> Agent:
+    """The Agent of the item, of ``@pytest.mark.agent(ID)``, or the first ``--agent``."""
+    settings = settings_of(request.config)
+    if isinstance(request.node, AgentRun):
+        assert request.node.agent is not None
+        return request.node.agent
+    if request.node.get_closest_marker("agent") is None and settings.has_runs:
+        return settings.agents[0]
+    return _or_fail(lambda: settings.registry[_marked(request, "agent")])
+
+
+@pytest.fixture
+def sandbox(request: pytest.FixtureRequest, agent: Agent) -> Sandbox:
+    """The Sandbox that ``--sandbox`` gives the agent, ready to run it."""
+
+    def ready() -> Sandbox:
+        chosen = choose(settings_of(request.config).sandbox, agent)
+        chosen.check(agent)
+        chosen.prepare(agent)
+        return chosen
+
+    return _or_fail(ready)
+
+
+@pytest.fixture
+def run_group(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> RunGroup:
+    """The RunGroup of the session, with its limits; a test of your own gets a folder of its own."""
+    group = settings_of(request.config).run_group
+    if isinstance(request.node, AgentRun):
+        return group
+    return replace(group, folder=tmp_path_factory.mktemp("runs"))
+
+
+@pytest.fixture
+def run_agent(
+    request: pytest.FixtureRequest,
+    agent: Agent,
+    competition: Competition,
+    dataset: Dataset,
+    sandbox: Sandbox,
+    run_group: RunGroup,
+    record_property: Callable[[str, object], None],
+) -> Callable[..., RunRecord]:
+    """A function that runs the agent on the competition and returns the RunRecord; ``seed=`` as an option."""
+    item = item_of(request)
+
+    def run_it(*, seed: int = item.seed if item else 0) -> RunRecord:
+        record = _or_fail(lambda: run(agent, competition, dataset, sandbox, run_group, seed=seed))
+        for name, value in _properties(record):
+            record_property(name, value)
+        return record
+
+    return run_it
+
+
+@pytest.fixture
+def grade_submission(competition: Competition, dataset: Dataset) -> Callable[[Path], Report]:
+    """A function that grades a submission's file against the competition's answers and returns the Report."""
+    grader = _or_fail(lambda: Grader(competition, dataset))
+    return lambda path: grader.report(Path(path))
+
+
+@pytest.fixture
+def synthetic_dataset(competition: Competition, tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    """The competition's synthetic data, prepared (once for all workers)."""
+    # Workers have folders of their own below the session's.
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if base.name.startswith("popen-") else base
+    store = DataStore(shared / "mlebench-synthetic")
+    return _or_fail(lambda: prepare_synthetic(competition, store, competition.golden["seed"]))
+
+
+@pytest.fixture
+def synthetic_grades(
+    request: pytest.FixtureRequest, competition: Competition, synthetic_dataset: Dataset, tmp_path: Path
+) -> dict[str, Grade]:
+    """How every synthetic submission is graded, by name."""
+    known = request.config.stash.setdefault(GRADES, {})
+    if competition.id not in known:
+
+        def grade() -> dict[str, Grade]:
+            paths = synthetic_submissions(competition, synthetic_dataset, tmp_path, competition.golden["seed"])
+            return {grade.name: grade for grade in grade_all(competition, synthetic_dataset, paths)}
+
+        known[competition.id] = _or_fail(grade)
+    return known[competition.id]
+
+
+def _marked(request: pytest.FixtureRequest, name: str) -> str:
+    mark = request.node.get_closest_marker(name)
+    if mark is None or not mark.args:
+        pytest.fail(f"say which {name}: @pytest.mark.{name}(ID)", pytrace=False)
+    return str(mark.args[0])
+
+
+def _properties(record: RunRecord) -> list[tuple[str, Any]]:
+    report = record.report
+    return [
+        ("competition", record.competition_id),
+        ("agent", record.agent),
+        ("seed", record.seed),
+        ("outcome", record.outcome),
+        ("ending", record.ending),
+        ("seconds", record.seconds),
+        ("score", record.score),
+        ("medal", report.medal),
+        *((name, getattr(report, name)) for name in _THRESHOLDS),
+        ("run_id", record.run_id),
+    ]
+
+
+_THRESHOLDS = ("gold_threshold", "silver_threshold", "bronze_threshold", "median_threshold", "percentile")

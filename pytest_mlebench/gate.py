@@ -1,0 +1,106 @@
+"""The checks that prove a competition's preparer and grader: on synthetic data, or on the prepared real data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from pytest_mlebench.catalog import Competition
+from pytest_mlebench.data.store import Dataset, checksum_errors
+from pytest_mlebench.grading.golden import (
+    Grade,
+    prepared_differences,
+    rejection_differences,
+    score_differences,
+)
+from pytest_mlebench.grading.grade import Grader
+from pytest_mlebench.grading.leaks import find_leaks
+
+Check = Callable[..., None]
+
+
+def checks(*, real_data: bool) -> Sequence[tuple[str, Check]]:
+    """The checks by their names in node ids."""
+    if real_data:
+        return (
+            ("checksums", real_checksums),
+            ("sample_submission", real_sample_submission),
+            ("perfect_submission", real_perfect_submission),
+            ("answers_stay_private", real_answers_stay_private),
+        )
+    return (
+        ("prepare", synthetic_prepare),
+        ("scores", synthetic_scores),
+        ("rejections", synthetic_rejections),
+        ("answers_stay_private", synthetic_answers_stay_private),
+    )
+
+
+def synthetic_prepare(competition: Competition, synthetic_dataset: Dataset) -> None:
+    """The prepared files are byte for byte (archives member for member) those of the golden."""
+    _none(prepared_differences(competition, synthetic_dataset))
+
+
+def synthetic_scores(competition: Competition, synthetic_grades: dict[str, Grade]) -> None:
+    """Every valid submission scores as in the golden."""
+    _none(score_differences(competition, synthetic_grades))
+
+
+def synthetic_rejections(competition: Competition, synthetic_grades: dict[str, Grade]) -> None:
+    """Every malformed submission is rejected, with a reason."""
+    _none(rejection_differences(competition, synthetic_grades))
+
+
+def synthetic_answers_stay_private(
+    competition: Competition, synthetic_dataset: Dataset, record_property: Callable[[str, object], None]
+) -> None:
+    """No public file holds the answers."""
+    _no_leaks(competition, synthetic_dataset, record_property)
+
+
+def real_checksums(dataset: Dataset) -> None:
+    """The prepared files are the reference's."""
+    if not dataset.competition.checksums:
+        pytest.skip("the competition has no checksums")
+    _none(checksum_errors(dataset))
+
+
+def real_sample_submission(competition: Competition, dataset: Dataset) -> None:
+    """The sample submission has its known score and earns no medal."""
+    report = Grader(competition, dataset).report(dataset.sample_submission)
+    if competition.sample_submission_score is None:
+        assert report.score is None, f"the sample submission scores {report.score}; it must be invalid"
+    else:
+        assert report.score == pytest.approx(competition.sample_submission_score, abs=1.1e-5), report.error
+    assert not report.any_medal, f"the sample submission earns a medal: {report.medal}"
+
+
+def real_perfect_submission(competition: Competition, dataset: Dataset) -> None:
+    """The answers themselves earn gold."""
+    report = Grader(competition, dataset).report(dataset.perfect_submission)
+    assert report.gold_medal, f"score {report.score}, gold is {report.gold_threshold} ({report.error})"
+
+
+def real_answers_stay_private(
+    competition: Competition, dataset: Dataset, record_property: Callable[[str, object], None]
+) -> None:
+    """No public file holds the answers."""
+    _no_leaks(competition, dataset, record_property)
+
+
+def _no_leaks(competition: Competition, dataset: Dataset, record_property: Callable[[str, object], None]) -> None:
+    found = find_leaks(dataset)
+    if competition.known_leak:
+        record_property("known_leak", competition.known_leak)
+        pytest.xfail(f"known leak: {competition.known_leak}")
+    _none(found)
+
+
+def _none(differences: Sequence[Any]) -> None:
+    if differences:
+        shown = [str(difference) for difference in differences[:50]]
+        if len(differences) > len(shown):
+            shown.append(f"... and {len(differences) - len(shown)} more")
+        pytest.fail("\n".join(shown), pytrace=False)

@@ -1,0 +1,113 @@
+"""What pytest collects: a competition's folder, the runs of agents on it, or the checks of its grader."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from pytest_mlebench.agents import Agent
+from pytest_mlebench.catalog import Competition
+from pytest_mlebench.catalog.catalogue import bundled
+from pytest_mlebench.errors import CompetitionError
+from pytest_mlebench.results.record import RunRecord
+from pytest_mlebench.settings import Settings
+
+SETTINGS = pytest.StashKey[Settings]()
+RECORD = pytest.StashKey[RunRecord]()
+
+
+def settings_of(config: pytest.Config) -> Settings:
+    return config.stash[SETTINGS]
+
+
+class CompetitionFile(pytest.File):
+    """A ``competition.yaml``. Collecting it reads YAML and imports nothing of the competition."""
+
+    competition: Competition
+
+    @classmethod
+    def of(cls, path: Path, parent: pytest.Collector) -> CompetitionFile:
+        """The collector of a file; a bundled competition outside of the rootdir is named as in a checkout."""
+        name = None
+        if path.is_relative_to(bundled("competitions")) and not path.is_relative_to(parent.config.rootpath):
+            name = path.relative_to(bundled("competitions").parent).as_posix()
+        return cls.from_parent(parent, path=path, nodeid=name)
+
+    def collect(self) -> Iterator[pytest.Item]:
+        settings = settings_of(self.config)
+        try:
+            self.competition = Competition.load(self.path)
+        except CompetitionError as error:
+            raise self.CollectError(str(error)) from error
+        selected = settings.selected_ids
+        if selected is not None and self.competition.id not in selected:
+            return
+        for word in (
+            self.competition.split,
+            *(["lite"] if self.competition.split == "low" else []),
+            self.competition.category,
+        ):
+            name = marker_name(word)
+            self.config.addinivalue_line("markers", f"{name}: competitions of {word}")
+            self.add_marker(name)
+        if settings.has_runs:
+            for agent in settings.agents:
+                for seed in range(settings.seeds):
+                    yield AgentRun.of(self, agent, seed)
+        else:
+            from pytest_mlebench.gate import checks
+
+            for name, check in checks(real_data=settings.real_data):
+                yield CompetitionItem.from_parent(self, name=name, callobj=check)
+
+
+class CompetitionItem(pytest.Function):
+    """A test function that runs for one competition; fixtures, marks and properties work as for any other."""
+
+    agent: Agent | None = None
+    seed: int = 0
+
+    @property
+    def competition(self) -> Competition:
+        assert isinstance(self.parent, CompetitionFile)
+        return self.parent.competition
+
+    def reportinfo(self) -> tuple[Path, int | None, str]:
+        return self.path, None, f"{self.competition.id}::{self.name}"
+
+
+class AgentRun(CompetitionItem):
+    """One agent on one competition with one seed."""
+
+    @classmethod
+    def of(cls, parent: CompetitionFile, agent: Agent, seed: int) -> AgentRun:
+        item: AgentRun = cls.from_parent(parent, name=f"{agent.id}[seed={seed}]", callobj=_run)
+        item.agent, item.seed = agent, seed
+        return item
+
+
+def _run(run_agent: Callable[[], RunRecord], request: pytest.FixtureRequest) -> None:
+    """What an AgentRun does: run the agent, and judge the record."""
+    from pytest_mlebench.outcomes import failure_text, is_below, outcome_of
+    from pytest_mlebench.sandbox.base import RUN_LOG
+    from pytest_mlebench.sandbox.logs import tail
+
+    settings = settings_of(request.config)
+    record = run_agent()
+    request.node.stash[RECORD] = record
+    if not outcome_of(record).passed or is_below(record, settings.min_medal):
+        log = tail(settings.run_group.folder / record.run_id / RUN_LOG)
+        pytest.fail(failure_text(record, log, settings.min_medal), pytrace=False)
+
+
+def marker_name(word: str) -> str:
+    """A split or category as a marker, for example ``image_classification``."""
+    cleaned = "".join(letter if letter.isalnum() else "_" for letter in word.lower().replace("->", " to "))
+    name = "_".join(filter(None, cleaned.split("_")))
+    return f"_{name}" if name[0].isdigit() else name
+
+
+def item_of(request: pytest.FixtureRequest) -> CompetitionItem | None:
+    return request.node if isinstance(request.node, CompetitionItem) else None

@@ -1,0 +1,106 @@
+"""Taking out what an agent left: regular files and folders only, up to a size and a number of files."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+_BLOCK = 1 << 20
+_MAX_DEPTH = 64
+
+
+@dataclass
+class Collector:
+    """Copies trees that nobody can be trusted to have made; says in ``left_out`` what it did not take.
+
+    ``secrets`` are masked in small text files (logs and code), so that no record holds them.
+    """
+
+    max_bytes: int
+    max_files: int
+    secrets: Iterable[str] = ()
+    left_out: list[str] = field(default_factory=list)
+    _bytes: int = 0
+    _files: int = 0
+
+    def collect(self, source: Path, target: Path) -> None:
+        """Copy the tree below ``source`` to ``target``; what is a link, a pipe, a device or too much is left out."""
+        target.mkdir(parents=True, exist_ok=True)
+        try:
+            root = os.open(source, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+        except OSError:
+            self.left_out.append(f"{source.name} (no folder)")
+            return
+        try:
+            self._folder(root, target, source.name)
+        finally:
+            os.close(root)
+
+    def _folder(self, folder: int, target: Path, shown: str) -> None:
+        # Through descriptors: a path could be exchanged for a link between the look and the copy.
+        with os.scandir(folder) as entries:
+            names = sorted(entry.name for entry in entries)
+        for name in names:
+            self._entry(folder, name, target / name, f"{shown}/{name}")
+
+    def _entry(self, folder: int, name: str, target: Path, shown: str) -> None:
+        try:
+            descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+        except OSError as error:
+            self.left_out.append(f"{shown} ({'link' if _is_link(folder, name) else error.strerror})")
+            return
+        try:
+            status = os.fstat(descriptor)
+            if stat.S_ISDIR(status.st_mode):
+                if shown.count("/") >= _MAX_DEPTH:
+                    self.left_out.append(f"{shown[:200]}… (folders too deep)")
+                    return
+                target.mkdir(exist_ok=True)
+                self._folder(descriptor, target, shown)
+            elif not stat.S_ISREG(status.st_mode):
+                self.left_out.append(f"{shown} (not a regular file)")
+            elif self.admit(shown, status.st_size):
+                with os.fdopen(os.dup(descriptor), "rb") as source, target.open("wb") as file:
+                    left = status.st_size  # a file that grows meanwhile is cut
+                    while left > 0 and (block := source.read(min(_BLOCK, left))):
+                        file.write(block)
+                        left -= len(block)
+                self.mask(target)
+        except OSError as error:
+            self.left_out.append(f"{shown} ({error.strerror})")
+        finally:
+            os.close(descriptor)
+
+    def admit(self, shown: str, size: int) -> bool:
+        """Count a file of this size; False, and noted, if it is over the limits."""
+        if self._files + 1 > self.max_files:
+            self.left_out.append(f"{shown} (more than {self.max_files:,} files)")
+            return False
+        if self._bytes + size > self.max_bytes:
+            self.left_out.append(f"{shown} ({size:,} bytes; over the limit of {self.max_bytes:,} in all)")
+            return False
+        self._files += 1
+        self._bytes += size
+        return True
+
+    def mask(self, path: Path) -> None:
+        """Mask secrets in a collected file (of up to 64 MB; larger ones are data, not text)."""
+        secrets = [secret.encode() for secret in self.secrets if secret]
+        if not secrets or path.stat().st_size > 64 << 20:
+            return
+        content = path.read_bytes()
+        masked = content
+        for secret in sorted(secrets, key=len, reverse=True):
+            masked = masked.replace(secret, b"***")
+        if masked != content:
+            path.write_bytes(masked)
+
+
+def _is_link(folder: int, name: str) -> bool:
+    try:
+        return stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode)
+    except OSError:
+        return False

@@ -1,0 +1,95 @@
+"""An agent's output on its way to ``run.log``: bounded, without secrets, readable while the agent runs."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+_HEAD_SHARE = 4
+MASK = b"***"
+
+
+class LogWriter:
+    """Appends bytes to a file until it is full, then keeps the newest in a second file; ``close`` joins the two.
+
+    Of ``max_bytes`` a quarter is the head of the output, the rest its tail. Secret values are masked, also where they
+    are split between two writes.
+    """
+
+    def __init__(self, path: Path, max_bytes: int, secrets: Iterable[str] = ()) -> None:
+        self._path = path
+        self._tail_path = path.with_name(path.name + ".tail")
+        self._head_left = max(1, max_bytes // _HEAD_SHARE)
+        self._tail_bytes = max(1, max_bytes - self._head_left)
+        # The longest first: one secret may be part of another.
+        self._secrets = sorted((secret.encode() for secret in secrets if secret), key=len, reverse=True)
+        self._overlap = max((len(secret) for secret in self._secrets), default=1) - 1
+        self._pending = b""
+        self._head = path.open("wb", buffering=0)
+        self._tail = bytearray()
+        self._dropped = 0
+        self._unwritten = 0
+
+    def write(self, data: bytes) -> None:
+        """Take some of the output."""
+        self._pending = self._mask(self._pending + data)
+        ready = len(self._pending) - self._overlap
+        if ready > 0:
+            self._store(self._pending[:ready])
+            self._pending = self._pending[ready:]
+
+    def close(self) -> None:
+        """Write what is left; the file is complete afterwards. May be called again."""
+        if self._head.closed:
+            return
+        self._store(self._mask(self._pending))
+        self._pending = b""
+        self._trim()
+        if self._dropped:
+            self._head.write(b"\n[... %d bytes left out ...]\n" % self._dropped)
+        self._head.write(bytes(self._tail))
+        self._head.close()
+        self._tail_path.unlink(missing_ok=True)
+
+    def _store(self, data: bytes) -> None:
+        now, later = data[: self._head_left], data[self._head_left :]
+        if now:
+            self._head.write(now)
+            self._head_left -= len(now)
+        if later:
+            self._tail += later
+            self._unwritten += len(later)
+            if len(self._tail) > 2 * self._tail_bytes:
+                self._trim()
+            if self._unwritten >= min(self._tail_bytes, 1 << 20):  # so that one can watch, without writing each line
+                self._show_tail()
+
+    def _show_tail(self) -> None:
+        self._unwritten = 0
+        new = self._tail_path.with_suffix(".new")
+        new.write_bytes(self._tail[-self._tail_bytes :])
+        new.replace(self._tail_path)
+
+    def _trim(self) -> None:
+        excess = len(self._tail) - self._tail_bytes
+        if excess > 0:
+            del self._tail[:excess]
+            self._dropped += excess
+
+    def _mask(self, data: bytes) -> bytes:
+        for secret in self._secrets:
+            data = data.replace(secret, MASK)
+        return data
+
+
+def tail(path: Path, lines: int = 30, max_bytes: int = 1 << 14) -> str:
+    """The last lines of a log, for a message; empty where there is none."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - max_bytes))
+            text = file.read().decode("utf-8", "replace")
+    except OSError:
+        return ""
+    return "\n".join(text.splitlines()[-lines:])

@@ -1,0 +1,184 @@
+"""Starts an agent as a local process, watches its limits, and leaves none of its processes behind.
+
+A program of its own, on the standard library alone: when the harness dies, however it dies, its end of the pipe on
+standard input closes, and the agent and its home go too. Standard input: a line of JSON (see ``main``), later perhaps
+``stop``. Standard output: a line of JSON when nothing runs any more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import math
+import os
+import resource
+import select
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+_PR_SET_CHILD_SUBREAPER = 36
+_PR_CAPBSET_DROP = 24
+_CAP_DAC_OVERRIDE = 1
+_POLL_SECONDS = 0.1
+
+
+def main() -> None:
+    """Run ``command`` in ``home`` with ``environment``; its output goes to the descriptor ``output``."""
+    task: dict[str, Any] = json.loads(_first_line())
+    libc = ctypes.CDLL(None, use_errno=True)
+    if hasattr(libc, "prctl"):  # Linux: processes that the agent detaches become our children
+        libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+    def limit() -> None:
+        if hasattr(libc, "prctl"):  # also for root, files without write permission are read-only
+            libc.prctl(_PR_CAPBSET_DROP, _CAP_DAC_OVERRIDE, 0, 0, 0)
+        _limit(task)
+
+    started = time.monotonic()
+    agent = subprocess.Popen(
+        task["command"],
+        cwd=task["home"],
+        env=task["environment"],
+        stdin=subprocess.DEVNULL,
+        stdout=task["output"],
+        stderr=task["output"],
+        start_new_session=True,
+        preexec_fn=limit,
+    )
+    os.close(task["output"])
+    reason = _watch(agent, task, started)
+    seconds = time.monotonic() - started
+    left = _stop(agent, task["grace"] if reason else 0)
+    harness_lives = reason != "harness died"
+    if not harness_lives:
+        shutil.rmtree(task["home"], ignore_errors=True)
+        return
+    result = {"exit_code": agent.returncode, "reason": reason, "seconds": seconds, "left_behind": left}
+    sys.stdout.write(json.dumps(result) + "\n")
+    sys.stdout.flush()
+
+
+def _first_line() -> bytes:
+    """Up to the line feed and not a byte further: ``select`` does not see what a buffer holds."""
+    line = b""
+    while not line.endswith(b"\n"):
+        byte = os.read(0, 1)
+        if not byte:
+            sys.exit("no task on standard input")
+        line += byte
+    return line
+
+
+def _limit(task: dict[str, Any]) -> None:
+    kinds = {
+        "memory": resource.RLIMIT_DATA,
+        "file_size": resource.RLIMIT_FSIZE,
+        "cpu_seconds": resource.RLIMIT_CPU,
+        "core": resource.RLIMIT_CORE,
+    }
+    for name, kind in kinds.items():
+        value = task["limits"].get(name)
+        if value is not None:
+            with contextlib.suppress(ValueError, OSError):  # a hard limit below ours is kept
+                resource.setrlimit(kind, (math.ceil(value), math.ceil(value)))
+    if task["cpus"]:
+        os.sched_setaffinity(0, task["cpus"])
+
+
+def _watch(agent: subprocess.Popen[bytes], task: dict[str, Any], started: float) -> str:
+    """Wait for the agent's end; the reason to stop it before, or an empty string."""
+    memory = task["limits"].get("memory")
+    while agent.poll() is None:
+        if time.monotonic() - started > task["time_limit"]:
+            return "timed out"
+        if memory is not None and _resident_bytes() > memory:
+            return "out of memory"
+        readable, _, _ = select.select([0], [], [], _POLL_SECONDS)
+        if readable:
+            return "stopped" if os.read(0, 100) else "harness died"
+        _reap(agent)
+    return ""
+
+
+def _stop(agent: subprocess.Popen[bytes], grace: float) -> int:
+    """End all processes that are left, first politely where there is a grace; returns how many there were."""
+    left = len(_descendants() - {agent.pid})
+    if grace and _descendants():
+        _signal(signal.SIGTERM)
+        deadline = time.monotonic() + grace
+        while time.monotonic() < deadline and _alive(agent):
+            time.sleep(0.02)
+    while _alive(agent):  # a process may start others while we kill
+        _signal(signal.SIGKILL)
+        time.sleep(0.01)
+    agent.wait()
+    return left
+
+
+def _alive(agent: subprocess.Popen[bytes]) -> bool:
+    agent.poll()
+    _reap(agent)
+    return bool(_descendants())
+
+
+def _signal(number: int) -> None:
+    for pid in _descendants():
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
+
+
+def _reap(agent: subprocess.Popen[bytes]) -> None:
+    """Take leave of adopted children; the agent itself is ``Popen``'s."""
+    for pid in _children().get(os.getpid(), ()):
+        if pid != agent.pid:
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(pid, os.WNOHANG)
+
+
+def _children() -> dict[int, list[int]]:
+    """All processes of the machine by their parent."""
+    children: dict[int, list[int]] = {}
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdigit() and (status := _status(folder.name)):
+            children.setdefault(int(status[1]), []).append(int(folder.name))
+    return children
+
+
+def _status(pid: int | str) -> list[bytes]:
+    """State, parent and what follows in ``/proc/PID/stat``; empty if the process is gone."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return []
+
+
+def _descendants() -> set[int]:
+    """All living processes that stem from this one (zombies are left out)."""
+    children = _children()
+    found: set[int] = set()
+    waiting = list(children.get(os.getpid(), ()))
+    while waiting:
+        pid = waiting.pop()
+        waiting += children.get(pid, ())
+        if (status := _status(pid)) and status[0] != b"Z":
+            found.add(pid)
+    return found
+
+
+def _resident_bytes() -> int:
+    total = 0
+    for pid in _descendants():
+        with contextlib.suppress(OSError, ValueError):
+            resident, shared = map(int, Path(f"/proc/{pid}/statm").read_bytes().split()[1:3])
+            total += (resident - shared) * resource.getpagesize()
+    return total
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,152 @@
+"""What happens behind the hooks in the course of a pytest session."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, MutableSequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_mlebench.catalog import default_catalogue
+from pytest_mlebench.catalog.catalogue import bundled, unknown
+from pytest_mlebench.catalog.competition import FILE_NAME
+from pytest_mlebench.items import RECORD, SETTINGS, settings_of
+from pytest_mlebench.outcomes import BY_NAME, outcome_of
+from pytest_mlebench.results import html
+from pytest_mlebench.results.grading_report import write_group
+from pytest_mlebench.results.record import RunRecord, read_records
+from pytest_mlebench.results.terminal import write_medal_table
+from pytest_mlebench.settings import Settings
+
+REPORT = "report.html"
+_ATTRIBUTE = "mlebench_record"
+_RUN_DIR = "mlebench_run_dir"
+_STARTED = pytest.StashKey[str]()
+_NO_PATHS = (pytest.Config.ArgsSource.INVOCATION_DIR, pytest.Config.ArgsSource.TESTPATHS)
+
+
+def configure(config: pytest.Config) -> None:
+    """Read the settings, choose what to collect, and have an HTML report written."""
+    settings = Settings(config)
+    config.stash[SETTINGS] = settings
+    config.stash[_STARTED] = datetime.now(UTC).isoformat()
+    config.addinivalue_line("markers", "competition(id): the competition for the fixtures of pytest-mlebench")
+    config.addinivalue_line("markers", "agent(id): the agent for the fixtures of pytest-mlebench")
+    if _is_worker(config):
+        return
+    settings.validate()
+    if config.args_source in _NO_PATHS and (settings.has_runs or settings.split):
+        config.args = [str(competition.folder / FILE_NAME) for competition in settings.competitions]
+    else:
+        config.args = [_bundled_argument(argument, config.invocation_params.dir) for argument in config.args]
+    if wants_html(config) and not config.option.htmlpath:
+        config.option.htmlpath = str(settings.run_group.folder / REPORT)
+        config.option.self_contained_html = True
+
+
+def wants_html(config: pytest.Config) -> bool:
+    """Whether this session runs agents and pytest-html is there to write their report."""
+    runs = settings_of(config).has_runs and not config.option.collectonly and not _is_worker(config)
+    return runs and hasattr(config.option, "htmlpath")
+
+
+def _bundled_argument(argument: str, here: Path) -> str:
+    """``competitions/ID/…`` names a bundled competition also where there is no such folder, as node ids do."""
+    path = argument.split("::")[0]
+    inside = bundled("competitions").parent / path
+    if not path.startswith("competitions/") or (here / path).exists():
+        return argument
+    if not inside.exists():
+        raise pytest.UsageError(str(unknown("competition", Path(path).parts[1], default_catalogue().ids)))
+    return str(bundled("competitions").parent / argument)
+
+
+def tell_worker(node: Any) -> None:
+    """An xdist worker writes into the controller's run group."""
+    node.workerinput["mlebench_run_group"] = settings_of(node.config).run_group.name
+
+
+def header(config: pytest.Config) -> list[str]:
+    settings = settings_of(config)
+    if not settings.has_runs:
+        return []
+    agents = ", ".join(agent.id for agent in settings.agents)
+    return [f"mlebench: {agents}, sandbox {settings.sandbox}, run group {settings.run_group.folder}"]
+
+
+def attach_record(item: pytest.Item, report: pytest.TestReport) -> None:
+    """Plain attributes of a report travel from the workers to the controller."""
+    if report.when == "call" and (record := item.stash.get(RECORD, None)) is not None:
+        setattr(report, _ATTRIBUTE, record.to_json())
+        setattr(report, _RUN_DIR, str(settings_of(item.config).run_group.folder / record.run_id))
+
+
+def record_of(report: Any) -> RunRecord | None:
+    values = getattr(report, _ATTRIBUTE, None)
+    return RunRecord.from_json(values) if values is not None else None
+
+
+def status(report: pytest.TestReport) -> tuple[str, str, tuple[str, Mapping[str, bool]]] | None:
+    """Category, letter, and word with colour of a run; None for all other reports."""
+    record = record_of(report)
+    if record is None:
+        return None
+    outcome = outcome_of(record)
+    if outcome.passed and report.failed:  # less than --min-medal asks for
+        return "failed", "F", (f"FAILED ({outcome.category})", {"red": True})
+    return outcome.category, outcome.letter, (outcome.word, outcome.markup)
+
+
+def finish(session: pytest.Session) -> None:
+    """Write the run group's metadata and grading report."""
+    config = session.config
+    settings = settings_of(config)
+    if _is_worker(config) or not settings.has_runs or config.option.collectonly:
+        return
+    group = settings.run_group
+    if records := read_records(group.folder):
+        write_group(group.folder, group.name, config.stash[_STARTED], records)
+
+
+def summarise(reporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Print the failed runs, then the medal table."""
+    settings = settings_of(config)
+    if not settings.has_runs or config.option.collectonly:
+        return
+    failed = [
+        report
+        for outcome in BY_NAME.values()
+        if not outcome.passed and outcome.category != "error"  # pytest prints errors itself
+        for report in reporter.getreports(outcome.category)
+    ]
+    if failed and config.option.tbstyle != "no":
+        reporter.write_sep("=", "failed runs")
+        for report in failed:
+            reporter.write_sep("_", report.nodeid, red=True)
+            reporter.write_line(report.longreprtext)
+    if records := read_records(settings.run_group.folder):
+        write_medal_table(reporter, records, settings.run_group.folder)
+
+
+def html_summary(prefix: MutableSequence[str], session: pytest.Session) -> None:
+    prefix.extend(html.summary(read_records(settings_of(session.config).run_group.folder)))
+
+
+def html_header(cells: MutableSequence[str]) -> None:
+    cells[:] = html.header()
+
+
+def html_row(report: Any, cells: MutableSequence[str]) -> None:
+    record = record_of(report)
+    cells[:] = html.row(record) if record else html.plain_row(report.nodeid, report.outcome)
+
+
+def html_details(report: Any, data: MutableSequence[str]) -> None:
+    if record := record_of(report):
+        html.details(record, Path(getattr(report, _RUN_DIR)), data)
+
+
+def _is_worker(config: pytest.Config) -> bool:
+    return hasattr(config, "workerinput")

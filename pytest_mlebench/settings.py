@@ -1,0 +1,217 @@
+"""The options of pytest-mlebench and the ini keys beside them, read once into ``Settings``."""
+
+from __future__ import annotations
+
+import argparse
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from pytest_mlebench.agents import Agent, AgentRegistry
+from pytest_mlebench.agents.definition import parse_agent_ids
+from pytest_mlebench.catalog import Competition, default_catalogue
+from pytest_mlebench.catalog.catalogue import SPLIT_NAMES, bundled
+from pytest_mlebench.data.store import default_data_dir
+from pytest_mlebench.errors import MLEBenchError
+from pytest_mlebench.quantities import parse_duration, parse_size
+from pytest_mlebench.runs import RunGroup
+from pytest_mlebench.sandbox import Limits
+
+MIN_MEDALS = ("gold", "silver", "bronze", "median")
+SANDBOXES = ("auto", "docker", "local")
+
+Value = TypeVar("Value")
+
+
+def _parsed(parse: Callable[[str], Value]) -> Callable[[str], Value]:
+    def convert(text: str) -> Value:
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from error
+
+    return convert
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise ValueError(f"{text!r} must be a whole number of at least 1")
+    return int(text)
+
+
+def add_options(parser: pytest.Parser) -> None:
+    """Options in one group; those that a project would fix have an ini key of the same name."""
+    group = parser.getgroup("mlebench", "MLE-bench")
+
+    def add(option: str, help: str, *, ini: bool = False, **settings: Any) -> None:
+        group.addoption(option, help=help, **settings)
+        if ini:
+            parser.addini(_ini(option), f"Default of {option}: {help}", default=None)
+
+    add("--agent", "run this agent; repeatable", metavar="ID[/VARIANT]", action="append", default=[])
+    add("--split", f"only these competitions: {', '.join(SPLIT_NAMES)}, or a file with an id a line", ini=True)
+    add("--seeds", "runs of each agent on each competition", ini=True, metavar="N", type=_parsed(_positive))
+    add("--sandbox", "where agents run: auto, docker or local", ini=True, choices=SANDBOXES)
+    add("--data-dir", "where the competitions' data lies", ini=True, metavar="DIR", type=Path)
+    add("--runs-dir", "where run groups are written (default: reports)", ini=True, metavar="DIR", type=Path)
+    add("--run-group", "name of this invocation's run group", metavar="NAME")
+    add("--agents-dir", "a folder of agents beside the bundled ones; repeatable", ini=True, metavar="DIR", type=Path,
+        action="append")  # fmt: skip
+    add("--time-limit", "time of a run: 24h, 90m, 30s (default: 24h)", ini=True, metavar="TIME",
+        type=_parsed(parse_duration))  # fmt: skip
+    add("--cpus", "processors of a run", ini=True, metavar="N", type=float)
+    add("--memory", "memory of a run: 64g, 512m", ini=True, metavar="SIZE", type=_parsed(parse_size))
+    add("--disk", "what a run may write: 100g", ini=True, metavar="SIZE", type=_parsed(parse_size))
+    add("--gpus", "whole GPUs of a run", ini=True, metavar="N", type=int)
+    add("--max-submission-size", "largest submission that is read (default: 1g)", ini=True, metavar="SIZE",
+        type=_parsed(parse_size))  # fmt: skip
+    add("--min-medal", "a run with less fails: gold, silver, bronze, median", ini=True, choices=MIN_MEDALS)
+    add("--keep-sandbox", "keep what agents ran in", action="store_true")
+    add("--real-data", "check graders on the prepared real data instead of synthetic data", action="store_true")
+
+
+def _ini(option: str) -> str:
+    return "mlebench_" + option.removeprefix("--").replace("-", "_")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What the user asked for, options before ini keys before defaults."""
+
+    config: pytest.Config
+
+    def _get(self, option: str, default: Any, parse: Callable[[str], Any] = str) -> Any:
+        value = self.config.getoption(option)
+        if value is not None:
+            return value
+        text = self.config.getini(_ini(option))
+        if not text:
+            return default
+        try:
+            return parse(text)
+        except ValueError as error:
+            raise pytest.UsageError(f"ini key {_ini(option)}: {error}") from error
+
+    @property
+    def has_runs(self) -> bool:
+        return bool(self.config.getoption("--agent"))
+
+    @cached_property
+    def split(self) -> str | None:
+        value: str | None = self._get("--split", None)
+        return value
+
+    @cached_property
+    def competitions(self) -> list[Competition]:
+        """The bundled competitions of the chosen split; all of the 75 without one."""
+        return default_catalogue().split(self.split or "all")
+
+    @cached_property
+    def selected_ids(self) -> frozenset[str] | None:
+        """The ids that ``--split`` lets through; None for all."""
+        return frozenset(competition.id for competition in self.competitions) if self.split else None
+
+    @cached_property
+    def registry(self) -> AgentRegistry:
+        folders = self.config.getoption("--agents-dir") or self._ini_paths("--agents-dir")
+        for folder in folders:
+            if not folder.is_dir():
+                raise pytest.UsageError(f"--agents-dir {folder} is not a folder")
+        return AgentRegistry(bundled("agents"), *(folder.resolve() for folder in folders))
+
+    @cached_property
+    def agents(self) -> list[Agent]:
+        return parse_agent_ids(self.registry, self.config.getoption("--agent"))
+
+    @cached_property
+    def seeds(self) -> int:
+        value: int = self._get("--seeds", 1, _positive)
+        return value
+
+    @cached_property
+    def sandbox(self) -> str:
+        value: str = self._get("--sandbox", "auto")
+        if value not in SANDBOXES:
+            raise pytest.UsageError(f"ini key mlebench_sandbox is {value!r}, must be one of {', '.join(SANDBOXES)}")
+        return value
+
+    @cached_property
+    def data_dir(self) -> Path:
+        return self._path("--data-dir") or default_data_dir()
+
+    @cached_property
+    def runs_dir(self) -> Path:
+        return self._path("--runs-dir") or self.config.rootpath / "reports"
+
+    @cached_property
+    def min_medal(self) -> str | None:
+        value: str | None = self._get("--min-medal", None)
+        if value not in (None, *MIN_MEDALS):
+            raise pytest.UsageError(f"ini key mlebench_min_medal is {value!r}, must be one of {', '.join(MIN_MEDALS)}")
+        return value
+
+    @cached_property
+    def real_data(self) -> bool:
+        return bool(self.config.getoption("--real-data"))
+
+    @cached_property
+    def limits(self) -> Limits:
+        return Limits(
+            time_limit=self._get("--time-limit", 24 * 3600.0, parse_duration),
+            cpus=self._get("--cpus", None, float),
+            memory=self._get("--memory", None, parse_size),
+            disk=self._get("--disk", None, parse_size),
+            gpus=self._get("--gpus", 0, int),
+        )
+
+    @cached_property
+    def run_group(self) -> RunGroup:
+        """This invocation's run group; a worker is told its name by the controller."""
+        worker = getattr(self.config, "workerinput", {})
+        name = worker.get("mlebench_run_group") or self.config.getoption("--run-group") or _new_group_name()
+        if Path(name).name != name or name.startswith("."):
+            raise pytest.UsageError(f"--run-group {name!r} must be a plain folder name")
+        return RunGroup(
+            name=name,
+            folder=self.runs_dir.absolute() / name,
+            limits=self.limits,
+            max_submission_bytes=self._get("--max-submission-size", 1 << 30, parse_size),
+            keep_sandbox=self.config.getoption("--keep-sandbox"),
+            worker=worker.get("workerid", ""),
+        )
+
+    def validate(self) -> None:
+        """Read what can be wrong now, before anything is collected or run; raises UsageError.
+
+        Secrets are looked up too: a missing one is found before the first run.
+        """
+        try:
+            if self.split is not None:
+                self.competitions  # noqa: B018
+            if self.has_runs:
+                for agent in self.agents:
+                    agent.launch()
+                self.seeds, self.sandbox, self.min_medal, self.run_group  # noqa: B018
+        except MLEBenchError as error:
+            raise pytest.UsageError(str(error)) from error
+
+    def _path(self, option: str) -> Path | None:
+        value: Path | None = self.config.getoption(option)
+        if value is not None:
+            return value.expanduser()
+        return next(iter(self._ini_paths(option)), None)
+
+    def _ini_paths(self, option: str) -> list[Path]:
+        """Paths of an ini key, relative to the folder of the ini file."""
+        base = self.config.inipath.parent if self.config.inipath else self.config.rootpath
+        return [base / Path(word).expanduser() for word in (self.config.getini(_ini(option)) or "").split()]
+
+
+def _new_group_name() -> str:
+    return f"{datetime.now(UTC):%Y-%m-%dT%H-%M-%S}-{secrets.token_hex(2)}"
