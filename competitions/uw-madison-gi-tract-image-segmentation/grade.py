@@ -30,15 +30,14 @@ def _masks(table: pd.DataFrame, images: pd.DataFrame) -> list[Runs]:
 class Volume:
     """The slices of a day, all organs together: runs that go through the slices, down their columns."""
 
-    shape: tuple[int, int, int]  # slices, height, width
+    shape: tuple[int, int, int]  # slices, width, height
     runs: Runs
 
-    @property
-    def points(self) -> np.ndarray:
-        """Slice, row and column of each voxel."""
-        depth, height, width = self.shape
-        slices, columns, rows = np.unravel_index(pixels(self.runs), (depth, width, height))
-        return np.column_stack([slices, rows, columns])
+    def mask(self, shape: Sequence[int]) -> np.ndarray:
+        """The voxels in an array of at least the volume's own shape."""
+        mask = np.zeros(shape, dtype=bool)
+        mask[np.unravel_index(pixels(self.runs), self.shape)] = True
+        return mask
 
 
 def _volumes(table: pd.DataFrame, images: pd.DataFrame, masks: Sequence[Runs]) -> list[Volume]:
@@ -62,7 +61,7 @@ def _volume(day: str, rows: pd.DataFrame, masks: Sequence[Runs]) -> Volume:
     number = pd.factorize(rows["id"])[0]
     offsets = np.repeat(number * height * width, [len(runs) for runs in slices])
     runs = np.concatenate(slices) + offsets[:, None]
-    return Volume((int(number.max()) + 1, height, width), union(runs))
+    return Volume((int(number.max()) + 1, width, height), union(runs))
 
 
 def _distance(truth: Volume, predicted: Volume) -> float:
@@ -72,7 +71,9 @@ def _distance(truth: Volume, predicted: Volume) -> float:
         return np.nan
     if not n_true or not n_predicted or n_predicted > 10 * n_true:
         return 1.0
-    return hausdorff_distance(truth.points, predicted.points, spacing=1 / np.array(truth.shape)) / np.sqrt(3)
+    shape = np.maximum(truth.shape, predicted.shape)
+    spacing = 1 / np.array(truth.shape)
+    return hausdorff_distance(truth.mask(shape), predicted.mask(shape), spacing=spacing) / np.sqrt(3)
 
 
 def _mean(values: list[float]) -> float:

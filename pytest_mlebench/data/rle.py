@@ -39,7 +39,9 @@ def decode_rle(text: str, size: int) -> Runs:
     array([[ 0,  3],
            [ 9, 12]])
     """
-    numbers = _whole_numbers(text.split())
+    if not (pieces := text.split()):
+        return np.empty((0, 2), dtype=np.int64)
+    numbers = _whole_numbers(pieces)
     starts, lengths = numbers[::2], numbers[1::2]
     if len(numbers) % 2 and len(numbers) > 3:
         raise ValueError(f"it has {len(numbers)} numbers; pairs of start and length were expected")

@@ -16,6 +16,8 @@ from pytest_mlebench.grading.checks import (
     require_not_missing,
     require_row_count,
     require_row_sums,
+    split_records,
+    to_floats,
 )
 from pytest_mlebench.grading.grade import Grader, grade
 from pytest_mlebench.grading.report import Report
@@ -36,4 +38,6 @@ __all__ = [
     "require_not_missing",
     "require_row_count",
     "require_row_sums",
+    "split_records",
+    "to_floats",
 ]

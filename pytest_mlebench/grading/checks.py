@@ -192,3 +192,29 @@ def parse_texts(
         except ValueError as error:
             raise InvalidSubmission(f"column {column!r}, row {row}: {error}") from error
     return parsed
+
+
+def split_records(text: str, width: int, separator: str | None = None) -> list[list[str]]:
+    """A text's parts in groups of ``width``; ValueError where they do not come out even.
+
+    Parts are separated by white space, or each by one ``separator`` where that is given.
+    """
+    parts = text.split(separator)
+    if len(parts) % width:
+        raise ValueError(f"it has {len(parts)} values, which is not a multiple of {width}{_space_hint(parts)}")
+    return [parts[k : k + width] for k in range(0, len(parts), width)]
+
+
+def to_floats(texts: Iterable[str]) -> list[float]:
+    """Python's ``float`` of each text; ValueError names the first that is not a number."""
+    numbers = []
+    for text in texts:
+        try:
+            numbers.append(float(text))
+        except ValueError:
+            raise ValueError(f"{_show(text)} is not a number{_space_hint([text])}") from None
+    return numbers
+
+
+def _space_hint(parts: Sequence[str]) -> str:
+    return "" if all(parts) else " (is there a space too many?)"
