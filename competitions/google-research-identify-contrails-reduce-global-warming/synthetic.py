@@ -94,7 +94,9 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         "all_blank": answers.assign(encoded_pixels=" "),
         "everything": answers.assign(encoded_pixels=f"1 {PIXELS}"),
         "extra_spaces": noisy.assign(encoded_pixels=spaced),
-        "columns_swapped_and_extra": noisy.assign(height=1, width=1)[["encoded_pixels", "width", "height", "record_id"]],
+        "columns_swapped_and_extra": noisy.assign(height=1, width=1)[
+            ["encoded_pixels", "width", "height", "record_id"]
+        ],
         "beyond_the_end": first(f"{PIXELS - 1} 50 {PIXELS + 100} 3"),
         "adjacent_runs": first("1 3 4 2 6 1"),
         "single_number": first("7"),

@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ import pandas as pd
 from pytest_mlebench.data.archives import write_zip
 from pytest_mlebench.data.tables import split
 
-CHARACTERS = "U+306F U+306B U+3066 U+304F U+306E U+4E00 U+5927 U+309D U+003F".split()
+CHARACTERS = ["U+306F", "U+306B", "U+3066", "U+304F", "U+306E", "U+4E00", "U+5927", "U+309D", "U+003F"]
 
 Box = tuple[str, int, int, int, int]
 Point = tuple[str, Any, Any]
@@ -79,14 +80,12 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
             if u < 0.3:
                 character = str(rng.choice(CHARACTERS))
             points.append((character, x + width * rng.uniform(-0.2, 1.2), y + height * rng.uniform(-0.2, 1.2)))
-        return points + [
-            (str(rng.choice(CHARACTERS)), *rng.integers(0, 3000, 2)) for _ in range(rng.integers(0, 3))
-        ]
+        return points + [(str(rng.choice(CHARACTERS)), *rng.integers(0, 3000, 2)) for _ in range(rng.integers(0, 3))]
 
     def shared(boxes: list[Box], step: int) -> list[Point]:
         """Two points for each pair of overlapping boxes: one lies in both, one in the first box only."""
         points: list[Point] = []
-        for (character, x, y, width, height), (*second, _, _) in zip(boxes, boxes[1:], strict=False):
+        for (character, x, y, width, height), (*second, _, _) in pairwise(boxes):
             if second == [character, x + width // 3, y + height // 3]:
                 in_both = (character, x + width * 0.8, y + height * 0.8)
                 points += [in_both, (character, x + width * 0.1, y + height * 0.1)][::step]

@@ -50,9 +50,7 @@ def make(raw: Path, seed: int) -> None:
         for view in ("Endzone", "Sideline"):
             day, minute, second = rng.integers(1, 9), rng.integers(10, 60), rng.integers(1, 9)
             start = f"2020-10-0{day}T18:{minute}:0{second}.{rng.integers(100, 999)}Z"
-            tables["video_metadata"].append(
-                (*key, view, start, start.replace("Z", "1Z"), start.replace("Z", "2Z"))
-            )
+            tables["video_metadata"].append((*key, view, start, start.replace("Z", "1Z"), start.replace("Z", "2Z")))
             for _ in range(rng.integers(1, 3) if has_helmets else 0):
                 frame, player = rng.integers(1, 600), rng.choice(players)
                 label = f"{rng.choice(['H', 'V'])}{rng.integers(1, 99):02d}"

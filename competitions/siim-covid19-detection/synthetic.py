@@ -122,7 +122,8 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
     def first(value: str | None) -> pd.DataFrame:
         return good.assign(PredictionString=[value, *texts[1:]])
 
-    without_confidence = " ".join(f"{label} 0 0 1 1" for label in "negative typical atypical indeterminate x y".split())
+    names = ["negative", "typical", "atypical", "indeterminate", "x", "y"]
+    without_confidence = " ".join(f"{label} 0 0 1 1" for label in names)
     return {
         "noisy": good,
         "noisy_shuffled": good.sample(frac=1, random_state=0),

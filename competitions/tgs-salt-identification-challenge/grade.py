@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 from pytest_mlebench.data.rle import decode_rle
-from pytest_mlebench.grading import InvalidSubmission, alignment, parse_texts, require_columns
+from pytest_mlebench.grading import alignment, parse_texts, require_columns
 from pytest_mlebench.grading.metrics.segmentation import area, iou
 
 SIDE = 101

@@ -11,8 +11,11 @@ from pytest_mlebench.data.tables import split
 
 SIDE = 101
 PIXELS = SIDE * SIDE
-KINDS = "box slope slope side side most box hundred dot hundred".split()
-TEST_KINDS = "full most hundred side hundred empty dot hundred box slope box slope box slope empty side".split()
+KINDS = ["box", "slope", "slope", "side", "side", "most", "box", "hundred", "dot", "hundred"]
+TEST_KINDS = [
+    *("full", "most", "hundred", "side", "hundred", "empty", "dot", "hundred"),
+    *("box", "slope", "box", "slope", "box", "slope", "empty", "side"),
+]
 
 
 def make(raw: Path, seed: int) -> None:

@@ -17,7 +17,7 @@ def make(raw: Path, seed: int) -> None:
     rows = []
     for case, n_days in zip(cases, DAYS, strict=True):
         width, height = [(10, 10), (12, 9), (9, 13)][rng.integers(3)]
-        for number in rng.choice(range(0, 45), n_days, replace=False):  # days in no order, one or two digits
+        for number in rng.choice(range(45), n_days, replace=False):  # days in no order, one or two digits
             day = f"{case}_day{number}"
             folder = raw / "train" / case / day / "scans"
             folder.mkdir(parents=True)

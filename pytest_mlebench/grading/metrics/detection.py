@@ -22,8 +22,11 @@ def box_iou(a: ArrayLike, b: ArrayLike) -> NDArray[np.float64]:
         low = np.maximum(first[:, None, :2], second[None, :, :2])
         high = np.minimum(first[:, None, 2:], second[None, :, 2:])
         both = np.maximum(high - low, 0).prod(axis=2)
-        union = (first[:, 2:] - first[:, :2]).prod(axis=1)[:, None] + (second[:, 2:] - second[:, :2]).prod(axis=1) - both
-        return np.where(union <= 0, 0.0, both / union)
+        union = (
+            (first[:, 2:] - first[:, :2]).prod(axis=1)[:, None] + (second[:, 2:] - second[:, :2]).prod(axis=1) - both
+        )
+        overlap: NDArray[np.float64] = np.where(union <= 0, 0.0, both / union)
+    return overlap
 
 
 def coco_iou(a: ArrayLike, b: ArrayLike) -> NDArray[np.float64]:
@@ -41,7 +44,8 @@ def coco_iou(a: ArrayLike, b: ArrayLike) -> NDArray[np.float64]:
         sides = high - np.fmax(first[:, :2], second[:, :2])
         both = sides.prod(axis=1)
         union = first[:, 2:].prod(axis=1) + second[:, 2:].prod(axis=1) - both
-        return np.where((sides <= 0).any(axis=1), 0.0, both / union)
+        overlap: NDArray[np.float64] = np.where((sides <= 0).any(axis=1), 0.0, both / union)
+    return overlap
 
 
 def upright_box_iou(a: ArrayLike, b: ArrayLike) -> NDArray[np.float64]:
@@ -57,12 +61,16 @@ def upright_box_iou(a: ArrayLike, b: ArrayLike) -> NDArray[np.float64]:
     import shapely
 
     first, second = (np.asarray(boxes, dtype=np.float64).reshape(-1, 7) for boxes in (a, b))
-    bases = (shapely.polygons(rectangle_corners(boxes[:, [0, 1]], boxes[:, [4, 3]], boxes[:, 6])) for boxes in (first, second))
+    bases = (
+        shapely.polygons(rectangle_corners(boxes[:, [0, 1]], boxes[:, [4, 3]], boxes[:, 6]))
+        for boxes in (first, second)
+    )
     top = np.minimum(first[:, 2] + first[:, 5] / 2, second[:, 2] + second[:, 5] / 2)
     bottom = np.maximum(first[:, 2] - first[:, 5] / 2, second[:, 2] - second[:, 5] / 2)
     both = shapely.area(shapely.intersection(*bases)) * np.maximum(top - bottom, 0)
     union = first[:, 3:6].prod(axis=1) + second[:, 3:6].prod(axis=1) - both
-    return np.clip(both / union, 0, 1)
+    overlap: NDArray[np.float64] = np.clip(both / union, 0, 1)
+    return overlap
 
 
 def rectangle_corners(centre: ArrayLike, size: ArrayLike, angle: ArrayLike) -> NDArray[np.float64]:
@@ -135,4 +143,5 @@ def average_precisions(hits: ArrayLike, groups: ArrayLike, positives: ArrayLike)
     precision = by_group["hit"].cumsum() / (by_group.cumcount() + 1)
     best = precision[::-1].groupby(table["group"][::-1]).cummax()  # from the right
     total = np.bincount(table["group"], weights=(best[::-1] * table["hit"]).to_numpy(), minlength=len(count))
-    return total / count
+    area: NDArray[np.float64] = total / count
+    return area
