@@ -91,7 +91,7 @@ def _require_valid(boxes: pd.DataFrame, rows: np.ndarray) -> None:
 
 
 def _best_overlaps(predicted: pd.DataFrame, truth: pd.DataFrame, groups: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
-    """For each predicted box the highest IoU with a true box of its group, and the number of that box."""
+    """For each predicted box the highest IoU with a true box of its group, if it can count, and that box's number."""
     overlap, best = np.zeros(len(predicted)), np.zeros(len(predicted), dtype=np.intp)
     boxes, true_boxes = predicted[FIELDS].to_numpy(), truth[FIELDS].to_numpy()
     for begin in range(0, len(predicted), CHUNK):
@@ -99,7 +99,7 @@ def _best_overlaps(predicted: pd.DataFrame, truth: pd.DataFrame, groups: pd.Data
         sizes = groups["size"].to_numpy()[group]
         left = np.repeat(np.arange(begin, begin + len(group)), sizes)
         right = np.arange(len(left)) + np.repeat(groups["start"].to_numpy()[group] - np.cumsum(sizes) + sizes, sizes)
-        near = _can_meet(boxes[left], true_boxes[right])
+        near = _can_count(boxes[left], true_boxes[right])
         left, right = left[near], right[near]
         pairs = pd.DataFrame({"left": left, "right": right, "iou": upright_box_iou(boxes[left], true_boxes[right])})
         highest = pairs.loc[pairs.groupby("left")["iou"].idxmax()]
@@ -107,7 +107,7 @@ def _best_overlaps(predicted: pd.DataFrame, truth: pd.DataFrame, groups: pd.Data
     return overlap, best
 
 
-def _can_meet(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Whether the circles around the boxes' ground rectangles meet."""
-    reach = (np.hypot(a[:, 3], a[:, 4]) + np.hypot(b[:, 3], b[:, 4])) / 2
+def _can_count(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Whether the IoU can be above the lowest threshold, one half: then each centre lies in the other's rectangle."""
+    reach = np.minimum(np.hypot(a[:, 3], a[:, 4]), np.hypot(b[:, 3], b[:, 4])) / 2
     return np.hypot(a[:, 0] - b[:, 0], a[:, 1] - b[:, 1]) <= reach

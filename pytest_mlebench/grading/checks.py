@@ -207,13 +207,20 @@ def split_records(text: str, width: int, separator: str | None = None) -> list[l
 
 def to_floats(texts: Iterable[str]) -> list[float]:
     """Python's ``float`` of each text; ValueError names the first that is not a number."""
-    numbers = []
-    for text in texts:
-        try:
-            numbers.append(float(text))
-        except ValueError:
-            raise ValueError(f"{_show(text)} is not a number{_space_hint([text])}") from None
-    return numbers
+    texts = list(texts)
+    try:
+        return [float(text) for text in texts]
+    except ValueError:
+        wrong = next(text for text in texts if not _is_float(text))
+        raise ValueError(f"{_show(wrong)} is not a number{_space_hint([wrong])}") from None
+
+
+def _is_float(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _space_hint(parts: Sequence[str]) -> str:

@@ -52,25 +52,56 @@ def upright_box_iou(a: ArrayLike, b: ArrayLike) -> NDArray[np.float64]:
     """Intersection over union of upright boxes in space, in pairs: shape (boxes,).
 
     ``a`` and ``b`` have shape (boxes, 7): centre x, y, z, width, length, height, and yaw, the angle around the z axis
-    by which the length is turned from the x axis, in radians. All must be finite, and sizes positive. Range [0, 1].
+    by which the length is turned from the x axis, in radians. Sizes must be positive, and all finite but z and height,
+    with which a box overlaps nothing. Range [0, 1].
     Source: Geiger et al. (2012), Are we ready for autonomous driving?
 
     >>> upright_box_iou([[0, 0, 0, 1, 2, 1, 0]], [[0, 0, 0.5, 2, 1, 1, np.pi / 2]]).round(3)
     array([0.333])
     """
-    import shapely
-
     first, second = (np.asarray(boxes, dtype=np.float64).reshape(-1, 7) for boxes in (a, b))
-    bases = (
-        shapely.polygons(rectangle_corners(boxes[:, [0, 1]], boxes[:, [4, 3]], boxes[:, 6]))
-        for boxes in (first, second)
-    )
-    top = np.minimum(first[:, 2] + first[:, 5] / 2, second[:, 2] + second[:, 5] / 2)
-    bottom = np.maximum(first[:, 2] - first[:, 5] / 2, second[:, 2] - second[:, 5] / 2)
-    both = shapely.area(shapely.intersection(*bases)) * np.maximum(top - bottom, 0)
-    union = first[:, 3:6].prod(axis=1) + second[:, 3:6].prod(axis=1) - both
-    overlap: NDArray[np.float64] = np.clip(both / union, 0, 1)
+    with np.errstate(invalid="ignore"):
+        top = np.minimum(first[:, 2] + first[:, 5] / 2, second[:, 2] + second[:, 5] / 2)
+        bottom = np.maximum(first[:, 2] - first[:, 5] / 2, second[:, 2] - second[:, 5] / 2)
+        both = _ground_overlap(first, second) * np.maximum(top - bottom, 0)
+        union = first[:, 3:6].prod(axis=1) + second[:, 3:6].prod(axis=1) - both
+        overlap: NDArray[np.float64] = np.clip(np.nan_to_num(both / union, nan=0.0), 0, 1)
     return overlap
+
+
+def _ground_overlap(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The area that the ground rectangles of upright boxes share, in pairs.
+
+    In the frame of the first rectangle the second is cut off at its four sides (Sutherland and Hodgman, 1974). This
+    takes about a tenth of the time of shapely's intersection.
+    """
+    offset = b[:, :2] - a[:, :2]
+    cos, sin = np.cos(a[:, 6]), np.sin(a[:, 6])
+    centre = np.column_stack([offset[:, 0] * cos + offset[:, 1] * sin, offset[:, 1] * cos - offset[:, 0] * sin])
+    polygon = rectangle_corners(centre, b[:, [4, 3]], b[:, 6] - a[:, 6])
+    for axis, half in ((0, a[:, 4:5] / 2), (1, a[:, 3:4] / 2)):
+        for sign in (1, -1):
+            polygon = _cut(polygon, sign * polygon[:, :, axis] - half)
+    x, y = polygon[:, :, 0], polygon[:, :, 1]
+    twice: NDArray[np.float64] = (x * np.roll(y, -1, axis=1) - np.roll(x, -1, axis=1) * y).sum(axis=1)
+    return np.abs(twice) / 2
+
+
+def _cut(polygons: NDArray[np.float64], beyond: NDArray[np.float64]) -> NDArray[np.float64]:
+    """What is left of convex polygons, shape (polygons, corners, 2), when the corners beyond a line are cut off.
+
+    ``beyond`` is each corner's distance from the line, above 0 on the side that goes. The result has a corner more,
+    its first one repeated where fewer are left.
+    """
+    inside = beyond <= 0
+    leaves = inside != np.roll(inside, -1, axis=1)
+    share = beyond / np.where(leaves, beyond - np.roll(beyond, -1, axis=1), 1)
+    crossings = polygons + share[:, :, None] * (np.roll(polygons, -1, axis=1) - polygons)
+    points = np.stack([polygons, crossings], axis=2).reshape(len(polygons), -1, 2)
+    kept = np.stack([inside, leaves], axis=2).reshape(len(polygons), -1)
+    order = np.argsort(~kept, axis=1, kind="stable")[:, : polygons.shape[1] + 1]
+    points, kept = np.take_along_axis(points, order[:, :, None], axis=1), np.take_along_axis(kept, order, axis=1)
+    return np.where(kept[:, :, None], points, points[:, :1])
 
 
 def rectangle_corners(centre: ArrayLike, size: ArrayLike, angle: ArrayLike) -> NDArray[np.float64]:
@@ -82,11 +113,10 @@ def rectangle_corners(centre: ArrayLike, size: ArrayLike, angle: ArrayLike) -> N
     >>> rectangle_corners([[1, 1]], [[2, 4]], [0])[0].tolist()
     [[2.0, 3.0], [0.0, 3.0], [0.0, -1.0], [2.0, -1.0]]
     """
-    turn = np.asarray(angle, dtype=np.float64)
-    along = np.column_stack([np.cos(turn), np.sin(turn)]) * np.asarray(size)[:, :1] / 2
-    across = np.column_stack([-np.sin(turn), np.cos(turn)]) * np.asarray(size)[:, 1:] / 2
-    offsets = np.stack([along + across, across - along, -along - across, along - across], axis=1)
-    return np.asarray(centre)[:, None, :] + offsets
+    middle, extent, turn = (np.asarray(values, dtype=np.float64) for values in (centre, size, angle))
+    along = np.column_stack([np.cos(turn), np.sin(turn)]) * extent[:, :1] / 2
+    across = np.column_stack([-np.sin(turn), np.cos(turn)]) * extent[:, 1:] / 2
+    return middle[:, None, :] + np.stack([along + across, across - along, -along - across, along - across], axis=1)
 
 
 def greedy_match(overlaps: ArrayLike, threshold: float) -> NDArray[np.intp]:
