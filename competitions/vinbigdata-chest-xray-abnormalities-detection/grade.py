@@ -1,7 +1,7 @@
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.grading import alignment, parse_texts, require_columns, split_records, to_floats
+from pytest_mlebench.grading import parse_texts, require_columns, require_same_ids, split_records, to_floats
 from pytest_mlebench.grading.metrics.detection import coco_average_precision, coco_iou
 
 CORNERS = ["x_min", "y_min", "x_max", "y_max"]
@@ -19,8 +19,8 @@ def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
     require_columns(submission, ["image_id", "PredictionString"])
     expected = "class, confidence and corners of each box"
     rows = parse_texts(submission, "PredictionString", _boxes, expected=expected)
+    require_same_ids(submission, answers, on="image_id")
     images = pd.Index(answers["image_id"].unique())
-    alignment(submission.drop_duplicates("image_id"), images.to_frame(name="image_id"), on="image_id")
 
     boxes = pd.DataFrame(np.concatenate(rows), columns=["class_id", "confidence", *CORNERS])
     boxes["id"] = np.arange(len(boxes))

@@ -40,12 +40,17 @@ class Agent:
     trusted: bool = False
     llm_hosts: tuple[str, ...] = ()
 
+    @property
+    def secret_names(self) -> tuple[str, ...]:
+        """The names of all secrets that the definition asks for."""
+        return tuple(sorted({name for text in self._texts() for name in _SECRET.findall(text)}))
+
     def launch(self, environment: Mapping[str, str] = os.environ) -> Launch:
         """What starting the agent takes, with secrets from the environment.
 
         Raises AgentError that names every secret that is not set.
         """
-        wanted = {name for text in self._texts() for name in _SECRET.findall(text)}
+        wanted = self.secret_names
         if missing := sorted(name for name in wanted if not environment.get(name)):
             raise AgentError(f"agent {self.id} needs {', '.join(missing)}: set in the environment and start again")
 
@@ -83,7 +88,7 @@ class Agent:
 class Launch:
     """Arguments for an agent's start script, its variables, and the secret values among them (never to be logged)."""
 
-    arguments: tuple[str, ...] = ()
+    arguments: tuple[str, ...] = field(default=(), repr=False)
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     secrets: frozenset[str] = field(default=frozenset(), repr=False)
 

@@ -73,19 +73,17 @@ def alignment(submission: pd.DataFrame, answers: pd.DataFrame, on: str | list[st
     keys = [on] if isinstance(on, str) else on
     require_columns(submission, keys)
     index, wanted = _index(submission, keys), _index(answers, keys)
-    if len(index) == len(wanted) and not index.hasnans and _same_kind(index, wanted) and (index == wanted).all():
+    complete = not submission[keys].isna().to_numpy().any()
+    if complete and len(index) == len(wanted) and _same_kind(index, wanted) and (index == wanted).all():
         return np.arange(len(wanted))  # most submissions keep the order: sorting millions of ids takes long
+    if (order := _integer_alignment(index, wanted)) is not None:
+        return order
     name = keys[0] if isinstance(on, str) else "/".join(keys)
     if not index.is_unique:
         raise InvalidSubmission(f"{name} {_show(index[index.duplicated()][0])} occurs more than once")
-    positions = wanted.get_indexer(index)
-    if (positions < 0).any():
-        raise InvalidSubmission(f"{name} {_show(index[positions < 0][0])} is not an id of the test set")
-    if len(index) != len(wanted):
-        missing = wanted[~wanted.isin(index)]
-        raise InvalidSubmission(f"{name} {_show(missing[0])} is missing, as are {len(missing) - 1} others")
-    order = np.empty(len(positions), dtype=np.intp)
-    order[positions] = np.arange(len(positions))
+    found = _positions(index, wanted, name)
+    order = np.empty(len(found), dtype=np.intp)
+    order[found] = np.arange(len(found))
     return order
 
 
@@ -152,6 +150,16 @@ def _require(
     raise InvalidSubmission(f"column {column!r}, row {row + 1}: the value{value} {what}")
 
 
+def _positions(index: pd.Index[Any], wanted: pd.Index[Any], name: str) -> NDArray[np.intp]:
+    positions = np.asarray(wanted.get_indexer(index), dtype=np.intp)
+    if (positions < 0).any():
+        raise InvalidSubmission(f"{name} {_show(index[positions < 0][0])} is not an id of the test set")
+    if len(missing := wanted[np.bincount(positions, minlength=len(wanted)) == 0]):
+        others = f" and {len(missing) - 1} more are" if len(missing) > 1 else " is"
+        raise InvalidSubmission(f"{name} {_show(missing[0])}{others} missing")
+    return positions
+
+
 def _same_kind(left: pd.Index[Any], right: pd.Index[Any]) -> bool:
     return pd.api.types.is_numeric_dtype(left) == pd.api.types.is_numeric_dtype(right)
 
@@ -161,8 +169,122 @@ def _index(table: pd.DataFrame, keys: list[str]) -> pd.Index[Any]:
 
 
 def _show(value: Any) -> str:
+    if isinstance(value, tuple):  # ids of several columns
+        return "/".join(map(_show, value))
     text = str(value) if isinstance(value, float | int | np.number) else repr(value)
-    return text if len(text) <= 60 else text[:57] + "..."
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def require_whole(values: NDArray[np.float64], columns: str | Sequence[str]) -> None:
+    """Values must be whole numbers of 64 bits, 2.0 as well as 2; NaN passes (see ``require_finite``)."""
+    whole = np.isnan(values) | ((values == np.floor(values)) & (np.abs(values) < 2.0**63))
+    _require(whole, values, columns, "is not a whole number")
+
+
+def text(submission: pd.DataFrame, column: str) -> pd.Series[str]:
+    """A column of labels as text, the empty string where a value is missing.
+
+    Raises for a column that pandas reads as numbers or booleans throughout, as labels are text; a few numbers among
+    text are text.
+    """
+    values = submission[column]
+    kind = pd.api.types.infer_dtype(values, skipna=True)
+    if kind not in {"string", "mixed", "mixed-integer", "empty"} and values.notna().any():
+        raise InvalidSubmission(f"column {column!r} must hold text; the file has nothing but {kind} values there")
+    return values.astype(object).where(values.notna(), "").astype(str)
+
+
+def class_labels(
+    submission: pd.DataFrame, answers: pd.DataFrame, column: str, *, on: str | list[str], truncate: bool = False
+) -> NDArray[np.int64]:
+    """The usual checks of a classification with numbered classes: labels of shape (rows,) in the order of the answers.
+
+    The column must hold whole numbers (see ``whole_numbers``), and the ids (``on``) be those of the answers.
+    """
+    require_columns(submission, [*([on] if isinstance(on, str) else on), column])
+    return whole_numbers(submission, column, truncate=truncate)[alignment(submission, answers, on)]
+
+
+def whole_numbers(submission: pd.DataFrame, column: str, *, truncate: bool = False) -> NDArray[np.int64]:
+    """A column as integers, shape (rows,): 3.0 is 3, booleans are 0 and 1; text and missing values raise.
+
+    A fraction raises too; with ``truncate`` it is cut off towards zero, as Python's ``int`` does.
+    """
+    values = numeric(submission, column)
+    require_finite(values, column)
+    if truncate:
+        values = np.trunc(values)
+    require_whole(values, column)
+    return values.astype(np.int64)
+
+
+def label_sets(table: pd.DataFrame, column: str) -> list[frozenset[str]]:
+    """The set of labels in each row of a ``text`` column, which white space separates; an empty field is the empty set.
+
+    Raises for a column that pandas reads as numbers, as it does where no row has two numbered labels.
+    """
+    return [frozenset(labels.split()) for labels in text(table, column)]
+
+
+def ranked_labels(table: pd.DataFrame, column: str, k: int) -> list[list[str]]:
+    """The first k labels in each row, as text cut at every single blank: two in a row make an empty label.
+
+    Numbers become the text that Python makes of them, 7.0 ``"7.0"``; a missing value is the label ``"nan"``.
+    """
+    return [str(value).split(" ", k)[:k] for value in table[column]]
+
+
+def require_same_ids(submission: pd.DataFrame, answers: pd.DataFrame, on: str | list[str]) -> None:
+    """The submission must hold the ids of the answers and no others; how often it holds one does not matter."""
+    keys = [on] if isinstance(on, str) else on
+    require_columns(submission, keys)
+    alignment(submission[keys].drop_duplicates(), answers[keys].drop_duplicates(), on)
+
+
+def _integer_alignment(index: pd.Index[Any], wanted: pd.Index[Any]) -> NDArray[np.intp] | None:
+    """``alignment`` of integers that are the same and distinct, else None: sorting millions is faster than hashing."""
+    if len(index) != len(wanted) or index.dtype != wanted.dtype or index.dtype.kind not in "iu":
+        return None
+    found, expected = index.to_numpy(), wanted.to_numpy()
+    from_found, from_expected = np.argsort(found), np.argsort(expected)
+    ids = expected[from_expected]
+    if (ids[1:] == ids[:-1]).any() or (ids != found[from_found]).any():
+        return None
+    order = np.empty(len(ids), dtype=np.intp)
+    order[from_expected] = from_found
+    return order
+
+
+def require_above(values: NDArray[np.float64], columns: str | Sequence[str], low: float) -> None:
+    """Values must be greater than ``low``; NaN passes (see ``require_finite``)."""
+    _require(np.isnan(values) | (values > low), values, columns, f"is not greater than {low:g}")
+
+
+def stringified(table: pd.DataFrame, column: str) -> pd.Series[str]:
+    """A column as text by Python's ``str``, 0.5 ``"0.5"`` and True ``"True"``; a missing value is ``"nan"``."""
+    return table[column].astype(str).fillna("nan")
+
+
+def positions(submission: pd.DataFrame, answers: pd.DataFrame, on: str) -> NDArray[np.intp]:
+    """For each row of the submission the position of the answers' row with the same id.
+
+    For graders that let an id occur more than once: all must be ids of the answers, and none of these be missing.
+    """
+    require_columns(submission, [on])
+    return _positions(_index(submission, [on]), _index(answers, [on]), on)
+
+
+def texts(table: pd.DataFrame, column: str) -> list[str]:
+    """A column as text: an empty field (or a word that pandas reads as missing) is "", a number what Python prints."""
+    values = table[column]
+    return [str(value) for value in values.astype(object).where(values.notna(), "")]
+
+
+def require_text(submission: pd.DataFrame, column: str) -> None:
+    """A column must not consist of numbers or booleans alone; one that is empty throughout passes."""
+    values = submission[column]
+    if pd.api.types.is_numeric_dtype(values) and values.notna().any():
+        raise InvalidSubmission(f"column {column!r} holds numbers only; text was expected")
 
 
 def parse_texts(

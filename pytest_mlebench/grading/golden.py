@@ -90,6 +90,7 @@ def make_golden(competition: Competition, scratch: Path, seed: int = 1) -> dict[
             f"{competition.id}: grade.py must raise InvalidSubmission with a reason for these:\n  "
             + "\n  ".join(defects)
         )
+    grades.sort(key=lambda grade: grade.name)
     scores = {grade.name: grade.score for grade in grades if grade.score is not None}
     return {
         "seed": seed,

@@ -42,7 +42,10 @@ def _truth(dataset: Dataset) -> tuple[str, pd.DataFrame]:
     if asked is None or answers is None or asked.columns[0] not in answers.columns:
         return "", pd.DataFrame()
     key = str(asked.columns[0])
-    return key, answers[answers.columns.intersection(asked.columns)].drop_duplicates(key).set_index(key)
+    truth = answers[answers.columns.intersection(asked.columns)].drop_duplicates(key).set_index(key)
+    shown = asked.drop_duplicates(key).set_index(key).reindex(truth.index)
+    # A sample submission may repeat columns of the test set, such as texts: these are not asked for.
+    return key, truth[[column for column in truth.columns if not truth[column].equals(shown[column])]]
 
 
 def _true_column(table: pd.DataFrame | None, key: str, truth: pd.DataFrame) -> str | None:

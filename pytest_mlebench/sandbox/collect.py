@@ -9,7 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 _BLOCK = 1 << 20
-_MAX_DEPTH = 64
+MAX_DEPTH = 64
+_MAX_NOTES = 100
 
 
 @dataclass
@@ -23,6 +24,8 @@ class Collector:
     max_files: int
     secrets: Iterable[str] = ()
     left_out: list[str] = field(default_factory=list)
+    unnamed: int = 0
+    """How many more were left out than ``left_out`` names."""
     _bytes: int = 0
     _files: int = 0
 
@@ -32,7 +35,7 @@ class Collector:
         try:
             root = os.open(source, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         except OSError:
-            self.left_out.append(f"{source.name} (no folder)")
+            self.note(f"{source.name} (no folder)")
             return
         try:
             self._folder(root, target, source.name)
@@ -50,18 +53,20 @@ class Collector:
         try:
             descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
         except OSError as error:
-            self.left_out.append(f"{shown} ({'link' if _is_link(folder, name) else error.strerror})")
+            self.note(f"{shown} ({'link' if _is_link(folder, name) else error.strerror})")
             return
         try:
             status = os.fstat(descriptor)
             if stat.S_ISDIR(status.st_mode):
-                if shown.count("/") >= _MAX_DEPTH:
-                    self.left_out.append(f"{shown[:200]}… (folders too deep)")
+                if shown.count("/") >= MAX_DEPTH:
+                    self.note(f"{shown[:200]}… (folders too deep)")
+                    return
+                if not self.admit(shown, 0):
                     return
                 target.mkdir(exist_ok=True)
                 self._folder(descriptor, target, shown)
             elif not stat.S_ISREG(status.st_mode):
-                self.left_out.append(f"{shown} (not a regular file)")
+                self.note(f"{shown} (not a regular file)")
             elif self.admit(shown, status.st_size):
                 with os.fdopen(os.dup(descriptor), "rb") as source, target.open("wb") as file:
                     left = status.st_size  # a file that grows meanwhile is cut
@@ -70,17 +75,29 @@ class Collector:
                         left -= len(block)
                 self.mask(target)
         except OSError as error:
-            self.left_out.append(f"{shown} ({error.strerror})")
+            self.note(f"{shown} ({error.strerror})")
         finally:
             os.close(descriptor)
 
+    def note(self, what: str) -> None:
+        """Note what is left out; an agent may leave a million links."""
+        if len(self.left_out) < _MAX_NOTES:
+            self.left_out.append(what)
+        else:
+            self.unnamed += 1
+
+    @property
+    def full(self) -> bool:
+        """Whether nothing more would be admitted."""
+        return self._files >= self.max_files
+
     def admit(self, shown: str, size: int) -> bool:
-        """Count a file of this size; False, and noted, if it is over the limits."""
+        """Count a file (or a folder) of this size; False, and noted, if it is over the limits."""
         if self._files + 1 > self.max_files:
-            self.left_out.append(f"{shown} (more than {self.max_files:,} files)")
+            self.note(f"{shown} (more than {self.max_files:,} files)")
             return False
         if self._bytes + size > self.max_bytes:
-            self.left_out.append(f"{shown} ({size:,} bytes; over the limit of {self.max_bytes:,} in all)")
+            self.note(f"{shown} ({size:,} bytes; over the limit of {self.max_bytes:,} in all)")
             return False
         self._files += 1
         self._bytes += size

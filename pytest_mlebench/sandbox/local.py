@@ -27,6 +27,7 @@ from pytest_mlebench.sandbox.checker import SubmissionChecker
 from pytest_mlebench.sandbox.collect import Collector
 from pytest_mlebench.sandbox.instructions import INSTRUCTIONS, render_instructions, validate_script
 from pytest_mlebench.sandbox.logs import LogWriter, tail
+from pytest_mlebench.sandbox.signals import sigterm_interrupts
 
 GRACE_SECONDS = 5.0
 _BLOCK = 1 << 16
@@ -54,7 +55,7 @@ class LocalSandbox:
         home = Path(tempfile.mkdtemp(prefix=".home-", dir=task.run_dir)).resolve()
         collector = Collector(task.limits.collect_bytes, task.limits.collect_files, task.launch.secrets)
         try:
-            with SubmissionChecker(task.validate) as checker:
+            with sigterm_interrupts(), SubmissionChecker(task.validate) as checker:
                 environment = _furnish(home, task, checker.url)
                 try:
                     result = _supervise(home, task, environment)

@@ -1,0 +1,122 @@
+"""Features and pipelines: what is tried on a competition."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import pandas as pd
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
+from sklearn.decomposition import TruncatedSVD
+from sklearn.ensemble import (
+    ExtraTreesClassifier,
+    ExtraTreesRegressor,
+    HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
+)
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import LogisticRegression, RidgeCV
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
+from sklearn.svm import SVC, SVR
+
+MAX_KERNEL_ROWS = 5_000
+MAX_BOOSTED_CLASSES = 5
+"""Boosting grows a tree for each class and round: with many classes it takes long for what it adds."""
+
+
+class Features:
+    """The columns of the feature table by kind, and the transformers that suit linear models or trees."""
+
+    def __init__(self, train: pd.DataFrame) -> None:
+        self.numeric: list[str] = []
+        self.categorical: list[str] = []
+        self.text: list[str] = []
+        for column in train:
+            values = train[column].dropna()
+            if values.nunique() < 2:
+                continue
+            if pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values):
+                self.numeric.append(column)
+            elif values.astype(str).str.split().str.len().mean() >= 3:
+                self.text.append(column)
+            elif values.nunique() <= max(20, len(values) / 4):  # else it is a name
+                self.categorical.append(column)
+
+    def __bool__(self) -> bool:
+        return bool(self.numeric or self.categorical or self.text)
+
+    def describe(self) -> str:
+        kinds = {"numeric": self.numeric, "categorical": self.categorical, "text": self.text}
+        return "; ".join(
+            f"{len(c)} {kind} ({', '.join(c[:6])}{' …' if len(c) > 6 else ''})" for kind, c in kinds.items() if c
+        )
+
+    def table(self, rows: pd.DataFrame) -> pd.DataFrame:
+        """The table that the transformers take: numbers as floats, the rest as text."""
+        columns: dict[str, pd.Series] = {}
+        for name in self.numeric:
+            columns[name] = pd.to_numeric(rows[name], errors="coerce").astype(float).replace([np.inf, -np.inf], np.nan)
+        for name in (*self.categorical, *self.text):
+            columns[name] = rows[name].astype(object).where(rows[name].notna(), "").astype(str)
+        return pd.DataFrame(columns, index=rows.index)
+
+    def for_linear(self) -> ColumnTransformer:
+        numbers = make_pipeline(SimpleImputer(strategy="median", add_indicator=True), StandardScaler())
+        classes = OneHotEncoder(handle_unknown="infrequent_if_exist", max_categories=50)
+        texts = [
+            (name, TfidfVectorizer(ngram_range=(1, 2), sublinear_tf=True, max_features=50_000), name)
+            for name in self.text
+        ]
+        return ColumnTransformer([("numbers", numbers, self.numeric), ("classes", classes, self.categorical), *texts])
+
+    def for_trees(self) -> ColumnTransformer:
+        numbers = SimpleImputer(strategy="median", add_indicator=True)
+        classes = OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1)
+        texts = [
+            (
+                name,
+                make_pipeline(
+                    TfidfVectorizer(sublinear_tf=True, max_features=20_000), TruncatedSVD(30, random_state=0)
+                ),
+                name,
+            )
+            for name in self.text
+        ]
+        parts = [("numbers", numbers, self.numeric), ("classes", classes, self.categorical), *texts]
+        return ColumnTransformer(parts, sparse_threshold=0)
+
+
+def classifiers(features: Features, rows: int, classes: int) -> Iterator[tuple[str, Pipeline]]:
+    """Pipelines with ``predict_proba``, the quick ones first."""
+    strengths = (10.0, 1.0) if features.text else (1.0, 0.05)
+    for name, strength in zip(("linear model", "linear model, smoother"), strengths, strict=True):
+        yield (
+            name,
+            make_pipeline(features.for_linear(), LogisticRegression(C=strength, max_iter=300)),
+        )
+    if rows <= MAX_KERNEL_ROWS and not features.text:
+        machine = CalibratedClassifierCV(SVC(C=10.0), ensemble=False, cv=3)
+        yield "support vectors", make_pipeline(features.for_linear(), machine)
+    trees = ExtraTreesClassifier(
+        200 if rows <= 20_000 else 100, min_samples_leaf=1 if rows <= MAX_KERNEL_ROWS else 3, random_state=0
+    )
+    yield "extra trees", make_pipeline(features.for_trees(), trees)
+    if classes <= MAX_BOOSTED_CLASSES:
+        boosting = HistGradientBoostingClassifier(learning_rate=0.08, max_leaf_nodes=15, random_state=0)
+        yield "gradient boosting", make_pipeline(features.for_trees(), boosting)
+
+
+def regressors(features: Features, rows: int) -> Iterator[tuple[str, Pipeline]]:
+    """Pipelines with ``predict``, the quick ones first."""
+    ridge = RidgeCV(np.logspace(-2, 4, 13)) if not features.text else RidgeCV((1.0, 10.0), cv=3)
+    yield "linear model", make_pipeline(features.for_linear(), ridge)
+    if rows <= MAX_KERNEL_ROWS and not features.text:
+        machine = TransformedTargetRegressor(SVR(C=1.0), transformer=StandardScaler())
+        yield "support vectors", make_pipeline(features.for_linear(), machine)
+    trees = ExtraTreesRegressor(200 if rows <= 20_000 else 100, min_samples_leaf=3, random_state=0)
+    yield "extra trees", make_pipeline(features.for_trees(), trees)
+    boosting = HistGradientBoostingRegressor(learning_rate=0.05, max_leaf_nodes=15, random_state=0)
+    yield "gradient boosting", make_pipeline(features.for_trees(), boosting)

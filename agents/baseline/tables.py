@@ -1,0 +1,131 @@
+"""Finding and reading the tables of a competition: CSV, TSV and JSON files, plain or zipped."""
+
+from __future__ import annotations
+
+import io
+import re
+import shutil
+import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+import pandas as pd
+
+SUFFIXES = (".csv", ".tsv", ".json", ".jsonl")
+MAX_BYTES = 1 << 30
+"""Of a larger table only some rows are kept while it is read."""
+CHUNK_ROWS = 200_000
+
+
+@dataclass(frozen=True)
+class Source:
+    """A table: a file, or a member of a zip archive."""
+
+    path: Path
+    member: str = ""
+
+    @property
+    def name(self) -> str:
+        """The file's own name in lower case, such as ``train.csv``."""
+        return Path(self.member or self.path.name).name.lower()
+
+    @property
+    def size(self) -> int:
+        if not self.member:
+            return self.path.stat().st_size
+        with zipfile.ZipFile(self.path) as archive:
+            return archive.getinfo(self.member).file_size
+
+    @contextmanager
+    def open(self) -> Iterator[IO[bytes]]:
+        if not self.member:
+            with self.path.open("rb") as file:
+                yield file
+        else:
+            with zipfile.ZipFile(self.path) as archive, archive.open(self.member) as file:
+                yield file
+
+    def copy(self, target: Path) -> None:
+        """The table's bytes in a file of their own."""
+        with self.open() as source, target.open("wb") as copy:
+            shutil.copyfileobj(source, copy)
+
+    def columns(self) -> list[str]:
+        """The header; empty for what is no table."""
+        try:
+            if self.name.endswith((".json", ".jsonl")):
+                return list(self.read().columns)
+            with self.open() as file:
+                # One line of a wide table is enough; of a file that is none, a line can be endless.
+                head = file.readline(1 << 20)
+            return list(pd.read_csv(io.BytesIO(head), sep=self._separator, encoding_errors="replace", nrows=0).columns)
+        except Exception:
+            return []
+
+    def read(self, *, as_text: list[str] | None = None) -> pd.DataFrame:
+        """The table; the columns ``as_text`` (None: all) just as they are written, missing values being ''."""
+        if self.name.endswith((".json", ".jsonl")):
+            return self._read_json(as_text)
+        options = {"sep": self._separator, "encoding_errors": "replace"}
+        if as_text is None:
+            options |= {"dtype": str, "keep_default_na": False}
+        else:
+            options |= {"dtype": dict.fromkeys(as_text, str), "low_memory": False}
+        share = MAX_BYTES / max(self.size, 1)
+        with self.open() as file:
+            if share >= 1 or as_text is None:
+                table = pd.read_csv(file, **options)
+            else:
+                chunks = pd.read_csv(file, chunksize=CHUNK_ROWS, **options)
+                table = pd.concat([chunk.sample(frac=share, random_state=0) for chunk in chunks])
+        return table.fillna(dict.fromkeys(as_text or [], ""))
+
+    @property
+    def _separator(self) -> str:
+        return "\t" if self.name.endswith(".tsv") else ","
+
+    def _read_json(self, as_text: list[str] | None) -> pd.DataFrame:
+        if self.size > MAX_BYTES:
+            raise ValueError(f"{self.name} is too large a JSON file")
+        with self.open() as file:
+            content = file.read()
+        lines = not content.lstrip().startswith(b"[")
+        table = pd.read_json(io.BytesIO(content), lines=lines, dtype=False, convert_dates=False)
+        for column in table:
+            kept_as_text = as_text is None or column in as_text
+            if kept_as_text or table[column].map(lambda value: isinstance(value, list | dict)).any():
+                table[column] = table[column].astype(str)
+        return table
+
+
+def find_tables(data: Path) -> list[Source]:
+    """The tables at the top of a folder and one level below, those at the top first."""
+    files = [path for pattern in ("*", "*/*") for path in sorted(data.glob(pattern)) if path.is_file()]
+    return [source for path in files for source in _sources(path)]
+
+
+def _sources(path: Path) -> Iterator[Source]:
+    name = path.name.lower()
+    if name.endswith(SUFFIXES):
+        yield Source(path)
+    elif name.endswith(".zip"):
+        try:
+            with zipfile.ZipFile(path) as archive:
+                members = [member for member in archive.namelist() if member.lower().endswith(SUFFIXES)]
+        except (OSError, zipfile.BadZipFile):
+            return
+        # An archive of thousands of small files holds records of one kind, not tables.
+        yield from (Source(path, member) for member in members[:10] if not member.startswith("__MACOSX"))
+
+
+def find_sample(tables: list[Source]) -> Source | None:
+    """The sample submission: by its name, the most telling first."""
+    tables = [table for table in tables if table.name.endswith((".csv", ".tsv"))]
+    for pattern in (r"sample.*submission", r"submission", r"random.?predictions", r"^sample"):
+        for table in tables:
+            if re.search(pattern, table.name) and not re.search(r"train|test", table.name):
+                return table
+    return None

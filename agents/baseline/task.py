@@ -1,0 +1,149 @@
+"""What is asked for, inferred from the sample submission, the tables' columns and the description."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from typing import Literal
+
+import numpy as np
+import pandas as pd
+from tables import Source
+
+MAX_CLASSES = 200
+MANY_NUMBERS = 30
+"""A whole-numbered target with more different values than this is a quantity, not a label."""
+
+Kind = Literal["regression", "labels", "probability"]
+
+METRICS = (  # the first that the description mentions
+    ("rmsle", r"rmsle|logarithmic error|squared log"),
+    ("rmse", r"rmse|root.mean.squared? error"),
+    ("mae", r"\bmae\b|mean.absolute error"),
+    ("auc", r"\bauc\b|\broc\b"),
+    ("log loss", r"log.?loss|logarithmic loss|cross.?entropy"),
+    ("accuracy", r"accuracy|\bf.?1\b|kappa|share of .* correctly"),
+)
+
+
+class CannotSolve(Exception):
+    """Why this agent has no model for the competition."""
+
+
+@dataclass(frozen=True)
+class Roles:
+    """Where the rows are and which columns are what: the ids and targets of a submission, the features, the label.
+
+    ``label`` is the training column that holds the target's true value; where the targets are one column for each
+    class, the column with the classes. Empty if the training table has the targets by their own names.
+    """
+
+    train: Source
+    test: Source
+    ids: list[str]
+    targets: list[str]
+    features: list[str]
+    label: str = ""
+
+
+@dataclass(frozen=True)
+class Target:
+    """One thing to predict: ``columns`` of the submission, true values ``y``, and for classification the classes."""
+
+    columns: list[str]
+    kind: Kind
+    y: np.ndarray
+    classes: list[str]
+
+
+def metric_of(description: str) -> str:
+    """The metric's name in METRICS, from the section on evaluation where there is one; '' if none is mentioned."""
+    section = re.search(r"^#+\s*evaluation.*?(?=^#+\s*\w|\Z)", description, re.I | re.S | re.M)
+    text = section[0] if section else description
+    found = [(match.start(), name) for name, pattern in METRICS if (match := re.search(pattern, text, re.I))]
+    return min(found)[1] if found else ""
+
+
+def wants_probability(description: str, metric: str) -> bool:
+    return metric in ("auc", "log loss") or (not metric and "probabilit" in description.lower())
+
+
+def find_roles(sample: pd.DataFrame, tables: list[Source]) -> Roles:
+    """The first pair of a training and a test table that makes sense of the sample; raises CannotSolve."""
+    headers = {table: table.columns() for table in tables}
+    trains = sorted((t for t in tables if "test" not in t.name), key=lambda t: "train" not in t.name)
+    tests = sorted((t for t in tables if "train" not in t.name), key=lambda t: "test" not in t.name)
+    reasons = []
+    for train, test in product(trains, tests):
+        if train is not test and headers[train] and headers[test]:
+            try:
+                return _roles(sample, train, headers[train], test, headers[test])
+            except CannotSolve as reason:
+                reasons.append(f"{train.name} with {test.name}: {reason}")
+    raise CannotSolve("; ".join(reasons[:3]) or "there is no pair of a training and a test table")
+
+
+def _roles(
+    sample: pd.DataFrame, train: Source, train_columns: list[str], test: Source, test_columns: list[str]
+) -> Roles:
+    ids = [column for column in sample if column in test_columns]
+    targets = [column for column in sample if column not in ids]
+    features = [column for column in train_columns if column in test_columns and column not in ids]
+    answers = [column for column in train_columns if column not in test_columns and column not in ids]
+    if not ids or not targets:
+        raise CannotSolve("the sample submission has no id that the test table has, or nothing but such columns")
+    if not features:
+        raise CannotSolve("the tables share no column to predict from")
+    if set(targets) <= set(answers):
+        return Roles(train, test, ids, targets, features)
+    if len(targets) == 1 and len(answers) == 1:
+        return Roles(train, test, ids, targets, features, answers[0])
+    if len(targets) > 1 and answers:
+        values = train.read(as_text=answers)
+        for column in answers:
+            if values[column].nunique() > 1 and set(values[column]) <= set(targets):
+                return Roles(train, test, ids, targets, features, column)
+    raise CannotSolve(f"the training table has nothing that matches {', '.join(map(repr, targets[:5]))}")
+
+
+def find_targets(
+    roles: Roles, train: pd.DataFrame, sample: pd.DataFrame, metric: str, probability: bool
+) -> list[Target]:
+    """The targets with their true values (the columns of ``train`` and ``sample`` are text); raises CannotSolve."""
+    if len(roles.targets) > 1 and roles.label:
+        return [Target(roles.targets, "probability", train[roles.label].to_numpy(object), roles.targets)]
+    if len(roles.targets) > 1 and _is_one_hot(train[roles.targets]):
+        y = np.asarray(roles.targets, dtype=object)[train[roles.targets].astype(float).to_numpy().argmax(axis=1)]
+        return [Target(roles.targets, "probability", y, roles.targets)]
+    return list(_single_targets(roles, train, sample, metric, probability))
+
+
+def _single_targets(
+    roles: Roles, train: pd.DataFrame, sample: pd.DataFrame, metric: str, probability: bool
+) -> Iterator[Target]:
+    for column in roles.targets:
+        truth = train[roles.label or column]
+        numbers = pd.to_numeric(truth, errors="coerce")
+        classes = sorted(truth.unique())
+        whole = numbers.notna().all() and (numbers % 1 == 0).all()
+        quantity = (
+            metric in ("rmse", "rmsle", "mae") or not whole or (len(classes) > MANY_NUMBERS and metric != "accuracy")
+        )
+        if numbers.notna().all() and quantity:
+            yield Target([column], "regression", numbers.to_numpy(float), [])
+            continue
+        if not 1 < len(classes) <= min(MAX_CLASSES, max(2, len(truth) // 2)):
+            raise CannotSolve(f"{column!r} has {len(classes)} different values in {len(truth)} rows: no classes")
+        asked = pd.to_numeric(sample[column], errors="coerce")
+        between = bool(((asked > 0) & (asked < 1)).any())
+        if len(classes) == 2 and asked.notna().all() and (between or probability):
+            yield Target([column], "probability", truth.to_numpy(object), classes)
+        else:
+            yield Target([column], "labels", truth.to_numpy(object), classes)
+
+
+def _is_one_hot(table: pd.DataFrame) -> bool:
+    numbers = table.apply(pd.to_numeric, errors="coerce")
+    return bool(numbers.isin([0, 1]).all(axis=None) and (numbers.sum(axis=1) == 1).all())

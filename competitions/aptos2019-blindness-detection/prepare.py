@@ -1,0 +1,14 @@
+from pathlib import Path
+
+from pytest_mlebench.data.files import link_files
+from pytest_mlebench.data.tables import read_csv, split, write_csv
+
+
+def prepare(raw: Path, public: Path, private: Path) -> None:
+    train, test = split(read_csv(raw / "train.csv"), test_size=0.1)
+    write_csv(train, public / "train.csv")
+    write_csv(test, private / "test.csv")
+    write_csv(test[["id_code"]], public / "test.csv")
+    write_csv(test.assign(diagnosis=0), public / "sample_submission.csv")
+    link_files(train["id_code"] + ".png", raw / "train_images", public / "train_images")
+    link_files(test["id_code"] + ".png", raw / "train_images", public / "test_images")

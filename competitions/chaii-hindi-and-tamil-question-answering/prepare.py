@@ -1,0 +1,12 @@
+from pathlib import Path
+
+from pytest_mlebench.data.tables import read_csv, split, write_csv
+
+
+def prepare(raw: Path, public: Path, private: Path) -> None:
+    train, test = split(read_csv(raw / "train.csv"), test_size=0.1)
+    write_csv(train, public / "train.csv")
+    write_csv(test.drop(columns=["answer_text", "answer_start"]), public / "test.csv")
+    answers = test[["id", "answer_text"]].rename(columns={"answer_text": "PredictionString"})
+    write_csv(answers, private / "test.csv")
+    write_csv(answers.assign(PredictionString="dummy text"), public / "sample_submission.csv")

@@ -1,0 +1,8 @@
+import pandas as pd
+from sklearn.metrics import root_mean_squared_error
+
+from pytest_mlebench.grading import predictions
+
+
+def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
+    return root_mean_squared_error(answers["value"], predictions(submission, answers, "value", on="id"))

@@ -1,0 +1,17 @@
+import pandas as pd
+from sklearn.metrics import roc_auc_score
+
+from pytest_mlebench.grading import predictions, require_columns, require_not_missing
+
+
+def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
+    require_columns(submission, ["Comment", "Insult"])
+    require_not_missing(submission, "Comment")
+    numbered = _number_repeated(submission), _number_repeated(answers)
+    insult = predictions(*numbered, "Insult", on=["Comment", "occurrence"], between=(0, 1))
+    return roc_auc_score(answers["Insult"], insult)
+
+
+def _number_repeated(table: pd.DataFrame) -> pd.DataFrame:
+    """Comments are the ids but need not be unique: the first of equal ones belongs to the first, and so on."""
+    return table.assign(occurrence=table.groupby("Comment").cumcount() + 1)

@@ -1,0 +1,19 @@
+import tempfile
+from pathlib import Path
+
+from pytest_mlebench.data.archives import write_7z, write_zip, zip_member
+from pytest_mlebench.data.tables import read_csv, split, write_csv
+
+
+def prepare(raw: Path, public: Path, private: Path) -> None:
+    with zip_member(raw / "train_labels.csv.zip", "train_labels.csv") as file:
+        train, test = split(read_csv(file), test_size=0.2)
+    sample = test.assign(invasive=0.5)
+    write_csv(test, private / "answers.csv")
+    write_csv(sample, private / "sample_submission.csv")
+    for name, table in (("train_labels.csv", train), ("sample_submission.csv", sample)):
+        write_zip(public / f"{name}.zip", {name: table.to_csv(index=False)})
+    # The reference packs the pictures' folder without what is in it.
+    with tempfile.TemporaryDirectory(dir=public.parent) as empty:
+        for name in ("train", "test"):
+            write_7z(public / f"{name}.7z", {name: Path(empty)})

@@ -1,0 +1,27 @@
+import numpy as np
+import pandas as pd
+from sklearn.metrics import roc_auc_score
+
+from pytest_mlebench.grading import InvalidSubmission, numeric, require_columns, require_finite, require_row_count
+
+CLASSES = ["toxic", "severe_toxic", "obscene", "threat", "insult", "identity_hate"]
+
+
+def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
+    require_columns(submission, ["id", *CLASSES], exactly=True)
+    require_row_count(submission, answers)
+    ids = submission["id"]
+    if not (known := ids.isin(answers["id"])).all():
+        raise InvalidSubmission(f"id {ids[~known].iloc[0]!r} is not an id of the test set")
+    truth = answers[answers[CLASSES].sum(axis=1) >= 0].sort_values("id")
+    counts = ids.isin(truth["id"])
+    if counts.sum() != len(truth):
+        raise InvalidSubmission(f"id {ids[ids.duplicated()].iloc[0]!r} occurs more than once")
+    # The original grader looks at the rows that count only, and pairs classes, and rows in the order of their ids,
+    # by their place alone.
+    columns = [column for column in submission.columns if column != "id"]
+    scores = numeric(submission[columns].astype(object).where(counts, 0), columns)
+    require_finite(scores, columns)
+    rows = np.flatnonzero(counts)
+    by_id = rows[np.argsort(ids.to_numpy(dtype=object)[rows], kind="stable")]
+    return roc_auc_score(truth[CLASSES], scores[by_id], average="macro")

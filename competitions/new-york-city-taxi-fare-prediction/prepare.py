@@ -1,0 +1,42 @@
+import tempfile
+from pathlib import Path
+
+import numpy as np
+
+from pytest_mlebench.data.files import link
+from pytest_mlebench.data.lines import pick_lines
+from pytest_mlebench.data.tables import read_csv, split, write_csv
+
+# Named, as a column must not be read as whole numbers in some chunks and as floats in others.
+TYPES = {
+    "key": str,
+    "fare_amount": float,
+    "pickup_datetime": str,
+    "pickup_longitude": float,
+    "pickup_latitude": float,
+    "dropoff_longitude": float,
+    "dropoff_latitude": float,
+    "passenger_count": int,
+}
+
+
+def prepare(raw: Path, public: Path, private: Path) -> None:
+    with tempfile.TemporaryDirectory(dir=public.parent) as name:
+        scratch = Path(name)
+        rides = _rewrite(raw / "train.csv", scratch / "rides.csv")
+        train, test = split(np.arange(rides), test_size=9914)
+        pick_lines(scratch / "rides.csv", train, public / "labels.csv", scratch=scratch)
+        pick_lines(scratch / "rides.csv", test, private / "test.csv", scratch=scratch)
+    answers = read_csv(private / "test.csv", dtype=TYPES)
+    write_csv(answers.drop(columns="fare_amount"), public / "test.csv")
+    write_csv(answers[["key"]].assign(fare_amount=11.35), public / "sample_submission.csv")
+    link(raw / "GCP-Coupons-Instructions.rtf", public / "GCP-Coupons-Instructions.rtf")
+
+
+def _rewrite(source: Path, target: Path) -> int:
+    """Write 55 million rides as pandas does, but not all at once; returns their number."""
+    rides = 0
+    for chunk in read_csv(source, dtype=TYPES, chunksize=1_000_000):
+        write_csv(chunk, target, mode="a", header=not rides)
+        rides += len(chunk)
+    return rides

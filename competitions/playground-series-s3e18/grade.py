@@ -1,0 +1,10 @@
+import pandas as pd
+from sklearn.metrics import roc_auc_score
+
+from pytest_mlebench.grading import predictions
+
+SCORED = ["EC1", "EC2"]
+
+
+def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
+    return roc_auc_score(answers[SCORED], predictions(submission, answers, SCORED, on="id"), average="macro")

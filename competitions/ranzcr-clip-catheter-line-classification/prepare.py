@@ -1,0 +1,20 @@
+from pathlib import Path
+
+from pytest_mlebench.data.files import link_files
+from pytest_mlebench.data.tables import read_csv, split, write_csv
+
+UNSCORED = ["CVC - Normal", "Swan Ganz Catheter Present", "PatientID"]
+
+
+def prepare(raw: Path, public: Path, private: Path) -> None:
+    train, test = split(read_csv(raw / "train.csv"), test_size=0.1)
+    write_csv(train, public / "train.csv")
+    write_csv(test, private / "test.csv")
+    sample = test.drop(columns=UNSCORED)
+    sample.iloc[:, 1:] = 0
+    write_csv(sample, public / "sample_submission.csv")
+    annotations = read_csv(raw / "train_annotations.csv")
+    is_train = annotations["StudyInstanceUID"].isin(train["StudyInstanceUID"])
+    write_csv(annotations[is_train], public / "train_annotations.csv")
+    link_files(train["StudyInstanceUID"] + ".jpg", raw / "train", public / "train")
+    link_files(test["StudyInstanceUID"] + ".jpg", raw / "train", public / "test")

@@ -1,0 +1,29 @@
+from pathlib import Path
+
+from pytest_mlebench.data.files import link, link_files
+from pytest_mlebench.data.tables import read_csv, write_csv
+from pytest_mlebench.data.tfrecord import read_examples
+
+TEST_RECORDS = ["train00-2071.tfrec", "train06-2071.tfrec"]
+
+
+def prepare(raw: Path, public: Path, private: Path) -> None:
+    pictures = read_csv(raw / "train.csv", float_precision=None)
+    held_out = {
+        example["image_name"][0].decode()
+        for name in TEST_RECORDS
+        for example in read_examples(raw / "tfrecords" / name)
+    }
+    is_test = pictures["image_name"].isin(held_out)
+    train, test = pictures[~is_test], pictures[is_test]
+    write_csv(train, public / "train.csv")
+    write_csv(test.drop(columns=["diagnosis", "benign_malignant", "target"]), public / "test.csv")
+    write_csv(test[["image_name", "target"]], private / "test.csv")
+    write_csv(test[["image_name"]].assign(target=0), public / "sample_submission.csv")
+    for side, rows in (("train", train), ("test", test)):
+        link_files(rows["image_name"] + ".dcm", raw / "train", public / side)
+        link_files(rows["image_name"] + ".jpg", raw / "jpeg" / "train", public / "jpeg" / side)
+    records = sorted(path.name for path in (raw / "tfrecords").glob("train*.tfrec"))
+    for side, wanted in (("train", False), ("test", True)):
+        for k, name in enumerate(name for name in records if (name in TEST_RECORDS) == wanted):
+            link(raw / "tfrecords" / name, public / "tfrecords" / f"{side}{k:02d}-{name.split('-')[1]}")

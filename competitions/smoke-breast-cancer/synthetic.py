@@ -1,0 +1,38 @@
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+
+def make(raw: Path, seed: int) -> None:
+    """Nothing: the real data is small, and ``prepare`` takes it from scikit-learn."""
+
+
+def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[str, Any]:
+    answers = pd.read_csv(private / "test.csv")
+    noise = rng.standard_normal(len(answers))
+    noisy = answers.assign(malignant=np.clip(0.4 * answers.malignant + 0.3 + 0.3 * noise, 0, 1))
+    p = noisy.malignant
+    head = p.iloc[1:]
+    return {
+        "noisy": noisy,
+        "noisy_shuffled": noisy.sample(frac=1, random_state=0),
+        "constant": answers.assign(malignant=0.25),
+        "reversed": noisy.assign(malignant=1 - p),
+        "hard_labels": noisy.assign(malignant=(p > 0.5).astype(int)),
+        "very_close": noisy.assign(malignant=0.5 + 1e-12 * p),
+        "extra_column": noisy.assign(note="a, b")[["note", "malignant", "id"]],
+        "missing_row": noisy.iloc[1:],
+        "extra_row": pd.concat([noisy, noisy.tail(1).assign(id="unknown")]),
+        "unknown_id": noisy.assign(id=["unknown", *noisy.id.iloc[1:]]),
+        "duplicate_id": pd.concat([noisy.iloc[1:], noisy.tail(1)]),
+        "missing_column": noisy[["id"]],
+        "renamed_column": noisy.rename(columns={"malignant": "target"}),
+        "nan_prediction": noisy.assign(malignant=[None, *head]),
+        "as_text": noisy.assign(malignant=["high", *head]),
+        "above_one": noisy.assign(malignant=[1.0001, *head]),
+        "below_zero": noisy.assign(malignant=[-0.0001, *head]),
+        "header_only": noisy.head(0),
+        "empty.csv": "",
+    }

@@ -1,0 +1,13 @@
+from pathlib import Path
+
+from sklearn.datasets import load_diabetes
+
+from pytest_mlebench.data.bundled import write_competition
+
+SERUM = {"s1": "tc", "s2": "ldl", "s3": "hdl", "s4": "tch", "s5": "ltg", "s6": "glu"}
+
+
+def prepare(raw: Path, public: Path, private: Path) -> None:
+    # Unscaled: scikit-learn's scaled values were computed over the rows that are held out, too.
+    patients = load_diabetes(scaled=False, as_frame=True).frame.rename(columns={**SERUM, "target": "progression"})
+    write_competition(patients, "progression", 150.0, public, private)

@@ -1,0 +1,57 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from pytest_mlebench.grading import InvalidSubmission, alignment, require_columns, texts
+
+Prediction = tuple[int, int] | str
+"""A span of tokens, YES, NO, or "" for no answer."""
+
+
+def read_answers(path: Path) -> pd.DataFrame:
+    """The right predictions of each row, as a set."""
+    right: dict[str, set[Prediction]] = {}
+    with path.open("rb") as lines:
+        for line in lines:
+            example = _annotations_and_id(line)
+            annotation = example["annotations"][0]
+            long = {_span(tokens) for tokens in [annotation["long_answer"]] if tokens["start_token"] != -1}
+            short = {annotation["yes_no_answer"], *map(_span, annotation["short_answers"])} - {"NONE"}
+            right[f"{example['example_id']}_long"] = long or {""}
+            right[f"{example['example_id']}_short"] = short or {""}
+    return pd.DataFrame({"example_id": right.keys(), "right": right.values()})
+
+
+def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
+    """The share of right rows, which is what the reference's micro F1 over both classes comes to."""
+    require_columns(submission, ["example_id", "PredictionString"])
+    predicted = [_parse(text, row) for row, text in enumerate(texts(submission, "PredictionString"), 1)]
+    order = alignment(submission, answers, on="example_id")
+    return sum(predicted[row] in right for row, right in zip(order, answers["right"], strict=True)) / len(answers)
+
+
+def _annotations_and_id(line: bytes) -> dict[str, Any]:
+    # Gigabytes of articles stand before the annotations, and a quote within a text never follows a bare comma.
+    start = line.rfind(b',"annotations":')
+    end = json.loads(b"{" + line[start + 1 :]) if start >= 0 else {}
+    return end if "example_id" in end else json.loads(line)
+
+
+def _parse(text: str, row: int) -> Prediction:
+    try:
+        if text.count(":") == 1:
+            start, end = text.split(":")
+            return int(start), int(end)
+        if text.strip() in ("YES", "NO", ""):
+            return text.strip()
+    except ValueError:
+        pass
+    raise InvalidSubmission(
+        f"column 'PredictionString', row {row}: {text[:60]!r} is neither a span start:end, nor YES, NO or empty"
+    )
+
+
+def _span(tokens: dict[str, int]) -> tuple[int, int]:
+    return tokens["start_token"], tokens["end_token"]

@@ -1,0 +1,7 @@
+from pathlib import Path
+
+from pytest_mlebench.data.text_normalization import prepare_text_normalization
+
+
+def prepare(raw: Path, public: Path, private: Path) -> None:
+    prepare_text_normalization(raw, public, private, language="ru")

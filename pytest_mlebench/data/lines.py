@@ -1,0 +1,79 @@
+"""Text files that are larger than memory, by their lines."""
+
+from __future__ import annotations
+
+import math
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from pytest_mlebench.errors import DataError
+
+_BLOCK_BYTES = 1 << 24
+_PART_BYTES = 1 << 28
+
+
+def pick_lines(
+    source: Path, rows: NDArray[np.integer[Any]], target: Path, *, scratch: Path, part_bytes: int = _PART_BYTES
+) -> None:
+    """Write the header of a text file and the lines with these numbers, in this order, to another file.
+
+    ``rows`` counts from 0, the line below the header, and holds no number twice. The lines are first dealt out to
+    parts of the target, of about ``part_bytes`` bytes and in the folder ``scratch``, so that each fits into memory.
+    Raises DataError if there are not that many lines.
+    """
+    with tempfile.TemporaryDirectory(dir=scratch) as folder, source.open("rb") as file:
+        header = file.readline()
+        parts = np.array_split(rows, math.ceil((source.stat().st_size + 1) / part_bytes))
+        paths = [Path(folder) / str(k) for k in range(len(parts))]
+        _deal(file, parts, paths)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with target.open("xb") as out:
+            out.write(header)
+            for part, path in zip(parts, paths, strict=True):
+                lines = _lines(path.read_bytes())
+                if len(lines) != len(part):
+                    raise DataError(f"{source} has no line {rows.max() + 2}")
+                out.write(_bytes(lines.take(np.argsort(np.argsort(part)))))
+                path.unlink()
+
+
+def _deal(file: IO[bytes], parts: list[NDArray[np.integer[Any]]], paths: list[Path]) -> None:
+    """Append each of the lines to its part's file; within a part they keep their order."""
+    nowhere = len(parts)
+    part_of = np.full(max((part.max() for part in parts if len(part)), default=-1) + 1, nowhere, dtype=np.uint16)
+    for k, part in enumerate(parts):
+        part_of[part] = k
+        paths[k].touch()
+    first = 0
+    for block in _blocks(file):
+        lines = _lines(block)
+        belongs = part_of[first : first + len(lines)]
+        for k in np.unique(belongs[belongs != nowhere]):
+            with paths[k].open("ab") as out:
+                out.write(_bytes(lines.take(np.flatnonzero(belongs == k))))
+        first += len(lines)
+
+
+def _blocks(file: IO[bytes]) -> Iterator[bytes]:
+    """The rest of a file in blocks of whole lines, each ended by a line feed."""
+    while block := file.read(_BLOCK_BYTES) + file.readline():
+        yield block if block.endswith(b"\n") else block + b"\n"
+
+
+def _lines(block: bytes) -> pa.LargeBinaryArray:
+    ends = np.flatnonzero(np.frombuffer(block, dtype=np.uint8) == ord("\n")) + 1
+    offsets = np.concatenate([[0], ends]).astype(np.int64)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(block)]
+    return pa.LargeBinaryArray.from_buffers(pa.large_binary(), len(ends), buffers)
+
+
+def _bytes(lines: pa.LargeBinaryArray) -> memoryview:
+    """The lines, one behind the other."""
+    _, offsets, data = lines.buffers()
+    return memoryview(data)[: np.frombuffer(offsets, dtype=np.int64)[len(lines)]]

@@ -1,0 +1,117 @@
+"""Reading TFRecord files of ``tf.train.Example`` without TensorFlow; checksums are not verified.
+
+Sources: TensorFlow's guide "TFRecord and tf.train.Example", and the encoding of protocol buffers.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+from pytest_mlebench.errors import DataError
+
+Feature = list[bytes] | list[int] | list[float]
+"""The values of a bytes list, of an int64 list, or of a float list."""
+
+_VARINT, _FIXED64, _DELIMITED, _FIXED32 = 0, 1, 2, 5  # wire types of protocol buffers
+_NOTHING = memoryview(b"")
+
+
+def read_examples(path: Path) -> Iterator[dict[str, Feature]]:
+    """The examples of a TFRecord file, one at a time: features by name. Raises DataError for what is no such file."""
+    for record in read_records(path):
+        try:
+            yield parse_example(record)
+        except (IndexError, ValueError, struct.error) as error:
+            raise DataError(f"{path} holds a record that is no tf.train.Example: {error}") from error
+
+
+def read_records(path: Path) -> Iterator[bytes]:
+    """The records of a TFRecord file, one at a time, whatever they hold. Raises DataError for a truncated file."""
+    try:
+        left = path.stat().st_size
+        with path.open("rb") as file:
+            while left:
+                head = file.read(12)  # the length and its checksum
+                length = struct.unpack("<Q", head[:8])[0] if len(head) == 12 else left
+                left -= 16 + length
+                if left < 0:
+                    raise DataError(f"TFRecord file {path} is damaged or cut off")
+                yield file.read(length)
+                file.seek(4, 1)  # the checksum of the record
+    except FileNotFoundError as error:
+        raise DataError(f"file {path} is missing in the raw data") from error
+
+
+def parse_example(record: bytes) -> dict[str, Feature]:
+    """The features of a serialised ``tf.train.Example`` by name; a feature without a list is an empty list."""
+    features = {}
+    for field, container in _fields(memoryview(record)):
+        for _, entry in _fields(_bytes(container)) if field == 1 else ():
+            parts = dict(_fields(_bytes(entry)))
+            name = bytes(_bytes(parts.get(1, _NOTHING))).decode()
+            features[name] = _values(_bytes(parts.get(2, _NOTHING)))
+    return features
+
+
+def _values(feature: memoryview) -> Feature:
+    for kind, data in _fields(feature):
+        values = [value for field, value in _fields(_bytes(data)) if field == 1]
+        if kind == 1:
+            return [bytes(_bytes(value)) for value in values]
+        if kind == 2:
+            return [number for value in values for (number,) in struct.iter_unpack("<f", _bytes(value))]
+        if kind == 3:
+            return [number for value in values for number in _integers(value)]
+    return []
+
+
+def _integers(value: int | memoryview) -> Iterator[int]:
+    """One int64, or the packed ones."""
+    if isinstance(value, int):
+        yield value - (1 << 64) if value >> 63 else value
+        return
+    place = 0
+    while place < len(value):
+        number, place = _varint(value, place)
+        yield from _integers(number)
+
+
+def _fields(data: memoryview) -> Iterator[tuple[int, int | memoryview]]:
+    """The fields of a protocol buffer message: number, and an integer (varint) or bytes."""
+    place = 0
+    while place < len(data):
+        tag, place = _varint(data, place)
+        if (kind := tag & 7) == _VARINT:
+            value, place = _varint(data, place)
+            yield tag >> 3, value
+            continue
+        if kind == _DELIMITED:
+            size, place = _varint(data, place)
+        elif kind in (_FIXED64, _FIXED32):
+            size = 8 if kind == _FIXED64 else 4
+        else:
+            raise ValueError(f"wire type {kind} is unknown")
+        if place + size > len(data):
+            raise ValueError("a field is longer than its message")
+        yield tag >> 3, data[place : place + size]
+        place += size
+
+
+def _varint(data: memoryview, place: int) -> tuple[int, int]:
+    """An integer of seven bits a byte, and where it ends."""
+    value = shift = 0
+    while shift < 70:
+        byte = data[place]
+        value |= (byte & 127) << shift
+        place, shift = place + 1, shift + 7
+        if byte < 128:
+            return value, place
+    raise ValueError("a number has more than 64 bits")
+
+
+def _bytes(value: int | memoryview) -> memoryview:
+    if isinstance(value, int):
+        raise ValueError("a number stands where bytes were expected")
+    return value

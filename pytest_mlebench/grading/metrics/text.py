@@ -1,0 +1,61 @@
+"""Metrics of strings, of the words in them, and of other sequences."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from rapidfuzz.distance import Levenshtein
+from rapidfuzz.process import cpdist
+
+
+def mean_levenshtein_distance(y_true: Sequence[str], y_pred: Sequence[str]) -> float:
+    """Mean over rows of the least number of insertions, deletions and substitutions between two strings.
+
+    Both have shape (rows,), at least one row. Characters are Unicode code points: case counts and nothing is
+    normalised. Range [0, ∞), 0 is perfect. Source: Levenshtein, Binary codes capable of correcting deletions,
+    insertions, and reversals, 1966.
+
+    >>> mean_levenshtein_distance(["kitten", "same"], ["sitting", "same"])
+    1.5
+    """
+    return float(cpdist(y_true, y_pred, scorer=Levenshtein.distance, dtype=np.int64).mean())
+
+
+def word_error_rate(true: Sequence[Sequence[Hashable]], predicted: Sequence[Sequence[Hashable]]) -> float:
+    """Levenshtein distances between sequences of words, summed, divided by the number of true words.
+
+    Both have the same length; words may be any hashable values. Range [0, ∞): it exceeds 1 where more is wrong than
+    there are words. Source: Jurafsky and Martin, Speech and Language Processing, 16.5 (word error rate).
+
+    >>> word_error_rate([[9, 12], [3, 1, 4]], [[5, 9, 9, 12], [3, 4]])
+    0.6
+    """
+    distances = (Levenshtein.distance(left, right) for left, right in zip(true, predicted, strict=True))
+    return sum(distances) / sum(map(len, true))
+
+
+def word_jaccard(y_true: Sequence[str], y_pred: Sequence[str], *, zero_division: float = 0.0) -> NDArray[np.float64]:
+    """For each row |A ∩ B| / |A ∪ B|, where A and B are the sets of words of the two strings.
+
+    Words are parted by Unicode white space and compared in lower case; punctuation belongs to its word. Shapes (rows,).
+    Range [0, 1], 1 is perfect; ``zero_division`` where neither string has a word. Source: Jaccard, The distribution
+    of the flora in the alpine zone, 1912.
+
+    >>> word_jaccard(["so happy today", ""], ["Happy today !", ""])
+    array([0.5, 0. ])
+    """
+    return np.array(
+        [
+            _jaccard(set(true.lower().split()), set(predicted.lower().split()), zero_division)
+            for true, predicted in zip(y_true, y_pred, strict=True)
+        ],
+        dtype=np.float64,
+    )
+
+
+def _jaccard(true: set[str], predicted: set[str], zero_division: float) -> float:
+    common = len(true & predicted)
+    union = len(true) + len(predicted) - common
+    return common / union if union else zero_division

@@ -1,0 +1,48 @@
+"""Whose a container or a temporary folder is: enough to tell, later, that its session is dead."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+
+LABEL = "mlebench."
+_BOOT = Path("/proc/sys/kernel/random/boot_id")
+
+
+@cache
+def _here() -> tuple[str, str, str]:
+    """Host name, boot and process namespace: process numbers mean nothing elsewhere."""
+    return socket.gethostname(), _BOOT.read_text().strip(), str(Path("/proc/self/ns/pid").readlink())
+
+
+def owner_labels() -> dict[str, str]:
+    """Labels that name this process, on this machine, since its last start."""
+    host, boot, namespace = _here()
+    pid = os.getpid()
+    values = {"host": host, "boot": boot, "pid-namespace": namespace, "pid": pid, "pid-start": start_time(pid)}
+    return {LABEL + key: str(value) for key, value in values.items()}
+
+
+def is_dead(labels: Mapping[str, str]) -> bool:
+    """Whether the process that these labels name runs no more; False where that cannot be told from here."""
+    host, boot, namespace = _here()
+    if labels.get(f"{LABEL}host") != host:
+        return False
+    if labels.get(f"{LABEL}boot") != boot:
+        return f"{LABEL}boot" in labels
+    if labels.get(f"{LABEL}pid-namespace") != namespace or not labels.get(f"{LABEL}pid", "").isdecimal():
+        return False
+    return start_time(int(labels[f"{LABEL}pid"])) != labels.get(f"{LABEL}pid-start")
+
+
+def start_time(pid: int) -> str:
+    """When a process started, in clock ticks since boot; empty where there is none (numbers are used again)."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return ""
+    state, *fields = stat.rpartition(")")[2].split()
+    return "" if state in "ZX" else fields[18]

@@ -1,0 +1,89 @@
+import struct
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_mlebench.data.synthetic import tfrecord
+from pytest_mlebench.data.tfrecord import parse_example, read_examples, read_records
+from pytest_mlebench.errors import DataError
+
+values = st.binary(max_size=300) | st.text() | st.integers(0, 2**63 - 1)
+
+
+def delimited(number: int, content: bytes) -> bytes:
+    """A protocol buffer field of bytes, for contents of less than 128."""
+    return bytes([number << 3 | 2, len(content)]) + content
+
+
+def example(feature: bytes) -> bytes:
+    """An example with the one feature ``x``."""
+    return delimited(1, delimited(1, delimited(1, b"x") + delimited(2, feature)))
+
+
+@given(st.lists(st.dictionaries(st.text(), values, max_size=4), max_size=3))
+def test_what_was_written_is_read_again(tmp_path_factory, written):
+    path = tmp_path_factory.mktemp("records") / "pictures.tfrec"
+    path.write_bytes(tfrecord(written))
+    assert list(read_examples(path)) == [
+        {name: [value.encode() if isinstance(value, str) else value] for name, value in features.items()}
+        for features in written
+    ]
+
+
+def test_a_written_record_has_the_checksums_of_the_format():
+    assert tfrecord([{}]).hex(" ") == "02 00 00 00 00 00 00 00 78 27 0b 34 0a 00 39 81 8b ab"
+
+
+def test_a_feature_keeps_all_values_of_its_list():
+    assert parse_example(example(delimited(1, delimited(1, b"one") + delimited(1, b"") + delimited(1, b"two")))) == {
+        "x": [b"one", b"", b"two"]
+    }
+
+
+def test_integers_are_read_packed_and_one_by_one():
+    packed = delimited(3, delimited(1, b"\x01\xac\x02"))
+    single = delimited(3, b"\x08\x01\x08\xac\x02")
+    assert parse_example(example(packed)) == parse_example(example(single)) == {"x": [1, 300]}
+
+
+def test_negative_integers_are_read_as_such():
+    assert parse_example(example(delimited(3, delimited(1, b"\xff" * 9 + b"\x01")))) == {"x": [-1]}
+
+
+def test_floats_are_read_packed_and_one_by_one():
+    packed = delimited(2, delimited(1, struct.pack("<2f", 0.5, -2)))
+    single = delimited(2, b"\x0d" + struct.pack("<f", 0.5) + b"\x0d" + struct.pack("<f", -2))
+    assert parse_example(example(packed)) == parse_example(example(single)) == {"x": [0.5, -2.0]}
+
+
+def test_a_feature_without_a_list_is_empty():
+    assert parse_example(example(b"")) == {"x": []}
+
+
+def test_records_need_not_be_examples(tmp_path: Path):
+    path = tmp_path / "any.tfrec"
+    path.write_bytes(struct.pack("<Q4x3s4x", 3, b"abc") + struct.pack("<Q4x4x", 0))
+    assert list(read_records(path)) == [b"abc", b""]
+
+
+@pytest.mark.parametrize("left", [5, 13, 20, -1])
+def test_a_file_that_was_cut_off_is_named(tmp_path: Path, left: int):
+    path = tmp_path / "short.tfrec"
+    path.write_bytes(tfrecord([{"image": b"abc" * 20}])[:left])
+    with pytest.raises(DataError, match=r"short\.tfrec is damaged or cut off"):
+        list(read_examples(path))
+
+
+@pytest.mark.parametrize("record", [b"\x0a\x7f", b"\x08\x01", b"\x0f", b"\xff" * 12, b"\x0a"])
+def test_a_record_that_is_no_example_is_reported_with_its_file(tmp_path: Path, record: bytes):
+    path = tmp_path / "odd.tfrec"
+    path.write_bytes(struct.pack("<Q4x", len(record)) + record + bytes(4))
+    with pytest.raises(DataError, match=r"odd\.tfrec holds a record that is no tf\.train\.Example"):
+        list(read_examples(path))
+
+
+def test_a_missing_file_is_reported(tmp_path: Path):
+    with pytest.raises(DataError, match=r"train00\.tfrec is missing"):
+        list(read_examples(tmp_path / "train00.tfrec"))

@@ -1,0 +1,59 @@
+import numpy as np
+import pandas as pd
+import pytest
+
+from pytest_mlebench.errors import InvalidSubmission
+from pytest_mlebench.grading import align, require_whole, text
+
+
+def column(*values: object) -> pd.DataFrame:
+    return pd.DataFrame({"label": list(values)})
+
+
+def test_whole_numbers_may_be_written_as_floats_and_be_of_any_sign():
+    require_whole(np.array([2.0, -5.0, 0.0, 99.0, np.nan]), "label")
+
+
+@pytest.mark.parametrize("value", [0.4, -1.5, 1e-300, 2.0**63, 1e300, np.inf])
+def test_a_number_that_is_not_whole_is_named_with_its_row(value: float):
+    with pytest.raises(InvalidSubmission, match=r"column 'label', row 2: the value .* is not a whole number"):
+        require_whole(np.array([1.0, value]), "label")
+
+
+def test_a_column_among_several_is_named():
+    with pytest.raises(InvalidSubmission, match=r"column 'b', row 1: the value 0\.5 "):
+        require_whole(np.array([[1.0, 0.5]]), ["a", "b"])
+
+
+def test_text_reads_a_missing_label_as_empty():
+    assert list(text(column("rust", None, "scab"), "label")) == ["rust", "", "scab"]
+
+
+def test_text_reads_a_column_without_any_label_as_empty():
+    assert list(text(column(np.nan, np.nan), "label")) == ["", ""]
+
+
+def test_text_keeps_numbers_among_text_as_text():
+    assert list(text(column("rust", 7, 7.5), "label")) == ["rust", "7", "7.5"]
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"), [((1, 2), "integer"), ((0.5, None), "floating"), ((True, None), "boolean")]
+)
+def test_text_refuses_a_column_of_other_things(values: tuple[object, ...], kind: str):
+    with pytest.raises(
+        InvalidSubmission, match=rf"column 'label' must hold text; the file has nothing but {kind} values"
+    ):
+        text(column(*values), "label")
+
+
+def test_text_of_no_rows_is_empty():
+    assert len(text(column(), "label")) == 0
+
+
+def test_the_reason_for_missing_ids_counts_them():
+    answers = pd.DataFrame({"id": [1, 2, 3]})
+    with pytest.raises(InvalidSubmission, match=r"^id 3 is missing$"):
+        align(answers.head(2), answers, on="id")
+    with pytest.raises(InvalidSubmission, match=r"^id 2 and 1 more are missing$"):
+        align(answers.head(1), answers, on="id")

@@ -1,0 +1,52 @@
+"""A project with a toy competition and agents that end in every way."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+TOYS = Path(__file__).parents[1] / "toys"
+
+
+@pytest.fixture
+def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+    """An empty project beside the toys; data and results stay inside of it."""
+    shutil.copytree(TOYS, pytester.path, dirs_exist_ok=True)
+    pytester.makeini("""
+        [pytest]
+        mlebench_data_dir = data
+        mlebench_agents_dir = agents
+        mlebench_sandbox = local
+        mlebench_time_limit = 60s
+    """)
+    monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
+    return pytester
+
+
+@pytest.fixture
+def run_toys(project: pytest.Pytester) -> Callable[..., pytest.RunResult]:
+    """Run toy agents on the toy competition in a pytest process of its own."""
+
+    def run(*agents: str, options: tuple[str, ...] = ()) -> pytest.RunResult:
+        chosen = [f"--agent=toy/{agent}" for agent in agents]
+        return project.runpytest_subprocess(
+            "competitions/toy-parity", "--run-group=toys", "-p", "no:cacheprovider", *chosen, *options
+        )
+
+    return run
+
+
+@pytest.fixture
+def records(project: pytest.Pytester) -> Callable[[], dict[str, dict[str, Any]]]:
+    """The run records of the group ``toys``, by agent."""
+
+    def read() -> dict[str, dict[str, Any]]:
+        found = [json.loads(path.read_text()) for path in project.path.glob("reports/toys/*/run.json")]
+        return {record["agent"].removeprefix("toy/"): record for record in found}
+
+    return read

@@ -1,0 +1,169 @@
+"""What is collected, how it is named and chosen, and what a user's mistake looks like."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pytest_mlebench.catalog import default_catalogue
+
+Collect = Callable[..., list[str]]
+
+
+def collected(result: pytest.RunResult) -> list[str]:
+    return [line for line in result.outlines if "::" in line and not line.startswith(("FAILED", "ERROR", " "))]
+
+
+@pytest.fixture
+def collect(project: pytest.Pytester) -> Collect:
+    """Node ids that a command line collects."""
+
+    def run(*arguments: str) -> list[str]:
+        result = project.runpytest_subprocess("--collect-only", "-q", "-p", "no:cacheprovider", *arguments)
+        return collected(result)
+
+    return run
+
+
+def test_node_ids_name_competition_agent_and_seed(collect: Collect) -> None:
+    assert collect("--agent=toy/gold", "--seeds=2", "competitions") == [
+        "competitions/toy-parity/competition.yaml::toy/gold[seed=0]",
+        "competitions/toy-parity/competition.yaml::toy/gold[seed=1]",
+    ]
+
+
+def test_without_an_agent_the_items_are_the_graders_checks(collect: Collect) -> None:
+    names = [line.split("::")[1] for line in collect("competitions")]
+    assert names == ["prepare", "scores", "rejections", "answers_stay_private"]
+
+
+def test_agents_are_taken_once_each_and_in_order(collect: Collect) -> None:
+    found = collect("--agent=toy/silver", "--agent=toy/gold", "--agent=toy/silver", "competitions")
+    assert [line.split("::")[1] for line in found] == ["toy/silver[seed=0]", "toy/gold[seed=0]"]
+
+
+def test_a_split_without_a_path_collects_the_bundled_competitions_from_any_project(collect: Collect) -> None:
+    ids = {line.split("/")[1] for line in collect("--split=smoke")}
+    assert ids == {c.id for c in default_catalogue().split("smoke")}
+    assert ids == {"smoke-digits", "smoke-breast-cancer", "smoke-diabetes"}
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["in one process", "with xdist"])
+def test_a_split_without_a_path_leaves_the_projects_own_tests_out(
+    project: pytest.Pytester, workers: tuple[str, ...]
+) -> None:
+    project.makepyfile("def test_own(): pass")
+    result = project.runpytest_subprocess("--split=smoke", "-k", "digits and prepare", *workers)
+    result.assert_outcomes(passed=1, deselected=0 if workers else 11)
+
+
+def test_a_bundled_competition_is_found_by_its_node_id_from_any_project(collect: Collect) -> None:
+    (found,) = collect("competitions/smoke-digits/competition.yaml::scores")
+    assert found == "competitions/smoke-digits/competition.yaml::scores"
+
+
+def test_a_split_file_chooses_competitions(project: pytest.Pytester, collect: Collect) -> None:
+    (project.path / "mine.txt").write_text("# two\nsmoke-digits\n\nspaceship-titanic\n")
+    assert {line.split("/")[1] for line in collect("--split=mine.txt")} == {"smoke-digits", "spaceship-titanic"}
+    assert collect("--split=mine.txt", "competitions/toy-parity") == []
+
+
+def test_markers_select_splits_and_categories(project: pytest.Pytester, collect: Collect) -> None:
+    (project.path / "mine.txt").write_text("smoke-digits\nspaceship-titanic\nspooky-author-identification\n")
+    chosen = ("--split=mine.txt", "--strict-markers")
+    assert {line.split("/")[1] for line in collect(*chosen, "-m", "dev")} == {"spaceship-titanic"}
+    assert {line.split("/")[1] for line in collect(*chosen, "-m", "lite")} == {"spooky-author-identification"}
+    found = collect(*chosen, "-m", "text_classification or smoke")
+    assert {line.split("/")[1] for line in found} == {"smoke-digits", "spooky-author-identification"}
+
+
+def test_k_picks_one_competition(collect: Collect) -> None:
+    found = collect("--agent=toy/gold", "--split=smoke", "-k", "diabetes")
+    assert found == ["competitions/smoke-diabetes/competition.yaml::toy/gold[seed=0]"]
+
+
+def test_last_failed_runs_only_what_failed(project: pytest.Pytester) -> None:
+    arguments = ("competitions", "--agent=toy/gold", "--agent=toy/crashes", "--agent=toy/nothing")
+    assert "1 gold" in project.runpytest_subprocess(*arguments).outlines[-1]
+    again = project.runpytest_subprocess(*arguments, "--lf")
+    assert "gold" not in again.outlines[-1]
+    assert "1 crashed" in again.outlines[-1] and "1 no submission" in again.outlines[-1]
+
+
+def test_x_stops_at_the_first_failed_run(project: pytest.Pytester) -> None:
+    result = project.runpytest_subprocess("competitions", "--agent=toy/crashes", "--agent=toy/gold", "-x")
+    assert "1 crashed" in result.outlines[-1] and "gold" not in result.outlines[-1]
+
+
+def test_the_plugin_can_be_left_out(project: pytest.Pytester) -> None:
+    project.makepyfile("def test_nothing(): pass")
+    project.makeini("[pytest]")
+    result = project.runpytest_subprocess("-p", "no:mlebench")
+    result.assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--agent=toy/glod"], "*unknown agent 'toy/glod'; did you mean toy/gold*"),
+        (["--split=lowe"], "*unknown split 'lowe'; did you mean low*"),
+        (["--split=none.txt"], "*split file none.txt does not exist*"),
+        (["--split=typo.txt"], "*unknown competition 'spaceship-titanik'; did you mean spaceship-titanic*"),
+        (
+            ["competitions/smoke-digit/competition.yaml"],
+            "*unknown competition 'smoke-digit'; did you mean smoke-digits*",
+        ),
+        (["--agent=toy/gold", "--time-limit=soon"], "*'soon' is not a duration; write for example 24h, 90m or 30s*"),
+        (["--agent=toy/gold", "--memory=much"], "*'much' is not a size*"),
+        (["--agent=toy/gold", "--seeds=0"], "*'0' must be a whole number of at least 1*"),
+        (["--agent=toy/gold", "--run-group=a/b"], "*--run-group 'a/b' must be a plain folder name*"),
+        (["--agent=toy/gold", "--agents-dir=nowhere"], "*--agents-dir nowhere is not a folder*"),
+    ],
+)
+def test_a_mistake_in_the_options_is_one_line_and_runs_nothing(
+    project: pytest.Pytester, arguments: list[str], message: str
+) -> None:
+    (project.path / "typo.txt").write_text("spaceship-titanik\n")
+    result = project.runpytest_subprocess(*arguments)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([message])
+    assert "Traceback" not in result.stderr.str() + result.stdout.str()
+    assert not (project.path / "reports").exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("id: [", "*is not YAML*"),
+        ("title: x", "*lacks id*"),
+        ("- a list", "*must be a mapping*"),
+    ],
+)
+def test_a_broken_competition_is_a_collection_error_in_words(project: pytest.Pytester, text: str, message: str) -> None:
+    (project.path / "competitions/toy-parity/competition.yaml").write_text(text)
+    result = project.runpytest_subprocess("competitions")
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines([message])
+    assert "Traceback" not in result.stdout.str()
+
+
+def test_collection_imports_no_heavy_package(project: pytest.Pytester) -> None:
+    program = (
+        "import sys, pytest\n"
+        "pytest.main(['--collect-only', '-q', '--split=all', '-p', 'no:benchmark', '-p', 'no:hypothesispytest'])\n"
+        "print('imported', sorted({'pandas', 'docker', 'kaggle', 'sklearn', 'numpy', 'scipy'} & sys.modules.keys()))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=project.path, check=True)
+    assert done.stdout.splitlines()[-1] == "imported []"
+
+
+def test_reports_of_other_suites_keep_their_columns(project: pytest.Pytester) -> None:
+    project.makepyfile("def test_nothing(): pass")
+    project.runpytest_subprocess(
+        "--html=own.html", "--self-contained-html", "test_reports_of_other_suites_keep_their_columns.py"
+    )
+    assert "Competition" not in (Path(project.path) / "own.html").read_text()

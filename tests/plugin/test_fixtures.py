@@ -1,0 +1,55 @@
+"""The fixtures in somebody's own tests."""
+
+from __future__ import annotations
+
+import pytest
+
+
+def test_marks_choose_competition_and_agent(project: pytest.Pytester) -> None:
+    project.makepyfile("""
+        import pytest
+
+        @pytest.mark.competition("smoke-diabetes")
+        def test_data(competition, dataset, grade_submission, tmp_path):
+            assert competition.metric == "root_mean_squared_error"
+            assert (dataset.public / "train.csv").is_file()
+            assert grade_submission(dataset.sample_submission).valid_submission
+            bad = tmp_path / "bad.csv"
+            bad.write_text("id\\n")
+            assert "column" in grade_submission(bad).error
+
+        @pytest.mark.competition("smoke-digits")
+        @pytest.mark.agent("toy/crashes")
+        def test_run(run_agent, agent, sandbox, run_group):
+            record = run_agent(seed=3)
+            assert (record.outcome, record.seed, record.agent) == ("crashed", 3, agent.id)
+            assert (run_group.folder / record.run_id / "run.json").is_file()
+            assert sandbox.name == "local"
+    """)
+    result = project.runpytest_subprocess("-p", "no:cacheprovider")
+    result.assert_outcomes(passed=2)
+    assert not (project.path / "reports").exists()
+
+
+def test_a_missing_or_wrong_mark_is_an_error_in_words(project: pytest.Pytester) -> None:
+    project.makepyfile("""
+        import pytest
+
+        def test_unmarked(competition): pass
+
+        @pytest.mark.competition("smoke-digit")
+        def test_unknown(competition): pass
+
+        @pytest.mark.competition("spaceship-titanic")
+        def test_no_data(dataset): pass
+    """)
+    result = project.runpytest_subprocess("-p", "no:cacheprovider")
+    result.assert_outcomes(errors=3)
+    result.stdout.fnmatch_lines_random(
+        [
+            "*say which competition: @pytest.mark.competition(ID)*",
+            "*unknown competition 'smoke-digit'; did you mean smoke-digits*",
+            "*mlebench prepare -c spaceship-titanic --raw-dir FOLDER*",
+        ]
+    )
+    assert "Traceback" not in result.stdout.str()

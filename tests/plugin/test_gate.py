@@ -1,0 +1,106 @@
+"""The graders' gate: it passes what is right, and names what is wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+TOY = Path("competitions/toy-parity")
+
+
+def check(project: pytest.Pytester, *arguments: str) -> pytest.RunResult:
+    return project.runpytest_subprocess(str(TOY), "-p", "no:cacheprovider", "-rx", *arguments)
+
+
+def replace(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+def test_a_right_competition_passes_all_four_checks(project: pytest.Pytester) -> None:
+    check(project).assert_outcomes(passed=4)
+    check(project, "-n", "2").assert_outcomes(passed=4)
+
+
+def test_a_changed_preparer_is_named_with_its_file(project: pytest.Pytester) -> None:
+    replace(project.path / TOY / "prepare.py", "assign(odd=0)", "assign(odd=1)")
+    result = check(project, "-k", "prepare")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["public/sample_submission.csv: expected e895*, found *"])
+
+
+def test_a_changed_grader_is_named_with_both_scores(project: pytest.Pytester) -> None:
+    replace(project.path / TOY / "grade.py", "return accuracy_score", "return 0.9 * accuracy_score")
+    result = check(project, "-k", "scores")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["shuffled.csv must score 1.0; it scores 0.9"])
+
+
+def test_a_grader_that_accepts_what_is_malformed_fails(project: pytest.Pytester) -> None:
+    grade = project.path / TOY / "grade.py"
+    grade.write_text("def grade(submission, answers):\n    return 0.5\n")
+    result = check(project, "-k", "rejections")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["missing_row.csv must be invalid; it scores 0.5"])
+
+
+def test_a_grader_that_breaks_on_a_malformed_file_fails(project: pytest.Pytester) -> None:
+    grade = project.path / TOY / "grade.py"
+    grade.write_text("def grade(submission, answers):\n    return float(submission['odd'].sum() / 0)\n")
+    result = check(project, "-k", "rejections")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["text.csv must be rejected with a reason: the grader could not score the file: *"])
+
+
+@pytest.mark.parametrize(
+    ("leak", "message"),
+    [
+        ("write_csv(table[80:], public / 'old.csv')", "public/old.csv is a copy of private/test.csv"),
+        ("write_csv(table, public / 'all.csv')", "public/all.csv holds the true values of 'odd'"),
+        (
+            "write_csv(table.assign(x=1), public / 'deep/all.tsv', sep='\\t')",
+            "public/deep/all.tsv holds the true values*",
+        ),
+    ],
+)
+def test_answers_in_public_files_are_found(project: pytest.Pytester, leak: str, message: str) -> None:
+    prepare = project.path / TOY / "prepare.py"
+    prepare.write_text(prepare.read_text() + f"    {leak}\n")
+    result = check(project, "-k", "answers_stay_private")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines([message])
+
+
+def test_a_known_leak_is_told_instead(project: pytest.Pytester) -> None:
+    config = project.path / TOY / "competition.yaml"
+    config.write_text(config.read_text() + "known_leak: the ids give the answers away\n")
+    result = check(project, "-k", "answers_stay_private")
+    result.assert_outcomes(xfailed=1)
+    result.stdout.fnmatch_lines(["*known leak: the ids give the answers away*"])
+
+
+def test_a_missing_golden_says_how_to_make_it(project: pytest.Pytester) -> None:
+    (project.path / TOY / "golden.json").unlink()
+    result = check(project)
+    result.assert_outcomes(errors=4)
+    result.stdout.fnmatch_lines(["*golden.json is missing: make it with `mlebench golden *"])
+
+
+def test_real_data_is_checked_where_it_is_asked_for(project: pytest.Pytester) -> None:
+    result = check(project, "--real-data", "-v")
+    result.assert_outcomes(passed=3, skipped=1)
+    for name in ("checksums SKIPPED", "sample_submission PASSED", "perfect_submission PASSED"):
+        result.stdout.fnmatch_lines_random([f"*{name}*"])
+    replace(project.path / TOY / "competition.yaml", "sample_submission_score: 0.5", "sample_submission_score: 0.4")
+    check(project, "--real-data", "-k", "sample_submission").assert_outcomes(failed=1)
+
+
+def test_wrong_checksums_of_real_data_are_named(project: pytest.Pytester) -> None:
+    check(project, "--real-data")  # prepares
+    config = project.path / TOY / "competition.yaml"
+    config.write_text(config.read_text() + "checksums: {private: {test.csv: 0123456789abcdef0123456789abcdef}}\n")
+    result = check(project, "--real-data", "-k", "checksums")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["private/test.csv: expected 0123456789abcdef0123456789abcdef, found 10f94463*"])

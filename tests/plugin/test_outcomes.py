@@ -1,0 +1,199 @@
+"""Every outcome of a run, produced by an agent that really does it."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+Run = Callable[..., pytest.RunResult]
+Records = Callable[[], dict[str, dict[str, Any]]]
+
+
+def living_commands() -> str:
+    """The command lines of all processes."""
+    lines = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            lines.append(path.read_bytes().replace(b"\0", b" ").decode("utf-8", "replace"))
+        except OSError:
+            continue
+    return "\n".join(lines)
+
+
+def left_over_homes(project: pytest.Pytester) -> list[Path]:
+    return list(project.path.glob("reports/*/*/.home-*"))
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["in one process", "with xdist"])
+def test_medals_have_their_own_letters_words_and_counts(run_toys: Run, workers: tuple[str, ...]) -> None:
+    result = run_toys("gold", "silver", "bronze", "above-median", "no-medal", options=workers)
+    assert result.ret == 0
+    result.stdout.re_match_lines([r"=+ .*1 gold, .*1 silver.* in .*"])
+    last = result.outlines[-1]
+    assert all(f"1 {word}" in last for word in ("gold", "silver", "bronze", "above median", "no medal"))
+    verbose = run_toys("gold", "silver", options=(*workers, "-v", "--run-group=other"))
+    verbose.stdout.fnmatch_lines_random(["*GOLD*", "*SILVER*"])
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["in one process", "with xdist"])
+def test_failures_tell_the_reason_and_the_end_of_the_log(
+    run_toys: Run, records: Records, project: pytest.Pytester, workers: tuple[str, ...]
+) -> None:
+    result = run_toys(
+        "nonsense",
+        "nothing",
+        "sleeps",
+        "eats-memory",
+        "crashes",
+        options=("--time-limit=2s", "--memory=300m", *workers),
+    )
+    assert result.ret == 1
+    last = result.outlines[-1]
+    for word in ("invalid submission", "no submission", "timed out", "out of memory", "crashed"):
+        assert f"1 {word}" in last
+    result.stdout.fnmatch_lines_random(
+        [
+            "reason: column 'id' is missing; the file has 'this', ' is not'",
+            "*nothing to do",
+            "*(exit code 3)",
+            "*about to crash",
+        ]
+    )
+    found = records()
+    assert {name: record["outcome"] for name, record in found.items()} == {
+        "nonsense": "invalid_submission",
+        "nothing": "no_submission",
+        "sleeps": "timed_out",
+        "eats-memory": "out_of_memory",
+        "crashes": "crashed",
+    }
+    assert found["crashes"]["exit_code"] == 3
+    assert found["sleeps"]["seconds"] < 20
+    assert not left_over_homes(project)
+
+
+def test_a_submission_that_was_left_before_the_end_is_graded(run_toys: Run, records: Records) -> None:
+    result = run_toys("sleeps-late", "crashes-late", options=("--time-limit=2s",))
+    assert result.ret == 0
+    found = records()
+    assert (found["sleeps-late"]["outcome"], found["sleeps-late"]["ending"]) == ("gold", "timed out")
+    assert (found["crashes-late"]["outcome"], found["crashes-late"]["ending"]) == ("silver", "crashed")
+
+
+def test_children_that_an_agent_leaves_are_ended(run_toys: Run, records: Records, project: pytest.Pytester) -> None:
+    assert run_toys("leaves-children").ret == 0
+    assert "98765" not in living_commands()
+    assert records()["leaves-children"]["sandbox"]["left_behind"] == 2
+    assert not left_over_homes(project)
+
+
+def test_a_flood_of_output_is_cut_in_the_middle(run_toys: Run, project: pytest.Pytester) -> None:
+    assert run_toys("floods").ret == 0
+    (log,) = project.path.glob("reports/toys/*/run.log")
+    assert log.stat().st_size < 70 << 20
+    with log.open("rb") as file:
+        assert file.read(21) == b"wrote a submission wi"
+        file.seek(-100, os.SEEK_END)
+        assert file.read().endswith(b"the last line\n")
+
+
+def test_secrets_are_masked_everywhere(
+    run_toys: Run, project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    missing = run_toys("secret")
+    assert missing.ret == pytest.ExitCode.USAGE_ERROR
+    missing.stderr.fnmatch_lines(["*agent toy/secret needs TOY_TOKEN*"])
+    monkeypatch.setenv("TOY_TOKEN", "hunter2-hunter2")
+    result = run_toys("secret", options=("-v", "--junitxml=junit.xml"))
+    assert result.ret == 0
+    written = [
+        path
+        for path in project.path.rglob("*")
+        if path.is_file() and ("reports" in path.parts or path.suffix == ".xml")
+    ]
+    assert any(path.name == "token.txt" for path in written)
+    assert [path for path in written if b"hunter2" in path.read_bytes()] == []
+    assert "hunter2" not in result.stdout.str()
+
+
+def test_min_medal_turns_less_into_a_failure(run_toys: Run) -> None:
+    result = run_toys("gold", "bronze", "above-median", "no-medal", options=("--min-medal=bronze",))
+    assert result.ret == 1
+    assert "2 failed" in result.outlines[-1] and "1 gold, 1 bronze" in result.outlines[-1]
+    result.stdout.fnmatch_lines(["*score 0.65; --min-medal bronze asks for 0.7"])
+    assert "3 failed" not in run_toys("gold", "bronze", "above-median", options=("--min-medal=median",)).outlines[-1]
+
+
+def test_an_agent_that_is_not_trusted_is_an_error_that_names_both_ways_out(
+    run_toys: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nonexistent/docker.sock")
+    result = run_toys("untrusted", "gold", options=("--sandbox=auto",))
+    assert result.ret == 1
+    assert "1 error" in result.outlines[-1] and "1 gold" in result.outlines[-1]
+    result.stdout.fnmatch_lines(["*start a Docker engine*--sandbox local*"])
+
+
+def test_trouble_of_the_harness_is_an_error_and_the_other_runs_go_on(run_toys: Run, project: pytest.Pytester) -> None:
+    (project.path / "competitions/toy-parity/prepare.py").write_text("import nonexistent_package\n")
+    result = run_toys("gold")
+    assert "1 error" in result.outlines[-1]
+    result.stdout.fnmatch_lines(["*toy-parity*prepare.py does not import*nonexistent_package*"])
+    assert "Traceback" not in result.stdout.str()
+
+
+def test_properties_reach_junit_xml(run_toys: Run, project: pytest.Pytester) -> None:
+    run_toys("silver", options=("-n", "1", "--junitxml=junit.xml"))
+    tree = ElementTree.parse(project.path / "junit.xml")
+    values = {node.get("name"): node.get("value") for node in tree.iter("property")}
+    expected = {"score": "0.85", "medal": "silver", "gold_threshold": "0.9", "ending": "finished", "outcome": "silver"}
+    assert values | expected == values
+    assert float(values["seconds"] or "nan") < 60
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["in one process", "with xdist"])
+def test_ctrl_c_leaves_nothing_running_and_keeps_finished_runs(
+    project: pytest.Pytester, workers: tuple[str, ...]
+) -> None:
+    command = ["--agent=toy/gold", "--agent=toy/sleeps", "--run-group=toys", "competitions/toy-parity", *workers]
+    process = project.popen([sys.executable, "-m", "pytest", *command], process_group=0)
+    group = project.path / "reports/toys"
+    deadline = time.monotonic() + 60
+    while not (any(group.glob("*gold*/run.json")) and any(group.glob("*sleeps*/run.log"))):
+        assert time.monotonic() < deadline and process.poll() is None
+        time.sleep(0.1)
+    time.sleep(0.5)
+    os.killpg(process.pid, 2)
+    assert process.wait(30) == pytest.ExitCode.INTERRUPTED
+    deadline = time.monotonic() + 10
+    while "sleep 1000" in living_commands() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert "sleep 1000" not in living_commands()
+    assert not left_over_homes(project)
+    assert len(list(group.glob("*/run.json"))) == 1
+    assert "toy/gold" in (group / "report.html").read_text()
+    assert '"total_gold_medals": 1' in (group / "grading_report.json").read_text()
+
+
+def test_a_session_that_is_killed_leaves_no_agent_running(project: pytest.Pytester) -> None:
+    process = project.popen(
+        [sys.executable, "-m", "pytest", "--agent=toy/sleeps", "--run-group=toys", "competitions/toy-parity"]
+    )
+    deadline = time.monotonic() + 60
+    while "sleep 1000" not in living_commands():
+        assert time.monotonic() < deadline and process.poll() is None
+        time.sleep(0.1)
+    process.kill()
+    process.wait()
+    deadline = time.monotonic() + 10
+    while ("sleep 1000" in living_commands() or left_over_homes(project)) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert "sleep 1000" not in living_commands()
+    assert not left_over_homes(project)

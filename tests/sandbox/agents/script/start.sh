@@ -1,0 +1,3 @@
+# An agent that does what a test tells it: start.sh --script SCRIPT [ARGUMENT …]
+shift
+exec bash -c "$@"

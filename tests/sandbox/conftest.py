@@ -1,0 +1,45 @@
+"""Sandboxes to test."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from scripted import SANDBOXES, Runner, docker_sandbox, engine_problem, make_runner
+
+from pytest_mlebench.sandbox import Sandbox
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "docker: needs a Docker engine")
+
+
+@pytest.fixture
+def docker_engine() -> None:
+    """Skips where no engine answers; where there has to be one, as in CI, its absence is a failure."""
+    if problem := engine_problem():
+        if os.environ.get("MLEBENCH_REQUIRE_DOCKER") or os.environ.get("CI") == "true":
+            pytest.fail(f"this test needs a Docker engine: {problem}")
+        pytest.skip(problem)
+
+
+@pytest.fixture(
+    params=[pytest.param(name, marks=[pytest.mark.docker] if name == "docker" else []) for name in SANDBOXES]
+)
+def sandbox(request: pytest.FixtureRequest) -> Sandbox:
+    if request.param == "docker":
+        request.getfixturevalue("docker_engine")
+    return SANDBOXES[request.param]()
+
+
+@pytest.fixture
+def run(sandbox: Sandbox, tmp_path: Path) -> Runner:
+    """Runs a script as an agent in the sandbox under test."""
+    return make_runner(sandbox, tmp_path)
+
+
+@pytest.fixture
+def run_in_container(docker_engine: None, tmp_path: Path) -> Runner:
+    """Runs a script as an agent in a container."""
+    return make_runner(docker_sandbox(), tmp_path)

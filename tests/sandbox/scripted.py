@@ -1,0 +1,131 @@
+"""An agent that does what a test tells it, in any sandbox."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from pytest_mlebench.agents.definition import Agent, Launch, read_config
+from pytest_mlebench.errors import SandboxError
+from pytest_mlebench.sandbox import Execution, Limits, Sandbox, Task
+
+MB = 1 << 20
+AGENTS = Path(__file__).parent / "agents"
+SAMPLE = "id,label\n1,0\n2,0\n"
+VALID = "The submission is valid."
+
+
+@cache
+def engine_problem() -> str:
+    from pytest_mlebench.sandbox.engine import connect
+
+    try:
+        connect().close()
+    except SandboxError as error:
+        return str(error)
+    return ""
+
+
+@cache
+def docker_sandbox(**options: Any) -> Sandbox:
+    from pytest_mlebench.sandbox.docker import DockerSandbox
+
+    return DockerSandbox(progress=print, **options)
+
+
+@cache
+def local_sandbox() -> Sandbox:
+    from pytest_mlebench.sandbox.local import LocalSandbox
+
+    return LocalSandbox()
+
+
+SANDBOXES: dict[str, Callable[[], Sandbox]] = {"local": local_sandbox, "docker": docker_sandbox}
+"""Whoever adds a sandbox adds it here: the self-check suite is the same for all."""
+
+
+def script_agent(**changes: Any) -> Agent:
+    (agent,) = read_config(AGENTS / "script/config.yaml")
+    return replace(agent, **changes)
+
+
+@dataclass
+class Result:
+    """What a script left."""
+
+    execution: Execution
+    run_dir: Path
+    verdicts: list[str]
+
+    @property
+    def log(self) -> str:
+        return (self.run_dir / "run.log").read_text(errors="replace")
+
+    @property
+    def submission(self) -> str | None:
+        path = self.run_dir / "submission/submission.csv"
+        return path.read_text() if path.is_file() and not path.is_symlink() else None
+
+
+@dataclass
+class Runner:
+    """Runs scripts as agents; ``public`` is the data that they are shown, ``private`` what they must not see."""
+
+    sandbox: Sandbox
+    folder: Path
+    public: Path
+    private: Path
+    runs: int = 0
+    verdicts: list[str] = field(default_factory=list)
+
+    def task(
+        self,
+        script: str,
+        *arguments: str,
+        agent: Agent | None = None,
+        environment: dict[str, str] | None = None,
+        secrets: frozenset[str] = frozenset(),
+        keep: bool = False,
+        validate: Callable[[Path], str] | None = None,
+        **limits: Any,
+    ) -> Task:
+        self.runs += 1
+        return Task(
+            competition_id="toy-competition",
+            agent=agent or script_agent(),
+            launch=Launch(
+                arguments=("--script", script, "agent", *arguments), environment=environment or {}, secrets=secrets
+            ),
+            public=self.public,
+            run_dir=self.folder / f"run-{self.runs}",
+            validate=validate or self._validate,
+            limits=Limits(**{"time_limit": 60, "memory": 512 * MB, **limits}),
+            labels={"run_group": "tests", "run_id": f"toy_{self.runs}", "worker": "gw0"},
+            keep=keep,
+        )
+
+    def __call__(self, script: str, *arguments: str, **options: Any) -> Result:
+        task = self.task(script, *arguments, **options)
+        return Result(self.sandbox.run(task), task.run_dir, self.verdicts)
+
+    def _validate(self, path: Path) -> str:
+        verdict = VALID if path.read_bytes()[:9] == b"id,label\n" else "The submission is not valid: wrong columns."
+        self.verdicts.append(verdict)
+        return verdict
+
+
+def make_runner(sandbox: Sandbox, folder: Path) -> Runner:
+    public, private = folder / "prepared/public", folder / "prepared/private"
+    for data in (public, private):
+        data.mkdir(parents=True)
+    (public / "description.md").write_text("Predict the label.\n")
+    (public / "sample_submission.csv").write_text(SAMPLE)
+    (public / "images").mkdir()
+    (public / "images/1.txt").write_text("an image")
+    (private / "answers.csv").write_text("id,label\n1,ANSWER-7f3a\n2,ANSWER-9c1b\n")
+    for path in public.rglob("*"):  # as the data store leaves it
+        path.chmod(path.stat().st_mode & 0o555)
+    return Runner(sandbox, folder, public, private)

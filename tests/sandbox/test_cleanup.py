@@ -1,0 +1,153 @@
+"""Any ending of a session leaves nothing behind, and what a killed one leaves, `clean` finds, and nothing else."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import docker
+import pytest
+from scripted import Runner
+
+from pytest_mlebench.sandbox.cleanup import clean
+from pytest_mlebench.sandbox.owner import is_dead, owner_labels
+from pytest_mlebench.sandbox.run_folder import PREFIX
+
+SESSION = """
+import sys
+from pathlib import Path
+sys.path.insert(0, {here!r})
+from scripted import docker_sandbox, make_runner
+run = make_runner(docker_sandbox(), Path({folder!r}))
+run({script!r}, time_limit=600, keep={keep})
+"""
+
+
+class Session:
+    """Another process that runs an agent which sleeps."""
+
+    def __init__(self, folder: Path, keep: bool = False) -> None:
+        folder.mkdir()
+        code = SESSION.format(
+            here=str(Path(__file__).parent), folder=str(folder), script="echo ready; sleep 600", keep=keep
+        )
+        self.process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.DEVNULL)
+        log = folder / "run-1/run.log"
+        deadline = time.monotonic() + 60
+        while not (log.exists() and log.read_text() == "ready\n"):
+            assert time.monotonic() < deadline and self.process.poll() is None
+            time.sleep(0.05)
+
+    def end(self, number: int) -> int:
+        self.process.send_signal(number)
+        return self.process.wait(60)
+
+
+@pytest.fixture
+def session(docker_engine: None, tmp_path: Path) -> Iterator[Session]:
+    session = Session(tmp_path / "session")
+    yield session
+    session.process.kill()
+    session.process.wait()
+    clean()
+
+
+def containers(pid: int, *, all: bool = True) -> list[str]:
+    found = docker.from_env().containers.list(all=all, filters={"label": f"mlebench.pid={pid}"})
+    return [container.name or "" for container in found]
+
+
+def folders(pid: int) -> list[Path]:
+    return list(Path("/tmp").glob(f"{PREFIX}{pid}-*"))
+
+
+@pytest.mark.docker
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_session_leaves_nothing(session: Session, number: int) -> None:
+    assert len(containers(session.process.pid)) == 1
+    session.end(number)
+    assert containers(session.process.pid) == []
+    assert folders(session.process.pid) == []
+
+
+@pytest.mark.docker
+def test_a_killed_sessions_agent_ends_by_itself_and_clean_takes_the_rest(session: Session) -> None:
+    pid = session.process.pid
+    session.end(signal.SIGKILL)
+    deadline = time.monotonic() + 20
+    while containers(pid, all=False) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert containers(pid, all=False) == []  # nothing runs
+    (container,) = containers(pid)
+    (folder,) = folders(pid)
+    assert {leftover.name for leftover in clean(dry_run=True)} >= {container, str(folder)}
+    assert containers(pid) == [container]
+    removed = {leftover.name: leftover for leftover in clean()}
+    assert removed[container].run_group == "tests"
+    assert containers(pid) == []
+    assert folders(pid) == []
+
+
+@pytest.mark.docker
+def test_clean_leaves_alone_what_is_not_a_dead_sessions(session: Session, run_in_container: Runner) -> None:
+    client = docker.from_env()
+    image = run_in_container.sandbox.images.environment()  # type: ignore[attr-defined]
+    name = f"mlebench-test-{uuid.uuid4().hex[:8]}"
+    elsewhere = {**owner_labels(), "mlebench.host": "another-machine", "mlebench.pid": "1"}
+    plain = client.containers.create(image, name=f"{name}-plain")
+    foreign = client.containers.create(image, name=f"{name}-foreign", labels=elsewhere)
+    try:
+        clean()
+        assert len(containers(session.process.pid, all=False)) == 1
+        assert len(folders(session.process.pid)) == 1
+        for container in (plain, foreign):
+            container.reload()
+    finally:
+        plain.remove()
+        foreign.remove()
+
+
+@pytest.mark.docker
+def test_a_kept_container_stays_until_it_is_asked_for(run_in_container: Runner) -> None:
+    result = run_in_container("echo x > /home/note", keep=True)
+    container = docker.from_env().containers.get(result.execution.kept.removeprefix("container "))
+    try:
+        assert container.status == "exited"
+        assert container.labels["mlebench.keep"] == "true"
+        assert container.name not in [leftover.name for leftover in clean()]
+    finally:
+        container.remove()
+
+
+def test_a_process_number_that_is_used_again_is_not_taken_for_the_owner() -> None:
+    labels = owner_labels()
+    assert not is_dead(labels)
+    assert is_dead({**labels, "mlebench.pid-start": "1"})
+    assert is_dead({**labels, "mlebench.boot": "before"})
+    assert is_dead({**labels, "mlebench.pid": "4999999"})
+
+
+def test_what_cannot_be_judged_from_here_is_not_dead() -> None:
+    dead = {**owner_labels(), "mlebench.pid-start": "1"}
+    assert is_dead(dead)
+    assert not is_dead({**dead, "mlebench.host": "elsewhere"})
+    assert not is_dead({**dead, "mlebench.pid-namespace": "pid:[1]"})
+    assert not is_dead({})
+    assert not is_dead({key: value for key, value in dead.items() if key != "mlebench.boot"} | {"mlebench.pid": "x"})
+
+
+def test_a_zombie_is_dead() -> None:
+    child = os.fork()
+    if child == 0:
+        os._exit(0)
+    time.sleep(0.2)
+    try:
+        assert is_dead({**owner_labels(), "mlebench.pid": str(child)})
+    finally:
+        os.waitpid(child, 0)

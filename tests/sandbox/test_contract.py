@@ -1,0 +1,300 @@
+"""What every sandbox keeps, whatever it is made of. Where they differ, the contract (``sandbox/base.py``) says so."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import threading
+import time
+import uuid
+from pathlib import Path
+
+import psutil
+import pytest
+from scripted import MB, SAMPLE, VALID, Runner
+
+from pytest_mlebench.sandbox import Ending, Sandbox
+
+SUBMIT = 'cp "$DATA_DIR/sample_submission.csv" "$SUBMISSION_DIR/submission.csv"'
+EAT_MEMORY = "python3 -c 'x = []\nwhile True: x.append(bytearray(1 << 24))'"
+
+
+def test_an_agent_finds_its_places_in_its_variables(run: Runner) -> None:
+    result = run(
+        'for name in SUBMISSION_DIR LOGS_DIR CODE_DIR AGENT_DIR; do test -w "${!name}" && echo "$name"; done; '
+        'test -r "$DATA_DIR/description.md" && echo DATA_DIR; '
+        'echo "$COMPETITION_ID"; test -f "$AGENT_DIR/start.sh" && echo start; test -w "$HOME" && echo home',
+        time_limit=77,
+    )
+    assert result.log.split() == [
+        *("SUBMISSION_DIR", "LOGS_DIR", "CODE_DIR", "AGENT_DIR", "DATA_DIR", "toy-competition", "start", "home")
+    ]
+
+
+def test_an_agent_is_told_its_time_limit_as_a_number_and_in_its_instructions(run: Runner) -> None:
+    result = run('echo "$TIME_LIMIT_SECS"; cat "$(dirname "$SUBMISSION_DIR")/instructions.txt"', time_limit=90)
+    assert result.log.startswith("90\n")
+    assert "1 minute 30 seconds" in result.log
+
+
+def test_instructions_name_the_places_that_the_agent_has(run: Runner) -> None:
+    result = run(
+        'for place in "$DATA_DIR" "$SUBMISSION_DIR" "$LOGS_DIR" "$CODE_DIR"; do '
+        'grep -q "$place" "$(dirname "$SUBMISSION_DIR")/instructions.txt" && echo named; done'
+    )
+    assert result.log.split() == ["named"] * 4
+
+
+def test_arguments_and_variables_of_the_definition_reach_the_agent_as_they_are(run: Runner) -> None:
+    result = run(
+        'printf "<%s>" "$@" "$GREETING"', "a b", "$HOME", "", "'\"", environment={"GREETING": "guten Tag; $HOME ü"}
+    )
+    assert result.log == "<a b><$HOME><><'\"><guten Tag; $HOME ü>"
+
+
+def test_standard_input_is_empty(run: Runner) -> None:
+    assert run("cat; echo end").log == "end\n"
+
+
+def test_what_the_agent_leaves_is_in_the_run_directory(run: Runner) -> None:
+    result = run(
+        f"{SUBMIT}; echo note > $LOGS_DIR/note.txt; mkdir -p $CODE_DIR/a/b; echo code > $CODE_DIR/a/b/main.py; "
+        "echo lost > $HOME/elsewhere"
+    )
+    assert result.submission == SAMPLE
+    assert (result.run_dir / "logs/note.txt").read_text() == "note\n"
+    assert (result.run_dir / "code/a/b/main.py").read_text() == "code\n"
+    assert sorted(path.name for path in result.run_dir.iterdir()) == ["code", "logs", "run.log", "submission"]
+
+
+def test_names_that_are_odd_are_kept(run: Runner) -> None:
+    result = run("cd $LOGS_DIR; touch -- $'-rf' $'a\\nb' 'ü' 'c d' $'\\xff' $(printf 'x%.0s' {1..255})")
+    assert {os.fsencode(path.name) for path in (result.run_dir / "logs").iterdir()} == {
+        *(b"-rf", b"a\nb", "ü".encode(), b"c d", b"\xff", b"x" * 255)
+    }
+
+
+def test_an_agent_that_leaves_nothing_has_empty_folders(run: Runner) -> None:
+    result = run("true")
+    assert result.submission is None
+    assert [list((result.run_dir / name).iterdir()) for name in ("submission", "logs", "code")] == [[], [], []]
+
+
+def test_public_data_can_be_read_and_not_changed(run: Runner) -> None:
+    before = _contents(run.public)
+    result = run(
+        "cat $DATA_DIR/images/1.txt; cd $DATA_DIR; echo x > description.md; echo x >> images/1.txt; touch new; "
+        "rm -rf images; mv description.md gone; touch images/new; ls | wc -l"
+    )
+    assert result.log.startswith("an image")
+    assert result.log.rstrip().endswith("3")
+    assert _contents(run.public) == before
+
+
+def _contents(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_the_submission_checker_answers_the_agent(run: Runner) -> None:
+    result = run(
+        f'{SUBMIT}; script="$(dirname "$SUBMISSION_DIR")/validate_submission.sh"; '
+        'curl -s "$VALIDATION_URL/health"; bash "$script" "$SUBMISSION_DIR/submission.csv"; '
+        'echo nonsense > bad.csv; bash "$script" bad.csv'.replace("bad.csv", "$LOGS_DIR/bad.csv")
+    )
+    assert '{"status": "ok"}' in result.log
+    assert result.log.index(VALID) < result.log.index("wrong columns")
+    assert [verdict for _, verdict in result.execution.sandbox["validations"]] == result.verdicts != []
+
+
+def test_an_exit_with_zero_is_finished(run: Runner) -> None:
+    execution = run("exit 0").execution
+    assert (execution.ending, execution.exit_code, execution.signal) == (Ending.FINISHED, 0, None)
+
+
+def test_an_exit_code_is_told(run: Runner) -> None:
+    execution = run(f"{SUBMIT}; exit 7").execution
+    assert (execution.ending, execution.exit_code) == (Ending.CRASHED, 7)
+    assert "7" in execution.detail
+
+
+def test_a_signal_is_told(run: Runner) -> None:
+    execution = run(f"{SUBMIT}; kill -SEGV $$").execution
+    assert (execution.ending, execution.signal) == (Ending.CRASHED, "SIGSEGV")
+    assert "SIGSEGV" in execution.detail
+
+
+def test_a_start_script_that_cannot_start_its_program_has_crashed(run: Runner) -> None:
+    execution = run("exec /no/such/program").execution
+    assert (execution.ending, execution.exit_code) == (Ending.CRASHED, 127)
+
+
+def test_the_time_limit_is_the_harnesss_and_what_was_there_is_kept(run: Runner) -> None:
+    started = time.monotonic()
+    result = run(f"{SUBMIT}; sleep 600", time_limit=1.5)
+    assert result.execution.ending == Ending.TIMED_OUT
+    assert result.submission == SAMPLE
+    assert 1.5 <= result.execution.seconds < 5
+    assert time.monotonic() - started < 15
+
+
+def test_an_agent_is_asked_to_end_before_it_is_killed(run: Runner) -> None:
+    result = run(f"trap '{SUBMIT}; echo goodbye; exit 0' TERM; sleep 600 & wait", time_limit=1.5)
+    assert result.execution.ending == Ending.TIMED_OUT
+    assert "goodbye" in result.log
+    assert result.submission == SAMPLE
+
+
+def test_an_agent_that_does_not_listen_is_killed(run: Runner) -> None:
+    started = time.monotonic()
+    result = run("trap '' TERM; while true; do sleep 0.1; done", time_limit=1)
+    assert result.execution.ending == Ending.TIMED_OUT
+    assert time.monotonic() - started < 20
+
+
+def test_too_much_memory_is_told_and_what_was_there_is_kept(run: Runner) -> None:
+    result = run(f"{SUBMIT}; {EAT_MEMORY}", memory=200 * MB)
+    assert result.execution.ending == Ending.OUT_OF_MEMORY
+    assert result.submission == SAMPLE
+
+
+def test_a_full_disk_is_told(run: Runner) -> None:
+    result = run(f"{SUBMIT}; exec head -c 64M /dev/zero > $LOGS_DIR/big", disk=8 * MB)
+    assert result.execution.ending == Ending.CRASHED
+    assert "limit" in result.execution.detail
+    assert result.submission == SAMPLE
+
+
+def test_nothing_of_an_agent_runs_on(run: Runner) -> None:
+    name = f"survivor-{uuid.uuid4().hex}"
+    run(f"(setsid nohup bash -c 'exec -a {name} sleep 600' > /dev/null 2>&1 &) ; sleep 0.3; {SUBMIT}")
+    assert not _running(name)
+
+
+def _running(name: str) -> bool:
+    return any(name in " ".join(process.info["cmdline"] or []) for process in psutil.process_iter(["cmdline"]))
+
+
+def test_output_can_be_watched_while_the_agent_runs(run: Runner) -> None:
+    task = run.task("echo early; sleep 4; echo late")
+    seen: list[str] = []
+
+    def watch() -> None:
+        log = task.run_dir / "run.log"
+        for _ in range(200):
+            if log.exists() and (text := log.read_text()):
+                seen.append(text)
+                return
+            time.sleep(0.02)
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    run.sandbox.run(task)
+    watcher.join()
+    assert seen == ["early\n"]
+    assert (task.run_dir / "run.log").read_text() == "early\nlate\n"
+
+
+def test_standard_error_is_in_the_log_as_well(run: Runner) -> None:
+    assert sorted(run("echo out; echo err >&2").log.split()) == ["err", "out"]
+
+
+def test_of_a_long_log_head_and_tail_are_kept(run: Runner) -> None:
+    result = run("echo first; head -c 20M /dev/zero | tr '\\0' x; echo; echo last", log_bytes=MB)
+    assert result.log.startswith("first\n")
+    assert result.log.endswith("last\n")
+    assert len(result.log) < 1.1 * MB
+    assert "bytes left out" in result.log
+
+
+def test_secrets_appear_in_no_file(run: Runner) -> None:
+    secret = f"sk-{uuid.uuid4().hex}"
+    result = run(
+        'echo "key: $KEY"; echo "$KEY" > $LOGS_DIR/key; echo "k=$KEY" > $CODE_DIR/main.py',
+        environment={"KEY": secret},
+        secrets=frozenset([secret]),
+    )
+    assert "key: ***" in result.log
+    for path in filter(Path.is_file, result.run_dir.rglob("*")):
+        assert secret not in path.read_text()
+    assert secret not in repr(result.execution)
+
+
+def test_links_pipes_and_what_they_lead_to_are_not_collected(run: Runner, tmp_path: Path) -> None:
+    outside = tmp_path / "outside.txt"
+    outside.write_text("outside")
+    result = run(
+        f"ln -s /etc/passwd $SUBMISSION_DIR/submission.csv; ln -s {outside} $LOGS_DIR/link; ln -s / $CODE_DIR/root; "
+        "mkfifo $LOGS_DIR/pipe; echo kept > $LOGS_DIR/file"
+    )
+    kept = {str(path.relative_to(result.run_dir)) for path in result.run_dir.rglob("*") if not path.is_dir()}
+    assert kept == {"logs/file", "run.log"}
+    assert not any(path.is_symlink() for path in result.run_dir.rglob("*"))
+    left_out = " ".join(result.execution.sandbox["left_out"])
+    assert all(name in left_out for name in ("submission.csv", "logs/link", "code/root", "logs/pipe"))
+
+
+def test_too_large_and_too_many_files_are_left_out_and_told(run: Runner) -> None:
+    result = run(
+        f"{SUBMIT}; head -c 3M /dev/zero > $LOGS_DIR/big; echo small > $LOGS_DIR/small; "
+        "for i in $(seq 100); do echo $i > $CODE_DIR/$i; done",
+        collect_bytes=2 * MB,
+        collect_files=20,
+    )
+    assert result.submission == SAMPLE
+    assert [path.name for path in (result.run_dir / "logs").iterdir()] == ["small"]
+    assert len(list((result.run_dir / "code").iterdir())) <= 20
+    assert "logs/big" in " ".join(result.execution.sandbox["left_out"])
+
+
+def test_a_folder_that_was_exchanged_for_a_link_is_not_followed(run: Runner) -> None:
+    result = run("rmdir $SUBMISSION_DIR && ln -s $DATA_DIR $SUBMISSION_DIR; rmdir $LOGS_DIR && ln -s /etc $LOGS_DIR")
+    assert list((result.run_dir / "submission").iterdir()) == []
+    assert list((result.run_dir / "logs").iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interruption_stops_the_agent_keeps_its_work_and_goes_on(run: Runner, number: signal.Signals) -> None:
+    name = f"interrupted-{uuid.uuid4().hex}"
+    task = run.task(f"{SUBMIT}; echo ready; exec -a {name} sleep 600")
+
+    def interrupt() -> None:
+        log = task.run_dir / "run.log"
+        while not (log.exists() and "ready" in log.read_text()):
+            time.sleep(0.05)
+        os.kill(os.getpid(), number)
+
+    threading.Thread(target=interrupt, daemon=True).start()
+    with pytest.raises(KeyboardInterrupt):
+        run.sandbox.run(task)
+    assert not _running(name)
+    assert (task.run_dir / "submission/submission.csv").read_text() == SAMPLE
+    assert (task.run_dir / "run.log").read_text().startswith("ready")
+    assert not _leftovers(task.run_dir)
+
+
+def _leftovers(run_dir: Path) -> set[str]:
+    return {path.name for path in run_dir.iterdir()} - {"code", "logs", "run.log", "submission"}
+
+
+def test_runs_at_the_same_time_do_not_meet(run: Runner) -> None:
+    tasks = [
+        run.task(
+            f"echo {n} > $SUBMISSION_DIR/submission.csv; sleep 1; cat $SUBMISSION_DIR/submission.csv; "
+            'curl -s -F "file=@$SUBMISSION_DIR/submission.csv" "$VALIDATION_URL/validate"',
+            validate=lambda path, n=n: f"verdict {n} on {path.read_text().strip()}",
+        )
+        for n in range(3)
+    ]
+    threads = [threading.Thread(target=run.sandbox.run, args=(task,)) for task in tasks]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for n, task in enumerate(tasks):
+        log = (task.run_dir / "run.log").read_text()
+        assert re.fullmatch(rf'{n}\n\{{"result": "verdict {n} on {n}"\}}', log)
+
+
+def test_the_record_names_the_sandbox(run: Runner, sandbox: Sandbox) -> None:
+    assert run("true").execution.sandbox["name"] == sandbox.name
