@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         class_labels,
         label_sets,
         numeric,
+        parse_texts,
         positions,
         predictions,
         ranked_labels,
@@ -29,9 +30,11 @@ if TYPE_CHECKING:
         require_same_ids,
         require_text,
         require_whole,
+        split_records,
         stringified,
         text,
         texts,
+        to_floats,
         whole_numbers,
     )
     from pytest_mlebench.grading.grade import Grader, grade
@@ -47,6 +50,7 @@ __all__ = [
     "grade",
     "label_sets",
     "numeric",
+    "parse_texts",
     "positions",
     "predictions",
     "ranked_labels",
@@ -60,9 +64,11 @@ __all__ = [
     "require_same_ids",
     "require_text",
     "require_whole",
+    "split_records",
     "stringified",
     "text",
     "texts",
+    "to_floats",
     "whole_numbers",
 ]
 

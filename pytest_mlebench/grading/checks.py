@@ -6,14 +6,16 @@ Rows are counted from 1, without the header.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from pytest_mlebench.errors import InvalidSubmission
+
+Parsed = TypeVar("Parsed")
 
 
 def require_columns(submission: pd.DataFrame, columns: Sequence[str], *, exactly: bool = False) -> None:
@@ -284,3 +286,65 @@ def require_text(submission: pd.DataFrame, column: str) -> None:
     values = submission[column]
     if pd.api.types.is_numeric_dtype(values) and values.notna().any():
         raise InvalidSubmission(f"column {column!r} holds numbers only; text was expected")
+
+
+def parse_texts(
+    submission: pd.DataFrame,
+    column: str,
+    parse: Callable[..., Parsed],
+    *arguments: Iterable[Any],
+    expected: str,
+    missing: str | None = None,
+) -> list[Parsed]:
+    """``parse(text, …)`` of each field of a column, with the row's item of each of the ``arguments`` after the text.
+
+    A ValueError of ``parse`` says what is wrong with the text; the reason adds column and row. A number is refused
+    (pandas reads numbers where a column has nothing else), and so is a missing value unless ``missing`` gives the
+    text it stands for. ``expected`` says in the reason what a field should hold.
+    """
+    parsed = []
+    for row, (text, *values) in enumerate(zip(submission[column], *arguments, strict=True), start=1):
+        if not isinstance(text, str):
+            if not pd.isna(text):
+                raise InvalidSubmission(f"column {column!r}, row {row}: {_show(text)} is not text; expected {expected}")
+            if missing is None:
+                raise InvalidSubmission(f"column {column!r}, row {row}: the value is missing; expected {expected}")
+            text = missing
+        try:
+            parsed.append(parse(text, *values))
+        except ValueError as error:
+            raise InvalidSubmission(f"column {column!r}, row {row}: {error}") from error
+    return parsed
+
+
+def split_records(text: str, width: int, separator: str | None = None) -> list[list[str]]:
+    """A text's parts in groups of ``width``; ValueError where they do not come out even.
+
+    Parts are separated by white space, or each by one ``separator`` where that is given.
+    """
+    parts = text.split(separator)
+    if len(parts) % width:
+        raise ValueError(f"it has {len(parts)} values, which is not a multiple of {width}{_space_hint(parts)}")
+    return [parts[k : k + width] for k in range(0, len(parts), width)]
+
+
+def to_floats(texts: Iterable[str]) -> list[float]:
+    """Python's ``float`` of each text; ValueError names the first that is not a number."""
+    texts = list(texts)
+    try:
+        return [float(text) for text in texts]
+    except ValueError:
+        wrong = next(text for text in texts if not _is_float(text))
+        raise ValueError(f"{_show(wrong)} is not a number{_space_hint([wrong])}") from None
+
+
+def _is_float(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _space_hint(parts: Sequence[str]) -> str:
+    return "" if all(parts) else " (is there a space too many?)"

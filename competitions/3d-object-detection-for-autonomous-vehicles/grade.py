@@ -1,0 +1,113 @@
+from collections.abc import Sequence
+
+import numpy as np
+import pandas as pd
+
+from pytest_mlebench.grading import (
+    InvalidSubmission,
+    alignment,
+    parse_texts,
+    require_columns,
+    split_records,
+    to_floats,
+)
+from pytest_mlebench.grading.metrics.detection import average_precisions, rectangle_corners, upright_box_iou
+
+FIELDS = ["center_x", "center_y", "center_z", "width", "length", "height", "yaw"]
+THRESHOLDS = np.arange(0.5, 1.0, 0.05)
+CHUNK = 50_000  # predicted boxes whose pairs with true boxes are held at a time
+
+Row = list[tuple[float, list[float], str]]
+
+
+def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
+    require_columns(submission, ["Id", "PredictionString"])
+    rows = parse_texts(submission, "PredictionString", _boxes, expected="nine fields of each box", missing="")
+    order = alignment(submission, answers, on="Id")
+    truth = _table([_boxes(text) for text in answers["PredictionString"]])
+    truth["group"] = truth.groupby(["sample", "class"]).ngroup()  # average precision is computed for each of these
+    truth = truth.sort_values("group", kind="stable", ignore_index=True)
+    groups = truth.groupby("group").agg(sample=("sample", "first"), size=("sample", "size"))
+    groups["start"] = np.cumsum(groups["size"]) - groups["size"]
+
+    # Boxes of classes that a sample does not have are not even checked.
+    predicted = _table([rows[k] for k in order]).merge(
+        truth[["sample", "class", "group"]].drop_duplicates(), on=["sample", "class"]
+    )
+    _require_valid(predicted, order + 1)
+    predicted = predicted.sort_values("confidence", ascending=False, kind="stable")
+    predicted = predicted.sort_values("group", kind="stable", ignore_index=True)
+    overlap, best = _best_overlaps(predicted, truth, groups)
+    per_sample = np.bincount(groups["sample"])
+    scores = []
+    for threshold in THRESHOLDS:
+        candidates = np.flatnonzero(overlap > threshold)
+        hits = np.zeros(len(predicted), dtype=bool)
+        hits[candidates[np.unique(best[candidates], return_index=True)[1]]] = True  # later ones find the box taken
+        precisions = average_precisions(hits, predicted["group"], groups["size"])
+        scores.append(np.bincount(groups["sample"], weights=precisions) / per_sample)
+    return float(np.mean(scores))
+
+
+def _boxes(text: str) -> Row:
+    boxes = []
+    for *numbers, label in split_records(text, 9, separator=" ") if text.strip() else []:
+        confidence, *values = to_floats(numbers)
+        if np.isinf(values[-1]):
+            raise ValueError("the yaw of a box is infinite")
+        boxes.append((confidence, values, label))
+    return boxes
+
+
+def _table(rows: Sequence[Row]) -> pd.DataFrame:
+    boxes = [box for row in rows for box in row]
+    table = pd.DataFrame(np.array([values for _, values, _ in boxes]).reshape(-1, len(FIELDS)), columns=FIELDS)
+    table["sample"] = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
+    table["class"] = pd.Series([label for _, _, label in boxes], dtype=object)
+    table["confidence"] = np.array([confidence for confidence, _, _ in boxes], dtype=float)
+    return table
+
+
+def _require_valid(boxes: pd.DataFrame, rows: np.ndarray) -> None:
+    """``rows`` are the numbers of the samples' rows in the agent's file."""
+    values = boxes[FIELDS]
+    finite = np.isfinite(values[["center_x", "center_y", "width", "length"]]).all(axis=1)
+    with np.errstate(invalid="ignore"):
+        corners = rectangle_corners(values[["center_x", "center_y"]], values[["length", "width"]], values["yaw"])
+        sides = np.roll(corners, -1, axis=1) - corners
+        skew = np.abs((sides * np.roll(sides, -1, axis=1)).sum(axis=2)).max(axis=1, initial=0)
+    for holds, what in (
+        (values.notna().all(axis=1), "has a field that is not a number"),
+        (finite, "has an infinite field"),
+        ((values[["width", "length", "height"]] > 0).all(axis=1), "has a size that is not positive"),
+        (skew <= 1e-8, "is too large or too far away for its rectangle on the ground to be computed"),
+    ):
+        if not holds.all():
+            box = boxes.iloc[int(np.argmin(holds))]
+            text = " ".join(f"{value:g}" for value in box[FIELDS])
+            raise InvalidSubmission(
+                f"column 'PredictionString', row {rows[box['sample']]}: the box {text} {box['class'][:40]} {what}"
+            )
+
+
+def _best_overlaps(predicted: pd.DataFrame, truth: pd.DataFrame, groups: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+    """For each predicted box the highest IoU with a true box of its group, if it can count, and that box's number."""
+    overlap, best = np.zeros(len(predicted)), np.zeros(len(predicted), dtype=np.intp)
+    boxes, true_boxes = predicted[FIELDS].to_numpy(), truth[FIELDS].to_numpy()
+    for begin in range(0, len(predicted), CHUNK):
+        group = predicted["group"].to_numpy()[begin : begin + CHUNK]
+        sizes = groups["size"].to_numpy()[group]
+        left = np.repeat(np.arange(begin, begin + len(group)), sizes)
+        right = np.arange(len(left)) + np.repeat(groups["start"].to_numpy()[group] - np.cumsum(sizes) + sizes, sizes)
+        near = _can_count(boxes[left], true_boxes[right])
+        left, right = left[near], right[near]
+        pairs = pd.DataFrame({"left": left, "right": right, "iou": upright_box_iou(boxes[left], true_boxes[right])})
+        highest = pairs.loc[pairs.groupby("left")["iou"].idxmax()]
+        overlap[highest["left"]], best[highest["left"]] = highest["iou"], highest["right"]
+    return overlap, best
+
+
+def _can_count(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """Whether the IoU can be above the lowest threshold, one half: then each centre lies in the other's rectangle."""
+    reach = np.minimum(np.hypot(a[:, 3], a[:, 4]), np.hypot(b[:, 3], b[:, 4])) / 2
+    return np.hypot(a[:, 0] - b[:, 0], a[:, 1] - b[:, 1]) <= reach

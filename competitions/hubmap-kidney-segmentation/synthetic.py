@@ -1,0 +1,142 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from pytest_mlebench.data.rle import encode_rle, mask_from_rle
+
+
+def make(raw: Path, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    ids = _ids(rng, 20)
+    sizes = rng.integers(18, 45, (20, 2))
+    for folder in ("train", "test"):
+        (raw / folder).mkdir()
+    encodings = []
+    for k, (id, (height, width)) in enumerate(zip(ids, sizes, strict=True)):
+        folder = raw / ("train" if k < 15 else "test")
+        (folder / f"{id}.tiff").write_bytes(b"II*\0" + f"{id} {rng.integers(10**9)}".encode())
+        encodings.append(encode_rle(_blobs(rng, height, width, rng.integers(2, 7))))
+        outline = rng.integers(0, 18, (4, 2)).tolist()
+        (folder / f"{id}-anatomical-structure.json").write_text(_feature("Cortex", outline))
+        if k < 15:
+            (folder / f"{id}.json").write_text(_feature("glomerulus", outline))
+    for folder in (raw, raw / "test"):
+        (folder / "sample_submission.csv").write_text("id,predicted\n" + "".join(f"{id},\n" for id in ids[15:]))
+    pd.DataFrame({"id": ids[:15], "encoding": encodings[:15]}).to_csv(raw / "train.csv", index=False)
+    information = pd.DataFrame(
+        {
+            "image_file": [f"{id}.tiff" for id in ids],
+            "width_pixels": sizes[:, 1],
+            "height_pixels": sizes[:, 0],
+            "anatomical_structures_segmention_file": [f"{id}-anatomical-structure.json" for id in ids],
+            "glomerulus_segmentation_file": [f"{id}.json" for id in ids],
+            "patient_number": rng.integers(60000, 69999, 20),
+            "race": rng.choice(["White", "Black or African American", None], 20),
+            "ethnicity": rng.choice(["Not Hispanic or Latino", None], 20),
+            "sex": rng.choice(["Male", "Female"], 20),
+            "age": rng.integers(20, 80, 20).astype(float),
+            "weight_kilograms": rng.normal(80, 15, 20).round(1),
+            "height_centimeters": rng.normal(170, 10, 20).round(1),
+            "bmi_kg/m^2": rng.normal(27, 4, 20).round(1),
+            "laterality": rng.choice(["Left", "Right"], 20),
+            "percent_cortex": rng.integers(50, 90, 20),
+            "percent_medulla": rng.integers(5, 40, 20),
+        }
+    )
+    information.loc[3, "age"] = np.nan
+    shuffled = information.sample(frac=1, random_state=seed)
+    shuffled.to_csv(raw / "HuBMAP-20-dataset_information.csv", index=False)
+
+
+def _ids(rng: np.random.Generator, n: int) -> list[str]:
+    """Distinct hexadecimal ids that end in a letter, so that none reads as a number."""
+    ids: dict[str, None] = {}
+    while len(ids) < n:
+        ids["".join(rng.choice(list("0123456789abcdef"), 8)) + "abcdf"[rng.integers(5)]] = None
+    return list(ids)
+
+
+def _blobs(rng: np.random.Generator, height: int, width: int, count: int) -> np.ndarray:
+    mask = np.zeros((height, width), bool)
+    y, x = np.mgrid[:height, :width]
+    for _ in range(count):
+        radius = rng.integers(2, 5)
+        mask |= (y - rng.integers(0, height)) ** 2 + (x - rng.integers(0, width)) ** 2 <= radius * radius
+    return mask
+
+
+def _feature(name: str, outline: list[list[int]]) -> str:
+    feature = {
+        "type": "Feature",
+        "id": "PathAnnotationObject",
+        "geometry": {"type": "Polygon", "coordinates": [outline]},
+        "properties": {"classification": {"name": name}, "isLocked": name == "glomerulus"},
+    }
+    return json.dumps([feature])
+
+
+def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[str, Any]:
+    answers = pd.read_csv(private / "test.csv")
+    shapes = zip(answers["height_pixels"], answers["width_pixels"], strict=True)
+    masks = [mask_from_rle(text, shape) for text, shape in zip(answers["encoding"], shapes, strict=True)]
+    base = answers[["id"]]
+
+    def build(predicted: list[np.ndarray]) -> pd.DataFrame:
+        return base.assign(predicted=[encode_rle(mask) for mask in predicted])
+
+    def first(text: str) -> pd.DataFrame:
+        return noisy.assign(predicted=[text, *noisy["predicted"][1:]])
+
+    noisy = build([np.roll(mask, (1, 2), (0, 1)) ^ (rng.random(mask.shape) < 0.03) for mask in masks])
+    size = masks[0].size
+    numbers = list(map(int, encode_rle(masks[0]).split()))
+    all_runs = list(zip(numbers[::2], numbers[1::2], strict=True))
+    runs = [(start, length) for start, length in all_runs if start + length < size - 10]
+    inside = " ".join(f"{start} {length}" for start, length in runs)
+    (start, length), (next_start, _) = sorted(sorted(runs, key=lambda run: -run[1])[:2])
+    return {
+        "noisy": noisy,
+        "noisy_shuffled": noisy.iloc[[2, 0, 1]],
+        "column_order_extra": noisy.assign(extra=1)[["extra", "predicted", "id"]],
+        "shifted": build([np.roll(mask, 3, 1) for mask in masks]),
+        "row_major": build([mask.T.reshape(mask.shape) for mask in masks]),
+        "transposed": build([np.resize(mask.T, mask.shape) for mask in masks]),
+        "inverted": build([~mask for mask in masks]),
+        "everything": build([np.ones_like(mask) for mask in masks]),
+        "one_pixel": base.assign(predicted="1 1"),
+        "one_empty": first(""),
+        "split_runs": first(" ".join(f"{a + k} 1" for a, n in all_runs for k in range(n))),
+        "extra_spaces": first("  " + "   ".join(noisy["predicted"][0].split()) + " "),
+        "to_the_last_pixel": first(f"{inside} {size - 4} 5"),
+        "past_the_last_pixel": first(f"{inside} {size - 4} 500"),
+        "start_past_the_end": first(f"{inside} {size + 1} 3"),
+        "start_zero": first("0 3"),
+        "length_zero": first("1 0"),
+        "negative_start": first("-5 3"),
+        "negative_length": first("5 -3"),
+        "unsorted": first("20 3 1 3"),
+        "overlapping": first("1 5 3 4"),
+        "touching": first(f"{start} 1 {start + 1} {length - 1}"),
+        "same_start": first("7 1 7 1"),
+        "lone_number": first(f"{start}"),
+        "three_numbers": first(f"{start} {length} {next_start}"),
+        "five_numbers": first(f"{inside} {size - 4}"),
+        "float_numbers": first("5.0 3.0"),
+        "text": first("a b"),
+        "commas": first("5,3"),
+        "brackets": first("[5 3]"),
+        "plus_and_underscore": first(f"+{start} 0_{length}"),
+        "dash_for_empty": first("-"),
+        "all_lone_numbers": base.assign(predicted=5),
+        "missing_row": noisy.iloc[1:],
+        "extra_row": pd.concat([noisy, noisy.tail(1).assign(id="zzz")]),
+        "duplicate_id": pd.concat([noisy.iloc[1:], noisy.tail(1)]),
+        "unknown_id": noisy.assign(id=["zzz", *noisy["id"][1:]]),
+        "missing_column": noisy[["id"]],
+        "column_encoding": noisy.rename(columns={"predicted": "encoding"}),
+        "header_only": noisy.head(0),
+        "empty.csv": "",
+    }

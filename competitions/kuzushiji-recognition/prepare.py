@@ -1,0 +1,29 @@
+from pathlib import Path
+
+import pandas as pd
+
+from pytest_mlebench.data.archives import ZipWriter, open_member, open_zip
+from pytest_mlebench.data.files import link
+from pytest_mlebench.data.tables import read_csv, split, write_csv
+
+
+def prepare(raw: Path, public: Path, private: Path) -> None:
+    train, test = split(read_csv(raw / "train.csv"), test_size=0.1)
+    write_csv(train, public / "train.csv")
+    write_csv(test, private / "test.csv")
+    write_csv(test.assign(labels="U+003F 1 1 U+FF2F 2 2"), public / "sample_submission.csv")
+    write_csv(test.assign(labels=[_inner_points(labels) for labels in test["labels"]]), private / "gold_submission.csv")
+    link(raw / "unicode_translation.csv", public / "unicode_translation.csv")
+    with open_zip(raw / "train_images.zip") as pictures:
+        for name, rows in (("train_images.zip", train), ("test_images.zip", test)):
+            with ZipWriter(public / name) as archive:
+                for picture in rows["image_id"] + ".jpg":
+                    with open_member(pictures, picture) as file:
+                        archive.write(picture, file)
+
+
+def _inner_points(labels: str | float) -> str:
+    """A point in each box; pages without characters have a missing value."""
+    parts = [] if pd.isna(labels) else str(labels).split()
+    boxes = zip(parts[::5], parts[1::5], parts[2::5], strict=True)
+    return " ".join(f"{character} {int(x) + 1} {int(y) + 1}" for character, x, y in boxes)

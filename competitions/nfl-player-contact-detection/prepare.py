@@ -1,0 +1,28 @@
+from pathlib import Path
+
+import pandas as pd
+
+from pytest_mlebench.data.files import link_files
+from pytest_mlebench.data.tables import read_csv_high, split, write_csv
+
+VIEWS = ["All29", "Endzone", "Sideline"]
+
+
+def prepare(raw: Path, public: Path, private: Path) -> None:
+    labels = _read(raw / "train_labels.csv")
+    train_plays, test_plays = split(labels["game_play"].unique().tolist(), test_size=0.1)
+    is_test = labels["game_play"].isin(test_plays)
+    write_csv(labels[~is_test], public / "train_labels.csv")
+    write_csv(labels[is_test], private / "test.csv")
+    write_csv(labels.loc[is_test, ["contact_id"]].assign(contact=0), public / "sample_submission.csv")
+    del labels
+    for name in ("baseline_helmets", "player_tracking", "video_metadata"):
+        table = _read(raw / f"train_{name}.csv")
+        write_csv(table[table["game_play"].isin(train_plays)], public / f"train_{name}.csv")
+        write_csv(table[table["game_play"].isin(test_plays)], public / f"test_{name}.csv")
+    for plays, side in ((train_plays, "train"), (test_plays, "test")):
+        link_files((f"{play}_{view}.mp4" for play in plays for view in VIEWS), raw / "train", public / side)
+
+
+def _read(path: Path) -> pd.DataFrame:
+    return read_csv_high(path, dtype={"nfl_player_id_2": str})  # a number or G

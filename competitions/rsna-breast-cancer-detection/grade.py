@@ -1,0 +1,14 @@
+import numpy as np
+import pandas as pd
+
+from pytest_mlebench.grading import InvalidSubmission, alignment, numeric, require_columns
+from pytest_mlebench.grading.metrics.probabilistic import probabilistic_f1
+
+
+def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
+    require_columns(submission, ["prediction_id", "cancer"])
+    cancer = numeric(submission, "cancer")
+    if len(cancer) and (cancer < 0).all():
+        raise InvalidSubmission("column 'cancer': all values are below 0; probabilities were expected")
+    cancer = np.clip(cancer, 0, 1)[alignment(submission, answers, on="prediction_id")]
+    return probabilistic_f1(answers["cancer"], cancer)  # 0 where a value is missing

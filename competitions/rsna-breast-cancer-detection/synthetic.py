@@ -1,0 +1,91 @@
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+
+def make(raw: Path, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    n = 128 + seed
+    patients = rng.choice(65_000, n, replace=False) + 5  # not in ascending order
+    rows = []
+    for k, patient in enumerate(patients):
+        sides = [["L", "R"], ["R", "L"], ["L"], ["R"]][int(rng.choice(4, p=[0.6, 0.2, 0.1, 0.1]))]
+        age = np.nan if rng.random() < 0.05 else float(rng.integers(35, 89)) + (0.5 if rng.random() < 0.1 else 0)
+        for side in sides:
+            cancer = int(rng.random() < 0.3)
+            rows += [
+                {
+                    "site_id": 2 if k < n // 2 else 1,
+                    "patient_id": patient,
+                    "image_id": int(rng.integers(10**6, 2 * 10**9)),
+                    "laterality": side,
+                    "view": view,
+                    "age": age,
+                    "cancer": cancer,
+                    "biopsy": int(cancer or rng.random() < 0.05),
+                    "invasive": int(cancer and rng.random() < 0.7),
+                    "BIRADS": rng.choice([0.0, 1.0, 2.0, np.nan]),
+                    "implant": int(rng.random() < 0.05),
+                    "density": rng.choice(["A", "B", "C", "D", None]),
+                    "machine_id": int(rng.choice([21, 29, 48, 49, 210])),
+                    "difficult_negative_case": bool(not cancer and rng.random() < 0.1),
+                }
+                for view in ["CC", "MLO", "AT"][: int(rng.choice([1, 1, 2, 3]))]
+            ]
+    pictures = pd.DataFrame(rows)
+    # a few pictures of one breast disagree about the label: the first in the file counts
+    flipped = pictures.index[pictures.duplicated(["patient_id", "laterality"])][::7]
+    pictures.loc[flipped, "cancer"] = 1 - pictures.loc[flipped, "cancer"]
+    # and some rows of a patient lie apart from the others
+    moved = pictures.index[5::11]
+    pictures = pd.concat([pictures.drop(index=moved), pictures.loc[moved]])
+    pictures.to_csv(raw / "train.csv", index=False)
+    for patient, image in zip(pictures["patient_id"], pictures["image_id"], strict=True):
+        folder = raw / "train_images" / str(patient)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{image}.dcm").write_bytes(b"DICM" + rng.bytes(4))
+
+    columns = ["site_id", "patient_id", "image_id", "laterality", "view", "age", "implant", "machine_id"]
+    test = pictures.head(4)[columns].assign(patient_id=70_001)
+    test["prediction_id"] = test["patient_id"].astype(str) + "_" + test["laterality"]
+    test.to_csv(raw / "test.csv", index=False)
+    sample = test[["prediction_id"]].drop_duplicates().assign(cancer=0.02)
+    sample.to_csv(raw / "sample_submission.csv", index=False)
+
+
+def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[str, Any]:
+    answers = pd.read_csv(private / "answers.csv")
+    n = len(answers)
+    p = np.clip(0.3 * answers["cancer"] + 0.7 * rng.random(n), 0, 1)
+    noisy = answers.assign(cancer=p)
+    ids = noisy["prediction_id"]
+    return {
+        "noisy": noisy,
+        "noisy_shuffled": noisy.sample(frac=1, random_state=0),
+        "constant": noisy.assign(cancer=0.1),
+        "all_ones": noisy.assign(cancer=1),
+        "all_zeros": noisy.assign(cancer=0),
+        "all_zeros_float": noisy.assign(cancer=0.0),
+        "all_negative": noisy.assign(cancer=-1),
+        "negative_and_zero": noisy.assign(cancer=[0, *[-1] * (n - 1)]),
+        "only_false_positives": noisy.assign(cancer=1 - answers["cancer"]),
+        "outside_0_1": noisy.assign(cancer=p * 3 - 1),
+        "hard": noisy.assign(cancer=(p > 0.5).astype(int)),
+        "booleans": noisy.assign(cancer=p > 0.5),
+        "infinite": noisy.assign(cancer=[np.inf, *p[1:]]),
+        "column_order_and_extra": noisy.assign(age=60)[["cancer", "age", "prediction_id"]],
+        "nan_prediction": noisy.assign(cancer=[None, *p[1:]]),
+        "all_nan": noisy.assign(cancer=None),
+        "missing_column": noisy[["prediction_id"]],
+        "missing_id_column": noisy[["cancer"]],
+        "missing_row": noisy.iloc[1:],
+        "extra_row": pd.concat([noisy, noisy.tail(1).assign(prediction_id="0_L")]),
+        "duplicate_id": pd.concat([noisy.iloc[1:], noisy.tail(1)]),
+        "unknown_id": noisy.assign(prediction_id=["0_L", *ids.iloc[1:]]),
+        "dash_ids": noisy.assign(prediction_id=ids.str.replace("_", "-")),
+        "text_prediction": noisy.assign(cancer=["sick", *p[1:]]),
+        "header_only": noisy.head(0),
+        "empty.csv": "",
+    }

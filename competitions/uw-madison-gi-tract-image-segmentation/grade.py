@@ -1,0 +1,80 @@
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from pytest_mlebench.data.rle import Runs, decode_rle, pixels, union
+from pytest_mlebench.grading import InvalidSubmission, parse_texts, require_columns
+from pytest_mlebench.grading.metrics.segmentation import area, dice, hausdorff_distance
+
+
+def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
+    require_columns(submission, ["id", "class", "predicted"])
+    # Rows are paired as they come: the reference compares neither ids nor classes nor the number of rows.
+    submission = submission.head(len(answers))
+    paired = answers.head(len(submission))
+    truth, predicted = _masks(answers, answers), _masks(submission, paired)
+    dices = [dice(*pair, empty=np.nan) for pair in zip(truth, predicted, strict=False)]
+    volumes = zip(_volumes(answers, answers, truth), _volumes(submission, paired, predicted), strict=False)
+    distances = [_distance(*pair) for pair in volumes]
+    return 0.4 * _mean(dices) + 0.6 * (1 - _mean(distances))
+
+
+def _masks(table: pd.DataFrame, images: pd.DataFrame) -> list[Runs]:
+    sizes = (images["image_height"] * images["image_width"]).astype(int)
+    return parse_texts(table, "predicted", decode_rle, sizes, expected="pairs of start and length", missing="")
+
+
+@dataclass(frozen=True)
+class Volume:
+    """The slices of a day, all organs together: runs that go through the slices, down their columns."""
+
+    shape: tuple[int, int, int]  # slices, width, height
+    runs: Runs
+
+    def mask(self, shape: Sequence[int]) -> np.ndarray:
+        """The voxels in an array of at least the volume's own shape."""
+        mask = np.zeros(shape, dtype=bool)
+        mask[np.unravel_index(pixels(self.runs), self.shape)] = True
+        return mask
+
+
+def _volumes(table: pd.DataFrame, images: pd.DataFrame, masks: Sequence[Runs]) -> list[Volume]:
+    ids = parse_texts(table, "id", str, expected="an id such as case7_day12_slice_0061")
+    rows = pd.DataFrame({"id": ids, "day": [id.split("_slice_")[0] for id in ids], "mask": range(len(ids))})
+    rows["height"] = images["image_height"].to_numpy(int)
+    rows["width"] = images["image_width"].to_numpy(int)
+    days = rows.sort_values("id", kind="stable").groupby("day", sort=False)
+    return [_volume(str(day), day_rows, masks) for day, day_rows in days]
+
+
+def _volume(day: str, rows: pd.DataFrame, masks: Sequence[Runs]) -> Volume:
+    shapes = rows[["height", "width"]].drop_duplicates().to_numpy()
+    if len(shapes) > 1:
+        raise InvalidSubmission(
+            f"the rows of {day!r} fall on images of {' and '.join(f'{h} x {w}' for h, w in shapes[:2])} pixels; "
+            "rows must be in the order of test.csv"
+        )
+    height, width = map(int, shapes[0])
+    slices = [masks[k] for k in rows["mask"]]
+    number = pd.factorize(rows["id"])[0]
+    offsets = np.repeat(number * height * width, [len(runs) for runs in slices])
+    runs = np.concatenate(slices) + offsets[:, None]
+    return Volume((int(number.max()) + 1, width, height), union(runs))
+
+
+def _distance(truth: Volume, predicted: Volume) -> float:
+    """The Hausdorff distance in a volume scaled to a unit cube, as a share of its diagonal; NaN if both are empty."""
+    n_true, n_predicted = area(truth.runs), area(predicted.runs)
+    if not n_true and not n_predicted:
+        return np.nan
+    if not n_true or not n_predicted or n_predicted > 10 * n_true:
+        return 1.0
+    shape = np.maximum(truth.shape, predicted.shape)
+    spacing = 1 / np.array(truth.shape)
+    return hausdorff_distance(truth.mask(shape), predicted.mask(shape), spacing=spacing) / np.sqrt(3)
+
+
+def _mean(values: list[float]) -> float:
+    return float(pd.Series(values, dtype=float).mean())  # NaN is left out; NaN if nothing is left

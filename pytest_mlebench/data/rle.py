@@ -1,0 +1,116 @@
+"""Masks as run lengths: text such as ``1 3 10 5`` for the pixels 1 to 3 and 10 to 14, counted from 1.
+
+In memory runs are an int64 array of shape (runs, 2): intervals [start, stop) of the flattened mask, counted from 0,
+ascending and disjoint. A mask of 10⁹ pixels takes no more memory than its runs.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Runs = NDArray[np.int64]
+Order = Literal["C", "F"]
+"""How pixels are numbered: ``F`` down the first column, then the next; ``C`` along the first row, then the next."""
+
+
+def encode_rle(mask: ArrayLike, order: Order = "F") -> str:
+    """The text of a mask (nonzero is marked); empty text for an empty mask.
+
+    >>> encode_rle([[1, 1, 0], [1, 0, 1]])
+    '1 3 6 1'
+    """
+    flat = np.asarray(mask).ravel(order) != 0
+    runs = np.flatnonzero(np.diff(np.concatenate([[False], flat, [False]]).astype(np.int8))).reshape(-1, 2)
+    return " ".join(f"{start + 1} {stop - start}" for start, stop in runs)
+
+
+def decode_rle(text: str, size: int) -> Runs:
+    """The runs of a text, for a mask of ``size`` pixels; empty and blank text is the empty mask.
+
+    Numbers are what Python's ``int`` takes, starts must not descend, starts and lengths be above 0, and no pixel may
+    be marked twice; otherwise ValueError says what is wrong. Runs that touch are fine, and what lies beyond the last
+    pixel is left out. As numpy's broadcasting has it, one number alone marks nothing, and of three numbers the only
+    length serves both starts; other odd counts raise.
+
+    >>> decode_rle("1 3 10 5", size=12)
+    array([[ 0,  3],
+           [ 9, 12]])
+    """
+    if not (pieces := text.split()):
+        return np.empty((0, 2), dtype=np.int64)
+    numbers = _whole_numbers(pieces)
+    starts, lengths = numbers[::2], numbers[1::2]
+    if len(numbers) % 2 and len(numbers) > 3:
+        raise ValueError(f"it has {len(numbers)} numbers; pairs of start and length were expected")
+    if (starts[1:] < starts[:-1]).any():
+        raise ValueError("the starts of its runs are not in ascending order")
+    if (numbers <= 0).any():
+        raise ValueError(f"starts and lengths must be above 0, which {numbers[numbers <= 0][0]} is not")
+    if len(numbers) == 1:
+        return np.empty((0, 2), dtype=np.int64)
+    starts = np.minimum(starts - 1, size)
+    stops = np.minimum(starts + np.minimum(lengths, size), size)
+    starts, stops = starts[starts < size], stops[starts < size]
+    if (twice := starts[1:] < stops[:-1]).any():
+        raise ValueError(f"pixel {starts[1:][twice][0] + 1} is marked twice")
+    return np.column_stack([starts, stops])
+
+
+def mask_from_rle(text: str, shape: tuple[int, int], order: Order = "F") -> NDArray[np.bool_]:
+    """The mask of a text as booleans of the shape (height, width); raises as ``decode_rle`` does.
+
+    >>> mask_from_rle("1 3 6 1", (2, 3)).astype(int)
+    array([[1, 1, 0],
+           [1, 0, 1]])
+    """
+    size = shape[0] * shape[1]
+    mask = np.zeros(size, dtype=bool)
+    mask[pixels(decode_rle(text, size))] = True
+    return mask.reshape(shape, order=order)
+
+
+def pixels(runs: Runs) -> NDArray[np.int64]:
+    """The numbers of all pixels in runs, counted from 0, in the runs' order.
+
+    >>> pixels(np.array([[0, 3], [9, 11]]))
+    array([ 0,  1,  2,  9, 10])
+    """
+    lengths = runs[:, 1] - runs[:, 0]
+    before = np.cumsum(lengths) - lengths
+    return np.repeat(runs[:, 0] - before, lengths) + np.arange(lengths.sum())
+
+
+def union(runs: Runs) -> Runs:
+    """Ascending, disjoint runs of the same pixels, from runs in any order that may overlap.
+
+    >>> union(np.array([[9, 11], [0, 3], [2, 5], [5, 6]]))
+    array([[ 0,  6],
+           [ 9, 11]])
+    """
+    if not len(runs):
+        return runs
+    runs = runs[np.argsort(runs[:, 0])]
+    reach = np.maximum.accumulate(runs[:, 1])
+    is_first = np.concatenate([[True], runs[1:, 0] > reach[:-1]])
+    return np.column_stack([runs[is_first, 0], reach[np.roll(is_first, -1)]])
+
+
+def _whole_numbers(pieces: list[str]) -> NDArray[np.int64]:
+    try:
+        return np.array([int(piece) for piece in pieces], dtype=np.int64)
+    except OverflowError as error:
+        raise ValueError("it has a number of more than 18 digits") from error
+    except ValueError as error:
+        wrong = next(piece for piece in pieces if not _is_whole(piece))
+        raise ValueError(f"{wrong[:40]!r} is not a whole number") from error
+
+
+def _is_whole(piece: str) -> bool:
+    try:
+        int(piece)
+    except ValueError:
+        return False
+    return True

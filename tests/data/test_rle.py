@@ -1,0 +1,77 @@
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import array_shapes, arrays
+
+from pytest_mlebench.data.rle import Order, decode_rle, encode_rle, mask_from_rle, pixels, union
+
+MASKS = arrays(bool, array_shapes(min_dims=2, max_dims=2, max_side=12))
+
+
+@given(MASKS, st.sampled_from("CF"))
+def test_a_mask_survives_encoding_and_decoding(mask: np.ndarray, order: Order) -> None:
+    np.testing.assert_array_equal(mask_from_rle(encode_rle(mask, order), mask.shape, order), mask)
+
+
+@given(MASKS)
+def test_runs_are_ascending_disjoint_and_as_long_as_can_be(mask: np.ndarray) -> None:
+    runs = decode_rle(encode_rle(mask), mask.size)
+    assert (runs[:, 0] < runs[:, 1]).all()
+    assert (runs[1:, 0] > runs[:-1, 1]).all()
+
+
+def test_pixels_go_down_the_columns_or_along_the_rows() -> None:
+    mask = np.array([[1, 0, 0], [1, 1, 0]])
+    assert encode_rle(mask, "F") == "1 2 4 1"
+    assert encode_rle(mask, "C") == "1 1 4 2"
+
+
+@pytest.mark.parametrize("text", ["", "   ", "7", " 7 "])
+def test_no_text_and_a_lone_number_mark_nothing(text: str) -> None:
+    assert decode_rle(text, 10).shape == (0, 2)
+
+
+@pytest.mark.parametrize(
+    ("text", "runs"),
+    [
+        ("1 3 10 2", [[0, 3], [9, 11]]),
+        ("1 2 3 2", [[0, 2], [2, 4]]),  # touching
+        ("+01 0_3", [[0, 3]]),
+        ("1 2 7", [[0, 2], [6, 8]]),  # one length for both starts
+        ("11 50", [[10, 12]]),  # beyond the end
+        ("1 1 13 4 13 4", [[0, 1]]),  # overlaps beyond the end
+        ("1 999999999999999999 13 1", [[0, 12]]),
+    ],
+)
+def test_texts_that_are_accepted(text: str, runs: list[list[int]]) -> None:
+    np.testing.assert_array_equal(decode_rle(text, 12), runs)
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("1 2 5 2 9", "5 numbers"),
+        ("5 2 1 2", "ascending"),
+        ("0 2", "0 is not"),
+        ("4 0", "0 is not"),
+        ("-4 3", "-4 is not"),
+        ("1 5 3 2", "pixel 3 is marked twice"),
+        ("4 1 4 1", "pixel 4 is marked twice"),
+        ("1.0 2", "'1.0' is not a whole number"),
+        ("1 two", "'two' is not a whole number"),
+        ("1,2", "'1,2' is not a whole number"),
+        ("1 99999999999999999999", "more than 18 digits"),
+    ],
+)
+def test_texts_that_are_refused(text: str, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        decode_rle(text, 12)
+
+
+@given(st.lists(st.tuples(st.integers(0, 40), st.integers(1, 12)), max_size=12))
+def test_a_union_has_the_pixels_of_all_runs_once_and_in_order(pairs: list[tuple[int, int]]) -> None:
+    runs = np.array([[start, start + length] for start, length in pairs], dtype=np.int64).reshape(-1, 2)
+    merged = union(runs)
+    np.testing.assert_array_equal(pixels(merged), np.unique(pixels(runs)))
+    assert (merged[1:, 0] > merged[:-1, 1]).all()
