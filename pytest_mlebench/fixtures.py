@@ -1,5 +1,7 @@
 """Fixtures for competition items, and for anyone's own tests.
 
+What imports pandas, scikit-learn or docker is imported in the fixtures: collecting needs none of it.
+
 A test of your own names its competition, and its agent, with marks::
 
     @pytest.mark.competition("smoke-digits")
@@ -13,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
@@ -21,18 +23,18 @@ from pytest_mlebench.agents import Agent
 from pytest_mlebench.catalog import Competition, default_catalogue
 from pytest_mlebench.data.store import Dataset, DataStore
 from pytest_mlebench.errors import MLEBenchError
-from pytest_mlebench.grading.golden import Grade, grade_all, prepare_synthetic, synthetic_submissions
-from pytest_mlebench.grading.grade import Grader
 from pytest_mlebench.grading.report import Report
 from pytest_mlebench.items import AgentRun, item_of, settings_of
 from pytest_mlebench.results.record import RunRecord
 from pytest_mlebench.runs import RunGroup
 from pytest_mlebench.runs import run_agent as run
 from pytest_mlebench.sandbox import Sandbox
-from pytest_mlebench.sandbox.choice import choose
+
+if TYPE_CHECKING:
+    from pytest_mlebench.grading.golden import Grade
 
 Result = TypeVar("Result")
-GRADES = pytest.StashKey[dict[str, dict[str, Grade]]]()
+GRADES = pytest.StashKey["dict[str, dict[str, Grade]]"]()
 
 
 def _or_fail(act: Callable[[], Result]) -> Result:
@@ -80,6 +82,8 @@ def agent(request: pytest.FixtureRequest) -> Agent:
 def sandbox(request: pytest.FixtureRequest, agent: Agent) -> Sandbox:
     """The Sandbox that ``--sandbox`` gives the agent, ready to run it."""
 
+    from pytest_mlebench.sandbox.choice import choose
+
     def ready() -> Sandbox:
         chosen = choose(settings_of(request.config).sandbox, agent)
         chosen.check(agent)
@@ -122,6 +126,8 @@ def run_agent(
 @pytest.fixture
 def grade_submission(competition: Competition, dataset: Dataset) -> Callable[[Path], Report]:
     """A function that grades a submission's file against the competition's answers and returns the Report."""
+    from pytest_mlebench.grading.grade import Grader
+
     grader = _or_fail(lambda: Grader(competition, dataset))
     return lambda path: grader.report(Path(path))
 
@@ -129,6 +135,8 @@ def grade_submission(competition: Competition, dataset: Dataset) -> Callable[[Pa
 @pytest.fixture
 def synthetic_dataset(competition: Competition, tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     """The competition's synthetic data, prepared (once for all workers)."""
+    from pytest_mlebench.grading.golden import prepare_synthetic
+
     # Workers have folders of their own below the session's.
     base = tmp_path_factory.getbasetemp()
     shared = base.parent if base.name.startswith("popen-") else base
@@ -141,6 +149,8 @@ def synthetic_grades(
     request: pytest.FixtureRequest, competition: Competition, synthetic_dataset: Dataset, tmp_path: Path
 ) -> dict[str, Grade]:
     """How every synthetic submission is graded, by name."""
+    from pytest_mlebench.grading.golden import grade_all, synthetic_submissions
+
     known = request.config.stash.setdefault(GRADES, {})
     if competition.id not in known:
 

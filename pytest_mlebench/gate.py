@@ -1,22 +1,20 @@
-"""The checks that prove a competition's preparer and grader: on synthetic data, or on the prepared real data."""
+"""The checks that prove a competition's preparer and grader: on synthetic data, or on the prepared real data.
+
+Graders, and pandas with them, are imported when a check runs: collecting needs none of it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.data.store import Dataset, checksum_errors
-from pytest_mlebench.grading.golden import (
-    Grade,
-    prepared_differences,
-    rejection_differences,
-    score_differences,
-)
-from pytest_mlebench.grading.grade import Grader
-from pytest_mlebench.grading.leaks import find_leaks
+
+if TYPE_CHECKING:
+    from pytest_mlebench.grading.golden import Grade
 
 Check = Callable[..., None]
 
@@ -40,16 +38,22 @@ def checks(*, real_data: bool) -> Sequence[tuple[str, Check]]:
 
 def synthetic_prepare(competition: Competition, synthetic_dataset: Dataset) -> None:
     """The prepared files are byte for byte (archives member for member) those of the golden."""
+    from pytest_mlebench.grading.golden import prepared_differences
+
     _none(prepared_differences(competition, synthetic_dataset))
 
 
 def synthetic_scores(competition: Competition, synthetic_grades: dict[str, Grade]) -> None:
     """Every valid submission scores as in the golden."""
+    from pytest_mlebench.grading.golden import score_differences
+
     _none(score_differences(competition, synthetic_grades))
 
 
 def synthetic_rejections(competition: Competition, synthetic_grades: dict[str, Grade]) -> None:
     """Every malformed submission is rejected, with a reason."""
+    from pytest_mlebench.grading.golden import rejection_differences
+
     _none(rejection_differences(competition, synthetic_grades))
 
 
@@ -69,6 +73,8 @@ def real_checksums(dataset: Dataset) -> None:
 
 def real_sample_submission(competition: Competition, dataset: Dataset) -> None:
     """The sample submission has its known score and earns no medal."""
+    from pytest_mlebench.grading.grade import Grader
+
     report = Grader(competition, dataset).report(dataset.sample_submission)
     if competition.sample_submission_score is None:
         assert report.score is None, f"the sample submission scores {report.score}; it must be invalid"
@@ -79,6 +85,8 @@ def real_sample_submission(competition: Competition, dataset: Dataset) -> None:
 
 def real_perfect_submission(competition: Competition, dataset: Dataset) -> None:
     """The answers themselves earn gold."""
+    from pytest_mlebench.grading.grade import Grader
+
     report = Grader(competition, dataset).report(dataset.perfect_submission)
     assert report.gold_medal, f"score {report.score}, gold is {report.gold_threshold} ({report.error})"
 
@@ -89,6 +97,8 @@ def real_answers_stay_private(competition: Competition, dataset: Dataset, reques
 
 
 def _no_leaks(competition: Competition, dataset: Dataset, request: pytest.FixtureRequest) -> None:
+    from pytest_mlebench.grading.leaks import find_leaks
+
     found = find_leaks(dataset)
     if competition.known_leak:
         request.node.user_properties.append(("known_leak", competition.known_leak))

@@ -9,16 +9,19 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pytest_mlebench import __version__
 from pytest_mlebench.agents import Agent
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.data.store import Dataset
 from pytest_mlebench.errors import InvalidSubmission, SandboxError
-from pytest_mlebench.grading.grade import Grader, GraderDefect
 from pytest_mlebench.results.record import RunRecord
 from pytest_mlebench.sandbox import Ending, Execution, Limits, Sandbox, Task
 from pytest_mlebench.sandbox.base import SUBMISSION
+
+if TYPE_CHECKING:
+    from pytest_mlebench.grading.grade import Grader
 
 VALID = "The submission is valid."
 
@@ -48,6 +51,8 @@ def run_agent(
     Whatever the agent does is an outcome in the record. So is trouble of the harness (``error``), which is not raised:
     other runs go on. An interruption lets the record go and is raised.
     """
+    from pytest_mlebench.grading.grade import Grader  # pandas, which collecting must not import
+
     launch = agent.launch()
     launch = replace(launch, environment={"SEED": str(seed), **launch.environment})
     run_id = group.new_run_id(competition, agent, seed)
@@ -103,6 +108,8 @@ def run_agent(
 
 def verdict(grader: Grader, path: Path) -> str:
     """What the submission checker says of a file: whether it is well formed, else the reason; never a score."""
+    from pytest_mlebench.grading.grade import GraderDefect
+
     try:
         grader.score(path)
     except GraderDefect:  # its text may tell of the answers

@@ -34,9 +34,9 @@ def configure(config: pytest.Config) -> None:
     config.stash[_STARTED] = datetime.now(UTC).isoformat()
     config.addinivalue_line("markers", "competition(id): the competition for the fixtures of pytest-mlebench")
     config.addinivalue_line("markers", "agent(id): the agent for the fixtures of pytest-mlebench")
-    if _is_worker(config):
-        return
-    settings.validate()
+    if not _is_worker(config):
+        settings.validate()
+    # A worker is given the command line as the user wrote it, and must find the same items.
     if config.args_source in _NO_PATHS and (settings.has_runs or settings.split):
         config.args = [str(competition.folder / FILE_NAME) for competition in settings.competitions]
     else:
@@ -135,12 +135,12 @@ def html_summary(prefix: MutableSequence[str], session: pytest.Session) -> None:
 
 
 def html_header(cells: MutableSequence[str]) -> None:
-    cells[:] = html.header()
+    cells[1:] = html.header()  # the first, pytest-html's own result, is what its filters go by
 
 
 def html_row(report: Any, cells: MutableSequence[str]) -> None:
     record = record_of(report)
-    cells[:] = html.row(record) if record else html.plain_row(report.nodeid, report.outcome)
+    cells[1:] = html.row(record) if record else html.plain_row(report.nodeid)
 
 
 def html_details(report: Any, data: MutableSequence[str]) -> None:

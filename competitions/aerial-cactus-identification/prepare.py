@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from pytest_mlebench.data.archives import ZipWriter, open_member, open_zip
+from pytest_mlebench.data.archives import copy_members
 from pytest_mlebench.data.tables import read_csv, split, write_csv
 
 
@@ -9,9 +9,5 @@ def prepare(raw: Path, public: Path, private: Path) -> None:
     write_csv(train, public / "train.csv")
     write_csv(test, private / "test.csv")
     write_csv(test.assign(has_cactus=0.5), public / "sample_submission.csv")
-    with open_zip(raw / "train.zip") as pictures:
-        for name, rows in (("train.zip", train), ("test.zip", test)):
-            with ZipWriter(public / name) as archive:
-                for picture in rows["id"]:
-                    with open_member(pictures, f"train/{picture}") as file:
-                        archive.write(picture, file)
+    for name, rows in (("train.zip", train), ("test.zip", test)):
+        copy_members(raw / "train.zip", public / name, {f"train/{picture}": picture for picture in rows["id"]})

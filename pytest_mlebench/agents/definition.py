@@ -83,7 +83,7 @@ class Agent:
 class Launch:
     """Arguments for an agent's start script, its variables, and the secret values among them (never to be logged)."""
 
-    arguments: tuple[str, ...] = ()
+    arguments: tuple[str, ...] = field(default=(), repr=False)
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     secrets: frozenset[str] = field(default=frozenset(), repr=False)
 

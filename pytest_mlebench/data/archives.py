@@ -7,10 +7,11 @@ import io
 import shutil
 import tarfile
 import zipfile
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path, PurePosixPath
-from typing import IO
+from typing import IO, cast
 
 from pytest_mlebench.errors import DataError
 
@@ -81,26 +82,40 @@ def unpack_zip(
 def unpack_tar(path: Path, target: Path, rename: Callable[[str], str | None] | None = None) -> list[str]:
     """``unpack_zip`` for a tar archive of any compression; links and devices are refused."""
     names = []
+    with _tar_errors(path):
+        for old_name, _, source in tar_members(path):
+            name = rename(old_name) if rename else old_name
+            if name is None:
+                continue
+            destination = safe_join(target, name)
+            destination.parent.mkdir(parents=True, exist_ok=True)
+            with destination.open("xb") as file:
+                shutil.copyfileobj(source, file, _BLOCK)
+            names.append(name)
+    return names
+
+
+def tar_members(path: Path) -> Iterator[tuple[str, int, IO[bytes]]]:
+    """Name, size and content of each file in a tar archive of any compression, in its order, in one pass.
+
+    Folders are left out; raises DataError for links and devices, and for an archive that is missing or damaged.
+    """
+    with _tar_errors(path), tarfile.open(path) as archive:
+        for info in archive:
+            if not (info.isfile() or info.isdir()):
+                raise DataError(f"{path}: member {info.name} is neither a file nor a folder")
+            if file := archive.extractfile(info):
+                yield info.name, info.size, file
+
+
+@contextmanager
+def _tar_errors(path: Path) -> Iterator[None]:
     try:
-        with tarfile.open(path) as archive:
-            for info in archive:
-                if not (info.isfile() or info.isdir()):
-                    raise DataError(f"{path}: member {info.name} is neither a file nor a folder")
-                name = None if info.isdir() else rename(info.name) if rename else info.name
-                if name is None:
-                    continue
-                destination = safe_join(target, name)
-                destination.parent.mkdir(parents=True, exist_ok=True)
-                source = archive.extractfile(info)
-                assert source is not None
-                with destination.open("xb") as file:
-                    shutil.copyfileobj(source, file, _BLOCK)
-                names.append(name)
+        yield
     except FileNotFoundError as error:
         raise DataError(f"archive {path} is missing in the raw data") from error
-    except tarfile.TarError as error:
+    except (tarfile.TarError, EOFError, zlib.error) as error:
         raise DataError(f"archive {path} is damaged: {error}") from error
-    return names
 
 
 def unpack_7z(path: Path, target: Path) -> None:
@@ -172,23 +187,68 @@ def write_zip(path: Path, members: Mapping[str, bytes | str | Path] | Iterable[t
             archive.write(name, content)
 
 
+class TarWriter:
+    """Writes a tar archive, member by member, with fixed dates and owners; ``gzipped`` or plain."""
+
+    def __init__(self, path: Path, *, gzipped: bool = False) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._files = ExitStack()
+        file: IO[bytes] = self._files.enter_context(path.open("xb"))
+        if gzipped:
+            packed = gzip.GzipFile("", "wb", compresslevel=1, fileobj=file, mtime=0)
+            file = cast("IO[bytes]", self._files.enter_context(packed))
+        archive = tarfile.TarFile(fileobj=file, mode="w", format=tarfile.PAX_FORMAT)
+        self._archive = self._files.enter_context(archive)
+
+    def __enter__(self) -> TarWriter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._files.close()
+
+    def write(self, name: str, content: bytes | Path | IO[bytes], size: int | None = None) -> None:
+        """Add a member: bytes, or a file that is streamed (an open one needs its size)."""
+        if isinstance(content, bytes):
+            self.write(name, io.BytesIO(content), len(content))
+        elif isinstance(content, Path):
+            with content.open("rb") as file:
+                self.write(name, file, content.stat().st_size)
+        elif size is None:
+            raise ValueError(f"the size of {name} must be given")
+        else:
+            info = tarfile.TarInfo(name)
+            info.size = size
+            self._archive.addfile(info, content)
+
+
 def write_tar_gz(path: Path, members: Mapping[str, bytes | Path] | Iterable[tuple[str, bytes | Path]]) -> None:
     """A gzipped tar archive of these members, in this order, with fixed dates and owners."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with (
-        path.open("xb") as raw,
-        gzip.GzipFile("", "wb", compresslevel=1, fileobj=raw, mtime=0) as packed,
-        tarfile.open(fileobj=packed, mode="w", format=tarfile.PAX_FORMAT) as archive,
-    ):
+    with TarWriter(path, gzipped=True) as archive:
         for name, content in members.items() if isinstance(members, Mapping) else members:
-            info = tarfile.TarInfo(name)
-            if isinstance(content, bytes):
-                info.size = len(content)
-                archive.addfile(info, io.BytesIO(content))
-            else:
-                info.size = content.stat().st_size
-                with content.open("rb") as file:
-                    archive.addfile(info, file)
+            archive.write(name, content)
+
+
+def copy_members(source: Path, target: Path, names: Iterable[str] | Mapping[str, str]) -> None:
+    """A new zip archive of some of another's members: names, or a mapping of old names to new ones, in that order.
+
+    Raises DataError that names the first missing member.
+    """
+    pairs = names.items() if isinstance(names, Mapping) else ((name, name) for name in names)
+    with open_zip(source) as archive, ZipWriter(target) as writer:
+        for old, new in pairs:
+            with open_member(archive, old) as file:
+                writer.write(new, file)
+
+
+def tar_names(path: Path) -> list[str]:
+    """The names of the files in a tar archive of any compression, in its order: one pass, nothing is unpacked."""
+    try:
+        with tarfile.open(path) as archive:
+            return [info.name for info in archive if info.isfile()]
+    except FileNotFoundError as error:
+        raise DataError(f"archive {path} is missing in the raw data") from error
+    except (tarfile.TarError, EOFError, zlib.error) as error:
+        raise DataError(f"archive {path} is damaged: {error}") from error
 
 
 def write_7z(path: Path, members: Mapping[str, bytes | str | Path]) -> None:

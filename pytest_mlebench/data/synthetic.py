@@ -52,6 +52,13 @@ def write_zipped_csv(path: Path, table: pd.DataFrame, member: str, **options: ob
     write_zip(path, {member: table.to_csv(**{"index": False, **options})})  # type: ignore[call-overload]
 
 
+def wav(samples: np.ndarray, rate: int = 16000) -> bytes:
+    """A WAV file of one channel: int16 samples of shape (frames,), ``rate`` of them a second."""
+    data = samples.astype("<i2").tobytes()
+    header = struct.pack("<4sI4s4sIHHIIHH", b"RIFF", 36 + len(data), b"WAVE", b"fmt ", 16, 1, 1, rate, 2 * rate, 2, 16)
+    return header + struct.pack("<4sI", b"data", len(data)) + data
+
+
 def tfrecord(examples: Iterable[Mapping[str, bytes | str | int]]) -> bytes:
     """A TFRecord file of ``tf.train.Example`` records; text becomes a bytes list, an integer from 0 an int64 list."""
     return b"".join(map(_record, map(_example, examples)))

@@ -52,3 +52,37 @@ def one_hot(labels: pd.Series[Any] | Sequence[Any], classes: Iterable[Any]) -> p
     """A column for each class, 1 where the row's label is that class and 0 elsewhere; index as in ``labels``."""
     series = labels if isinstance(labels, pd.Series) else pd.Series(labels)
     return pd.DataFrame({name: cast("pd.Series[Any]", series == name).astype(int) for name in classes})
+
+
+def read_csv_high(path: Path, **options: Any) -> pd.DataFrame:
+    """``read_csv`` with floats as pandas read them by default until 3.0 (``float_precision="high"``).
+
+    That parser rounds more than once, so numbers of many digits can come out a bit off; where the reference reads so,
+    the files that it writes back show it. The file is read twice.
+    """
+    table = read_csv(path, **options)
+    columns = list(table.select_dtypes("float").columns)
+    texts = pd.read_csv(path, **{**options, "usecols": columns, "dtype": str}) if columns else table
+    for column in columns:
+        digits = texts[column].str.count(r"\d")
+        inexact = (digits > 15) | texts[column].str.contains("e", case=False)  # the others are rounded only once
+        table.loc[inexact.fillna(False), column] = [_high(text) for text in texts.loc[inexact.fillna(False), column]]
+    return table
+
+
+def _high(text: str) -> float:
+    """pandas' ``precise_xstrtod``: 17 digits summed up in a double, then one multiplication by a power of ten."""
+    mantissa, _, exponent = text.strip().lower().partition("e")
+    whole, _, decimals = mantissa.lstrip("+-").partition(".")
+    if not (whole + decimals).isdecimal():  # inf, nan
+        return float(text)
+    digits = (whole + decimals)[:17]
+    number = float(digits[:15])
+    for digit in digits[15:]:
+        number = number * 10 + int(digit)
+    power = len(whole) - len(digits) + int(exponent or 0)
+    if power < -308:
+        number = number / float(f"1e{-308 - power}") / 1e308
+    else:
+        number = number * float(f"1e{power}") if power > 0 else number / float(f"1e{-power}")
+    return -number if mantissa.startswith("-") else number

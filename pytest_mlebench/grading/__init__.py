@@ -3,25 +3,36 @@
 Graders import their helpers from here: the checks of a submission and ``InvalidSubmission``.
 """
 
-from pytest_mlebench.errors import InvalidSubmission
-from pytest_mlebench.grading.checks import (
-    align,
-    alignment,
-    numeric,
-    predictions,
-    require_above,
-    require_between,
-    require_columns,
-    require_finite,
-    require_not_missing,
-    require_row_count,
-    require_row_sums,
-    require_whole,
-    stringified,
-    text,
-)
-from pytest_mlebench.grading.grade import Grader, grade
-from pytest_mlebench.grading.report import Report
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pytest_mlebench.errors import InvalidSubmission
+    from pytest_mlebench.grading.checks import (
+        align,
+        alignment,
+        class_labels,
+        label_sets,
+        numeric,
+        predictions,
+        ranked_labels,
+        require_above,
+        require_between,
+        require_columns,
+        require_finite,
+        require_not_missing,
+        require_row_count,
+        require_row_sums,
+        require_same_ids,
+        require_whole,
+        stringified,
+        text,
+        whole_numbers,
+    )
+    from pytest_mlebench.grading.grade import Grader, grade
+    from pytest_mlebench.grading.report import Report
 
 __all__ = [
     "Grader",
@@ -29,9 +40,12 @@ __all__ = [
     "Report",
     "align",
     "alignment",
+    "class_labels",
     "grade",
+    "label_sets",
     "numeric",
     "predictions",
+    "ranked_labels",
     "require_above",
     "require_between",
     "require_columns",
@@ -39,7 +53,23 @@ __all__ = [
     "require_not_missing",
     "require_row_count",
     "require_row_sums",
+    "require_same_ids",
     "require_whole",
     "stringified",
     "text",
+    "whole_numbers",
 ]
+
+_HOMES = {
+    "InvalidSubmission": "pytest_mlebench.errors",
+    "Grader": "pytest_mlebench.grading.grade",
+    "grade": "pytest_mlebench.grading.grade",
+    "Report": "pytest_mlebench.grading.report",
+}
+
+
+def __getattr__(name: str) -> Any:
+    # Collecting competitions needs the report's fields but no pandas, which the checks import.
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOMES.get(name, "pytest_mlebench.grading.checks")), name)

@@ -7,12 +7,12 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
-import pandas as pd
-
-from pytest_mlebench.data.tables import read_csv
 from pytest_mlebench.errors import InvalidSubmission
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 MAX_BYTES = 1 << 30
 """Largest submission that is read; the largest honest one (denoising-dirty-documents) has 0.2 GB."""
@@ -45,13 +45,15 @@ def read_submission(path: Path, max_bytes: int = MAX_BYTES) -> pd.DataFrame:
 
     Raises InvalidSubmission with the reason for what cannot be read.
     """
+    import pandas as pd
+
     with open_submission(path, max_bytes) as file:
         header = file.readline(_MAX_HEADER_BYTES + 1)
         if len(header) > _MAX_HEADER_BYTES:
             raise InvalidSubmission(f"the first line is longer than {_MAX_HEADER_BYTES:,} bytes; is this a CSV file?")
         file.seek(0)
         try:
-            return read_csv(file)
+            return pd.read_csv(file)
         except pd.errors.EmptyDataError:
             return pd.DataFrame()
         except (ValueError, OverflowError, MemoryError, pd.errors.ParserError) as error:

@@ -82,9 +82,9 @@ def row(record: RunRecord) -> list[str]:
     return [f'<td class="col-{key}">{cells[key]}</td>' for key in _COLUMNS]
 
 
-def plain_row(name: str, outcome: str) -> list[str]:
+def plain_row(name: str) -> list[str]:
     """Cells for what is no run: another test, or an error before the run began."""
-    cells = {"medal": _key("99") + escape(outcome), "competition": escape(name)}
+    cells = {"medal": _key("99") + "-", "competition": escape(name)}
     return [f'<td class="col-{key}">{cells.get(key, "")}</td>' for key in _COLUMNS]
 
 

@@ -41,7 +41,9 @@ def test_text_keeps_numbers_among_text_as_text():
     ("values", "kind"), [((1, 2), "integer"), ((0.5, None), "floating"), ((True, None), "boolean")]
 )
 def test_text_refuses_a_column_of_other_things(values: tuple[object, ...], kind: str):
-    with pytest.raises(InvalidSubmission, match=rf"column 'label' must hold text; the file has {kind} values"):
+    with pytest.raises(
+        InvalidSubmission, match=rf"column 'label' must hold text; the file has nothing but {kind} values"
+    ):
         text(column(*values), "label")
 
 

@@ -52,6 +52,15 @@ def test_a_split_without_a_path_collects_the_bundled_competitions_from_any_proje
     assert ids == {"smoke-digits", "smoke-breast-cancer", "smoke-diabetes"}
 
 
+@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["in one process", "with xdist"])
+def test_a_split_without_a_path_leaves_the_projects_own_tests_out(
+    project: pytest.Pytester, workers: tuple[str, ...]
+) -> None:
+    project.makepyfile("def test_own(): pass")
+    result = project.runpytest_subprocess("--split=smoke", "-k", "digits and prepare", *workers)
+    result.assert_outcomes(passed=1, deselected=0 if workers else 11)
+
+
 def test_a_bundled_competition_is_found_by_its_node_id_from_any_project(collect: Collect) -> None:
     (found,) = collect("competitions/smoke-digits/competition.yaml::scores")
     assert found == "competitions/smoke-digits/competition.yaml::scores"

@@ -1,0 +1,77 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from pytest_mlebench.data.synthetic import tfrecord
+
+DISEASES = {
+    "0": "Cassava Bacterial Blight (CBB)",
+    "1": "Cassava Brown Streak Disease (CBSD)",
+    "2": "Cassava Green Mottle (CGM)",
+    "3": "Cassava Mosaic Disease (CMD)",
+    "4": "Healthy",
+}
+FILES, PER_FILE = 16, 11
+
+
+def make(raw: Path, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    n = FILES * PER_FILE - 3  # the last file is shorter
+    numbers = np.sort(rng.choice(np.arange(6_000_000, 4_294_967_295, 1009), n, replace=False))
+    names = [f"{k}.jpg" for k in rng.permutation(numbers)]
+    labels = rng.choice(5, n, p=[0.06, 0.12, 0.13, 0.57, 0.12])
+    pictures = [b"\xff\xd8\xff" + rng.bytes(int(rng.integers(5, 20))) for _ in names]
+    for folder in ("train_images", "train_tfrecords", "test_images", "test_tfrecords"):
+        (raw / folder).mkdir()
+    for name, picture in [*zip(names, pictures, strict=True), ("7.jpg", b"\xff\xd8")]:  # no table knows the last
+        (raw / "train_images" / name).write_bytes(picture)
+    examples = [
+        {"image": picture, "image_name": name, "target": int(label)}
+        for picture, name, label in zip(pictures, names, labels, strict=True)
+    ]
+    for k in range(FILES):
+        part = examples[k * PER_FILE : (k + 1) * PER_FILE]
+        (raw / "train_tfrecords" / f"ld_train{k:02d}-{len(part)}.tfrec").write_bytes(tfrecord(part))
+    (raw / "train_tfrecords" / "readme.txt").write_text("not a record\n")
+    order = rng.permutation(n)
+    table = pd.DataFrame({"image_id": np.array(names)[order], "label": labels[order]})
+    table.to_csv(raw / "train.csv", index=False)
+    (raw / "label_num_to_disease_map.json").write_text(json.dumps(DISEASES))
+
+    test = {"image": b"\xff\xd8\xff\x00", "image_name": "2216849948.jpg"}
+    (raw / "test_images" / "2216849948.jpg").write_bytes(b"\xff\xd8\xff\x00")
+    (raw / "test_tfrecords" / "ld_test00-1.tfrec").write_bytes(tfrecord([test]))
+    pd.DataFrame({"image_id": [test["image_name"]], "label": 4}).to_csv(raw / "sample_submission.csv", index=False)
+
+
+def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[str, Any]:
+    answers = pd.read_csv(private / "test.csv")
+    n = len(answers)
+    noisy = answers.assign(label=np.where(rng.random(n) < 0.35, rng.integers(0, 5, n), answers["label"]))
+    guess = noisy["label"]
+    return {
+        "noisy": noisy,
+        "noisy_shuffled": noisy.sample(frac=1, random_state=8),
+        "all_mosaic": noisy.assign(label=3),
+        "as_floats": noisy.assign(label=guess.astype(float)),
+        "no_such_class": noisy.assign(label=[99, -1, *guess.iloc[2:]]),
+        "columns_swapped_with_extra": noisy.assign(p=0.5)[["p", "label", "image_id"]],
+        "booleans": noisy.assign(label=guess > 2),
+        "halves": noisy.assign(label=guess + 0.5),
+        "names_of_diseases": noisy.assign(label=guess.astype(str).map(DISEASES)),
+        "one_text": noisy.assign(label=["healthy", *guess.iloc[1:]]),
+        "one_empty": noisy.assign(label=[None, *guess.iloc[1:]]),
+        "all_empty": noisy.assign(label=None),
+        "missing_column": noisy[["image_id"]],
+        "renamed_id": noisy.rename(columns={"image_id": "id"}),
+        "missing_row": noisy.iloc[:-1],
+        "extra_row": pd.concat([noisy, noisy.head(1).assign(image_id="1.jpg")]),
+        "duplicate_id": pd.concat([noisy.iloc[:-1], noisy.head(1)]),
+        "unknown_id": noisy.assign(image_id=["1.jpg", *noisy["image_id"].iloc[1:]]),
+        "without_suffix": noisy.assign(image_id=noisy["image_id"].str.removesuffix(".jpg")),
+        "header_only": noisy.head(0),
+        "empty.csv": "",
+    }

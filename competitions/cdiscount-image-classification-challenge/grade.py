@@ -1,0 +1,8 @@
+import pandas as pd
+from sklearn.metrics import accuracy_score
+
+from pytest_mlebench.grading import class_labels
+
+
+def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
+    return accuracy_score(answers["category_id"], class_labels(submission, answers, "category_id", on="_id"))

@@ -1,0 +1,32 @@
+import numpy as np
+import pandas as pd
+
+from pytest_mlebench.grading import (
+    numeric,
+    require_between,
+    require_columns,
+    require_row_count,
+    require_row_sums,
+    require_same_ids,
+)
+from pytest_mlebench.grading.metrics.divergence import kl_divergence
+
+VOTES = ["seizure_vote", "lpd_vote", "gpd_vote", "lrda_vote", "grda_vote", "other_vote"]
+
+
+def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
+    require_columns(submission, ["eeg_id", *VOTES])
+    require_row_count(submission, answers)
+    votes = numeric(submission, VOTES)
+    require_row_sums(np.nansum(votes, axis=1, keepdims=True).round(5), rtol=0, atol=0)
+    # further columns pass if they are numbers that do not disturb the sum
+    columns = [column for column in submission.columns if column != "eeg_id"]
+    values = numeric(submission, columns)
+    require_between(values, columns)
+    require_row_sums(values)
+    require_same_ids(submission, answers, on="eeg_id")
+    # a recording has several rows that nothing tells apart: they are paired in the order in which they are given
+    predicted = votes[np.argsort(submission["eeg_id"], kind="stable")]
+    counts = answers.sort_values("eeg_id", kind="stable")[VOTES].to_numpy()
+    true = counts / counts.sum(axis=1, keepdims=True)
+    return kl_divergence(true, np.where(np.isnan(predicted), true, predicted))  # an empty vote adds nothing

@@ -1,0 +1,92 @@
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from pytest_mlebench.data.synthetic import malformed_rows
+
+LISTED_TWICE = "ce27d36c9147cc19.jpg"
+SAMPLE = [36363, 53586, 18807]
+
+
+def make(raw: Path, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    n = 154
+    hotels = np.concatenate([rng.choice(np.arange(1000, 70000), 29, replace=False), SAMPLE])
+    chain_of = dict(zip(hotels, rng.choice([0, 1, 2, 3, 5, 87], len(hotels)), strict=True))
+    hotel = rng.choice(hotels, n, p=np.r_[np.full(29, 0.7 / 29), 0.15, 0.1, 0.05])
+    pictures = pd.DataFrame(
+        {
+            "image": [rng.bytes(8).hex() + ".jpg" for _ in range(n)],
+            "chain": [chain_of[h] for h in hotel],
+            "hotel_id": hotel,
+            "timestamp": pd.to_datetime("2017-01-01") + pd.to_timedelta(rng.integers(0, 10**8, n), unit="s"),
+        }
+    )
+    pictures.loc[[40, 41], "image"] = LISTED_TWICE
+    pictures.loc[[40, 41], "chain"] = [3, 5]
+    pictures.to_csv(raw / "train.csv", index=False)
+    for image, chain in zip(pictures["image"], pictures["chain"], strict=True):
+        folder = raw / "train_images" / str(chain)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / image).write_bytes(b"\xff\xd8" + rng.bytes(12) + b"\xff\xd9")
+    (raw / "test_images").mkdir()
+    (raw / "test_images" / "99e91ad5f2870678.jpg").write_bytes(b"\xff\xd8\xff\xd9")
+    sample = "image,hotel_id\n99e91ad5f2870678.jpg,36363 53586 18807 64314 60181\n"
+    (raw / "sample_submission.csv").write_text(sample)
+
+
+def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[str, Any]:
+    answers = pd.read_csv(private / "test.csv", dtype=str)[["image", "hotel_id"]]
+    truth = answers["hotel_id"]
+    known = pd.read_csv(public / "train.csv", dtype=str)["hotel_id"].unique()
+
+    def others(true: str, k: int) -> list[str]:
+        return [hotel for hotel in rng.permutation(known) if hotel != true][:k]
+
+    def lists(shortest: int = 8, longest: int = 8) -> pd.DataFrame:
+        """The truth stands at its place among eight hotels, of which the first few are kept."""
+        rows = []
+        for true, place in zip(truth, places, strict=True):
+            hotels = others(true, 7)
+            hotels.insert(place, true)
+            rows.append(" ".join(hotels[: min(max(place + 1, shortest), longest)]))
+        return answers.assign(hotel_id=rows)
+
+    def repeated(true: str) -> str:
+        [other] = others(true, 1)
+        return " ".join([other, other, true, true, other])
+
+    def first(table: pd.DataFrame, value: Any) -> pd.DataFrame:
+        return table.assign(hotel_id=[value, *table["hotel_id"].iloc[1:]])
+
+    places = rng.integers(0, 7, len(answers))
+    noisy = lists(longest=5)
+    guess = noisy["hotel_id"]
+    more_than_five = lists()
+    repeats = answers.assign(hotel_id=[repeated(true) for true in truth])
+    single = answers.assign(
+        hotel_id=[true if place < 4 else others(true, 1)[0] for true, place in zip(truth, places, strict=True)]
+    )
+    return {
+        "noisy": noisy,
+        **malformed_rows(noisy, "image", unknown="0000000000000000.jpg"),
+        "noisy_shuffled": noisy.sample(frac=1, random_state=0),
+        "more_than_five": more_than_five,
+        "repeats": repeats,
+        "single": single,
+        "single_one_empty": first(single, None),
+        "short_lists": lists(shortest=1, longest=3),
+        "one_empty": first(noisy, None),
+        "double_spaces": noisy.assign(hotel_id=guess.str.replace(" ", "  ")),
+        "leading_space": noisy.assign(hotel_id=" " + guess),
+        "leading_zero": noisy.assign(hotel_id="0" + guess),
+        "commas": noisy.assign(hotel_id=guess.str.replace(" ", ",")),
+        "text": first(noisy, "no idea"),
+        "columns_swapped": noisy[["hotel_id", "image"]],
+        "extra_column": noisy.assign(chain=0),
+        "duplicate_row": pd.concat([noisy, noisy.tail(1)]),
+        "missing_column": noisy[["image"]],
+        "renamed_column": noisy.rename(columns={"image": "Id"}),
+    }

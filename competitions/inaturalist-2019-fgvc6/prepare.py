@@ -1,0 +1,46 @@
+from pathlib import Path, PurePosixPath
+
+import pandas as pd
+
+from pytest_mlebench.data.archives import TarWriter, tar_members
+from pytest_mlebench.data.coco import read_metadata, select, split_by_category, write_metadata
+from pytest_mlebench.data.files import link
+from pytest_mlebench.data.tables import write_csv
+from pytest_mlebench.errors import DataError
+
+
+def prepare(raw: Path, public: Path, private: Path) -> None:
+    metadata = read_metadata(raw / "train2019.json")
+    categories = [annotation["category_id"] for annotation in metadata["annotations"]]
+    train, test = split_by_category(categories, test_size=0.12)
+    images = [metadata["images"][position] for position in test]
+    renamed = {image["file_name"]: PurePosixPath(image["file_name"]).name for image in images}
+    test_metadata = {
+        "images": [{**image, "file_name": f"test2019/{renamed[image['file_name']]}"} for image in images],
+        "info": metadata["info"],
+        "licenses": metadata["licenses"],
+    }
+    write_metadata(select(metadata, train), public / "train2019.json")
+    write_metadata(test_metadata, public / "test2019.json")
+    link(raw / "val2019.json", public / "val2019.json")
+    answers = pd.DataFrame(
+        {"id": [image["id"] for image in images], "predicted": [categories[position] for position in test]}
+    )
+    write_csv(answers, private / "answers.csv")
+    write_csv(answers.assign(predicted=654), public / "kaggle_sample_submission.csv")
+
+    kept = {metadata["images"][position]["file_name"] for position in train}
+    missing = kept | renamed.keys()
+    with (
+        # Plain tars, in spite of the names that the reference gives them.
+        TarWriter(public / "train_val2019.tar.gz") as train_archive,
+        TarWriter(public / "test2019.tar.gz") as test_archive,
+    ):
+        for name, size, file in tar_members(raw / "train_val2019.tar.gz"):
+            if name in kept:
+                train_archive.write(name.removeprefix("train_val2019/"), file, size)
+            elif name in renamed:
+                test_archive.write(renamed[name], file, size)
+            missing.discard(name)
+    if missing:
+        raise DataError(f"train_val2019.tar.gz has no member {min(missing)}")

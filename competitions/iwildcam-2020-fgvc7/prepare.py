@@ -1,0 +1,68 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from pytest_mlebench.data.files import link, link_files
+from pytest_mlebench.data.tables import split, write_csv
+
+TRAIN = "iwildcam2020_train_annotations.json"
+TEST = "iwildcam2020_test_information.json"
+DETECTIONS = "iwildcam2020_megadetector_results.json"
+TEST_SIZE = 0.22
+
+
+def prepare(raw: Path, public: Path, private: Path) -> None:
+    metadata, test_metadata = (json.loads((raw / name).read_text(encoding="utf-8")) for name in (TRAIN, TEST))
+    # By way of tables: a key that some record lacks becomes NaN there, as in the reference's files.
+    images, annotations = pd.DataFrame(metadata["images"]), pd.DataFrame(metadata["annotations"])
+    held_out = images["location"].isin(_test_locations(images["location"]))
+    train, test = images[~held_out], images[held_out]
+
+    content = {
+        "annotations": _records(annotations[annotations["image_id"].isin(train["id"])]),
+        "images": _records(train),
+        "categories": _records(pd.DataFrame(metadata["categories"])),
+        "info": metadata["info"],
+    }
+    (public / TRAIN).write_text(json.dumps(content))
+    content = {
+        "images": _records(test),
+        "categories": _records(pd.DataFrame(test_metadata["categories"])),
+        "info": test_metadata["info"],
+    }
+    (public / TEST).write_text(json.dumps(content))
+    link(raw / DETECTIONS, public / DETECTIONS)
+    link_files(train["id"] + ".jpg", raw / "train", public / "train")
+    link_files(test["id"] + ".jpg", raw / "train", public / "test")
+
+    truth = annotations[annotations["image_id"].isin(test["id"])]
+    answers = truth[["image_id", "category_id"]].set_axis(["Id", "Category"], axis=1)
+    write_csv(answers, private / "answers.csv")
+    random_categories = np.random.RandomState(0).randint(0, 676, size=len(answers))
+    write_csv(answers.assign(Category=random_categories), public / "sample_submission.csv")
+
+
+def _test_locations(locations: pd.Series) -> list[Any]:
+    """Cameras of the test set: a random share, then one by one until it holds just under the share of pictures.
+
+    That share counts the pictures held out twice in its denominator, as the reference does.
+    """
+    pictures = locations.value_counts()
+    train, test = map(list, split(locations.unique(), test_size=TEST_SIZE))
+
+    def share() -> float:
+        held_out = pictures[test].sum()
+        return held_out / (len(locations) + held_out)
+
+    while share() < TEST_SIZE:
+        test.append(train.pop())
+    while share() > TEST_SIZE:
+        train.append(test.pop())
+    return test
+
+
+def _records(table: pd.DataFrame) -> list[dict[str, Any]]:
+    return table.to_dict(orient="records")

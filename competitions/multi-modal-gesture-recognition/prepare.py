@@ -1,0 +1,33 @@
+import random
+from pathlib import Path, PurePosixPath
+
+import pandas as pd
+
+from pytest_mlebench.data.archives import tar_names
+from pytest_mlebench.data.files import link, link_files
+from pytest_mlebench.data.tables import read_csv, write_csv
+
+GESTURES = range(1, 21)
+FILES = [
+    *(f"training{number}.tar.gz" for number in (1, 2, 3)),
+    *(f"validation{number}.tar.gz" for number in (1, 2, 3)),
+    "devel01-40.7z",
+    "valid_all_files_combined.7z",
+    "sample_code_mmrgc.zip",
+]
+
+
+def prepare(raw: Path, public: Path, private: Path) -> None:
+    samples = map(PurePosixPath, tar_names(raw / "training4.tar.gz"))
+    test_ids = sorted(path.stem[-4:] for path in samples if path.suffix == ".zip" and len(path.parts) == 1)
+    sequences = read_csv(raw / "training.csv", dtype=str)
+    is_test = sequences["Id"].isin(test_ids)
+    write_csv(sequences[~is_test], public / "training.csv")
+    write_csv(sequences[is_test], private / "test.csv")
+    test = pd.DataFrame({"Id": test_ids})
+    write_csv(test, public / "test.csv")
+    rng = random.Random(0)
+    guesses = [" ".join(map(str, rng.sample(GESTURES, len(GESTURES)))) for _ in test_ids]
+    write_csv(test.assign(Sequence=guesses), public / "randomPredictions.csv")
+    link(raw / "training4.tar.gz", public / "test.tar.gz")
+    link_files(FILES, raw, public)

@@ -1,0 +1,60 @@
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+SENSORS = [f"sensor_{number}" for number in range(1, 11)]
+
+
+def make(raw: Path, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    n = 130
+    ids = rng.choice(np.arange(1_000_000, 2_147_483_647, 977), n, replace=False)
+    segments = pd.DataFrame({"segment_id": ids, "time_to_eruption": rng.integers(6_250, 49_046_087, n)})
+    segments.to_csv(raw / "train.csv", index=False)
+    for folder, group in (("train", [*ids, 42]), ("test", rng.integers(10**6, 10**9, 4))):
+        (raw / folder).mkdir()
+        for segment in group:
+            readings = pd.DataFrame(rng.integers(-3000, 3000, (3, 10)), columns=SENSORS).astype(object)
+            if rng.random() < 0.3:
+                readings[rng.choice(SENSORS)] = None  # a dead sensor
+            readings.to_csv(raw / folder / f"{segment}.csv", index=False)
+    pd.DataFrame({"segment_id": [1, 2], "time_to_eruption": 0}).to_csv(raw / "sample_submission.csv", index=False)
+
+
+def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[str, Any]:
+    answers = pd.read_csv(private / "test.csv")
+    n, truth = len(answers), answers["time_to_eruption"]
+    good = answers.assign(time_to_eruption=(truth + 4e6 * rng.standard_normal(n)).round(3))
+    times = good["time_to_eruption"]
+
+    def first(value: object) -> pd.DataFrame:
+        return good.assign(time_to_eruption=[value, *times.iloc[1:]])
+
+    def mean_error(error: float) -> pd.DataFrame:
+        return good.assign(time_to_eruption=truth + np.where(np.arange(n) == 0, n * error, 0))
+
+    return {
+        "noisy": good,
+        "noisy_shuffled": good.sample(frac=1, random_state=1),
+        "integers": good.assign(time_to_eruption=times.astype("int64")),
+        "median": good.assign(time_to_eruption=truth.median()),
+        "negative_and_huge": good.assign(time_to_eruption=np.where(np.arange(n) % 2, -1e12, 1e15)),
+        "error_two_and_a_half": mean_error(2.5),
+        "error_three_and_a_half": mean_error(3.5),
+        "columns_swapped_with_extra": good.assign(sensor_1=1)[["sensor_1", "time_to_eruption", "segment_id"]],
+        "ids_as_floats": good.assign(segment_id=good["segment_id"].astype(float)),
+        "duplicate_rows": pd.concat([good, good.head(3).assign(time_to_eruption=0)]),
+        "missing_column": good[["segment_id"]],
+        "renamed_id": good.rename(columns={"segment_id": "id"}),
+        "missing_row": good.iloc[1:],
+        "extra_row": pd.concat([good, good.head(1).assign(segment_id=7)]),
+        "duplicate_instead_of_row": pd.concat([good.iloc[1:], good.tail(1)]),
+        "unknown_id": good.assign(segment_id=[7, *good["segment_id"].iloc[1:]]),
+        "one_empty": first(None),
+        "infinite": first(np.inf),
+        "text": first("soon"),
+        "header_only": good.head(0),
+        "empty.csv": "",
+    }

@@ -1,0 +1,21 @@
+import numpy as np
+import pandas as pd
+from sklearn.metrics import root_mean_squared_error
+
+from pytest_mlebench.grading import alignment, numeric, require_columns, require_finite
+
+SCORED = ["reactivity", "deg_Mg_pH10", "deg_Mg_50C"]
+UNSCORED = ["deg_pH10", "deg_50C"]
+
+
+def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
+    require_columns(submission, ["id_seqpos", *SCORED, *UNSCORED])
+    alignment(submission, answers, on="id_seqpos")
+    # the mask is one of places in the file, so in another order than the answers' other bases are compared
+    keep = answers["keep"].to_numpy()
+    fields = np.where(keep[:, None], submission[SCORED].to_numpy(dtype=object), 0)
+    values = numeric(pd.DataFrame(fields, columns=SCORED), SCORED)
+    require_finite(values, SCORED)
+    predicted = pd.DataFrame(values, index=submission["id_seqpos"])[keep].sort_index()
+    true = answers.set_index("id_seqpos")[SCORED][keep].sort_index()
+    return root_mean_squared_error(true, predicted)

@@ -1,0 +1,67 @@
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from pytest_mlebench.data.archives import write_7z
+from pytest_mlebench.data.synthetic import malformed_rows, wav
+
+WORDS = ["yes", "no", "up", "on", "one", "off", "go", "stop", "bed", "bird", "wow", "zero", "happy"]
+COMMANDS = ["yes", "no", "up", "on", "off", "go", "stop"]
+NOISES = ["doing_the_dishes", "dude_miaowing", "exercise_bike", "pink_noise", "running_tap", "white_noise"]
+CLIPS = 225  # of this many clips one of background noise comes among the held-out ones
+
+
+def make(raw: Path, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    # a speaker says several words, and some of them twice: equal file names in different folders
+    names = [f"{rng.bytes(4).hex()}_nohash_{number}.wav" for _ in range(30) for number in range(2)]
+    counts = rng.integers(12, 20, len(WORDS))
+    counts[-1] = CLIPS - len(NOISES) - counts[:-1].sum()
+    members: dict[str, bytes | str | Path] = {}
+    for word, count in zip(WORDS, counts, strict=True):
+        for name in rng.choice(names, count, replace=False):
+            members[f"train/audio/{word}/{name}"] = _clip(rng, int(rng.integers(4, 9)))
+    for name in NOISES:
+        members[f"train/audio/_background_noise_/{name}.wav"] = _clip(rng, 30)
+    members["train/audio/_background_noise_/README.md"] = "Some noise.\n"
+    members["train/README.md"] = "Words.\n"
+    members["train/testing_list.txt"] = "".join(f"bed/{name}\n" for name in names[:3])
+    write_7z(raw / "train.7z", members)
+    write_7z(raw / "test.7z", {"test/audio/clip_000044442.wav": _clip(rng, 4)})
+    (raw / "sample_submission.csv").write_text("fname,label\nclip_000044442.wav,silence\n")
+
+
+def _clip(rng: np.random.Generator, frames: int) -> bytes:
+    return wav(rng.integers(-3000, 3000, frames))
+
+
+def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[str, Any]:
+    answers = pd.read_csv(private / "test.csv")
+    n, truth = len(answers), answers["label"]
+    noisy = answers.assign(label=np.where(rng.random(n) < 0.4, rng.choice(WORDS, n), truth))
+    names, labels = noisy["fname"], noisy["label"]
+
+    def first(value: object) -> pd.DataFrame:
+        return noisy.assign(label=[value, *labels.iloc[1:]])
+
+    return {
+        "noisy": noisy,
+        "noisy_shuffled": noisy.sample(frac=1, random_state=0),
+        "twelve_labels": answers.assign(label=truth.where(truth.isin(COMMANDS), "unknown")),
+        "all_unknown": answers.assign(label="unknown"),
+        "other_case": noisy.assign(label=labels.str.upper()),
+        "padded": noisy.assign(label=labels + " "),
+        "columns_swapped": noisy[["label", "fname"]],
+        "extra_column": noisy.assign(score=0.5),
+        "one_na_word": first("NA"),
+        "one_empty": first(None),
+        "empty_column": answers.assign(label=None),
+        "numbers": answers.assign(label=3),
+        "one_number": first(7),
+        "bare_names": noisy.assign(fname=names.str.removesuffix(".wav")),
+        "missing_column": noisy[["fname"]],
+        "renamed_column": noisy.rename(columns={"fname": "file"}),
+        **malformed_rows(noisy, "fname", "clip_99999999.wav"),
+    }

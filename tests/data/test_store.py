@@ -1,0 +1,186 @@
+"""The data store: absent or complete."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pytest_mlebench.catalog import Competition
+from pytest_mlebench.data.store import DataStore, default_data_dir
+from pytest_mlebench.errors import CompetitionError, DataError
+
+TOY = Path(__file__).parents[1] / "toys/competitions/toy-parity"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A copy of the toy competition to change."""
+    return Path(shutil.copytree(TOY, tmp_path / "toy-parity"))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> DataStore:
+    return DataStore(tmp_path / "data")
+
+
+def from_kaggle(folder: Path, extra: str = "") -> Competition:
+    """The toy as a competition whose data must be downloaded."""
+    config = folder / "competition.yaml"
+    config.write_text(config.read_text().replace("source: bundled", "source: kaggle\n" + extra))
+    return Competition.load(folder)
+
+
+def temporary_files(store: DataStore) -> list[str]:
+    return [path.name for path in store.root.glob("*/.preparing-*")]
+
+
+def test_prepared_data_lies_where_mle_bench_has_it(folder: Path, store: DataStore) -> None:
+    dataset = store.prepare(Competition.load(folder))
+    assert dataset.public == store.root / "toy-parity/prepared/public"
+    names = sorted(path.relative_to(dataset.prepared).as_posix() for path in dataset.prepared.rglob("*.*"))
+    assert names == [
+        "private/test.csv",
+        "public/description.md",
+        "public/sample_submission.csv",
+        "public/test.csv",
+        "public/train.csv",
+    ]
+    assert all(path.stat().st_mode & 0o222 == 0 for path in dataset.prepared.rglob("*.csv"))
+
+
+def test_what_is_prepared_is_left_alone_unless_forced(folder: Path, store: DataStore) -> None:
+    competition = Competition.load(folder)
+    first = store.prepare(competition).answers.stat().st_ino
+    assert store.prepare(competition).answers.stat().st_ino == first
+    assert store.prepare(competition, force=True).answers.stat().st_ino != first
+    assert temporary_files(store) == []
+
+
+def test_data_prepared_by_others_is_used_as_it_is(folder: Path, store: DataStore) -> None:
+    for side in ("public", "private"):
+        (store.root / "toy-parity/prepared" / side).mkdir(parents=True)
+    assert store.prepare(Competition.load(folder)).is_prepared
+
+
+@pytest.mark.parametrize(
+    ("prepare", "message"),
+    [
+        ("raise OSError(28, 'No space left on device', 'x.csv')", "preparation stopped: No space left on device"),
+        ("raise ValueError('broken table')", "failed with ValueError: broken table.*complete, unpacked download"),
+        ("(public / 'train.csv').write_text('')", "did not write private/test.csv"),
+    ],
+)
+def test_a_failed_preparation_leaves_nothing_and_can_be_repeated(
+    folder: Path, store: DataStore, prepare: str, message: str
+) -> None:
+    good = (folder / "prepare.py").read_text()
+    (folder / "prepare.py").write_text(f"def prepare(raw, public, private):\n    {prepare}\n")
+    with pytest.raises(DataError, match=f"toy-parity: .*{message}"):
+        store.prepare(Competition.load(folder))
+    assert not store.dataset(Competition.load(folder)).prepared.exists() and temporary_files(store) == []
+    (folder / "prepare.py").write_text(good)
+    assert store.prepare(Competition.load(folder)).is_prepared
+
+
+def test_missing_files_of_the_raw_data_are_named(folder: Path, store: DataStore, tmp_path: Path) -> None:
+    (folder / "prepare.py").write_text(
+        "from pytest_mlebench.data.files import link\n"
+        "def prepare(raw, public, private):\n    link(raw / 'train.csv', public / 'train.csv')\n"
+    )
+    competition = from_kaggle(folder)
+    with pytest.raises(DataError, match=r"no raw data at .*--raw-dir FOLDER"):
+        store.prepare(competition)
+    with pytest.raises(DataError, match=r"file .*train.csv is missing in the raw data"):
+        store.prepare(competition, raw_dir=tmp_path)
+
+
+def test_checksums_that_hold_are_noted(folder: Path, store: DataStore) -> None:
+    competition = from_kaggle(folder, "checksums: {public: {train.csv: 863f1299b40112c5ede4c01ae95ffa05}}")
+    store.dataset(competition).raw.mkdir(parents=True)
+    assert store.prepare(competition).is_verified is True
+
+
+def test_wrong_checksums_name_file_expected_and_found(folder: Path, store: DataStore, tmp_path: Path) -> None:
+    competition = from_kaggle(folder, "checksums: {private: {test.csv: '00000000000000000000000000000000'}}")
+    store.dataset(competition).raw.mkdir(parents=True)
+    with pytest.raises(DataError, match=r"private/test.csv: expected 0{32}, found 10f944638f2afbd9f096fde6ffc6d987"):
+        store.prepare(competition)
+    assert not store.dataset(competition).is_prepared
+    assert store.prepare(competition, raw_dir=tmp_path).is_verified is False
+    assert store.prepare(competition, verify=False, force=True).is_verified is None
+
+
+def test_raw_data_goes_where_it_is_not_to_be_kept(folder: Path, store: DataStore) -> None:
+    competition = from_kaggle(folder)
+    store.dataset(competition).raw.mkdir(parents=True)
+    store.prepare(competition, keep_raw=False)
+    assert not store.dataset(competition).raw.exists()
+
+
+def test_two_processes_prepare_once(folder: Path, store: DataStore) -> None:
+    program = (
+        "import sys, pathlib\n"
+        "from pytest_mlebench.catalog import Competition\n"
+        "from pytest_mlebench.data.store import DataStore\n"
+        f"dataset = DataStore(pathlib.Path({str(store.root)!r})).prepare("
+        f"Competition.load(pathlib.Path({str(folder)!r})))\n"
+        "print(dataset.answers.stat().st_ino)\n"
+    )
+    both = [subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    first, second = (process.communicate(timeout=60)[0] for process in both)
+    assert first == second != ""
+    assert temporary_files(store) == []
+
+
+def test_a_folder_that_cannot_be_written_is_an_error_in_words(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DataError, match=r"data directory .* cannot be written"):
+        DataStore(tmp_path / "file").prepare(Competition.load(folder))
+
+
+def test_the_default_folder_follows_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("MLEBENCH_DATA_DIR", str(tmp_path))
+    assert default_data_dir() == tmp_path
+    monkeypatch.delenv("MLEBENCH_DATA_DIR")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert default_data_dir() == tmp_path / "cache/mlebench"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (("direction: higher", "direction: up"), "direction is 'up'"),
+        (("id: toy-parity", "id: other"), "must be the folder's name, 'toy-parity'"),
+        (("source: bundled", "source: web"), "source is 'web'"),
+        (("gold: 0.9, ", ""), "leaderboard is incomplete or wrong: KeyError.'gold'"),
+        (("metric: accuracy", "metrik: accuracy"), "lacks metric"),
+        (("metric: accuracy", "metric: accuracy\nhost: me"), "unknown keys host"),
+    ],
+)
+def test_a_wrong_competition_file_is_told_with_its_key(folder: Path, change: tuple[str, str], message: str) -> None:
+    config = folder / "competition.yaml"
+    assert change[0] in config.read_text()
+    config.write_text(config.read_text().replace(*change))
+    with pytest.raises(CompetitionError, match=f"competition.yaml.*{message}"):
+        Competition.load(folder)
+
+
+def test_a_later_version_has_only_the_files_that_differ(folder: Path) -> None:
+    (folder / "v2").mkdir()
+    (folder / "v2/grade.py").write_text("def grade(submission, answers):\n    return 2.0\n")
+    first, second = Competition.load(folder), Competition.load(folder, version="v2")
+    assert first.file("grade.py") == folder / "grade.py" and second.file("grade.py") == folder / "v2/grade.py"
+    assert second.file("prepare.py") == folder / "prepare.py"
+    assert second.module("grade").grade(None, None) == 2.0
+
+
+def test_the_state_is_readable_json(folder: Path, store: DataStore) -> None:
+    store.prepare(Competition.load(folder))
+    assert json.loads((store.root / "toy-parity/state.json").read_text()) == {"verified": True}
+    (store.root / "toy-parity/state.json").unlink()
+    assert store.dataset(Competition.load(folder)).is_verified is None

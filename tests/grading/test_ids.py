@@ -1,0 +1,44 @@
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_mlebench.grading import InvalidSubmission, alignment, require_same_ids
+
+ANSWERS = pd.DataFrame({"id": [3, 1, 2]})
+
+
+@given(st.lists(st.integers(-5, 50), unique=True), st.randoms(use_true_random=False))
+def test_integer_ids_are_aligned_as_any_others(ids, random):
+    shuffled = random.sample(ids, len(ids))
+    submission, answers = pd.DataFrame({"id": shuffled}), pd.DataFrame({"id": ids})
+    order = alignment(submission, answers, "id")
+    assert np.array(shuffled)[order].tolist() == ids
+    assert (order == alignment(submission.astype(str), answers.astype(str), "id")).all()
+
+
+@pytest.mark.parametrize(
+    ("ids", "reason"),
+    [([1, 1, 3], "1 occurs more than once"), ([1, 2, 4], "4 is not an id"), ([1, 2], "3 is missing")],
+)
+def test_wrong_integer_ids_are_named(ids, reason):
+    with pytest.raises(InvalidSubmission, match=reason):
+        alignment(pd.DataFrame({"id": ids}), ANSWERS, "id")
+
+
+def test_the_same_ids_may_occur_any_number_of_times():
+    require_same_ids(pd.DataFrame({"id": [1, 2, 2.0, 3, 1]}), ANSWERS, "id")
+
+
+@pytest.mark.parametrize(("ids", "reason"), [([1, 2, 2, 9, 3], "9 is not an id"), ([1, 2, 2, 1], "3 is missing")])
+def test_ids_that_are_not_the_answers_are_named(ids, reason):
+    with pytest.raises(InvalidSubmission, match=reason):
+        require_same_ids(pd.DataFrame({"id": ids}), ANSWERS, "id")
+
+
+def test_ids_of_several_columns_are_compared_together():
+    answers = pd.DataFrame({"a": [1, 1, 1], "b": ["x", "x", "y"]})
+    require_same_ids(answers.iloc[1:], answers, ["a", "b"])
+    with pytest.raises(InvalidSubmission, match="a/b"):
+        require_same_ids(answers.assign(b="x"), answers, ["a", "b"])

@@ -1,0 +1,54 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn.metrics import f1_score
+from sklearn.preprocessing import MultiLabelBinarizer
+
+from pytest_mlebench.grading.metrics.multilabel import f1_micro
+
+labels = st.frozensets(st.sampled_from("abcdef"))
+rows = st.lists(st.tuples(labels, labels), min_size=1)
+
+
+def test_hits_are_pooled_over_all_rows() -> None:
+    # TP 2, FP 1, FN 2
+    assert f1_micro([{"a", "b"}, {"c", "d"}], [{"a", "b", "x"}, set()]) == pytest.approx(4 / 7)
+
+
+def test_nothing_true_and_nothing_predicted_scores_zero() -> None:
+    assert f1_micro([set(), set()], [set(), set()]) == 0
+
+
+def test_an_unseen_label_costs_unless_it_is_ignored() -> None:
+    assert f1_micro([{"a"}], [{"a", "x"}]) == pytest.approx(2 / 3)
+    assert f1_micro([{"a"}], [{"a", "x"}], ignore_unseen=True) == 1
+
+
+def test_a_label_that_is_true_in_another_row_is_not_unseen() -> None:
+    assert f1_micro([{"a"}, {"b"}], [{"a", "b"}, {"b"}], ignore_unseen=True) == pytest.approx(4 / 5)
+
+
+def test_rows_must_be_paired() -> None:
+    with pytest.raises(ValueError, match="shorter"):
+        f1_micro([{"a"}, {"b"}], [{"a"}])
+
+
+@given(rows)
+def test_it_agrees_with_scikit_learn_on_binarised_labels(pairs: list[tuple[frozenset[str], frozenset[str]]]) -> None:
+    true, predicted = [t for t, _ in pairs], [p for _, p in pairs]
+    binarizer = MultiLabelBinarizer(classes=list("abcdef")).fit(true)
+    expected = f1_score(binarizer.transform(true), binarizer.transform(predicted), average="micro", zero_division=0)
+    assert f1_micro(true, predicted) == pytest.approx(expected)
+
+
+@given(rows, st.randoms(use_true_random=False))
+def test_row_order_does_not_matter_and_the_score_is_a_share(pairs, random) -> None:  # type: ignore[no-untyped-def]
+    shuffled = random.sample(pairs, len(pairs))
+    score = f1_micro([t for t, _ in pairs], [p for _, p in pairs])
+    assert 0 <= score <= 1
+    assert f1_micro([t for t, _ in shuffled], [p for _, p in shuffled]) == score
+
+
+@given(st.lists(labels, min_size=1).filter(any))
+def test_the_truth_is_perfect(true: list[frozenset[str]]) -> None:
+    assert f1_micro(true, true) == f1_micro(true, true, ignore_unseen=True) == 1

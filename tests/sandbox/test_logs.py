@@ -1,0 +1,52 @@
+"""An agent's output on its way to the log."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pytest_mlebench.sandbox.logs import LogWriter, tail
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "run.log"
+
+
+def test_a_short_log_is_whole_and_can_be_read_while_it_grows(path: Path) -> None:
+    log = LogWriter(path, 1000)
+    log.write(b"one\n")
+    assert path.read_bytes() == b"one\n"
+    log.write(b"two\n")
+    log.close()
+    log.close()
+    assert path.read_bytes() == b"one\ntwo\n"
+
+
+def test_of_a_long_log_head_and_tail_are_kept(path: Path) -> None:
+    log = LogWriter(path, 1000)
+    for number in range(10_000):
+        log.write(b"%05d\n" % number)
+    log.close()
+    content = path.read_bytes()
+    assert content.startswith(b"00000\n00001\n") and content.endswith(b"09998\n09999\n")
+    assert b"bytes left out" in content and len(content) < 1100
+    assert list(path.parent.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("step", [1, 3, 1000])
+def test_secrets_are_masked_however_they_are_split(path: Path, step: int) -> None:
+    log = LogWriter(path, 10_000, ["hunter2", "hunter22", ""])
+    text = b"key hunter2, longer hunter22, part hunter"
+    for start in range(0, len(text), step):
+        log.write(text[start : start + step])
+    log.close()
+    content = path.read_bytes()
+    assert b"hunter2" not in content and content.startswith(b"key ***, longer ***") and content.endswith(b"part hunter")
+
+
+def test_the_tail_of_a_log_is_text_whatever_it_holds(path: Path) -> None:
+    path.write_bytes(b"\xff\xfe\n" * 100 + b"last\n")
+    assert tail(path, lines=2).splitlines()[-1] == "last"
+    assert tail(path.with_name("none")) == ""
