@@ -110,6 +110,7 @@ class Images:
     ) -> None:
         self._client = client
         self._folder = folder or bundled("environment")
+        self._is_ours = folder is None
         self._arguments = {
             "BASE_IMAGE": base_image,
             "INSTALL_HEAVY_DEPENDENCIES": str(heavy).lower(),
@@ -125,7 +126,8 @@ class Images:
             dockerfile=_read(self._folder / "Dockerfile"),
             arguments=self._arguments,
         )
-        return self._provide(recipe, also=f"{ENVIRONMENT}:latest")
+        # For those who build an agent's image by hand; we ourselves always mean this very environment.
+        return self._provide(recipe, also=f"{ENVIRONMENT}:latest" if self._is_ours else "")
 
     def agent(self, agent: Agent) -> str:
         """The tag of the agent's image, built if it is not there; raises SandboxError with the end of the log.
