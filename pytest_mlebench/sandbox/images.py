@@ -64,7 +64,7 @@ class _Recipe:
         ignore = self.folder / ".dockerignore"
         patterns = ignore.read_text(encoding="utf-8").splitlines() if ignore.is_file() else []
         patterns = [line.strip() for line in patterns if line.strip() and not line.lstrip().startswith("#")]
-        return sorted(exclude_paths(str(self.folder), [*_IGNORED, *patterns, ".dockerignore"]))
+        return sorted(exclude_paths(str(self.folder), [*_IGNORED, *patterns]) - {".dockerignore"})
 
     def tag(self) -> str:
         digest = hashlib.sha256()
@@ -88,7 +88,9 @@ class _Recipe:
         return f"{self.name}:{digest.hexdigest()[:16]}"
 
     def write_context(self, file: IO[bytes], dockerfile: str) -> None:
-        create_archive(str(self.folder), self.files(), file, extra_files=[(dockerfile, self.dockerfile)])
+        # The builder reads its Dockerfile, and then leaves out what it is told to ignore.
+        own = [(".dockerignore", f".dockerignore\n{dockerfile}\n"), (dockerfile, self.dockerfile)]
+        create_archive(str(self.folder), self.files(), file, extra_files=own)
         file.seek(0)
 
 

@@ -66,8 +66,12 @@ class Workshop:
         return [line.split()[1].split(":")[0] for line in self.said if line.startswith("building ")]
 
     def sh(self, image: str, command: str) -> str:
-        output: bytes = self.client.containers.run(image, ["-c", command], entrypoint="sh", remove=True)
-        return output.decode()
+        container = self.client.containers.run(image, ["-c", command], entrypoint="sh", detach=True)
+        try:
+            assert container.wait()["StatusCode"] == 0
+            return container.logs().decode()
+        finally:
+            container.remove(force=True)
 
 
 @pytest.fixture
