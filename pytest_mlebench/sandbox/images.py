@@ -64,7 +64,7 @@ class _Recipe:
         ignore = self.folder / ".dockerignore"
         patterns = ignore.read_text(encoding="utf-8").splitlines() if ignore.is_file() else []
         patterns = [line.strip() for line in patterns if line.strip() and not line.lstrip().startswith("#")]
-        return sorted(exclude_paths(str(self.folder), [*_IGNORED, *patterns, ".dockerignore"]))
+        return sorted(exclude_paths(str(self.folder), [*_IGNORED, *patterns]) - {".dockerignore"})
 
     def tag(self) -> str:
         digest = hashlib.sha256()
@@ -88,7 +88,9 @@ class _Recipe:
         return f"{self.name}:{digest.hexdigest()[:16]}"
 
     def write_context(self, file: IO[bytes], dockerfile: str) -> None:
-        create_archive(str(self.folder), self.files(), file, extra_files=[(dockerfile, self.dockerfile)])
+        # The builder reads its Dockerfile, and then leaves out what it is told to ignore.
+        own = [(".dockerignore", f".dockerignore\n{dockerfile}\n"), (dockerfile, self.dockerfile)]
+        create_archive(str(self.folder), self.files(), file, extra_files=own)
         file.seek(0)
 
 
@@ -110,6 +112,7 @@ class Images:
     ) -> None:
         self._client = client
         self._folder = folder or bundled("environment")
+        self._is_ours = folder is None
         self._arguments = {
             "BASE_IMAGE": base_image,
             "INSTALL_HEAVY_DEPENDENCIES": str(heavy).lower(),
@@ -125,7 +128,8 @@ class Images:
             dockerfile=_read(self._folder / "Dockerfile"),
             arguments=self._arguments,
         )
-        return self._provide(recipe, also=f"{ENVIRONMENT}:latest")
+        # For those who build an agent's image by hand; we ourselves always mean this very environment.
+        return self._provide(recipe, also=f"{ENVIRONMENT}:latest" if self._is_ours else "")
 
     def agent(self, agent: Agent) -> str:
         """The tag of the agent's image, built if it is not there; raises SandboxError with the end of the log.

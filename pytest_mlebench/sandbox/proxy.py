@@ -151,6 +151,8 @@ def _target(head: bytes) -> tuple[str, str, int, bytes]:
     line, *fields = head[:-4].split(b"\r\n")
     try:
         method, target, version = line.decode("ascii").split(" ")
+        if set(target) & set("@\\#"):  # readers of URLs do not agree on what these mean
+            raise ValueError("a character that is not welcome")
         if method == "CONNECT":
             parts = urlsplit(f"//{target}")
             if not parts.hostname or not parts.port:
@@ -165,7 +167,7 @@ def _target(head: bytes) -> tuple[str, str, int, bytes]:
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     drop = (b"host", b"connection", b"proxy-connection", b"proxy-authorization", b"keep-alive")
     kept = [field for field in fields if field.split(b":")[0].strip().lower() not in drop]
-    own = f"{method} {path} {version}\r\nHost: {parts.netloc.rpartition('@')[2]}\r\nConnection: close\r\n".encode()
+    own = f"{method} {path} {version}\r\nHost: {parts.netloc}\r\nConnection: close\r\n".encode()
     return method, parts.hostname, port, own + b"".join(field + b"\r\n" for field in kept) + b"\r\n"
 
 

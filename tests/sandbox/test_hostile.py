@@ -304,10 +304,10 @@ def test_a_damaged_archive_is_told(tmp_path: Path) -> None:
     assert "damaged" in collector.left_out[0]
 
 
-def test_tens_of_thousands_of_files_do_not_hold_up_the_harness(attack: Runner) -> None:
+def test_ten_thousand_files_do_not_hold_up_the_harness(attack: Runner) -> None:
     result = attack(
         f'{SUBMIT}; python3 -c \'import os\nos.chdir(os.environ["LOGS_DIR"])\n'
-        'for i in range(30000): os.symlink("x", str(i)) if i % 2 else open(str(i), "w").close()\'',
+        'for i in range(10000): os.symlink("x", str(i)) if i % 2 else open(str(i), "w").close()\'',
         collect_files=1000,
     )
     assert result.submission == SAMPLE

@@ -1,0 +1,64 @@
+"""An agent folder that was written for MLE-bench runs without a change."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from scripted import AGENTS, SAMPLE, Result, Runner
+
+from pytest_mlebench.agents.definition import AgentRegistry
+from pytest_mlebench.sandbox import Ending
+
+pytestmark = pytest.mark.docker
+
+
+def run_legacy(runner: Runner, id: str, environment: dict[str, str]) -> Result:
+    agent = AgentRegistry(AGENTS)[id]
+    task = dataclasses.replace(runner.task("", agent=agent), launch=agent.launch(environment))
+    return Result(runner.sandbox.run(task), task.run_dir, [])
+
+
+def test_an_agent_made_for_conda_and_omegaconf_runs_unchanged(run_in_container: Runner) -> None:
+    result = run_legacy(run_in_container, "legacy", {"LEGACY_API_KEY": "sk-legacy-secret"})
+    assert result.execution.ending == Ending.FINISHED, result.log
+    assert result.submission == SAMPLE
+    assert (result.run_dir / "code/solution.py").read_text() == "print('solved')\n"
+    assert (result.run_dir / "logs/journal.json").exists()
+    lines = result.log.splitlines()
+    assert "arguments: agent.steps=3 agent.search.max_debug_depth=20 agent.code.model=model-large" in lines
+    assert "steps: 3 key: *** in /opt/agent" in lines
+    assert "Additional notes on toy-competition." in lines
+    assert "environment: none" in lines
+    assert "second: /opt/conda/envs/second" in lines
+
+
+def test_a_variant_has_its_own_arguments(run_in_container: Runner) -> None:
+    result = run_legacy(run_in_container, "legacy/dev", {})
+    assert result.execution.ending == Ending.FINISHED, result.log
+    assert "agent.code.model=model-small" in result.log
+    assert "key: none" in result.log
+
+
+def test_conda_is_found_wherever_scripts_look_for_it(run_in_container: Runner) -> None:
+    result = run_in_container(
+        "source /opt/conda/bin/activate agent; which python; conda deactivate; "
+        "source /opt/conda/etc/profile.d/conda.sh; conda activate agent; echo $CONDA_DEFAULT_ENV; "
+        "/opt/conda/bin/conda run -n agent --cwd /home/logs --live-stream pwd; "
+        "conda run -n agent bash -c 'echo \"$1\"' x 'two words'; conda run -n agent false || echo failed; "
+        "conda activate nowhere || echo no such; conda env list | grep -c agent; conda info --base; "
+        "/opt/conda/envs/agent/bin/python -c 'import sklearn; print(sklearn.__name__)'; "
+        "conda frobnicate || echo refused"
+    )
+    assert [line for line in result.log.splitlines() if not line.startswith("conda: ")] == [
+        "/opt/agent/bin/python",
+        "agent",
+        "/home/logs",
+        "two words",
+        "failed",
+        "no such",
+        "2",
+        "/opt/conda",
+        "sklearn",
+        "refused",
+    ]

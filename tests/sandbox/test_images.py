@@ -1,0 +1,250 @@
+"""Images are built when they are needed, once, and again when something in them changes."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import docker
+import docker.errors
+import pytest
+from scripted import docker_sandbox, script_agent
+
+from pytest_mlebench.agents.definition import Agent
+from pytest_mlebench.catalog.catalogue import bundled
+from pytest_mlebench.errors import SandboxError
+from pytest_mlebench.sandbox.images import BASE_IMAGE, Images
+
+pytestmark = pytest.mark.docker
+
+ENVIRONMENT = """
+ARG BASE_IMAGE
+FROM ${BASE_IMAGE}
+RUN useradd nonroot && mkdir -p /home/data
+COPY note.txt /note.txt
+"""
+DOCKERFILE = """
+FROM mlebench-env
+ARG SUBMISSION_DIR
+ARG LOGS_DIR
+ARG CODE_DIR
+ARG AGENT_DIR
+RUN echo "$SUBMISSION_DIR $LOGS_DIR $CODE_DIR $AGENT_DIR" > /places
+COPY . ${AGENT_DIR}
+"""
+
+
+@dataclass
+class Workshop:
+    """An environment of one's own, small, and an agent; every image that is made in it is taken away at the end."""
+
+    client: docker.DockerClient
+    environment: Path
+    agent: Agent
+    said: list[str] = field(default_factory=list)
+    made: set[str] = field(default_factory=set)
+
+    def images(self) -> Images:
+        return Images(self.client, base_image=BASE_IMAGE, progress=self._progress, folder=self.environment)
+
+    def _progress(self, line: str) -> None:
+        self.said.append(line)
+        if line.startswith("building "):
+            self.made.add(line.split()[1])
+
+    def build(self) -> str:
+        self.said.clear()
+        return self.images().agent(self.agent)
+
+    @property
+    def built(self) -> list[str]:
+        return [line.split()[1].split(":")[0] for line in self.said if line.startswith("building ")]
+
+    def sh(self, image: str, command: str) -> str:
+        container = self.client.containers.run(image, ["-c", command], entrypoint="sh", detach=True)
+        try:
+            assert container.wait()["StatusCode"] == 0
+            return container.logs().decode()
+        finally:
+            container.remove(force=True)
+
+
+@pytest.fixture
+def workshop(docker_engine: None, tmp_path: Path) -> Iterator[Workshop]:
+    client = docker.from_env()
+    latest = [image.id for image in client.images.list("mlebench-env:latest")]
+    environment = tmp_path / "environment"
+    environment.mkdir()
+    (environment / "Dockerfile").write_text(ENVIRONMENT)
+    (environment / "note.txt").write_text(uuid.uuid4().hex)  # so that no image of another test is found
+    name = f"workshop-{uuid.uuid4().hex[:8]}"
+    folder = tmp_path / "agents" / name
+    folder.mkdir(parents=True)
+    (folder / "start.sh").write_text("echo hello\n")
+    (folder / "Dockerfile").write_text(DOCKERFILE)
+    agent = replace(script_agent(), folder=folder, start=folder / "start.sh", dockerfile=folder / "Dockerfile")
+    workshop = Workshop(client, environment, agent)
+    yield workshop
+    for tag in workshop.made:
+        with suppress(docker.errors.ImageNotFound):
+            client.images.remove(tag, force=True)
+    for id in latest:
+        client.images.get(id).tag("mlebench-env:latest")
+
+
+def test_an_unchanged_agent_costs_nothing(workshop: Workshop) -> None:
+    first = workshop.build()
+    assert len(workshop.built) == 2
+    started = time.monotonic()
+    assert workshop.build() == first
+    assert workshop.said == []
+    assert time.monotonic() - started < 1
+
+
+def test_the_progress_of_a_build_is_shown(workshop: Workshop) -> None:
+    workshop.build()
+    assert any("useradd nonroot" in line for line in workshop.said)
+
+
+@pytest.mark.parametrize("change", ["content", "new file", "new name", "program", "dockerfile", "link"])
+def test_a_change_in_the_agents_folder_rebuilds_the_agent_alone(workshop: Workshop, change: str) -> None:
+    first = workshop.build()
+    folder = workshop.agent.folder
+    match change:
+        case "content":
+            (folder / "start.sh").write_text("echo other\n")
+        case "new file":
+            (folder / "new").touch()
+        case "new name":
+            (folder / "start.sh").rename(folder / "begin.sh")
+        case "program":
+            (folder / "start.sh").chmod(0o755)
+        case "dockerfile":
+            (folder / "Dockerfile").write_text(DOCKERFILE + "RUN true\n")
+        case "link":
+            (folder / "link").symlink_to("start.sh")
+    assert workshop.build() != first
+    assert len(workshop.built) == 1
+
+
+def test_what_is_ignored_changes_nothing(workshop: Workshop) -> None:
+    folder = workshop.agent.folder
+    (folder / ".dockerignore").write_text("# mine\n*.log\ncache/\n")
+    first = workshop.build()
+    (folder / "run.log").write_text("x")
+    for name in ("__pycache__", "cache"):
+        (folder / name).mkdir()
+        (folder / name / "x.pyc").write_text("x")
+    assert workshop.build() == first
+    (folder / "start.sh").write_text("echo other\n")
+    assert workshop.sh(workshop.build(), "ls -A /home/agent").split() == ["Dockerfile", "start.sh"]
+
+
+def test_a_change_of_the_environment_rebuilds_every_agent_on_the_new_one(workshop: Workshop) -> None:
+    first = workshop.build()
+    (workshop.environment / "note.txt").write_text(f"new {uuid.uuid4().hex}")
+    second = workshop.build()
+    assert second != first
+    assert len(workshop.built) == 2
+    assert workshop.sh(second, "cat /note.txt").startswith("new ")
+
+
+def test_from_mlebench_env_is_this_sessions_environment_not_the_latest(workshop: Workshop) -> None:
+    environment = workshop.images().environment()
+    workshop.client.images.get(BASE_IMAGE).tag("mlebench-env:latest")  # another session with another environment
+    (workshop.agent.folder / "Dockerfile").write_text(
+        "FROM debian:bookworm-slim AS first\nfrom mlebench-env:latest AS x\n"
+    )
+    note = (workshop.environment / "note.txt").read_text()
+    assert workshop.sh(workshop.build(), "cat /note.txt") == note
+    assert workshop.images().environment() == environment
+
+
+def test_a_dockerfile_has_the_documented_build_arguments(workshop: Workshop) -> None:
+    assert workshop.sh(workshop.build(), "cat /places").split() == [
+        *("/home/submission", "/home/logs", "/home/code", "/home/agent")
+    ]
+
+
+def test_the_agent_owns_what_its_dockerfile_put_into_its_home(workshop: Workshop) -> None:
+    (workshop.agent.folder / "start.sh").chmod(0o600)
+    assert workshop.sh(workshop.build(), "stat -c %U /home/agent /home/agent/start.sh /home/data").split() == [
+        *("nonroot", "nonroot", "root")
+    ]
+
+
+def test_an_agent_without_a_dockerfile_gets_its_folder(workshop: Workshop) -> None:
+    (workshop.agent.folder / "Dockerfile").unlink()
+    assert workshop.sh(workshop.build(), "cat /home/agent/start.sh") == "echo hello\n"
+
+
+def test_a_failing_build_is_an_error_with_the_end_of_its_log(workshop: Workshop) -> None:
+    dockerfile = workshop.agent.folder / "Dockerfile"
+    dockerfile.write_text("FROM mlebench-env\nRUN seq 1000 && echo it went wrong here >&2 && exit 3\n")
+    with pytest.raises(SandboxError) as caught:
+        workshop.build()
+    text = str(caught.value)
+    assert str(workshop.agent.folder) in text
+    assert "it went wrong here" in text
+    assert "3" in text.splitlines()[-1]
+    assert len(text.splitlines()) < 50
+    dockerfile.write_text(DOCKERFILE)
+    workshop.build()  # nothing of the failure stays
+
+
+@pytest.mark.parametrize("text", ["", "FROM\n", "RUN true\n", "NONSENSE\n", "FROM no-such-image-anywhere\n"])
+def test_a_dockerfile_that_is_wrong_is_an_error(workshop: Workshop, text: str) -> None:
+    (workshop.agent.folder / "Dockerfile").write_text(text)
+    with pytest.raises(SandboxError, match="does not build"):
+        workshop.build()
+
+
+def test_workers_that_start_at_once_build_once(workshop: Workshop) -> None:
+    workshop.images().environment()
+    workshop.said.clear()
+    tags: list[str] = []
+    threads = [threading.Thread(target=lambda: tags.append(workshop.images().agent(workshop.agent))) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(set(tags)) == 1
+    assert len(tags) == 4
+    assert len(workshop.built) == 1
+
+
+# --- the real environment
+
+
+def test_the_environment_is_light_and_holds_neither_us_nor_answers(docker_engine: None) -> None:
+    image = docker_sandbox().images.environment()  # type: ignore[attr-defined]
+    client = docker.from_env()
+    assert client.images.get(image).attrs["Size"] < 1_000_000_000
+    command = (
+        (
+            "/opt/agent/bin/pip list 2>/dev/null | grep -ci mlebench; "
+            "find / -xdev ( -path '*pytest_mlebench*' -o -name 'prepare.py' -o -name 'grade.py' -o -name golden.json ) "
+            "-not -path '*/site-packages/*' | head; stat -c '%U %a' /opt/mlebench/init.py /opt/mlebench/private; "
+            "id -un nonroot; ls /home"
+        )
+        .replace("(", r"\(")
+        .replace(")", r"\)")
+    )
+    output: bytes = client.containers.run(image, ["-c", command], entrypoint="bash", remove=True)
+    assert output.decode().split() == [
+        *("0", "root", "755", "root", "700", "nonroot"),
+        *("agent", "code", "data", "instructions.txt", "logs", "nonroot", "submission", "validate_submission.sh"),
+    ]
+
+
+def test_the_environments_folder_is_all_that_goes_into_it(docker_engine: None) -> None:
+    names = {path.name for path in bundled("environment").iterdir()}
+    assert names == {
+        *("Dockerfile", "conda", "init.py", "instructions.txt", "requirements.txt", "requirements-heavy.txt"),
+        "validate_submission.sh",
+    }
