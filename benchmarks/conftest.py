@@ -47,7 +47,7 @@ def _write_graders(reporter: pytest.TerminalReporter, rows: list[dict[str, Any]]
     width = max(len(row["competition"]) for row in rows)
     over = 0
     reporter.line(
-        f"{'':{width}}  split      seconds  peak MB  rows graded  file MB   reading the answers: seconds  peak MB"
+        f"{'':{width}}  split      seconds      cpu  peak MB  rows graded  file MB   reading the answers: seconds  peak MB"
     )
     for row in sorted(rows, key=lambda row: -row["seconds"]):
         seconds, megabytes = LIMITS.get(row["split"], LIMITS["high"])
@@ -56,7 +56,7 @@ def _write_graders(reporter: pytest.TerminalReporter, rows: list[dict[str, Any]]
         over += too_slow or too_large
         reporter.line(
             f"{row['competition']:{width}}  {row['split']:<7}{row['seconds']:10.3f}{'!' if too_slow else ' '}"
-            f"{row['peak_mb']:8,}{'!' if too_large else ' '}{row['rows']:12,}{row['megabytes']:9.1f}"
+            f"{row['cpu_seconds']:8.3f}{row['peak_mb']:9,}{'!' if too_large else ' '}{row['rows']:12,}{row['megabytes']:9.1f}"
             f"{row['answers_seconds']:31.3f}{row['answers_peak_mb']:9,}"
         )
     return over

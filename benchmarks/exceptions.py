@@ -149,6 +149,7 @@ EXCEPTIONS = {
     ),
     "imet-2020-fgvc7": Shape(variants={"attribute_ids": 100}),
     "inaturalist-2019-fgvc6": Shape(variants={"predicted": 50}),
+    "iwildcam-2019-fgvc6": Shape(ids=("Id",)),
     "jigsaw-unintended-bias-in-toxicity-classification": Shape(longer={"comment_text": 5}),
     "kuzushiji-recognition": Shape(contents=(partial(boxes, column="labels", fields=(5, 3), x=1, times=30),)),
     "learning-agency-lab-automated-essay-scoring-2": Shape(longer={"full_text": 20}),

@@ -28,8 +28,8 @@ from pytest_mlebench.grading.golden import synthetic_submissions
 
 SIZES: dict[str, dict[str, int]] = json.loads(Path(__file__).with_name("sizes.json").read_text())["sizes"]
 
-# Signs of Unicode's private use area stand for what differs from copy to copy.
-COPY, VARIANT = "\ue000", "\ue001"
+# Signs of Unicode's private use area stand for what differs from copy to copy, and for the end of a row.
+COPY, VARIANT, END = "\ue000", "\ue001", "\ue002"
 _DECIMALS = 10
 _LONGEST_INT64 = 18
 
@@ -65,13 +65,15 @@ def make(competition: Competition, synthetic: Dataset, folder: Path) -> FullSize
     rows = len(answers) if is_table else block.count("\n")
     sizes = SIZES[competition.id]
     copies = math.ceil(sizes["answers"] / rows)
-    submission_copies = math.ceil(sizes["submission"] / len(submission)) if shape.more_in_submission else copies
+    submission_copies = max(copies, math.ceil(sizes["submission"] / len(submission)))
+    if not shape.more_in_submission:
+        copies = submission_copies
     numbers = range(start := 10 ** len(str(submission_copies)), start + submission_copies)
     with dataset.answers.open("w", encoding="utf-8", newline="") as file:
         file.write(header)
-        file.writelines(_copies(block, numbers[:copies], shape.variants))
+        file.writelines(_copies(block.replace(END, ""), numbers[:copies], shape.variants))
     header, block = _template(_finer(submission, ids, shape), ids, shape)
-    lines = "".join(_copies(block, numbers, shape.variants)).splitlines(keepends=True)
+    lines = [line + "\n" for copy in _copies(block, numbers, shape.variants) for line in copy.split(f"{END}\n")[:-1]]
     with (path := folder / "submission.csv").open("w", encoding="utf-8", newline="") as file:
         file.write(header)
         file.writelines(lines if shape.keep_order else map(lines.__getitem__, rng.permutation(len(lines)).tolist()))
@@ -123,7 +125,7 @@ def _template(table: pd.DataFrame, ids: tuple[str, ...], shape: Shape) -> tuple[
             marked[column] = [
                 " ".join(_numbered(pd.Series(text.split(), dtype=str), VARIANT)) for text in table[column]
             ]
-    header, _, block = marked.to_csv(index=False, lineterminator="\n").partition("\n")
+    header, _, block = marked.to_csv(index=False, lineterminator=f"{END}\n").partition(f"{END}\n")
     return header + "\n", block
 
 
@@ -143,7 +145,7 @@ def _copies(block: str, numbers: range, variants: dict[str, int]) -> Iterator[st
     # Ids that already fill 64 bits lose leading digits instead of growing.
     digits = len(str(numbers[-1])) if numbers else 0
     block = re.sub(
-        rf"{COPY}(\d{{{_LONGEST_INT64 - digits + 1},}})(?=[,\n])",
+        rf"{COPY}(\d{{{_LONGEST_INT64 - digits + 1},}})(?=[,\n{END}])",
         lambda match: COPY + match[1][-(_LONGEST_INT64 - digits) :],
         block,
     )

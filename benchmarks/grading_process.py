@@ -1,7 +1,7 @@
 """A process that grades, so that its memory is that of grading alone.
 
 ``python grading_process.py COMPETITION_FOLDER DATA_FOLDER`` reads the answers, then grades the submission on each line
-of its input. For either it writes a line of JSON with the seconds and the peak of its memory.
+of its input. For either it writes a line of JSON with the seconds, the processor's seconds and the peak of its memory.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ def main(folder: str, data: str) -> None:
 
 def _report(work: Callable[[], dict[str, Any]]) -> None:
     _reset_peak()
-    began = time.perf_counter()
+    began, cpu_began = time.perf_counter(), time.process_time()
     try:
         result = work()
     except MLEBenchError as error:
         result = {"error": str(error)}
-    seconds = time.perf_counter() - began
-    print(json.dumps({**result, "seconds": seconds, "peak_mb": _peak_mb()}), flush=True)
+    took = {"seconds": time.perf_counter() - began, "cpu_seconds": time.process_time() - cpu_began}
+    print(json.dumps({**result, **took, "peak_mb": _peak_mb()}), flush=True)
 
 
 def _reset_peak() -> None:

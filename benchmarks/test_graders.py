@@ -71,6 +71,7 @@ def test_reading_and_grading_a_submission_of_full_size(
         rows=full.submission_rows,
         megabytes=round(megabytes, 1),
         seconds=round(min(reply["seconds"] for reply in replies), 3),
+        cpu_seconds=round(min(reply["cpu_seconds"] for reply in replies), 3),
         peak_mb=round(max(reply["peak_mb"] for reply in replies)),
         answers_rows=full.answers_rows,
         answers_seconds=round(answers["seconds"], 3),
