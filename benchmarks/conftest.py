@@ -43,20 +43,28 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
             )
 
 
+COLUMNS = {
+    "split": ("split", "<6", ""),
+    "seconds": ("seconds", ">9", ",.3f"),
+    "cpu_seconds": ("cpu", ">8", ",.3f"),
+    "peak_mb": ("peak MB", ">9", ",.0f"),
+    "rows": ("rows", ">12", ",.0f"),
+    "megabytes": ("file MB", ">9", ",.1f"),
+    "answers_seconds": ("answers: seconds", ">18", ",.3f"),
+    "answers_peak_mb": ("peak MB", ">9", ",.0f"),
+}
+
+
 def _write_graders(reporter: pytest.TerminalReporter, rows: list[dict[str, Any]], config: pytest.Config) -> int:
     width = max(len(row["competition"]) for row in rows)
+    reporter.line("  ".join([" " * width, *(f"{name:{size}}" for name, size, _ in COLUMNS.values())]))
     over = 0
-    reporter.line(
-        f"{'':{width}}  split      seconds      cpu  peak MB  rows graded  file MB   reading the answers: seconds  peak MB"
-    )
     for row in sorted(rows, key=lambda row: -row["seconds"]):
         seconds, megabytes = LIMITS.get(row["split"], LIMITS["high"])
         too_slow = row["seconds"] > (config.getoption("--max-seconds") or seconds)
         too_large = row["peak_mb"] > (config.getoption("--max-megabytes") or megabytes)
         over += too_slow or too_large
-        reporter.line(
-            f"{row['competition']:{width}}  {row['split']:<7}{row['seconds']:10.3f}{'!' if too_slow else ' '}"
-            f"{row['cpu_seconds']:8.3f}{row['peak_mb']:9,}{'!' if too_large else ' '}{row['rows']:12,}{row['megabytes']:9.1f}"
-            f"{row['answers_seconds']:31.3f}{row['answers_peak_mb']:9,}"
-        )
+        cells = (f"{format(row[key], number):{size}}" for key, (_, size, number) in COLUMNS.items())
+        marks = "  ! seconds" * too_slow + "  ! MB" * too_large
+        reporter.line("  ".join([f"{row['competition']:{width}}", *cells]) + marks)
     return over
