@@ -1,0 +1,70 @@
+"""Options of the benchmarks, and the tables that they end with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+FIGURES = pytest.StashKey[dict[str, list[dict[str, Any]]]]()
+LIMITS = {"low": (15, 3000), "dev": (15, 3000), "medium": (30, 4000), "high": (30, 4000)}
+"""Seconds and megabytes that reading and grading a submission may take, by split."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("mlebench benchmarks")
+    group.addoption("--grader-rounds", type=int, default=3, metavar="N", help="gradings of each submission (default 3)")
+    group.addoption("--max-seconds", type=float, metavar="S", help="mark graders that take longer (default by split)")
+    group.addoption("--max-megabytes", type=float, metavar="MB", help="mark graders that take more (default by split)")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.stash[FIGURES] = {"graders": [], "start": []}
+
+
+@pytest.fixture
+def figures(pytestconfig: pytest.Config) -> dict[str, list[dict[str, Any]]]:
+    """The rows of the tables, to which the benchmarks add theirs."""
+    return pytestconfig.stash[FIGURES]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    figures = config.stash[FIGURES]
+    if rows := figures["graders"]:
+        terminalreporter.section("grading at full size, slowest first")
+        over = _write_graders(terminalreporter, rows, config)
+        terminalreporter.line(f"{len(rows)} graders, {over} over a limit (!)")
+    if rows := figures["start"]:
+        terminalreporter.section("start")
+        for row in rows:
+            terminalreporter.line(
+                f"{row['what']:<44}{row['alone']:8.3f} s alone{row['with_it']:9.3f} s with the plugin"
+                f"{row['with_it'] - row['alone']:+9.3f} s{row['with_it'] / row['alone']:8.2f} x"
+            )
+
+
+COLUMNS = {
+    "split": ("split", "<6", ""),
+    "seconds": ("seconds", ">9", ",.3f"),
+    "cpu_seconds": ("cpu", ">8", ",.3f"),
+    "peak_mb": ("peak MB", ">9", ",.0f"),
+    "rows": ("rows", ">12", ",.0f"),
+    "megabytes": ("file MB", ">9", ",.1f"),
+    "answers_seconds": ("answers: seconds", ">18", ",.3f"),
+    "answers_peak_mb": ("peak MB", ">9", ",.0f"),
+}
+
+
+def _write_graders(reporter: pytest.TerminalReporter, rows: list[dict[str, Any]], config: pytest.Config) -> int:
+    width = max(len(row["competition"]) for row in rows)
+    reporter.line("  ".join([" " * width, *(f"{name:{size}}" for name, size, _ in COLUMNS.values())]))
+    over = 0
+    for row in sorted(rows, key=lambda row: -row["seconds"]):
+        seconds, megabytes = LIMITS.get(row["split"], LIMITS["high"])
+        too_slow = row["seconds"] > (config.getoption("--max-seconds") or seconds)
+        too_large = row["peak_mb"] > (config.getoption("--max-megabytes") or megabytes)
+        over += too_slow or too_large
+        cells = (f"{format(row[key], number):{size}}" for key, (_, size, number) in COLUMNS.items())
+        marks = "  ! seconds" * too_slow + "  ! MB" * too_large
+        reporter.line("  ".join([f"{row['competition']:{width}}", *cells]) + marks)
+    return over

@@ -1,0 +1,176 @@
+"""What the rule of ``full_size`` cannot know of a competition's tables: which columns tell rows apart, and how much
+more there is in a field of the full data than in one of the synthetic data."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+
+import numpy as np
+import pandas as pd
+
+Tables = tuple[pd.DataFrame, pd.DataFrame]
+Content = Callable[[pd.DataFrame, pd.DataFrame, np.random.Generator], Tables]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shape:
+    """How a competition's rows are multiplied.
+
+    ``ids``: columns (or JSON keys) that get the number of the copy; else the sample submission's first column.
+    ``variants``: label columns, with a number of label sets which the copies take in turn, as many classes are a load.
+    ``longer``: columns (or JSON keys) of text, with how many times as long it is in the full data.
+    ``keep_order``: rows are graded by their place. ``more_in_submission``: rows that have no answer are submitted too.
+    ``contents``: functions that rewrite the synthetic answers and submission before they are copied.
+    """
+
+    ids: tuple[str, ...] = ()
+    variants: dict[str, int] = field(default_factory=dict)
+    longer: dict[str, int] = field(default_factory=dict)
+    keep_order: bool = False
+    more_in_submission: bool = False
+    contents: tuple[Content, ...] = ()
+
+
+def masks(
+    answers: pd.DataFrame,
+    submission: pd.DataFrame,
+    rng: np.random.Generator,
+    *,
+    columns: tuple[str, str],
+    size: tuple[int, int],
+    size_columns: tuple[str, str] | None,
+    runs: int,
+) -> Tables:
+    """Run-length masks of the full image's size (height, width); the submitted ones begin and end a pixel later."""
+    truth = [_random_runs(rng, runs, size[0] * size[1]) for _ in range(len(answers))]
+    answers = answers.assign(**{columns[0]: [_text(starts, lengths) for starts, lengths in truth]})
+    if size_columns:
+        answers = answers.assign(**dict(zip(size_columns, map(str, size), strict=True)))
+    submission = submission.assign(**{columns[1]: [_text(starts + 1, lengths) for starts, lengths in truth]})
+    return answers, submission
+
+
+def _random_runs(rng: np.random.Generator, runs: int, pixels: int) -> tuple[np.ndarray, np.ndarray]:
+    period = pixels // (runs + 1)
+    starts = period * np.arange(runs) + rng.integers(1, period // 4 + 1, runs)
+    return starts, rng.integers(1, period // 2 + 1, runs)
+
+
+def _text(starts: np.ndarray, lengths: np.ndarray) -> str:
+    return " ".join(map(str, np.column_stack([starts, lengths]).ravel().tolist()))
+
+
+def organs(answers: pd.DataFrame, submission: pd.DataFrame, rng: np.random.Generator) -> Tables:
+    """A day of a stomach scan: three organs, each a ball, on 144 slices of 266 x 266 pixels; predicted a bit larger."""
+    side, slices = 266, 144
+    y, x = np.mgrid[:side, :side]
+    balls = {"large_bowel": (50, 90, 120, 30), "small_bowel": (80, 150, 150, 40), "stomach": (100, 100, 170, 25)}
+    rows = []
+    for z in range(slices):
+        for organ, (cz, cy, cx, radius) in balls.items():
+            inside = (x - cx) ** 2 + (y - cy) ** 2 + (z - cz) ** 2
+            texts = [_runs(inside <= r**2) for r in (radius, radius + 2)]
+            rows.append((f"case1_day0_slice_{z + 1:04d}", organ, *texts))
+    table = pd.DataFrame(rows, columns=["id", "class", "truth", "predicted"])
+    size = f"{side}.0"
+    answers = table.assign(predicted=table["truth"], image_width=size, image_height=size).drop(columns="truth")
+    return answers, table.drop(columns="truth")
+
+
+def _runs(mask: np.ndarray) -> str:
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], mask.ravel("F").astype(int), [0]])))
+    return _text(edges[::2] + 1, edges[1::2] - edges[::2])
+
+
+def boxes(
+    answers: pd.DataFrame,
+    submission: pd.DataFrame,
+    rng: np.random.Generator,
+    *,
+    column: str,
+    fields: tuple[int, int],
+    x: int,
+    times: int,
+) -> Tables:
+    """Lists of boxes get longer: each comes several times, moved along its coordinate ``x``.
+
+    A box has the given number of fields in answers and in submission.
+    """
+    longer = (
+        table.assign(**{column: [_moved(text.split(), size, x, times) for text in table[column]]})
+        for table, size in zip((answers, submission), fields, strict=True)
+    )
+    answers, submission = longer
+    return answers, submission
+
+
+def _moved(words: list[str], fields: int, x: int, times: int) -> str:
+    return " ".join(
+        repr(float(word) + 5000 * n) if k % fields == x and n else word
+        for n in range(times)
+        for k, word in enumerate(words)
+    )
+
+
+EXCEPTIONS = {
+    "3d-object-detection-for-autonomous-vehicles": Shape(
+        contents=(partial(boxes, column="PredictionString", fields=(9, 9), x=1, times=8),)
+    ),
+    "AI4Code": Shape(longer={"cell_order": 5}),
+    "billion-word-imputation": Shape(longer={"sentence": 3}),
+    "bms-molecular-translation": Shape(longer={"InChI": 3}),
+    "cdiscount-image-classification-challenge": Shape(variants={"category_id": 300}),
+    "detecting-insults-in-social-commentary": Shape(ids=("Comment",)),
+    "facebook-recruiting-iii-keyword-extraction": Shape(variants={"Tags": 1000}, longer={"Body": 30}),
+    "google-research-identify-contrails-reduce-global-warming": Shape(
+        contents=(
+            partial(
+                masks, columns=("encoded_pixels",) * 2, size=(256, 256), size_columns=("height", "width"), runs=100
+            ),
+        )
+    ),
+    "h-and-m-personalized-fashion-recommendations": Shape(variants={"prediction": 1000}, more_in_submission=True),
+    "herbarium-2020-fgvc7": Shape(variants={"Predicted": 2000}),
+    "herbarium-2021-fgvc8": Shape(variants={"Predicted": 4000}),
+    "herbarium-2022-fgvc9": Shape(variants={"Predicted": 1000}),
+    "hotel-id-2021-fgvc8": Shape(variants={"hotel_id": 500}),
+    "hubmap-kidney-segmentation": Shape(
+        contents=(
+            partial(
+                masks,
+                columns=("encoding", "predicted"),
+                size=(30_000, 40_000),
+                size_columns=("height_pixels", "width_pixels"),
+                runs=100_000,
+            ),
+        )
+    ),
+    "imet-2020-fgvc7": Shape(variants={"attribute_ids": 100}),
+    "inaturalist-2019-fgvc6": Shape(variants={"predicted": 50}),
+    "iwildcam-2019-fgvc6": Shape(ids=("Id",)),
+    "jigsaw-unintended-bias-in-toxicity-classification": Shape(longer={"comment_text": 5}),
+    "kuzushiji-recognition": Shape(contents=(partial(boxes, column="labels", fields=(5, 3), x=1, times=30),)),
+    "learning-agency-lab-automated-essay-scoring-2": Shape(longer={"full_text": 20}),
+    "lmsys-chatbot-arena": Shape(longer={"prompt": 10, "response_a": 20, "response_b": 20}),
+    "osic-pulmonary-fibrosis-progression": Shape(ids=("Patient_Week", "Patient")),
+    "rsna-2022-cervical-spine-fracture-detection": Shape(ids=("row_id", "StudyInstanceUID")),
+    "tensorflow2-question-answering": Shape(longer={"document_text": 5000}),
+    "tgs-salt-identification-challenge": Shape(
+        contents=(partial(masks, columns=("rle_mask",) * 2, size=(101, 101), size_columns=None, runs=100),)
+    ),
+    "uw-madison-gi-tract-image-segmentation": Shape(contents=(organs,), keep_order=True),
+    "vesuvius-challenge-ink-detection": Shape(
+        contents=(
+            partial(
+                masks,
+                columns=("Predicted",) * 2,
+                size=(7606, 5249),
+                size_columns=("height", "width"),
+                runs=100_000,
+            ),
+        )
+    ),
+    "whale-categorization-playground": Shape(variants={"Id": 100}),
+}

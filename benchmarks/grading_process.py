@@ -1,0 +1,58 @@
+"""A process that grades, so that its memory is that of grading alone.
+
+``python grading_process.py COMPETITION_FOLDER DATA_FOLDER`` reads the answers, then grades the submission on each line
+of its input. For either it writes a line of JSON with the seconds, the processor's seconds and the peak of its memory.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pytest_mlebench.catalog import Competition
+from pytest_mlebench.data.store import Dataset
+from pytest_mlebench.errors import MLEBenchError
+from pytest_mlebench.grading import Grader
+
+
+def main(folder: str, data: str) -> None:
+    competition = Competition.load(Path(folder))
+    grader = Grader(competition, Dataset(competition, Path(data)))
+    _report(lambda: {"rows": len(grader.answers)})
+    for line in sys.stdin:
+        path = Path(line.rstrip("\n"))
+        _report(lambda path=path: {"score": grader.score(path)})
+
+
+def _report(work: Callable[[], dict[str, Any]]) -> None:
+    _reset_peak()
+    began, cpu_began = time.perf_counter(), time.process_time()
+    try:
+        result = work()
+    except MLEBenchError as error:
+        result = {"error": str(error)}
+    took = {"seconds": time.perf_counter() - began, "cpu_seconds": time.process_time() - cpu_began}
+    print(json.dumps({**result, **took, "peak_mb": _peak_mb()}), flush=True)
+
+
+def _reset_peak() -> None:
+    if (file := Path("/proc/self/clear_refs")).exists():
+        file.write_text("5")
+
+
+def _peak_mb() -> float:
+    """The most memory that was resident since the last reset (Linux), or ever (elsewhere)."""
+    if (status := Path("/proc/self/status")).exists():
+        # ru_maxrss would begin with the size of the process that started this one.
+        return next(int(line.split()[1]) for line in status.read_text().splitlines() if line.startswith("VmHWM")) / 1e3
+    unit = 1e6 if sys.platform == "darwin" else 1e3
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / unit
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
