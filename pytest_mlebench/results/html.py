@@ -38,13 +38,15 @@ _COLOURS = {
 }
 _LOG_BYTES = 1 << 15
 STYLE = """<style>
-body { max-width: none; color: #1f2933; }
-#results-table td, #results-table th { white-space: nowrap; }
+body { max-width: none; color: #1f2933; display: flex; flex-direction: column; }
+#environment-header, #environment { order: 1; align-self: flex-start; }
+#results-table { color: #1f2933; }
+#results-table td, #results-table th { white-space: nowrap; color: inherit; }
+#results-table .col-result { color: inherit; }
 .medals { border-collapse: collapse; margin: 1em 0; }
 .medals th, .medals td { border: 1px solid #d1d5db; padding: .3em .7em; text-align: right; }
 .medals th:first-child, .medals td:first-child, .medals th:nth-child(2), .medals td:nth-child(2) { text-align: left; }
-.medals .rate { font-weight: bold; }
-.medal { font-weight: bold; }
+.medals .rate, .medal { font-weight: bold; }
 </style>"""
 
 
