@@ -126,7 +126,7 @@ def marker_name(word: str) -> str:
     """A split or category as a marker, for example ``image_classification``."""
     cleaned = "".join(letter if letter.isalnum() else "_" for letter in word.lower().replace("->", " to "))
     name = "_".join(filter(None, cleaned.split("_")))
-    return f"_{name}" if name[0].isdigit() else name
+    return f"category_{name}" if name[0].isdigit() else name  # a marker must be an identifier
 
 
 def item_of(request: pytest.FixtureRequest) -> CompetitionItem | None:

@@ -10,27 +10,25 @@ stays.
 from __future__ import annotations
 
 import logging
+import math
 import os
 import shutil
 import signal
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-from models import Features, classifiers, regressors
-from sklearn.base import clone
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.metrics import accuracy_score, mean_absolute_error, roc_auc_score, root_mean_squared_error
-from sklearn.model_selection import KFold, StratifiedKFold
-from sklearn.pipeline import Pipeline
 from tables import Source, find_sample, find_tables
-from task import CannotSolve, Roles, Target, find_roles, find_targets, metric_of, wants_probability
+from task import CannotSolve, Roles, Target, are_shares, find_roles, find_targets, metric_of, wants_probability
+
+if TYPE_CHECKING:
+    from attempts import Attempt
 
 TIME_SHARE = 0.6
 """Of the time limit: an interrupted fit may take a while to notice."""
@@ -41,20 +39,8 @@ MAX_CELLS = 20_000_000
 log = logging.getLogger("baseline")
 
 
-class TimeUp(Exception):
-    """The time that this agent gives itself is over."""
-
-
-@dataclass(frozen=True)
-class Attempt:
-    """A model's predictions, for each target: of the training rows, by models that did not see them, and of the test.
-
-    Shape (rows, classes) for classification, (rows, 1) for regression.
-    """
-
-    name: str
-    train: list[np.ndarray]
-    test: list[np.ndarray]
+class TimeUp(BaseException):
+    """The time that this agent gives itself is over. No ``except Exception`` on its way up shall stop it."""
 
 
 def main() -> int:
@@ -66,7 +52,7 @@ def main() -> int:
         folder.mkdir(parents=True, exist_ok=True)
     handlers = [logging.StreamHandler(sys.stdout), logging.FileHandler(logs / "baseline.log", encoding="utf-8")]
     logging.basicConfig(level=logging.INFO, format="%(message)s", handlers=handlers)
-    warnings.simplefilter("ignore", ConvergenceWarning)
+    warnings.simplefilter("ignore")  # one for each fold and model would bury the rest
     for path in Path(__file__).parent.glob("*.py"):
         shutil.copyfile(path, code / path.name)
 
@@ -121,119 +107,59 @@ def solve(data: Path, tables: list[Source], sample_source: Source, submission: P
     for target in targets[:10]:
         classes = f" of {len(target.classes)} classes" if target.classes else ""
         log.info("%s: %s%s", ", ".join(target.columns[:10]), target.kind, classes)
+    improve(roles, train, test, targets, metric, lambda attempt: _write(attempt, targets, sample, submission))
+
+
+def improve(
+    roles: Roles,
+    train: pd.DataFrame,
+    test: pd.DataFrame,
+    targets: list[Target],
+    metric: str,
+    write: Callable[[Attempt], None],
+) -> None:
+    """Fit what there is to try, and write whenever something is better than all before."""
+    # Importing scikit-learn takes seconds: only where there is something to fit.
+    from attempts import attempts, blend, score
+    from models import Features
+
     features = Features(train[roles.features])
     if not features:
         raise CannotSolve("no column of the tables tells anything: names only, or the same in every row")
     log.info("features: %s", features.describe())
+    scored: list[tuple[float, Attempt]] = []
+    best = -math.inf
 
-    attempts: list[tuple[float, Attempt]] = []
-    for attempt in _attempts(features, features.table(train), features.table(test), targets, metric):
-        score = _score(attempt, targets, metric)
-        attempts.append((score, attempt))
-        log.info("%s: %.5f in cross-validation", attempt.name, score)
-        if score >= max(other for other, _ in attempts):
-            _write(attempt, targets, sample, submission)
-    if not attempts:
+    def consider(attempt: Attempt) -> None:
+        nonlocal best
+        value = score(attempt, targets, metric)
+        scored.append((value, attempt))
+        log.info("%s: %.5f in cross-validation", attempt.name, value)
+        if value > best:
+            best = value
+            write(attempt)
+
+    for attempt in attempts(features, features.table(train), features.table(test), targets, metric):
+        consider(attempt)
+    if not scored:
         raise CannotSolve("no model could be fitted")
-    attempts.sort(key=lambda pair: -pair[0])
-    best = attempts[0][0]
-    for count in range(2, len(attempts) + 1):
-        blend = _blend([attempt for _, attempt in attempts[:count]])
-        score = _score(blend, targets, metric)
-        log.info("%s: %.5f", blend.name, score)
-        if score > best:
-            best = score
-            _write(blend, targets, sample, submission)
+    ranked = [attempt for _, attempt in sorted(scored, key=lambda pair: -pair[0])]
+    for count in range(2, len(ranked) + 1):
+        consider(blend(ranked[:count]))
 
 
 def _in_order(roles: Roles, sample: pd.DataFrame) -> pd.DataFrame:
     """The test rows that the sample submission asks for, in its order."""
-    test = roles.test.read(as_text=roles.ids).set_index(roles.ids)
+    test = roles.test.read(as_text=roles.ids)
+    if len(test) == len(sample) and (test[roles.ids].to_numpy() == sample[roles.ids].to_numpy()).all():
+        return test
+    test = test.set_index(roles.ids, drop=False)
     wanted = pd.MultiIndex.from_frame(sample[roles.ids]) if len(roles.ids) > 1 else pd.Index(sample[roles.ids[0]])
     if not test.index.is_unique:
         raise CannotSolve(f"a row of the submission stands for several rows of {roles.test.name}")
     if not wanted.isin(test.index).all():
         raise CannotSolve(f"{roles.test.name} lacks rows that the sample submission asks for")
     return test.loc[wanted].reset_index(drop=True)
-
-
-def _attempts(
-    features: Features, train: pd.DataFrame, test: pd.DataFrame, targets: list[Target], metric: str
-) -> Iterator[Attempt]:
-    """Fit the candidates one after the other; one that fails is logged and left out."""
-    models = [
-        dict(regressors(features, len(train)) if not t.classes else classifiers(features, len(train), len(t.classes)))
-        for t in targets
-    ]
-    for name in models[0]:
-        started = time.monotonic()
-        try:
-            # A target of another kind may have no candidate of this name: it takes its first one.
-            pairs = [
-                _predictions(named.get(name, next(iter(named.values()))), target, train, test, metric)
-                for named, target in zip(models, targets, strict=True)
-            ]
-        except TimeUp:
-            raise
-        except Exception as error:
-            log.info("%s: left out, %s: %s", name, type(error).__name__, str(error)[:300])
-            continue
-        log.info("%s: fitted in %.1f s", name, time.monotonic() - started)
-        yield Attempt(name, [held_out for held_out, _ in pairs], [unseen for _, unseen in pairs])
-
-
-def _predictions(
-    model: Pipeline, target: Target, train: pd.DataFrame, test: pd.DataFrame, metric: str
-) -> tuple[np.ndarray, np.ndarray]:
-    """Predictions of the training rows, each by a model fitted without it, and of the test rows."""
-    logarithmic = metric == "rmsle" and target.y.min() >= 0
-    y = np.log1p(target.y) if logarithmic else target.y
-    folds = 5 if len(train) <= 5_000 else 3
-    splitter = KFold(folds, shuffle=True, random_state=0)
-    if target.classes and pd.Series(y).value_counts().max() >= folds:
-        splitter = StratifiedKFold(folds, shuffle=True, random_state=0)
-
-    def predict(rows: np.ndarray, table: pd.DataFrame) -> np.ndarray:
-        fitted = clone(model).fit(train.iloc[rows], y[rows])
-        if not target.classes:
-            values = np.asarray(fitted.predict(table)).reshape(-1, 1)
-            return (np.expm1(values) if logarithmic else values).clip(target.y.min(), target.y.max())
-        shares = np.zeros((len(table), len(target.classes)))
-        shares[:, [target.classes.index(label) for label in fitted.classes_]] = fitted.predict_proba(table)
-        return shares
-
-    held_out = np.zeros((len(train), max(1, len(target.classes))))
-    for rows, others in splitter.split(train, y):
-        held_out[others] = predict(rows, train.iloc[others])
-    return held_out, predict(np.arange(len(train)), test)
-
-
-def _blend(attempts: list[Attempt]) -> Attempt:
-    """The mean of several attempts."""
-    train = [np.mean(parts, axis=0) for parts in zip(*(attempt.train for attempt in attempts), strict=True)]
-    test = [np.mean(parts, axis=0) for parts in zip(*(attempt.test for attempt in attempts), strict=True)]
-    return Attempt(f"mean of {', '.join(attempt.name for attempt in attempts)}", train, test)
-
-
-def _score(attempt: Attempt, targets: list[Target], metric: str) -> float:
-    """What is compared, higher is better: the mean over the targets, errors with a minus sign."""
-    return float(np.mean([_score_one(*pair, metric) for pair in zip(attempt.train, targets, strict=True)]))
-
-
-def _score_one(predicted: np.ndarray, target: Target, metric: str) -> float:
-    if not target.classes:
-        if metric == "mae":
-            return -float(mean_absolute_error(target.y, predicted[:, 0]))
-        if metric == "rmsle" and target.y.min() >= 0:
-            return -float(root_mean_squared_error(np.log1p(target.y), np.log1p(predicted[:, 0])))
-        return -float(root_mean_squared_error(target.y, predicted[:, 0]))
-    classes = np.asarray(target.classes, dtype=object)
-    if target.kind == "labels":
-        return float(accuracy_score(target.y, classes[predicted.argmax(axis=1)]))
-    if len(classes) == 2 and metric == "auc":
-        return float(roc_auc_score(target.y == classes[1], predicted[:, 1]))
-    truth = (target.y[:, None] == classes).astype(float)
-    return -float((-truth * np.log(predicted.clip(1e-15, 1))).sum(axis=1).mean())
 
 
 def _write(attempt: Attempt, targets: list[Target], sample: pd.DataFrame, submission: Path) -> None:
@@ -249,6 +175,10 @@ def _write(attempt: Attempt, targets: list[Target], sample: pd.DataFrame, submis
             shares = predicted / predicted.sum(axis=1, keepdims=True)
             # One column asks for the class that comes last: 1, True, yes.
             table[target.columns] = shares if len(target.columns) > 1 else shares[:, -1:]
+    columns = [column for target in targets for column in target.columns]
+    if len(targets) > 1 and are_shares(sample[columns]):
+        shares = table[columns].astype(float).clip(lower=1e-6)
+        table[columns] = shares.div(shares.sum(axis=1), axis=0)
     _replace(submission, lambda path: table.to_csv(path, index=False))
     log.info("submission: %s", attempt.name)
 

@@ -23,6 +23,7 @@ from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 from sklearn.svm import SVC, SVR
 
 MAX_KERNEL_ROWS = 5_000
+TREES = 100
 MAX_BOOSTED_CLASSES = 5
 """Boosting grows a tree for each class and round: with many classes it takes long for what it adds."""
 
@@ -100,9 +101,7 @@ def classifiers(features: Features, rows: int, classes: int) -> Iterator[tuple[s
     if rows <= MAX_KERNEL_ROWS and not features.text:
         machine = CalibratedClassifierCV(SVC(C=10.0), ensemble=False, cv=3)
         yield "support vectors", make_pipeline(features.for_linear(), machine)
-    trees = ExtraTreesClassifier(
-        200 if rows <= 20_000 else 100, min_samples_leaf=1 if rows <= MAX_KERNEL_ROWS else 3, random_state=0
-    )
+    trees = ExtraTreesClassifier(TREES, min_samples_leaf=1 if rows <= MAX_KERNEL_ROWS else 3, random_state=0)
     yield "extra trees", make_pipeline(features.for_trees(), trees)
     if classes <= MAX_BOOSTED_CLASSES:
         boosting = HistGradientBoostingClassifier(learning_rate=0.08, max_leaf_nodes=15, random_state=0)
@@ -116,7 +115,7 @@ def regressors(features: Features, rows: int) -> Iterator[tuple[str, Pipeline]]:
     if rows <= MAX_KERNEL_ROWS and not features.text:
         machine = TransformedTargetRegressor(SVR(C=1.0), transformer=StandardScaler())
         yield "support vectors", make_pipeline(features.for_linear(), machine)
-    trees = ExtraTreesRegressor(200 if rows <= 20_000 else 100, min_samples_leaf=3, random_state=0)
+    trees = ExtraTreesRegressor(TREES, min_samples_leaf=3, random_state=0)
     yield "extra trees", make_pipeline(features.for_trees(), trees)
     boosting = HistGradientBoostingRegressor(learning_rate=0.05, max_leaf_nodes=15, random_state=0)
     yield "gradient boosting", make_pipeline(features.for_trees(), boosting)

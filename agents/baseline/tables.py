@@ -18,6 +18,7 @@ SUFFIXES = (".csv", ".tsv", ".json", ".jsonl")
 MAX_BYTES = 1 << 30
 """Of a larger table only some rows are kept while it is read."""
 CHUNK_ROWS = 200_000
+MAX_TABLES = 50
 
 
 @dataclass(frozen=True)
@@ -103,8 +104,13 @@ class Source:
 
 def find_tables(data: Path) -> list[Source]:
     """The tables at the top of a folder and one level below, those at the top first."""
-    files = [path for pattern in ("*", "*/*") for path in sorted(data.glob(pattern)) if path.is_file()]
-    return [source for path in files for source in _sources(path)]
+    folders = [_tables_in(folder) for folder in sorted(data.iterdir()) if folder.is_dir()]
+    # Hundreds of small files, or members of an archive, are records of one kind, not tables.
+    return sum((tables for tables in folders if len(tables) <= MAX_TABLES), _tables_in(data))
+
+
+def _tables_in(folder: Path) -> list[Source]:
+    return [source for path in sorted(folder.iterdir()) if path.is_file() for source in _sources(path)]
 
 
 def _sources(path: Path) -> Iterator[Source]:
@@ -117,8 +123,8 @@ def _sources(path: Path) -> Iterator[Source]:
                 members = [member for member in archive.namelist() if member.lower().endswith(SUFFIXES)]
         except (OSError, zipfile.BadZipFile):
             return
-        # An archive of thousands of small files holds records of one kind, not tables.
-        yield from (Source(path, member) for member in members[:10] if not member.startswith("__MACOSX"))
+        members = [member for member in members if not member.startswith("__MACOSX")]
+        yield from (Source(path, member) for member in members if len(members) <= MAX_TABLES)
 
 
 def find_sample(tables: list[Source]) -> Source | None:
@@ -126,6 +132,6 @@ def find_sample(tables: list[Source]) -> Source | None:
     tables = [table for table in tables if table.name.endswith((".csv", ".tsv"))]
     for pattern in (r"sample.*submission", r"submission", r"random.?predictions", r"^sample"):
         for table in tables:
-            if re.search(pattern, table.name) and not re.search(r"train|test", table.name):
+            if re.search(pattern, table.name):
                 return table
     return None

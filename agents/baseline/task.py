@@ -91,15 +91,18 @@ def _roles(
     ids = [column for column in sample if column in test_columns]
     targets = [column for column in sample if column not in ids]
     features = [column for column in train_columns if column in test_columns and column not in ids]
-    answers = [column for column in train_columns if column not in test_columns and column not in ids]
+    answers = [column for column in train_columns if column not in test_columns]
+    if not features and len(ids) > 1:  # a sample submission that repeats the test table
+        features = [column for column in train_columns if column in ids]
     if not ids or not targets:
         raise CannotSolve("the sample submission has no id that the test table has, or nothing but such columns")
     if not features:
         raise CannotSolve("the tables share no column to predict from")
     if set(targets) <= set(answers):
         return Roles(train, test, ids, targets, features)
-    if len(targets) == 1 and len(answers) == 1:
-        return Roles(train, test, ids, targets, features, answers[0])
+    labels = answers if len(answers) == 1 else [column for column in answers if column.lower() in ("target", "label")]
+    if len(targets) == 1 and len(labels) == 1:
+        return Roles(train, test, ids, targets, features, labels[0])
     if len(targets) > 1 and answers:
         values = train.read(as_text=answers)
         for column in answers:
@@ -126,22 +129,26 @@ def _single_targets(
     for column in roles.targets:
         truth = train[roles.label or column]
         numbers = pd.to_numeric(truth, errors="coerce")
+        numeric = bool(numbers.notna().all())
         classes = sorted(truth.unique())
-        whole = numbers.notna().all() and (numbers % 1 == 0).all()
-        quantity = (
-            metric in ("rmse", "rmsle", "mae") or not whole or (len(classes) > MANY_NUMBERS and metric != "accuracy")
-        )
-        if numbers.notna().all() and quantity:
-            yield Target([column], "regression", numbers.to_numpy(float), [])
-            continue
-        if not 1 < len(classes) <= min(MAX_CLASSES, max(2, len(truth) // 2)):
-            raise CannotSolve(f"{column!r} has {len(classes)} different values in {len(truth)} rows: no classes")
         asked = pd.to_numeric(sample[column], errors="coerce")
         between = bool(((asked > 0) & (asked < 1)).any())
-        if len(classes) == 2 and asked.notna().all() and (between or probability):
+        many = len(classes) > MANY_NUMBERS and metric != "accuracy"
+        quantity = metric in ("rmse", "rmsle", "mae") or many or (between and len(classes) > 2)
+        if numeric and (quantity or (numbers % 1 != 0).any()):
+            yield Target([column], "regression", numbers.to_numpy(float), [])
+        elif not 1 < len(classes) <= min(MAX_CLASSES, max(2, len(truth) // 2)):
+            raise CannotSolve(f"{column!r} has {len(classes)} different values in {len(truth)} rows: no classes")
+        elif len(classes) == 2 and asked.notna().all() and (between or probability):
             yield Target([column], "probability", truth.to_numpy(object), classes)
         else:
             yield Target([column], "labels", truth.to_numpy(object), classes)
+
+
+def are_shares(table: pd.DataFrame) -> bool:
+    """Whether there are several columns, and every row of them sums to one."""
+    sums = table.apply(pd.to_numeric, errors="coerce").sum(axis=1)
+    return table.shape[1] > 1 and bool(np.allclose(sums, 1, atol=1e-3))
 
 
 def _is_one_hot(table: pd.DataFrame) -> bool:

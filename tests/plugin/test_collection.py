@@ -81,6 +81,12 @@ def test_markers_select_splits_and_categories(project: pytest.Pytester, collect:
     assert {line.split("/")[1] for line in found} == {"smoke-digits", "spooky-author-identification"}
 
 
+def test_every_bundled_competition_is_collected(collect: Collect) -> None:
+    assert len({line.split("/")[1] for line in collect("--split=all")}) == 75
+    (found,) = {line.split("/")[1] for line in collect("--split=all", "-m", "category_3d and high", "-k", "vehicles")}
+    assert found == "3d-object-detection-for-autonomous-vehicles"
+
+
 def test_k_picks_one_competition(collect: Collect) -> None:
     found = collect("--agent=toy/gold", "--split=smoke", "-k", "diabetes")
     assert found == ["competitions/smoke-diabetes/competition.yaml::toy/gold[seed=0]"]

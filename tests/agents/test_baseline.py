@@ -1,0 +1,183 @@
+from __future__ import annotations
+
+import json
+import time
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from pytest_mlebench.data.store import Dataset
+from pytest_mlebench.grading import Report, grade
+
+if TYPE_CHECKING:
+    from tests.agents.conftest import Ran, Start
+
+Synthetic = Callable[[str], Dataset]
+
+
+@pytest.fixture
+def rows() -> pd.DataFrame:
+    """Sixty rows in which ``x`` tells nearly everything; the ids keep their zeros only as text."""
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"key": [f"{k:04}" for k in range(60)], "x": rng.normal(size=60)})
+    table["colour"] = rng.choice(["red", "green"], 60)
+    table["amount"] = 100 + 10 * table.x + rng.normal(size=60) / 10
+    table["grade"] = np.select([table.x < -0.5, table.x < 0.5], ["bad", "fair"], "good")
+    table["sold"] = (table.x > 0).astype(int)
+    return table
+
+
+def lay_out(data: Path, rows: pd.DataFrame, target: str, sample: pd.DataFrame, description: str = "") -> None:
+    """Forty training and twenty test rows, with a sample submission whose order is its own."""
+    data.mkdir(exist_ok=True)
+    columns = ["key", "x", "colour"]
+    rows.loc[:39, [*columns, target]].to_csv(data / "train.csv", index=False)
+    rows.loc[40:, columns].to_csv(data / "test.csv", index=False)
+    sample.to_csv(data / "sample_submission.csv", index=False)
+    (data / "description.md").write_text(description)
+
+
+def sample_of(rows: pd.DataFrame, **columns: object) -> pd.DataFrame:
+    return rows.loc[:40:-1, ["key"]].assign(**columns)
+
+
+def submission_of(ran: Ran, sample: pd.DataFrame) -> pd.DataFrame:
+    """The submission, which must have the sample's columns and ids in the sample's order."""
+    table = pd.read_csv(ran.submission, dtype={"key": str})
+    assert list(table.columns) == list(sample.columns)
+    assert list(table["key"]) == list(sample["key"])
+    return table
+
+
+def report(dataset: Dataset, ran: Ran) -> Report:
+    return grade(ran.submission, dataset.competition, dataset)
+
+
+def test_it_earns_a_medal_on_the_smoke_split(synthetic: Synthetic, start: Start) -> None:
+    dataset = synthetic("smoke-diabetes")
+    ran = start("baseline", dataset.public)
+    assert report(dataset, ran).any_medal, ran.output
+    assert "metric: rmse" in ran.output and "progression: regression" in ran.output
+
+
+def test_it_recognises_digits_even_if_its_time_ends_early(synthetic: Synthetic, start: Start) -> None:
+    dataset = synthetic("smoke-digits")
+    ran = start("baseline", dataset.public, TIME_LIMIT_SECS="10")
+    result = report(dataset, ran)
+    assert result.score is not None and result.score > 0.9, ran.output
+
+
+def test_it_fills_a_column_of_probabilities_for_each_author_of_a_text(synthetic: Synthetic, start: Start) -> None:
+    dataset = synthetic("spooky-author-identification")
+    ran = start("baseline", dataset.public)
+    assert report(dataset, ran).valid_submission, ran.output
+    sample = pd.read_csv(dataset.sample_submission)
+    shares = pd.read_csv(ran.submission)[sample.columns[1:]]
+    assert np.allclose(shares.sum(axis=1), 1, atol=1e-6)
+    assert shares.nunique().min() > 1, "the sample submission's values are the same in all rows"
+    assert "text (text)" in ran.output
+
+
+def test_it_answers_with_the_labels_of_the_training_table(synthetic: Synthetic, start: Start) -> None:
+    dataset = synthetic("spaceship-titanic")
+    ran = start("baseline", dataset.public)
+    assert report(dataset, ran).valid_submission, ran.output
+    assert "Transported: labels of 2 classes" in ran.output
+    assert set(pd.read_csv(ran.submission, dtype=str)["Transported"]) <= {"True", "False"}
+
+
+def test_pictures_are_beyond_it_and_it_says_so(synthetic: Synthetic, start: Start) -> None:
+    dataset = synthetic("aerial-cactus-identification")
+    ran = start("baseline", dataset.public)
+    assert "this agent has no model for this competition, the sample submission stays" in ran.output
+    assert ran.submission.read_bytes() == dataset.sample_submission.read_bytes()
+    assert report(dataset, ran).valid_submission
+
+
+def test_tables_may_be_zipped_and_the_classes_be_columns(tmp_path: Path, rows: pd.DataFrame, start: Start) -> None:
+    sample = sample_of(rows, good=0.3, fair=0.3, bad=0.4)
+    data = tmp_path / "data"
+    lay_out(data, rows, "grade", sample)
+    for name in ("train.csv", "test.csv", "sample_submission.csv"):
+        with zipfile.ZipFile(data / f"{name}.zip", "w") as archive:
+            archive.write(data / name, name)
+        (data / name).unlink()
+    ran = start("baseline", data)
+    predicted = submission_of(ran, sample)
+    assert np.allclose(predicted[["good", "fair", "bad"]].sum(axis=1), 1, atol=1e-6)
+    best = predicted[["good", "fair", "bad"]].idxmax(axis=1).to_numpy()
+    # In the order of the sample, which is not that of the test table.
+    assert (best == rows.set_index("key").loc[sample["key"], "grade"]).mean() > 0.7, ran.output
+
+
+def test_zeros_in_the_sample_stand_for_probabilities_where_the_metric_ranks(
+    tmp_path: Path, rows: pd.DataFrame, start: Start
+) -> None:
+    sample = sample_of(rows, sold=0)
+    data = tmp_path / "data"
+    lay_out(data, rows, "sold", sample, "# Shop\n## Evaluation\nArea under the ROC curve (AUC).\n## Data\n- rows")
+    for name in ("train", "test"):  # as records, with true and false
+        table = pd.read_csv(data / f"{name}.csv", dtype={"key": str})
+        table = table.assign(sold=table.sold == 1) if "sold" in table else table
+        (data / f"{name}.json").write_text(json.dumps(table.to_dict("records")))
+        (data / f"{name}.csv").unlink()
+    ran = start("baseline", data)
+    predicted = submission_of(ran, sample)["sold"]
+    sold = rows.set_index("key").loc[sample["key"], "sold"].to_numpy() == 1
+    assert predicted.between(0, 1).all() and predicted.nunique() > 2
+    assert predicted[sold].mean() > predicted[~sold].mean() + 0.3, ran.output
+
+
+def test_absurd_data_still_leaves_the_sample_submission(tmp_path: Path, start: Start) -> None:
+    data = tmp_path / "data"
+    (data / "folder.csv").mkdir(parents=True)
+    (data / "train.csv").write_bytes(bytes(range(256)) * 40)
+    (data / "test.csv").write_text("")
+    (data / "test.json").write_text("{not json")
+    (data / "train.zip").write_text("no archive")
+    (data / "description.md").write_bytes(b"## Evaluation \xff\xfe")
+    (data / "sampleSubmission.csv").write_text('id,answer\n1,"a, b"\n1,\n')
+    ran = start("baseline", data)
+    assert ran.submission.read_text() == 'id,answer\n1,"a, b"\n1,\n'
+    assert "Traceback" not in ran.output
+
+
+def test_rows_that_cannot_be_matched_leave_the_sample_submission(
+    tmp_path: Path, rows: pd.DataFrame, start: Start
+) -> None:
+    sample = sample_of(rows, amount=1)
+    sample.iloc[3, 0] = "unknown"
+    lay_out(tmp_path / "data", rows, "amount", sample)
+    ran = start("baseline", tmp_path / "data")
+    assert "lacks rows that the sample submission asks for" in ran.output
+    assert submission_of(ran, sample)["amount"].eq(1).all()
+
+
+def test_without_a_sample_submission_it_says_that_it_cannot_know(tmp_path: Path, start: Start) -> None:
+    (tmp_path / "data").mkdir()
+    ran = start("baseline", tmp_path / "data")
+    assert "there is no sample submission" in ran.output
+    assert not ran.submission.exists()
+
+
+def test_it_ends_within_its_time_and_leaves_its_code_and_its_log(tmp_path: Path, start: Start) -> None:
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.normal(size=(30_000, 40))).add_prefix("x").assign(key=range(30_000))
+    table["y"] = (table.x0 + table.x1 * table.x2 + rng.normal(size=30_000)).round(3)
+    data = tmp_path / "data"
+    data.mkdir()
+    table[:25_000].to_csv(data / "train.csv", index=False)
+    table[25_000:].drop(columns="y").to_csv(data / "test.csv", index=False)
+    table[25_000:][["key"]].assign(y=0.0).to_csv(data / "sample_submission.csv", index=False)
+    started = time.monotonic()
+    ran = start("baseline", data, TIME_LIMIT_SECS="5")
+    assert time.monotonic() - started < 30
+    assert "the time is over; the submission is the best so far" in ran.output
+    assert len(pd.read_csv(ran.submission)) == 5_000
+    assert (ran.home / "code" / "baseline.py").is_file()
+    assert (ran.home / "logs" / "baseline.log").read_text() in ran.output
