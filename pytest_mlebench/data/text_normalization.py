@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import csv
-import tempfile
 from pathlib import Path
 
 import pandas as pd
 
-from pytest_mlebench.data.archives import write_zip, zip_member
+from pytest_mlebench.data.archives import ZipWriter, zip_member
 from pytest_mlebench.data.tables import read_csv, split, write_csv
 
 
@@ -20,24 +19,18 @@ def prepare_text_normalization(raw: Path, public: Path, private: Path, language:
     is_test = tokens["sentence_id"].isin(held_out)
     train, test = _renumber(tokens[~is_test]), _renumber(tokens[is_test])
     ids = test["sentence_id"].astype(str) + "_" + test["token_id"].astype(str)
-    sample = private / "sample_submission.csv"
-    _write(pd.DataFrame({"id": ids, "after": test["after"]}), private / "answers.csv")
-    _write(pd.DataFrame({"id": ids, "after": test["before"]}), sample)
-    _write_zipped(sample, public / f"{language}_sample_submission_2.csv.zip")
-    with tempfile.TemporaryDirectory(dir=public.parent) as scratch:
-        for name, table in (("train", train), ("test_2", test[["sentence_id", "token_id", "before"]])):
-            path = Path(scratch) / f"{language}_{name}.csv"
-            _write(table, path)
-            _write_zipped(path, public / f"{path.name}.zip")
+    answers, sample = (pd.DataFrame({"id": ids, "after": test[column]}) for column in ("after", "before"))
+    write_csv(answers, private / "answers.csv", quoting=csv.QUOTE_NONNUMERIC)
+    write_csv(sample, private / "sample_submission.csv", quoting=csv.QUOTE_NONNUMERIC)
+    _write_zipped(train, public, f"{language}_train.csv")
+    _write_zipped(test[["sentence_id", "token_id", "before"]], public, f"{language}_test_2.csv")
+    _write_zipped(sample, public, f"{language}_sample_submission_2.csv")
 
 
 def _renumber(tokens: pd.DataFrame) -> pd.DataFrame:
     return tokens.assign(sentence_id=pd.factorize(tokens["sentence_id"])[0])
 
 
-def _write(table: pd.DataFrame, path: Path) -> None:
-    write_csv(table, path, quoting=csv.QUOTE_NONNUMERIC)
-
-
-def _write_zipped(path: Path, archive: Path) -> None:
-    write_zip(archive, {archive.name.removesuffix(".zip"): path})
+def _write_zipped(table: pd.DataFrame, folder: Path, name: str) -> None:
+    with ZipWriter(folder / f"{name}.zip") as archive, archive.open(name) as member:
+        table.to_csv(member, mode="wb", index=False, quoting=csv.QUOTE_NONNUMERIC)

@@ -24,10 +24,10 @@ def require_columns(submission: pd.DataFrame, columns: Sequence[str], *, exactly
     """The columns must be there, in any order; with ``exactly`` there must be no others."""
     found = list(submission.columns)
     if missing := [column for column in columns if column not in found]:
-        names = ", ".join(map(repr, found[:20])) or "none"
+        names = ", ".join(map(_show, found[:20])) or "none"
         raise InvalidSubmission(f"column {missing[0]!r} is missing; the file has {names}")
     if exactly and (extra := [column for column in found if column not in columns]):
-        raise InvalidSubmission(f"column {extra[0]!r} is not expected; the columns are {', '.join(columns)}")
+        raise InvalidSubmission(f"column {_show(extra[0])} is not expected; the columns are {', '.join(columns)}")
 
 
 def require_row_count(submission: pd.DataFrame, answers: pd.DataFrame | int) -> None:
@@ -131,11 +131,12 @@ def require_row_sums(
 def _numeric(column: pd.Series[Any]) -> NDArray[np.float64]:
     try:
         return np.asarray(pd.to_numeric(column), dtype=np.float64)
-    except (TypeError, ValueError) as error:
-        text = pd.to_numeric(column, errors="coerce").isna() & column.notna()
-        row = int(text.to_numpy().argmax())
+    except (TypeError, ValueError, OverflowError) as error:
+        parsed = pd.to_numeric(column.astype(str), errors="coerce").to_numpy(dtype=np.float64)
+        row = int((~np.isfinite(parsed) & column.notna().to_numpy()).argmax())
+        what = "not a number" if np.isnan(parsed[row]) else "too large a number"
         raise InvalidSubmission(
-            f"column {column.name!r}, row {row + 1}: {_show(column.iloc[row])} is not a number"
+            f"column {column.name!r}, row {row + 1}: {_show(column.iloc[row])} is {what}"
         ) from error
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,7 +18,8 @@ if TYPE_CHECKING:
 
 MAX_BYTES = 1 << 30
 """Largest submission that is read; the largest honest one (denoising-dirty-documents) has 0.2 GB."""
-_MAX_HEADER_BYTES = 1 << 20
+_MAX_LINE_BYTES = 1 << 20
+_MAX_COLUMNS = 10_000
 
 
 @contextmanager
@@ -28,13 +31,14 @@ def open_submission(path: Path, max_bytes: int = MAX_BYTES) -> Iterator[IO[bytes
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
-        if path.is_symlink():
+        if error.errno == errno.ELOOP:
             raise InvalidSubmission(f"{path.name} is a symbolic link; a regular file was expected") from error
         raise InvalidSubmission(f"{path.name} cannot be read: {error.strerror}") from error
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):  # before it is opened as a file, which a folder cannot be
+        os.close(descriptor)
+        raise InvalidSubmission(f"{path.name} is not a regular file")
     with os.fdopen(descriptor, "rb") as file:
-        status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode):
-            raise InvalidSubmission(f"{path.name} is not a regular file")
         if status.st_size > max_bytes:
             raise InvalidSubmission(f"{path.name} has {status.st_size:,} bytes; at most {max_bytes:,} are read")
         yield file
@@ -47,14 +51,23 @@ def read_submission(path: Path, max_bytes: int = MAX_BYTES) -> pd.DataFrame:
     """
     import pandas as pd
 
-    with open_submission(path, max_bytes) as file:
-        header = file.readline(_MAX_HEADER_BYTES + 1)
-        if len(header) > _MAX_HEADER_BYTES:
-            raise InvalidSubmission(f"the first line is longer than {_MAX_HEADER_BYTES:,} bytes; is this a CSV file?")
-        file.seek(0)
-        try:
-            return pd.read_csv(file)
-        except pd.errors.EmptyDataError:
-            return pd.DataFrame()
-        except (ValueError, OverflowError, MemoryError, pd.errors.ParserError) as error:
-            raise InvalidSubmission(f"not a readable CSV file: {error}") from error
+    try:
+        with open_submission(path, max_bytes) as file:
+            lines = [file.readline(_MAX_LINE_BYTES + 1) for _ in range(2)]
+            if len(lines[0]) > _MAX_LINE_BYTES:
+                raise InvalidSubmission(f"the first line is longer than {_MAX_LINE_BYTES:,} bytes; is this a CSV file?")
+            if any(_fields(line) > _MAX_COLUMNS for line in lines):  # pandas would take minutes
+                raise InvalidSubmission(f"the file has more than {_MAX_COLUMNS:,} columns")
+            file.seek(0)
+            table = pd.read_csv(file)
+    except pd.errors.EmptyDataError:
+        return pd.DataFrame()
+    except OSError as error:
+        raise InvalidSubmission(f"{path.name} cannot be read: {error.strerror}") from error
+    except (ValueError, OverflowError, MemoryError, pd.errors.ParserError) as error:
+        raise InvalidSubmission(f"not a readable CSV file: {error}") from error
+    return table.set_axis(pd.RangeIndex(len(table)))  # a field more in each row than in the header is row names
+
+
+def _fields(line: bytes) -> int:
+    return re.sub(rb'"[^"]*"', b"", line).count(b",") + 1

@@ -1,6 +1,14 @@
-import pandas as pd
+import io
+import math
+from pathlib import Path
 
-from pytest_mlebench.data.tables import take_groups
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pytest_mlebench.data.tables import count_lines, one_hot, read_csv, read_header, split, take_groups, write_csv
 
 
 def test_groups_are_taken_in_the_order_given_and_their_rows_in_that_of_the_table():
@@ -13,3 +21,87 @@ def test_no_groups_give_no_rows():
     table = pd.DataFrame({"group": [1, 2], "value": [3, 4]})
     assert take_groups(table, "group", []).columns.tolist() == ["group", "value"]
     assert len(take_groups(table, "group", [])) == 0
+
+
+@given(st.lists(st.floats(allow_nan=False), min_size=1))
+def test_floats_are_read_exactly(values: list[float]):
+    text = "x\n" + "\n".join(map(repr, values)) + "\n0.5\n"
+    assert read_csv(io.BytesIO(text.encode()))["x"].tolist() == [*values, 0.5]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a,b\n40.712278000000005,1e-17\n-73.844311,0.1\n",
+        'id,text\n1,"a, ""b"""\n2,"two\nlines"\n3,café\n',
+        "whole,gap\n1,2.0\n3,\n",
+    ],
+)
+def test_a_table_is_written_back_as_it_was_read(text: str, tmp_path: Path):
+    path = tmp_path / "deep" / "folder" / "table.csv"
+    write_csv(read_csv(io.BytesIO(text.encode())), path)
+    assert path.read_bytes() == text.encode()
+
+
+def test_options_of_pandas_go_through(tmp_path: Path):
+    write_csv(pd.DataFrame({"a": [1]}), tmp_path / "x", sep="\t", index=True)
+    assert (tmp_path / "x").read_text() == "\ta\n0\t1\n"
+    assert read_csv(tmp_path / "x", sep="\t", index_col=0).equals(pd.DataFrame({"a": [1]}))
+
+
+@settings(deadline=None)  # scikit-learn is imported on the way
+@given(st.integers(2, 200), st.sampled_from([0.1, 0.19, 0.3, 0.5]))
+def test_a_share_of_the_rows_is_rounded_up_and_every_row_is_on_one_side(n: int, share: float):
+    train, test = split(list(range(n)), test_size=share)
+    assert sorted([*train, *test]) == list(range(n))
+    assert len(test) == math.ceil(n * share)
+
+
+def test_a_split_is_that_of_scikit_learn_with_seed_0():
+    train, test = split(np.arange(10), test_size=3)
+    assert train.tolist() == [9, 1, 6, 7, 3, 0, 5]
+    assert test.tolist() == [2, 8, 4]
+
+
+def test_a_table_keeps_its_columns_and_index_when_it_is_split():
+    table = pd.DataFrame({"id": range(10, 20), "label": [0, 1] * 5})
+    train, test = split(table, test_size=0.2)
+    assert test["id"].tolist() == [12, 18]
+    assert pd.concat([train, test]).sort_index().equals(table)
+
+
+def test_options_of_the_split_go_through():
+    labels = np.array([0] * 8 + [1] * 2)
+    _, test = split(labels, test_size=0.5, stratify=labels)
+    assert sorted(test.tolist()) == [0, 0, 0, 0, 1]
+
+
+@pytest.mark.parametrize(("content", "lines"), [(b"", 0), (b"a", 0), (b"a\nb", 1), (b"a\r\n\nb\n", 3)])
+def test_line_feeds_are_counted(content: bytes, lines: int, tmp_path: Path):
+    (tmp_path / "x").write_bytes(content)
+    assert count_lines(tmp_path / "x") == lines
+
+
+def test_line_feeds_are_counted_across_blocks(tmp_path: Path):
+    (tmp_path / "x").write_bytes(b"0123456\n" * 300_000)
+    assert count_lines(tmp_path / "x") == 300_000
+
+
+@pytest.mark.parametrize(
+    ("content", "names"),
+    [("", []), ("id\n", ["id"]), ('id,"a, b","say ""x"""\n1,2,3\n', ["id", "a, b", 'say "x"']), ("é\r\n", ["é"])],
+)
+def test_the_header_holds_the_columns_names(content: str, names: list[str], tmp_path: Path):
+    (tmp_path / "x.csv").write_text(content, encoding="utf-8", newline="")
+    assert read_header(tmp_path / "x.csv") == names
+
+
+def test_a_one_hot_table_has_a_column_for_each_class_in_the_given_order():
+    labels = pd.Series(["b", "a", "x"], index=[5, 3, 4])
+    table = one_hot(labels, ["a", "b", "c"])
+    assert table.to_dict("list") == {"a": [0, 1, 0], "b": [1, 0, 0], "c": [0, 0, 0]}
+    assert table.index.tolist() == [5, 3, 4]
+
+
+def test_a_one_hot_table_is_made_of_any_sequence():
+    assert one_hot([2, 1], classes=range(1, 3)).to_dict("list") == {1: [0, 1], 2: [1, 0]}
