@@ -1,13 +1,13 @@
 import pandas as pd
 
-from pytest_mlebench.grading import InvalidSubmission, ranked_labels, require_columns
+from pytest_mlebench.grading import InvalidSubmission, isin, ranked_labels, require_columns
 from pytest_mlebench.grading.metrics.ranking import mean_average_precision_at_k
 
 
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
     require_columns(submission, ["customer_id", "prediction"], exactly=True)
-    scored = submission[submission["customer_id"].isin(answers["customer_id"])]
-    if not answers["customer_id"].isin(scored["customer_id"]).all():
+    scored = submission[isin(submission["customer_id"], answers["customer_id"])]
+    if not isin(answers["customer_id"], scored["customer_id"]).all():
         # Which customers count is part of the answers: no names here.
         raise InvalidSubmission(
             "column 'customer_id': some customers are missing; a row for each customer of sample_submission.csv was "

@@ -2,7 +2,7 @@ import numpy as np
 import pandas as pd
 from sklearn.metrics import roc_auc_score
 
-from pytest_mlebench.grading import InvalidSubmission, numeric, require_columns, require_finite, require_row_count
+from pytest_mlebench.grading import InvalidSubmission, isin, numeric, require_columns, require_finite, require_row_count
 
 CLASSES = ["toxic", "severe_toxic", "obscene", "threat", "insult", "identity_hate"]
 
@@ -11,10 +11,10 @@ def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
     require_columns(submission, ["id", *CLASSES], exactly=True)
     require_row_count(submission, answers)
     ids = submission["id"]
-    if not (known := ids.isin(answers["id"])).all():
+    if not (known := isin(ids, answers["id"])).all():
         raise InvalidSubmission(f"id {ids[~known].iloc[0]!r} is not an id of the test set")
     truth = answers[answers[CLASSES].sum(axis=1) >= 0].sort_values("id")
-    counts = ids.isin(truth["id"])
+    counts = isin(ids, truth["id"])
     if counts.sum() != len(truth):
         raise InvalidSubmission(f"id {ids[ids.duplicated()].iloc[0]!r} occurs more than once")
     # The original grader looks at the rows that count only, and pairs classes, and rows in the order of their ids,

@@ -228,7 +228,7 @@ def label_sets(table: pd.DataFrame, column: str) -> list[frozenset[str]]:
 
     Raises for a column that pandas reads as numbers, as it does where no row has two numbered labels.
     """
-    return [frozenset(labels.split()) for labels in text(table, column)]
+    return [frozenset(labels.split()) for labels in text(table, column).tolist()]
 
 
 def ranked_labels(table: pd.DataFrame, column: str, k: int) -> list[list[str]]:
@@ -236,7 +236,7 @@ def ranked_labels(table: pd.DataFrame, column: str, k: int) -> list[list[str]]:
 
     Numbers become the text that Python makes of them, 7.0 ``"7.0"``; a missing value is the label ``"nan"``.
     """
-    return [str(value).split(" ", k)[:k] for value in table[column]]
+    return [str(value).split(" ", k)[:k] for value in table[column].tolist()]
 
 
 def require_same_ids(submission: pd.DataFrame, answers: pd.DataFrame, on: str | list[str]) -> None:
@@ -268,6 +268,11 @@ def _places(index: pd.Index[Any], wanted: pd.Index[Any]) -> NDArray[np.intp]:
     return wanted.get_indexer(index)
 
 
+def isin(values: pd.Series[Any], others: pd.Series[Any]) -> pd.Series[bool]:
+    """Which of the values are among the others: pandas' ``isin``, several times as fast for text."""
+    return pd.Series(_places(pd.Index(values), pd.Index(others.unique())) >= 0, index=values.index)
+
+
 def require_above(values: NDArray[np.float64], columns: str | Sequence[str], low: float) -> None:
     """Values must be greater than ``low``; NaN passes (see ``require_finite``)."""
     _require(np.isnan(values) | (values > low), values, columns, f"is not greater than {low:g}")
@@ -290,7 +295,7 @@ def positions(submission: pd.DataFrame, answers: pd.DataFrame, on: str) -> NDArr
 def texts(table: pd.DataFrame, column: str) -> list[str]:
     """A column as text: an empty field (or a word that pandas reads as missing) is "", a number what Python prints."""
     values = table[column]
-    return [str(value) for value in values.astype(object).where(values.notna(), "")]
+    return [str(value) for value in values.astype(object).where(values.notna(), "").tolist()]
 
 
 def require_text(submission: pd.DataFrame, column: str) -> None:
