@@ -55,7 +55,11 @@ def _parser() -> argparse.ArgumentParser:
     prepare = commands.add_parser("prepare", help="prepare competitions' data")
     _add_selection(prepare, required=True)
     _add_data_dir(prepare)
-    prepare.add_argument("--raw-dir", type=Path, help="an already unpacked download (with one competition only)")
+    prepare.add_argument(
+        "--raw-dir",
+        type=Path,
+        help="an already unpacked download, with one competition only; files that need no change are hard-linked",
+    )
     prepare.add_argument("--keep-raw", action="store_true", help="keep the store's raw data after preparation")
     prepare.add_argument("--skip-verification", action="store_true", help="do not compare with the known checksums")
     prepare.add_argument("--json", action="store_true", help="print what was done as JSON")

@@ -113,7 +113,7 @@ def run_agent(
     item = item_of(request)
 
     def run_it(*, seed: int = item.seed if item else 0) -> RunRecord:
-        record = _or_fail(lambda: run(agent, competition, dataset, sandbox, run_group, seed=seed))
+        record = run(agent, competition, dataset, sandbox, run_group, seed=seed)
         # Not by record_property, which warns of JUnit's default family though the properties arrive.
         request.node.user_properties.extend(_properties(record))
         return record

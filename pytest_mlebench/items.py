@@ -13,12 +13,14 @@ import pytest
 from pytest_mlebench.agents import Agent
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.catalog.catalogue import bundled
-from pytest_mlebench.errors import CompetitionError
+from pytest_mlebench.errors import CompetitionError, MLEBenchError
 from pytest_mlebench.results.record import RunRecord
 from pytest_mlebench.settings import Settings
 
 SETTINGS = pytest.StashKey[Settings]()
 RECORD = pytest.StashKey[RunRecord]()
+TROUBLE = pytest.StashKey[str]()
+"""Why a run has no record: the harness could not even write one."""
 
 
 def settings_of(config: pytest.Config) -> Settings:
@@ -115,8 +117,15 @@ def _run(run_agent: Callable[[], RunRecord], request: pytest.FixtureRequest) -> 
     from pytest_mlebench.sandbox.logs import tail
 
     settings = settings_of(request.config)
-    record = run_agent()
-    request.node.stash[RECORD] = record
+    try:
+        record = run_agent()
+    except MLEBenchError as error:
+        request.node.stash[TROUBLE] = trouble = str(error)
+    else:
+        request.node.stash[RECORD] = record
+        trouble = ""
+    if trouble:
+        pytest.fail(trouble, pytrace=False)
     if not outcome_of(record).passed or is_below(record, settings.min_medal):
         log = tail(settings.run_group.folder / record.run_id / RUN_LOG)
         pytest.fail(failure_text(record, log, settings.min_medal), pytrace=False)

@@ -49,7 +49,8 @@ def run_agent(
     """Run an agent to its end, grade what it left, and write ``run.json`` into its run directory.
 
     Whatever the agent does is an outcome in the record. So is trouble of the harness (``error``), which is not raised:
-    other runs go on. An interruption lets the record go and is raised.
+    other runs go on. An interruption lets the record go and is raised. Raises SandboxError where not even a record can
+    be written.
     """
     from pytest_mlebench.grading.grade import Grader  # pandas, which collecting must not import
 
@@ -57,7 +58,10 @@ def run_agent(
     launch = replace(launch, environment={"SEED": str(seed), **launch.environment})
     run_id = group.new_run_id(competition, agent, seed)
     run_dir = group.folder / run_id
-    run_dir.mkdir(parents=True)
+    try:
+        run_dir.mkdir(parents=True)
+    except OSError as trouble:
+        raise SandboxError(f"run directory {run_dir} cannot be made: {trouble.strerror}") from trouble
     grader = Grader(competition, dataset, max_bytes=group.max_submission_bytes)
     task = Task(
         competition_id=competition.id,
@@ -102,7 +106,10 @@ def run_agent(
         agent_definition=agent.describe(),
         data_verified=dataset.is_verified,
     )
-    record.write(run_dir)
+    try:
+        record.write(run_dir)
+    except OSError as trouble:
+        raise SandboxError(f"the run's record cannot be written to {run_dir}: {trouble.strerror}") from trouble
     return record
 
 

@@ -14,7 +14,7 @@ from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.catalog.catalogue import bundled, unknown
 from pytest_mlebench.catalog.competition import FILE_NAME
 from pytest_mlebench.errors import SandboxError
-from pytest_mlebench.items import RECORD, SETTINGS, settings_of, teller
+from pytest_mlebench.items import RECORD, SETTINGS, TROUBLE, settings_of, teller
 from pytest_mlebench.outcomes import BY_NAME, outcome_of
 from pytest_mlebench.results import html
 from pytest_mlebench.results.grading_report import write_group
@@ -25,6 +25,7 @@ from pytest_mlebench.settings import Settings
 REPORT = "report.html"
 _ATTRIBUTE = "mlebench_record"
 _RUN_DIR = "mlebench_run_dir"
+_TROUBLE = "mlebench_trouble"
 _STARTED = pytest.StashKey[str]()
 _NO_PATHS = (pytest.Config.ArgsSource.INVOCATION_DIR, pytest.Config.ArgsSource.TESTPATHS)
 
@@ -90,6 +91,8 @@ def header(config: pytest.Config) -> list[str]:
 
 def attach_record(item: pytest.Item, report: pytest.TestReport) -> None:
     """Plain attributes of a report travel from the workers to the controller."""
+    if report.when == "call" and TROUBLE in item.stash:
+        setattr(report, _TROUBLE, True)
     if report.when == "call" and (record := item.stash.get(RECORD, None)) is not None:
         setattr(report, _ATTRIBUTE, record.to_json())
         setattr(report, _RUN_DIR, str(settings_of(item.config).run_group.folder / record.run_id))
@@ -104,7 +107,7 @@ def status(report: pytest.TestReport) -> tuple[str, str, tuple[str, Mapping[str,
     """Category, letter, and word with colour of a run; None for all other reports."""
     record = record_of(report)
     if record is None:
-        return None
+        return ("error", "E", ("ERROR", {"red": True})) if hasattr(report, _TROUBLE) else None
     outcome = outcome_of(record)
     if outcome.passed and report.failed:  # less than --min-medal asks for
         return "failed", "F", (f"FAILED ({outcome.category})", {"red": True})

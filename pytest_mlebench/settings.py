@@ -248,8 +248,12 @@ class Settings:
                 self.seeds, self.sandbox, self.min_medal, self.run_group  # noqa: B018
                 if self.limits.gpus:
                     GpuPool(self.gpu_ids).check(self.limits.gpus)
+                if not self.config.option.collectonly:
+                    self.run_group.folder.mkdir(parents=True, exist_ok=True)
         except MLEBenchError as error:
             raise pytest.UsageError(str(error)) from error
+        except OSError as error:
+            raise pytest.UsageError(f"{self.run_group.folder} cannot be written: {error.strerror}") from error
 
     def _path(self, option: str) -> Path | None:
         value: Path | None = self.config.getoption(option)

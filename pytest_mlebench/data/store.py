@@ -121,8 +121,8 @@ class DataStore:
     ) -> Dataset:
         """Prepare a competition's data from its raw data, unless it is there already.
 
-        ``raw_dir`` is an unpacked download outside of the store; it is read, never changed, and its checksums are
-        noted but need not hold. Without ``keep_raw`` the store's own raw data is removed afterwards. Raises DataError
+        ``raw_dir`` is an unpacked download outside of the store. Its files are hard-linked where they can be, and so
+        become read-only; checksums are noted but need not hold. Without ``keep_raw`` the store's own raw data is removed afterwards. Raises DataError
         and leaves no half-made data behind.
         """
         dataset = self.dataset(competition)

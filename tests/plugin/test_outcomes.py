@@ -149,6 +149,22 @@ def test_trouble_of_the_harness_is_an_error_and_the_other_runs_go_on(run_toys: R
     assert "Traceback" not in result.stdout.str()
 
 
+def test_a_run_whose_directory_cannot_be_made_is_an_error(run_toys: Run, project: pytest.Pytester) -> None:
+    project.makeconftest("""
+        from pathlib import Path
+
+        def pytest_runtest_setup(item):
+            folder = Path("reports/toys")
+            if folder.is_dir():
+                folder.rename("reports/gone")
+                folder.touch()
+    """)
+    result = run_toys("gold", "silver", options=("-p", "no:html"))
+    assert "2 errors" in result.outlines[-1]
+    result.stdout.fnmatch_lines(["*cannot be made: Not a directory*"])
+    assert "Traceback" not in result.stdout.str()
+
+
 def test_properties_reach_junit_xml(run_toys: Run, project: pytest.Pytester) -> None:
     run_toys("silver", options=("-n", "1", "--junitxml=junit.xml"))
     tree = ElementTree.parse(project.path / "junit.xml")
