@@ -187,6 +187,8 @@ class DockerSandbox:
         about |= _collect(task, container)
         container.finish_output()
         end = _complete(end, container, watcher, tail(task.run_dir / RUN_LOG))
+        if end.is_unexplained:
+            raise SandboxError(f"container {container.name} was stopped from outside")
         ending, detail = end.judge()
         about["validations"] = list(checker.history)
         if proxy is not None:

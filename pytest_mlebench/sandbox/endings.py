@@ -11,7 +11,10 @@ from pytest_mlebench.sandbox.instructions import format_duration
 
 @dataclass(frozen=True, kw_only=True)
 class End:
-    """All that is known of an agent's end. ``lost`` says that nobody saw it: the container's first process died too."""
+    """All that is known of an agent's end. ``lost`` says that nobody saw it: the container's first process died too.
+
+    No agent can end that process, so ``judge`` is not for an end that is lost and has no other explanation.
+    """
 
     exit_code: int | None = None
     signal: str | None = None
@@ -21,10 +24,14 @@ class End:
     disk_full: str = ""
     lost: bool = False
 
+    @property
+    def is_unexplained(self) -> bool:
+        return self.lost and self.time_limit is None and not self.oom_kills and not self.disk_full
+
     def judge(self) -> tuple[Ending, str]:
         """The ending, and in words what it leaves open."""
         if self.time_limit is not None:
-            return Ending.TIMED_OUT, self._with_kills(f"stopped after {format_duration(self.time_limit)}")
+            return Ending.TIMED_OUT, self._with_kills(f"stopped after {_duration(self.time_limit)}")
         if self.disk_full:
             return Ending.CRASHED, self._with_kills(f"disk full: {self.disk_full}")
         if self.exit_code == 0:
@@ -35,7 +42,7 @@ class End:
 
     def _how(self) -> str:
         if self.lost:
-            return "the container was stopped from outside"
+            return "the container's first process was killed too"
         if self.signal:
             return f"killed by {self.signal}"
         code = self.exit_code or 0
@@ -50,3 +57,7 @@ class End:
             return text
         number = "a process was" if self.oom_kills == 1 else f"{self.oom_kills} processes were"
         return "; ".join(filter(None, [text, f"{number} killed for memory"]))
+
+
+def _duration(seconds: float) -> str:
+    return format_duration(seconds) if seconds >= 60 else f"{seconds:g} s"

@@ -11,10 +11,6 @@ from scripted import SANDBOXES, Runner, docker_sandbox, engine_problem, make_run
 from pytest_mlebench.sandbox import Sandbox
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "docker: needs a Docker engine")
-
-
 @pytest.fixture
 def docker_engine() -> None:
     """Skips where no engine answers; where there has to be one, as in CI, its absence is a failure."""

@@ -1,0 +1,71 @@
+"""What the harness adds to a run: container made, agent started, results taken out, container removed.
+
+Compared with a bare `docker run --rm` of the same image on the same machine; it must stay below two seconds.
+"""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from pytest_mlebench.agents.definition import Agent, Launch
+from pytest_mlebench.errors import SandboxError
+from pytest_mlebench.sandbox import Ending, Limits, Task
+
+ROUNDS = 7
+MOST_SECONDS = 2.0
+
+
+@pytest.fixture
+def task(tmp_path: Path) -> Task:
+    folder = tmp_path / "agents/overhead"
+    folder.mkdir(parents=True)
+    (folder / "start.sh").write_text('cp "$DATA_DIR/sample_submission.csv" "$SUBMISSION_DIR/submission.csv"\n')
+    public = tmp_path / "public"
+    public.mkdir()
+    (public / "sample_submission.csv").write_text("id,label\n1,0\n")
+    return Task(
+        competition_id="overhead",
+        agent=Agent(id="overhead", folder=folder, start=folder / "start.sh", dockerfile=folder / "Dockerfile"),
+        launch=Launch(),
+        public=public,
+        run_dir=tmp_path / "runs",
+        validate=lambda path: "",
+        limits=Limits(memory=1 << 30, cpus=1, disk=1 << 30),
+    )
+
+
+@pytest.mark.docker
+def test_a_run_costs_little_more_than_a_bare_container(benchmark, task: Task) -> None:  # type: ignore[no-untyped-def]
+    from dataclasses import replace
+
+    from pytest_mlebench.sandbox.docker import DockerSandbox
+
+    try:
+        sandbox = DockerSandbox()
+    except SandboxError as error:
+        pytest.skip(str(error))
+    image = sandbox.images.agent(task.agent)
+    bare = statistics.median(_bare(image) for _ in range(ROUNDS))
+    numbers = itertools.count()
+
+    def run() -> None:
+        execution = sandbox.run(replace(task, run_dir=task.run_dir / str(next(numbers))))
+        assert execution.ending == Ending.FINISHED
+
+    benchmark.pedantic(run, rounds=ROUNDS, warmup_rounds=1)
+    harness = benchmark.stats.stats.median
+    benchmark.extra_info.update(bare_seconds=bare, overhead_seconds=harness - bare, ratio=harness / bare)
+    print(f"bare {bare:.3f} s, with the harness {harness:.3f} s, ratio {harness / bare:.2f}")
+    assert harness - bare < MOST_SECONDS
+
+
+def _bare(image: str) -> float:
+    started = time.perf_counter()
+    subprocess.run(["docker", "run", "--rm", "--network=none", "--entrypoint=/bin/true", image], check=True)
+    return time.perf_counter() - started

@@ -1,0 +1,171 @@
+"""What the Docker sandbox asks for, how its containers are confined, and what it says when it cannot run."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import docker
+import docker.errors
+import pytest
+from scripted import MB, Runner, docker_sandbox, script_agent
+
+from pytest_mlebench.errors import SandboxError
+from pytest_mlebench.sandbox import Ending
+from pytest_mlebench.sandbox.docker import ACCEPT_PRIVILEGED, DockerSandbox
+from pytest_mlebench.sandbox.engine import connect
+
+pytestmark = pytest.mark.docker
+
+
+def test_a_container_has_the_limits_that_the_run_asks_for(run_in_container: Runner) -> None:
+    result = run_in_container(
+        "cd /sys/fs/cgroup; cat memory.max memory/memory.limit_in_bytes 2>/dev/null; "
+        "cat pids.max pids/pids.max 2>/dev/null; df -B1 --output=size /dev/shm | tail -1; ulimit -c; ulimit -f",
+        memory=256 * MB,
+        processes=77,
+        disk=100 * MB,
+    )
+    assert result.log.split() == [str(256 * MB), "77", str(1 << 30), "0", str(100 * MB // 1024)]
+
+
+def test_a_container_may_be_asked_for_more_processors_than_there_are(run_in_container: Runner) -> None:
+    assert run_in_container("true", cpus=1000).execution.ending == Ending.FINISHED
+
+
+def test_containers_tell_whose_they_are(run_in_container: Runner) -> None:
+    result = run_in_container("true", keep=True)
+    container = docker.from_env().containers.get(result.execution.sandbox["container"])
+    try:
+        labels = {key: value for key, value in container.labels.items() if key.startswith("mlebench.")}
+        assert (
+            labels.items()
+            >= {
+                "mlebench.run-group": "tests",
+                "mlebench.run-id": "toy_1",
+                "mlebench.worker": "gw0",
+                "mlebench.pid": str(os.getpid()),
+            }.items()
+        )
+        host = container.attrs["HostConfig"]
+        assert host["NetworkMode"] == "none"
+        assert host["CapDrop"] == ["ALL"]
+        assert host["SecurityOpt"] == ["no-new-privileges"]
+        assert not host["Privileged"]
+        assert host["LogConfig"]["Type"] == "none"  # the engine stores no second copy of the output
+        assert all(not mount["RW"] for mount in container.attrs["Mounts"])
+        assert host["Memory"] == host["MemorySwap"] == 512 * MB  # no swap
+    finally:
+        container.remove()
+
+
+def test_a_kept_container_can_be_looked_at_afterwards(run_in_container: Runner) -> None:
+    result = run_in_container("echo remember > /home/note", keep=True)
+    client = docker.from_env()
+    container = client.containers.get(result.execution.kept.removeprefix("container "))
+    try:
+        assert container.status == "exited"
+        assert any(path["Path"] == "/home/note" for path in container.diff())
+    finally:
+        container.remove()
+
+
+def test_a_privileged_agent_needs_permission(docker_engine: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(ACCEPT_PRIVILEGED, raising=False)
+    agent = replace(script_agent(), privileged=True)
+    with pytest.raises(SandboxError, match="--allow-privileged"):
+        DockerSandbox().check(agent)
+    DockerSandbox(allow_privileged=True).check(agent)
+    monkeypatch.setenv(ACCEPT_PRIVILEGED, "true")
+    DockerSandbox().check(agent)
+
+
+def test_a_privileged_agent_that_is_not_allowed_does_not_run(run_in_container: Runner) -> None:
+    with pytest.raises(SandboxError, match="privileged"):
+        run_in_container("true", agent=replace(script_agent(), privileged=True))
+    assert not (run_in_container.folder / "run-1").exists()
+
+
+def test_an_allowed_privileged_agent_runs_as_nonroot_all_the_same(
+    docker_engine: None, run_in_container: Runner
+) -> None:
+    client = docker.from_env()
+    image = run_in_container.sandbox.images.environment()  # type: ignore[attr-defined]
+    try:
+        client.containers.run(image, [], entrypoint="true", privileged=True, remove=True)
+    except docker.errors.APIError as error:
+        pytest.skip(f"this engine starts no privileged container at all: {error.explanation}")
+    run_in_container.sandbox = docker_sandbox(allow_privileged=True)
+    result = run_in_container(
+        "id -un; test -e /dev/kmsg && echo devices", agent=replace(script_agent(), privileged=True)
+    )
+    assert result.log.split() == ["nonroot", "devices"]
+    assert result.execution.sandbox["privileged"] is True
+
+
+def test_an_unknown_runtime_is_an_error_that_lists_the_known(docker_engine: None) -> None:
+    with pytest.raises(SandboxError, match=r"no runtime sysbox-runc, only .*runc"):
+        DockerSandbox(runtime="sysbox-runc").check(script_agent())
+
+
+def test_a_runtime_can_be_chosen(docker_engine: None, run_in_container: Runner) -> None:
+    run_in_container.sandbox = docker_sandbox(runtime="runc")
+    assert run_in_container("true").execution.sandbox["runtime"] == "runc"
+
+
+def test_no_engine_is_an_error_that_says_what_to_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/nothing.sock")
+    with pytest.raises(SandboxError, match=r"no Docker engine answers.*--sandbox=local"):
+        connect()
+
+
+def test_data_that_an_agent_could_not_read_is_an_error(run_in_container: Runner) -> None:
+    run_in_container.public.chmod(0o700)
+    with pytest.raises(SandboxError, match="chmod"):
+        run_in_container("true")
+
+
+def test_data_that_is_not_there_is_an_error(run_in_container: Runner, tmp_path: Path) -> None:
+    run_in_container.public = tmp_path / "nothing"
+    with pytest.raises(SandboxError, match="not a folder"):
+        run_in_container("true")
+
+
+def test_an_image_whose_first_process_does_not_start_is_an_error_and_leaves_nothing(
+    run_in_container: Runner, tmp_path: Path
+) -> None:
+    folder = tmp_path / "agents/broken-init"
+    folder.mkdir(parents=True)
+    (folder / "start.sh").write_text("true\n")
+    (folder / "Dockerfile").write_text(
+        "FROM mlebench-env\nRUN printf '#!/bin/sh\\necho no way' > /opt/mlebench/init.py\n"
+    )
+    agent = replace(script_agent(), folder=folder, start=folder / "start.sh", dockerfile=folder / "Dockerfile")
+    with pytest.raises(SandboxError, match="no way"):
+        run_in_container("true", agent=agent)
+    client = docker.from_env()
+    assert not client.containers.list(all=True, filters={"label": f"mlebench.pid={os.getpid()}"})
+    for image in client.images.list("mlebench-agent-broken-init"):
+        client.images.remove(image.id, force=True)
+
+
+@pytest.mark.parametrize("how", ["kill", "remove"])
+def test_a_container_that_is_stopped_from_outside_is_an_error_and_no_outcome(
+    run_in_container: Runner, how: str
+) -> None:
+    task = run_in_container.task("echo ready; sleep 600")
+
+    def stop() -> None:
+        log = task.run_dir / "run.log"
+        while not (log.exists() and log.read_text()):
+            time.sleep(0.05)
+        for container in docker.from_env().containers.list(filters={"label": f"mlebench.pid={os.getpid()}"}):
+            container.kill() if how == "kill" else container.remove(force=True)
+
+    threading.Thread(target=stop, daemon=True).start()
+    with pytest.raises(SandboxError, match="container"):
+        run_in_container.sandbox.run(task)
+    assert (task.run_dir / "run.log").read_text() == "ready\n"

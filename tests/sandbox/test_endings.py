@@ -1,0 +1,48 @@
+"""What a container's end means, said in words. (That containers really end so is tested with containers.)"""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_mlebench.sandbox import Ending
+from pytest_mlebench.sandbox.endings import End
+
+
+@pytest.mark.parametrize(
+    ("end", "ending", "detail"),
+    [
+        (End(exit_code=0), Ending.FINISHED, ""),
+        (End(exit_code=0, oom_kills=1), Ending.FINISHED, "a process was killed for memory"),
+        (End(exit_code=3), Ending.CRASHED, "exit code 3"),
+        (End(exit_code=139), Ending.CRASHED, "exit code 139 (a process of the agent was killed by SIGSEGV)"),
+        (End(exit_code=255), Ending.CRASHED, "exit code 255"),
+        (End(signal="SIGABRT"), Ending.CRASHED, "killed by SIGABRT"),
+        (
+            End(signal="SIGKILL", oom_kills=1),
+            Ending.OUT_OF_MEMORY,
+            "killed by SIGKILL; a process was killed for memory",
+        ),
+        (End(exit_code=1, oom_kills=4), Ending.OUT_OF_MEMORY, "exit code 1; 4 processes were killed for memory"),
+        (
+            End(lost=True, oom_kills=1),
+            Ending.OUT_OF_MEMORY,
+            "the container's first process was killed too; a process was killed for memory",
+        ),
+        (End(exit_code=0, time_limit=90), Ending.TIMED_OUT, "stopped after 1 minute 30 seconds"),
+        (End(signal="SIGTERM", time_limit=0.4), Ending.TIMED_OUT, "stopped after 0.4 s"),
+        (
+            End(exit_code=1, time_limit=3600, oom_kills=2),
+            Ending.TIMED_OUT,
+            "stopped after 1 hour; 2 processes were killed for memory",
+        ),
+        (End(lost=True, disk_full="9 bytes written"), Ending.CRASHED, "disk full: 9 bytes written"),
+    ],
+)
+def test_an_end_is_judged(end: End, ending: Ending, detail: str) -> None:
+    assert end.judge() == (ending, detail)
+
+
+def test_an_end_that_nobody_saw_and_nothing_explains_is_the_harnesss_trouble() -> None:
+    assert End(lost=True).is_unexplained
+    for end in (End(), End(lost=True, time_limit=1), End(lost=True, oom_kills=1), End(lost=True, disk_full="x")):
+        assert not end.is_unexplained
