@@ -14,6 +14,7 @@ from sklearn.base import clone
 from sklearn.metrics import accuracy_score, mean_absolute_error, roc_auc_score, root_mean_squared_error
 from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.pipeline import Pipeline
+from tables import SEED
 from task import Target
 
 log = logging.getLogger("baseline")
@@ -61,9 +62,9 @@ def _predictions(
     logarithmic = metric == "rmsle" and target.y.min() >= 0
     y = np.log1p(target.y) if logarithmic else target.y
     folds = 5 if len(train) <= 5_000 else 3
-    splitter = KFold(folds, shuffle=True, random_state=0)
+    splitter = KFold(folds, shuffle=True, random_state=SEED)
     if target.classes and pd.Series(y).value_counts().max() >= folds:
-        splitter = StratifiedKFold(folds, shuffle=True, random_state=0)
+        splitter = StratifiedKFold(folds, shuffle=True, random_state=SEED)
 
     def predict(rows: np.ndarray, table: pd.DataFrame) -> np.ndarray:
         fitted = clone(model).fit(train.iloc[rows], y[rows])

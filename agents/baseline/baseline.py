@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-from tables import Source, find_sample, find_tables
+from tables import SEED, Source, find_sample, find_tables
 from task import CannotSolve, Roles, Target, are_shares, find_roles, find_targets, metric_of, wants_probability
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def solve(data: Path, tables: list[Source], sample_source: Source, submission: P
     rows = min(MAX_ROWS, MAX_CELLS // len(roles.features))
     if len(train) > rows:
         log.info("of %d training rows %d are used", len(train), rows)
-        train = train.sample(rows, random_state=0)
+        train = train.sample(rows, random_state=SEED)
     if len(train) < 10:
         raise CannotSolve(f"there are {len(train)} training rows")
     test = _in_order(roles, sample)

@@ -21,6 +21,7 @@ from sklearn.linear_model import LogisticRegression, RidgeCV
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder, StandardScaler
 from sklearn.svm import SVC, SVR
+from tables import SEED
 
 MAX_KERNEL_ROWS = 5_000
 TREES = 100
@@ -80,7 +81,7 @@ class Features:
             (
                 name,
                 make_pipeline(
-                    TfidfVectorizer(sublinear_tf=True, max_features=20_000), TruncatedSVD(30, random_state=0)
+                    TfidfVectorizer(sublinear_tf=True, max_features=20_000), TruncatedSVD(30, random_state=SEED)
                 ),
                 name,
             )
@@ -101,10 +102,10 @@ def classifiers(features: Features, rows: int, classes: int) -> Iterator[tuple[s
     if rows <= MAX_KERNEL_ROWS and not features.text:
         machine = CalibratedClassifierCV(SVC(C=10.0), ensemble=False, cv=3)
         yield "support vectors", make_pipeline(features.for_linear(), machine)
-    trees = ExtraTreesClassifier(TREES, min_samples_leaf=1 if rows <= MAX_KERNEL_ROWS else 3, random_state=0)
+    trees = ExtraTreesClassifier(TREES, min_samples_leaf=1 if rows <= MAX_KERNEL_ROWS else 3, random_state=SEED)
     yield "extra trees", make_pipeline(features.for_trees(), trees)
     if classes <= MAX_BOOSTED_CLASSES:
-        boosting = HistGradientBoostingClassifier(learning_rate=0.08, max_leaf_nodes=15, random_state=0)
+        boosting = HistGradientBoostingClassifier(learning_rate=0.08, max_leaf_nodes=15, random_state=SEED)
         yield "gradient boosting", make_pipeline(features.for_trees(), boosting)
 
 
@@ -115,7 +116,7 @@ def regressors(features: Features, rows: int) -> Iterator[tuple[str, Pipeline]]:
     if rows <= MAX_KERNEL_ROWS and not features.text:
         machine = TransformedTargetRegressor(SVR(C=1.0), transformer=StandardScaler())
         yield "support vectors", make_pipeline(features.for_linear(), machine)
-    trees = ExtraTreesRegressor(TREES, min_samples_leaf=3, random_state=0)
+    trees = ExtraTreesRegressor(TREES, min_samples_leaf=3, random_state=SEED)
     yield "extra trees", make_pipeline(features.for_trees(), trees)
-    boosting = HistGradientBoostingRegressor(learning_rate=0.05, max_leaf_nodes=15, random_state=0)
+    boosting = HistGradientBoostingRegressor(learning_rate=0.05, max_leaf_nodes=15, random_state=SEED)
     yield "gradient boosting", make_pipeline(features.for_trees(), boosting)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import re
 import shutil
 import zipfile
@@ -13,6 +14,9 @@ from pathlib import Path
 from typing import IO
 
 import pandas as pd
+
+SEED = int(os.environ.get("SEED") or 0)
+"""The run's own seed: runs of several seeds differ as far as the models do."""
 
 SUFFIXES = (".csv", ".tsv", ".json", ".jsonl")
 MAX_BYTES = 1 << 30
@@ -81,7 +85,7 @@ class Source:
                 table = pd.read_csv(file, **options)
             else:
                 chunks = pd.read_csv(file, chunksize=CHUNK_ROWS, **options)
-                table = pd.concat([chunk.sample(frac=share, random_state=0) for chunk in chunks])
+                table = pd.concat([chunk.sample(frac=share, random_state=SEED) for chunk in chunks])
         return table.fillna(dict.fromkeys(as_text or [], ""))
 
     @property
