@@ -122,8 +122,8 @@ class DataStore:
         """Prepare a competition's data from its raw data, unless it is there already.
 
         ``raw_dir`` is an unpacked download outside of the store. Its files are hard-linked where they can be, and so
-        become read-only; checksums are noted but need not hold. Without ``keep_raw`` the store's own raw data is removed
-        afterwards. Raises DataError and leaves no half-made data behind.
+        become read-only; checksums are noted but need not hold. Without ``keep_raw`` the store's own raw data is
+        removed afterwards. Raises DataError and leaves no half-made data behind.
         """
         dataset = self.dataset(competition)
         if dataset.is_prepared and not force:
