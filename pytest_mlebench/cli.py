@@ -170,7 +170,7 @@ def _verification(dataset: Dataset) -> str:
 
 
 def _grade(options: argparse.Namespace) -> int:
-    from pytest_mlebench.grading.grade import Grader
+    from pytest_mlebench.grading.grader import Grader
     from pytest_mlebench.results.grading_report import grading_report
     from pytest_mlebench.results.record import write_json
 
@@ -217,7 +217,7 @@ def _read_submissions(path: Path) -> Iterator[tuple[int, Competition, Path]]:
 
 
 def _grade_sample(options: argparse.Namespace) -> int:
-    from pytest_mlebench.grading.grade import grade
+    from pytest_mlebench.grading.grader import grade
 
     competition = default_catalogue()[options.competition]
     dataset = _prepared(DataStore(options.data_dir), competition)

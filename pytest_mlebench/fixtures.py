@@ -124,7 +124,7 @@ def run_agent(
 @pytest.fixture
 def grade_submission(competition: Competition, dataset: Dataset) -> Callable[[Path], Report]:
     """A function that grades a submission's file against the competition's answers and returns the Report."""
-    from pytest_mlebench.grading.grade import Grader
+    from pytest_mlebench.grading.grader import Grader
 
     grader = _or_fail(lambda: Grader(competition, dataset))
     return lambda path: grader.report(Path(path))

@@ -73,7 +73,7 @@ def real_checksums(dataset: Dataset) -> None:
 
 def real_sample_submission(competition: Competition, dataset: Dataset) -> None:
     """The sample submission has its known score and earns no medal."""
-    from pytest_mlebench.grading.grade import Grader
+    from pytest_mlebench.grading.grader import Grader
 
     report = Grader(competition, dataset).report(dataset.sample_submission)
     if competition.sample_submission_score is None:
@@ -85,7 +85,7 @@ def real_sample_submission(competition: Competition, dataset: Dataset) -> None:
 
 def real_perfect_submission(competition: Competition, dataset: Dataset) -> None:
     """The answers themselves earn gold."""
-    from pytest_mlebench.grading.grade import Grader
+    from pytest_mlebench.grading.grader import Grader
 
     report = Grader(competition, dataset).report(dataset.perfect_submission)
     assert report.gold_medal, f"score {report.score}, gold is {report.gold_threshold} ({report.error})"

@@ -21,7 +21,7 @@ from pytest_mlebench.sandbox import Ending, Execution, Limits, Sandbox, Task
 from pytest_mlebench.sandbox.base import SUBMISSION
 
 if TYPE_CHECKING:
-    from pytest_mlebench.grading.grade import Grader
+    from pytest_mlebench.grading.grader import Grader
 
 VALID = "The submission is valid."
 
@@ -52,7 +52,7 @@ def run_agent(
     other runs go on. An interruption lets the record go and is raised. Raises SandboxError where not even a record can
     be written.
     """
-    from pytest_mlebench.grading.grade import Grader  # pandas, which collecting must not import
+    from pytest_mlebench.grading.grader import Grader  # pandas, which collecting must not import
 
     launch = agent.launch()
     launch = replace(launch, environment={"SEED": str(seed), **launch.environment})
@@ -115,7 +115,7 @@ def run_agent(
 
 def verdict(grader: Grader, path: Path) -> str:
     """What the submission checker says of a file: whether it is well formed, else the reason; never a score."""
-    from pytest_mlebench.grading.grade import GraderDefect
+    from pytest_mlebench.grading.grader import GraderDefect
 
     try:
         grader.score(path)

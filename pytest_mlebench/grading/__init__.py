@@ -38,7 +38,7 @@ if TYPE_CHECKING:
         to_floats,
         whole_numbers,
     )
-    from pytest_mlebench.grading.grade import Grader, grade
+    from pytest_mlebench.grading.grader import Grader, grade
     from pytest_mlebench.grading.report import Report
 
 __all__ = [
@@ -76,8 +76,8 @@ __all__ = [
 
 _HOMES = {
     "InvalidSubmission": "pytest_mlebench.errors",
-    "Grader": "pytest_mlebench.grading.grade",
-    "grade": "pytest_mlebench.grading.grade",
+    "Grader": "pytest_mlebench.grading.grader",
+    "grade": "pytest_mlebench.grading.grader",
     "Report": "pytest_mlebench.grading.report",
 }
 

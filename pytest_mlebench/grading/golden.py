@@ -20,7 +20,7 @@ from pytest_mlebench.catalog.competition import Competition
 from pytest_mlebench.data.checksums import differences, listing
 from pytest_mlebench.data.store import Dataset, DataStore
 from pytest_mlebench.errors import CompetitionError, InvalidSubmission
-from pytest_mlebench.grading.grade import Grader, GraderDefect
+from pytest_mlebench.grading.grader import Grader, GraderDefect
 
 ANSWERS = "<answers>"
 SAMPLE = "<sample_submission>"
