@@ -1,7 +1,7 @@
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.grading import numeric, positions, require_columns, require_finite
+from pytest_mlebench.grading import answer_positions, numeric, require_columns, require_finite
 
 TARGET = "scalar_coupling_constant"
 
@@ -10,7 +10,7 @@ def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
     require_columns(submission, ["id", TARGET])
     predicted = numeric(submission, TARGET)
     require_finite(predicted, TARGET)
-    truth = answers.take(positions(submission, answers, on="id"))  # a repeated id counts each time
+    truth = answers.take(answer_positions(submission, answers, on="id"))  # a repeated id counts each time
     errors = (truth[TARGET] - predicted).abs().groupby(truth["type"]).mean()
     with np.errstate(divide="ignore"):  # a type without error gives -inf
         return float(np.log(errors).mean())

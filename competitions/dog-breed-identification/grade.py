@@ -1,12 +1,10 @@
 import pandas as pd
 
-from pytest_mlebench.grading import numeric, predictions, require_columns, require_row_sums
+from pytest_mlebench.grading import class_probabilities
 from pytest_mlebench.grading.metrics.classification import log_loss
 
 
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
     breeds = list(answers.columns.drop("id"))
-    require_columns(submission, ["id", *breeds])
-    require_row_sums(numeric(submission, breeds), atol=1e-6)
-    probabilities = predictions(submission, answers, breeds, on="id", between=(0, 1))
+    probabilities = class_probabilities(submission, answers, breeds, on="id", atol=1e-6)
     return log_loss(answers[breeds], probabilities)

@@ -1,6 +1,6 @@
 """What a submission is worth: reading and checking it, metrics, the grade.
 
-Graders import their helpers from here: the checks of a submission and ``InvalidSubmission``.
+Graders import their helpers from here: ``columns`` reads values, ``ids`` pairs rows, ``checks`` refuses what is wrong.
 """
 
 from __future__ import annotations
@@ -11,16 +11,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pytest_mlebench.errors import InvalidSubmission
     from pytest_mlebench.grading.checks import (
-        align,
-        alignment,
-        class_labels,
-        isin,
-        label_sets,
-        numeric,
-        parse_texts,
-        positions,
-        predictions,
-        ranked_labels,
         require_above,
         require_between,
         require_columns,
@@ -28,17 +18,28 @@ if TYPE_CHECKING:
         require_not_missing,
         require_row_count,
         require_row_sums,
-        require_same_ids,
         require_text,
-        require_whole,
+    )
+    from pytest_mlebench.grading.columns import (
+        class_labels,
+        class_probabilities,
+        label_sets,
+        numeric,
+        parse_texts,
+        predictions,
+        ranked_labels,
         split_records,
-        stringified,
-        text,
         texts,
         to_floats,
-        whole_numbers,
     )
     from pytest_mlebench.grading.grader import Grader, grade
+    from pytest_mlebench.grading.ids import (
+        align,
+        alignment,
+        answer_positions,
+        isin,
+        require_same_ids,
+    )
     from pytest_mlebench.grading.report import Report
 
 __all__ = [
@@ -47,13 +48,14 @@ __all__ = [
     "Report",
     "align",
     "alignment",
+    "answer_positions",
     "class_labels",
+    "class_probabilities",
     "grade",
     "isin",
     "label_sets",
     "numeric",
     "parse_texts",
-    "positions",
     "predictions",
     "ranked_labels",
     "require_above",
@@ -65,13 +67,9 @@ __all__ = [
     "require_row_sums",
     "require_same_ids",
     "require_text",
-    "require_whole",
     "split_records",
-    "stringified",
-    "text",
     "texts",
     "to_floats",
-    "whole_numbers",
 ]
 
 _HOMES = {
@@ -80,10 +78,14 @@ _HOMES = {
     "grade": "pytest_mlebench.grading.grader",
     "Report": "pytest_mlebench.grading.report",
 }
+_HELPERS = ("checks", "ids", "columns")
 
 
 def __getattr__(name: str) -> Any:
-    # Collecting competitions needs the report's fields but no pandas, which the checks import.
+    # Collecting competitions needs the report's fields but no pandas, which the helpers import.
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOMES.get(name, "pytest_mlebench.grading.checks")), name)
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    helpers = (import_module(f"{__name__}.{module}") for module in _HELPERS)
+    return next(getattr(module, name) for module in helpers if hasattr(module, name))

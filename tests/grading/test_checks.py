@@ -8,8 +8,8 @@ from pytest_mlebench.grading import (
     InvalidSubmission,
     align,
     alignment,
+    answer_positions,
     numeric,
-    positions,
     predictions,
     require_above,
     require_between,
@@ -19,35 +19,34 @@ from pytest_mlebench.grading import (
     require_row_count,
     require_row_sums,
     require_text,
-    stringified,
     texts,
 )
 
 GOOD = pd.DataFrame({"id": ["a", "b", "c"], "p": [0.1, 0.2, 0.3], "q": [1, 0, 1]})
 
 
-def test_positions_let_ids_repeat():
+def test_answer_positions_let_ids_repeat():
     answers = pd.DataFrame({"id": [7, 8, 9]})
-    assert positions(pd.DataFrame({"id": [9, 7, 8, 9]}), answers, on="id").tolist() == [2, 0, 1, 2]
+    assert answer_positions(pd.DataFrame({"id": [9, 7, 8, 9]}), answers, on="id").tolist() == [2, 0, 1, 2]
 
 
 @pytest.mark.parametrize(
     ("ids", "reason"),
     [([7, 8], "id 9 is missing"), ([7, 8, 9, 5], "id 5 is not an id"), ([7, 7, 8], "id 9 is missing")],
 )
-def test_positions_want_every_id_and_no_other(ids, reason):
+def test_answer_positions_want_every_id_and_no_other(ids, reason):
     with pytest.raises(InvalidSubmission, match=reason):
-        positions(pd.DataFrame({"id": ids}), pd.DataFrame({"id": [7, 8, 9]}), on="id")
+        answer_positions(pd.DataFrame({"id": ids}), pd.DataFrame({"id": [7, 8, 9]}), on="id")
 
 
 def test_texts_are_empty_where_values_are_missing_and_numbers_as_python_prints_them():
     table = pd.DataFrame({"text": ["a", None], "number": [1.5, None], "whole": [1, 2], "empty": [None, None]})
-    assert [texts(table, column) for column in table] == [["a", ""], ["1.5", ""], ["1", "2"], ["", ""]]
+    assert [texts(table, column).tolist() for column in table] == [["a", ""], ["1.5", ""], ["1", "2"], ["", ""]]
 
 
 @pytest.mark.parametrize("values", [[1, 2], [1.5, None], [True, False]])
 def test_a_column_of_numbers_alone_is_no_text(values):
-    with pytest.raises(InvalidSubmission, match="column 'text' holds numbers only"):
+    with pytest.raises(InvalidSubmission, match="column 'text' must hold text"):
         require_text(pd.DataFrame({"text": values}), "text")
 
 
@@ -221,7 +220,7 @@ def test_predictions_are_checked_before_they_are_aligned():
     ],
 )
 def test_values_become_text_as_python_prints_them_and_gaps_nan(column: list[object], text: list[str]):
-    assert stringified(pd.DataFrame({"x": column}), "x").tolist() == text
+    assert texts(pd.DataFrame({"x": column}), "x", missing="nan").tolist() == text
 
 
 @given(st.text(max_size=100), st.integers() | st.floats())

@@ -3,7 +3,8 @@ import pandas as pd
 import pytest
 
 from pytest_mlebench.errors import InvalidSubmission
-from pytest_mlebench.grading import align, require_whole, text
+from pytest_mlebench.grading import align, require_text, texts
+from pytest_mlebench.grading.checks import require_whole
 
 
 def column(*values: object) -> pd.DataFrame:
@@ -25,30 +26,30 @@ def test_a_column_among_several_is_named():
         require_whole(np.array([[1.0, 0.5]]), ["a", "b"])
 
 
-def test_text_reads_a_missing_label_as_empty():
-    assert list(text(column("rust", None, "scab"), "label")) == ["rust", "", "scab"]
+def test_texts_read_a_missing_label_as_empty():
+    assert list(texts(column("rust", None, "scab"), "label")) == ["rust", "", "scab"]
 
 
-def test_text_reads_a_column_without_any_label_as_empty():
-    assert list(text(column(np.nan, np.nan), "label")) == ["", ""]
+def test_texts_read_a_column_without_any_label_as_empty():
+    assert list(texts(column(np.nan, np.nan), "label")) == ["", ""]
 
 
-def test_text_keeps_numbers_among_text_as_text():
-    assert list(text(column("rust", 7, 7.5), "label")) == ["rust", "7", "7.5"]
+def test_texts_keep_numbers_among_text_as_text():
+    assert list(texts(column("rust", 7, 7.5), "label")) == ["rust", "7", "7.5"]
 
 
 @pytest.mark.parametrize(
     ("values", "kind"), [((1, 2), "integer"), ((0.5, None), "floating"), ((True, None), "boolean")]
 )
-def test_text_refuses_a_column_of_other_things(values: tuple[object, ...], kind: str):
+def test_require_text_refuses_a_column_of_other_things(values: tuple[object, ...], kind: str):
     with pytest.raises(
         InvalidSubmission, match=rf"column 'label' must hold text; the file has nothing but {kind} values"
     ):
-        text(column(*values), "label")
+        require_text(column(*values), "label")
 
 
-def test_text_of_no_rows_is_empty():
-    assert len(text(column(), "label")) == 0
+def test_texts_of_no_rows_are_empty():
+    assert len(texts(column(), "label")) == 0
 
 
 def test_the_reason_for_missing_ids_counts_them():
@@ -57,3 +58,13 @@ def test_the_reason_for_missing_ids_counts_them():
         align(answers.head(2), answers, on="id")
     with pytest.raises(InvalidSubmission, match=r"^id 2 and 1 more are missing$"):
         align(answers.head(1), answers, on="id")
+
+
+def test_texts_give_a_missing_field_the_text_that_is_asked_for():
+    table = pd.DataFrame({"text": ["a", None], "number": [1.5, None], "flag": [True, None], "NA": [None, None]})
+    assert [texts(table, column, missing="nan").tolist() for column in table] == [
+        ["a", "nan"],
+        ["1.5", "nan"],
+        ["True", "nan"],
+        ["nan", "nan"],
+    ]

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from rapidfuzz.distance import Levenshtein
 from rapidfuzz.process import cpdist
 
 
-def mean_levenshtein_distance(y_true: Sequence[str], y_pred: Sequence[str]) -> float:
+def mean_levenshtein_distance(y_true: Iterable[str], y_pred: Iterable[str]) -> float:
     """Mean over rows of the least number of insertions, deletions and substitutions between two strings.
 
     Both have shape (rows,), at least one row. Characters are Unicode code points: case counts and nothing is
@@ -20,7 +21,7 @@ def mean_levenshtein_distance(y_true: Sequence[str], y_pred: Sequence[str]) -> f
     >>> mean_levenshtein_distance(["kitten", "same"], ["sitting", "same"])
     1.5
     """
-    return float(cpdist(y_true, y_pred, scorer=Levenshtein.distance, dtype=np.int64).mean())
+    return float(cpdist(_strings(y_true), _strings(y_pred), scorer=Levenshtein.distance, dtype=np.int64).mean())
 
 
 def word_error_rate(true: Sequence[Sequence[Hashable]], predicted: Sequence[Sequence[Hashable]]) -> float:
@@ -36,7 +37,7 @@ def word_error_rate(true: Sequence[Sequence[Hashable]], predicted: Sequence[Sequ
     return sum(distances) / sum(map(len, true))
 
 
-def word_jaccard(y_true: Sequence[str], y_pred: Sequence[str], *, zero_division: float = 0.0) -> NDArray[np.float64]:
+def word_jaccard(y_true: Iterable[str], y_pred: Iterable[str], *, zero_division: float = 0.0) -> NDArray[np.float64]:
     """For each row |A ∩ B| / |A ∪ B|, where A and B are the sets of words of the two strings.
 
     Words are parted by Unicode white space and compared in lower case; punctuation belongs to its word. Shapes (rows,).
@@ -49,7 +50,7 @@ def word_jaccard(y_true: Sequence[str], y_pred: Sequence[str], *, zero_division:
     return np.array(
         [
             _jaccard(set(true.lower().split()), set(predicted.lower().split()), zero_division)
-            for true, predicted in zip(y_true, y_pred, strict=True)
+            for true, predicted in zip(_strings(y_true), _strings(y_pred), strict=True)
         ],
         dtype=np.float64,
     )
@@ -59,3 +60,8 @@ def _jaccard(true: set[str], predicted: set[str], zero_division: float) -> float
     common = len(true & predicted)
     union = len(true) + len(predicted) - common
     return common / union if union else zero_division
+
+
+def _strings(values: Iterable[str]) -> list[str]:
+    # The columns of pandas are many times as slow one string at a time.
+    return values.tolist() if isinstance(values, pd.Series) else list(values)
