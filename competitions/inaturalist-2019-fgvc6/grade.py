@@ -10,8 +10,8 @@ def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
     predicted = submission["predicted"]
     if predicted.dtype == bool:
         predicted = predicted.astype(int)
-    first = predicted.astype(str).str.split().str[0]
-    wrong = ~first.str.fullmatch(r"[+-]?[0-9]+", na=False).to_numpy(dtype=bool)
+    first = predicted.astype(str).str.extract(r"^\s*([+-]?[0-9]+)(?!\S)", expand=False)
+    wrong = first.isna().to_numpy()
     if wrong.any():
         row = int(wrong.argmax())
         raise InvalidSubmission(

@@ -80,6 +80,10 @@ def test_an_upright_box_far_away_in_height_overlaps_nothing() -> None:
     assert upright_box_iou([box] * 4, boxes).tolist() == [0, 0, 0, 0]
 
 
+def test_no_upright_boxes_have_no_overlaps() -> None:
+    assert upright_box_iou(np.empty((0, 7)), np.empty((0, 7))).shape == (0,)
+
+
 def test_upright_boxes_that_lie_apart_or_one_in_the_other() -> None:
     box, small, apart = [0, 0, 0, 4, 4, 4, 0.3], [0, 0, 0, 2, 2, 2, 1], [9, 0, 0, 2, 2, 2, 1]
     assert upright_box_iou([box, box], [small, apart]) == pytest.approx([1 / 8, 0])

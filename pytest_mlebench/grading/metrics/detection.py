@@ -97,9 +97,10 @@ def _cut(polygons: NDArray[np.float64], beyond: NDArray[np.float64]) -> NDArray[
     leaves = inside != np.roll(inside, -1, axis=1)
     share = beyond / np.where(leaves, beyond - np.roll(beyond, -1, axis=1), 1)
     crossings = polygons + share[:, :, None] * (np.roll(polygons, -1, axis=1) - polygons)
-    points = np.stack([polygons, crossings], axis=2).reshape(len(polygons), -1, 2)
-    kept = np.stack([inside, leaves], axis=2).reshape(len(polygons), -1)
-    order = np.argsort(~kept, axis=1, kind="stable")[:, : polygons.shape[1] + 1]
+    count, corners, _ = polygons.shape
+    points = np.stack([polygons, crossings], axis=2).reshape(count, 2 * corners, 2)
+    kept = np.stack([inside, leaves], axis=2).reshape(count, 2 * corners)
+    order = np.argsort(~kept, axis=1, kind="stable")[:, : corners + 1]
     points, kept = np.take_along_axis(points, order[:, :, None], axis=1), np.take_along_axis(kept, order, axis=1)
     return np.where(kept[:, :, None], points, points[:, :1])
 
