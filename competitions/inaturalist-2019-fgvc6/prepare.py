@@ -2,7 +2,7 @@ from pathlib import Path, PurePosixPath
 
 import pandas as pd
 
-from pytest_mlebench.data.archives import TarWriter, tar_members
+from pytest_mlebench.data.archives import TarWriter, open_tar, tar_members
 from pytest_mlebench.data.coco import read_metadata, select, split_by_category, write_metadata
 from pytest_mlebench.data.files import link
 from pytest_mlebench.data.tables import write_csv
@@ -32,11 +32,12 @@ def prepare(raw: Path, public: Path, private: Path) -> None:
     kept = {metadata["images"][position]["file_name"] for position in train}
     missing = kept | renamed.keys()
     with (
+        open_tar(raw / "train_val2019.tar.gz") as archive,
         # Plain tars, in spite of the names that the reference gives them.
         TarWriter(public / "train_val2019.tar.gz") as train_archive,
         TarWriter(public / "test2019.tar.gz") as test_archive,
     ):
-        for name, size, file in tar_members(raw / "train_val2019.tar.gz"):
+        for name, size, file in tar_members(archive):
             if name in kept:
                 train_archive.write(name.removeprefix("train_val2019/"), file, size)
             elif name in renamed:

@@ -1,13 +1,12 @@
 import tempfile
 from pathlib import Path
 
-from pytest_mlebench.data.archives import write_7z, write_zip, zip_member
-from pytest_mlebench.data.tables import read_csv, split, write_csv
+from pytest_mlebench.data.archives import write_7z, write_zip
+from pytest_mlebench.data.tables import read_zipped_csv, split, write_csv
 
 
 def prepare(raw: Path, public: Path, private: Path) -> None:
-    with zip_member(raw / "train_labels.csv.zip", "train_labels.csv") as file:
-        train, test = split(read_csv(file), test_size=0.2)
+    train, test = split(read_zipped_csv(raw / "train_labels.csv.zip"), test_size=0.2)
     sample = test.assign(invasive=0.5)
     write_csv(test, private / "answers.csv")
     write_csv(sample, private / "sample_submission.csv")

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from pytest_mlebench.data.archives import ZipWriter, open_member, open_zip
+from pytest_mlebench.data.archives import copy_members
 from pytest_mlebench.data.files import link
 from pytest_mlebench.data.tables import read_csv, split, write_csv
 
@@ -14,12 +14,8 @@ def prepare(raw: Path, public: Path, private: Path) -> None:
     write_csv(test.assign(labels="U+003F 1 1 U+FF2F 2 2"), public / "sample_submission.csv")
     write_csv(test.assign(labels=[_inner_points(labels) for labels in test["labels"]]), private / "gold_submission.csv")
     link(raw / "unicode_translation.csv", public / "unicode_translation.csv")
-    with open_zip(raw / "train_images.zip") as pictures:
-        for name, rows in (("train_images.zip", train), ("test_images.zip", test)):
-            with ZipWriter(public / name) as archive:
-                for picture in rows["image_id"] + ".jpg":
-                    with open_member(pictures, picture) as file:
-                        archive.write(picture, file)
+    for name, rows in (("train_images.zip", train), ("test_images.zip", test)):
+        copy_members(raw / "train_images.zip", public / name, rows["image_id"] + ".jpg")
 
 
 def _inner_points(labels: str | float) -> str:

@@ -1,12 +1,11 @@
 from pathlib import Path
 
-from pytest_mlebench.data.archives import unpack_zip, zip_member
-from pytest_mlebench.data.tables import one_hot, read_csv, split, write_csv
+from pytest_mlebench.data.archives import unpack_zip
+from pytest_mlebench.data.tables import one_hot, read_zipped_csv, split, write_csv
 
 
 def prepare(raw: Path, public: Path, private: Path) -> None:
-    with zip_member(raw / "train.csv.zip", "train.csv") as file:
-        leaves = read_csv(file)
+    leaves = read_zipped_csv(raw / "train.csv.zip")
     species = sorted(leaves["species"].unique())
     train, test = split(leaves, test_size=0.1)
     answers = test[["id"]].join(one_hot(test["species"], species))

@@ -1,12 +1,11 @@
 from pathlib import Path
 
-from pytest_mlebench.data.archives import write_zip, zip_member
-from pytest_mlebench.data.tables import read_csv, split, write_csv
+from pytest_mlebench.data.archives import write_zip
+from pytest_mlebench.data.tables import read_zipped_csv, split, write_csv
 
 
 def prepare(raw: Path, public: Path, private: Path) -> None:
-    with zip_member(raw / "train.tsv.zip", "train.tsv") as file:
-        train, test = split(read_csv(file, sep="\t"), test_size=0.3)
+    train, test = split(read_zipped_csv(raw / "train.tsv.zip", sep="\t"), test_size=0.3)
     write_csv(test, private / "answers.csv")
     write_csv(test[["PhraseId"]].assign(Sentiment=2), public / "sampleSubmission.csv")
     for name, rows in (("train.tsv", train), ("test.tsv", test.drop(columns="Sentiment"))):

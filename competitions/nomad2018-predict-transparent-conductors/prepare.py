@@ -2,15 +2,14 @@ from pathlib import Path
 
 import numpy as np
 
-from pytest_mlebench.data.archives import unpack_zip, zip_member
-from pytest_mlebench.data.tables import read_csv, split, write_csv
+from pytest_mlebench.data.archives import unpack_zip
+from pytest_mlebench.data.tables import read_zipped_csv, split, write_csv
 
 TARGETS = ["formation_energy_ev_natom", "bandgap_energy_ev"]
 
 
 def prepare(raw: Path, public: Path, private: Path) -> None:
-    with zip_member(raw / "train.csv.zip", "train.csv") as file:
-        train, test = split(read_csv(file), test_size=0.1)
+    train, test = split(read_zipped_csv(raw / "train.csv.zip"), test_size=0.1)
     geometries = {}
     for side, materials in (("train", train), ("test", test)):
         old_ids, materials["id"] = materials["id"], np.arange(1, len(materials) + 1)

@@ -79,43 +79,34 @@ def unpack_zip(
     return names
 
 
-def unpack_tar(path: Path, target: Path, rename: Callable[[str], str | None] | None = None) -> list[str]:
-    """``unpack_zip`` for a tar archive of any compression; links and devices are refused."""
-    names = []
-    with _tar_errors(path):
-        for old_name, _, source in tar_members(path):
-            name = rename(old_name) if rename else old_name
-            if name is None:
-                continue
-            destination = safe_join(target, name)
-            destination.parent.mkdir(parents=True, exist_ok=True)
-            with destination.open("xb") as file:
-                shutil.copyfileobj(source, file, _BLOCK)
-            names.append(name)
-    return names
-
-
-def tar_members(path: Path) -> Iterator[tuple[str, int, IO[bytes]]]:
-    """Name, size and content of each file in a tar archive of any compression, in its order, in one pass.
-
-    Folders are left out; raises DataError for links and devices, and for an archive that is missing or damaged.
-    """
-    with _tar_errors(path), tarfile.open(path) as archive:
-        for info in archive:
-            if not (info.isfile() or info.isdir()):
-                raise DataError(f"{path}: member {info.name} is neither a file nor a folder")
-            if file := archive.extractfile(info):
-                yield info.name, info.size, file
-
-
 @contextmanager
-def _tar_errors(path: Path) -> Iterator[None]:
+def open_tar(path: Path) -> Iterator[tarfile.TarFile]:
+    """Open a tar archive of any compression for reading; DataError where it is missing or damaged."""
     try:
-        yield
+        with tarfile.open(path) as archive:
+            yield archive
     except FileNotFoundError as error:
         raise DataError(f"archive {path} is missing in the raw data") from error
     except (tarfile.TarError, EOFError, zlib.error) as error:
         raise DataError(f"archive {path} is damaged: {error}") from error
+
+
+def tar_members(archive: tarfile.TarFile) -> Iterator[tuple[str, int, IO[bytes]]]:
+    """Name, size and content of each file in an open tar archive, in its order, in one pass.
+
+    Folders are left out; raises DataError for links and devices.
+    """
+    for info in archive:
+        if not (info.isfile() or info.isdir()):
+            raise DataError(f"{archive.name!r}: member {info.name} is neither a file nor a folder")
+        if file := archive.extractfile(info):
+            yield info.name, info.size, file
+
+
+def tar_names(path: Path) -> list[str]:
+    """The names of the files in a tar archive of any compression, in its order: one pass, nothing is unpacked."""
+    with open_tar(path) as archive:
+        return [info.name for info in archive if info.isfile()]
 
 
 def unpack_7z(path: Path, target: Path) -> None:
@@ -246,17 +237,6 @@ def copy_members(source: Path, target: Path, names: Iterable[str] | Mapping[str,
         for old, new in pairs:
             with open_member(archive, old) as file:
                 writer.write(new, file)
-
-
-def tar_names(path: Path) -> list[str]:
-    """The names of the files in a tar archive of any compression, in its order: one pass, nothing is unpacked."""
-    try:
-        with tarfile.open(path) as archive:
-            return [info.name for info in archive if info.isfile()]
-    except FileNotFoundError as error:
-        raise DataError(f"archive {path} is missing in the raw data") from error
-    except (tarfile.TarError, EOFError, zlib.error) as error:
-        raise DataError(f"archive {path} is damaged: {error}") from error
 
 
 def write_7z(path: Path, members: Mapping[str, bytes | str | Path]) -> None:

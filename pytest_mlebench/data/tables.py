@@ -10,6 +10,8 @@ from typing import IO, Any, TypeVar, cast
 import numpy as np
 import pandas as pd
 
+from pytest_mlebench.data.archives import zip_member
+
 Rows = TypeVar("Rows", bound="pd.DataFrame | Sequence[Any] | Any")
 
 
@@ -17,6 +19,12 @@ def read_csv(path: Path | IO[bytes], **options: Any) -> pd.DataFrame:
     """pandas' ``read_csv``, whose floats (since pandas 3.1) are exact: they are written back as they were read."""
     table: pd.DataFrame = pd.read_csv(path, **options)
     return table
+
+
+def read_zipped_csv(path: Path, **options: Any) -> pd.DataFrame:
+    """``read_csv`` of the table in a zip archive that is named after it: ``train.csv`` in ``train.csv.zip``."""
+    with zip_member(path, path.name.removesuffix(".zip")) as file:
+        return read_csv(file, **options)
 
 
 def write_csv(table: pd.DataFrame, path: Path, **options: Any) -> None:
@@ -35,12 +43,6 @@ def split(rows: Rows, test_size: float | int, **options: Any) -> tuple[Rows, Row
 
     train, test = train_test_split(rows, **{"test_size": test_size, "random_state": 0, **options})
     return train, test
-
-
-def count_lines(path: Path) -> int:
-    """Line feeds in a file, read in blocks."""
-    with path.open("rb") as file:
-        return sum(block.count(b"\n") for block in iter(lambda: file.read(1 << 20), b""))
 
 
 def read_header(path: Path) -> list[str]:

@@ -7,14 +7,13 @@ from pathlib import Path
 
 import pandas as pd
 
-from pytest_mlebench.data.archives import ZipWriter, zip_member
-from pytest_mlebench.data.tables import read_csv, split, write_csv
+from pytest_mlebench.data.archives import ZipWriter
+from pytest_mlebench.data.tables import read_zipped_csv, split, write_csv
 
 
 def prepare_text_normalization(raw: Path, public: Path, private: Path, language: str) -> None:
     """Hold out a tenth of the sentences of ``<language>_train.csv``; sentences are numbered anew on either side."""
-    with zip_member(raw / f"{language}_train.csv.zip", f"{language}_train.csv") as file:
-        tokens = read_csv(file)
+    tokens = read_zipped_csv(raw / f"{language}_train.csv.zip")
     _, held_out = split(tokens["sentence_id"].unique(), test_size=0.1)
     is_test = tokens["sentence_id"].isin(held_out)
     train, test = _renumber(tokens[~is_test]), _renumber(tokens[is_test])

@@ -7,7 +7,7 @@ from pytest_mlebench.data.archives import ZipWriter, open_zip, safe_join, unpack
 from pytest_mlebench.errors import DataError
 
 
-def test_a_member_of_a_zip_archive_can_be_written_piece_by_piece(tmp_path):
+def test_a_member_of_a_zip_archive_can_be_written_piece_by_piece(tmp_path: Path) -> None:
     with ZipWriter(tmp_path / "whole.zip") as archive:
         archive.write("a.txt", b"one two")
     with ZipWriter(tmp_path / "pieces.zip") as archive, archive.open("a.txt") as member:

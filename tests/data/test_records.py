@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -12,7 +14,7 @@ def table():
     )
 
 
-def test_records_are_written_in_the_order_asked_for_as_pandas_writes_them(table, tmp_path):
+def test_records_are_written_in_the_order_asked_for_as_pandas_writes_them(table, tmp_path: Path) -> None:
     order = np.array([3, 1, 0, 2])
     with scratch_records(tmp_path) as records:
         records.add(table.head(3))
@@ -23,7 +25,7 @@ def test_records_are_written_in_the_order_asked_for_as_pandas_writes_them(table,
     assert (tmp_path / "deep" / "out.csv").read_bytes() == (tmp_path / "expected.csv").read_bytes()
 
 
-def test_a_part_of_the_records_can_be_written(table, tmp_path):
+def test_a_part_of_the_records_can_be_written(table, tmp_path: Path) -> None:
     with scratch_records(tmp_path) as records:
         records.add(table)
         records.write_csv(tmp_path / "one.csv", list(table), np.array([2]))
@@ -32,7 +34,7 @@ def test_a_part_of_the_records_can_be_written(table, tmp_path):
     assert (tmp_path / "none.csv").read_text() == "Id,Text,Tag\n"
 
 
-def test_the_scratch_file_is_gone_afterwards(table, tmp_path):
+def test_the_scratch_file_is_gone_afterwards(table, tmp_path: Path) -> None:
     with scratch_records(tmp_path) as records:
         records.add(table)
     assert list(tmp_path.iterdir()) == []

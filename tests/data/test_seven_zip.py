@@ -4,7 +4,7 @@ from pytest_mlebench.data.archives import unpack_7z, write_7z
 from pytest_mlebench.data.checksums import digest
 
 
-def test_a_7z_archive_gives_back_bytes_text_and_files(tmp_path: Path):
+def test_a_7z_archive_gives_back_bytes_text_and_files(tmp_path: Path) -> None:
     (tmp_path / "picture.jpg").write_bytes(b"\xff\xd8")
     members = {"train/1.jpg": tmp_path / "picture.jpg", "train/2.jpg": b"two", "names.csv": "é\n"}
     write_7z(tmp_path / "new" / "data.7z", members)
@@ -15,7 +15,7 @@ def test_a_7z_archive_gives_back_bytes_text_and_files(tmp_path: Path):
     assert found == {"train/1.jpg": b"\xff\xd8", "train/2.jpg": b"two", "names.csv": "é\n".encode()}
 
 
-def test_a_folder_is_stored_in_a_7z_archive_without_its_files(tmp_path: Path):
+def test_a_folder_is_stored_in_a_7z_archive_without_its_files(tmp_path: Path) -> None:
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "1.jpg").touch()
     write_7z(tmp_path / "data.7z", {"train": tmp_path / "full"})

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_mlebench.data.tables import count_lines, one_hot, read_csv, read_header, split, take_groups, write_csv
+from pytest_mlebench.data.archives import write_zip
+from pytest_mlebench.data.tables import one_hot, read_csv, read_header, read_zipped_csv, split, take_groups, write_csv
 
 
 def test_groups_are_taken_in_the_order_given_and_their_rows_in_that_of_the_table():
@@ -76,17 +77,6 @@ def test_options_of_the_split_go_through():
     assert sorted(test.tolist()) == [0, 0, 0, 0, 1]
 
 
-@pytest.mark.parametrize(("content", "lines"), [(b"", 0), (b"a", 0), (b"a\nb", 1), (b"a\r\n\nb\n", 3)])
-def test_line_feeds_are_counted(content: bytes, lines: int, tmp_path: Path):
-    (tmp_path / "x").write_bytes(content)
-    assert count_lines(tmp_path / "x") == lines
-
-
-def test_line_feeds_are_counted_across_blocks(tmp_path: Path):
-    (tmp_path / "x").write_bytes(b"0123456\n" * 300_000)
-    assert count_lines(tmp_path / "x") == 300_000
-
-
 @pytest.mark.parametrize(
     ("content", "names"),
     [("", []), ("id\n", ["id"]), ('id,"a, b","say ""x"""\n1,2,3\n', ["id", "a, b", 'say "x"']), ("é\r\n", ["é"])],
@@ -105,3 +95,8 @@ def test_a_one_hot_table_has_a_column_for_each_class_in_the_given_order():
 
 def test_a_one_hot_table_is_made_of_any_sequence():
     assert one_hot([2, 1], classes=range(1, 3)).to_dict("list") == {1: [0, 1], 2: [1, 0]}
+
+
+def test_the_table_in_a_zip_archive_is_the_member_named_after_it(tmp_path: Path) -> None:
+    write_zip(tmp_path / "train.tsv.zip", {"__MACOSX/train.tsv": "junk", "train.tsv": "a\tb\n1\t2\n"})
+    assert read_zipped_csv(tmp_path / "train.tsv.zip", sep="\t").to_dict("list") == {"a": [1], "b": [2]}

@@ -23,7 +23,7 @@ def example(feature: bytes) -> bytes:
 
 
 @given(st.lists(st.dictionaries(st.text(), values, max_size=4), max_size=3))
-def test_what_was_written_is_read_again(tmp_path_factory, written):
+def test_what_was_written_is_read_again(tmp_path_factory, written) -> None:
     path = tmp_path_factory.mktemp("records") / "pictures.tfrec"
     path.write_bytes(tfrecord(written))
     assert list(read_examples(path)) == [
@@ -32,44 +32,44 @@ def test_what_was_written_is_read_again(tmp_path_factory, written):
     ]
 
 
-def test_a_written_record_has_the_checksums_of_the_format():
+def test_a_written_record_has_the_checksums_of_the_format() -> None:
     assert tfrecord([{}]).hex(" ") == "02 00 00 00 00 00 00 00 78 27 0b 34 0a 00 39 81 8b ab"
 
 
-def test_a_feature_keeps_all_values_of_its_list():
+def test_a_feature_keeps_all_values_of_its_list() -> None:
     assert parse_example(example(delimited(1, delimited(1, b"one") + delimited(1, b"") + delimited(1, b"two")))) == {
         "x": [b"one", b"", b"two"]
     }
 
 
-def test_integers_are_read_packed_and_one_by_one():
+def test_integers_are_read_packed_and_one_by_one() -> None:
     packed = delimited(3, delimited(1, b"\x01\xac\x02"))
     single = delimited(3, b"\x08\x01\x08\xac\x02")
     assert parse_example(example(packed)) == parse_example(example(single)) == {"x": [1, 300]}
 
 
-def test_negative_integers_are_read_as_such():
+def test_negative_integers_are_read_as_such() -> None:
     assert parse_example(example(delimited(3, delimited(1, b"\xff" * 9 + b"\x01")))) == {"x": [-1]}
 
 
-def test_floats_are_read_packed_and_one_by_one():
+def test_floats_are_read_packed_and_one_by_one() -> None:
     packed = delimited(2, delimited(1, struct.pack("<2f", 0.5, -2)))
     single = delimited(2, b"\x0d" + struct.pack("<f", 0.5) + b"\x0d" + struct.pack("<f", -2))
     assert parse_example(example(packed)) == parse_example(example(single)) == {"x": [0.5, -2.0]}
 
 
-def test_a_feature_without_a_list_is_empty():
+def test_a_feature_without_a_list_is_empty() -> None:
     assert parse_example(example(b"")) == {"x": []}
 
 
-def test_records_need_not_be_examples(tmp_path: Path):
+def test_records_need_not_be_examples(tmp_path: Path) -> None:
     path = tmp_path / "any.tfrec"
     path.write_bytes(struct.pack("<Q4x3s4x", 3, b"abc") + struct.pack("<Q4x4x", 0))
     assert list(read_records(path)) == [b"abc", b""]
 
 
 @pytest.mark.parametrize("left", [5, 13, 20, -1])
-def test_a_file_that_was_cut_off_is_named(tmp_path: Path, left: int):
+def test_a_file_that_was_cut_off_is_named(tmp_path: Path, left: int) -> None:
     path = tmp_path / "short.tfrec"
     path.write_bytes(tfrecord([{"image": b"abc" * 20}])[:left])
     with pytest.raises(DataError, match=r"short\.tfrec is damaged or cut off"):
@@ -77,13 +77,13 @@ def test_a_file_that_was_cut_off_is_named(tmp_path: Path, left: int):
 
 
 @pytest.mark.parametrize("record", [b"\x0a\x7f", b"\x08\x01", b"\x0f", b"\xff" * 12, b"\x0a"])
-def test_a_record_that_is_no_example_is_reported_with_its_file(tmp_path: Path, record: bytes):
+def test_a_record_that_is_no_example_is_reported_with_its_file(tmp_path: Path, record: bytes) -> None:
     path = tmp_path / "odd.tfrec"
     path.write_bytes(struct.pack("<Q4x", len(record)) + record + bytes(4))
     with pytest.raises(DataError, match=r"odd\.tfrec holds a record that is no tf\.train\.Example"):
         list(read_examples(path))
 
 
-def test_a_missing_file_is_reported(tmp_path: Path):
+def test_a_missing_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"train00\.tfrec is missing"):
         list(read_examples(tmp_path / "train00.tfrec"))

@@ -1,5 +1,6 @@
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 
@@ -31,13 +32,13 @@ def server():
         thread.join()
 
 
-def test_a_file_is_streamed_to_its_place(server, tmp_path):
+def test_a_file_is_streamed_to_its_place(server, tmp_path: Path) -> None:
     download(f"{server}/file?download=1", tmp_path / "new" / "file.zip")
     assert (tmp_path / "new" / "file.zip").read_bytes() == b"content"
 
 
 @pytest.mark.parametrize("page", ["absent", "broken"])
-def test_a_failed_download_leaves_nothing_and_names_the_address(server, tmp_path, page):
+def test_a_failed_download_leaves_nothing_and_names_the_address(server, tmp_path: Path, page) -> None:
     with pytest.raises(DataError, match=f"{server}/{page}"):
         download(f"{server}/{page}", tmp_path / "file.zip")
     assert list(tmp_path.iterdir()) == []
