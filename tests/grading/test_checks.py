@@ -25,7 +25,7 @@ from pytest_mlebench.grading import (
 GOOD = pd.DataFrame({"id": ["a", "b", "c"], "p": [0.1, 0.2, 0.3], "q": [1, 0, 1]})
 
 
-def test_answer_positions_let_ids_repeat():
+def test_answer_positions_let_ids_repeat() -> None:
     answers = pd.DataFrame({"id": [7, 8, 9]})
     assert answer_positions(pd.DataFrame({"id": [9, 7, 8, 9]}), answers, on="id").tolist() == [2, 0, 1, 2]
 
@@ -34,28 +34,28 @@ def test_answer_positions_let_ids_repeat():
     ("ids", "reason"),
     [([7, 8], "id 9 is missing"), ([7, 8, 9, 5], "id 5 is not an id"), ([7, 7, 8], "id 9 is missing")],
 )
-def test_answer_positions_want_every_id_and_no_other(ids, reason):
+def test_answer_positions_want_every_id_and_no_other(ids, reason) -> None:
     with pytest.raises(InvalidSubmission, match=reason):
         answer_positions(pd.DataFrame({"id": ids}), pd.DataFrame({"id": [7, 8, 9]}), on="id")
 
 
-def test_texts_are_empty_where_values_are_missing_and_numbers_as_python_prints_them():
+def test_texts_are_empty_where_values_are_missing_and_numbers_as_python_prints_them() -> None:
     table = pd.DataFrame({"text": ["a", None], "number": [1.5, None], "whole": [1, 2], "empty": [None, None]})
     assert [texts(table, column).tolist() for column in table] == [["a", ""], ["1.5", ""], ["1", "2"], ["", ""]]
 
 
 @pytest.mark.parametrize("values", [[1, 2], [1.5, None], [True, False]])
-def test_a_column_of_numbers_alone_is_no_text(values):
+def test_a_column_of_numbers_alone_is_no_text(values) -> None:
     with pytest.raises(InvalidSubmission, match="column 'text' must hold text"):
         require_text(pd.DataFrame({"text": values}), "text")
 
 
 @pytest.mark.parametrize("values", [["a", "1"], [None, None], ["a", None]])
-def test_a_column_with_some_text_or_none_at_all_passes(values):
+def test_a_column_with_some_text_or_none_at_all_passes(values) -> None:
     require_text(pd.DataFrame({"text": values}), "text")
 
 
-def test_ids_too_large_for_an_integer_are_no_ids_of_the_test_set():
+def test_ids_too_large_for_an_integer_are_no_ids_of_the_test_set() -> None:
     with pytest.raises(InvalidSubmission, match=r"id 9+ is not an id of the test set"):
         alignment(pd.DataFrame({"id": [10**26 - 1, 7]}), pd.DataFrame({"id": ["a", "b"]}), on="id")
 

@@ -3,7 +3,7 @@ import pandas as pd
 import pytest
 
 from pytest_mlebench.errors import InvalidSubmission
-from pytest_mlebench.grading import alignment, class_labels, label_sets, ranked_labels
+from pytest_mlebench.grading import alignment, class_labels, class_probabilities, label_sets, ranked_labels
 from pytest_mlebench.grading.columns import whole_numbers
 
 ANSWERS = pd.DataFrame({"id": ["a", "b", "c"], "label": [1, 2, 3]})
@@ -72,3 +72,28 @@ def test_an_empty_id_is_no_id_on_several_columns() -> None:
     answers = pd.DataFrame({"image": ["a", "a", "b"], "box": [1, 2, 1]})
     with pytest.raises(InvalidSubmission, match=r"image/box \(nan, .*\) is not an id"):
         alignment(answers.assign(image=["a", "a", None]), answers, on=["image", "box"])
+
+
+PROBABILITIES = pd.DataFrame({"id": ["a", "b"], "cat": [0.25, 1.0], "dog": [0.75, 0.0]})
+
+
+def test_class_probabilities_come_in_the_order_of_the_answers() -> None:
+    found = class_probabilities(PROBABILITIES.iloc[::-1], PROBABILITIES, ["cat", "dog"], on="id")
+    assert found.tolist() == [[0.25, 0.75], [1.0, 0.0]]
+
+
+@pytest.mark.parametrize(
+    ("cat", "reason"),
+    [(0.26, "row 1: the values sum to 1.01"), (np.nan, "row 1: the values sum to 0.75"), ("cat", "is not a number")],
+)
+def test_class_probabilities_must_sum_to_one(cat: object, reason: str) -> None:
+    table = PROBABILITIES.assign(cat=[cat, 1.0])
+    with pytest.raises(InvalidSubmission, match=reason):
+        class_probabilities(table, PROBABILITIES, ["cat", "dog"], on="id")
+    if cat == 0.26:
+        assert class_probabilities(table, PROBABILITIES, ["cat", "dog"], on="id", atol=0.1)[0].tolist() == [0.26, 0.75]
+
+
+def test_class_probabilities_lie_between_0_and_1() -> None:
+    with pytest.raises(InvalidSubmission, match="is not between 0 and 1"):
+        class_probabilities(PROBABILITIES.assign(cat=1.5, dog=-0.5), PROBABILITIES, ["cat", "dog"], on="id")

@@ -10,7 +10,7 @@ ANSWERS = pd.DataFrame({"id": [3, 1, 2]})
 
 
 @given(st.lists(st.integers(-5, 50), unique=True), st.randoms(use_true_random=False))
-def test_integer_ids_are_aligned_as_any_others(ids, random):
+def test_integer_ids_are_aligned_as_any_others(ids, random) -> None:
     shuffled = random.sample(ids, len(ids))
     submission, answers = pd.DataFrame({"id": shuffled}), pd.DataFrame({"id": ids})
     order = alignment(submission, answers, "id")
@@ -22,22 +22,22 @@ def test_integer_ids_are_aligned_as_any_others(ids, random):
     ("ids", "reason"),
     [([1, 1, 3], "1 occurs more than once"), ([1, 2, 4], "4 is not an id"), ([1, 2], "3 is missing")],
 )
-def test_wrong_integer_ids_are_named(ids, reason):
+def test_wrong_integer_ids_are_named(ids, reason) -> None:
     with pytest.raises(InvalidSubmission, match=reason):
         alignment(pd.DataFrame({"id": ids}), ANSWERS, "id")
 
 
-def test_the_same_ids_may_occur_any_number_of_times():
+def test_the_same_ids_may_occur_any_number_of_times() -> None:
     require_same_ids(pd.DataFrame({"id": [1, 2, 2.0, 3, 1]}), ANSWERS, "id")
 
 
 @pytest.mark.parametrize(("ids", "reason"), [([1, 2, 2, 9, 3], "9 is not an id"), ([1, 2, 2, 1], "3 is missing")])
-def test_ids_that_are_not_the_answers_are_named(ids, reason):
+def test_ids_that_are_not_the_answers_are_named(ids, reason) -> None:
     with pytest.raises(InvalidSubmission, match=reason):
         require_same_ids(pd.DataFrame({"id": ids}), ANSWERS, "id")
 
 
-def test_ids_of_several_columns_are_compared_together():
+def test_ids_of_several_columns_are_compared_together() -> None:
     answers = pd.DataFrame({"a": [1, 1, 1], "b": ["x", "x", "y"]})
     require_same_ids(answers.iloc[1:], answers, ["a", "b"])
     with pytest.raises(InvalidSubmission, match="a/b"):

@@ -11,48 +11,48 @@ def column(*values: object) -> pd.DataFrame:
     return pd.DataFrame({"label": list(values)})
 
 
-def test_whole_numbers_may_be_written_as_floats_and_be_of_any_sign():
+def test_whole_numbers_may_be_written_as_floats_and_be_of_any_sign() -> None:
     require_whole(np.array([2.0, -5.0, 0.0, 99.0, np.nan]), "label")
 
 
 @pytest.mark.parametrize("value", [0.4, -1.5, 1e-300, 2.0**63, 1e300, np.inf])
-def test_a_number_that_is_not_whole_is_named_with_its_row(value: float):
+def test_a_number_that_is_not_whole_is_named_with_its_row(value: float) -> None:
     with pytest.raises(InvalidSubmission, match=r"column 'label', row 2: the value .* is not a whole number"):
         require_whole(np.array([1.0, value]), "label")
 
 
-def test_a_column_among_several_is_named():
+def test_a_column_among_several_is_named() -> None:
     with pytest.raises(InvalidSubmission, match=r"column 'b', row 1: the value 0\.5 "):
         require_whole(np.array([[1.0, 0.5]]), ["a", "b"])
 
 
-def test_texts_read_a_missing_label_as_empty():
+def test_texts_read_a_missing_label_as_empty() -> None:
     assert list(texts(column("rust", None, "scab"), "label")) == ["rust", "", "scab"]
 
 
-def test_texts_read_a_column_without_any_label_as_empty():
+def test_texts_read_a_column_without_any_label_as_empty() -> None:
     assert list(texts(column(np.nan, np.nan), "label")) == ["", ""]
 
 
-def test_texts_keep_numbers_among_text_as_text():
+def test_texts_keep_numbers_among_text_as_text() -> None:
     assert list(texts(column("rust", 7, 7.5), "label")) == ["rust", "7", "7.5"]
 
 
 @pytest.mark.parametrize(
     ("values", "kind"), [((1, 2), "integer"), ((0.5, None), "floating"), ((True, None), "boolean")]
 )
-def test_require_text_refuses_a_column_of_other_things(values: tuple[object, ...], kind: str):
+def test_require_text_refuses_a_column_of_other_things(values: tuple[object, ...], kind: str) -> None:
     with pytest.raises(
         InvalidSubmission, match=rf"column 'label' must hold text; the file has nothing but {kind} values"
     ):
         require_text(column(*values), "label")
 
 
-def test_texts_of_no_rows_are_empty():
+def test_texts_of_no_rows_are_empty() -> None:
     assert len(texts(column(), "label")) == 0
 
 
-def test_the_reason_for_missing_ids_counts_them():
+def test_the_reason_for_missing_ids_counts_them() -> None:
     answers = pd.DataFrame({"id": [1, 2, 3]})
     with pytest.raises(InvalidSubmission, match=r"^id 3 is missing$"):
         align(answers.head(2), answers, on="id")
@@ -60,7 +60,7 @@ def test_the_reason_for_missing_ids_counts_them():
         align(answers.head(1), answers, on="id")
 
 
-def test_texts_give_a_missing_field_the_text_that_is_asked_for():
+def test_texts_give_a_missing_field_the_text_that_is_asked_for() -> None:
     table = pd.DataFrame({"text": ["a", None], "number": [1.5, None], "flag": [True, None], "NA": [None, None]})
     assert [texts(table, column, missing="nan").tolist() for column in table] == [
         ["a", "nan"],

@@ -22,38 +22,38 @@ def by_definition(labels: np.ndarray, scores: np.ndarray) -> float:
     return sum(precisions) / len(precisions)
 
 
-def test_the_precision_at_each_true_label_counts_once():
+def test_the_precision_at_each_true_label_counts_once() -> None:
     # ranks 1 and 3 of the first clip: precisions 1 and 2/3; rank 2 of the second: 1/2
     assert lwlrap([[1, 0, 1], [0, 1, 0]], [[0.9, 0.5, 0.1], [0.8, 0.7, 0.1]]) == pytest.approx((1 + 2 / 3 + 1 / 2) / 3)
 
 
-def test_equal_scores_count_against_the_prediction():
+def test_equal_scores_count_against_the_prediction() -> None:
     assert lwlrap([[1, 0, 0, 0]], [[0.5, 0.5, 0.5, 0.5]]) == 0.25
 
 
-def test_clips_without_labels_are_left_out():
+def test_clips_without_labels_are_left_out() -> None:
     assert lwlrap([[0, 0], [1, 0]], [[0.1, 0.9], [0.1, 0.9]]) == lwlrap([[1, 0]], [[0.1, 0.9]])
 
 
-def test_without_any_label_there_is_no_score():
+def test_without_any_label_there_is_no_score() -> None:
     assert math.isnan(lwlrap([[0, 0]], [[0.1, 0.9]]))
 
 
 @given(LABELS, SCORES)
-def test_it_follows_its_definition(labels, scores):
+def test_it_follows_its_definition(labels, scores) -> None:
     assert lwlrap(labels, scores) == pytest.approx(by_definition(labels, scores))
 
 
 @given(LABELS)
-def test_scores_that_are_the_truth_are_perfect(labels):
+def test_scores_that_are_the_truth_are_perfect(labels) -> None:
     assert lwlrap(labels, labels) == pytest.approx(1)
 
 
 @given(LABELS, SCORES, st.permutations(range(6)))
-def test_the_order_of_the_clips_makes_no_difference(labels, scores, order):
+def test_the_order_of_the_clips_makes_no_difference(labels, scores, order) -> None:
     assert lwlrap(labels[order], scores[order]) == pytest.approx(lwlrap(labels, scores))
 
 
 @given(LABELS, SCORES)
-def test_only_the_order_of_the_scores_matters(labels, scores):
+def test_only_the_order_of_the_scores_matters(labels, scores) -> None:
     assert lwlrap(labels, np.exp(scores) * 1e6) == pytest.approx(lwlrap(labels, scores))

@@ -17,35 +17,35 @@ def normalised(weights: np.ndarray) -> np.ndarray:
     return weights / weights.sum(axis=1, keepdims=True)
 
 
-def test_it_is_the_mean_of_the_rows_divergences():
+def test_it_is_the_mean_of_the_rows_divergences() -> None:
     first = 0.5 * math.log(0.5 / 0.25) + 0.5 * math.log(0.5 / 0.75)
     second = math.log(1 / 0.2)
     assert kl_divergence([[0.5, 0.5], [1, 0]], [[0.25, 0.75], [0.2, 0.8]]) == pytest.approx((first + second) / 2)
 
 
-def test_a_class_without_truth_adds_nothing():
+def test_a_class_without_truth_adds_nothing() -> None:
     assert kl_divergence([[1, 0, 0]], [[0.5, 0.5, 0]]) == pytest.approx(math.log(2))
 
 
-def test_a_prediction_of_0_is_clipped():
+def test_a_prediction_of_0_is_clipped() -> None:
     assert kl_divergence([[1, 0]], [[0, 1]]) == pytest.approx(-math.log(1e-15))
 
 
-def test_a_missing_prediction_has_no_score():
+def test_a_missing_prediction_has_no_score() -> None:
     assert math.isnan(kl_divergence([[0.5, 0.5]], [[np.nan, 1]]))
 
 
 @given(WEIGHTS)
-def test_the_truth_is_a_perfect_prediction(weights):
+def test_the_truth_is_a_perfect_prediction(weights) -> None:
     assert kl_divergence(normalised(weights), normalised(weights)) == pytest.approx(0, abs=1e-12)
 
 
 @given(WEIGHTS, WEIGHTS)
-def test_no_prediction_is_better_than_perfect(true, predicted):
+def test_no_prediction_is_better_than_perfect(true, predicted) -> None:
     assert kl_divergence(normalised(true), normalised(predicted)) >= -1e-12
 
 
 @given(WEIGHTS, WEIGHTS, st.permutations(range(5)))
-def test_the_order_of_the_rows_makes_no_difference(true, predicted, order):
+def test_the_order_of_the_rows_makes_no_difference(true, predicted, order) -> None:
     true, predicted = normalised(true), normalised(predicted)
     assert kl_divergence(true[order], predicted[order]) == pytest.approx(kl_divergence(true, predicted), abs=1e-12)

@@ -27,20 +27,22 @@ def unzip(pairs):
         ("é", "e\u0301", 2),
     ],
 )
-def test_levenshtein_distance_counts_insertions_deletions_and_substitutions_of_code_points(true, predicted, distance):
+def test_levenshtein_distance_counts_insertions_deletions_and_substitutions_of_code_points(
+    true, predicted, distance
+) -> None:
     assert mean_levenshtein_distance([true], [predicted]) == distance
 
 
-def test_levenshtein_distance_is_averaged_over_rows():
+def test_levenshtein_distance_is_averaged_over_rows() -> None:
     assert mean_levenshtein_distance(["kitten", "flaw", "same"], ["sitting", "lawn", "same"]) == pytest.approx(5 / 3)
 
 
-def test_levenshtein_distance_counts_beyond_the_range_of_small_integers():
+def test_levenshtein_distance_counts_beyond_the_range_of_small_integers() -> None:
     assert mean_levenshtein_distance(["a" * 70_000], ["b"]) == 70_000
 
 
 @given(PAIRS)
-def test_levenshtein_distance_is_symmetric_and_bounded_by_the_longer_text(pairs):
+def test_levenshtein_distance_is_symmetric_and_bounded_by_the_longer_text(pairs) -> None:
     true, predicted = unzip(pairs)
     distance = mean_levenshtein_distance(true, predicted)
     assert distance == mean_levenshtein_distance(predicted, true)
@@ -48,7 +50,7 @@ def test_levenshtein_distance_is_symmetric_and_bounded_by_the_longer_text(pairs)
 
 
 @given(PAIRS)
-def test_levenshtein_distance_of_equal_texts_is_zero(pairs):
+def test_levenshtein_distance_of_equal_texts_is_zero(pairs) -> None:
     true, _ = unzip(pairs)
     assert mean_levenshtein_distance(true, true) == 0
 
@@ -65,17 +67,17 @@ def test_levenshtein_distance_of_equal_texts_is_zero(pairs):
         ("word", "", 0),
     ],
 )
-def test_word_jaccard_compares_sets_of_lower_case_words(true, predicted, score):
+def test_word_jaccard_compares_sets_of_lower_case_words(true, predicted, score) -> None:
     assert word_jaccard([true], [predicted]) == pytest.approx([score])
 
 
-def test_word_jaccard_of_two_empty_texts_is_what_the_caller_says():
+def test_word_jaccard_of_two_empty_texts_is_what_the_caller_says() -> None:
     assert word_jaccard([" "], [""]) == [0]
     assert np.isnan(word_jaccard([" "], [""], zero_division=np.nan)).all()
 
 
 @given(PAIRS)
-def test_word_jaccard_lies_between_none_and_all_and_is_symmetric(pairs):
+def test_word_jaccard_lies_between_none_and_all_and_is_symmetric(pairs) -> None:
     true, predicted = unzip(pairs)
     scores = word_jaccard(true, predicted)
     assert ((scores >= 0) & (scores <= 1)).all()
