@@ -1,7 +1,8 @@
+import numpy as np
 import pandas as pd
 from sklearn.metrics import mean_absolute_error
 
-from pytest_mlebench.grading import answer_positions, numeric, require_columns, require_finite
+from pytest_mlebench.grading import InvalidSubmission, answer_positions, numeric, require_columns, require_finite
 
 
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
@@ -9,4 +10,7 @@ def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
     predicted = numeric(submission, "time_to_eruption")
     require_finite(predicted, "time_to_eruption")
     truth = answers.take(answer_positions(submission, answers, on="segment_id"))  # a repeated id counts each time
-    return round(mean_absolute_error(truth["time_to_eruption"], predicted))
+    error = mean_absolute_error(truth["time_to_eruption"], predicted)
+    if not np.isfinite(error):
+        raise InvalidSubmission("column 'time_to_eruption': the values are too large for their mean error")
+    return round(error)

@@ -4,6 +4,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from pytest_mlebench.data.synthetic import malformed_rows
+
 
 def make(raw: Path, seed: int) -> None:
     """Nothing: the real data is small, and ``prepare`` takes it from scikit-learn."""
@@ -23,16 +25,11 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         "hard_labels": noisy.assign(malignant=(p > 0.5).astype(int)),
         "very_close": noisy.assign(malignant=0.5 + 1e-12 * p),
         "extra_column": noisy.assign(note="a, b")[["note", "malignant", "id"]],
-        "missing_row": noisy.iloc[1:],
-        "extra_row": pd.concat([noisy, noisy.tail(1).assign(id="unknown")]),
-        "unknown_id": noisy.assign(id=["unknown", *noisy.id.iloc[1:]]),
-        "duplicate_id": pd.concat([noisy.iloc[1:], noisy.tail(1)]),
+        **malformed_rows(noisy, "id", unknown="unknown"),
         "missing_column": noisy[["id"]],
         "renamed_column": noisy.rename(columns={"malignant": "target"}),
         "nan_prediction": noisy.assign(malignant=[None, *head]),
         "as_text": noisy.assign(malignant=["high", *head]),
         "above_one": noisy.assign(malignant=[1.0001, *head]),
         "below_zero": noisy.assign(malignant=[-0.0001, *head]),
-        "header_only": noisy.head(0),
-        "empty.csv": "",
     }

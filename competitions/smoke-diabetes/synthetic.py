@@ -4,6 +4,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from pytest_mlebench.data.synthetic import malformed_rows
+
 
 def make(raw: Path, seed: int) -> None:
     """Nothing: the real data is small, and ``prepare`` takes it from scikit-learn."""
@@ -20,10 +22,7 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         "whole_numbers": noisy.assign(progression=noisy.progression.astype(int)),
         "one_far_off": noisy.assign(progression=[1000, *head]),
         "extra_column": noisy.assign(note="a, b")[["note", "progression", "id"]],
-        "missing_row": noisy.iloc[1:],
-        "extra_row": pd.concat([noisy, noisy.tail(1).assign(id="unknown")]),
-        "unknown_id": noisy.assign(id=["unknown", *noisy.id.iloc[1:]]),
-        "duplicate_id": pd.concat([noisy.iloc[1:], noisy.tail(1)]),
+        **malformed_rows(noisy, "id", unknown="unknown"),
         "missing_column": noisy[["id"]],
         "renamed_column": noisy.rename(columns={"progression": "target"}),
         "nan_prediction": noisy.assign(progression=[None, *head]),
@@ -31,6 +30,4 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         "infinite": noisy.assign(progression=[np.inf, *head]),
         "out_of_range": noisy.assign(progression=[1000.5, *head]),
         "negative": noisy.assign(progression=[-0.5, *head]),
-        "header_only": noisy.head(0),
-        "empty.csv": "",
     }

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 import shapely
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from sklearn.metrics import average_precision_score
@@ -55,7 +55,6 @@ def test_no_boxes_make_an_empty_matrix() -> None:
     assert box_iou([], [[0, 0, 1, 1]]).shape == (0, 1)
 
 
-@settings(deadline=None)
 @given(UPRIGHT_BOXES, UPRIGHT_BOXES)
 def test_upright_boxes_overlap_as_much_as_their_polygons(first: tuple[float, ...], second: tuple[float, ...]) -> None:
     a, b = np.array([first]), np.array([second])
@@ -67,7 +66,6 @@ def test_upright_boxes_overlap_as_much_as_their_polygons(first: tuple[float, ...
     assert upright_box_iou(b, a)[0] == pytest.approx(expected, abs=1e-9)
 
 
-@settings(deadline=None)
 @given(UPRIGHT_BOXES)
 def test_an_upright_box_turned_right_round_is_the_same(box: tuple[float, ...]) -> None:
     turned = (*box[:6], box[6] + np.pi)
