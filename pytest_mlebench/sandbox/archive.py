@@ -16,6 +16,9 @@ _BLOCK = 1 << 20
 _SKIP = 4 << 30
 """So many bytes are read over, for what comes after a file that is too large."""
 
+_MORE_ENTRIES = 1000
+"""So many entries are looked at beyond the files and folders that are admitted: links and the like."""
+
 
 class _TooMuch(Exception):
     """The stream goes on for longer than anyone wants to read it."""
@@ -52,12 +55,12 @@ def collect_archive(chunks: Iterator[bytes], target: Path, collector: Collector)
     last = target.name
     try:
         with tarfile.open(fileobj=stream, mode="r|", bufsize=_BLOCK) as tar:
-            for member in tar:
+            for number, member in enumerate(tar):
                 last = member.name
                 if member.isreg() and member.size > stream.budget:
                     collector.note(f"{shown(last)} ({member.size:,} bytes), and all that follows it")
                     return
-                if collector.full:
+                if number > 2 * collector.max_files + _MORE_ENTRIES:
                     collector.note(f"{shown(last)}, and all that follows it")
                     return
                 _member(tar, member, target, collector)
@@ -95,7 +98,7 @@ def _member(tar: tarfile.TarFile, member: tarfile.TarInfo, target: Path, collect
     path = target.joinpath(*parts)
     try:
         if member.isdir():
-            if parts and collector.admit(name, 0):
+            if parts and collector.admit_folder(name):
                 path.mkdir(parents=True, exist_ok=True)
         elif not member.isreg() or not parts:
             collector.note(f"{name} ({'link' if member.issym() or member.islnk() else 'not a regular file'})")

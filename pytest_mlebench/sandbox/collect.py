@@ -28,6 +28,7 @@ class Collector:
     """How many more were left out than ``left_out`` names."""
     _bytes: int = 0
     _files: int = 0
+    _folders: int = 0
 
     def collect(self, source: Path, target: Path) -> None:
         """Copy the tree below ``source`` to ``target``; what is a link, a pipe, a device or too much is left out."""
@@ -61,7 +62,7 @@ class Collector:
                 if shown.count("/") >= MAX_DEPTH:
                     self.note(f"{shown[:200]}… (folders too deep)")
                     return
-                if not self.admit(shown, 0):
+                if not self.admit_folder(shown):
                     return
                 target.mkdir(exist_ok=True)
                 self._folder(descriptor, target, shown)
@@ -86,13 +87,16 @@ class Collector:
         else:
             self.unnamed += 1
 
-    @property
-    def full(self) -> bool:
-        """Whether nothing more would be admitted."""
-        return self._files >= self.max_files
+    def admit_folder(self, shown: str) -> bool:
+        """Count a folder; False, and noted, if there are more of them than there may be files."""
+        if self._folders + 1 > self.max_files:
+            self.note(f"{shown} (more than {self.max_files:,} folders)")
+            return False
+        self._folders += 1
+        return True
 
     def admit(self, shown: str, size: int) -> bool:
-        """Count a file (or a folder) of this size; False, and noted, if it is over the limits."""
+        """Count a file of this size; False, and noted, if it is over the limits."""
         if self._files + 1 > self.max_files:
             self.note(f"{shown} (more than {self.max_files:,} files)")
             return False

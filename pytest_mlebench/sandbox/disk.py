@@ -14,9 +14,10 @@ _SHARE = 0.1
 
 
 def has_quota(info: dict[str, Any]) -> bool:
-    """Whether the engine's storage driver may be able to limit a container's size (it says for sure when asked to)."""
-    if info.get("Driver") in ("btrfs", "zfs", "windowsfilter"):
-        return True
+    """Whether the engine's storage driver may be able to limit what a container writes; it says for sure when asked.
+
+    That is overlay2 on XFS with project quotas. What btrfs and zfs limit is a container together with its image.
+    """
     return info.get("Driver") == "overlay2" and ["Backing Filesystem", "xfs"] in (info.get("DriverStatus") or [])
 
 

@@ -92,12 +92,14 @@ def test_a_privileged_agent_that_is_not_allowed_does_not_run(run_in_container: R
 def test_an_allowed_privileged_agent_runs_as_nonroot_all_the_same(
     docker_engine: None, run_in_container: Runner
 ) -> None:
-    client = docker.from_env()
     image = run_in_container.sandbox.images.environment()  # type: ignore[attr-defined]
+    plain = docker.from_env().containers.create(image, [], entrypoint="true", privileged=True)
     try:
-        client.containers.run(image, [], entrypoint="true", privileged=True, remove=True)
+        plain.start()
     except docker.errors.APIError as error:
         pytest.skip(f"this engine starts no privileged container at all: {error.explanation}")
+    finally:
+        plain.remove(force=True)
     run_in_container.sandbox = docker_sandbox(allow_privileged=True)
     result = run_in_container(
         "id -un; test -e /dev/kmsg && echo devices", agent=replace(script_agent(), privileged=True)
