@@ -158,13 +158,12 @@ def test_names_cannot_be_looked_up(attack: Runner) -> None:
 def test_another_container_is_out_of_reach(attack: Runner) -> None:
     client = docker.from_env()
     image = attack.sandbox.images.environment()  # type: ignore[attr-defined]
-    other = client.containers.run(
-        image, entrypoint=["python3", "-m", "http.server", "8000"], detach=True, hostname="other", name=_unique("other")
-    )
+    other = client.containers.create(image, entrypoint=["python3", "-m", "http.server", "8000"], name=_unique("other"))
     try:
+        other.start()
         other.reload()
         address = other.attrs["NetworkSettings"]["IPAddress"]
-        socket.create_connection((address, 8000), 5).close() if _wait_for(address) else None
+        _wait_for(address)
         result = attack(
             f"python3 -c '{REACH}' {address}:8000 {other.name}:8000; "
             f"curl -s -o /dev/null -w '%{{http_code}}\\n' -x $HTTP_PROXY http://{address}:8000/"
@@ -179,11 +178,11 @@ def _unique(name: str) -> str:
     return f"mlebench-test-{name}-{uuid.uuid4().hex[:8]}"
 
 
-def _wait_for(address: str) -> bool:
+def _wait_for(address: str) -> None:
     for _ in range(100):
         with closing(socket.socket()) as probe:
             if probe.connect_ex((address, 8000)) == 0:
-                return True
+                return
         time.sleep(0.05)
     raise AssertionError("the other container does not listen")
 
