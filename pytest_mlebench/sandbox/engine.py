@@ -44,6 +44,6 @@ def _no_engine(error: Exception) -> str:
             "in again), or set up rootless Docker"
         )
     return (
-        f"no Docker engine answers ({text}): start one (`sudo systemctl start docker`), or run trusted agents without "
-        "one (`--sandbox=local`)"
+        f"no Docker engine answers ({text}): start one (`sudo systemctl start docker`), or run agents that you trust "
+        "without one (`--sandbox=local`)"
     )

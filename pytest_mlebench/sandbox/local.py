@@ -54,7 +54,7 @@ class LocalSandbox:
     def check(self, agent: Agent) -> None:
         """Any agent's start script can be run, where there is a Linux with bash."""
         if sys.platform != "linux":
-            raise SandboxError("the local sandbox needs Linux; use --sandbox docker")
+            raise SandboxError("the local sandbox needs Linux; use --sandbox=docker")
         if shutil.which("bash") is None:
             raise SandboxError("the local sandbox needs bash")
 

@@ -138,7 +138,9 @@ def test_an_agent_that_is_not_trusted_is_an_error_that_names_both_ways_out(
     result = run_toys("untrusted", "gold", options=("--sandbox=auto",))
     assert result.ret == 1
     assert "1 error" in result.outlines[-1] and "1 gold" in result.outlines[-1]
-    result.stdout.fnmatch_lines(["*start a Docker engine*--sandbox local*"])
+    result.stdout.fnmatch_lines(
+        ["*toy/untrusted is not trusted*no Docker engine answers*: start one *--sandbox=local*"]
+    )
 
 
 def test_trouble_of_the_harness_is_an_error_and_the_other_runs_go_on(run_toys: Run, project: pytest.Pytester) -> None:
