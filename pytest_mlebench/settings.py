@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import secrets
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -95,7 +95,7 @@ class Settings:
     """What the user asked for, options before ini keys before defaults."""
 
     config: pytest.Config
-    _docker_sandbox: Sandbox | None = None
+    _sandboxes: dict[str, Sandbox] = field(default_factory=dict)
 
     def _get(self, option: str, default: Any, parse: Callable[[str], Any] = str) -> Any:
         value = self.config.getoption(option)
@@ -173,8 +173,8 @@ class Settings:
         from pytest_mlebench.sandbox.docker import DockerSandbox
         from pytest_mlebench.sandbox.images import BASE_IMAGE
 
-        if self._docker_sandbox is None:
-            sandbox = DockerSandbox(
+        if "docker" not in self._sandboxes:  # connecting, and asking for its images, once a session
+            self._sandboxes["docker"] = DockerSandbox(
                 network=self._get("--network", "llm"),
                 allow_hosts=self.config.getoption("--allow-host"),
                 runtime=self._get("--runtime", None),
@@ -185,9 +185,7 @@ class Settings:
                 heavy=self.config.getoption("--heavy"),
                 progress=progress,
             )
-            object.__setattr__(self, "_docker_sandbox", sandbox)
-        assert self._docker_sandbox is not None
-        return self._docker_sandbox
+        return self._sandboxes["docker"]
 
     @cached_property
     def data_dir(self) -> Path:
