@@ -16,7 +16,7 @@ SPLIT_NAMES = tuple(sorted(_ALIASES))
 
 
 def bundled(name: str) -> Path:
-    """The folder ``competitions``, ``agents`` or ``environment`` that comes along: in a wheel or in a checkout."""
+    """``competitions``, ``agents``, ``environment`` or ``reports``, which come along in a wheel as in a checkout."""
     package = Path(__file__).parents[1]
     inside = package / "bundled" / name
     return inside if inside.is_dir() else package.parent / name

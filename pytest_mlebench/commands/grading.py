@@ -1,0 +1,137 @@
+"""``mlebench grade``, ``grade-sample`` and ``golden``: submissions and graders."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import tempfile
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_mlebench.catalog import Competition, default_catalogue
+from pytest_mlebench.catalog.competition import FILE_NAME
+from pytest_mlebench.catalog.leaderboard import MEDALS
+from pytest_mlebench.commands.common import add_data_dir, print_json
+from pytest_mlebench.data.store import Dataset, DataStore
+from pytest_mlebench.errors import UsageError
+from pytest_mlebench.quantities import parse_size
+
+if TYPE_CHECKING:
+    from pytest_mlebench.grading.report import Report
+
+logger = logging.getLogger("pytest_mlebench")
+
+
+def add(commands: Any) -> None:
+    grade = commands.add_parser("grade", help="grade submissions that a JSONL file lists")
+    grade.add_argument("--submission", type=Path, required=True, metavar="FILE.jsonl",
+        help="one JSON object a line with competition_id and submission_path")  # fmt: skip
+    grade.add_argument("--output-dir", type=Path, required=True, help="where the grading report goes")
+    _add_grading(grade)
+    grade.set_defaults(command=_grade)
+
+    sample = commands.add_parser("grade-sample", help="grade one submission and print its report")
+    sample.add_argument("file", type=Path, metavar="FILE")
+    sample.add_argument("competition", metavar="ID")
+    _add_grading(sample)
+    sample.set_defaults(command=_grade_sample)
+
+    golden = commands.add_parser("golden", help="write golden.json of competitions that you are adding")
+    golden.add_argument("folders", nargs="+", type=Path, metavar="FOLDER")
+    golden.set_defaults(command=_golden)
+
+
+def _add_grading(parser: argparse.ArgumentParser) -> None:
+    add_data_dir(parser)
+    parser.add_argument("--json", action="store_true", help="print the report as JSON")
+    parser.add_argument("--max-submission-size", type=parse_size, default=1 << 30, metavar="SIZE",
+        help="largest submission that is read (default: 1g)")  # fmt: skip
+
+
+def _grade(options: argparse.Namespace) -> int:
+    from pytest_mlebench.grading.grader import Grader
+    from pytest_mlebench.results.grading_report import grading_report
+    from pytest_mlebench.results.record import write_json
+
+    store, graders, reports = DataStore(options.data_dir), dict[str, Grader](), []
+    for line, competition, path in _read_submissions(options.submission):
+        if competition.id not in graders:
+            graders.clear()  # one competition's answers in memory at a time
+            dataset = _prepared(store, competition)
+            graders[competition.id] = Grader(competition, dataset, max_bytes=options.max_submission_size)
+        report = graders[competition.id].report(path)
+        reports.append(report)
+        logger.info("line %d: %s", line, _summary(report))
+    summary = grading_report(reports)
+    options.output_dir.mkdir(parents=True, exist_ok=True)
+    path = options.output_dir / f"{datetime.now(UTC):%Y-%m-%dT%H-%M-%S-UTC}_grading_report.json"
+    write_json(path, summary)
+    logger.info("%d submissions, %d valid, %d medals: %s", len(reports), summary["total_valid_submissions"],
+        summary["total_medals"], path)  # fmt: skip
+    if options.json:
+        print_json(summary)
+    return 0
+
+
+def _read_submissions(path: Path) -> Iterator[tuple[int, Competition, Path]]:
+    """Line number, competition and submission of each line; raises UsageError that names the line."""
+    catalogue = default_catalogue()
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} cannot be read: {error}") from error
+    for number, line in enumerate(lines, 1):
+        text = line.strip()
+        if not text or text.startswith(("#", "//")):
+            continue
+        try:
+            values = json.loads(text)
+            id, submission = str(values["competition_id"]), values["submission_path"]
+        except (ValueError, TypeError, KeyError) as error:
+            raise UsageError(f"{path}, line {number}: needs competition_id and submission_path ({error!r})") from error
+        try:
+            yield number, catalogue[id], Path(submission or "")
+        except UsageError as error:
+            raise UsageError(f"{path}, line {number}: {error}") from error
+
+
+def _grade_sample(options: argparse.Namespace) -> int:
+    from pytest_mlebench.grading.grader import grade
+
+    competition = default_catalogue()[options.competition]
+    dataset = _prepared(DataStore(options.data_dir), competition)
+    report = grade(options.file, competition, dataset, max_bytes=options.max_submission_size)
+    if options.json:
+        print_json(report.to_json())
+    else:
+        print(_summary(report))
+    return 0 if report.valid_submission else 1
+
+
+def _prepared(store: DataStore, competition: Competition) -> Dataset:
+    dataset = store.dataset(competition)
+    return dataset if dataset.is_prepared else store.prepare(competition)
+
+
+def _summary(report: Report) -> str:
+    if not report.valid_submission:
+        return f"{report.competition_id}: invalid: {report.error}"
+    medal = report.medal or ("above median" if report.above_median else "no medal")
+    thresholds = ", ".join(f"{name} {getattr(report, f'{name}_threshold'):g}" for name in (*MEDALS, "median"))
+    return f"{report.competition_id}: score {report.score}, {medal} ({thresholds})"
+
+
+def _golden(options: argparse.Namespace) -> int:
+    from pytest_mlebench.grading.golden import make_golden
+
+    for folder in options.folders:
+        competition = Competition.load(folder / FILE_NAME)
+        with tempfile.TemporaryDirectory() as scratch:
+            golden = make_golden(competition, Path(scratch))
+        path = folder / "golden.json"
+        path.write_text(json.dumps(golden, indent=1) + "\n", encoding="utf-8")
+        logger.info("%s: %d scores, %d invalid", path, len(golden["scores"]), len(golden["invalid"]))
+    return 0
