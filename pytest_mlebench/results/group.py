@@ -6,20 +6,11 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from pytest_mlebench.errors import UsageError
-from pytest_mlebench.results.record import RunRecord, read_records
-
-MANIFEST = "manifest.json"
-
-
-class RunKey(NamedTuple):
-    """What a run is of: a group holds one run for each key."""
-
-    agent: str
-    competition_id: str
-    seed: int
+from pytest_mlebench.results.manifest import MANIFEST
+from pytest_mlebench.results.record import RunKey, RunRecord, read_records
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +27,7 @@ class RunGroupResults:
         """The runs that the group was started for; without a manifest, those that have a record."""
         runs = self.manifest.get("runs")
         if runs is None:
-            return frozenset(RunKey(r.agent, r.competition_id, r.seed) for r in self.records)
+            return frozenset(record.key for record in self.records)
         return frozenset(RunKey(run["agent"], run["competition_id"], run["seed"]) for run in runs)
 
 

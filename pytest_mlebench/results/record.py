@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pytest_mlebench.grading.report import Report
 from pytest_mlebench.sandbox.base import Ending
@@ -15,6 +15,14 @@ from pytest_mlebench.sandbox.base import Ending
 RECORD = "run.json"
 METADATA = "metadata.json"
 GRADING_REPORT = "grading_report.json"
+
+
+class RunKey(NamedTuple):
+    """What a run is of: a group holds one run for each key."""
+
+    agent: str
+    competition_id: str
+    seed: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +53,12 @@ class RunRecord:
     sandbox: Mapping[str, Any] = field(default_factory=dict)
     agent_definition: Mapping[str, Any] = field(default_factory=dict)
     data_verified: bool | None = None
+    data: Mapping[str, str] = field(default_factory=dict)
+    """Digests of the prepared data (see ``data.checksums.fingerprint``)."""
+
+    @property
+    def key(self) -> RunKey:
+        return RunKey(self.agent, self.competition_id, self.seed)
 
     @property
     def score(self) -> float | None:
@@ -99,8 +113,13 @@ OUTCOMES = (
 
 
 def read_records(group_dir: Path) -> list[RunRecord]:
-    """The records of all finished runs of a group, by start; what is not a record is left out."""
-    return sorted(_records(group_dir), key=lambda record: (record.started_at, record.run_id))
+    """The records of all finished runs of a group, by start; what is not a record is left out.
+
+    Of a run that was done again the last record counts.
+    """
+    ordered = sorted(_records(group_dir), key=lambda record: (record.started_at, record.run_id))
+    latest = {record.key: record for record in ordered}
+    return [record for record in ordered if latest[record.key] is record]
 
 
 def _records(group_dir: Path) -> Iterator[RunRecord]:
@@ -120,3 +139,8 @@ def write_json(path: Path, values: Any) -> None:
         file.flush()
         os.fsync(file.fileno())
     new.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY)  # the name must last as well
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
