@@ -152,7 +152,11 @@ class Settings:
         if not self._resumed or any(self.config.getoption(f"--{name}") for name in ("agent", "split", "seeds")):
             return None
         manifest = Manifest.read(self.run_group_folder)
-        assert manifest is not None
+        if manifest is None or not manifest.runs:
+            raise pytest.UsageError(
+                f"run group {self.run_group_name} was stopped before its runs were known: start it again with "
+                f"--run-group={self.run_group_name} and its own options"
+            )
         return [run["nodeid"] for run in manifest.runs]
 
     @cached_property

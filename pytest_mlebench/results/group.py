@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pytest_mlebench.catalog.catalogue import unknown
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.results.manifest import MANIFEST
 from pytest_mlebench.results.record import RunKey, RunRecord, read_records
@@ -29,6 +30,15 @@ class RunGroupResults:
         if runs is None:
             return frozenset(record.key for record in self.records)
         return frozenset(RunKey(run["agent"], run["competition_id"], run["seed"]) for run in runs)
+
+
+def find_group(name: str, runs_dir: Path) -> Path:
+    """The folder of a run group that is given as a path or as a name below ``runs_dir``; raises UsageError."""
+    for folder in (Path(name).expanduser(), runs_dir / name):
+        if folder.is_dir():
+            return folder
+    groups = [path.name for path in runs_dir.glob("*") if path.is_dir()] if runs_dir.is_dir() else []
+    raise unknown(f"run group (below {runs_dir})", name, groups)
 
 
 def read_group(folder: Path) -> RunGroupResults:

@@ -10,7 +10,7 @@ options       the command-line options that chose and bounded the runs, for ``--
 settings      what must stay the same for the runs to compare: versions and digests of agents and competitions, limits
 runs          the runs that were asked for: ``agent``, ``competition_id``, ``seed``, ``nodeid``
 sessions      each invocation: start, end, hardware, workers, versions of libraries, owner, and what it changed
-images        the container images that runs used, by agent, with their digests
+images        the container images that runs used, by agent: tag and digest
 connections   hosts that runs reached or tried to reach, with the number of connections, by competition
 data          digests of the prepared data by competition (see ``data.checksums.fingerprint``)
 canonical     whether limits and hardware are MLE-bench's own, and each difference
@@ -55,7 +55,7 @@ class Manifest:
     settings: dict[str, Any] = field(default_factory=dict)
     runs: list[dict[str, Any]] = field(default_factory=list)
     sessions: list[dict[str, Any]] = field(default_factory=list)
-    images: dict[str, list[str]] = field(default_factory=dict)
+    images: dict[str, dict[str, str]] = field(default_factory=dict)
     connections: dict[str, dict[str, int]] = field(default_factory=dict)
     data: dict[str, dict[str, Any]] = field(default_factory=dict)
     canonical: dict[str, Any] = field(default_factory=dict)
@@ -83,9 +83,8 @@ class Manifest:
     def summarise(self, records: Iterable[RunRecord]) -> None:
         """Take over from the records what belongs to the group as a whole."""
         for record in records:
-            image = record.sandbox.get("image")
-            if image is not None and str(image) not in self.images.setdefault(record.agent, []):
-                self.images[record.agent].append(str(image))
+            if image := record.sandbox.get("image"):
+                self.images.setdefault(record.agent, {})[str(image)] = str(record.sandbox.get("image_digest", ""))
             if reached := Counter(str(made.get("host")) for made in record.sandbox.get("connections", ())):
                 own = self.connections.setdefault(record.competition_id, {})
                 own.update(reached)
