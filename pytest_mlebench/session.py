@@ -147,9 +147,12 @@ def finish(session: pytest.Session) -> None:
     group = session.config.stash.get(_GROUP, None)
     if group is None:
         return
-    if records := read_records(group.folder):
-        write_group(group.folder, group.folder.name, group.manifest.created_at, records)
-    group.close()
+    try:
+        if records := read_records(group.folder):
+            write_group(group.folder, group.folder.name, group.manifest.created_at, records)
+        group.close()
+    except (OSError, UsageError) as error:  # each run's own record is there already
+        teller(session.config)(f"the run group's reports cannot be written: {error}")
 
 
 def summarise(reporter: pytest.TerminalReporter, config: pytest.Config) -> None:

@@ -24,7 +24,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -65,7 +65,8 @@ class Manifest:
         """The group's manifest; None where there is none. Raises UsageError for one that cannot be read."""
         path = group_dir / MANIFEST
         try:
-            return cls(**json.loads(path.read_text(encoding="utf-8")))
+            values = json.loads(path.read_text(encoding="utf-8"))
+            return cls(**{own.name: values[own.name] for own in fields(cls) if own.name in values})
         except FileNotFoundError:
             return None
         except (OSError, ValueError, TypeError) as error:
