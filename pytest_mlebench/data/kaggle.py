@@ -61,7 +61,7 @@ class KaggleDownloads:
             raise DataError(problem)
 
     def size(self, competition: Competition) -> Size:
-        unpacked = self._summary_bytes(competition) or self._listed_bytes(competition)
+        unpacked = self._unpacked_bytes(competition)
         return Size(download=self._archive_bytes(competition) or unpacked, unpacked=unpacked)
 
     def download(self, competition: Competition, target: Path, progress: Progress) -> None:
@@ -142,25 +142,7 @@ class KaggleDownloads:
             with response:
                 yield response
 
-    def _summary_bytes(self, competition: Competition) -> int:
-        """The unpacked files' size in one request; 0 where Kaggle has no summary."""
-        from kagglesdk.competitions.types.competition_api_service import ApiGetCompetitionDataFilesSummaryRequest
-
-        from pytest_mlebench.data.kaggle_client import RefusedError
-
-        request = ApiGetCompetitionDataFilesSummaryRequest()
-        request.competition_name = competition.id
-        try:
-            summary = self._call(competition, lambda api: api.get_competition_data_files_summary(request))
-        except RefusedError as error:
-            if error.status == 401:
-                raise
-            return 0
-        files = summary.file_summary_info
-        return sum(int(kind.total_size) for kind in files.file_types) if files else 0
-
-    def _listed_bytes(self, competition: Competition) -> int:
-        """The unpacked files' size from the list of all files."""
+    def _unpacked_bytes(self, competition: Competition) -> int:
         from kagglesdk.competitions.types.competition_api_service import ApiListDataFilesRequest
 
         request = ApiListDataFilesRequest()
@@ -172,7 +154,26 @@ class KaggleDownloads:
             total += sum(int(file.total_bytes) for file in page.files)
             if not page.next_page_token:
                 return total
+            # Where there are hundreds of thousands of pictures, the list takes as long as a download.
+            if not request.page_token and (summary := self._summary_bytes(competition)):
+                return summary
             request.page_token = page.next_page_token
+
+    def _summary_bytes(self, competition: Competition) -> int:
+        """The unpacked files' size in one request; 0 where Kaggle has no summary."""
+        from kagglesdk.competitions.types.competition_api_service import ApiGetCompetitionDataFilesSummaryRequest
+
+        from pytest_mlebench.data.kaggle_client import RefusedError
+
+        request = ApiGetCompetitionDataFilesSummaryRequest()
+        request.competition_name = competition.id
+        try:
+            files = self._call(
+                competition, lambda api: api.get_competition_data_files_summary(request)
+            ).file_summary_info
+        except RefusedError:
+            return 0
+        return sum(int(kind.total_size) for kind in files.file_types) if files else 0
 
     def _call(self, competition: Competition, call: Callable[[Any], T]) -> T:
         """One call of the API; trouble that may pass is waited for."""

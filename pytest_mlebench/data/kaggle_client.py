@@ -57,7 +57,10 @@ def find_credentials(patience: Patience) -> Credentials:
     An access token (``KAGGLE_API_TOKEN``, ``~/.kaggle/access_token``), an API key (``KAGGLE_USERNAME`` and
     ``KAGGLE_KEY``, ``kaggle.json``), a login (``kaggle auth login``). Raises DataError that says how to get some.
     """
-    token, source = get_access_token_from_env()
+    try:
+        token, source = get_access_token_from_env()
+    except (OSError, UnicodeDecodeError) as error:  # whose texts may hold the token
+        raise DataError(f"Kaggle's access token cannot be read; get a new one at {SETTINGS}") from error
     if token:
         source = "~/.kaggle/access_token" if source == "access_token" else f"${source}"
         return Credentials(source=f"the access token in {source}", token=token)
@@ -125,6 +128,8 @@ def connected(
             yield client
         except requests.RequestException as error:
             raise _in_words(error, patience) from error
+        except json.JSONDecodeError as error:
+            raise DataError("Kaggle's answer is not what its client understands; is there a proxy between?") from error
 
 
 class _TimeLimit(HTTPAdapter):

@@ -117,7 +117,8 @@ class PartialFile:
         )
 
     def become(self, target: Path) -> None:
-        """Give the file another name."""
+        """Give the file another name, under which it is then complete on the disk."""
+        os.fsync(self._file)
         self.path.replace(target)
         self._notes.unlink(missing_ok=True)
 
