@@ -168,11 +168,10 @@ class KaggleDownloads:
         request = ApiGetCompetitionDataFilesSummaryRequest()
         request.competition_name = competition.id
         try:
-            files = self._call(
-                competition, lambda api: api.get_competition_data_files_summary(request)
-            ).file_summary_info
+            summary = self._call(competition, lambda api: api.get_competition_data_files_summary(request))
         except RefusedError:
             return 0
+        files = summary.file_summary_info
         return sum(int(kind.total_size) for kind in files.file_types) if files else 0
 
     def _call(self, competition: Competition, call: Callable[[Any], T]) -> T:
@@ -201,7 +200,7 @@ class KaggleDownloads:
                 403: f"have you accepted the competition's rules? {_rules(competition)}",
                 404: f"the competition, or what is asked for, is not (or no longer) there: {competition.url}",
             }.get(error.status, f"see {competition.url}")
-            raise RefusedError(error.status, f"{competition.id}: {error}; {advice}") from error
+            raise RefusedError(error.status, error.message, advice, competition.id) from error
 
 
 def _rules(competition: Competition) -> str:
@@ -210,11 +209,13 @@ def _rules(competition: Competition) -> str:
 
 def _in_one_message(refusals: Sequence[tuple[Competition, RefusedError]]) -> str:
     """All that keeps competitions from being downloaded; empty if nothing does."""
-    rules = [_rules(competition) for competition, error in refusals if error.status == 403]
+    denied = [(competition, error) for competition, error in refusals if error.status == 403]
     lines = [str(error) for _, error in refusals if error.status != 403]
-    if rules:
-        number = "1 competition" if len(rules) == 1 else f"{len(rules)} competitions"
-        lines += [f"Kaggle denies the data of {number}: accept the rules there, then call again", *rules]
+    if denied:
+        number = "1 competition" if len(denied) == 1 else f"{len(denied)} competitions"
+        said = " / ".join(sorted({error.message for _, error in denied}))
+        lines.append(f"Kaggle denies the data of {number}: {said}: accept the rules there, then call again")
+        lines += [_rules(competition) for competition, _ in denied]
     return "\n  ".join(lines)
 
 

@@ -44,11 +44,12 @@ class Credentials:
 
 
 class RefusedError(DataError):
-    """Kaggle answered, and said no; ``status`` is that of HTTP."""
+    """Kaggle answered, and said no: ``status`` is that of HTTP, ``message`` is Kaggle's own."""
 
-    def __init__(self, status: int, text: str) -> None:
-        super().__init__(text)
+    def __init__(self, status: int, message: str, advice: str = "", what: str = "") -> None:
+        super().__init__(f"{what and f'{what}: '}Kaggle answered {status}: {message}{advice and f'; {advice}'}")
         self.status = status
+        self.message = message
 
 
 def find_credentials(patience: Patience) -> Credentials:
@@ -173,7 +174,7 @@ def _answer(response: requests.Response) -> TransientError | RefusedError:
     # A signed link (which a redirect led to) may have run out; the next attempt gets a new one.
     if status in _TRANSIENT or response.history:
         return TransientError(f"Kaggle answered {status}", _retry_after(response))
-    return RefusedError(status, f"Kaggle answered {status}: {message}")
+    return RefusedError(status, message)
 
 
 def _retry_after(response: requests.Response) -> float | None:
