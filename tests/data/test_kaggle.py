@@ -217,7 +217,7 @@ def test_to_get_as_far_as_before_is_no_progress(
     downloads: KaggleDownloads, competition: Competition, served: Served, target: Path, kaggle_server: KaggleServer
 ) -> None:
     served.ranges = False
-    kaggle_server.script("archive", *[Cut(0.4)] * 10)
+    kaggle_server.script("archive", *[Cut(0.4), Cut(0.3)] * 5)
     with pytest.raises(DataError, match="given up after 4 attempts: the connection to Kaggle failed or was cut"):
         downloads.download(competition, target, Watch())
     assert len(kaggle_server.asked("archive")) == 4
