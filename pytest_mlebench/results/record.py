@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -98,24 +99,42 @@ OUTCOMES = (
 """Every outcome of a run, the best first."""
 
 
-def read_records(group_dir: Path) -> list[RunRecord]:
-    """The records of all finished runs of a group, by start; what is not a record is left out."""
-    return sorted(_records(group_dir), key=lambda record: (record.started_at, record.run_id))
+def read_records(group_dir: Path, *, on_broken: Callable[[str], None] = lambda reason: None) -> list[RunRecord]:
+    """The records of all finished runs of a group, by start.
+
+    What should be a record and is none is left out; ``on_broken`` is told which file that is, and why.
+    """
+    return sorted(_records(group_dir, on_broken), key=lambda record: (record.started_at, record.run_id))
 
 
-def _records(group_dir: Path) -> Iterator[RunRecord]:
+def _records(group_dir: Path, on_broken: Callable[[str], None]) -> Iterator[RunRecord]:
     for path in sorted(group_dir.glob(f"*/{RECORD}")):
         try:
             yield RunRecord.from_json(json.loads(path.read_text(encoding="utf-8")))
-        except (OSError, ValueError, TypeError, KeyError):
-            continue
+        except KeyError as error:
+            on_broken(f"{path} is no run's record: it lacks {error}")
+        except (OSError, ValueError, TypeError, AttributeError) as error:
+            on_broken(f"{path} is no run's record: {error}")
+
+
+def json_text(values: Any) -> str:
+    """Indented JSON that every reader takes: a number that is not finite, for which JSON has no word, is null."""
+    return json.dumps(_finite(values), indent=2, allow_nan=False)
+
+
+def _finite(values: Any) -> Any:
+    if isinstance(values, Mapping):
+        return {key: _finite(value) for key, value in values.items()}
+    if isinstance(values, list | tuple):
+        return [_finite(value) for value in values]
+    return None if isinstance(values, float) and not math.isfinite(values) else values
 
 
 def write_json(path: Path, values: Any) -> None:
     """Write JSON atomically and durably: a reader, or a power cut, finds the old file or the new one."""
     new = path.with_name(f".{path.name}.{os.getpid()}")
     with new.open("w", encoding="utf-8") as file:
-        json.dump(values, file, indent=2)
+        file.write(json_text(values))
         file.write("\n")
         file.flush()
         os.fsync(file.fileno())

@@ -29,7 +29,7 @@ FAILURES = {
     "timed_out": 0.03,
     "out_of_memory": 0.02,
     "crashed": 0.03,
-    "error": 0.01,
+    "error": 0.004,
 }
 """How often a random run fails, by outcome."""
 _ENDINGS = {
