@@ -16,6 +16,9 @@ from pytest_mlebench.sandbox.base import Ending
 RECORD = "run.json"
 METADATA = "metadata.json"
 GRADING_REPORT = "grading_report.json"
+_TEXTS = ("run_id", "competition_id", "split", "category", "agent", "started_at")
+_KINDS: dict[str, type] = dict.fromkeys(_TEXTS, str) | {"seed": int}
+"""Types of the values that runs are told apart and sorted by, so that a damaged record is noticed as it is read."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,16 +72,26 @@ class RunRecord:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> RunRecord:
-        """The reverse of ``to_json``; keys that a later version has added are ignored."""
+        """The reverse of ``to_json``; keys that a later version has added are ignored.
+
+        Raises KeyError, TypeError or ValueError for what is no record.
+        """
         kept = _known(cls, values)
-        return cls(**{**kept, "report": Report(**_known(Report, kept["report"]))})
+        record = cls(**{**kept, "report": Report(**_known(Report, kept["report"]))})
+        for name, kind in _KINDS.items():
+            if not isinstance(value := getattr(record, name), kind):
+                raise TypeError(f"{name} is {value!r}, must be {kind.__name__}")
+        Ending(record.ending)
+        return record
 
     def write(self, run_dir: Path) -> None:
         """Write ``run.json``, at once or not at all."""
         write_json(run_dir / RECORD, self.to_json())
 
 
-def _known(cls: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
+def _known(cls: type[Any], values: Any) -> dict[str, Any]:
+    if not isinstance(values, Mapping):
+        raise TypeError(f"{cls.__name__} must be a JSON object, not {type(values).__name__}")
     names = {field.name for field in fields(cls)}
     return {key: value for key, value in values.items() if key in names}
 
@@ -113,7 +126,7 @@ def _records(group_dir: Path, on_broken: Callable[[str], None]) -> Iterator[RunR
             yield RunRecord.from_json(json.loads(path.read_text(encoding="utf-8")))
         except KeyError as error:
             on_broken(f"{path} is no run's record: it lacks {error}")
-        except (OSError, ValueError, TypeError, AttributeError) as error:
+        except (OSError, ValueError, TypeError) as error:
             on_broken(f"{path} is no run's record: {error}")
 
 

@@ -24,7 +24,7 @@ _EXPLANATION = (
     "Per cent of the competitions, mean ± standard error over seeds. The 95 % interval is the bootstrap over "
     "competitions: what other competitions like these could have given. pass@k: any medal in the best of k runs."
 )
-_POINTS = "In percentage points, over the competitions that both met; p is that of the two-sided exact sign test."
+_POINTS = "in percentage points, over the competitions that both met; p is that of the two-sided exact sign test"
 
 
 def sections(view: Overview) -> Iterator[Section]:
@@ -159,7 +159,8 @@ def _paired(view: Overview) -> Section:
         for comparison in view.comparisons
     ]
     ours, theirs = _labels(view)
-    return Section(f"{ours} against {theirs}, any medal", [Table(heads, rows, frozenset(heads[1:]))], [_POINTS])
+    remark = f"{ours} less {theirs}, {_POINTS}"
+    return Section("Paired comparison, any medal", [Table(heads, rows, frozenset(heads[1:]))], [remark])
 
 
 def _labels(view: Overview) -> list[str]:
