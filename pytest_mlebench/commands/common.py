@@ -37,3 +37,9 @@ def add_data_dir(parser: argparse.ArgumentParser) -> None:
 
 def print_json(value: Any) -> None:
     print(json_text(value))
+
+
+def add_runs_dir(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--runs-dir", type=Path, default=Path("reports"), metavar="DIR", help="where run groups lie (default: reports)"
+    )

@@ -9,9 +9,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from pytest_mlebench.catalog.catalogue import unknown
+from pytest_mlebench.commands.common import add_runs_dir
 from pytest_mlebench.errors import UsageError
-from pytest_mlebench.results.group import read_group
+from pytest_mlebench.results.group import find_group, read_group
 from pytest_mlebench.results.overview import Overview, overview, to_json
 from pytest_mlebench.results.record import json_text
 from pytest_mlebench.results.run_table import to_csv
@@ -28,14 +28,13 @@ def add(commands: Any) -> None:
     report.add_argument("--pad-missing", action="store_true",
         help="count missing runs as failures (default: leave out the seeds that they belong to)")  # fmt: skip
     report.add_argument("--by", choices=["category"], help="also by category")
-    report.add_argument("--runs-dir", type=Path, default=Path("reports"), metavar="DIR",
-        help="where run groups are (default: reports)")  # fmt: skip
+    add_runs_dir(report)
     report.add_argument("-o", "--output", type=Path, metavar="FILE", help="write to this file instead of the screen")
     report.set_defaults(command=_report)
 
 
 def _report(options: argparse.Namespace) -> int:
-    groups = [read_group(_folder(name, options.runs_dir)) for name in options.groups]
+    groups = [read_group(find_group(name, options.runs_dir)) for name in options.groups]
     for group in groups:
         for reason in group.broken:
             logger.warning("warning: %s", reason)
@@ -50,17 +49,6 @@ def _report(options: argparse.Namespace) -> int:
         raise UsageError(f"--output {options.output} cannot be written: {error.strerror}") from error
     logger.info("%s", options.output)
     return 0
-
-
-def _folder(name: str, runs_dir: Path) -> Path:
-    """The folder of a run group; raises UsageError with close matches for one that is not there."""
-    inside = runs_dir / name
-    if inside.is_dir():
-        return inside
-    if Path(name).is_dir():
-        return Path(name)
-    found = [path.name for path in runs_dir.iterdir() if path.is_dir()] if runs_dir.is_dir() else []
-    raise UsageError(f"{unknown('run group', name, found)} (below {runs_dir}, and it is no folder)")
 
 
 def _table(view: Overview) -> str:

@@ -96,7 +96,7 @@ def _seed_caveats(summary: SplitSummary) -> list[str]:
 
 def _setting_caveats(summary: SplitSummary, group: RunGroupResults) -> list[str]:
     canonical = group.manifest.get("canonical")
-    if canonical is not None:
+    if canonical:
         return [str(difference) for difference in canonical.get("differences", [])]
     limits = {run.limits.get("time_limit") for run in group.records if run.agent == summary.agent}
     hours = [

@@ -9,19 +9,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pytest_mlebench.catalog.catalogue import default_catalogue
+from pytest_mlebench.catalog.catalogue import default_catalogue, unknown
 from pytest_mlebench.errors import UsageError
-from pytest_mlebench.results.record import RunRecord, read_records
-
-MANIFEST = "manifest.json"
-
-
-class RunKey(NamedTuple):
-    """What a run is of: a group holds one run for each key."""
-
-    agent: str
-    competition_id: str
-    seed: int
+from pytest_mlebench.results.manifest import MANIFEST
+from pytest_mlebench.results.record import RunKey, RunRecord, read_records
 
 
 class Place(NamedTuple):
@@ -58,7 +49,7 @@ class RunGroupResults:
     @cached_property
     def runs(self) -> Mapping[RunKey, RunRecord]:
         """The records by what they are of; of several for the same, the one that was started last."""
-        return {RunKey(record.agent, record.competition_id, record.seed): record for record in self.records}
+        return {record.key: record for record in self.records}
 
     @cached_property
     def agents(self) -> tuple[str, ...]:
@@ -74,6 +65,15 @@ class RunGroupResults:
             known = id in catalogue.ids
             places[id] = Place(catalogue[id].split, catalogue[id].category) if known else UNKNOWN
         return places
+
+
+def find_group(name: str, runs_dir: Path) -> Path:
+    """The folder of a run group that is given as a path or as a name below ``runs_dir``; raises UsageError."""
+    for folder in (Path(name).expanduser(), runs_dir / name):
+        if folder.is_dir():
+            return folder
+    groups = [path.name for path in runs_dir.glob("*") if path.is_dir()] if runs_dir.is_dir() else []
+    raise unknown(f"run group (below {runs_dir})", name, groups)
 
 
 def read_group(folder: Path) -> RunGroupResults:

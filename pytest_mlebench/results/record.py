@@ -8,7 +8,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pytest_mlebench.grading.report import Report
 from pytest_mlebench.sandbox.base import Ending
@@ -19,6 +19,14 @@ GRADING_REPORT = "grading_report.json"
 _TEXTS = ("run_id", "competition_id", "split", "category", "agent", "started_at")
 _KINDS: dict[str, type] = dict.fromkeys(_TEXTS, str) | {"seed": int}
 """Types of the values that runs are told apart and sorted by, so that a damaged record is noticed as it is read."""
+
+
+class RunKey(NamedTuple):
+    """What a run is of: a group holds one run for each key."""
+
+    agent: str
+    competition_id: str
+    seed: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,6 +57,12 @@ class RunRecord:
     sandbox: Mapping[str, Any] = field(default_factory=dict)
     agent_definition: Mapping[str, Any] = field(default_factory=dict)
     data_verified: bool | None = None
+    data: Mapping[str, str] = field(default_factory=dict)
+    """Digests of the prepared data (see ``data.checksums.fingerprint``)."""
+
+    @property
+    def key(self) -> RunKey:
+        return RunKey(self.agent, self.competition_id, self.seed)
 
     @property
     def score(self) -> float | None:
@@ -113,11 +127,13 @@ OUTCOMES = (
 
 
 def read_records(group_dir: Path, *, on_broken: Callable[[str], None] = lambda reason: None) -> list[RunRecord]:
-    """The records of all finished runs of a group, by start.
+    """The records of all finished runs of a group, by start. Of a run that was done again the last record counts.
 
     What should be a record and is none is left out; ``on_broken`` is told which file that is, and why.
     """
-    return sorted(_records(group_dir, on_broken), key=lambda record: (record.started_at, record.run_id))
+    ordered = sorted(_records(group_dir, on_broken), key=lambda record: (record.started_at, record.run_id))
+    latest = {record.key: record for record in ordered}
+    return [record for record in ordered if latest[record.key] is record]
 
 
 def _records(group_dir: Path, on_broken: Callable[[str], None]) -> Iterator[RunRecord]:
@@ -152,3 +168,8 @@ def write_json(path: Path, values: Any) -> None:
         file.flush()
         os.fsync(file.fileno())
     new.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY)  # the name must last as well
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

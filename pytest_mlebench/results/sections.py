@@ -47,7 +47,7 @@ def sections(view: Overview) -> Iterator[Section]:
 
 def _setting(group: RunGroupResults) -> str:
     canonical = group.manifest.get("canonical")
-    if canonical is None:
+    if not canonical:
         setting = "setting not recorded"
     elif canonical["is_canonical"]:
         setting = "canonical setting"

@@ -115,9 +115,9 @@ def summarise(
     With ``by_category`` they are by category instead: within ``all`` where there is one, else within each split.
     With ``pad_missing`` a run without a result counts as a failure, else its seed is left out.
     """
-    labels = _labels(groups)
+    names = labels(groups)
     return [
-        _summary(labels[group.folder, agent], group, agent, split, category, ids, pad_missing)
+        _summary(names[group.folder, agent], group, agent, split, category, ids, pad_missing)
         for group in groups
         for agent in group.agents
         for split, category, ids in _parts(group, agent, by_category)
@@ -134,14 +134,14 @@ def counted(number: int, word: str) -> str:
     return f"{number} {word}{'' if number == 1 else 's'}"
 
 
-def _labels(groups: Sequence[RunGroupResults]) -> dict[tuple[Path, str], str]:
-    """What to call each group's agents: by name, with the group, or with its whole path, as far as that is needed."""
+def labels(groups: Sequence[RunGroupResults]) -> dict[tuple[Path, str], str]:
+    """What to call an agent, by its group's folder and its id: by the id, with its group where others have it too."""
     agents = list(chain.from_iterable(group.agents for group in groups))
     names = [group.name for group in groups]
     return {
         (group.folder, agent): agent
         if agents.count(agent) == 1
-        else f"{agent} ({group.name if names.count(group.name) == 1 else group.folder})"
+        else f"{agent} in {group.name if names.count(group.name) == 1 else group.folder}"
         for group in groups
         for agent in group.agents
     }

@@ -17,8 +17,8 @@ from typing import Any
 from pytest_mlebench.catalog import Competition, default_catalogue
 from pytest_mlebench.grading.report import Report
 from pytest_mlebench.results.grading_report import write_group
-from pytest_mlebench.results.group import MANIFEST, RunKey
-from pytest_mlebench.results.record import RunRecord, write_json
+from pytest_mlebench.results.manifest import MANIFEST
+from pytest_mlebench.results.record import RunKey, RunRecord, write_json
 from pytest_mlebench.sandbox.base import RUN_LOG, SUBMISSION, Ending
 
 DAY = 24 * 3600.0

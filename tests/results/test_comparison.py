@@ -142,7 +142,7 @@ def test_two_agents_are_compared_competition_by_competition() -> None:
 def test_the_same_agent_in_two_groups_is_compared_too() -> None:
     one, other = (group({IDS["low"][1]: outcome}, name=outcome) for outcome in ("gold", "no_medal"))
     (comparison,) = compare(summarise([one, other]))
-    assert comparison.ours.label == "agent (gold)" and comparison.difference.wins == 1
+    assert comparison.ours.label == "agent in gold" and comparison.difference.wins == 1
 
 
 def test_one_agent_or_three_are_not_compared() -> None:

@@ -17,7 +17,7 @@ from groups import make_group, record_with, save_group
 
 from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.cli import main
-from pytest_mlebench.results.group import RunKey
+from pytest_mlebench.results.record import RunKey
 from pytest_mlebench.results.run_table import COLUMNS
 
 LOW = default_catalogue().split("low")
@@ -117,7 +117,7 @@ def test_json_holds_all_of_it(report: Any) -> None:
     assert [group["records"] for group in data["groups"]] == [150, 131]
     assert len(data["runs"]) == 282
     labels = {summary["label"] for summary in data["summaries"]}
-    assert labels == {"aide (full)", "aide (two)", "baseline"}
+    assert labels == {"aide in full", "aide in two", "baseline"}
     of_full = [one for one in data["categories"] if one["group"] == "full"]
     assert sum(one["competitions"] for one in of_full) == 75
 
@@ -161,7 +161,7 @@ def test_long_names_leave_the_table_readable(report: Any, tmp_path: Path) -> Non
         make_group(tmp_path / name, agents=["a-scaffold/with-a-variant"], competitions=LOW)
     out, _ = report(*tmp_path.iterdir())
     assert max(len(line) for line in out.splitlines()) <= 120
-    assert re.search(r"…\S+-aaaa\)  22 × \d", out) and re.search(r"…\S+-bbbb\)  22 × \d", out)
+    assert re.search(r"…\S+-aaaa  22 × \d", out) and re.search(r"…\S+-bbbb  22 × \d", out)
 
 
 def test_a_report_is_written_to_a_file(report: Any, tmp_path: Path) -> None:
@@ -173,7 +173,7 @@ def test_a_report_is_written_to_a_file(report: Any, tmp_path: Path) -> None:
 
 def test_an_unknown_group_is_told_with_close_matches(report: Any, runs_dir: Path) -> None:
     _, err = report("ful", status=2)
-    assert f"unknown run group 'ful'; did you mean full? (below {runs_dir}, and it is no folder)" in err
+    assert f"unknown run group (below {runs_dir}) 'ful'; did you mean full?" in err
 
 
 def test_a_folder_that_holds_no_run_is_no_group(report: Any, tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ import pytest
 from groups import record_with
 
 from pytest_mlebench.catalog import default_catalogue
-from pytest_mlebench.results.group import RunGroupResults, RunKey
+from pytest_mlebench.results.group import RunGroupResults
+from pytest_mlebench.results.record import RunKey
 from pytest_mlebench.results.summary import SplitSummary, summarise
 
 LOW = [competition.id for competition in default_catalogue().split("low")]
@@ -168,6 +169,6 @@ def test_agents_of_several_groups_are_told_apart() -> None:
         group({A: ["gold"]}, name="two", agent="aide"),
         group({A: ["gold"]}, name="three", agent="baseline"),
     ]
-    assert [summary.label for summary in summarise(groups)] == ["aide (one)", "aide (two)", "baseline"]
+    assert [summary.label for summary in summarise(groups)] == ["aide in one", "aide in two", "baseline"]
     same_name = [replace(groups[0], folder=Path(folder, "one")) for folder in ("here", "there")]
-    assert [summary.label for summary in summarise(same_name)] == ["aide (here/one)", "aide (there/one)"]
+    assert [summary.label for summary in summarise(same_name)] == ["aide in here/one", "aide in there/one"]
