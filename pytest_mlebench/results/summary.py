@@ -72,7 +72,7 @@ class SplitSummary:
     @property
     def covers_split(self) -> bool:
         """Whether these are all competitions of low, medium, high or all, as in the published results."""
-        if self.category is not None or self.competitions != _SIZES.get(self.split):
+        if self.competitions != _SIZES.get(self.split):
             return False
         return {competition.id for competition in default_catalogue().split(self.split)} == set(self.competition_ids)
 

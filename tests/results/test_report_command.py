@@ -81,7 +81,9 @@ def test_the_table_shows_the_neighbours_in_the_published_table(report: Any) -> N
     (standing,) = strict(report("full", "--format=json")[0])["published"]["standings"]
     part = out[out.index("Among the published results, all") :].splitlines()
     own = next(k for k, line in enumerate(part) if line.split()[:2] == ["→", "aide"])
-    assert standing["better"][0]["agent"] in part[own - 1] and standing["worse"][0]["agent"] in part[own + 1]
+    near = [*reversed(standing["better"]), None, *standing["worse"]]
+    assert [result is None or result["agent"] in part[own - 2 + k] for k, result in enumerate(near)] == [True] * 5
+    assert part[own - 3].strip() == "…" and part[own + 3] == ""
     assert f"aide: rank {standing['rank']} of {standing['of']}" in part
 
 
