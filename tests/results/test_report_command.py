@@ -131,6 +131,10 @@ def test_json_is_strict_without_any_result(report: Any, tmp_path: Path) -> None:
     assert "provisional: no seed is complete" in report(tmp_path / "begun")[0]
 
 
+def test_padding_does_not_go_with_csv(report: Any) -> None:
+    assert "--pad-missing changes rates" in report("two", "--format=csv", "--pad-missing", status=2)[1]
+
+
 def test_csv_has_a_line_for_each_run(report: Any, runs_dir: Path) -> None:
     rows = pd.read_csv(io.StringIO(report("two", "full", "--format=csv")[0]))
     assert tuple(rows.columns) == COLUMNS and len(rows) == 282
