@@ -17,6 +17,7 @@ from pytest_mlebench.items import RECORD, SETTINGS, TROUBLE, settings_of, teller
 from pytest_mlebench.outcomes import BY_NAME, outcome_of
 from pytest_mlebench.results import html
 from pytest_mlebench.results.grading_report import write_group
+from pytest_mlebench.results.group import read_group
 from pytest_mlebench.results.record import RunRecord, read_records
 from pytest_mlebench.results.terminal import write_medal_table
 from pytest_mlebench.run_group import OpenRunGroup
@@ -171,12 +172,16 @@ def summarise(reporter: pytest.TerminalReporter, config: pytest.Config) -> None:
         for report in failed:
             reporter.write_sep("_", report.nodeid, red=True)
             reporter.write_line(report.longreprtext)
-    if records := read_records(settings.run_group.folder):
-        write_medal_table(reporter, records, settings.run_group.folder)
+    try:
+        if (group := read_group(settings.run_group.folder)).records:
+            write_medal_table(reporter, group)
+    except UsageError as error:
+        reporter.write_line(f"no medals: {error}")
 
 
 def html_summary(prefix: MutableSequence[str], session: pytest.Session) -> None:
-    prefix.extend(html.summary(read_records(settings_of(session.config).run_group.folder)))
+    with suppress(UsageError):  # there is no run to sum up
+        prefix.extend(html.summary(read_group(settings_of(session.config).run_group.folder)))
 
 
 def html_header(cells: MutableSequence[str]) -> None:

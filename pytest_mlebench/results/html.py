@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableSequence, Sequence
+from collections.abc import MutableSequence
 from html import escape
 from pathlib import Path
 
 from pytest_mlebench.outcomes import BY_NAME, outcome_of
 from pytest_mlebench.quantities import format_seconds
+from pytest_mlebench.results.group import RunGroupResults
 from pytest_mlebench.results.record import OUTCOMES, RunRecord
 from pytest_mlebench.results.summary import summarise
 from pytest_mlebench.results.terminal import format_score
@@ -90,15 +91,15 @@ def plain_row(name: str) -> list[str]:
     return [f'<td class="col-{key}">{cells.get(key, "")}</td>' for key in _COLUMNS]
 
 
-def summary(records: Sequence[RunRecord]) -> list[str]:
+def summary(group: RunGroupResults) -> list[str]:
     """The medal rates, on top of the page."""
     heads = ["Agent", "Split", "Competitions", "Seeds", "Any medal", "Gold", "Above median", "Valid"]
-    names = [name for name in OUTCOMES if any(record.outcome == name for record in records)]
+    names = [name for name in OUTCOMES if any(record.outcome == name for record in group.records)]
     lines = [
         "<tr>" + "".join(f"<th>{head}</th>" for head in [*heads, *(BY_NAME[name].category for name in names)]) + "</tr>"
     ]
-    for s in summarise(records):
-        cells = [escape(s.agent), s.split, s.competitions, s.seeds]
+    for s in summarise([group]):
+        cells = [escape(s.label), s.split, s.competitions, s.seeds]
         rates = [s.any_medal, s.gold, s.above_median, s.valid]
         lines.append(
             "<tr>"
