@@ -18,6 +18,7 @@ from pytest_mlebench.items import RECORD, SETTINGS, TROUBLE, settings_of, teller
 from pytest_mlebench.outcomes import BY_NAME, outcome_of
 from pytest_mlebench.results import html
 from pytest_mlebench.results.grading_report import write_group
+from pytest_mlebench.results.group import read_group
 from pytest_mlebench.results.record import RunRecord, read_records
 from pytest_mlebench.results.terminal import write_medal_table
 from pytest_mlebench.settings import Settings
@@ -31,7 +32,7 @@ _NO_PATHS = (pytest.Config.ArgsSource.INVOCATION_DIR, pytest.Config.ArgsSource.T
 
 
 def configure(config: pytest.Config) -> None:
-    """Read the settings, choose what to collect, and have an HTML report written."""
+    """Read the settings and choose what to collect."""
     settings = Settings(config)
     config.stash[SETTINGS] = settings
     config.stash[_STARTED] = datetime.now(UTC).isoformat()
@@ -44,15 +45,12 @@ def configure(config: pytest.Config) -> None:
         config.args = [str(competition.folder / FILE_NAME) for competition in settings.competitions]
     else:
         config.args = [_bundled_argument(argument, config.invocation_params.dir) for argument in config.args]
-    if wants_html(config) and not config.option.htmlpath:
-        config.option.htmlpath = str(settings.run_group.folder / REPORT)
-        config.option.self_contained_html = True
 
 
 def wants_html(config: pytest.Config) -> bool:
-    """Whether this session runs agents and pytest-html is there to write their report."""
+    """Whether this session runs agents and pytest-html is asked for a report."""
     runs = settings_of(config).has_runs and not config.option.collectonly and not _is_worker(config)
-    return runs and hasattr(config.option, "htmlpath")
+    return runs and bool(getattr(config.option, "htmlpath", None))
 
 
 def _bundled_argument(argument: str, here: Path) -> str:
@@ -115,14 +113,17 @@ def status(report: pytest.TestReport) -> tuple[str, str, tuple[str, Mapping[str,
 
 
 def finish(session: pytest.Session) -> None:
-    """Write the run group's metadata and grading report."""
+    """Write the run group's metadata, its grading report and its page."""
     config = session.config
     settings = settings_of(config)
     if _is_worker(config) or not settings.has_runs or config.option.collectonly:
         return
     group = settings.run_group
     if records := read_records(group.folder):
+        from pytest_mlebench.results.page import page  # Jinja2 and the pictures: not before there is something to show
+
         write_group(group.folder, group.name, config.stash[_STARTED], records)
+        (group.folder / REPORT).write_text(page([read_group(group.folder)]), encoding="utf-8")
 
 
 def summarise(reporter: pytest.TerminalReporter, config: pytest.Config) -> None:

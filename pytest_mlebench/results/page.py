@@ -23,7 +23,7 @@ from pytest_mlebench.results.facts import facts
 from pytest_mlebench.results.group import RunGroupResults, RunKey
 from pytest_mlebench.results.palette import stylesheet, variables
 from pytest_mlebench.results.pictures import pictures
-from pytest_mlebench.results.pictures.svg import STYLE
+from pytest_mlebench.results.pictures.svg import SCHEME, STYLE
 from pytest_mlebench.results.record import OUTCOMES, RunRecord
 from pytest_mlebench.results.side_by_side import SideBySide, side_by_side
 from pytest_mlebench.results.summary import SPLIT_ORDER, SplitSummary, summarise
@@ -117,7 +117,7 @@ def page(
             filters=_filters(records),
             columns=[{"name": name, "number": number} for name, number in _COLUMNS],
             rows=_rows(together, common, log_bytes),
-            style=_style("report.css"),
+            style=SCHEME + _style("report.css"),
             script=script,
             script_digest=Markup(f"sha256-{digest}"),
         )

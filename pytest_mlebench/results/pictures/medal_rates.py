@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pytest_mlebench.catalog import default_catalogue
-from pytest_mlebench.results.pictures.svg import Panel, Picture, line, marker, n, shortened, text
+from pytest_mlebench.results.pictures.svg import Panel, Picture, line, marker, n, safe, shortened, text
 from pytest_mlebench.results.published import PublishedResult
 from pytest_mlebench.results.summary import Rate, SplitSummary
 
@@ -111,7 +111,7 @@ def _panel(split: str, lines: Sequence[_Line]) -> Panel:
         own = one.number is not None
         style = "f-ink b" if own else "f-ink" if one.comparable else "f-muted"
         shown = f"{mean:.1f}" + ("" if error is None else f" ± {error:.1f}")
-        body.append(text(0, y + 8.5, shortened(one.name, 34), style))
+        body.append(f"<g><title>{safe(one.name)}</title>{text(0, y + 8.5, shortened(one.name, 34), style)}</g>")
         body.append(text(_WIDTH, y + 8.5, shown, f"e {style}"))
         middle = y + 17
         colour = f"agent{one.number % 6}" if one.number is not None else "muted"

@@ -11,8 +11,9 @@ from pytest_mlebench.results.untrusted import plain
 
 GAP = 28
 """Pixels between the panels of a picture's file."""
+SCHEME = ":root{color-scheme:light dark}@media print{:root{color-scheme:light}}"
+"""Makes the colours follow the reader's choice of a light or a dark screen; paper is light."""
 STYLE = (
-    ":root{color-scheme:light dark}@media print{:root{color-scheme:light}}"
     "text{font:11px system-ui,'Segoe UI',Helvetica,Arial,sans-serif}"
     ".b{font-weight:650}.h{font-size:13px;font-weight:650}.c{font-size:10px;font-weight:700}.s{font-size:10px}"
     ".m{text-anchor:middle}.e{text-anchor:end}.hollow{fill:none}.faint{fill-opacity:.5}.dash{stroke-dasharray:2 2}"
@@ -61,7 +62,7 @@ class Picture:
             x += _width(column) + GAP
             bottom = max(bottom, y)
         ground = '<rect class="f-paper" width="100%" height="100%"/>'
-        style = f"<style>{STYLE}{stylesheet()}</style>"
+        style = f"<style>{SCHEME}{STYLE}{stylesheet()}</style>"
         description = " ".join([self.caption, *(f"{panel.title}: {panel.description}" for panel in self.panels)])
         return _root(self.name, self.title, description, x, bottom, style + ground + "".join(body)) + "\n"
 

@@ -22,6 +22,7 @@ def score_picture(records: Sequence[RunRecord], leaderboards: Mapping[str, Leade
     """A panel for each split, a row for each competition whose leaderboard is given."""
     shown = [record for record in records if record.competition_id in leaderboards]
     agents = agents_of(shown)
+    unknown = {record.competition_id for record in records} - leaderboards.keys()
     panels = [
         _panel(split, [record for record in shown if record.split == split], leaderboards, agents)
         for split in splits_of(shown)
@@ -31,7 +32,8 @@ def score_picture(records: Sequence[RunRecord], leaderboards: Mapping[str, Leade
         title="Scores on the leaderboards",
         caption="Each mark is a run, as far to the right as the share of human teams that its score beats (stretched "
         "towards the top). The fields at the right are the places of bronze, silver and gold; a mark in one earned it. "
-        "A number beside the name counts runs without a score.",
+        "A number beside the name counts runs without a score."
+        + (f" Competitions without a known leaderboard are left out: {len(unknown)}." if unknown else ""),
         panels=[*panels, _legend(agents)],
     )
 
