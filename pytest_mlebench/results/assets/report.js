@@ -68,7 +68,10 @@ function fold(details) {
 function show(id) {
   const row = document.getElementById(id);
   if (!rows.includes(row)) return;
-  if (row.hidden) form.reset();
+  if (row.hidden) {
+    form.reset();
+    filter();
+  }
   const details = row.querySelector("details");
   details.open = true;
   fold(details);

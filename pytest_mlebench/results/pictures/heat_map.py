@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 
 from pytest_mlebench.outcomes import BY_NAME
 from pytest_mlebench.results.group import RunKey
-from pytest_mlebench.results.pictures.runs import KINDS, agents_of, splits_of
+from pytest_mlebench.results.pictures.runs import KINDS, agents_of, heading, splits_of
 from pytest_mlebench.results.pictures.svg import Panel, Picture, line, marker, n, rect, safe, shortened, text
 from pytest_mlebench.results.record import OUTCOMES, RunRecord
 
@@ -35,7 +35,7 @@ def _panel(split: str, records: Sequence[RunRecord], planned: Collection[RunKey]
         agent: sorted({key.seed for key in keys if key.agent == agent}) for agent in sorted({key.agent for key in keys})
     }
     everyone = agents_of(records)
-    body = [text(0, 14, f"{split} · {len(competitions)} competitions", "h f-ink")]
+    body = [text(0, 14, heading(split, len(competitions)), "h f-ink")]
     x, starts = float(_LABEL), {}
     for agent, seeds in columns.items():
         starts[agent] = x

@@ -27,6 +27,11 @@ def splits_of(records: Iterable[RunRecord]) -> list[str]:
     return sorted({record.split for record in records}, key=SPLIT_ORDER.index)
 
 
+def heading(split: str, competitions: int) -> str:
+    """What stands over the panel of a split."""
+    return f"{split} · {competitions} competition{'' if competitions == 1 else 's'}"
+
+
 def known_leaderboards(records: Iterable[RunRecord]) -> dict[str, Leaderboard]:
     """The leaderboards of those competitions that are bundled."""
     catalogue = default_catalogue()

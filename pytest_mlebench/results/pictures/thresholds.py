@@ -9,7 +9,7 @@ from statistics import median
 from pytest_mlebench.catalog import Leaderboard
 from pytest_mlebench.catalog.leaderboard import MEDALS
 from pytest_mlebench.outcomes import BY_NAME
-from pytest_mlebench.results.pictures.runs import agents_of, medal_shares, share_beaten, splits_of
+from pytest_mlebench.results.pictures.runs import agents_of, heading, medal_shares, share_beaten, splits_of
 from pytest_mlebench.results.pictures.svg import Panel, Picture, line, marker, rect, safe, shortened, text
 from pytest_mlebench.results.record import RunRecord
 
@@ -60,7 +60,7 @@ def _panel(
 
     height = _row_height(agents)
     bottom = _TOP + height * len(by_competition)
-    body = [text(0, 14, f"{split} · {len(by_competition)} competitions", "h f-ink")]
+    body = [text(0, 14, heading(split, len(by_competition)), "h f-ink")]
     body.append(text(_LEFT + _AXIS, 26, "% of teams beaten", "s e f-muted"))
     body += [text(_x(tick), _TOP - 7, str(tick), "s m f-muted") for tick in _TICKS]
     rows = []

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 from pytest_mlebench.outcomes import BY_NAME
 from pytest_mlebench.results.pictures.heat_map import outcome_cell
 from pytest_mlebench.results.pictures.runs import KINDS, agents_of
-from pytest_mlebench.results.pictures.svg import Panel, Picture, line, marker, n, rect, text
+from pytest_mlebench.results.pictures.svg import Panel, Picture, line, marker, n, rect, shortened, text
 from pytest_mlebench.results.record import RunRecord
 
-_WIDTH, _LEFT, _TOP, _PLOT, _AXIS = 360, 34, 52, 150, 316
+_WIDTH, _LEFT, _TOP, _PLOT, _AXIS = 360, 38, 52, 150, 312
 _FAILED = rect(0.5, 0.5, 16, 15, "f-card s-failure dash", radius=2)
 _UNITS = (("h", 3600.0), ("min", 60.0), ("s", 1.0))
 
@@ -43,7 +43,7 @@ def _panel(number: int, agent: str, records: Sequence[RunRecord], longest: float
     def y(runs: int) -> float:
         return bottom - _PLOT * runs / len(records)
 
-    body = [text(16 if agents > 1 else 0, 14, agent, "h f-ink")]
+    body = [text(16 if agents > 1 else 0, 14, shortened(agent, 44), "h f-ink")]
     if agents > 1:
         body.append(marker(number, 5, 9.5))
     medals = [record for record in records if record.report.any_medal]
