@@ -19,7 +19,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.stash[FIGURES] = {"graders": [], "start": []}
+    config.stash[FIGURES] = {"graders": [], "start": [], "report": []}
 
 
 @pytest.fixture
@@ -40,6 +40,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
             terminalreporter.line(
                 f"{row['what']:<44}{row['alone']:8.3f} s alone{row['with_it']:9.3f} s with the plugin"
                 f"{row['with_it'] - row['alone']:+9.3f} s{row['with_it'] / row['alone']:8.2f} x"
+            )
+    if rows := figures["report"]:
+        terminalreporter.section("report of 75 competitions × 3 seeds")
+        for row in rows:
+            terminalreporter.line(
+                f"{row['format']:<8}{row['seconds']:8.3f} s{row['slowest']:8.3f} s at most{row['bytes']:>12,} bytes"
             )
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import sys
 from collections.abc import Callable, Sequence
 
 from pytest_mlebench import __version__
-from pytest_mlebench.commands import data, grading, sandbox
+from pytest_mlebench.commands import data, grading, report, sandbox, watch
 from pytest_mlebench.errors import MLEBenchError, UsageError
 
 Command = Callable[[argparse.Namespace], int]
@@ -20,12 +21,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     command: Command = options.command
     try:
-        return command(options)
+        status = command(options)
+        sys.stdout.flush()
+        return status
     except UsageError as error:
         print(f"mlebench: {error}", file=sys.stderr)
         return 2
     except MLEBenchError as error:
         print(f"mlebench: {error}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python complains of it as it ends
         return 1
     except KeyboardInterrupt:
         print("mlebench: interrupted", file=sys.stderr)
@@ -36,7 +42,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="mlebench", description=__doc__)
     parser.add_argument("--version", action="version", version=f"mlebench {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for module in (data, grading, sandbox):
+    for module in (data, grading, sandbox, watch, report):
         module.add(commands)
     return parser
 

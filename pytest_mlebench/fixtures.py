@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
@@ -25,6 +25,7 @@ from pytest_mlebench.data.store import Dataset, DataStore
 from pytest_mlebench.errors import MLEBenchError
 from pytest_mlebench.grading.report import Report
 from pytest_mlebench.items import AgentRun, item_of, settings_of, teller
+from pytest_mlebench.outcomes import properties
 from pytest_mlebench.results.record import RunRecord
 from pytest_mlebench.runs import RunGroup
 from pytest_mlebench.runs import run_agent as run
@@ -115,7 +116,7 @@ def run_agent(
     def run_it(*, seed: int = item.seed if item else 0) -> RunRecord:
         record = run(agent, competition, dataset, sandbox, run_group, seed=seed)
         # Not by record_property, which warns of JUnit's default family though the properties arrive.
-        request.node.user_properties.extend(_properties(record))
+        request.node.user_properties.extend(properties(record))
         return record
 
     return run_it
@@ -165,22 +166,3 @@ def _marked(request: pytest.FixtureRequest, name: str) -> str:
     if mark is None or not mark.args:
         pytest.fail(f"say which {name}: @pytest.mark.{name}(ID)", pytrace=False)
     return str(mark.args[0])
-
-
-def _properties(record: RunRecord) -> list[tuple[str, Any]]:
-    report = record.report
-    return [
-        ("competition", record.competition_id),
-        ("agent", record.agent),
-        ("seed", record.seed),
-        ("outcome", record.outcome),
-        ("ending", record.ending),
-        ("seconds", record.seconds),
-        ("score", record.score),
-        ("medal", report.medal),
-        *((name, getattr(report, name)) for name in _THRESHOLDS),
-        ("run_id", record.run_id),
-    ]
-
-
-_THRESHOLDS = ("gold_threshold", "silver_threshold", "bronze_threshold", "median_threshold", "percentile")

@@ -14,7 +14,7 @@ from pytest_mlebench.agents import Agent
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.catalog.catalogue import bundled
 from pytest_mlebench.errors import CompetitionError, MLEBenchError
-from pytest_mlebench.results.record import RunRecord
+from pytest_mlebench.results.record import RunKey, RunRecord
 from pytest_mlebench.settings import Settings
 
 SETTINGS = pytest.StashKey[Settings]()
@@ -105,27 +105,45 @@ class AgentRun(CompetitionItem):
 
     @classmethod
     def of(cls, parent: CompetitionFile, agent: Agent, seed: int) -> AgentRun:
-        item: AgentRun = cls.from_parent(parent, name=f"{agent.id}[seed={seed}]", callobj=_run)
+        """A run still to be done, or one that the run group has the record of: it needs neither data nor sandbox."""
+        key = RunKey(agent.id, parent.competition.id, seed)
+        is_finished = key in settings_of(parent.config).finished
+        callobj = _recall if is_finished else _run
+        item: AgentRun = cls.from_parent(parent, name=f"{agent.id}[seed={seed}]", callobj=callobj)
         item.agent, item.seed = agent, seed
         return item
 
 
+def _recall(request: pytest.FixtureRequest) -> None:
+    """What an AgentRun does that was finished in an earlier session: show its record."""
+    from pytest_mlebench.outcomes import properties
+
+    item = request.node
+    record = settings_of(request.config).finished[RunKey(item.agent.id, item.competition.id, item.seed)]
+    request.node.user_properties.extend(properties(record))
+    _judge(request, record)
+
+
 def _run(run_agent: Callable[[], RunRecord], request: pytest.FixtureRequest) -> None:
     """What an AgentRun does: run the agent, and judge the record."""
-    from pytest_mlebench.outcomes import failure_text, is_below, outcome_of
-    from pytest_mlebench.sandbox.base import RUN_LOG
-    from pytest_mlebench.sandbox.logs import tail
-
-    settings = settings_of(request.config)
     try:
         record = run_agent()
     except MLEBenchError as error:
         request.node.stash[TROUBLE] = trouble = str(error)
     else:
-        request.node.stash[RECORD] = record
         trouble = ""
     if trouble:
         pytest.fail(trouble, pytrace=False)
+    _judge(request, record)
+
+
+def _judge(request: pytest.FixtureRequest, record: RunRecord) -> None:
+    from pytest_mlebench.outcomes import failure_text, is_below, outcome_of
+    from pytest_mlebench.sandbox.base import RUN_LOG
+    from pytest_mlebench.sandbox.logs import tail
+
+    settings = settings_of(request.config)
+    request.node.stash[RECORD] = record
     if not outcome_of(record).passed or is_below(record, settings.min_medal):
         log = tail(settings.run_group.folder / record.run_id / RUN_LOG)
         pytest.fail(failure_text(record, log, settings.min_medal), pytrace=False)

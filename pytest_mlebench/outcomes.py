@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from pytest_mlebench.results.record import OUTCOMES, RunRecord
 
@@ -40,6 +41,8 @@ BY_NAME = {
 }
 _RANKS = {name: rank for rank, name in enumerate(OUTCOMES)}
 
+_THRESHOLDS = ("gold_threshold", "silver_threshold", "bronze_threshold", "median_threshold", "percentile")
+
 
 def outcome_of(record: RunRecord) -> Outcome:
     return BY_NAME[record.outcome]
@@ -71,3 +74,20 @@ def failure_text(record: RunRecord, log_tail: str, min_medal: str | None = None)
     if log_tail:
         lines += ["end of the agent's log:", *(f"    {line}" for line in log_tail.splitlines())]
     return "\n".join(lines)
+
+
+def properties(record: RunRecord) -> list[tuple[str, Any]]:
+    """What a test case's properties (in JUnit's XML, say) tell of a run."""
+    report = record.report
+    return [
+        ("competition", record.competition_id),
+        ("agent", record.agent),
+        ("seed", record.seed),
+        ("outcome", record.outcome),
+        ("ending", record.ending),
+        ("seconds", record.seconds),
+        ("score", record.score),
+        ("medal", report.medal),
+        *((name, getattr(report, name)) for name in _THRESHOLDS),
+        ("run_id", record.run_id),
+    ]

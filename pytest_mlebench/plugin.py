@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, MutableSequence
+from collections.abc import Generator, Mapping, MutableSequence, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +51,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before xdist starts its workers
 def pytest_sessionstart(session: pytest.Session) -> None:
-    medals.prepare_sandboxes(session.config)
+    medals.open_run_group(session.config)
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
@@ -65,6 +65,15 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> Competitio
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
     medals.tell_worker(node)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    medals.plan(session.config, [item.nodeid for item in session.items])
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_node_collection_finished(node: Any, ids: Sequence[str]) -> None:
+    medals.plan(node.config, ids)
 
 
 @pytest.hookimpl(wrapper=True)

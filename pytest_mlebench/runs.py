@@ -14,9 +14,11 @@ from typing import TYPE_CHECKING
 from pytest_mlebench import __version__
 from pytest_mlebench.agents import Agent
 from pytest_mlebench.catalog import Competition
+from pytest_mlebench.data.checksums import fingerprint
 from pytest_mlebench.data.store import Dataset
 from pytest_mlebench.errors import InvalidSubmission, SandboxError
 from pytest_mlebench.results.record import RunRecord
+from pytest_mlebench.results.running import shown_as_running
 from pytest_mlebench.sandbox import Ending, Execution, Limits, Sandbox, Task
 from pytest_mlebench.sandbox.base import SUBMISSION
 
@@ -76,13 +78,21 @@ def run_agent(
     )
     started = datetime.now(UTC)
     error: str | None = None
-    try:
-        execution = sandbox.run(task)
-    except SandboxError as trouble:
-        execution = Execution(ending=Ending.NOT_STARTED, seconds=0.0)
-        error = str(trouble)
-    ended = datetime.now(UTC)
-    report = grader.report(run_dir / SUBMISSION)
+    with shown_as_running(
+        run_dir,
+        competition_id=competition.id,
+        agent=agent.id,
+        seed=seed,
+        worker=group.worker,
+        time_limit=group.limits.time_limit,
+    ):
+        try:
+            execution = sandbox.run(task)
+        except SandboxError as trouble:
+            execution = Execution(ending=Ending.NOT_STARTED, seconds=0.0)
+            error = str(trouble)
+        ended = datetime.now(UTC)
+        report = grader.report(run_dir / SUBMISSION)
     record = RunRecord(
         run_id=run_id,
         run_group=group.name,
@@ -105,6 +115,7 @@ def run_agent(
         sandbox={**execution.sandbox, **({"kept": execution.kept} if execution.kept else {})},
         agent_definition=agent.describe(),
         data_verified=dataset.is_verified,
+        data=fingerprint(dataset.public, dataset.answers),
     )
     try:
         record.write(run_dir)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableSequence
+from collections.abc import Iterable, Mapping, MutableSequence
 from contextlib import suppress
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +12,7 @@ import pytest
 from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.catalog.catalogue import bundled, unknown
 from pytest_mlebench.catalog.competition import FILE_NAME
-from pytest_mlebench.errors import SandboxError
+from pytest_mlebench.errors import SandboxError, UsageError
 from pytest_mlebench.items import RECORD, SETTINGS, TROUBLE, settings_of, teller
 from pytest_mlebench.outcomes import BY_NAME, outcome_of
 from pytest_mlebench.results import html
@@ -21,13 +20,14 @@ from pytest_mlebench.results.grading_report import write_group
 from pytest_mlebench.results.group import read_group
 from pytest_mlebench.results.record import RunRecord, read_records
 from pytest_mlebench.results.terminal import write_medal_table
+from pytest_mlebench.run_group import OpenRunGroup
 from pytest_mlebench.settings import Settings
 
 REPORT = "report.html"
 _ATTRIBUTE = "mlebench_record"
 _RUN_DIR = "mlebench_run_dir"
 _TROUBLE = "mlebench_trouble"
-_STARTED = pytest.StashKey[str]()
+_GROUP = pytest.StashKey[OpenRunGroup]()
 _NO_PATHS = (pytest.Config.ArgsSource.INVOCATION_DIR, pytest.Config.ArgsSource.TESTPATHS)
 
 
@@ -35,14 +35,16 @@ def configure(config: pytest.Config) -> None:
     """Read the settings and choose what to collect."""
     settings = Settings(config)
     config.stash[SETTINGS] = settings
-    config.stash[_STARTED] = datetime.now(UTC).isoformat()
     config.addinivalue_line("markers", "competition(id): the competition for the fixtures of pytest-mlebench")
     config.addinivalue_line("markers", "agent(id): the agent for the fixtures of pytest-mlebench")
     if not _is_worker(config):
         settings.validate()
     # A worker is given the command line as the user wrote it, and must find the same items.
     if config.args_source in _NO_PATHS and (settings.has_runs or settings.split):
-        config.args = [str(competition.folder / FILE_NAME) for competition in settings.competitions]
+        if settings.resumed_nodeids is not None:
+            config.args = [_absolute(nodeid, settings) for nodeid in settings.resumed_nodeids]
+        else:
+            config.args = [str(competition.folder / FILE_NAME) for competition in settings.competitions]
     else:
         config.args = [_bundled_argument(argument, config.invocation_params.dir) for argument in config.args]
 
@@ -51,6 +53,11 @@ def wants_html(config: pytest.Config) -> bool:
     """Whether this session runs agents and pytest-html is asked for a report."""
     runs = settings_of(config).has_runs and not config.option.collectonly and not _is_worker(config)
     return runs and bool(getattr(config.option, "htmlpath", None))
+
+
+def _absolute(nodeid: str, settings: Settings) -> str:
+    file, *parts = nodeid.split("::")
+    return "::".join([str(settings.find(file)), *parts])
 
 
 def _bundled_argument(argument: str, here: Path) -> str:
@@ -69,14 +76,32 @@ def tell_worker(node: Any) -> None:
     node.workerinput["mlebench_run_group"] = settings_of(node.config).run_group.name
 
 
-def prepare_sandboxes(config: pytest.Config) -> None:
-    """Build images before the workers start, where their progress can be seen; trouble is told by the items."""
+def open_run_group(config: pytest.Config) -> None:
+    """Open the run group; build images before the workers start, where their progress can be seen.
+
+    Trouble with images is told by the items. Raises UsageError where the run group cannot be gone on with.
+    """
     settings = settings_of(config)
     if _is_worker(config) or not settings.has_runs or config.option.collectonly:
         return
+    kinds = {}
     for agent in settings.agents:
+        kinds[agent.id] = "none"
         with suppress(SandboxError):
-            settings.choose_sandbox(agent, teller(config)).prepare(agent)
+            sandbox = settings.choose_sandbox(agent, teller(config))
+            kinds[agent.id] = sandbox.name
+            sandbox.prepare(agent)
+    workers = len(getattr(config.option, "tx", None) or ()) or 1
+    try:
+        config.stash[_GROUP] = OpenRunGroup(settings, workers=workers, sandboxes=kinds)
+    except UsageError as error:
+        raise pytest.UsageError(str(error)) from error
+
+
+def plan(config: pytest.Config, nodeids: Iterable[str]) -> None:
+    """Note in the run group which runs this session is for; each worker tells the same."""
+    if (group := config.stash.get(_GROUP, None)) is not None:
+        group.plan(nodeids)
 
 
 def header(config: pytest.Config) -> list[str]:
@@ -84,7 +109,10 @@ def header(config: pytest.Config) -> list[str]:
     if not settings.has_runs:
         return []
     agents = ", ".join(agent.id for agent in settings.agents)
-    return [f"mlebench: {agents}, sandbox {settings.sandbox}, run group {settings.run_group.folder}"]
+    lines = [f"mlebench: {agents}, sandbox {settings.sandbox}, run group {settings.run_group.folder}"]
+    if settings.finished:
+        lines.append(f"mlebench: {len(settings.finished)} runs of this group are finished; they are not run again")
+    return lines
 
 
 def attach_record(item: pytest.Item, report: pytest.TestReport) -> None:
@@ -113,17 +141,25 @@ def status(report: pytest.TestReport) -> tuple[str, str, tuple[str, Mapping[str,
 
 
 def finish(session: pytest.Session) -> None:
-    """Write the run group's metadata, its grading report and its page."""
-    config = session.config
-    settings = settings_of(config)
-    if _is_worker(config) or not settings.has_runs or config.option.collectonly:
+    """Write the run group's metadata and grading report, complete its manifest, and write its page."""
+    group = session.config.stash.get(_GROUP, None)
+    if group is None:
         return
-    group = settings.run_group
-    if records := read_records(group.folder):
-        from pytest_mlebench.results.page import page  # Jinja2 and the pictures: not before there is something to show
+    try:
+        if records := read_records(group.folder):
+            write_group(group.folder, group.folder.name, group.manifest.created_at, records)
+        group.close()
+        _write_page(group.folder)
+    except (OSError, UsageError) as error:  # each run's own record is there already
+        teller(session.config)(f"the run group's reports cannot be written: {error}")
 
-        write_group(group.folder, group.name, config.stash[_STARTED], records)
-        (group.folder / REPORT).write_text(page([read_group(group.folder)]), encoding="utf-8")
+
+def _write_page(folder: Path) -> None:
+    # Jinja2 and the pictures, which starting pytest must not import.
+    from pytest_mlebench.results.overview import overview
+    from pytest_mlebench.results.page import page
+
+    (folder / REPORT).write_text(page(overview([read_group(folder)])), encoding="utf-8")
 
 
 def summarise(reporter: pytest.TerminalReporter, config: pytest.Config) -> None:
@@ -142,12 +178,15 @@ def summarise(reporter: pytest.TerminalReporter, config: pytest.Config) -> None:
         for report in failed:
             reporter.write_sep("_", report.nodeid, red=True)
             reporter.write_line(report.longreprtext)
-    if records := read_records(settings.run_group.folder):
-        write_medal_table(reporter, records, settings.run_group.folder)
+    try:
+        write_medal_table(reporter, read_group(settings.run_group.folder))
+    except UsageError as error:
+        reporter.write_line(f"no medals: {error}")
 
 
 def html_summary(prefix: MutableSequence[str], session: pytest.Session) -> None:
-    prefix.extend(html.summary(read_records(settings_of(session.config).run_group.folder)))
+    with suppress(UsageError):  # there is no run to sum up
+        prefix.extend(html.summary(read_group(settings_of(session.config).run_group.folder)))
 
 
 def html_header(cells: MutableSequence[str]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
@@ -16,10 +16,13 @@ import pytest
 from pytest_mlebench.agents import Agent, AgentRegistry
 from pytest_mlebench.agents.definition import parse_agent_ids
 from pytest_mlebench.catalog import Competition, default_catalogue
-from pytest_mlebench.catalog.catalogue import SPLIT_NAMES, bundled
+from pytest_mlebench.catalog.catalogue import SPLIT_NAMES, bundled, unknown
 from pytest_mlebench.data.store import default_data_dir
 from pytest_mlebench.errors import MLEBenchError
+from pytest_mlebench.outcomes import BY_NAME
 from pytest_mlebench.quantities import parse_duration, parse_size
+from pytest_mlebench.results.manifest import MANIFEST, Manifest
+from pytest_mlebench.results.record import RunKey, RunRecord, read_records
 from pytest_mlebench.runs import RunGroup
 from pytest_mlebench.sandbox import Limits, Sandbox
 from pytest_mlebench.sandbox.gpus import GpuPool
@@ -27,6 +30,8 @@ from pytest_mlebench.sandbox.gpus import GpuPool
 NETWORKS = ("none", "llm", "full")
 MIN_MEDALS = ("gold", "silver", "bronze", "median")
 SANDBOXES = ("auto", "docker", "local")
+
+FAILURES = tuple(name for name, outcome in BY_NAME.items() if not outcome.passed)
 
 Value = TypeVar("Value")
 
@@ -47,6 +52,13 @@ def _positive(text: str) -> int:
     return int(text)
 
 
+def _outcomes(text: str) -> frozenset[str]:
+    words = [word.strip().replace(" ", "_").replace("-", "_") for word in text.split(",") if word.strip()]
+    if wrong := [word for word in words if word not in (*FAILURES, "all")]:
+        raise ValueError(f"{wrong[0]!r} is not one of {', '.join(FAILURES)}, all")
+    return frozenset(FAILURES if "all" in words else words)
+
+
 def add_options(parser: pytest.Parser) -> None:
     """Options in one group; those that a project would fix have an ini key of the same name."""
     group = parser.getgroup("mlebench", "MLE-bench")
@@ -62,7 +74,12 @@ def add_options(parser: pytest.Parser) -> None:
     add("--sandbox", "where agents run: auto, docker or local", ini=True, choices=SANDBOXES)
     add("--data-dir", "where the competitions' data lies", ini=True, metavar="DIR", type=Path)
     add("--runs-dir", "where run groups are written (default: reports)", ini=True, metavar="DIR", type=Path)
-    add("--run-group", "name of this invocation's run group", metavar="NAME")
+    add("--run-group", "name of this invocation's run group; what is finished in it is not run again", metavar="NAME")
+    add("--resume", "go on with a run group: with its agents, competitions, seeds and limits", metavar="GROUP")
+    add("--retry-failed", f"run again what came to one of these: {', '.join(FAILURES)}, or all", metavar="OUTCOME,…",
+        type=_parsed(_outcomes), default=frozenset())  # fmt: skip
+    add("--allow-changes", "go on with a run group though agents, competitions or settings have changed",
+        action="store_true")  # fmt: skip
     add("--agents-dir", "a folder of agents beside the bundled ones; repeatable", ini=True, metavar="DIR", type=Path,
         action="append")  # fmt: skip
     add("--time-limit", "time of a run: 24h, 90m, 30s (default: 24h)", ini=True, metavar="TIME",
@@ -98,7 +115,7 @@ class Settings:
     _sandboxes: dict[str, Sandbox] = field(default_factory=dict)
 
     def _get(self, option: str, default: Any, parse: Callable[[str], Any] = str) -> Any:
-        value = self.config.getoption(option)
+        value = self._given(option)
         if value is not None:
             return value
         text = self.config.getini(_ini(option))
@@ -109,9 +126,54 @@ class Settings:
         except ValueError as error:
             raise pytest.UsageError(f"ini key {_ini(option)}: {error}") from error
 
+    def _given(self, option: str, default: Any = None) -> Any:
+        """What the command line says, else the group that is resumed."""
+        value = self.config.getoption(option)
+        return value if value not in (None, [], False) else self._resumed.get(option, default)
+
+    @cached_property
+    def _resumed(self) -> Mapping[str, Any]:
+        """The options of the group that ``--resume`` names."""
+        if not self.config.getoption("--resume"):
+            return {}
+        manifest = Manifest.read(self.run_group_folder)
+        if manifest is None:
+            groups = [path.parent.name for path in self.runs_dir.glob(f"*/{MANIFEST}")]
+            raise unknown("run group", self.run_group_name, groups)
+        return manifest.options
+
     @property
     def has_runs(self) -> bool:
-        return bool(self.config.getoption("--agent"))
+        return bool(self.config.getoption("--agent") or self.config.getoption("--resume"))
+
+    @cached_property
+    def resumed_nodeids(self) -> list[str] | None:
+        """The runs to go on with, where nothing on the command line chooses others."""
+        if not self._resumed or any(self.config.getoption(f"--{name}") for name in ("agent", "split", "seeds")):
+            return None
+        manifest = Manifest.read(self.run_group_folder)
+        if manifest is None or not manifest.runs:
+            raise pytest.UsageError(
+                f"run group {self.run_group_name} was stopped before its runs were known: start it again with "
+                f"--run-group={self.run_group_name} and its own options"
+            )
+        return [run["nodeid"] for run in manifest.runs]
+
+    @cached_property
+    def finished(self) -> Mapping[RunKey, RunRecord]:
+        """The runs of this group that are not run again: they have a record that ``--retry-failed`` does not name."""
+        again = self.config.getoption("--retry-failed")
+        return {record.key: record for record in read_records(self.run_group.folder) if record.outcome not in again}
+
+    @property
+    def allow_changes(self) -> bool:
+        return bool(self.config.getoption("--allow-changes"))
+
+    def find(self, nodeid: str) -> Path:
+        """The ``competition.yaml`` of a node id."""
+        file = nodeid.split("::")[0]
+        own = self.config.rootpath / file
+        return own if own.exists() else bundled("competitions").parent / file
 
     @cached_property
     def split(self) -> str | None:
@@ -130,15 +192,19 @@ class Settings:
 
     @cached_property
     def registry(self) -> AgentRegistry:
-        folders = self.config.getoption("--agents-dir") or self._ini_paths("--agents-dir")
+        return AgentRegistry(bundled("agents"), *self.agents_dirs)
+
+    @cached_property
+    def agents_dirs(self) -> list[Path]:
+        folders = self._paths("--agents-dir")
         for folder in folders:
             if not folder.is_dir():
                 raise pytest.UsageError(f"--agents-dir {folder} is not a folder")
-        return AgentRegistry(bundled("agents"), *(folder.resolve() for folder in folders))
+        return [folder.resolve() for folder in folders]
 
     @cached_property
     def agents(self) -> list[Agent]:
-        return parse_agent_ids(self.registry, self.config.getoption("--agent"))
+        return parse_agent_ids(self.registry, self._given("--agent", []))
 
     @cached_property
     def seeds(self) -> int:
@@ -171,29 +237,64 @@ class Settings:
 
     def _docker(self, progress: Callable[[str], None]) -> Sandbox:
         from pytest_mlebench.sandbox.docker import DockerSandbox
-        from pytest_mlebench.sandbox.images import BASE_IMAGE
 
         if "docker" not in self._sandboxes:  # connecting, and asking for its images, once a session
             self._sandboxes["docker"] = DockerSandbox(
-                network=self._get("--network", "llm"),
-                allow_hosts=self.config.getoption("--allow-host"),
-                runtime=self._get("--runtime", None),
-                allow_privileged=self.config.getoption("--allow-privileged"),
+                **self.container_settings,
                 gpus=self.limits.gpus,
                 gpu_ids=self.gpu_ids,
-                base_image=self._get("--base-image", BASE_IMAGE),
-                heavy=self.config.getoption("--heavy"),
                 progress=progress,
             )
         return self._sandboxes["docker"]
 
     @cached_property
+    def container_settings(self) -> dict[str, Any]:
+        """What containers are like, as DockerSandbox takes it."""
+        from pytest_mlebench.sandbox.images import BASE_IMAGE
+
+        return {
+            "network": self._get("--network", "llm"),
+            "allow_hosts": self._given("--allow-host", []),
+            "runtime": self._get("--runtime", None),
+            "allow_privileged": self._given("--allow-privileged", False),
+            "base_image": self._get("--base-image", BASE_IMAGE),
+            "heavy": self._given("--heavy", False),
+        }
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """The options that choose and bound runs, for ``--resume``."""
+        containers = {f"--{name.replace('_', '-')}": value for name, value in self.container_settings.items()}
+        containers["--allow-host"] = containers.pop("--allow-hosts")
+        split = self.split and (str(Path(self.split).absolute()) if Path(self.split).is_file() else self.split)
+        limits = self.limits
+        return {
+            "--agent": [agent.id for agent in self.agents],
+            "--agents-dir": list(map(str, self.agents_dirs)),
+            "--split": split,
+            "--seeds": self.seeds,
+            "--sandbox": self.sandbox,
+            "--data-dir": str(self.data_dir.absolute()),
+            "--time-limit": limits.time_limit,
+            "--cpus": limits.cpus,
+            "--memory": limits.memory,
+            "--disk": limits.disk,
+            "--gpus": limits.gpus,
+            "--gpu-ids": ",".join(self.gpu_ids),
+            "--max-submission-size": self.run_group.max_submission_bytes,
+            **containers,
+        }
+
+    @cached_property
     def data_dir(self) -> Path:
-        return self._path("--data-dir") or default_data_dir()
+        return next(iter(self._paths("--data-dir")), default_data_dir())
 
     @cached_property
     def runs_dir(self) -> Path:
-        return self._path("--runs-dir") or self.config.rootpath / "reports"
+        given: Path | None = self.config.getoption("--runs-dir")  # a resumed group is looked for here
+        return (
+            given.expanduser() if given else next(iter(self._ini_paths("--runs-dir")), self.config.rootpath / "reports")
+        )
 
     @cached_property
     def min_medal(self) -> str | None:
@@ -220,17 +321,27 @@ class Settings:
     def run_group(self) -> RunGroup:
         """This invocation's run group; a worker is told its name by the controller."""
         worker = getattr(self.config, "workerinput", {})
-        name = worker.get("mlebench_run_group") or self.config.getoption("--run-group") or _new_group_name()
-        if Path(name).name != name or name.startswith("."):
-            raise pytest.UsageError(f"--run-group {name!r} must be a plain folder name")
         return RunGroup(
-            name=name,
-            folder=self.runs_dir.absolute() / name,
+            name=self.run_group_name,
+            folder=self.run_group_folder,
             limits=self.limits,
             max_submission_bytes=self._get("--max-submission-size", 1 << 30, parse_size),
             keep_sandbox=self.config.getoption("--keep-sandbox"),
             worker=worker.get("workerid", ""),
         )
+
+    @cached_property
+    def run_group_name(self) -> str:
+        worker = getattr(self.config, "workerinput", {})
+        given = self.config.getoption("--resume") or self.config.getoption("--run-group")
+        name: str = worker.get("mlebench_run_group") or given or _new_group_name()
+        if Path(name).name != name or name.startswith("."):
+            raise pytest.UsageError(f"run group {name!r} must be a plain folder name below --runs-dir")
+        return name
+
+    @property
+    def run_group_folder(self) -> Path:
+        return self.runs_dir.absolute() / self.run_group_name
 
     def validate(self) -> None:
         """Read what can be wrong now, before anything is collected or run; raises UsageError.
@@ -246,21 +357,17 @@ class Settings:
                 self.seeds, self.sandbox, self.min_medal, self.run_group  # noqa: B018
                 if self.limits.gpus:
                     GpuPool(self.gpu_ids).check(self.limits.gpus)
-                if not self.config.option.collectonly:
-                    self.run_group.folder.mkdir(parents=True, exist_ok=True)
         except MLEBenchError as error:
             raise pytest.UsageError(str(error)) from error
-        except OSError as error:
-            raise pytest.UsageError(f"{self.run_group.folder} cannot be written: {error.strerror}") from error
 
-    def _path(self, option: str) -> Path | None:
-        value: Path | None = self.config.getoption(option)
-        if value is not None:
-            return value.expanduser()
-        return next(iter(self._ini_paths(option)), None)
+    def _paths(self, option: str) -> list[Path]:
+        """Paths of an option; those of its ini key are relative to the folder of the ini file."""
+        value = self._given(option)
+        if value is None:
+            return self._ini_paths(option)
+        return [Path(path).expanduser() for path in (value if isinstance(value, list) else [value])]
 
     def _ini_paths(self, option: str) -> list[Path]:
-        """Paths of an ini key, relative to the folder of the ini file."""
         base = self.config.inipath.parent if self.config.inipath else self.config.rootpath
         return [base / Path(word).expanduser() for word in (self.config.getini(_ini(option)) or "").split()]
 

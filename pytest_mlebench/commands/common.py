@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
 from typing import Any
 
 from pytest_mlebench.catalog import Competition, default_catalogue
 from pytest_mlebench.catalog.catalogue import SPLIT_NAMES, read_ids
 from pytest_mlebench.data.store import default_data_dir
+from pytest_mlebench.results.record import json_text
 
 
 def add_selection(parser: argparse.ArgumentParser, *, required: bool) -> None:
@@ -36,4 +36,10 @@ def add_data_dir(parser: argparse.ArgumentParser) -> None:
 
 
 def print_json(value: Any) -> None:
-    print(json.dumps(value, indent=2))
+    print(json_text(value))
+
+
+def add_runs_dir(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--runs-dir", type=Path, default=Path("reports"), metavar="DIR", help="where run groups lie (default: reports)"
+    )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -42,8 +41,5 @@ class Report:
         return "gold" if self.gold_medal else "silver" if self.silver_medal else "bronze" if self.bronze_medal else None
 
     def to_json(self) -> dict[str, Any]:
-        """The report as JSON values. An infinite score is JSON's usual extension ``Infinity``."""
-        values = asdict(self)
-        if self.score is not None and math.isnan(self.score):
-            values["score"] = None
-        return values
+        """The report with plain values. An infinite score becomes null where it is written as JSON."""
+        return asdict(self)

@@ -7,9 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from pytest_mlebench.outcomes import outcome_of
-from pytest_mlebench.quantities import format_seconds
+from pytest_mlebench.quantities import format_score, format_seconds
 from pytest_mlebench.results.record import RunRecord
-from pytest_mlebench.results.terminal import format_score
 
 _CHECKS = 20
 _HOSTS = 10

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableSequence, Sequence
+from collections.abc import MutableSequence
 from html import escape
 from pathlib import Path
 
 from pytest_mlebench.outcomes import outcome_of
-from pytest_mlebench.quantities import format_seconds
+from pytest_mlebench.quantities import format_score, format_seconds
 from pytest_mlebench.results.facts import facts
+from pytest_mlebench.results.group import RunGroupResults
 from pytest_mlebench.results.record import OUTCOMES, RunRecord
-from pytest_mlebench.results.terminal import format_score
 from pytest_mlebench.results.untrusted import plain
 from pytest_mlebench.sandbox.base import RUN_LOG
 from pytest_mlebench.sandbox.logs import tail
@@ -40,11 +40,13 @@ body { max-width: none; color: #1f2933; display: flex; flex-direction: column; }
 </style>"""
 
 
-def summary(records: Sequence[RunRecord]) -> list[str]:
+def summary(group: RunGroupResults) -> list[str]:
     """What comes on top."""
-    from pytest_mlebench.results.page import fragment  # Jinja2 and the pictures, which starting pytest must not import
+    # Jinja2 and the pictures, which starting pytest must not import.
+    from pytest_mlebench.results.overview import overview
+    from pytest_mlebench.results.page import fragment
 
-    return [_STYLE, fragment(records)]
+    return [_STYLE, fragment(overview([group]))]
 
 
 def header() -> list[str]:

@@ -16,18 +16,18 @@ from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
 
 from pytest_mlebench import __version__
-from pytest_mlebench.catalog import Leaderboard
 from pytest_mlebench.outcomes import BY_NAME, outcome_of
-from pytest_mlebench.quantities import format_seconds
+from pytest_mlebench.quantities import format_score, format_seconds
 from pytest_mlebench.results.facts import facts
-from pytest_mlebench.results.group import RunGroupResults, RunKey
+from pytest_mlebench.results.group import RunGroupResults
+from pytest_mlebench.results.overview import Overview
 from pytest_mlebench.results.palette import stylesheet, variables
 from pytest_mlebench.results.pictures import pictures
 from pytest_mlebench.results.pictures.svg import SCHEME, STYLE
 from pytest_mlebench.results.record import OUTCOMES, RunRecord
+from pytest_mlebench.results.sections import comparison_sections, rate_sections
 from pytest_mlebench.results.side_by_side import SideBySide, side_by_side
-from pytest_mlebench.results.summary import SPLIT_ORDER, SplitSummary, summarise
-from pytest_mlebench.results.terminal import format_score
+from pytest_mlebench.results.summary import SplitSummary, split_rank
 from pytest_mlebench.results.untrusted import plain
 from pytest_mlebench.sandbox.base import RUN_LOG
 from pytest_mlebench.sandbox.logs import tail
@@ -85,20 +85,15 @@ class _Row:
         return format_seconds(self.record.seconds)
 
 
-def page(
-    groups: Sequence[RunGroupResults],
-    *,
-    leaderboards: Mapping[str, Leaderboard] | None = None,
-    log_bytes: int = LOG_BYTES,
-) -> str:
+def page(view: Overview, *, log_bytes: int = LOG_BYTES) -> str:
     """The report as HTML that needs nothing but itself.
 
-    ``leaderboards`` by competition are those of the bundled competitions by default. ``log_bytes`` of the end of each
-    run's log are put on the page, none for 0. Whatever an agent wrote is shown as plain text.
+    ``log_bytes`` of the end of each run's log are put on the page, none for 0. Whatever an agent wrote is shown as
+    plain text.
     """
+    groups = view.groups
     together = side_by_side(groups)
     records = together.records
-    summaries = summarise(records)
     common = _common(records)
     script = _asset("report.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
@@ -110,9 +105,10 @@ def page(
             lead=_lead(together),
             version=__version__,
             groups=[_group(group) for group in groups],
-            headlines=_headlines(summaries),
-            **_summary_context(summaries),
-            pictures=pictures(records, together.planned, leaderboards),
+            headlines=_headlines(view.summaries),
+            words=BY_NAME,
+            sections=[*rate_sections(view), *comparison_sections(view)],
+            pictures=pictures(groups, pad_missing=view.pad_missing),
             common=[(term, text) for term, text in common.items()],
             filters=_filters(records),
             columns=[{"name": name, "number": number} for name, number in _COLUMNS],
@@ -124,9 +120,12 @@ def page(
     )
 
 
-def fragment(records: Sequence[RunRecord]) -> str:
+def fragment(view: Overview) -> str:
     """Summary and pictures alone, with their style, for a page that another tool writes."""
-    context = {**_summary_context(summarise(records)), "pictures": pictures(records)}
+    context = {
+        "sections": [*rate_sections(view), *comparison_sections(view)],
+        "pictures": pictures(view.groups, pad_missing=view.pad_missing),
+    }
     body = "".join(_environment().get_template(name).render(context) for name in ("summary.html", "pictures.html"))
     return f"<style>{_style()}</style>{body}"
 
@@ -168,20 +167,16 @@ def _group(group: RunGroupResults) -> dict[str, Any]:
         "canonical": canonical.get("is_canonical"),
         "differences": canonical.get("differences", []),
         "planned": len(group.planned),
-        "missing": len(group.planned - {RunKey(r.agent, r.competition_id, r.seed) for r in group.records}),
+        "missing": len(group.planned - group.runs.keys()),
+        "broken": group.broken,
         "manifest": Markup.escape(plain(json.dumps(rest, indent=2, ensure_ascii=False), _MANIFEST)) if rest else "",
     }
 
 
 def _headlines(summaries: Sequence[SplitSummary]) -> list[SplitSummary]:
     """Of each agent the whole benchmark, or else all of its splits."""
-    whole = {summary.agent for summary in summaries if summary.split == "all"}
-    return [summary for summary in summaries if summary.split == "all" or summary.agent not in whole]
-
-
-def _summary_context(summaries: Sequence[SplitSummary]) -> dict[str, Any]:
-    outcomes = [name for name in OUTCOMES if any(summary.counts[name] for summary in summaries)]
-    return {"summaries": summaries, "outcomes": outcomes, "words": BY_NAME}
+    whole = {summary.label for summary in summaries if summary.split == "all"}
+    return [summary for summary in summaries if summary.split == "all" or summary.label not in whole]
 
 
 def _common(records: Sequence[RunRecord]) -> dict[str, str]:
@@ -195,7 +190,7 @@ def _common(records: Sequence[RunRecord]) -> dict[str, str]:
 def _rows(together: SideBySide, common: Mapping[str, str], log_bytes: int) -> list[_Row]:
     runs = sorted(
         zip(together.records, together.run_dirs, strict=True),
-        key=lambda run: (SPLIT_ORDER.index(run[0].split), run[0].competition_id, run[0].agent, run[0].seed),
+        key=lambda run: (split_rank(run[0].split), run[0].competition_id, run[0].agent, run[0].seed),
     )
     return [
         _Row(
@@ -232,7 +227,7 @@ def _filters(records: Sequence[RunRecord]) -> list[dict[str, Any]]:
         {
             "name": "split",
             "label": "Split",
-            "options": [{"value": s, "text": s, "count": splits[s]} for s in SPLIT_ORDER if splits[s]],
+            "options": [{"value": s, "text": s, "count": splits[s]} for s in sorted(splits, key=split_rank)],
         },
         {"name": "category", "label": "Category", "options": options(record.category for record in records)},
         {"name": "ending", "label": "How it ended", "options": options(record.ending for record in records)},

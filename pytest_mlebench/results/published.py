@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from pytest_mlebench.catalog.catalogue import bundled
-from pytest_mlebench.results.summary import Rate
+from pytest_mlebench.results.statistics import Rate
 
 SPLITS = ("low", "medium", "high", "all")
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pytest_mlebench.grading.report import Report
 from pytest_mlebench.sandbox.base import Ending
@@ -15,6 +16,17 @@ from pytest_mlebench.sandbox.base import Ending
 RECORD = "run.json"
 METADATA = "metadata.json"
 GRADING_REPORT = "grading_report.json"
+_TEXTS = ("run_id", "competition_id", "split", "category", "agent", "started_at")
+_KINDS: dict[str, type] = dict.fromkeys(_TEXTS, str) | {"seed": int}
+"""Types of the values that runs are told apart and sorted by, so that a damaged record is noticed as it is read."""
+
+
+class RunKey(NamedTuple):
+    """What a run is of: a group holds one run for each key."""
+
+    agent: str
+    competition_id: str
+    seed: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +57,12 @@ class RunRecord:
     sandbox: Mapping[str, Any] = field(default_factory=dict)
     agent_definition: Mapping[str, Any] = field(default_factory=dict)
     data_verified: bool | None = None
+    data: Mapping[str, str] = field(default_factory=dict)
+    """Digests of the prepared data (see ``data.checksums.fingerprint``)."""
+
+    @property
+    def key(self) -> RunKey:
+        return RunKey(self.agent, self.competition_id, self.seed)
 
     @property
     def score(self) -> float | None:
@@ -68,16 +86,26 @@ class RunRecord:
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> RunRecord:
-        """The reverse of ``to_json``; keys that a later version has added are ignored."""
+        """The reverse of ``to_json``; keys that a later version has added are ignored.
+
+        Raises KeyError, TypeError or ValueError for what is no record.
+        """
         kept = _known(cls, values)
-        return cls(**{**kept, "report": Report(**_known(Report, kept["report"]))})
+        record = cls(**{**kept, "report": Report(**_known(Report, kept["report"]))})
+        for name, kind in _KINDS.items():
+            if not isinstance(value := getattr(record, name), kind):
+                raise TypeError(f"{name} is {value!r}, must be {kind.__name__}")
+        Ending(record.ending)
+        return record
 
     def write(self, run_dir: Path) -> None:
         """Write ``run.json``, at once or not at all."""
         write_json(run_dir / RECORD, self.to_json())
 
 
-def _known(cls: type[Any], values: Mapping[str, Any]) -> dict[str, Any]:
+def _known(cls: type[Any], values: Any) -> dict[str, Any]:
+    if not isinstance(values, Mapping):
+        raise TypeError(f"{cls.__name__} must be a JSON object, not {type(values).__name__}")
     names = {field.name for field in fields(cls)}
     return {key: value for key, value in values.items() if key in names}
 
@@ -98,25 +126,50 @@ OUTCOMES = (
 """Every outcome of a run, the best first."""
 
 
-def read_records(group_dir: Path) -> list[RunRecord]:
-    """The records of all finished runs of a group, by start; what is not a record is left out."""
-    return sorted(_records(group_dir), key=lambda record: (record.started_at, record.run_id))
+def read_records(group_dir: Path, *, on_broken: Callable[[str], None] = lambda reason: None) -> list[RunRecord]:
+    """The records of all finished runs of a group, by start. Of a run that was done again the last record counts.
+
+    What should be a record and is none is left out; ``on_broken`` is told which file that is, and why.
+    """
+    ordered = sorted(_records(group_dir, on_broken), key=lambda record: (record.started_at, record.run_id))
+    latest = {record.key: record for record in ordered}
+    return [record for record in ordered if latest[record.key] is record]
 
 
-def _records(group_dir: Path) -> Iterator[RunRecord]:
+def _records(group_dir: Path, on_broken: Callable[[str], None]) -> Iterator[RunRecord]:
     for path in sorted(group_dir.glob(f"*/{RECORD}")):
         try:
             yield RunRecord.from_json(json.loads(path.read_text(encoding="utf-8")))
-        except (OSError, ValueError, TypeError, KeyError):
-            continue
+        except KeyError as error:
+            on_broken(f"{path} is no run's record: it lacks {error}")
+        except (OSError, ValueError, TypeError) as error:
+            on_broken(f"{path} is no run's record: {error}")
+
+
+def json_text(values: Any) -> str:
+    """Indented JSON that every reader takes: a number that is not finite, for which JSON has no word, is null."""
+    return json.dumps(_finite(values), indent=2, allow_nan=False)
+
+
+def _finite(values: Any) -> Any:
+    if isinstance(values, Mapping):
+        return {key: _finite(value) for key, value in values.items()}
+    if isinstance(values, list | tuple):
+        return [_finite(value) for value in values]
+    return None if isinstance(values, float) and not math.isfinite(values) else values
 
 
 def write_json(path: Path, values: Any) -> None:
     """Write JSON atomically and durably: a reader, or a power cut, finds the old file or the new one."""
     new = path.with_name(f".{path.name}.{os.getpid()}")
     with new.open("w", encoding="utf-8") as file:
-        json.dump(values, file, indent=2)
+        file.write(json_text(values))
         file.write("\n")
         file.flush()
         os.fsync(file.fileno())
     new.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY)  # the name must last as well
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

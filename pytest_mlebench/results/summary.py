@@ -1,87 +1,221 @@
-"""Summary statistics of runs: medal rates by split, as mean ± standard error over seeds."""
+"""Summaries of run groups: medal rates by split and category, as mean ± standard error over complete seeds."""
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
+from functools import cached_property
+from itertools import chain
+from pathlib import Path
 
+from pytest_mlebench.catalog.catalogue import default_catalogue
+from pytest_mlebench.results.group import RunGroupResults
 from pytest_mlebench.results.record import OUTCOMES, RunRecord
+from pytest_mlebench.results.statistics import Interval, Rate, bootstrap_interval, pass_at_k, rate
 
 SPLIT_ORDER = ("smoke", "dev", "low", "medium", "high", "all")
-_BENCHMARK = {"low", "medium", "high"}
+BENCHMARK = ("low", "medium", "high")
+"""The splits that together are ``all``."""
+_SIZES = {"low": 22, "medium": 38, "high": 15, "all": 75}
 
 
-@dataclass(frozen=True)
-class Rate:
-    """A share of runs in per cent: the mean over seeds, and its standard error (None for a single seed)."""
-
-    mean: float
-    standard_error: float | None
-
-    def __str__(self) -> str:
-        return f"{self.mean:.1f} %" + ("" if self.standard_error is None else f" ± {self.standard_error:.1f}")
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class SplitSummary:
-    """What an agent's runs on a split came to. ``counts`` is by outcome, over all seeds."""
+    """What an agent's runs on a split, or on a category within it, came to.
 
+    A seed is complete when each of the competitions has a result; an ``error`` of the harness is none. Rates are over
+    ``counted_seeds``: the complete ones, or all of them where missing results were padded with failures. Without any,
+    rates are the share of the results that there are (``is_provisional``), and compare with nothing.
+    """
+
+    label: str
+    """The agent, with its run group where several groups have the same agent."""
+    group: str
+    folder: Path
+    """The run group's name and folder."""
     agent: str
     split: str
-    competitions: int
-    seeds: int
+    category: str | None = None
+    competition_ids: tuple[str, ...]
+    counted_seeds: tuple[int, ...]
+    left_out_seeds: tuple[int, ...] = ()
+    padded_seeds: tuple[int, ...] = ()
+    results: int
+    """Runs that have a result, in whatever seed."""
+    missing: int
+    """Runs that have none: never recorded, or an ``error`` (these are ``counts["error"]``)."""
     counts: dict[str, int]
+    """Runs by outcome, over all seeds."""
+    medals: Mapping[str, int]
+    """Counted seeds that earned any medal, by competition."""
     any_medal: Rate
     gold: Rate
+    silver: Rate
+    bronze: Rate
     above_median: Rate
     valid: Rate
+    submitted: Rate
+
+    @property
+    def competitions(self) -> int:
+        return len(self.competition_ids)
+
+    @property
+    def seeds(self) -> int:
+        return len(self.counted_seeds)
+
+    @property
+    def is_provisional(self) -> bool:
+        """Whether no seed could be counted."""
+        return not self.counted_seeds
+
+    @property
+    def covers_split(self) -> bool:
+        """Whether these are all competitions of low, medium, high or all, as in the published results."""
+        if self.category is not None or self.competitions != _SIZES.get(self.split):
+            return False
+        return {competition.id for competition in default_catalogue().split(self.split)} == set(self.competition_ids)
+
+    @property
+    def medal_rates(self) -> dict[str, float]:
+        """The share of the counted seeds that earned any medal, in per cent, by competition."""
+        return {id: 100 * count / self.seeds for id, count in self.medals.items()}
+
+    @cached_property
+    def interval(self) -> Interval | None:
+        """The bootstrap interval of the any-medal rate over competitions; None where there is nothing to resample."""
+        return bootstrap_interval(list(self.medal_rates.values()))
+
+    @property
+    def pass_at_k(self) -> tuple[float, ...]:
+        """pass@1, pass@2, … up to the number of counted seeds: any medal in at least one of k runs, in per cent."""
+        medals = list(self.medals.values())
+        return tuple(pass_at_k(medals, self.seeds, k) for k in range(1, self.seeds + 1))
+
+    @property
+    def note(self) -> str:
+        """What of the runs is not in the rates, or is in them as a failure; empty where all is as planned."""
+        errors = self.counts["error"]
+        lack = f"{counted(self.missing, 'run')} of {self.results + self.missing} without a result"
+        lack += f", {errors} of them by an error of the harness" if errors else ""
+        if self.is_provisional:
+            return f"provisional: no seed is complete ({lack}); rates are of the runs that have one"
+        if self.padded_seeds:
+            return f"{_named(self.padded_seeds)} padded with failures ({lack})"
+        if self.left_out_seeds:
+            return f"{_named(self.left_out_seeds)} incomplete and left out ({lack})"
+        return ""
 
 
-def rate(by_seed: Sequence[Sequence[bool]]) -> Rate:
-    """The mean of the seeds' shares, and the sample standard deviation of these over √seeds.
+def summarise(
+    groups: Sequence[RunGroupResults], *, pad_missing: bool = False, by_category: bool = False
+) -> list[SplitSummary]:
+    """Summaries by group, agent and split; ``all`` is added where more than one of low, medium and high is planned.
 
-    >>> str(rate([[True, False], [True, True]]))
-    '75.0 % ± 25.0'
+    With ``by_category`` they are by category instead: within ``all`` where there is one, else within each split.
+    With ``pad_missing`` a run without a result counts as a failure, else its seed is left out.
     """
-    shares = [100 * sum(successes) / len(successes) for successes in by_seed if successes]
-    if not shares:
-        return Rate(0.0, None)
-    mean = sum(shares) / len(shares)
-    if len(shares) < 2:
-        return Rate(mean, None)
-    variance = sum((share - mean) ** 2 for share in shares) / (len(shares) - 1)
-    return Rate(mean, math.sqrt(variance / len(shares)))
+    names = labels(groups)
+    return [
+        _summary(names[group.folder, agent], group, agent, split, category, ids, pad_missing)
+        for group in groups
+        for agent in group.agents
+        for split, category, ids in _parts(group, agent, by_category)
+    ]
 
 
-def summarise(records: Iterable[RunRecord]) -> list[SplitSummary]:
-    """Summaries by agent and split; ``all`` is added where more than one of low, medium and high was run."""
-    ordered = sorted(records, key=lambda record: (record.agent, SPLIT_ORDER.index(record.split)))
-    summaries = []
-    for agent, own in groupby(ordered, key=lambda record: record.agent):
-        runs = list(own)
-        groups = {split: list(group) for split, group in groupby(runs, key=lambda record: record.split)}
-        if len(_BENCHMARK & groups.keys()) > 1:
-            groups["all"] = [record for record in runs if record.split in _BENCHMARK]
-        summaries += [_summary(agent, split, group) for split, group in groups.items()]
-    return summaries
+def split_rank(split: str) -> tuple[int, str]:
+    """A sorting key: the benchmark's splits in their order, then others by name."""
+    return (SPLIT_ORDER.index(split) if split in SPLIT_ORDER else len(SPLIT_ORDER), split)
 
 
-def _summary(agent: str, split: str, records: Sequence[RunRecord]) -> SplitSummary:
-    seeds = sorted({record.seed for record in records})
+def counted(number: int, word: str) -> str:
+    """``1 seed``, ``3 seeds``."""
+    return f"{number} {word}{'' if number == 1 else 's'}"
+
+
+def labels(groups: Sequence[RunGroupResults]) -> dict[tuple[Path, str], str]:
+    """What to call an agent, by its group's folder and its id: by the id, with its group where others have it too."""
+    agents = list(chain.from_iterable(group.agents for group in groups))
+    names = [group.name for group in groups]
+    return {
+        (group.folder, agent): agent
+        if agents.count(agent) == 1
+        else f"{agent} in {group.name if names.count(group.name) == 1 else group.folder}"
+        for group in groups
+        for agent in group.agents
+    }
+
+
+def _parts(group: RunGroupResults, agent: str, by_category: bool) -> Iterator[tuple[str, str | None, tuple[str, ...]]]:
+    """Split, category and competitions of each summary."""
+    ids = sorted({key.competition_id for key in (*group.planned, *group.runs) if key.agent == agent})
+    splits: dict[str, list[str]] = {}
+    for id in ids:
+        splits.setdefault(group.places[id].split, []).append(id)
+    if len(splits.keys() & set(BENCHMARK)) > 1:
+        splits["all"] = [id for id in ids if group.places[id].split in BENCHMARK]
+    for split in sorted(splits, key=split_rank):
+        if not by_category:
+            yield split, None, tuple(splits[split])
+        elif split not in BENCHMARK or "all" not in splits:
+            for category in sorted({group.places[id].category for id in splits[split]}):
+                yield split, category, tuple(id for id in splits[split] if group.places[id].category == category)
+
+
+def _summary(
+    label: str,
+    group: RunGroupResults,
+    agent: str,
+    split: str,
+    category: str | None,
+    ids: tuple[str, ...],
+    pad_missing: bool,
+) -> SplitSummary:
+    wanted = set(ids)
+    own = [key for key in group.planned | group.runs.keys() if key.agent == agent and key.competition_id in wanted]
+    runs = [group.runs[key] for key in own if key in group.runs]
+    results = {(run.seed, run.competition_id): run for run in runs if run.outcome != "error"}
+    seeds = sorted({key.seed for key in own})
+    incomplete = tuple(seed for seed in seeds if any((seed, id) not in results for id in ids))
+    counted_seeds = tuple(seed for seed in seeds if pad_missing or seed not in incomplete)
+    by_seed = [[results.get((seed, id)) for id in ids] for seed in counted_seeds] or [list(results.values())]
 
     def share(key: str) -> Rate:
-        return rate([[bool(getattr(r.report, key, False)) for r in records if r.seed == seed] for seed in seeds])
+        return rate([[_earned(run, key) for run in runs] for runs in by_seed])
 
     return SplitSummary(
+        label=label,
+        group=group.name,
+        folder=group.folder,
         agent=agent,
         split=split,
-        competitions=len({record.competition_id for record in records}),
-        seeds=len(seeds),
-        counts={name: sum(record.outcome == name for record in records) for name in OUTCOMES},
+        category=category,
+        competition_ids=ids,
+        counted_seeds=counted_seeds,
+        left_out_seeds=() if pad_missing else incomplete,
+        padded_seeds=incomplete if pad_missing else (),
+        results=len(results),
+        missing=len(seeds) * len(ids) - len(results),
+        counts={name: sum(run.outcome == name for run in runs) for name in OUTCOMES},
+        medals={
+            id: sum(_earned(results.get((seed, id)), "any_medal") for seed in counted_seeds)
+            for id in (ids if counted_seeds else ())
+        },
         any_medal=share("any_medal"),
         gold=share("gold_medal"),
+        silver=share("silver_medal"),
+        bronze=share("bronze_medal"),
         above_median=share("above_median"),
         valid=share("valid_submission"),
+        submitted=share("submission_exists"),
     )
+
+
+def _earned(run: RunRecord | None, key: str) -> bool:
+    return run is not None and bool(getattr(run.report, key))
+
+
+def _named(seeds: Iterable[int]) -> str:
+    names = [str(seed) for seed in seeds]
+    return f"seed{'' if len(names) == 1 else 's'} {', '.join(names)} {'is' if len(names) == 1 else 'are'}"

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import pytest
 
 from pytest_mlebench.outcomes import BY_NAME, outcome_of
-from pytest_mlebench.quantities import format_seconds
+from pytest_mlebench.quantities import format_score, format_seconds
+from pytest_mlebench.results.group import RunGroupResults
 from pytest_mlebench.results.record import RunRecord
-from pytest_mlebench.results.summary import SPLIT_ORDER, SplitSummary, summarise
+from pytest_mlebench.results.summary import SplitSummary, counted, split_rank, summarise
 
 _HEADS = ("competition", "agent", "seed", "medal", "score", "gold", "silver", "bronze", "median", "time", "ended")
 _RIGHT = {"seed", "score", "gold", "silver", "bronze", "median", "time"}
 
 
-def write_medal_table(writer: pytest.TerminalReporter, records: Sequence[RunRecord], folder: Path) -> None:
+def write_medal_table(writer: pytest.TerminalReporter, group: RunGroupResults) -> None:
     """All runs by split, then any-medal rates, then where the reports are."""
-    ordered = sorted(records, key=lambda r: (SPLIT_ORDER.index(r.split), r.competition_id, r.agent, r.seed))
+    ordered = sorted(group.records, key=lambda r: (split_rank(r.split), r.competition_id, r.agent, r.seed))
     rows = [_row(record) for record in ordered]
     widths = [max(len(row[k]) for row in [_HEADS, *rows]) for k in range(len(_HEADS))]
     writer.write_sep("=", "medals")
@@ -30,24 +30,20 @@ def write_medal_table(writer: pytest.TerminalReporter, records: Sequence[RunReco
             writer.write_line(f"-- {split}", bold=True)
         writer.write_line(_line(row, widths), **outcome_of(record).markup)
     writer.write_line("")
-    for summary in summarise(records):
+    for summary in summarise([group]):
         writer.write_line(summary_line(summary))
-    writer.write_line(f"run group: {folder}")
+        if summary.note:
+            writer.write_line(f"  {summary.note}")
+    for reason in group.broken:
+        writer.write_line(f"left out: {reason}", yellow=True)
+    writer.write_line(f"run group: {group.folder}")
 
 
 def summary_line(summary: SplitSummary) -> str:
     """For example ``baseline on smoke: any medal 66.7 % ± 0.0 (3 competitions × 2 seeds; 4 gold, 2 no medal)``."""
     counts = ", ".join(f"{count} {BY_NAME[name].category}" for name, count in summary.counts.items() if count)
-    runs = f"{_number(summary.competitions, 'competition')} × {_number(summary.seeds, 'seed')}"
-    return f"{summary.agent} on {summary.split}: any medal {summary.any_medal} ({runs}; {counts})"
-
-
-def format_score(score: float | None) -> str:
-    return "-" if score is None else f"{score:.5f}"
-
-
-def _number(count: int, word: str) -> str:
-    return f"{count} {word}{'' if count == 1 else 's'}"
+    runs = f"{counted(summary.competitions, 'competition')} × {counted(summary.seeds, 'seed')}"
+    return f"{summary.label} on {summary.split}: any medal {summary.any_medal} ({runs}; {counts or 'no run'})"
 
 
 def _row(record: RunRecord) -> tuple[str, ...]:

@@ -148,6 +148,7 @@ class DockerSandbox:
         about: dict[str, Any] = {
             "name": self.name,
             "image": image,
+            "image_digest": self.images.digest(image),
             "container": container.name,
             "network": self._network,
             "runtime": self._runtime or self._info.get("DefaultRuntime"),

@@ -148,6 +148,13 @@ class Images:
         )
         return self._provide(recipe)
 
+    def digest(self, tag: str) -> str:
+        """The engine's own digest of an image; raises SandboxError."""
+        try:
+            return str(self._client.images.get(tag).id)
+        except (DockerException, OSError) as error:
+            raise SandboxError(f"the Docker engine does not tell the digest of {tag}: {error}") from error
+
     def _provide(self, recipe: _Recipe, also: str = "") -> str:
         tag = recipe.tag()
         if self._has(tag):

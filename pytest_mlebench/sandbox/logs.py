@@ -8,6 +8,8 @@ from pathlib import Path
 
 _HEAD_SHARE = 4
 MASK = b"***"
+TAIL_SUFFIX = ".tail"
+"""What is added to a log's name for the file of its end, while it is written and too large to be kept whole."""
 
 
 class LogWriter:
@@ -19,7 +21,7 @@ class LogWriter:
 
     def __init__(self, path: Path, max_bytes: int, secrets: Iterable[str] = ()) -> None:
         self._path = path
-        self._tail_path = path.with_name(path.name + ".tail")
+        self._tail_path = path.with_name(path.name + TAIL_SUFFIX)
         self._head_left = max(1, max_bytes // _HEAD_SHARE)
         self._tail_bytes = max(1, max_bytes - self._head_left)
         # The longest first: one secret may be part of another.

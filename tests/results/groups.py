@@ -17,8 +17,8 @@ from typing import Any
 from pytest_mlebench.catalog import Competition, default_catalogue
 from pytest_mlebench.grading.report import Report
 from pytest_mlebench.results.grading_report import write_group
-from pytest_mlebench.results.group import MANIFEST, RunKey
-from pytest_mlebench.results.record import RunRecord, write_json
+from pytest_mlebench.results.manifest import MANIFEST
+from pytest_mlebench.results.record import RunKey, RunRecord, write_json
 from pytest_mlebench.sandbox.base import RUN_LOG, SUBMISSION, Ending
 
 DAY = 24 * 3600.0
@@ -29,7 +29,7 @@ FAILURES = {
     "timed_out": 0.03,
     "out_of_memory": 0.02,
     "crashed": 0.03,
-    "error": 0.01,
+    "error": 0.004,
 }
 """How often a random run fails, by outcome."""
 _ENDINGS = {

@@ -16,14 +16,15 @@ from hypothesis import strategies as st
 from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.outcomes import BY_NAME
-from pytest_mlebench.results.group import RunKey, read_group
+from pytest_mlebench.results.group import RunGroupResults, read_group
 from pytest_mlebench.results.palette import COLOURS, READABLE
 from pytest_mlebench.results.pictures import heat_map, medal_rates, score_picture, time_picture, write_pictures
 from pytest_mlebench.results.pictures.runs import medal_shares, share_beaten
 from pytest_mlebench.results.pictures.thresholds import position
 from pytest_mlebench.results.published import PublishedResult
-from pytest_mlebench.results.record import OUTCOMES, RunRecord
-from pytest_mlebench.results.summary import Rate, summarise
+from pytest_mlebench.results.record import OUTCOMES, RunKey, RunRecord
+from pytest_mlebench.results.statistics import Rate
+from pytest_mlebench.results.summary import SplitSummary, summarise
 
 SPACESHIP = default_catalogue()["spaceship-titanic"]
 SVG = "{http://www.w3.org/2000/svg}"
@@ -35,6 +36,10 @@ def run(outcome: str, *, seed: int = 0, agent: str = "agent", hours: float = 1.0
 
 def run_low(outcome: str, seed: int) -> RunRecord:
     return record_with(default_catalogue().split("low")[1], outcome, seed=seed)
+
+
+def summed(*records: RunRecord) -> list[SplitSummary]:
+    return summarise([RunGroupResults(name="g", folder=Path("g"), records=records)])
 
 
 def titles(picture: str) -> list[str]:
@@ -52,9 +57,11 @@ def test_the_heat_map_has_a_cell_for_every_run_with_its_letter() -> None:
 
 def test_the_heat_map_marks_planned_runs_that_have_no_record() -> None:
     done = run("gold")
-    planned = {RunKey("agent", SPACESHIP.id, seed) for seed in range(3)}
-    assert "without a record so far: 2" in heat_map([done], planned).file()
-    assert "without a record" not in heat_map([done], {RunKey("agent", SPACESHIP.id, 0)}).file()
+    planned = {RunKey("agent", SPACESHIP.id, seed): "dev" for seed in range(3)}
+    planned |= {RunKey("agent", "leaf-classification", 0): "low"}
+    picture = heat_map([done], planned).file()
+    assert "without a record so far: 3" in picture and "low · 1 competition" in picture
+    assert "without a record" not in heat_map([done]).file()
 
 
 def test_the_heat_map_shows_the_best_competitions_first() -> None:
@@ -123,13 +130,13 @@ def test_rates_stand_among_the_published_with_error_bars() -> None:
     table = [published(f"p{mean}", mean) for mean in range(90, 10, -10)]
     table.append(published("peeked", 95, comparable=False, note="test-set feedback"))
     # Seeds of 100 and 0 per cent: 50 ± 50.
-    (panel,) = medal_rates(summarise([run_low("gold", 0), run_low("no_medal", 1)]), table, best=2).panels
-    own = "agent (1 of 22 competitions): 50.0 % ± 50.0"
+    (panel,) = medal_rates(summed(run_low("gold", 0), run_low("no_medal", 1)), table, best=2).panels
+    own = "agent (1 competition only): 50.0 % ± 50.0"
     names = panel.description.split("; ")
     assert names == ["† peeked · llm: 95.0 % ± 1.0", "p90 · llm: 90.0 % ± 1.0", "p80 · llm: 80.0 % ± 1.0", own]
     # The axis goes from 6 to 294: 0 to 100 per cent are the ends of this bar.
     assert re.search(r'd="M6 [\d.]+H294M6 .*?" class="s-agent0"', panel.body)
-    assert "† does not compare (test-set feedback)" in medal_rates(summarise([run_low("gold", 0)]), table).caption
+    assert "† does not compare (test-set feedback)" in medal_rates(summed(run_low("gold", 0)), table).caption
 
 
 def test_files_are_whole_svg_for_eyes_and_screen_readers(tmp_path: Path) -> None:

@@ -1,109 +1,174 @@
-"""Medal rates and the grading report."""
+"""Medal rates of run groups: seeds that are complete and that are not, splits, categories, several groups."""
 
 from __future__ import annotations
 
 import math
-import statistics
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from groups import record_with
 
-from pytest_mlebench.grading.report import Report
-from pytest_mlebench.results.grading_report import grading_report
-from pytest_mlebench.results.record import RunRecord
-from pytest_mlebench.results.summary import rate, summarise
+from pytest_mlebench.catalog import default_catalogue
+from pytest_mlebench.results.group import RunGroupResults
+from pytest_mlebench.results.record import RunKey
+from pytest_mlebench.results.summary import SplitSummary, summarise
+
+LOW = [competition.id for competition in default_catalogue().split("low")]
+MEDIUM = [competition.id for competition in default_catalogue().split("medium")]
+A, B = LOW[1], LOW[2]
 
 
-def record(
-    medal: str | None = None, *, split: str = "low", competition: str = "a", seed: int = 0, ending: str = "finished"
-) -> RunRecord:
-    report = Report(
-        competition_id=competition,
-        score=0.5,
-        gold_threshold=0.9,
-        silver_threshold=0.8,
-        bronze_threshold=0.7,
-        median_threshold=0.6,
-        any_medal=medal is not None,
-        gold_medal=medal == "gold",
-        silver_medal=medal == "silver",
-        bronze_medal=medal == "bronze",
-        above_median=medal is not None,
-        submission_exists=True,
-        valid_submission=True,
-        is_lower_better=False,
-        created_at="2026-01-01T00:00:00+00:00",
-        submission_path="submission.csv",
-    )
-    return RunRecord(
-        run_id=f"{competition}_{seed}",
-        run_group="g",
-        competition_id=competition,
-        split=split,
-        category="Tabular",
-        agent="agent",
-        seed=seed,
-        started_at="2026-01-01T00:00:00+00:00",
-        ended_at="2026-01-01T00:00:01+00:00",
-        ending=ending,
-        seconds=1.0,
-        report=report,
+def group(
+    outcomes: Mapping[str, Sequence[str | None]], *, name: str = "g", agent: str = "agent", manifest: bool = True
+) -> RunGroupResults:
+    """A group whose runs came to these outcomes, by competition and seed; None is a run without a record."""
+    planned = [(id, seed, outcome) for id, by_seed in outcomes.items() for seed, outcome in enumerate(by_seed)]
+    runs = [RunKey(agent, id, seed)._asdict() for id, seed, _ in planned]
+    return RunGroupResults(
+        name=name,
+        folder=Path("reports", name),
+        records=tuple(
+            record_with(default_catalogue()[id], outcome, agent=agent, seed=seed)
+            for id, seed, outcome in planned
+            if outcome
+        ),
+        manifest={"runs": runs} if manifest else {},
     )
 
 
-def test_a_rate_is_the_mean_over_seeds_and_its_standard_error() -> None:
-    # Shares of 50, 100 and 0 per cent: mean 50, sample deviation 50, standard error 50 / √3.
-    result = rate([[True, False], [True, True], [False, False]])
-    assert result.mean == 50
-    assert result.standard_error == pytest.approx(50 / math.sqrt(3))
-    assert str(result) == "50.0 % ± 28.9"
+def summary_of(group: RunGroupResults, split: str = "low", *, pad_missing: bool = False) -> SplitSummary:
+    return next(s for s in summarise([group], pad_missing=pad_missing) if s.split == split)
 
 
-def test_a_single_seed_has_no_standard_error() -> None:
-    assert str(rate([[True, False, False]])) == "33.3 %"
+def test_rates_are_means_over_seeds_with_their_standard_error() -> None:
+    # Seed 0 earns 2 medals of 2, seed 1 one: shares of 100 and 50, mean 75, standard error 35.36 / √2 = 25.
+    summary = summary_of(group({A: ["gold", "no_medal"], B: ["bronze", "gold"]}))
+    assert (summary.any_medal.mean, summary.any_medal.standard_error) == (75, pytest.approx(25))
+    assert (summary.gold.mean, summary.gold.standard_error) == (50, pytest.approx(0))
+    assert (summary.silver.mean, summary.bronze.mean) == (0, 25)
+    assert (summary.competitions, summary.seeds, summary.note) == (2, 2, "")
+    assert summary.medal_rates == {A: 50, B: 100}
+    assert summary.pass_at_k == pytest.approx((75, 100))
 
 
-@given(st.lists(st.lists(st.booleans(), min_size=3, max_size=3), min_size=2, max_size=6))
-def test_rates_agree_with_the_statistics_module(seeds: list[list[bool]]) -> None:
-    shares = [100 * sum(seed) / 3 for seed in seeds]
-    result = rate(seeds)
-    assert result.mean == pytest.approx(statistics.mean(shares))
-    assert result.standard_error == pytest.approx(statistics.stdev(shares) / math.sqrt(len(shares)))
+def test_rates_below_a_medal_count_what_they_say() -> None:
+    one = ["above_median", "no_medal", "invalid_submission", "crashed", "silver"]
+    summary = summary_of(group({A: one}))
+    rates = (summary.above_median, summary.valid, summary.submitted, summary.any_medal)
+    assert [rate.mean for rate in rates] == pytest.approx([40, 60, 80, 20])
+    assert {name: count for name, count in summary.counts.items() if count} == dict.fromkeys(one, 1)
+
+
+@pytest.mark.parametrize("lack", [None, "error"])
+def test_a_seed_without_a_result_for_each_competition_is_left_out(lack: str | None) -> None:
+    summary = summary_of(group({A: ["gold", "no_medal", "gold"], B: ["gold", lack, "no_medal"]}))
+    assert (summary.any_medal.mean, summary.any_medal.standard_error) == (75, pytest.approx(25))
+    assert (summary.counted_seeds, summary.left_out_seeds, summary.missing) == ((0, 2), (1,), 1)
+    by_error = ", 1 of them by an error of the harness" if lack else ""
+    assert summary.note == f"seed 1 is incomplete and left out (1 run of 6 without a result{by_error})"
+
+
+@pytest.mark.parametrize("lack", [None, "error"])
+def test_a_seed_is_padded_with_failures_if_asked(lack: str | None) -> None:
+    # Shares of 100, 0 and 50.
+    summary = summary_of(group({A: ["gold", "no_medal", "gold"], B: ["gold", lack, "no_medal"]}), pad_missing=True)
+    assert (summary.any_medal.mean, summary.any_medal.standard_error) == (50, pytest.approx(50 / math.sqrt(3)))
+    assert (summary.counted_seeds, summary.left_out_seeds, summary.padded_seeds) == ((0, 1, 2), (), (1,))
+    assert summary.note.startswith("seed 1 is padded with failures (1 run of 6 without a result")
+
+
+def test_an_agents_failure_is_a_result() -> None:
+    summary = summary_of(group({A: ["gold", "crashed"], B: ["timed_out", "no_submission"]}))
+    assert (summary.any_medal.mean, summary.left_out_seeds) == (25, ())
+
+
+def test_without_a_complete_seed_rates_are_those_of_the_runs_so_far() -> None:
+    summary = summary_of(group({A: ["gold", None], B: [None, "no_medal"]}))
+    assert summary.is_provisional and not summary.pass_at_k and summary.interval is None
+    assert (summary.any_medal.mean, summary.any_medal.standard_error) == (50, None)
+    assert summary.note == (
+        "provisional: no seed is complete (2 runs of 4 without a result); rates are of the runs that have one"
+    )
+
+
+def test_a_group_that_has_just_begun_has_no_rates_yet() -> None:
+    summary = summary_of(group({A: [None], B: [None]}))
+    assert str(summary.any_medal) == "-" and "2 runs of 2 without a result" in summary.note
+
+
+def test_without_a_manifest_a_seed_is_measured_by_what_the_others_ran() -> None:
+    summary = summary_of(group({A: ["gold", "gold"], B: ["no_medal", None]}, manifest=False))
+    assert (summary.any_medal.mean, summary.counted_seeds, summary.left_out_seeds) == (50, (0,), (1,))
+
+
+def test_of_several_records_of_a_run_the_last_one_counts() -> None:
+    one = group({A: ["crashed"]}, manifest=False)
+    again = replace(record_with(default_catalogue()[A], "gold"), run_id="again", started_at="2026-03-02T00:00:00+00:00")
+    summary = summary_of(replace(one, records=(*one.records, again)))
+    assert summary.any_medal.mean == 100 and summary.counts["crashed"] == 0
 
 
 def test_splits_are_summed_up_apart_and_together() -> None:
-    records = [
-        record("gold", split="low", competition="a"),
-        record(None, split="low", competition="b"),
-        record("silver", split="high", competition="c"),
-        record("gold", split="smoke", competition="d"),
+    one = group({A: ["gold"], B: ["no_medal"], MEDIUM[0]: ["gold"], "spaceship-titanic": ["gold"]})
+    by_split = {summary.split: summary.any_medal.mean for summary in summarise([one])}
+    assert by_split == {"dev": 100, "low": 50, "medium": 100, "all": pytest.approx(200 / 3)}
+    assert list(by_split) == ["dev", "low", "medium", "all"]
+
+
+def test_a_single_split_is_not_summed_up_again() -> None:
+    assert [summary.split for summary in summarise([group({A: ["gold"]})])] == ["low"]
+
+
+def test_a_seed_may_be_complete_on_one_split_and_not_on_all() -> None:
+    one = group({A: ["gold", "gold"], MEDIUM[0]: ["gold", None]})
+    assert [(s.split, s.counted_seeds) for s in summarise([one])] == [("low", (0, 1)), ("medium", (0,)), ("all", (0,))]
+
+
+def test_categories_are_summed_up_over_all_splits() -> None:
+    catalogue = default_catalogue()
+    low, medium = (
+        next(c.id for c in catalogue.split(split) if c.category == "Image Classification")
+        for split in ("low", "medium")
+    )
+    text = next(c.id for c in catalogue.split("low") if c.category == "Text Classification")
+    one = group({low: ["gold"], medium: ["no_medal"], text: ["silver"]})
+    summaries = summarise([one], by_category=True)
+    assert [(s.split, s.category, s.competitions, s.any_medal.mean) for s in summaries] == [
+        ("all", "Image Classification", 2, 50),
+        ("all", "Text Classification", 1, 100),
     ]
-    by_split = {summary.split: summary for summary in summarise(records)}
-    assert {split: summary.any_medal.mean for split, summary in by_split.items()} == {
-        "smoke": 100,
-        "low": 50,
-        "high": 100,
-        "all": pytest.approx(200 / 3),
-    }
-    assert by_split["all"].competitions == 3 and by_split["all"].counts["gold"] == 1
 
 
-def test_an_infinite_or_missing_score_survives_json() -> None:
-    for score in (math.inf, -math.inf, None):
-        one = record("gold")
-        one = replace(one, report=replace(one.report, score=score))
-        assert RunRecord.from_json(one.to_json()) == one
+def test_competitions_of_ones_own_may_have_a_split_of_their_own() -> None:
+    one = group({A: ["gold"]})
+    own = replace(record_with(default_catalogue()[A], "gold"), competition_id="mine", split="house", category="Chess")
+    both = replace(one, records=(*one.records, own))
+    assert [summary.split for summary in summarise([both])] == ["low", "house"]
 
 
-def test_keys_of_a_later_version_are_ignored() -> None:
-    values = record("gold").to_json()
-    values["new"] = values["report"]["new"] = 1
-    assert RunRecord.from_json(values).outcome == "gold"
+def test_a_competition_that_no_record_or_catalogue_knows_is_told_as_missing() -> None:
+    one = group({A: ["gold"]})
+    planned = [*one.manifest["runs"], RunKey("agent", "unheard-of", 0)._asdict()]
+    summaries = summarise([replace(one, manifest={"runs": planned})])
+    assert [(s.split, s.missing) for s in summaries] == [("low", 0), ("unknown", 1)]
 
 
-def test_the_grading_report_counts() -> None:
-    report = grading_report([record(medal).report for medal in ("gold", "gold", "bronze", None)])
-    assert (report["total_runs"], report["total_medals"], report["total_gold_medals"]) == (4, 3, 2)
-    assert len(report["competition_reports"]) == 4
+def test_only_the_whole_split_covers_it() -> None:
+    assert not summary_of(group({id: ["gold"] for id in LOW[1:]})).covers_split
+    assert not summary_of(group({id: ["gold"] for id in [*LOW[1:], "spaceship-titanic"]})).covers_split
+    whole = group({id: ["gold"] for id in LOW})
+    assert summary_of(whole).covers_split
+    assert not any(summary.covers_split for summary in summarise([whole], by_category=True))
+
+
+def test_agents_of_several_groups_are_told_apart() -> None:
+    groups = [
+        group({A: ["gold"]}, name="one", agent="aide"),
+        group({A: ["gold"]}, name="two", agent="aide"),
+        group({A: ["gold"]}, name="three", agent="baseline"),
+    ]
+    assert [summary.label for summary in summarise(groups)] == ["aide in one", "aide in two", "baseline"]
+    same_name = [replace(groups[0], folder=Path(folder, "one")) for folder in ("here", "there")]
+    assert [summary.label for summary in summarise(same_name)] == ["aide in here/one", "aide in there/one"]

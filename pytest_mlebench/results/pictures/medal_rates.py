@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import isnan
 
-from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.results.pictures.svg import Panel, Picture, line, marker, n, safe, shortened, text
-from pytest_mlebench.results.published import PublishedResult
-from pytest_mlebench.results.summary import Rate, SplitSummary
+from pytest_mlebench.results.published import SPLITS, PublishedResult
+from pytest_mlebench.results.statistics import Rate
+from pytest_mlebench.results.summary import SplitSummary, counted, split_rank
 
 _WIDTH, _ROW, _TOP = 300, 29, 36
 _LEFT, _AXIS = 6, 288
@@ -26,24 +27,22 @@ def medal_rates(
     summaries: Sequence[SplitSummary], published: Sequence[PublishedResult] = (), *, best: int = 5
 ) -> Picture:
     """A panel for each split, with the ``best`` comparable results that are published and those nearest to ours."""
-    agents = sorted({summary.agent for summary in summaries})
-    splits = [
-        split for split in ("all", "low", "medium", "high", "dev", "smoke") if any(s.split == split for s in summaries)
-    ]
+    agents = sorted({summary.label for summary in summaries})
+    splits = sorted({summary.split for summary in summaries}, key=lambda split: (split != "all", split_rank(split)))
     chosen = _chosen(published, summaries, best)
     panels = []
-    for split in splits:
+    for k, split in enumerate(splits):
         lines = [
-            _Line(_own_name(summary), summary.any_medal, agents.index(summary.agent))
+            _Line(_own_name(summary), summary.any_medal, agents.index(summary.label))
             for summary in summaries
-            if summary.split == split
+            if summary.split == split and not isnan(summary.any_medal.mean)
         ]
         lines += [
             _Line(_published_name(result), result.rates[split], comparable=result.comparable)
             for result in chosen
             if split in result.rates
         ]
-        panels.append(_panel(split, sorted(lines, key=lambda line: -line.rate.mean)))
+        panels.append(_panel(k, split, sorted(lines, key=lambda line: -line.rate.mean)))
     notes = sorted({result.note for result in chosen if not result.comparable})
     return Picture(
         name="rates",
@@ -74,10 +73,10 @@ def _chosen(
 
 
 def _own_name(summary: SplitSummary) -> str:
-    whole = len(default_catalogue().split(summary.split))
-    return summary.agent + (
-        f" ({summary.competitions} of {whole} competitions)" if summary.competitions < whole else ""
-    )
+    if summary.is_provisional:
+        return f"{summary.label} (provisional)"
+    whole = summary.covers_split or summary.split not in SPLITS
+    return summary.label + ("" if whole else f" ({counted(summary.competitions, 'competition')} only)")
 
 
 def _published_name(result: PublishedResult) -> str:
@@ -87,7 +86,7 @@ def _published_name(result: PublishedResult) -> str:
     return name if result.comparable else f"† {name}"
 
 
-def _panel(split: str, lines: Sequence[_Line]) -> Panel:
+def _panel(number: int, split: str, lines: Sequence[_Line]) -> Panel:
     bottom = _TOP + _ROW * len(lines)
 
     def x(rate: float) -> float:
@@ -129,7 +128,7 @@ def _panel(split: str, lines: Sequence[_Line]) -> Panel:
                 f'<circle cx="{n(x(mean))}" cy="{n(middle)}" r="3.5" class="f-paper s-muted{dash}" stroke-width="1.5"/>'
             )
     return Panel(
-        name=f"rates-{split}",
+        name=f"rates-{number}",
         title=f"Any-medal rates on split {split}",
         description="; ".join(f"{one.name}: {one.rate}" for one in lines),
         width=_WIDTH,

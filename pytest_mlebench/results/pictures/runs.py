@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from pytest_mlebench.catalog import Leaderboard, default_catalogue, medal_ranks
 from pytest_mlebench.results.record import RunRecord
-from pytest_mlebench.results.summary import SPLIT_ORDER
+from pytest_mlebench.results.summary import split_rank
 
 KINDS = {
     "gold": "gold",
@@ -24,7 +24,7 @@ def agents_of(records: Iterable[RunRecord]) -> list[str]:
 
 
 def splits_of(records: Iterable[RunRecord]) -> list[str]:
-    return sorted({record.split for record in records}, key=SPLIT_ORDER.index)
+    return sorted({record.split for record in records}, key=split_rank)
 
 
 def heading(split: str, competitions: int) -> str:

@@ -24,8 +24,8 @@ def score_picture(records: Sequence[RunRecord], leaderboards: Mapping[str, Leade
     agents = agents_of(shown)
     unknown = {record.competition_id for record in records} - leaderboards.keys()
     panels = [
-        _panel(split, [record for record in shown if record.split == split], leaderboards, agents)
-        for split in splits_of(shown)
+        _panel(k, split, [record for record in shown if record.split == split], leaderboards, agents)
+        for k, split in enumerate(splits_of(shown))
     ]
     return Picture(
         name="scores",
@@ -48,7 +48,11 @@ def _x(share: float) -> float:
 
 
 def _panel(
-    split: str, records: Sequence[RunRecord], leaderboards: Mapping[str, Leaderboard], agents: Sequence[str]
+    panel: int,
+    split: str,
+    records: Sequence[RunRecord],
+    leaderboards: Mapping[str, Leaderboard],
+    agents: Sequence[str],
 ) -> Panel:
     by_competition: dict[str, list[tuple[RunRecord, float | None]]] = {}
     for record in records:
@@ -72,7 +76,7 @@ def _panel(
     body += [marks for _, marks in rows]
     scored = [share for runs in by_competition.values() for _, share in runs if share is not None]
     return Panel(
-        name=f"scores-{split}",
+        name=f"scores-{panel}",
         title=f"Scores on split {split} against the leaderboards",
         description=f"{len(scored)} of {len(records)} runs have a score"
         + (f"; the median run beats {median(scored):.0f} % of the teams." if scored else "."),

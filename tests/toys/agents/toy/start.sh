@@ -15,6 +15,7 @@ fi
 case "${do:-}" in
     nonsense) echo "this, is not" > "$SUBMISSION_DIR/submission.csv" ;;
     nothing) echo "nothing to do" ;;
+    pause) sleep 2 ;;
     sleep) echo "going to sleep"; trap "" TERM; sleep 1000 ;;
     memory) python3 -c "
 blocks = []

@@ -1,0 +1,74 @@
+"""``mlebench report``: what run groups came to, and how that compares."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pytest_mlebench.commands.common import add_runs_dir
+from pytest_mlebench.errors import UsageError
+from pytest_mlebench.results.group import find_group, read_group
+from pytest_mlebench.results.overview import Overview, overview, to_json
+from pytest_mlebench.results.record import json_text
+from pytest_mlebench.results.run_table import to_csv
+from pytest_mlebench.results.sections import sections
+
+logger = logging.getLogger("pytest_mlebench")
+
+
+def add(commands: Any) -> None:
+    report = commands.add_parser("report", help="sum up and compare run groups")
+    report.add_argument("groups", nargs="+", metavar="GROUP", help="a run group's folder, or its name below --runs-dir")
+    report.add_argument("--format", choices=FORMATS, default="table",
+        help="table, json (all of it), csv (a line a run), md (Markdown) or html (default: table)")  # fmt: skip
+    report.add_argument("--pad-missing", action="store_true",
+        help="count missing runs as failures (default: leave out the seeds that they belong to)")  # fmt: skip
+    report.add_argument("--by", choices=["category"], help="also by category")
+    add_runs_dir(report)
+    report.add_argument("-o", "--output", type=Path, metavar="FILE", help="write to this file instead of the screen")
+    report.set_defaults(command=_report)
+
+
+def _report(options: argparse.Namespace) -> int:
+    groups = [read_group(find_group(name, options.runs_dir)) for name in options.groups]
+    for group in groups:
+        for reason in group.broken:
+            logger.warning("warning: %s", reason)
+    view = overview(groups, pad_missing=options.pad_missing, by_category=options.by == "category")
+    text = FORMATS[options.format](view).rstrip("\n") + "\n"
+    if options.output is None:
+        print(text, end="")
+        return 0
+    try:
+        options.output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"--output {options.output} cannot be written: {error.strerror}") from error
+    logger.info("%s", options.output)
+    return 0
+
+
+def _table(view: Overview) -> str:
+    return "\n\n".join(section.text() for section in sections(view))
+
+
+def _markdown(view: Overview) -> str:
+    names = ", ".join(group.name for group in view.groups)
+    return "\n\n".join([f"# MLE-bench: {names}", *(section.markdown() for section in sections(view))])
+
+
+def _html(view: Overview) -> str:
+    from pytest_mlebench.results.page import page  # Jinja2 and the pictures, which other formats do without
+
+    return page(view)
+
+
+FORMATS: dict[str, Callable[[Overview], str]] = {
+    "table": _table,
+    "json": lambda view: json_text(to_json(view)),
+    "csv": lambda view: to_csv(view.groups),
+    "md": _markdown,
+    "html": _html,
+}

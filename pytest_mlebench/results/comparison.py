@@ -1,0 +1,136 @@
+"""Comparisons: where an agent stands among the published results, and two agents competition by competition."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pytest_mlebench.quantities import format_seconds
+from pytest_mlebench.results.group import RunGroupResults
+from pytest_mlebench.results.published import SPLITS, PublishedResult, published_results
+from pytest_mlebench.results.statistics import PairedDifference, paired_difference
+from pytest_mlebench.results.summary import SplitSummary, counted, split_rank
+
+CANONICAL_SECONDS = 24 * 3600.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """Where an agent stands among the comparable published results of a split, by its any-medal rate.
+
+    Rank 1 is the best; equal rates share a rank. ``better`` and ``worse`` are all on either side, nearest first;
+    those in ``worse`` have the same rate or less. ``caveats`` says what keeps this run from comparing in full.
+    """
+
+    summary: SplitSummary
+    better: tuple[PublishedResult, ...]
+    worse: tuple[PublishedResult, ...]
+    caveats: tuple[str, ...]
+
+    @property
+    def rank(self) -> int:
+        return len(self.better) + 1
+
+    @property
+    def of(self) -> int:
+        """How many there are, this agent included."""
+        return len(self.better) + len(self.worse) + 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class SplitComparison:
+    """Two agents' any-medal rates on a split, paired by competition; ``difference`` is ours less theirs."""
+
+    split: str
+    ours: SplitSummary
+    theirs: SplitSummary
+    difference: PairedDifference
+
+
+def standings(summaries: Sequence[SplitSummary], groups: Sequence[RunGroupResults]) -> list[Standing]:
+    """The standing on each split of the published results that was run in full; on ``all`` alone where it was."""
+    ranked = [summary for summary in summaries if not summary.is_provisional and summary.covers_split]
+    on_all = {summary.label for summary in ranked if summary.split == "all"}
+    by_folder = {group.folder: group for group in groups}
+    return [
+        _standing(summary, by_folder[summary.folder])
+        for summary in ranked
+        if summary.split == "all" or summary.label not in on_all
+    ]
+
+
+def _standing(summary: SplitSummary, group: RunGroupResults) -> Standing:
+    split, mean = summary.split, summary.any_medal.mean
+    others = sorted(
+        (result for result in published_results() if result.comparable and split in result.rates),
+        key=lambda result: -result.rates[split].mean,
+    )
+    return Standing(
+        summary=summary,
+        better=tuple(other for other in reversed(others) if other.rates[split].mean > mean),
+        worse=tuple(other for other in others if other.rates[split].mean <= mean),
+        caveats=(*_seed_caveats(summary), *_setting_caveats(summary, group)),
+    )
+
+
+def not_ranked(summaries: Sequence[SplitSummary]) -> list[str]:
+    """Of each agent on each split of the published results that has no standing: why."""
+    reasons = []
+    for summary in summaries:
+        if summary.split not in SPLITS or summary.split == "all":
+            continue
+        if summary.is_provisional:
+            reasons.append(f"{summary.label} on {summary.split}: no seed is complete")
+        elif not summary.covers_split:
+            reasons.append(
+                f"{summary.label} on {summary.split}: {counted(summary.competitions, 'competition')} "
+                "and not all of the split"
+            )
+    return reasons
+
+
+def _seed_caveats(summary: SplitSummary) -> list[str]:
+    caveats = ["a single seed tells nothing of the spread"] if summary.seeds == 1 else []
+    return [*caveats, summary.note] if summary.note else caveats
+
+
+def _setting_caveats(summary: SplitSummary, group: RunGroupResults) -> list[str]:
+    canonical = group.manifest.get("canonical")
+    if canonical:
+        return [str(difference) for difference in canonical.get("differences", [])]
+    limits = {run.limits.get("time_limit") for run in group.records if run.agent == summary.agent}
+    hours = [
+        f"a time limit of {format_seconds(limit)}, not of 24 hours"
+        for limit in sorted(limit for limit in limits if limit is not None and limit != CANONICAL_SECONDS)
+    ]
+    return [*hours, "the setting was not recorded, so that other differences are unknown"]
+
+
+def flags(result: PublishedResult) -> str:
+    """What else is to be known of a published result; empty where it was made in the canonical setting."""
+    words = [result.note] if result.note else []
+    if result.hours != CANONICAL_SECONDS / 3600:
+        words.append("hours unknown" if result.hours is None else f"{result.hours:g} hours")
+    if result.padded_incomplete_seeds:
+        words.append("incomplete seeds padded")
+    return ", ".join(words)
+
+
+def compare(summaries: Sequence[SplitSummary]) -> list[SplitComparison]:
+    """The first of two agents against the second, on every split (or category) of which both have counted seeds.
+
+    Only competitions that both met are compared. Empty unless the summaries are of exactly two agents.
+    """
+    labels = list(dict.fromkeys(summary.label for summary in summaries))
+    if len(labels) != 2:
+        return []
+    ours, theirs = ({s.split: s for s in summaries if s.label == label and not s.is_provisional} for label in labels)
+    comparisons = []
+    for split in sorted(ours.keys() & theirs.keys(), key=split_rank):
+        mine, other = ours[split].medal_rates, theirs[split].medal_rates
+        if common := sorted(mine.keys() & other.keys()):
+            difference = paired_difference([mine[id] for id in common], [other[id] for id in common])
+            comparisons.append(
+                SplitComparison(split=split, ours=ours[split], theirs=theirs[split], difference=difference)
+            )
+    return comparisons

@@ -1,0 +1,134 @@
+"""The statistics of a benchmark's results, on plain numbers. Rates, differences and intervals are in per cent."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean, stdev
+
+LEVEL = 0.95
+RESAMPLES = 9999
+
+
+@dataclass(frozen=True)
+class Rate:
+    """A share of runs in per cent: the mean over seeds (NaN without a run), and its standard error.
+
+    The standard error is None for a single seed, which tells nothing of the spread.
+    """
+
+    mean: float
+    standard_error: float | None
+
+    def __str__(self) -> str:
+        if math.isnan(self.mean):
+            return "-"
+        return f"{self.mean:.1f} %" + ("" if self.standard_error is None else f" ± {self.standard_error:.1f}")
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A confidence interval of ``LEVEL``."""
+
+    low: float
+    high: float
+
+    def __str__(self) -> str:
+        return f"[{self.low:.1f}, {self.high:.1f}]"
+
+
+@dataclass(frozen=True)
+class PairedDifference:
+    """How one side's rates differ from the other's, pair by pair (see ``paired_difference``)."""
+
+    pairs: int
+    mean: float
+    interval: Interval | None
+    wins: int
+    ties: int
+    losses: int
+    p_value: float
+    """Of the sign test, two-sided."""
+
+
+def rate(by_seed: Sequence[Sequence[bool]]) -> Rate:
+    """The mean of the seeds' shares, and the sample standard deviation of these over √seeds.
+
+    >>> str(rate([[True, False], [True, True]]))
+    '75.0 % ± 25.0'
+    """
+    shares = [100 * sum(successes) / len(successes) for successes in by_seed if successes]
+    if not shares:
+        return Rate(math.nan, None)
+    return Rate(fmean(shares), stdev(shares) / math.sqrt(len(shares)) if len(shares) > 1 else None)
+
+
+def pass_at_k(successes: Sequence[int], runs: int, k: int) -> float:
+    """How likely at least one of k runs succeeds, in per cent, in the mean over competitions.
+
+    ``successes`` has for each competition how many of its ``runs`` succeeded. Of the C(n, k) ways to draw k of n runs,
+    C(n - c, k) miss all c successes: the unbiased estimator of Chen et al., "Evaluating Large Language Models Trained
+    on Code" (2021), eq. 1. Raises ValueError unless 1 ≤ k ≤ runs.
+
+    >>> pass_at_k([1, 0], runs=3, k=2)  # of 3 pairs of runs, 2 hold the one that succeeded
+    33.33333333333333
+    """
+    if not 1 <= k <= runs:
+        raise ValueError(f"pass@{k} cannot be estimated from {runs} runs")
+    return 100 * fmean(1 - math.comb(runs - c, k) / math.comb(runs, k) for c in successes)
+
+
+def bootstrap_interval(values: Sequence[float], *, resamples: int = RESAMPLES, seed: int = 0) -> Interval | None:
+    """The percentile bootstrap interval of the mean: what it could have been with other competitions like these.
+
+    ``values`` has one rate, or difference, for each competition. The same values give the same interval. Percentiles
+    rather than BCa: they never leave the range of the values, need no jackknife, which fails on rates that are nearly
+    all alike, and for the mean of a bounded rate the two agree closely. None where resampling tells nothing: fewer than
+    two values, or all alike.
+
+    Source: Efron and Tibshirani, "An Introduction to the Bootstrap" (1993), chapter 13.
+    """
+    import numpy as np
+
+    different, counts = np.unique(np.asarray(values, dtype=float), return_counts=True)
+    if len(different) < 2:
+        return None
+    # How often each value comes up among n draws with replacement is multinomial.
+    n = len(values)
+    draws = np.random.default_rng(seed).multinomial(n, counts / n, size=resamples)
+    low, high = np.quantile(draws @ different / n, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return Interval(float(low), float(high))
+
+
+def sign_test(wins: int, losses: int) -> float:
+    """The two-sided p-value of the exact sign test: as uneven a split of wins and losses, if both were as likely.
+
+    Ties are left out. With a single run on each side this is McNemar's exact test.
+
+    >>> sign_test(5, 0)
+    0.0625
+    """
+    n, fewer = wins + losses, min(wins, losses)
+    return float(min(1, 2 * sum(math.comb(n, k) for k in range(fewer + 1)) / 2**n))
+
+
+def paired_difference(ours: Sequence[float], theirs: Sequence[float]) -> PairedDifference:
+    """Compare two sides that met the same competitions, in the same order; raises ValueError where there are none.
+
+    Pairing takes out that some competitions are harder than others, which is most of the spread between them.
+    """
+    differences = [our - their for our, their in zip(ours, theirs, strict=True)]
+    if not differences:
+        raise ValueError("there is no pair to compare")
+    wins = sum(difference > 0 for difference in differences)
+    losses = sum(difference < 0 for difference in differences)
+    return PairedDifference(
+        pairs=len(differences),
+        mean=fmean(differences),
+        interval=bootstrap_interval(differences),
+        wins=wins,
+        ties=len(differences) - wins - losses,
+        losses=losses,
+        p_value=sign_test(wins, losses),
+    )

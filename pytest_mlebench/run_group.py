@@ -1,0 +1,146 @@
+"""The session's run group on disk: opened by one session at a time, planned, closed; a later one goes on with it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from pytest_mlebench import __version__
+from pytest_mlebench.catalog.competition import FILE_NAME
+from pytest_mlebench.errors import UsageError
+from pytest_mlebench.results.manifest import (
+    Manifest,
+    canonical_differences,
+    changes,
+    folder_digest,
+    library_versions,
+    merge,
+)
+from pytest_mlebench.results.record import read_records
+from pytest_mlebench.sandbox.hardware import this_machine
+from pytest_mlebench.sandbox.owner import owner_labels
+from pytest_mlebench.settings import Settings
+
+_RUN = re.compile(r"(?P<file>.+)::(?P<agent>[^:\[]+)\[seed=(?P<seed>\d+)\]")
+_COMPETITION_FILES = (FILE_NAME, "description.md", "prepare.py", "grade.py")
+
+
+class OpenRunGroup:
+    """A run group that this session writes into. No other session can open it before ``close``, or our death."""
+
+    def __init__(self, settings: Settings, *, workers: int, sandboxes: Mapping[str, str]) -> None:
+        """Make the group or go on with it; ``sandboxes`` is the kind each agent gets.
+
+        Raises UsageError where another session has it, and where it was made with other settings, which are listed.
+        """
+        self._settings = settings
+        self.folder = settings.run_group.folder
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            self._lock = FileLock(self.folder / ".lock")
+            self._lock.acquire(blocking=False)
+        except Timeout as error:
+            raise UsageError(
+                f"run group {self.folder} is in use by another session; wait for its end, or name another group"
+            ) from error
+        except OSError as error:
+            raise UsageError(f"{self.folder} cannot be written: {error.strerror}") from error
+        try:
+            self._open(workers, sandboxes)
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def _open(self, workers: int, sandboxes: Mapping[str, str]) -> None:
+        settings, now = self._settings, datetime.now(UTC).isoformat()
+        known = Manifest.read(self.folder)
+        self.manifest = known or Manifest(run_group=settings.run_group.name, created_at=now)
+        common = self._common_settings(sandboxes)
+        common["competitions"] = {
+            run["competition_id"]: _competition(settings.find(run["nodeid"])) for run in self.manifest.runs
+        }
+        changed = changes(self.manifest.settings, common)
+        if changed and not settings.allow_changes:
+            raise UsageError(
+                f"run group {self.folder} was made with other settings:\n  "
+                + "\n  ".join(changed)
+                + "\nrestore them, name another --run-group, or add --allow-changes to mix them in one group"
+            )
+        hardware = this_machine()
+        differences = canonical_differences(
+            settings.limits, hardware, workers=workers, sandboxes=set(sandboxes.values())
+        )
+        before = self.manifest.canonical.get("differences", [])
+        differences = [*before, *(text for text in differences if text not in before)]
+        self.manifest.canonical = {"is_canonical": not differences, "differences": differences}
+        self.manifest.options = settings.options
+        self.manifest.settings = merge(self.manifest.settings, common)
+        self.manifest.sessions.append(
+            {
+                "started_at": now,
+                "ended_at": None,
+                "workers": workers,
+                "hardware": asdict(hardware),
+                "libraries": library_versions(),
+                "owner": owner_labels(),
+                "changes": changed,
+            }
+        )
+        self._write()
+
+    def plan(self, nodeids: Iterable[str]) -> None:
+        """Note which runs were asked for."""
+        matches = [match for match in map(_RUN.fullmatch, nodeids) if match]
+        runs = [
+            {
+                "agent": match["agent"],
+                "competition_id": Path(match["file"]).parent.name,
+                "seed": int(match["seed"]),
+                "nodeid": match[0],
+            }
+            for match in matches
+        ]
+        if not runs:
+            return
+        self.manifest.plan(runs)
+        competitions = {str(run["competition_id"]): str(run["nodeid"]) for run in runs}
+        found = {id: _competition(self._settings.find(nodeid)) for id, nodeid in competitions.items()}
+        self.manifest.settings = merge(self.manifest.settings, {"competitions": found})
+        self._write()
+
+    def close(self) -> None:
+        """Complete the manifest, and let others have the group."""
+        self.manifest.summarise(read_records(self.folder))
+        self.manifest.sessions[-1]["ended_at"] = datetime.now(UTC).isoformat()
+        self._write()
+        self._lock.release()
+
+    def _write(self) -> None:
+        try:
+            self.manifest.write(self.folder)
+        except OSError as error:
+            raise UsageError(f"{self.folder} cannot be written: {error.strerror}") from error
+
+    def _common_settings(self, sandboxes: Mapping[str, str]) -> dict[str, Any]:
+        settings = self._settings
+        return {
+            "version": __version__,
+            "agents": {
+                agent.id: {**agent.describe(), "sandbox": sandboxes[agent.id], "digest": folder_digest(agent.folder)}
+                for agent in settings.agents
+            },
+            "limits": asdict(settings.limits),
+            "max_submission_size": settings.run_group.max_submission_bytes,
+            **settings.container_settings,
+        }
+
+
+def _competition(file: Path) -> dict[str, Any]:
+    """Version and digest of what decides a competition's data and grades."""
+    return {"version": "v1", "digest": folder_digest(file.parent, _COMPETITION_FILES)}

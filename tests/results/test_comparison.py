@@ -1,0 +1,150 @@
+"""Where a run stands among the published results, and two agents side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from groups import record_with
+
+from pytest_mlebench.catalog import default_catalogue
+from pytest_mlebench.results.comparison import Standing, compare, flags, not_ranked, standings
+from pytest_mlebench.results.group import RunGroupResults
+from pytest_mlebench.results.published import published_results
+from pytest_mlebench.results.summary import summarise
+
+CANONICAL = {"is_canonical": True, "differences": []}
+IDS = {split: [competition.id for competition in default_catalogue().split(split)] for split in ("low", "all")}
+
+
+def group(
+    outcomes: Mapping[str, str],
+    *,
+    seeds: int = 3,
+    agent: str = "agent",
+    name: str = "g",
+    canonical: Mapping[str, Any] | None = CANONICAL,
+) -> RunGroupResults:
+    """A group in which every seed came to the same outcomes, by competition."""
+    records = [
+        record_with(default_catalogue()[id], outcome, agent=agent, seed=seed)
+        for id, outcome in outcomes.items()
+        for seed in range(seeds)
+    ]
+    manifest = {} if canonical is None else {"canonical": canonical}
+    return RunGroupResults(name=name, folder=Path(name), records=tuple(records), manifest=manifest)
+
+
+def with_medals(split: str, medals: int, **options: Any) -> RunGroupResults:
+    """A group over a whole split with so many medals in each seed."""
+    return group({id: "gold" if k < medals else "no_medal" for k, id in enumerate(IDS[split])}, **options)
+
+
+def standing_of(group: RunGroupResults, *, pad_missing: bool = False) -> Standing:
+    (standing,) = standings(summarise([group], pad_missing=pad_missing), [group])
+    return standing
+
+
+def test_the_rank_is_that_among_the_comparable_published_results() -> None:
+    # 26 of 75 are 34.67 %: below R&D-Agent with gpt-5 (35.11), above Neo (34.22).
+    standing = standing_of(with_medals("all", 26))
+    assert standing.summary.any_medal.mean == pytest.approx(34.667, abs=1e-3)
+    assert (standing.better[0].agent, standing.better[0].llm, standing.worse[0].agent) == (
+        "R&D-Agent",
+        "gpt-5",
+        "Neo multi-agent",
+    )
+    above = [result for result in published_results() if result.comparable and result.rates["all"].mean > 34.667]
+    assert standing.rank == len(above) + 1 == 18
+    assert standing.of == sum(result.comparable for result in published_results()) + 1
+    assert all(result.comparable for result in (*standing.better, *standing.worse))
+
+
+@pytest.mark.parametrize(("medals", "rank"), [(75, 1), (0, 29)])
+def test_the_best_and_the_worst_have_a_rank_too(medals: int, rank: int) -> None:
+    standing = standing_of(with_medals("all", medals))
+    assert (standing.rank, standing.of) == (rank, 29)
+
+
+def test_the_neighbours_are_the_nearest_on_either_side() -> None:
+    standing = standing_of(with_medals("all", 26))
+    above, below = ([result.rates["all"].mean for result in side] for side in (standing.better, standing.worse))
+    assert above == sorted(above) and below == sorted(below, reverse=True)
+
+
+def test_a_split_that_was_run_in_full_compares_on_its_own() -> None:
+    standing = standing_of(with_medals("low", 12))  # 54.5 %; AIRA-dojo has 55.0 on low
+    assert standing.summary.split == "low"
+    assert standing.better[0].agent == "AIRA-dojo"
+
+
+def test_a_split_that_was_run_in_part_is_not_ranked_and_it_is_told_why() -> None:
+    part = group(dict.fromkeys(IDS["low"][:21], "gold"))
+    summaries = summarise([part])
+    assert standings(summaries, [part]) == []
+    assert not_ranked(summaries) == ["agent on low: 21 competitions and not all of the split"]
+
+
+def test_a_group_without_a_complete_seed_is_not_ranked() -> None:
+    whole = with_medals("low", 3, seeds=1)
+    broken = replace(whole, records=whole.records[1:], manifest={**whole.manifest, "runs": _runs(whole)})
+    assert standings(summarise([broken]), [broken]) == []
+    assert not_ranked(summarise([broken])) == ["agent on low: no seed is complete"]
+    assert standing_of(broken, pad_missing=True).caveats[-1].startswith("seed 0 is padded with failures")
+
+
+def _runs(group: RunGroupResults) -> list[dict[str, Any]]:
+    return [key._asdict() for key in group.runs]
+
+
+def test_the_canonical_setting_compares_without_a_caveat() -> None:
+    assert standing_of(with_medals("low", 3)).caveats == ()
+
+
+def test_each_difference_from_the_canonical_setting_is_a_caveat() -> None:
+    canonical = {"is_canonical": False, "differences": ["8 CPUs instead of 36", "no GPU"]}
+    assert standing_of(with_medals("low", 3, canonical=canonical)).caveats == ("8 CPUs instead of 36", "no GPU")
+
+
+def test_without_a_record_of_the_setting_the_time_limit_is_looked_up() -> None:
+    unknown = with_medals("low", 3, canonical=None)
+    hasty = replace(unknown, records=tuple(replace(r, limits={"time_limit": 3600.0}) for r in unknown.records))
+    assert standing_of(hasty).caveats[0] == "a time limit of 1:00:00, not of 24 hours"
+    assert standing_of(unknown).caveats == ("the setting was not recorded, so that other differences are unknown",)
+
+
+def test_a_single_seed_is_a_caveat() -> None:
+    assert standing_of(with_medals("low", 3, seeds=1)).caveats == ("a single seed tells nothing of the spread",)
+
+
+def test_published_results_tell_what_is_particular_to_them() -> None:
+    told = {(result.agent, result.date): flags(result) for result in published_results()}
+    assert told["PiEvolve", "2026-01-05"] == "12 hours, incomplete seeds padded"
+    assert told["Neo multi-agent", "2025-07-28"] == "36 hours"
+    assert told["AIDE", "2024-10-08"] == ""
+    assert told["LoongFlow", "2026-02-09"] == "test-set feedback, incomplete seeds padded"
+
+
+def test_two_agents_are_compared_competition_by_competition() -> None:
+    a, b, c, d = IDS["low"][1:5]
+    ours = group({a: "gold", b: "bronze", c: "no_medal", d: "gold"}, agent="ours")
+    theirs = group({a: "gold", b: "no_medal", c: "no_medal"}, agent="theirs", name="h")
+    (comparison,) = compare(summarise([ours, theirs]))
+    difference = comparison.difference
+    assert (comparison.ours.label, comparison.theirs.label, comparison.split) == ("ours", "theirs", "low")
+    assert (difference.pairs, difference.wins, difference.ties, difference.losses) == (3, 1, 2, 0)
+    assert difference.mean == pytest.approx(100 / 3)
+
+
+def test_the_same_agent_in_two_groups_is_compared_too() -> None:
+    one, other = (group({IDS["low"][1]: outcome}, name=outcome) for outcome in ("gold", "no_medal"))
+    (comparison,) = compare(summarise([one, other]))
+    assert comparison.ours.label == "agent in gold" and comparison.difference.wins == 1
+
+
+def test_one_agent_or_three_are_not_compared() -> None:
+    groups = [group({IDS["low"][1]: "gold"}, agent=name, name=name) for name in "abc"]
+    assert compare(summarise(groups[:1])) == compare(summarise(groups)) == []
