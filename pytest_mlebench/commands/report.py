@@ -27,6 +27,7 @@ def add(commands: Any) -> None:
     report.add_argument("--pad-missing", action="store_true",
         help="count missing runs as failures (default: leave out the seeds that they belong to)")  # fmt: skip
     report.add_argument("--by", choices=["category"], help="also by category")
+    report.add_argument("--pictures", type=Path, metavar="DIR", help="also write the pictures to this folder, as SVG")
     add_runs_dir(report)
     report.add_argument("-o", "--output", type=Path, metavar="FILE", help="write to this file instead of the screen")
     report.set_defaults(command=_report)
@@ -38,6 +39,8 @@ def _report(options: argparse.Namespace) -> int:
         for reason in group.broken:
             logger.warning("warning: %s", reason)
     view = overview(groups, pad_missing=options.pad_missing, by_category=options.by == "category")
+    if options.pictures is not None:
+        _write_pictures(view, options.pictures)
     text = FORMATS[options.format](view).rstrip("\n") + "\n"
     if options.output is None:
         print(text, end="")
@@ -48,6 +51,13 @@ def _report(options: argparse.Namespace) -> int:
         raise UsageError(f"--output {options.output} cannot be written: {error.strerror}") from error
     logger.info("%s", options.output)
     return 0
+
+
+def _write_pictures(view: Overview, folder: Path) -> None:
+    from pytest_mlebench.results.pictures import write_pictures
+
+    for path in write_pictures(view.groups, folder, pad_missing=view.pad_missing):
+        logger.info("%s", path)
 
 
 def _table(view: Overview) -> str:

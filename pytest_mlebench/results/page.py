@@ -107,6 +107,7 @@ def page(view: Overview, *, log_bytes: int = LOG_BYTES) -> str:
             groups=[_group(group) for group in groups],
             headlines=_headlines(view.summaries),
             words=BY_NAME,
+            standings={(s.summary.label, s.summary.split): s for s in view.standings},
             sections=[*rate_sections(view), *comparison_sections(view)],
             pictures=pictures(groups, pad_missing=view.pad_missing),
             common=[(term, text) for term, text in common.items()],
