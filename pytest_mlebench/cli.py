@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from pytest_mlebench import __version__
-from pytest_mlebench.commands import data, grading, report, sandbox, watch
+from pytest_mlebench.commands import data, grading, leaderboard, report, sandbox, watch
 from pytest_mlebench.errors import MLEBenchError, UsageError
 
 Command = Callable[[argparse.Namespace], int]
@@ -42,7 +42,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="mlebench", description=__doc__)
     parser.add_argument("--version", action="version", version=f"mlebench {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for module in (data, grading, sandbox, watch, report):
+    for module in (data, leaderboard, grading, report, watch, sandbox):
         module.add(commands)
     return parser
 

@@ -179,7 +179,8 @@ def summarise(reporter: pytest.TerminalReporter, config: pytest.Config) -> None:
             reporter.write_sep("_", report.nodeid, red=True)
             reporter.write_line(report.longreprtext)
     try:
-        write_medal_table(reporter, read_group(settings.run_group.folder))
+        if (group := read_group(settings.run_group.folder)).records:
+            write_medal_table(reporter, group)
     except UsageError as error:
         reporter.write_line(f"no medals: {error}")
 

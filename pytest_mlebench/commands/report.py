@@ -34,6 +34,8 @@ def add(commands: Any) -> None:
 
 
 def _report(options: argparse.Namespace) -> int:
+    if options.pad_missing and options.format == "csv":
+        raise UsageError("--pad-missing changes rates, and --format csv has none: it lists the runs, missing ones too")
     groups = [read_group(find_group(name, options.runs_dir)) for name in options.groups]
     for group in groups:
         for reason in group.broken:

@@ -6,6 +6,7 @@ import argparse
 import shutil
 import sys
 import time
+from contextlib import suppress
 from typing import Any
 
 from pytest_mlebench.commands.common import add_runs_dir
@@ -29,11 +30,10 @@ def _watch(options: argparse.Namespace) -> int:
     if options.once or not sys.stdout.isatty():
         print(progress(folder))
         return 0
-    while True:
-        size = shutil.get_terminal_size()
-        lines = progress(folder, width=size.columns).splitlines()
-        print(_REDRAW + "\n".join(lines[: size.lines - 1]), flush=True)
-        try:
+    with suppress(KeyboardInterrupt):
+        while True:
+            size = shutil.get_terminal_size()
+            lines = progress(folder, width=size.columns).splitlines()
+            print(_REDRAW + "\n".join(lines[: size.lines - 1]), flush=True)
             time.sleep(max(0.1, options.interval))
-        except KeyboardInterrupt:
-            return 0
+    return 0

@@ -79,6 +79,17 @@ def unpack_zip(
     return names
 
 
+def check_zip(path: Path) -> None:
+    """Read a zip archive through and compare every member with its CRC; raises DataError that says what is damaged."""
+    with open_zip(path) as archive:
+        try:
+            damaged = archive.testzip()
+        except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
+            raise DataError(f"archive {path} is damaged: {error}") from error
+    if damaged is not None:
+        raise DataError(f"archive {path} is damaged: member {damaged} does not have its CRC")
+
+
 @contextmanager
 def open_tar(path: Path) -> Iterator[tarfile.TarFile]:
     """Open a tar archive of any compression for reading; DataError where it is missing or damaged."""

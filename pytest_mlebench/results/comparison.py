@@ -60,7 +60,8 @@ def standings(summaries: Sequence[SplitSummary], groups: Sequence[RunGroupResult
 
 
 def _standing(summary: SplitSummary, group: RunGroupResults) -> Standing:
-    split, mean = summary.split, summary.any_medal.mean
+    split = summary.split
+    mean = round(summary.any_medal.mean, 2)  # as the published ones are, so that equal counts of medals are equal
     others = sorted(
         (result for result in published_results() if result.comparable and split in result.rates),
         key=lambda result: -result.rates[split].mean,

@@ -69,6 +69,12 @@ def test_the_best_and_the_worst_have_a_rank_too(medals: int, rank: int) -> None:
     assert (standing.rank, standing.of) == (rank, 29)
 
 
+def test_equal_numbers_of_medals_share_a_rank() -> None:
+    standing = standing_of(with_medals("low", 17))  # AIBuildAI's 77.27 on low are 17 of 22 as well
+    above = [result for result in published_results() if result.comparable and result.rates["low"].mean > 77.27]
+    assert (standing.rank, standing.worse[0].agent) == (len(above) + 1, "AIBuildAI")
+
+
 def test_the_neighbours_are_the_nearest_on_either_side() -> None:
     standing = standing_of(with_medals("all", 26))
     above, below = ([result.rates["all"].mean for result in side] for side in (standing.better, standing.worse))

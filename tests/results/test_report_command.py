@@ -81,7 +81,9 @@ def test_the_table_shows_the_neighbours_in_the_published_table(report: Any) -> N
     (standing,) = strict(report("full", "--format=json")[0])["published"]["standings"]
     part = out[out.index("Among the published results, all") :].splitlines()
     own = next(k for k, line in enumerate(part) if line.split()[:2] == ["→", "aide"])
-    assert standing["better"][0]["agent"] in part[own - 1] and standing["worse"][0]["agent"] in part[own + 1]
+    near = [*reversed(standing["better"]), None, *standing["worse"]]
+    assert [result is None or result["agent"] in part[own - 2 + k] for k, result in enumerate(near)] == [True] * 5
+    assert part[own - 3].strip() == "…" and part[own + 3] == ""
     assert f"aide: rank {standing['rank']} of {standing['of']}" in part
 
 
@@ -127,6 +129,10 @@ def test_json_is_strict_without_any_result(report: Any, tmp_path: Path) -> None:
     (summary,) = strict(report(tmp_path / "begun", "--format=json")[0])["summaries"]
     assert summary["any_medal"] == {"mean": None, "standard_error": None} and summary["provisional"]
     assert "provisional: no seed is complete" in report(tmp_path / "begun")[0]
+
+
+def test_padding_does_not_go_with_csv(report: Any) -> None:
+    assert "--pad-missing changes rates" in report("two", "--format=csv", "--pad-missing", status=2)[1]
 
 
 def test_csv_has_a_line_for_each_run(report: Any, runs_dir: Path) -> None:
