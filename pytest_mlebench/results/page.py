@@ -49,6 +49,8 @@ _COLUMNS = (
     ("Time", True),
     ("Ended", False),
 )
+_ELSEWHERE = ("runs", "canonical", "options")
+"""What of a manifest the page shows in another way, or is for the machine it was written on."""
 _COMMON = ("sandbox", "limits", "versions")
 """Facts that are told once where all runs share them."""
 
@@ -162,7 +164,7 @@ def _lead(together: SideBySide) -> str:
 
 def _group(group: RunGroupResults) -> dict[str, Any]:
     canonical = group.manifest.get("canonical") or {}
-    rest = {key: value for key, value in group.manifest.items() if key not in ("runs", "canonical")}
+    rest = {key: value for key, value in group.manifest.items() if key not in _ELSEWHERE}
     return {
         "name": group.name,
         "canonical": canonical.get("is_canonical"),
