@@ -21,7 +21,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("form", ["table", "json", "csv", "md"])
+@pytest.mark.parametrize("form", ["table", "json", "csv", "md", "html"])
 def test_report(benchmark: BenchmarkFixture, folder: Path, form: str, figures: dict[str, list[dict[str, Any]]]) -> None:
     command = [sys.executable, "-m", "pytest_mlebench.cli", "report", str(folder), f"--format={form}", "--by=category"]
 

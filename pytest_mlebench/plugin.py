@@ -43,7 +43,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add_options(parser)
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-html looks for its path
 def pytest_configure(config: pytest.Config) -> None:
     medals.configure(config)
     if medals.wants_html(config):
@@ -89,7 +88,6 @@ def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, tuple
     return medals.status(report)
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-html writes
 def pytest_sessionfinish(session: pytest.Session) -> None:
     medals.finish(session)
 

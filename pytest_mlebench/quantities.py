@@ -1,4 +1,4 @@
-"""Durations and sizes as users write them."""
+"""Durations, sizes and scores as users write and read them."""
 
 from __future__ import annotations
 
@@ -41,3 +41,8 @@ def format_seconds(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+def format_score(score: float | None) -> str:
+    """A score for a table, with the five decimals it is rounded to."""
+    return "-" if score is None else f"{score:.5f}"

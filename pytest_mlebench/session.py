@@ -32,7 +32,7 @@ _NO_PATHS = (pytest.Config.ArgsSource.INVOCATION_DIR, pytest.Config.ArgsSource.T
 
 
 def configure(config: pytest.Config) -> None:
-    """Read the settings, choose what to collect, and have an HTML report written."""
+    """Read the settings and choose what to collect."""
     settings = Settings(config)
     config.stash[SETTINGS] = settings
     config.addinivalue_line("markers", "competition(id): the competition for the fixtures of pytest-mlebench")
@@ -47,15 +47,12 @@ def configure(config: pytest.Config) -> None:
             config.args = [str(competition.folder / FILE_NAME) for competition in settings.competitions]
     else:
         config.args = [_bundled_argument(argument, config.invocation_params.dir) for argument in config.args]
-    if wants_html(config) and not config.option.htmlpath:
-        config.option.htmlpath = str(settings.run_group.folder / REPORT)
-        config.option.self_contained_html = True
 
 
 def wants_html(config: pytest.Config) -> bool:
-    """Whether this session runs agents and pytest-html is there to write their report."""
+    """Whether this session runs agents and pytest-html is asked for a report."""
     runs = settings_of(config).has_runs and not config.option.collectonly and not _is_worker(config)
-    return runs and hasattr(config.option, "htmlpath")
+    return runs and bool(getattr(config.option, "htmlpath", None))
 
 
 def _absolute(nodeid: str, settings: Settings) -> str:
@@ -144,7 +141,7 @@ def status(report: pytest.TestReport) -> tuple[str, str, tuple[str, Mapping[str,
 
 
 def finish(session: pytest.Session) -> None:
-    """Write the run group's metadata and grading report, and complete its manifest."""
+    """Write the run group's metadata and grading report, complete its manifest, and write its page."""
     group = session.config.stash.get(_GROUP, None)
     if group is None:
         return
@@ -152,8 +149,17 @@ def finish(session: pytest.Session) -> None:
         if records := read_records(group.folder):
             write_group(group.folder, group.folder.name, group.manifest.created_at, records)
         group.close()
+        _write_page(group.folder)
     except (OSError, UsageError) as error:  # each run's own record is there already
         teller(session.config)(f"the run group's reports cannot be written: {error}")
+
+
+def _write_page(folder: Path) -> None:
+    # Jinja2 and the pictures, which starting pytest must not import.
+    from pytest_mlebench.results.overview import overview
+    from pytest_mlebench.results.page import page
+
+    (folder / REPORT).write_text(page(overview([read_group(folder)])), encoding="utf-8")
 
 
 def summarise(reporter: pytest.TerminalReporter, config: pytest.Config) -> None:

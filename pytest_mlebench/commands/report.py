@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import logging
 from collections.abc import Callable
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,7 @@ def add(commands: Any) -> None:
     report.add_argument("--pad-missing", action="store_true",
         help="count missing runs as failures (default: leave out the seeds that they belong to)")  # fmt: skip
     report.add_argument("--by", choices=["category"], help="also by category")
+    report.add_argument("--pictures", type=Path, metavar="DIR", help="also write the pictures to this folder, as SVG")
     add_runs_dir(report)
     report.add_argument("-o", "--output", type=Path, metavar="FILE", help="write to this file instead of the screen")
     report.set_defaults(command=_report)
@@ -41,6 +41,8 @@ def _report(options: argparse.Namespace) -> int:
         for reason in group.broken:
             logger.warning("warning: %s", reason)
     view = overview(groups, pad_missing=options.pad_missing, by_category=options.by == "category")
+    if options.pictures is not None:
+        _write_pictures(view, options.pictures)
     text = FORMATS[options.format](view).rstrip("\n") + "\n"
     if options.output is None:
         print(text, end="")
@@ -53,6 +55,13 @@ def _report(options: argparse.Namespace) -> int:
     return 0
 
 
+def _write_pictures(view: Overview, folder: Path) -> None:
+    from pytest_mlebench.results.pictures import write_pictures
+
+    for path in write_pictures(view.groups, folder, pad_missing=view.pad_missing):
+        logger.info("%s", path)
+
+
 def _table(view: Overview) -> str:
     return "\n\n".join(section.text() for section in sections(view))
 
@@ -63,8 +72,9 @@ def _markdown(view: Overview) -> str:
 
 
 def _html(view: Overview) -> str:
-    page: Callable[..., str] = import_module("pytest_mlebench.results.page").page
-    return page(view.groups)
+    from pytest_mlebench.results.page import page  # Jinja2 and the pictures, which other formats do without
+
+    return page(view)
 
 
 FORMATS: dict[str, Callable[[Overview], str]] = {

@@ -30,19 +30,29 @@ _POINTS = "in percentage points, over the competitions that both met; p is that 
 def sections(view: Overview) -> Iterator[Section]:
     """The report's parts, the most important first."""
     yield Section("Run groups", remarks=[_setting(group) for group in view.groups])
+    yield from rate_sections(view)
+    yield Section("Runs by outcome", remarks=[_outcomes(label, view) for label in _labels(view)])
+    yield from comparison_sections(view)
+    if broken := [f"left out: {reason}" for group in view.groups for reason in group.broken]:
+        yield Section("Broken files", remarks=broken)
+
+
+def rate_sections(view: Overview) -> Iterator[Section]:
+    """How often each agent earned what, by split and, if that was asked for, by category."""
     yield _medals(view)
     yield Section("Other rates", [_rates(view.summaries, RATES[1:])])
     for split in dict.fromkeys(summary.split for summary in view.categories):
         yield _categories(split, [summary for summary in view.categories if summary.split == split])
-    yield Section("Runs by outcome", remarks=[_outcomes(label, view) for label in _labels(view)])
+
+
+def comparison_sections(view: Overview) -> Iterator[Section]:
+    """Where each agent stands among the published results, and two agents against each other."""
     for split in dict.fromkeys(standing.summary.split for standing in view.standings):
         yield _published(split, [standing for standing in view.standings if standing.summary.split == split])
     if view.not_ranked:
         yield Section("Not compared with the published results", remarks=view.not_ranked)
     if view.comparisons:
         yield _paired(view)
-    if broken := [f"left out: {reason}" for group in view.groups for reason in group.broken]:
-        yield Section("Broken files", remarks=broken)
 
 
 def _setting(group: RunGroupResults) -> str:

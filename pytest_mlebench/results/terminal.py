@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from pytest_mlebench.outcomes import BY_NAME, outcome_of
-from pytest_mlebench.quantities import format_seconds
+from pytest_mlebench.quantities import format_score, format_seconds
 from pytest_mlebench.results.group import RunGroupResults
 from pytest_mlebench.results.record import RunRecord
 from pytest_mlebench.results.summary import SplitSummary, counted, split_rank, summarise
@@ -44,10 +44,6 @@ def summary_line(summary: SplitSummary) -> str:
     counts = ", ".join(f"{count} {BY_NAME[name].category}" for name, count in summary.counts.items() if count)
     runs = f"{counted(summary.competitions, 'competition')} × {counted(summary.seeds, 'seed')}"
     return f"{summary.label} on {summary.split}: any medal {summary.any_medal} ({runs}; {counts or 'no run'})"
-
-
-def format_score(score: float | None) -> str:
-    return "-" if score is None else f"{score:.5f}"
 
 
 def _row(record: RunRecord) -> tuple[str, ...]:

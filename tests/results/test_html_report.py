@@ -1,4 +1,4 @@
-"""The HTML report in a real browser."""
+"""The reports in HTML that a session leaves: its own, and pytest-html's where that is asked for."""
 
 from __future__ import annotations
 
@@ -6,78 +6,68 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+from browser import Tab
+from conftest import Open
 
 TOYS = Path(__file__).parents[1] / "toys"
+WORDS = ["gold", "silver", "no medal", "invalid submission", "crashed"]
 
 
 @pytest.fixture(scope="module")
-def browser() -> str:
-    found = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chromium-browser")
-    if found is None:
-        if os.environ.get("CI") == "true":
-            pytest.fail("this test needs chromium")
-        pytest.skip("no chromium here")
-    return found
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A session's folder: runs that end in several ways, two of them with scores that text would sort wrongly."""
+    folder = tmp_path_factory.mktemp("project")
+    shutil.copytree(TOYS, folder, dirs_exist_ok=True)
+    command = [sys.executable, "-m", "pytest", "competitions", "-p", "no:cacheprovider"]
+    command += [f"--agent=toy/{name}" for name in ("gold", "silver", "no-medal", "nonsense", "crashes")]
+    command += ["--agents-dir=agents", "--data-dir=data", "--sandbox=local", "--run-group=g"]
+    command += ["--html=other.html", "--self-contained-html"]
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    subprocess.run(command, cwd=folder, env=environment, check=False, timeout=300)
+    return folder
 
 
-@pytest.fixture
-def report(pytester: pytest.Pytester) -> Path:
-    """The report of runs that end in several ways, two of them with scores that text would sort wrongly."""
-    shutil.copytree(TOYS, pytester.path, dirs_exist_ok=True)
-    agents = [f"--agent=toy/{name}" for name in ("gold", "silver", "no-medal", "nonsense", "crashes")]
-    pytester.runpytest_subprocess(
-        "competitions", "--agents-dir=agents", "--data-dir=data", "--sandbox=local", "--run-group=g", *agents
-    )
-    return pytester.path / "reports/g/report.html"
+def column(tab: Tab, name: str) -> list[str]:
+    """What a column of pytest-html's table shows, from top to bottom, without the hidden keys that it sorts by."""
+    cells: list[str] = tab.see(f"[...document.querySelectorAll('td.col-{name}')].map(cell => cell.innerText.trim())")
+    return cells
 
 
-def rendered(browser: str, url: str, tmp_path: Path) -> str:
-    command = [
-        browser,
-        "--headless",
-        "--no-sandbox",
-        "--disable-gpu",
-        "--no-first-run",
-        "--disable-background-networking",
-    ]
-    command += ["--disable-component-update", "--disable-sync", f"--user-data-dir={tmp_path}/profile"]
-    done = subprocess.run(
-        [*command, "--virtual-time-budget=3000", "--dump-dom", url],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=120,
-    )
-    return done.stdout
+def test_a_session_leaves_a_page_with_every_run(project: Path, open_tab: Open) -> None:
+    tab = open_tab((project / "reports/g/report.html").as_uri())
+    rows = tab.see("[...document.querySelectorAll('#table tbody tr')].map(row => row.innerText.split('\\t'))")
+    assert sorted(row[0].strip() for row in rows) == sorted(WORDS)
+    assert {row[1].strip() for row in rows} == {"toy-parity"}
+    assert sorted(row[6].strip() for row in rows) == ["-", "-", "0.50000", "0.85000", "1.00000"]
+    text = tab.see("document.body.textContent")
+    assert "about to crash" in text and "exit code 3" in text and "column 'id' is missing" in text
+    assert tab.errors == []
 
 
-def column(dom: str, name: str) -> list[str]:
-    """What a column shows, from top to bottom, without the hidden keys that it sorts by."""
-    cells = re.findall(rf'<td class="col-{name}[^"]*">(.*?)</td>', dom)
-    return [re.sub("<[^>]+>", "", re.sub("<span hidden[^>]*>.*?</span>", "", cell)) for cell in cells]
+def test_pytest_html_shows_every_run_with_its_medal_score_and_log(project: Path, open_tab: Open) -> None:
+    tab = open_tab((project / "other.html").as_uri())
+    assert sorted(column(tab, "medal")) == sorted(WORDS)
+    assert sorted(column(tab, "score")) == ["-", "-", "0.50000", "0.85000", "1.00000"]
+    assert set(column(tab, "competition")) == {"toy-parity"}
+    assert "crashed (exit code 3)" in column(tab, "ended")
+    text = tab.see("document.body.textContent")
+    assert "about to crash" in text and "column 'id' is missing" in text
+    assert "any medal" in text and tab.see("document.querySelectorAll('.picture svg').length") >= 4
+    assert tab.errors == []
 
 
-def test_every_run_has_a_row_with_its_medal_score_and_log(browser: str, report: Path, tmp_path: Path) -> None:
-    dom = rendered(browser, report.as_uri(), tmp_path)
-    assert sorted(column(dom, "medal")) == ["crashed", "gold", "invalid submission", "no medal", "silver"]
-    assert sorted(column(dom, "score")) == ["-", "-", "0.50000", "0.85000", "1.00000"]
-    assert set(column(dom, "competition")) == {"toy-parity"}
-    assert "crashed (exit code 3)" in column(dom, "ended")
-    assert "about to crash" in dom and "column 'id' is missing" in dom.replace("&#x27;", "'")
-    assert "Any medal" in dom
-
-
-def test_columns_sort_by_value(browser: str, report: Path, tmp_path: Path) -> None:
-    dom = rendered(browser, f"{report.as_uri()}?sort=score", tmp_path)
-    scores = [float(score) for score in column(dom, "score") if score != "-"]
+def test_pytest_html_sorts_columns_by_value(project: Path, open_tab: Open) -> None:
+    url = (project / "other.html").as_uri()
+    scores = [float(score) for score in column(open_tab(f"{url}?sort=score"), "score") if score != "-"]
     assert len(scores) == 3 and scores in (sorted(scores), sorted(scores, reverse=True))
-    medals = column(rendered(browser, f"{report.as_uri()}?sort=medal", tmp_path), "medal")
-    assert medals in (order := ["gold", "silver", "no medal", "invalid submission", "crashed"], order[::-1])
+    assert column(open_tab(f"{url}?sort=medal"), "medal") in (WORDS, WORDS[::-1])
 
 
-def test_the_page_needs_nothing_but_itself(report: Path) -> None:
-    text = report.read_text()
-    assert not re.findall(r'<(?:script|link|img)[^>]+(?:src|href)="(?!data:)[^"]+"', text)
+def test_the_reports_need_nothing_but_themselves(project: Path) -> None:
+    for report in ("reports/g/report.html", "other.html"):
+        text = (project / report).read_text()
+        assert not re.findall(r'<(?:script|link|img)[^>]+(?:src|href)="(?!data:)[^"]+"', text)

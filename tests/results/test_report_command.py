@@ -258,3 +258,23 @@ def test_a_reader_that_stops_early_is_no_error(runs_dir: Path) -> None:
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
     assert next(csv.reader([done.stdout])) == list(COLUMNS)
     assert done.stderr == ""
+
+
+def test_html_is_the_page_of_the_groups_with_the_same_figures(report: Any, tmp_path: Path) -> None:
+    out, _ = report("two", "--format=html", "--pad-missing", "--by=category", f"--output={tmp_path / 'report.html'}")
+    html = (tmp_path / "report.html").read_text()
+    assert out == "" and html.startswith("<!doctype html>") and html.rstrip().endswith("</html>")
+    table, _ = report("two", "--pad-missing")
+    assert cells(table, "low +aide")[3] in html and "padded with failures" in html and "By category, low" in html
+
+
+def test_pictures_are_written_where_the_reader_asks(report: Any, tmp_path: Path) -> None:
+    report("two", f"--pictures={tmp_path / 'pictures'}")
+    written = sorted(path.name for path in (tmp_path / "pictures").iterdir())
+    assert written == ["outcomes.svg", "rates.svg", "scores.svg", "time.svg"]
+
+
+def test_a_folder_for_pictures_that_cannot_be_made_is_told(report: Any, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    out, told = report("two", f"--pictures={tmp_path / 'file'}", status=2)
+    assert out == "" and "cannot be written" in told and "name another folder" in told
