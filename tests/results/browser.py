@@ -158,3 +158,7 @@ class Tab:
 
     def close(self) -> None:
         self._browser.call("Target.closeTarget", targetId=self._target)
+
+
+Open = Callable[..., Tab]
+"""What the fixture ``open_tab`` is."""

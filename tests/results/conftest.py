@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
-from browser import Browser, Tab
-
-Open = Callable[..., Tab]
+from browser import Browser, Open, Tab
 
 
 @pytest.fixture(scope="session")

@@ -10,8 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from browser import Tab
-from conftest import Open
+from browser import Open, Tab
 
 TOYS = Path(__file__).parents[1] / "toys"
 WORDS = ["gold", "silver", "no medal", "invalid submission", "crashed"]

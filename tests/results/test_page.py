@@ -8,8 +8,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from browser import Tab
-from conftest import Open
+from browser import Open, Tab
 from groups import make_group, random_record, record_with, save_group
 
 from pytest_mlebench.catalog import default_catalogue

@@ -8,7 +8,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
-from conftest import Open
+from browser import Open
 from groups import make_group, record_with
 from hypothesis import given
 from hypothesis import strategies as st
