@@ -105,6 +105,7 @@ def run_agent(
         sandbox={**execution.sandbox, **({"kept": execution.kept} if execution.kept else {})},
         agent_definition=agent.describe(),
         data_verified=dataset.is_verified,
+        description=dataset.description,
     )
     try:
         record.write(run_dir)

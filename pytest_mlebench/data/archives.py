@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import lzma
 import shutil
 import tarfile
 import zipfile
@@ -19,6 +20,7 @@ from pytest_mlebench.errors import DataError
 _COMPRESSED = {".jpg", ".jpeg", ".png", ".gif", ".mp3", ".mp4", ".zip", ".gz", ".7z", ".npz", ".parquet", ".tfrec"}
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _BLOCK = 1 << 20
+_ENCRYPTED = 1  # among a member's flags
 
 
 @contextmanager
@@ -29,8 +31,10 @@ def open_zip(path: Path) -> Iterator[zipfile.ZipFile]:
             yield archive
     except FileNotFoundError as error:
         raise DataError(f"archive {path} is missing in the raw data") from error
-    except zipfile.BadZipFile as error:
+    except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError) as error:
         raise DataError(f"archive {path} is damaged: {error}") from error
+    except NotImplementedError as error:
+        raise DataError(f"archive {path} is packed in a way that cannot be read: {error}") from error
 
 
 def open_member(archive: zipfile.ZipFile, name: str) -> IO[bytes]:
@@ -55,15 +59,23 @@ def zip_member(path: Path, name: str | None = None) -> Iterator[IO[bytes]]:
 
 
 def unpack_zip(
-    path: Path, target: Path, rename: Callable[[str], str | None] | Mapping[str, str] | None = None
+    path: Path,
+    target: Path,
+    rename: Callable[[str], str | None] | Mapping[str, str] | None = None,
+    progress: Callable[[int], None] = lambda unpacked: None,
 ) -> list[str]:
     """Stream the files of a zip archive to a folder; returns their new names, relative to it, in archive order.
 
     ``rename`` maps a member's name to a new one; a member that it maps to None, or does not hold, is left out.
-    Raises DataError for a name that would leave the folder, and for a member that a mapping names in vain.
+    ``progress`` is called after each file with the bytes that were unpacked so far. No member gives more bytes than the
+    archive's directory declares. Raises DataError for a name that would leave the folder or is there twice (which on
+    some file systems names that differ in case are), for an encrypted or a damaged member, and for a member that a
+    mapping names in vain.
     """
     new_name = rename.get if isinstance(rename, Mapping) else (rename or (lambda name: name))
     names = []
+    unpacked = 0
+    folders: set[Path] = set()
     with open_zip(path) as archive:
         if isinstance(rename, Mapping) and (missing := rename.keys() - set(archive.namelist())):
             raise DataError(f"{path} has no member {min(missing)}")
@@ -71,12 +83,38 @@ def unpack_zip(
             name = None if info.is_dir() else new_name(info.filename)
             if name is None:
                 continue
+            if info.flag_bits & _ENCRYPTED:
+                raise DataError(f"archive {path} needs a password, as {info.filename} is encrypted")
             destination = safe_join(target, name)
-            destination.parent.mkdir(parents=True, exist_ok=True)
-            with archive.open(info) as source, destination.open("xb") as file:
+            if destination.parent not in folders:
+                _make_folder(destination.parent, path)
+                folders.add(destination.parent)
+            with archive.open(info) as source, _create(destination, path) as file:
                 shutil.copyfileobj(source, file, _BLOCK)
             names.append(name)
+            unpacked += info.file_size
+            progress(unpacked)
     return names
+
+
+def _make_folder(folder: Path, archive: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise DataError(f"archive {archive} has both a file and a folder {folder}") from error
+
+
+def _create(file: Path, archive: Path) -> IO[bytes]:
+    try:
+        return file.open("xb")
+    except FileExistsError as error:
+        raise DataError(f"archive {archive} has more than one member for {file}") from error
+
+
+def unpacked_size(path: Path) -> int:
+    """Bytes that the files of a zip archive take when they are unpacked, as its directory declares them."""
+    with open_zip(path) as archive:
+        return sum(info.file_size for info in archive.infolist())
 
 
 @contextmanager

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from pytest_mlebench.data.durable import write_text
 from pytest_mlebench.grading.report import Report
 from pytest_mlebench.sandbox.base import Ending
 
@@ -22,6 +22,8 @@ class RunRecord:
     """One run: agent × competition × seed, how it ended, and what its submission is worth.
 
     Times are ISO 8601 in UTC, durations in seconds. ``error`` is the harness's trouble, if it was that.
+    ``description`` says whose task description the agent read: ours (``bundled``), Kaggle's own pages (``kaggle``), or
+    None where the data came with one from elsewhere.
     """
 
     run_id: str
@@ -45,6 +47,7 @@ class RunRecord:
     sandbox: Mapping[str, Any] = field(default_factory=dict)
     agent_definition: Mapping[str, Any] = field(default_factory=dict)
     data_verified: bool | None = None
+    description: str | None = None
 
     @property
     def score(self) -> float | None:
@@ -112,11 +115,5 @@ def _records(group_dir: Path) -> Iterator[RunRecord]:
 
 
 def write_json(path: Path, values: Any) -> None:
-    """Write JSON atomically and durably: a reader, or a power cut, finds the old file or the new one."""
-    new = path.with_name(f".{path.name}.{os.getpid()}")
-    with new.open("w", encoding="utf-8") as file:
-        json.dump(values, file, indent=2)
-        file.write("\n")
-        file.flush()
-        os.fsync(file.fileno())
-    new.replace(path)
+    """Write JSON atomically and durably (see ``write_text``)."""
+    write_text(path, json.dumps(values, indent=2) + "\n")
