@@ -1,6 +1,12 @@
-import signal
+from __future__ import annotations
 
+import os
+import signal
+from collections.abc import Iterator
+
+import pytest
 from hypothesis import settings
+from kaggle_server import KaggleServer, client_environment, running_server
 
 # A deadline for an example measures the machine, not the code.
 settings.register_profile("mlebench", deadline=None)
@@ -9,3 +15,14 @@ settings.load_profile("mlebench")
 # A shell's background job ignores Ctrl-C, and so would all processes that the tests start and interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture
+def kaggle_server(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[KaggleServer]:
+    """A local Kaggle; this process, and those that it starts, talk to it with a user's API key."""
+    for name in [name for name in os.environ if name.startswith("KAGGLE_")]:
+        monkeypatch.delenv(name)
+    for name, value in client_environment(tmp_path_factory.mktemp("home")).items():
+        monkeypatch.setenv(name, value)
+    with running_server() as server:
+        yield server
