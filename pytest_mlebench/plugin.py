@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping, MutableSequence
+from collections.abc import Generator, Mapping, MutableSequence, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pytest_mlebench import datasets
 from pytest_mlebench import session as medals
 from pytest_mlebench.catalog.competition import FILE_NAME
 from pytest_mlebench.fixtures import (
@@ -61,6 +62,16 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> CompetitionFile | None:
     return CompetitionFile.of(file_path, parent) if file_path.name == FILE_NAME else None
+
+
+@pytest.hookimpl(trylast=True)  # when all are chosen that shall run
+def pytest_collection_finish(session: pytest.Session) -> None:
+    datasets.check_items(session)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_node_collection_finished(node: Any, ids: Sequence[str]) -> None:
+    datasets.check_ids(node.config, ids)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -23,18 +23,22 @@ _BLOCK = 1 << 20
 _ENCRYPTED = 1  # among a member's flags
 
 
+class ArchiveError(DataError):
+    """An archive is damaged, or cannot be unpacked safely."""
+
+
 @contextmanager
 def open_zip(path: Path) -> Iterator[zipfile.ZipFile]:
-    """Open a zip archive for reading; DataError where it is missing or damaged."""
+    """Open a zip archive for reading; DataError where it is missing, ArchiveError where it is damaged."""
     try:
         with zipfile.ZipFile(path) as archive:
             yield archive
     except FileNotFoundError as error:
         raise DataError(f"archive {path} is missing in the raw data") from error
     except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError) as error:
-        raise DataError(f"archive {path} is damaged: {error}") from error
+        raise ArchiveError(f"archive {path} is damaged: {error}") from error
     except NotImplementedError as error:
-        raise DataError(f"archive {path} is packed in a way that cannot be read: {error}") from error
+        raise ArchiveError(f"archive {path} is packed in a way that cannot be read: {error}") from error
 
 
 def open_member(archive: zipfile.ZipFile, name: str) -> IO[bytes]:
@@ -68,9 +72,9 @@ def unpack_zip(
 
     ``rename`` maps a member's name to a new one; a member that it maps to None, or does not hold, is left out.
     ``progress`` is called after each file with the bytes that were unpacked so far. No member gives more bytes than the
-    archive's directory declares. Raises DataError for a name that would leave the folder or is there twice (which on
-    some file systems names that differ in case are), for an encrypted or a damaged member, and for a member that a
-    mapping names in vain.
+    archive's directory declares. Raises ArchiveError for a name that would leave the folder or is there twice (which on
+    some file systems names that differ in case are) and for an encrypted or a damaged member; DataError for a member
+    that a mapping names in vain.
     """
     new_name = rename.get if isinstance(rename, Mapping) else (rename or (lambda name: name))
     names = []
@@ -84,7 +88,7 @@ def unpack_zip(
             if name is None:
                 continue
             if info.flag_bits & _ENCRYPTED:
-                raise DataError(f"archive {path} needs a password, as {info.filename} is encrypted")
+                raise ArchiveError(f"archive {path} needs a password, as {info.filename} is encrypted")
             destination = safe_join(target, name)
             if destination.parent not in folders:
                 _make_folder(destination.parent, path)
@@ -101,14 +105,14 @@ def _make_folder(folder: Path, archive: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except (FileExistsError, NotADirectoryError) as error:
-        raise DataError(f"archive {archive} has both a file and a folder {folder}") from error
+        raise ArchiveError(f"archive {archive} has both a file and a folder {folder}") from error
 
 
 def _create(file: Path, archive: Path) -> IO[bytes]:
     try:
         return file.open("xb")
     except FileExistsError as error:
-        raise DataError(f"archive {archive} has more than one member for {file}") from error
+        raise ArchiveError(f"archive {archive} has more than one member for {file}") from error
 
 
 def unpacked_size(path: Path) -> int:
@@ -164,10 +168,10 @@ def unpack_7z(path: Path, target: Path) -> None:
 
 
 def safe_join(folder: Path, name: str) -> Path:
-    """``folder / name``; DataError for a name that is absolute or climbs out of the folder."""
+    """``folder / name``; ArchiveError for a name that is absolute or climbs out of the folder."""
     parts = PurePosixPath(name)
     if parts.is_absolute() or ".." in parts.parts or "\\" in name or not parts.parts:
-        raise DataError(f"archive member {name!r} would be written outside of {folder}")
+        raise ArchiveError(f"archive member {name!r} would be written outside of {folder}")
     return folder / parts
 
 

@@ -36,9 +36,13 @@ def sync(folder: Path) -> None:
 
 
 def publish(work: Path, target: Path) -> None:
-    """Rename a complete file or folder to its name, once all of it is on the disk; ``target`` is absent or empty."""
-    sync(work.parent)
-    work.rename(target)
+    """Give a complete, synced file or folder its name, for good; ``target`` is a file, or an absent or empty folder."""
+    work.replace(target)
+    descriptor = os.open(target.parent, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def scratch(folder: Path, prefix: str) -> tempfile.TemporaryDirectory[str]:

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypedDict, Unpack
 
 from pytest_mlebench.catalog.competition import Competition
 from pytest_mlebench.data import disk, durable, locks
-from pytest_mlebench.data.archives import unpack_zip, unpacked_size
+from pytest_mlebench.data.archives import ArchiveError, unpack_zip, unpacked_size
 from pytest_mlebench.data.downloads import Downloads
 from pytest_mlebench.data.preparing import READ_ONLY, run_prepare
 from pytest_mlebench.data.steps import Step, Tell, counter, quiet
@@ -302,6 +302,7 @@ class DataStore:
             with durable.scratch(dataset.folder, ".unpacking-") as name:
                 work = Path(name, "raw")
                 unpack_zip(archive, work, progress=counter(tell, "unpacking", size))
+                durable.sync(dataset.folder)
                 durable.publish(work, dataset.raw)
         except ArchiveError as error:
             aside = archive.replace(archive.with_name(f"{archive.name}.damaged"))
@@ -372,7 +373,7 @@ class DataStore:
                 raise disk.full(competition.id, self.root) from error
             where = error.filename or self.root
             raise DataError(
-                f"{competition.id}: data directory {self.root} cannot be used: {error.strerror or error} ({where})"
+                f"{competition.id}: data directory {self.root} cannot be written: {error.strerror or error} ({where})"
             ) from error
 
 

@@ -1,0 +1,127 @@
+"""Preparing several competitions at once, each in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from multiprocessing import connection, get_context, parent_process
+from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnProcess
+from typing import Unpack
+
+from pytest_mlebench.catalog import Competition
+from pytest_mlebench.data import disk
+from pytest_mlebench.data.downloads import Downloads
+from pytest_mlebench.data.steps import Step
+from pytest_mlebench.data.store import DataStore, PrepareOptions
+from pytest_mlebench.errors import MLEBenchError
+
+DEFAULT_JOBS = 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """How the preparation of a competition ended: ``error`` is why it failed."""
+
+    competition: Competition
+    error: str | None = None
+
+
+def check(
+    store: DataStore,
+    competitions: Iterable[Competition],
+    downloads: Downloads,
+    *,
+    jobs: int = DEFAULT_JOBS,
+    **options: Unpack[PrepareOptions],
+) -> None:
+    """See, before anything is downloaded, that credentials, accepted rules and disk suffice for all of these.
+
+    Raises DataError that lists what is missing. Nothing is asked of Kaggle where nothing must come from there.
+    """
+    waiting = [competition for competition in competitions if not store.is_ready(competition, **options)]
+    if asked := [competition for competition in waiting if store.needs_download(competition, **options)]:
+        downloads.check(asked)
+    if options.get("check_disk", True):
+        disk.require(store.root, [store.need(competition, downloads, **options) for competition in waiting], jobs)
+
+
+def prepare_all(
+    store: DataStore,
+    competitions: Sequence[Competition],
+    downloads: Downloads,
+    tell: Callable[[Competition, Step | Result], None],
+    *,
+    jobs: int = DEFAULT_JOBS,
+    **options: Unpack[PrepareOptions],
+) -> list[Result]:
+    """Prepare competitions, ``jobs`` at once; one that fails does not stop the others.
+
+    Each is worked on by a process that ends with it, so that its memory is given back, and one that is killed for it
+    takes no other along. That process holds the competition's lock itself, and ends with this one. ``downloads`` is
+    sent to it, pickled. An exception here, as Ctrl-C, kills all of them: what they were at is done by a later call.
+    """
+    context = get_context("spawn")
+    todo = list(reversed(competitions))
+    running: dict[Connection, tuple[Competition, SpawnProcess]] = {}
+    results = {}
+    try:
+        while todo or running:
+            while todo and len(running) < jobs:
+                competition = todo.pop()
+                receiver, sender = context.Pipe(duplex=False)
+                process = context.Process(target=_work, args=(sender, store, competition, downloads, options))
+                process.start()
+                running[receiver] = (competition, process)
+                sender.close()  # so that the end of the process is the end of the pipe
+            for ready in connection.wait(list(running)):
+                assert isinstance(ready, Connection)
+                competition, process = running[ready]
+                try:
+                    message = ready.recv()
+                except EOFError:
+                    process.join()
+                    message = Result(competition=competition, error=_death(competition, process.exitcode))
+                tell(competition, message)
+                if isinstance(message, Result):
+                    results[competition.id] = message
+                    del running[ready]
+                    ready.close()
+                    process.join()
+    finally:
+        for _, process in running.values():
+            process.kill()
+        for _, process in running.values():
+            process.join()
+    return [results[competition.id] for competition in competitions]
+
+
+def _work(
+    sender: Connection, store: DataStore, competition: Competition, downloads: Downloads, options: PrepareOptions
+) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends Ctrl-C to all: the first process decides
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    error = None
+    try:
+        store.prepare(competition, downloads=downloads, tell=sender.send, **options)
+    except MLEBenchError as trouble:
+        error = str(trouble)
+    sender.send(Result(competition=competition, error=error))
+
+
+def _end_with_parent() -> None:
+    parent = parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
+
+
+def _death(competition: Competition, exit_code: int | None) -> str:
+    cause = f"exit status {exit_code}"
+    if exit_code is not None and exit_code < 0:
+        cause = signal.Signals(-exit_code).name
+        cause += ", as if memory ran out (fewer --jobs take less)" if -exit_code == signal.SIGKILL else ""
+    return f"{competition.id}: the process that prepared it ended with {cause}; call again to go on"
