@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from pytest_mlebench import __version__
-from pytest_mlebench.commands import data, grading, sandbox
+from pytest_mlebench.commands import data, grading, leaderboard, sandbox
 from pytest_mlebench.errors import MLEBenchError, UsageError
 
 Command = Callable[[argparse.Namespace], int]
@@ -36,7 +36,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="mlebench", description=__doc__)
     parser.add_argument("--version", action="version", version=f"mlebench {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for module in (data, grading, sandbox):
+    for module in (data, grading, leaderboard, sandbox):
         module.add(commands)
     return parser
 

@@ -70,7 +70,6 @@ def _prepare(options: argparse.Namespace) -> int:
     if options.jobs < 1:
         raise UsageError(f"--jobs {options.jobs} must be at least 1")
     store = DataStore(options.data_dir, parallel_downloads=options.jobs)
-    downloads = KaggleDownloads()
     how = PrepareOptions(
         raw_dir=options.raw_dir,
         verify=not options.skip_verification,
@@ -79,10 +78,10 @@ def _prepare(options: argparse.Namespace) -> int:
         description=options.description,
         check_disk=not options.skip_disk_check,
     )
-    jobs.check(store, competitions, downloads, jobs=options.jobs, **how)
+    jobs.check(store, competitions, KaggleDownloads(), jobs=options.jobs, **how)
     try:
         with shown(len(competitions), lambda result: _ended(store, result)) as show:
-            results = jobs.prepare_all(store, competitions, downloads, show, jobs=options.jobs, **how)
+            results = jobs.prepare_all(store, competitions, KaggleDownloads, show, jobs=options.jobs, **how)
     except KeyboardInterrupt:
         logger.error("stopped; what is complete stays, and the same call goes on from there")
         raise

@@ -121,6 +121,14 @@ def unpacked_size(path: Path) -> int:
         return sum(info.file_size for info in archive.infolist())
 
 
+def check_zip(path: Path) -> None:
+    """Read a zip archive through and compare every member with its CRC; raises ArchiveError that says what is damaged."""
+    with open_zip(path) as archive:
+        damaged = archive.testzip()
+    if damaged is not None:
+        raise ArchiveError(f"archive {path} is damaged: member {damaged} does not have its CRC")
+
+
 @contextmanager
 def open_tar(path: Path) -> Iterator[tarfile.TarFile]:
     """Open a tar archive of any compression for reading; DataError where it is missing or damaged."""

@@ -43,7 +43,8 @@ def check(
     Raises DataError that lists what is missing. Nothing is asked of Kaggle where nothing must come from there.
     """
     waiting = [competition for competition in competitions if not store.is_ready(competition, **options)]
-    if asked := [competition for competition in waiting if store.needs_download(competition, **options)]:
+    asked = [competition for competition in waiting if store.needs_archive(competition, **options)]
+    if asked or (waiting and options.get("description") == "kaggle"):  # whose pages need credentials alone
         downloads.check(asked)
     if options.get("check_disk", True):
         disk.require(store.root, [store.need(competition, downloads, **options) for competition in waiting], jobs)
@@ -52,7 +53,7 @@ def check(
 def prepare_all(
     store: DataStore,
     competitions: Sequence[Competition],
-    downloads: Downloads,
+    connect: Callable[[], Downloads],
     tell: Callable[[Competition, Step | Result], None],
     *,
     jobs: int = DEFAULT_JOBS,
@@ -61,8 +62,8 @@ def prepare_all(
     """Prepare competitions, ``jobs`` at once; one that fails does not stop the others.
 
     Each is worked on by a process that ends with it, so that its memory is given back, and one that is killed for it
-    takes no other along. That process holds the competition's lock itself, and ends with this one. ``downloads`` is
-    sent to it, pickled. An exception here, as Ctrl-C, kills all of them: what they were at is done by a later call.
+    takes no other along. That process holds the competition's lock itself, and ends with this one; ``connect``, which
+    is pickled, gives it its downloads. An exception here, as Ctrl-C, kills all of them: what they were at is done by a later call.
     """
     context = get_context("spawn")
     todo = list(reversed(competitions))
@@ -73,7 +74,7 @@ def prepare_all(
             while todo and len(running) < jobs:
                 competition = todo.pop()
                 receiver, sender = context.Pipe(duplex=False)
-                process = context.Process(target=_work, args=(sender, store, competition, downloads, options))
+                process = context.Process(target=_work, args=(sender, store, competition, connect, options))
                 process.start()
                 running[receiver] = (competition, process)
                 sender.close()  # so that the end of the process is the end of the pipe
@@ -100,13 +101,17 @@ def prepare_all(
 
 
 def _work(
-    sender: Connection, store: DataStore, competition: Competition, downloads: Downloads, options: PrepareOptions
+    sender: Connection,
+    store: DataStore,
+    competition: Competition,
+    connect: Callable[[], Downloads],
+    options: PrepareOptions,
 ) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends Ctrl-C to all: the first process decides
     threading.Thread(target=_end_with_parent, daemon=True).start()
     error = None
     try:
-        store.prepare(competition, downloads=downloads, tell=sender.send, **options)
+        store.prepare(competition, downloads=connect(), tell=sender.send, **options)
     except MLEBenchError as trouble:
         error = str(trouble)
     sender.send(Result(competition=competition, error=error))

@@ -1,28 +1,246 @@
-"""Kaggle's competitions: credentials, rules, archives, pages and leaderboards, through Kaggle's own client."""
+"""Kaggle's competitions: rules, archives, pages and leaderboards, through Kaggle's own client."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import logging
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_mlebench.catalog import Competition
+from pytest_mlebench.data.archives import check_zip
 from pytest_mlebench.data.downloads import Progress, Size
+from pytest_mlebench.data.kaggle_files import Page, pages_to_markdown, read_scores
+from pytest_mlebench.data.retry import Patience, retry
+from pytest_mlebench.errors import DataError
+
+if TYPE_CHECKING:
+    import requests
+
+    from pytest_mlebench.data.kaggle_client import Credentials, RefusedError
+    from pytest_mlebench.data.transfer import PartialFile
+
+logger = logging.getLogger("pytest_mlebench")
+
+T = TypeVar("T")
+
+_PARALLEL = 8
+_PAGE_SIZE = 200  # files; the most that Kaggle gives at once
 
 
 class KaggleDownloads:
-    """Downloads from Kaggle (see Downloads); nothing is imported or looked up before it is needed."""
+    """Downloads from Kaggle (see Downloads). Nothing is imported or looked up before it is needed.
+
+    Several threads may use it at once.
+    """
+
+    def __init__(self, patience: Patience | None = None) -> None:
+        self.patience = patience or Patience()
+        self._credentials: Credentials | None = None
+        self._lock = threading.Lock()
 
     def check(self, competitions: Sequence[Competition]) -> None:
-        raise NotImplementedError
+        from pytest_mlebench.data.kaggle_client import RefusedError
+
+        def refusal(competition: Competition) -> RefusedError | None:
+            try:
+                self._archive_bytes(competition)
+            except RefusedError as error:
+                if error.status == 401:  # the same for all
+                    raise
+                return error
+            return None
+
+        self.credentials()
+        with ThreadPoolExecutor(_PARALLEL) as pool:
+            refusals = list(zip(competitions, pool.map(refusal, competitions), strict=True))
+        if problem := _in_one_message([(competition, error) for competition, error in refusals if error is not None]):
+            raise DataError(problem)
 
     def size(self, competition: Competition) -> Size:
-        raise NotImplementedError
+        unpacked = self._summary_bytes(competition) or self._listed_bytes(competition)
+        return Size(download=self._archive_bytes(competition) or unpacked, unpacked=unpacked)
 
     def download(self, competition: Competition, target: Path, progress: Progress) -> None:
-        raise NotImplementedError
+        """See Downloads.
+
+        Kaggle packs archives anew now and then, so another md5 than the competition's is a warning as long as the
+        archive is whole: what counts is the checksums of what is prepared from it. An archive that is not whole is
+        kept as ``target`` + ".damaged".
+        """
+        from pytest_mlebench.data.transfer import PartialFile, transfer
+
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise DataError(f"{target.parent} cannot be written: {error.strerror}") from error
+        with PartialFile(target.with_name(f"{target.name}.part")) as part:
+            with self._in_words(competition):
+                transfer(
+                    lambda headers: self._open(competition, headers), part, progress, self.patience, competition.id
+                )
+            _verify(competition, part, target)
+            part.become(target)
 
     def description(self, competition: Competition) -> str:
-        raise NotImplementedError
+        from kagglesdk.competitions.types.competition_api_service import ApiListCompetitionPagesRequest
+
+        request = ApiListCompetitionPagesRequest()
+        request.competition_name = competition.id
+        found = self._call(competition, lambda api: api.list_competition_pages(request).pages)
+        if not found:
+            raise DataError(f"{competition.id}: Kaggle shows no pages of this competition; use the bundled description")
+        pages = [Page(page.name, page.post_title, page.content, page.mime_type) for page in found]
+        return pages_to_markdown(competition.title, pages)
 
     def leaderboard(self, competition: Competition) -> list[float]:
-        raise NotImplementedError
+        from kagglesdk.competitions.types.competition_api_service import ApiDownloadLeaderboardRequest
+
+        request = ApiDownloadLeaderboardRequest()
+        request.competition_name = competition.id
+        content = self._call(competition, lambda api: api.download_leaderboard(request).content)
+        try:
+            return read_scores(content)
+        except DataError as error:
+            raise DataError(f"{competition.id}: the leaderboard's download cannot be read: {error}") from error
+
+    def credentials(self) -> Credentials:
+        """What is shown to Kaggle, looked up once. Raises DataError that says how to get some."""
+        from pytest_mlebench.data.kaggle_client import find_credentials
+
+        with self._lock:
+            if self._credentials is None:
+                self._credentials = retry(lambda: find_credentials(self.patience), self.patience, "Kaggle")
+            return self._credentials
+
+    def _archive_bytes(self, competition: Competition) -> int | None:
+        """The archive's size, from asking for its first byte; this is also how Kaggle tells whether it may be had."""
+
+        def ask() -> int | None:
+            with self._open(competition, {"Range": "bytes=0-0"}) as response:
+                total = response.headers.get("Content-Range", "").rpartition("/")[2]
+                length = total if response.status_code == 206 else response.headers.get("Content-Length", "")
+                return int(length) if length.isdigit() else None
+
+        with self._in_words(competition):
+            return retry(ask, self.patience, competition.id)
+
+    @contextmanager
+    def _open(self, competition: Competition, headers: Mapping[str, str]) -> Iterator[requests.Response]:
+        """Ask for the archive; redirects are followed, the body is not yet read."""
+        from kagglesdk.competitions.types.competition_api_service import ApiDownloadDataFilesRequest
+
+        from pytest_mlebench.data.kaggle_client import connected
+
+        request = ApiDownloadDataFilesRequest()
+        request.competition_name = competition.id
+        with connected(self.credentials(), self.patience, headers) as client:
+            response: requests.Response = client.competitions.competition_api_client.download_data_files(request)
+            with response:
+                yield response
+
+    def _summary_bytes(self, competition: Competition) -> int:
+        """The unpacked files' size in one request; 0 where Kaggle has no summary."""
+        from kagglesdk.competitions.types.competition_api_service import ApiGetCompetitionDataFilesSummaryRequest
+
+        from pytest_mlebench.data.kaggle_client import RefusedError
+
+        request = ApiGetCompetitionDataFilesSummaryRequest()
+        request.competition_name = competition.id
+        try:
+            summary = self._call(competition, lambda api: api.get_competition_data_files_summary(request))
+        except RefusedError as error:
+            if error.status == 401:
+                raise
+            return 0
+        files = summary.file_summary_info
+        return sum(int(kind.total_size) for kind in files.file_types) if files else 0
+
+    def _listed_bytes(self, competition: Competition) -> int:
+        """The unpacked files' size from the list of all files."""
+        from kagglesdk.competitions.types.competition_api_service import ApiListDataFilesRequest
+
+        request = ApiListDataFilesRequest()
+        request.competition_name = competition.id
+        request.page_size = _PAGE_SIZE
+        total = 0
+        while True:
+            page = self._call(competition, lambda api: api.list_data_files(request))
+            total += sum(int(file.total_bytes) for file in page.files)
+            if not page.next_page_token:
+                return total
+            request.page_token = page.next_page_token
+
+    def _call(self, competition: Competition, call: Callable[[Any], T]) -> T:
+        """One call of the API; trouble that may pass is waited for."""
+        from pytest_mlebench.data.kaggle_client import connected
+
+        def attempt() -> T:
+            with connected(self.credentials(), self.patience) as client:
+                return call(client.competitions.competition_api_client)
+
+        with self._in_words(competition):
+            return retry(attempt, self.patience, competition.id)
+
+    @contextmanager
+    def _in_words(self, competition: Competition) -> Iterator[None]:
+        """A refusal says what to do about it."""
+        from pytest_mlebench.data.kaggle_client import SETTINGS, RefusedError
+
+        if competition.source != "kaggle":
+            raise DataError(f"{competition.id} is not on Kaggle: its data comes with it")
+        try:
+            yield
+        except RefusedError as error:
+            advice = {
+                401: f"{self.credentials().source} is not accepted; get new credentials at {SETTINGS}",
+                403: f"have you accepted the competition's rules? {_rules(competition)}",
+                404: f"the competition, or what is asked for, is not (or no longer) there: {competition.url}",
+            }.get(error.status, f"see {competition.url}")
+            raise RefusedError(error.status, f"{competition.id}: {error}; {advice}") from error
+
+
+def _rules(competition: Competition) -> str:
+    return f"https://www.kaggle.com/c/{competition.id}/rules"
+
+
+def _in_one_message(refusals: Sequence[tuple[Competition, RefusedError]]) -> str:
+    """All that keeps competitions from being downloaded; empty if nothing does."""
+    rules = [_rules(competition) for competition, error in refusals if error.status == 403]
+    lines = [str(error) for _, error in refusals if error.status != 403]
+    if rules:
+        number = "1 competition" if len(rules) == 1 else f"{len(rules)} competitions"
+        lines += [f"Kaggle denies the data of {number}: accept the rules there, then call again", *rules]
+    return "\n  ".join(lines)
+
+
+def _verify(competition: Competition, part: PartialFile, target: Path) -> None:
+    """See that the archive arrived whole; raises DataError and keeps it aside if it did not."""
+    expected = competition.checksums.get("zip")
+    if part.md5 == expected:
+        return
+    try:
+        if part.server_md5 and part.server_md5 != part.md5:
+            raise DataError("it is not what the server sent")
+        if not part.server_md5:
+            check_zip(part.path)
+    except DataError as error:
+        damaged = target.with_name(f"{target.name}.damaged")
+        part.become(damaged)
+        raise DataError(
+            f"{competition.id}: the archive is damaged ({error}): {damaged}: expected md5 "
+            f"{part.server_md5 or expected or 'unknown'}, found {part.md5}; call again to download it anew, "
+            "and remove this file"
+        ) from error
+    if expected is not None:
+        logger.warning(
+            "%s: %s is whole, but not the archive that is known (expected md5 %s, found %s); Kaggle may have packed "
+            "it anew: what is prepared from it has checksums of its own",
+            competition.id,
+            target,
+            expected,
+            part.md5,
+        )

@@ -167,11 +167,13 @@ class DataStore:
         wanted = options.get("description")
         return not options.get("force") and dataset.is_prepared and wanted in (None, dataset.description)
 
-    def needs_download(self, competition: Competition, **options: Unpack[PrepareOptions]) -> bool:
-        """Whether ``prepare`` with these options would ask Kaggle for anything."""
-        if self.is_ready(competition, **options):
+    def needs_archive(self, competition: Competition, **options: Unpack[PrepareOptions]) -> bool:
+        """Whether ``prepare`` with these options would download the competition's archive."""
+        dataset = self.dataset(competition)
+        if competition.source == "bundled" or options.get("raw_dir") is not None:
             return False
-        return options.get("description") == "kaggle" or self._needs_archive(competition, **options)
+        prepared = dataset.is_prepared and not options.get("force")
+        return not (prepared or dataset.has_raw or dataset.archive.is_file())
 
     def need(self, competition: Competition, downloads: Downloads, **options: Unpack[PrepareOptions]) -> disk.Need:
         """The disk that a download, or an archive that is there, takes until its data is prepared."""
@@ -180,7 +182,7 @@ class DataStore:
         if dataset.archive.is_file():
             size, unpacked = dataset.archive.stat().st_size, unpacked_size(dataset.archive)
             return disk.Need.of(download=size, unpacked=unpacked, present=size, keep_raw=keep_raw)
-        if not self._needs_archive(competition, **options):
+        if not self.needs_archive(competition, **options):
             return disk.Need(peak=0, rest=0)
         sizes, part = downloads.size(competition), dataset.partial_archive
         present = part.stat().st_size if part.is_file() else 0
@@ -255,13 +257,6 @@ class DataStore:
             raise locks.LockHeld(f"{competition.id}: in use by {holder}; nothing was removed") from None
         return freed
 
-    def _needs_archive(self, competition: Competition, **options: Unpack[PrepareOptions]) -> bool:
-        dataset = self.dataset(competition)
-        if competition.source == "bundled" or options.get("raw_dir") is not None:
-            return False
-        prepared = dataset.is_prepared and not options.get("force")
-        return not (prepared or dataset.has_raw or dataset.archive.is_file())
-
     def _make(
         self, dataset: Dataset, downloads: Downloads | None, tell: Tell, **options: Unpack[PrepareOptions]
     ) -> None:
@@ -269,7 +264,7 @@ class DataStore:
         raw_dir, keep_raw = options.get("raw_dir"), options.get("keep_raw", True)
         had_raw = dataset.has_raw or dataset.archive.is_file()
         if competition.source == "kaggle" and raw_dir is None and not dataset.has_raw:
-            if self._needs_archive(competition, **options):
+            if self.needs_archive(competition, **options):
                 self._download(dataset, downloads, tell, **options)
             self._unpack(dataset, tell)
         self._prepare(dataset, raw_dir, tell, verify=options.get("verify", True))

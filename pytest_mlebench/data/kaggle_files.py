@@ -1,0 +1,80 @@
+"""Reading what Kaggle gives out beside data: leaderboards and pages."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+import zipfile
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from pytest_mlebench.errors import DataError
+
+
+def read_scores(content: bytes) -> list[float]:
+    """The scores of a leaderboard's download: a CSV file with a column Score, or a zip archive that holds one.
+
+    Teams without a score are left out. Where an archive holds several leaderboards, the private one counts.
+    Raises DataError.
+    """
+    table = csv.DictReader(io.StringIO(_unpack(content).decode("utf-8-sig", errors="replace"), newline=""))
+    column = next((name for name in table.fieldnames or () if name.strip().lower() == "score"), None)
+    if column is None:
+        raise DataError(f"there is no column Score among {', '.join(table.fieldnames or ()) or 'no columns'}"[:200])
+    scores = []
+    for row in table:
+        text = (row[column] or "").strip()
+        if not text:
+            continue
+        try:
+            scores.append(float(text))
+        except ValueError as error:
+            raise DataError(f"line {table.line_num}: {text[:50]!r} is not a score") from error
+    if not any(map(math.isfinite, scores)):
+        raise DataError("it holds no scores")
+    return [score for score in scores if math.isfinite(score)]
+
+
+def _unpack(content: bytes) -> bytes:
+    if not content.startswith(b"PK"):
+        return content
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            names = [name for name in archive.namelist() if name.lower().endswith(".csv")]
+            private = [name for name in names if "private" in name.lower()]
+            if len(private or names) != 1:
+                raise DataError(f"the archive holds {len(names)} tables, not one: {', '.join(names)[:200]}")
+            return archive.read((private or names)[0])
+    except (zipfile.BadZipFile, EOFError, ValueError) as error:
+        raise DataError(f"the archive is damaged: {error}") from error
+
+
+class Page(NamedTuple):
+    """A competition's page: short name, title or "", and text in HTML or (see ``mime_type``) Markdown."""
+
+    name: str
+    title: str
+    content: str
+    mime_type: str
+
+
+def pages_to_markdown(title: str, pages: Sequence[Page]) -> str:
+    """A competition's pages as one Markdown text, in Kaggle's order but for the data's description, which ends it.
+
+    The rules are left out: they are no part of the task.
+    """
+    shown = [page for page in pages if page.name.lower() != "rules" and page.content.strip()]
+    shown.sort(key=lambda page: page.name.lower() == "data-description")
+    sections = [f"## {page.title or page.name.replace('-', ' ').capitalize()}\n\n{_markdown(page)}" for page in shown]
+    return "\n\n".join([f"# {title}", *sections]) + "\n"
+
+
+def _markdown(page: Page) -> str:
+    if "markdown" in page.mime_type:
+        return page.content.strip()
+    from markdownify import markdownify
+
+    # Who reads the text as it is would take an escaped column name for its name.
+    text = markdownify(page.content, heading_style="ATX", bullets="-", escape_underscores=False, escape_asterisks=False)
+    return text.strip()

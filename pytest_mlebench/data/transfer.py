@@ -1,0 +1,178 @@
+"""Downloading a large file that is resumed where it was left, within a process and across processes."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import json
+import os
+import re
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import requests
+
+from pytest_mlebench.data.downloads import Progress
+from pytest_mlebench.data.retry import Patience, TransientError, retry
+from pytest_mlebench.errors import DataError
+
+Request = Callable[[Mapping[str, str]], AbstractContextManager[requests.Response]]
+"""Asks for the file with these headers; the answer's body is not yet read. See kaggle_client.connected for errors."""
+
+_BLOCK = 1 << 16  # small, as what is in it is lost when the connection is
+
+
+class RangeError(TransientError):
+    """The server's file ends before the place from which the rest was asked for."""
+
+
+class PartialFile:
+    """A file that is growing: its bytes at ``path``, and beside it what they belong to, so that it can be resumed.
+
+    ``size``: bytes that are there; ``total``: bytes that there will be, if known; ``server_md5``: the md5 of the whole
+    file as the server gives it, in hexadecimal, or "". Raises DataError where the disk is full or cannot be written.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.size = 0
+        self.total: int | None = None
+        self.validator = ""
+        self.server_md5 = ""
+        self._md5 = hashlib.md5(usedforsecurity=False)
+        self._notes = path.with_name(f"{path.name}.json")
+
+    def __enter__(self) -> PartialFile:
+        try:
+            self._file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        except OSError as error:
+            raise DataError(f"{self.path} cannot be written: {error.strerror}") from error
+        if not self._resume():
+            self.restart()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._file)
+
+    @property
+    def md5(self) -> str:
+        return self._md5.hexdigest()
+
+    @property
+    def is_complete(self) -> bool:
+        return self.size == self.total
+
+    def _resume(self) -> bool:
+        try:
+            notes = json.loads(self._notes.read_text(encoding="utf-8"))
+            self.total, self.validator, self.server_md5 = notes["total"], notes["validator"], notes["md5"]
+        except (OSError, ValueError, LookupError, TypeError):
+            return False
+        while block := os.read(self._file, 1 << 20):
+            self._grow(block)
+        return self.total is None or self.size <= self.total
+
+    def _grow(self, block: bytes | memoryview) -> None:
+        self._md5.update(block)
+        self.size += len(block)
+
+    def restart(self) -> None:
+        """Throw away what is there."""
+        os.ftruncate(self._file, 0)
+        self._notes.unlink(missing_ok=True)
+        self.size, self.total, self.validator, self.server_md5 = 0, None, "", ""
+        self._md5 = hashlib.md5(usedforsecurity=False)
+
+    def start(self, headers: Mapping[str, str]) -> None:
+        """Begin from nothing with a file that these headers of an answer describe."""
+        self.restart()
+        length = headers.get("Content-Length", "")
+        self.total = int(length) if length.isdigit() else None
+        self.validator = _validator(headers)
+        self.server_md5 = _server_md5(headers)
+        try:
+            self._notes.write_text(
+                json.dumps({"total": self.total, "validator": self.validator, "md5": self.server_md5}), encoding="utf-8"
+            )
+        except OSError as error:
+            raise self._full(error) from error
+
+    def append(self, block: bytes) -> None:
+        rest = memoryview(block)
+        while rest:
+            try:
+                written = os.write(self._file, rest)
+            except OSError as error:
+                raise self._full(error) from error
+            self._grow(rest[:written])
+            rest = rest[written:]
+
+    def _full(self, error: OSError) -> DataError:
+        missing = "" if self.total is None else f", {self.total - self.size} bytes are still to come"
+        return DataError(
+            f"{self.path}: {error.strerror}{missing}; what is there is kept, the next call goes on from it"
+        )
+
+    def become(self, target: Path) -> None:
+        """Give the file another name."""
+        self.path.replace(target)
+        self._notes.unlink(missing_ok=True)
+
+
+def transfer(request: Request, part: PartialFile, progress: Progress, patience: Patience, what: str) -> None:
+    """Download the rest of a file; trouble that may pass is waited for. Raises DataError that begins with ``what``.
+
+    A server that has another file by now, or that ignores Range, makes it begin anew.
+    """
+    progress(part.size, part.total)
+    if not part.is_complete:
+        retry(lambda: _continue(request, part, progress), patience, what, lambda: part.size)
+
+
+def _continue(request: Request, part: PartialFile, progress: Progress) -> None:
+    headers = {"Accept-Encoding": "identity"}
+    if part.size:
+        headers["Range"] = f"bytes={part.size}-"
+        if part.validator:
+            headers["If-Range"] = part.validator
+    try:
+        with request(headers) as response:
+            if response.status_code != 206:
+                part.start(response.headers)
+            elif not _continues(part, response.headers):
+                raise RangeError("the file has changed on the server, it is downloaded anew")
+            for block in response.iter_content(_BLOCK):
+                part.append(block)
+                progress(part.size, part.total)
+        if part.total is not None and part.size > part.total:
+            raise RangeError(f"{part.size} bytes came instead of {part.total}")
+        if part.total is not None and part.size < part.total:
+            raise TransientError(f"{part.size} bytes came instead of {part.total}")
+    except RangeError:
+        part.restart()
+        raise
+
+
+def _continues(part: PartialFile, headers: Mapping[str, str]) -> bool:
+    place = re.fullmatch(r"bytes (\d+)-\d+/(\d+|\*)", headers.get("Content-Range", "").strip())
+    if place is None or int(place[1]) != part.size:
+        return False
+    return place[2] == "*" or part.total is None or int(place[2]) == part.total
+
+
+def _validator(headers: Mapping[str, str]) -> str:
+    """What If-Range takes: a strong ETag, else the date of the last change."""
+    etag = headers.get("ETag", "")
+    return etag if etag and not etag.startswith("W/") else headers.get("Last-Modified", "")
+
+
+def _server_md5(headers: Mapping[str, Any]) -> str:
+    """From Google's ``x-goog-hash: crc32c=…, md5=…`` (https://cloud.google.com/storage/docs/xml-api/reference-headers)."""
+    match = re.search(r"\bmd5=([A-Za-z0-9+/]{22}==)", headers.get("x-goog-hash", ""))
+    try:
+        return base64.b64decode(match[1]).hex() if match else ""
+    except binascii.Error:
+        return ""

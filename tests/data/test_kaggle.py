@@ -1,0 +1,418 @@
+"""Kaggle's real client against a local server that speaks its API."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import random
+import socket
+import subprocess
+import sys
+import threading
+import time
+from email.utils import formatdate
+from pathlib import Path
+
+import pytest
+from kaggle_server import Cut, KaggleServer, Served, Stall, Status, WholeFile, zip_bytes
+
+from pytest_mlebench.catalog import Competition
+from pytest_mlebench.data.checksums import md5
+from pytest_mlebench.data.downloads import Size
+from pytest_mlebench.data.kaggle import KaggleDownloads
+from pytest_mlebench.data.retry import Patience
+from pytest_mlebench.errors import DataError
+
+ID = "some-competition"
+QUICK = Patience(attempts=4, delay=0.01, stall=0.5)
+FILES = {
+    "train.csv": random.Random(1).randbytes(400_000),
+    "test.csv": random.Random(2).randbytes(100_000),
+    "readme.txt": b"text " * 1000,
+}
+
+
+def make_competition(folder: Path, id: str = ID, **values: object) -> Competition:
+    (folder / id).mkdir()
+    leaderboard = {"teams": 1, "gold": 1, "silver": 1, "bronze": 1, "median": 1}
+    required = {"id": id, "title": "Some", "split": "low", "category": "c", "metric": "m", "direction": "higher"}
+    content = {**required, "leaderboard": leaderboard, **values}
+    (folder / id / "competition.yaml").write_text(json.dumps(content))
+    return Competition.load(folder / id)
+
+
+@pytest.fixture
+def served(kaggle_server: KaggleServer) -> Served:
+    return kaggle_server.add(ID, FILES)
+
+
+@pytest.fixture
+def competition(tmp_path: Path, served: Served) -> Competition:
+    return make_competition(tmp_path, checksums={"zip": md5(served.archive)})
+
+
+@pytest.fixture
+def downloads(kaggle_server: KaggleServer) -> KaggleDownloads:
+    return KaggleDownloads(QUICK)
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> Path:
+    return tmp_path / "data" / "archive.zip"
+
+
+class Watch:
+    """A progress callback that notes what it is told."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[int, int | None]] = []
+
+    def __call__(self, done: int, total: int | None) -> None:
+        self.seen.append((done, total))
+
+
+def leftovers(target: Path) -> list[str]:
+    return sorted(path.name for path in target.parent.iterdir() if path != target)
+
+
+def test_an_archive_arrives_with_progress(
+    downloads: KaggleDownloads, competition: Competition, served: Served, target: Path
+) -> None:
+    watch = Watch()
+    downloads.download(competition, target, watch)
+    assert target.read_bytes() == served.archive and leftovers(target) == []
+    size = len(served.archive)
+    assert (
+        watch.seen[0] == (0, None)
+        and watch.seen[-1] == (size, size)
+        and watch.seen == sorted(watch.seen, key=lambda s: s[0])
+    )
+
+
+def test_after_a_cut_only_the_rest_is_asked_for(
+    downloads: KaggleDownloads, competition: Competition, served: Served, target: Path, kaggle_server: KaggleServer
+) -> None:
+    kaggle_server.script("archive", Cut(0.4))
+    downloads.download(competition, target, Watch())
+    assert target.read_bytes() == served.archive
+    first, second = kaggle_server.asked("archive")
+    assert first.range is None and second.status == 206
+    # what was in the last block when the connection was cut comes again
+    start = int((second.range or "").removeprefix("bytes=").removesuffix("-"))
+    assert 0 <= first.sent - start <= 1 << 16 and first.sent == int(0.4 * len(served.archive))
+    assert second.sent == len(served.archive) - start
+
+
+def test_another_process_goes_on_where_the_last_was_killed(
+    competition: Competition, served: Served, target: Path, kaggle_server: KaggleServer
+) -> None:
+    kaggle_server.bytes_per_second = 500_000
+    program = (
+        "import sys, pathlib\n"
+        "from pytest_mlebench.catalog import Competition\n"
+        "from pytest_mlebench.data.kaggle import KaggleDownloads\n"
+        "competition = Competition.load(pathlib.Path(sys.argv[1]))\n"
+        "KaggleDownloads().download(competition, pathlib.Path(sys.argv[2]), lambda done, total: None)\n"
+    )
+    process = subprocess.Popen([sys.executable, "-c", program, str(competition.folder), str(target)])
+    part = target.with_name("archive.zip.part")
+    deadline = time.monotonic() + 60
+    while not (part.exists() and part.stat().st_size > 100_000) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    process.kill()
+    process.wait()
+    there = part.stat().st_size
+    assert 100_000 < there < len(served.archive) and not target.exists()
+    kaggle_server.bytes_per_second = None
+    watch = Watch()
+    KaggleDownloads(QUICK).download(competition, target, watch)
+    assert target.read_bytes() == served.archive
+    assert watch.seen[0] == (there, len(served.archive))
+    last = kaggle_server.asked("archive")[-1]
+    assert last.range == f"bytes={there}-" and last.sent == len(served.archive) - there
+
+
+@pytest.mark.parametrize("fault", [Stall(0.4), Stall(0.0)])
+def test_a_server_that_stalls_is_left_and_asked_again(
+    fault: Stall, downloads: KaggleDownloads, competition: Competition, target: Path, kaggle_server: KaggleServer
+) -> None:
+    kaggle_server.script("archive", fault)
+    downloads.download(competition, target, Watch())
+    assert md5(target) == competition.checksums["zip"] and len(kaggle_server.asked("archive")) == 2
+
+
+@pytest.mark.parametrize("endpoint", ["DownloadDataFiles", "archive"])
+@pytest.mark.parametrize("code", [429, 500, 502, 503])
+def test_trouble_that_passes_is_waited_for(
+    endpoint: str,
+    code: int,
+    downloads: KaggleDownloads,
+    competition: Competition,
+    target: Path,
+    kaggle_server: KaggleServer,
+) -> None:
+    kaggle_server.script(endpoint, Status(code), Status(code))
+    downloads.download(competition, target, Watch())
+    assert md5(target) == competition.checksums["zip"] and len(kaggle_server.asked(endpoint)) == 3
+
+
+@pytest.mark.parametrize("form", ["seconds", "date"])
+def test_retry_after_is_honoured(
+    form: str, downloads: KaggleDownloads, competition: Competition, target: Path, kaggle_server: KaggleServer
+) -> None:
+    # A date has whole seconds: three from now are more than two.
+    header = "2" if form == "seconds" else formatdate(time.time() + 3, usegmt=True)
+    kaggle_server.script("DownloadDataFiles", Status(429, retry_after=header))
+    start = time.monotonic()
+    downloads.download(competition, target, Watch())
+    assert time.monotonic() - start >= 1.9
+    assert len(kaggle_server.asked("DownloadDataFiles")) == 2
+
+
+def test_a_server_that_wants_hours_is_not_waited_for(
+    downloads: KaggleDownloads, competition: Competition, target: Path, kaggle_server: KaggleServer
+) -> None:
+    kaggle_server.script("DownloadDataFiles", Status(429, retry_after="7200"))
+    with pytest.raises(DataError, match=f"{ID}: Kaggle answered 429; call again in 2:00:00"):
+        downloads.download(competition, target, Watch())
+
+
+def test_delays_grow_and_differ() -> None:
+    patience = Patience(delay=1.0, longest_delay=60.0)
+    for failures, middle in [(1, 1), (2, 2), (4, 8), (10, 60)]:
+        drawn = {patience.delay_after(failures) for _ in range(100)}
+        assert len(drawn) > 50 and min(drawn) >= middle / 2 and max(drawn) <= middle * 1.5
+
+
+def test_attempts_without_progress_are_bounded(
+    downloads: KaggleDownloads, competition: Competition, target: Path, kaggle_server: KaggleServer
+) -> None:
+    kaggle_server.script("archive", *[Status(500)] * 10)
+    with pytest.raises(DataError, match=f"^{ID}: given up after 4 attempts: Kaggle answered 500; call again later$"):
+        downloads.download(competition, target, Watch())
+    assert len(kaggle_server.asked("archive")) == 4
+
+
+def test_attempts_with_progress_are_not(
+    downloads: KaggleDownloads, competition: Competition, target: Path, kaggle_server: KaggleServer
+) -> None:
+    kaggle_server.script("archive", *[Cut(0.3)] * 6)
+    downloads.download(competition, target, Watch())
+    assert md5(target) == competition.checksums["zip"] and len(kaggle_server.asked("archive")) == 7
+
+
+def test_a_server_that_ignores_range_sends_the_file_again(
+    downloads: KaggleDownloads, competition: Competition, target: Path, kaggle_server: KaggleServer
+) -> None:
+    kaggle_server.script("archive", Cut(0.4), WholeFile())
+    downloads.download(competition, target, Watch())
+    assert md5(target) == competition.checksums["zip"]
+    assert [request.status for request in kaggle_server.asked("archive")] == [200, 200]
+
+
+@pytest.mark.parametrize("etag", [True, False])
+def test_a_file_that_changed_meanwhile_is_downloaded_anew(
+    etag: bool, downloads: KaggleDownloads, tmp_path: Path, target: Path, served: Served, kaggle_server: KaggleServer
+) -> None:
+    if not etag:
+        served.headers["ETag"] = None
+    kaggle_server.script("archive", Cut(0.4), *[Status(500)] * 4)
+    old = make_competition(tmp_path)
+    with pytest.raises(DataError, match="given up"):
+        downloads.download(old, target, Watch())
+    served.archive = zip_bytes({"other.csv": random.Random(3).randbytes(600_000)})
+    downloads.download(old, target, Watch())
+    assert target.read_bytes() == served.archive and leftovers(target) == []
+
+
+def test_a_file_that_became_shorter_is_downloaded_anew(
+    downloads: KaggleDownloads, tmp_path: Path, target: Path, served: Served, kaggle_server: KaggleServer
+) -> None:
+    served.headers["ETag"] = None
+    kaggle_server.script("archive", Cut(0.4), *[Status(500)] * 4)
+    competition = make_competition(tmp_path)
+    with pytest.raises(DataError, match="given up"):
+        downloads.download(competition, target, Watch())
+    served.archive = zip_bytes({"small.csv": b"a,b\n"})
+    downloads.download(competition, target, Watch())
+    assert target.read_bytes() == served.archive
+
+
+@pytest.mark.parametrize("kind", ["truncated", "corrupted"])
+def test_a_damaged_archive_is_kept_aside_with_what_was_expected_and_found(
+    kind: str, downloads: KaggleDownloads, competition: Competition, served: Served, target: Path
+) -> None:
+    good = served.archive
+    middle = len(good) // 2
+    served.archive = (
+        good[:middle] if kind == "truncated" else good[:middle] + bytes([good[middle] ^ 1]) + good[middle + 1 :]
+    )
+    with pytest.raises(DataError) as error:
+        downloads.download(competition, target, Watch())
+    damaged = target.with_name("archive.zip.damaged")
+    assert damaged.read_bytes() == served.archive and not target.exists() and leftovers(target) == [damaged.name]
+    for part in (ID, str(damaged), f"expected md5 {md5(good)}", f"found {md5(served.archive)}", "call again"):
+        assert part in str(error.value)
+    served.archive = good
+    downloads.download(competition, target, Watch())
+    assert target.read_bytes() == good
+
+
+def test_an_archive_that_kaggle_packed_anew_is_taken_with_a_warning(
+    downloads: KaggleDownloads,
+    competition: Competition,
+    served: Served,
+    target: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    served.archive = zip_bytes(dict(reversed(FILES.items())))
+    with caplog.at_level(logging.WARNING):
+        downloads.download(competition, target, Watch())
+    assert target.read_bytes() == served.archive
+    assert f"expected md5 {competition.checksums['zip']}, found {md5(served.archive)}" in caplog.text
+
+
+def test_the_md5_that_the_server_names_is_held_against_what_arrived(
+    downloads: KaggleDownloads, tmp_path: Path, served: Served, target: Path
+) -> None:
+    served.headers["x-goog-hash"] = "crc32c=AAAAAA==, md5=AAAAAAAAAAAAAAAAAAAAAA=="
+    with pytest.raises(DataError, match=r"not what the server sent.*expected md5 0{32}, found"):
+        downloads.download(make_competition(tmp_path), target, Watch())
+
+
+def test_a_folder_that_cannot_be_written_is_an_error_in_words(
+    downloads: KaggleDownloads, competition: Competition, tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(DataError, match="cannot be written"):
+        downloads.download(competition, tmp_path / "file" / "archive.zip", Watch())
+
+
+def test_sizes_come_without_the_archive(
+    downloads: KaggleDownloads, competition: Competition, served: Served, kaggle_server: KaggleServer
+) -> None:
+    unpacked = sum(map(len, FILES.values()))
+    assert downloads.size(competition) == Size(download=len(served.archive), unpacked=unpacked)
+    assert [request.sent for request in kaggle_server.asked("archive")] == [1]
+
+
+def test_sizes_come_from_all_pages_of_the_list_where_there_is_no_summary(
+    downloads: KaggleDownloads, competition: Competition, served: Served, kaggle_server: KaggleServer
+) -> None:
+    served.files = {f"{number}.jpg": number for number in range(450)}
+    kaggle_server.script("GetCompetitionDataFilesSummary", Status(404))
+    assert downloads.size(competition).unpacked == sum(range(450))
+    assert len(kaggle_server.asked("ListDataFiles")) == 3
+
+
+def test_all_rules_that_are_not_accepted_are_listed_at_once(
+    downloads: KaggleDownloads, tmp_path: Path, kaggle_server: KaggleServer
+) -> None:
+    competitions = [make_competition(tmp_path, f"c{number}") for number in range(20)]
+    for number, competition in enumerate(competitions):
+        kaggle_server.add(competition.id, FILES).rules_accepted = number not in (3, 17)
+    with pytest.raises(DataError) as error:
+        downloads.check([*competitions, make_competition(tmp_path, "gone")])
+    text = str(error.value)
+    assert text.count("/rules") == 2 and "2 competitions" in text
+    assert "https://www.kaggle.com/c/c3/rules" in text and "https://www.kaggle.com/c/c17/rules" in text
+    assert "gone: Kaggle answered 404" in text
+    assert sum(request.sent for request in kaggle_server.asked("archive")) == 18  # a byte each
+    downloads.check(competitions[:3])
+
+
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [
+        (403, "some-competition: Kaggle answered 403: scripted; .*https://www.kaggle.com/c/some-competition/rules"),
+        (404, "some-competition: Kaggle answered 404: scripted; .* not .* there"),
+        (401, "some-competition: Kaggle answered 401: scripted; the API key in .KAGGLE_KEY, user ada is not accepted"),
+        (400, "some-competition: Kaggle answered 400: scripted"),
+    ],
+)
+def test_a_refusal_says_what_to_do_and_is_not_repeated(
+    status: int,
+    message: str,
+    downloads: KaggleDownloads,
+    competition: Competition,
+    target: Path,
+    kaggle_server: KaggleServer,
+) -> None:
+    kaggle_server.script("DownloadDataFiles", Status(status))
+    with pytest.raises(DataError, match=message) as error:
+        downloads.download(competition, target, Watch())
+    assert os.environ["KAGGLE_KEY"] not in str(error.value)
+    assert len(kaggle_server.asked("DownloadDataFiles")) == 1
+
+
+def test_a_link_that_has_run_out_is_asked_for_anew(
+    downloads: KaggleDownloads, competition: Competition, target: Path, kaggle_server: KaggleServer
+) -> None:
+    kaggle_server.script("archive", Cut(0.4), Status(403))
+    downloads.download(competition, target, Watch())
+    assert len(kaggle_server.asked("DownloadDataFiles")) == 3
+
+
+def test_no_way_to_kaggle_is_an_error_in_words(
+    downloads: KaggleDownloads, competition: Competition, target: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KAGGLE_API_ENVIRONMENT", "PROD")
+    with socket.socket() as closed:  # a port on which nobody listens
+        closed.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{closed.getsockname()[1]}")
+        with pytest.raises(DataError, match=r"given up after 4 attempts: the connection to api.kaggle.com failed"):
+            downloads.download(competition, target, Watch())
+
+
+def test_what_is_bundled_is_not_asked_for(
+    downloads: KaggleDownloads, tmp_path: Path, kaggle_server: KaggleServer
+) -> None:
+    with pytest.raises(DataError, match="bundled is not on Kaggle"):
+        downloads.leaderboard(make_competition(tmp_path, "bundled", source="bundled"))
+    assert kaggle_server.requests == []
+
+
+def test_the_server_of_the_archives_never_sees_the_credentials(
+    downloads: KaggleDownloads, competition: Competition, target: Path, kaggle_server: KaggleServer
+) -> None:
+    kaggle_server.script("archive", Cut(0.4))
+    downloads.download(competition, target, Watch())
+    assert all("Authorization" in request.headers for request in kaggle_server.asked("DownloadDataFiles"))
+    assert not any("Authorization" in request.headers for request in kaggle_server.asked("archive"))
+
+
+def test_many_threads_download_at_once(downloads: KaggleDownloads, competition: Competition, tmp_path: Path) -> None:
+    targets = [tmp_path / f"{number}.zip" for number in range(6)]
+    threads = [threading.Thread(target=downloads.download, args=(competition, path, Watch())) for path in targets]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {md5(path) for path in targets} == {competition.checksums["zip"]}
+
+
+def test_pages_become_a_description(
+    downloads: KaggleDownloads, competition: Competition, served: Served, kaggle_server: KaggleServer
+) -> None:
+    served.pages = [
+        {
+            "name": "data-description",
+            "content": "<p>The file <code>train.csv</code></p>",
+            "postTitle": "Dataset Description",
+        },
+        {"name": "rules", "content": "<p>Be good.</p>"},
+        {"name": "description", "content": "<h3>Goal</h3><p>Predict <b>y</b> from x_1.</p><script>no()</script>"},
+        {"name": "evaluation", "content": "## Metric\n* AUC", "mimeType": "text/markdown"},
+        {"name": "prizes", "content": ""},
+    ]
+    kaggle_server.script("ListCompetitionPages", Status(503))
+    assert downloads.description(competition) == (
+        "# Some\n\n## Description\n\n### Goal\n\nPredict **y** from x_1.\n\n## Evaluation\n\n## Metric\n* AUC\n\n"
+        "## Dataset Description\n\nThe file `train.csv`\n"
+    )
+
+
+def test_a_competition_without_pages_is_an_error(downloads: KaggleDownloads, competition: Competition) -> None:
+    with pytest.raises(DataError, match=f"{ID}: Kaggle shows no pages"):
+        downloads.description(competition)
