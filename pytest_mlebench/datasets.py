@@ -11,7 +11,7 @@ from pytest_mlebench.catalog import Competition, default_catalogue
 from pytest_mlebench.catalog.competition import FILE_NAME
 from pytest_mlebench.data import jobs
 from pytest_mlebench.data.kaggle import KaggleDownloads
-from pytest_mlebench.data.store import Dataset, DataStore, PrepareOptions, default_data_dir
+from pytest_mlebench.data.store import Dataset, DataStore, PrepareOptions
 from pytest_mlebench.errors import CompetitionError, DataError, UsageError
 from pytest_mlebench.items import CompetitionItem, settings_of
 from pytest_mlebench.progress import Lines
@@ -25,7 +25,8 @@ def provide(competition: Competition, store: DataStore, settings: Settings, tell
     """The competition's data set, ready to use. Skips the test where it may not be prepared; raises DataError."""
     options = _options(settings)
     if settings.prepare == "never" and not store.is_ready(competition, **options):
-        pytest.skip(f"{competition.id} is not prepared; run: {_command(competition, store, settings)}")
+        source = () if settings.description is None else (f"--description {settings.description}",)
+        pytest.skip(f"{competition.id} is not prepared; run: {store.command('prepare', competition, *source)}")
     lines = Lines(tell)
     return store.prepare(
         competition, downloads=KaggleDownloads(), tell=lambda step: lines(competition, step), **options
@@ -88,12 +89,3 @@ def _competition_of(item: pytest.Item) -> Competition | None:
         return default_catalogue()[mark.args[0]] if mark is not None and mark.args else None
     except UsageError:
         return None  # its fixture tells
-
-
-def _command(competition: Competition, store: DataStore, settings: Settings) -> str:
-    words = ["mlebench prepare -c", competition.id]
-    if store.root != default_data_dir():
-        words.append(f"--data-dir {store.root}")
-    if settings.description is not None:
-        words.append(f"--description {settings.description}")
-    return " ".join(words)

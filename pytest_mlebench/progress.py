@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.data.jobs import Result
-from pytest_mlebench.data.steps import Step
+from pytest_mlebench.data.steps import Note, Step
 from pytest_mlebench.quantities import format_seconds, format_size
 
 if TYPE_CHECKING:
     from tqdm import tqdm
 
-Show = Callable[[Competition, Step | Result], None]
+Message = Step | Note | Result
+Show = Callable[[Competition, Message], None]
 _SECONDS_BETWEEN_LINES = 30.0
 _BAR = "{desc:<55.55}{percentage:3.0f} %|{bar}| {n_fmt}B/{total_fmt}B {rate_fmt} {remaining}"
 _PLAIN = "{desc:<55.55}{elapsed}"
@@ -46,9 +47,9 @@ class Lines:
         self._last: dict[str, float] = {}
         self._start: dict[str, tuple[float, int]] = {}
 
-    def __call__(self, competition: Competition, step: Step | Result) -> None:
-        if isinstance(step, Result):
-            self._write(self._ended(step))
+    def __call__(self, competition: Competition, step: Message) -> None:
+        if not isinstance(step, Step):
+            self._write(step.text if isinstance(step, Note) else self._ended(step))
             return
         now = time.monotonic()
         if self._steps.get(competition.id) != step.doing:
@@ -80,7 +81,10 @@ class _Bars:
         self._bars: dict[str, tqdm] = {}
         self._all = self._new(desc="competitions", total=total, bar_format=_ALL, leave=False)
 
-    def __call__(self, competition: Competition, step: Step | Result) -> None:
+    def __call__(self, competition: Competition, step: Message) -> None:
+        if isinstance(step, Note):
+            self._new.write(step.text, file=sys.stderr)
+            return
         if isinstance(step, Result):
             self._end(competition)
             self._new.write(self._ended(step), file=sys.stderr)

@@ -79,6 +79,7 @@ def _prepare(options: argparse.Namespace) -> int:
         check_disk=not options.skip_disk_check,
     )
     jobs.check(store, competitions, KaggleDownloads(), jobs=options.jobs, **how)
+    how["check_disk"] = False  # it was, for all of them
     try:
         with shown(len(competitions), lambda result: _ended(store, result)) as show:
             results = jobs.prepare_all(store, competitions, KaggleDownloads, show, jobs=options.jobs, **how)
@@ -89,7 +90,7 @@ def _prepare(options: argparse.Namespace) -> int:
     if failed and len(results) > 1:
         logger.error("\n%d of %d competitions failed:", len(failed), len(results))
         for result in failed:
-            logger.error("%s", result.error)
+            logger.error("  %s", (result.error or "").splitlines()[0])
     if options.json:
         print_json({result.competition.id: _as_json(store, result) for result in results})
     return 1 if failed else 0
@@ -163,7 +164,8 @@ def _list_row(competition: Competition, store: DataStore) -> dict[str, Any]:
 def _state(dataset: Dataset) -> str:
     if dataset.is_prepared:
         verified = bool(dataset.is_verified and dataset.competition.checksums)
-        return "verified" if verified else "not the reference's" if dataset.is_verified is False else "prepared"
+        known = " (verified)" if verified else " (not the reference's)" if dataset.is_verified is False else ""
+        return f"prepared{known}"
     if dataset.competition.source == "bundled":
         return "bundled"
     if dataset.has_raw:

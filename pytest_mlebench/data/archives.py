@@ -20,6 +20,7 @@ from pytest_mlebench.errors import DataError
 _COMPRESSED = {".jpg", ".jpeg", ".png", ".gif", ".mp3", ".mp4", ".zip", ".gz", ".7z", ".npz", ".parquet", ".tfrec"}
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _BLOCK = 1 << 20
+_DISK_BLOCK = 1 << 12
 _ENCRYPTED = 1  # among a member's flags
 
 
@@ -116,13 +117,13 @@ def _create(file: Path, archive: Path) -> IO[bytes]:
 
 
 def unpacked_size(path: Path) -> int:
-    """Bytes that the files of a zip archive take when they are unpacked, as its directory declares them."""
+    """Bytes that the files of a zip archive take on a disk, in blocks of 4 KiB, as its directory declares them."""
     with open_zip(path) as archive:
-        return sum(info.file_size for info in archive.infolist())
+        return sum(-(-info.file_size // _DISK_BLOCK) * _DISK_BLOCK for info in archive.infolist())
 
 
 def check_zip(path: Path) -> None:
-    """Read a zip archive through and compare every member with its CRC; raises ArchiveError that says what is damaged."""
+    """Read a zip archive through and compare every member with its CRC; ArchiveError says what is damaged."""
     with open_zip(path) as archive:
         damaged = archive.testzip()
     if damaged is not None:

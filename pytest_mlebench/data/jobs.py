@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import signal
 import threading
@@ -15,11 +16,12 @@ from typing import Unpack
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.data import disk
 from pytest_mlebench.data.downloads import Downloads
-from pytest_mlebench.data.steps import Step
+from pytest_mlebench.data.steps import Note, Step
 from pytest_mlebench.data.store import DataStore, PrepareOptions
 from pytest_mlebench.errors import MLEBenchError
 
 DEFAULT_JOBS = 4
+logger = logging.getLogger("pytest_mlebench")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +56,7 @@ def prepare_all(
     store: DataStore,
     competitions: Sequence[Competition],
     connect: Callable[[], Downloads],
-    tell: Callable[[Competition, Step | Result], None],
+    tell: Callable[[Competition, Step | Note | Result], None],
     *,
     jobs: int = DEFAULT_JOBS,
     **options: Unpack[PrepareOptions],
@@ -63,7 +65,8 @@ def prepare_all(
 
     Each is worked on by a process that ends with it, so that its memory is given back, and one that is killed for it
     takes no other along. That process holds the competition's lock itself, and ends with this one; ``connect``, which
-    is pickled, gives it its downloads. An exception here, as Ctrl-C, kills all of them: what they were at is done by a later call.
+    is pickled, gives it its downloads. An exception here, as Ctrl-C, kills all of them: a later call does what they
+    were at.
     """
     context = get_context("spawn")
     todo = list(reversed(competitions))
@@ -109,12 +112,25 @@ def _work(
 ) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends Ctrl-C to all: the first process decides
     threading.Thread(target=_end_with_parent, daemon=True).start()
+    logger.addHandler(_Notes(sender))
+    logger.propagate = False
     error = None
     try:
         store.prepare(competition, downloads=connect(), tell=sender.send, **options)
     except MLEBenchError as trouble:
         error = str(trouble)
     sender.send(Result(competition=competition, error=error))
+
+
+class _Notes(logging.Handler):
+    """Sends what is logged to the process that shows it."""
+
+    def __init__(self, sender: Connection) -> None:
+        super().__init__(logging.INFO)
+        self._sender = sender
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._sender.send(Note(text=record.getMessage()))
 
 
 def _end_with_parent() -> None:

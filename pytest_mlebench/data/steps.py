@@ -18,6 +18,13 @@ class Step:
     total: int | None = None
 
 
+@dataclass(frozen=True, kw_only=True)
+class Note:
+    """Something that the user should know, though the work goes on."""
+
+    text: str
+
+
 Tell = Callable[[Step], None]
 
 

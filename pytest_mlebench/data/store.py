@@ -144,6 +144,11 @@ class DataStore:
         self.root = root
         self.parallel_downloads = parallel_downloads
 
+    def command(self, name: str, competition: Competition, *options: str) -> str:
+        """What to type for a competition in this store: ``mlebench prepare -c ID``."""
+        place = () if self.root == default_data_dir() else (f"--data-dir {self.root}",)
+        return " ".join([f"mlebench {name} -c {competition.id}", *place, *options])
+
     def dataset(self, competition: Competition) -> Dataset:
         """Where the competition's data is, or would be."""
         return Dataset(competition, self.root / competition.id)
@@ -180,7 +185,11 @@ class DataStore:
         dataset = self.dataset(competition)
         keep_raw = options.get("keep_raw") or False
         if dataset.archive.is_file():
-            size, unpacked = dataset.archive.stat().st_size, unpacked_size(dataset.archive)
+            size = dataset.archive.stat().st_size
+            try:
+                unpacked = unpacked_size(dataset.archive)
+            except ArchiveError:  # which unpacking it will tell
+                unpacked = 0
             return disk.Need.of(download=size, unpacked=unpacked, present=size, keep_raw=keep_raw)
         if not self.needs_archive(competition, **options):
             return disk.Need(peak=0, rest=0)
@@ -228,7 +237,7 @@ class DataStore:
         """
         dataset = self.dataset(competition)
         if not dataset.is_prepared:
-            raise DataError(f"{competition.id}: is not prepared; run: mlebench prepare -c {competition.id}")
+            raise DataError(f"{competition.id}: is not prepared; run: {self.command('prepare', competition)}")
         with self._in_words(competition):
             wrong = [*checksum_errors(dataset), *listing_errors(dataset)]
         if os.access(dataset.folder, os.W_OK):
@@ -277,8 +286,8 @@ class DataStore:
         competition = dataset.competition
         if downloads is None:
             raise DataError(
-                f"{competition.id}: no raw data at {dataset.raw}; download it: mlebench prepare -c {competition.id}, "
-                f"or name an unpacked download: mlebench prepare -c {competition.id} --raw-dir FOLDER"
+                f"{competition.id}: no raw data at {dataset.raw}; download it: {self.command('prepare', competition)}, "
+                f"or name an unpacked download: {self.command('prepare', competition, '--raw-dir FOLDER')}"
             )
         if options.get("check_disk", True):
             disk.require(self.root, [self.need(competition, downloads, **options)], 1)
@@ -320,7 +329,7 @@ class DataStore:
                 mismatch.rename(new.folder / "mismatch")
             if wrong and raw_dir is None:
                 new.prepared.rename(mismatch)
-                raise DataError(_mismatch(dataset, mismatch, wrong))
+                raise DataError(self._mismatch(dataset, mismatch, wrong))
             size = write_listing(new.prepared, new.listing)
             durable.sync(dataset.folder)
             if dataset.prepared.exists():
@@ -338,8 +347,8 @@ class DataStore:
         elif downloads is not None:
             text = downloads.description(competition)
         else:
-            raise DataError(f"{competition.id}: Kaggle's description is fetched by: mlebench prepare "
-                            f"-c {competition.id} --description kaggle")  # fmt: skip
+            command = self.command("prepare", competition, "--description kaggle")
+            raise DataError(f"{competition.id}: Kaggle's description must be fetched: {command}")
         # A new file that takes the old one's place: that one may be a hard link to raw data, or be read right now.
         with durable.scratch(dataset.folder, ".describing-") as name:
             new = Path(name, "description.md")
@@ -349,6 +358,19 @@ class DataStore:
             durable.sync(dataset.folder)
             new.replace(dataset.public / "description.md")
         dataset.note(description=source)
+
+    def _mismatch(self, dataset: Dataset, aside: Path, wrong: list[str]) -> str:
+        id = dataset.competition.id
+        lines = wrong[:20] + ([f"... and {len(wrong) - 20} more"] if len(wrong) > 20 else [])
+        again = self.command("remove", dataset.competition, "--raw"), self.command("prepare", dataset.competition)
+        anyway = self.command("prepare", dataset.competition, "--skip-verification")
+        return (
+            f"{id}: prepared data is not the reference's:\n  "
+            + "\n  ".join(lines)
+            + f"\nIt is kept in {aside}. If the "
+            f"raw data in {dataset.raw} may be incomplete, get it anew: {again[0]} && {again[1]}. "
+            f"To use the data as it is: {anyway}"
+        )
 
     def _tidy(self, dataset: Dataset) -> None:
         """Remove what a process left that was killed; whoever holds the lock may."""
@@ -383,14 +405,3 @@ def _remove(path: Path) -> None:
         shutil.rmtree(doomed)
     else:
         doomed.unlink()
-
-
-def _mismatch(dataset: Dataset, aside: Path, wrong: list[str]) -> str:
-    more = [f"... and {len(wrong) - 20} more"] if len(wrong) > 20 else []
-    command = f"mlebench prepare -c {dataset.competition.id}"
-    return (
-        f"{dataset.competition.id}: prepared data is not the reference's:\n  " + "\n  ".join(wrong[:20] + more) + "\n"
-        f"It is kept in {aside}. If the raw data in {dataset.raw} may be incomplete, get it anew: "
-        f"mlebench remove -c {dataset.competition.id} --raw, then {command}. "
-        f"To use the data as it is: {command} --skip-verification"
-    )
