@@ -18,6 +18,7 @@ from pytest_mlebench.progress import Lines
 from pytest_mlebench.settings import Settings
 
 FIXTURE = "dataset"
+_NOT_PREPARED = "is not prepared; run: "
 _CHECKED = pytest.StashKey[bool]()
 
 
@@ -26,11 +27,17 @@ def provide(competition: Competition, store: DataStore, settings: Settings, tell
     options = _options(settings)
     if settings.prepare == "never" and not store.is_ready(competition, **options):
         source = () if settings.description is None else (f"--description {settings.description}",)
-        pytest.skip(f"{competition.id} is not prepared; run: {store.command('prepare', competition, *source)}")
+        pytest.skip(f"{competition.id} {_NOT_PREPARED}{store.command('prepare', competition, *source)}")
     lines = Lines(tell)
     return store.prepare(
         competition, downloads=KaggleDownloads(), tell=lambda step: lines(competition, step), **options
     )
+
+
+def not_prepared(report: pytest.TestReport) -> str:
+    """The reason why a test was skipped, where it was for want of its data; else empty."""
+    reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else ""
+    return reason.removeprefix("Skipped: ") if _NOT_PREPARED in reason else ""
 
 
 def check_items(session: pytest.Session) -> None:

@@ -69,11 +69,10 @@ def is_full(error: BaseException | None, folder: Path) -> bool:
 
 def full(competition_id: str, folder: Path) -> DataError:
     """The error for a disk that is full after all."""
-    room = f"{format_size(free(folder))} are free" if os.statvfs(folder).f_favail else "it takes no more files"
     return DataError(
-        f"{competition_id}: the disk of {folder} is full ({room}). Nothing half-made was "
-        "kept; what is complete stays. Free some (`mlebench list` shows what data takes, `mlebench remove` frees it) "
-        "and call again: it goes on from there"
+        f"{competition_id}: the disk of {folder} is full, or takes no more files. Nothing half-made was kept; what is "
+        "complete stays. Free some (`mlebench list` shows what data takes, `mlebench remove` frees it) and call again: "
+        "it goes on from there"
     )
 
 

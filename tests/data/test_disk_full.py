@@ -88,7 +88,7 @@ def test_full_while_unpacking(
     for number in range(200):
         (disk / "ballast" / str(number)).touch()
     done = prepare(disk)
-    assert done.returncode == 1 and f"the disk of {disk} is full (it takes no more files)" in done.stderr
+    assert done.returncode == 1 and f"the disk of {disk} is full" in done.stderr
     assert names(disk / ID) == {f"{ID}.zip"}
     for path in (disk / "ballast").iterdir():
         path.unlink()
@@ -103,7 +103,9 @@ def test_full_while_preparing(mount: Callable[[str], Path], files: dict[str, byt
         (disk / ID / "raw" / name).write_bytes(content)
     (disk / "ballast").write_bytes(bytes(14 * MEGABYTE))
     done = prepare(disk)
-    assert done.returncode == 1 and f"the disk of {disk} is full" in done.stderr and "mlebench remove" in done.stderr
+    assert (
+        done.returncode == 1 and f"the disk of {disk / ID} is full" in done.stderr and "mlebench remove" in done.stderr
+    )
     assert names(disk / ID) == {"raw"}
     (disk / "ballast").unlink()
     assert prepare(disk).returncode == 0 and names(disk / ID) == COMPLETE
