@@ -12,6 +12,7 @@ import csv
 import hashlib
 import io
 import json
+import sys
 import tempfile
 import threading
 import time
@@ -56,12 +57,7 @@ class Status:
     retry_after: str | None = None
 
 
-@dataclass(frozen=True)
-class WholeFile:
-    """The Range header is ignored."""
-
-
-Fault = Cut | Stall | Status | WholeFile
+Fault = Cut | Stall | Status
 
 
 @dataclass(kw_only=True)
@@ -72,10 +68,13 @@ class Served:
     files: Mapping[str, int]
     """Sizes in bytes by name."""
     rules_accepted: bool = True
+    ranges: bool = True
+    """Whether the Range header is heeded."""
     pages: list[dict[str, Any]] = field(default_factory=list)
     leaderboard: bytes = b""
-    headers: dict[str, str | None] = field(default_factory=dict)
-    """More headers that go with the archive; None as the value of a usual one leaves it out."""
+    has_etag: bool = True
+    last_modified: str | None = None
+    google_hash: str | None = None
 
     @property
     def etag(self) -> str:
@@ -92,7 +91,7 @@ class Request:
     headers: Mapping[str, str]
     status: int = 0
     sent: int = 0
-    """Bytes of the body that were sent."""
+    """Bytes of the body that were sent, or tried to be."""
 
     @property
     def range(self) -> str | None:
@@ -136,9 +135,9 @@ class KaggleServer:
 
 def zip_bytes(files: Mapping[str, bytes]) -> bytes:
     buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(buffer, "w") as archive:
         for name, content in files.items():
-            archive.writestr(zipfile.ZipInfo(name, (2024, 1, 1, 0, 0, 0)), content)
+            archive.writestr(zipfile.ZipInfo(name, (2024, 1, 1, 0, 0, 0)), content, zipfile.ZIP_DEFLATED)
     return buffer.getvalue()
 
 
@@ -161,8 +160,7 @@ def running_server() -> Iterator[KaggleServer]:
         kaggle = server
 
     with FileLock(Path(tempfile.gettempdir()) / f"mlebench-kaggle-server-{PORT}.lock", timeout=600):
-        http = ThreadingHTTPServer(("127.0.0.1", PORT), Handler)
-        http.daemon_threads = True
+        http = _Server(("127.0.0.1", PORT), Handler)
         thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
         thread.start()
         try:
@@ -185,6 +183,15 @@ def client_environment(home: Path) -> dict[str, str]:
         "NO_PROXY": "localhost,127.0.0.1",
         "no_proxy": "localhost,127.0.0.1",
     }
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+    request_queue_size = 64
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        if not isinstance(sys.exception(), OSError):  # that a client goes is not worth a word
+            super().handle_error(request, client_address)  # type: ignore[arg-type]
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -253,16 +260,17 @@ class _Handler(BaseHTTPRequestHandler):
         return self._send(302, b"", {"Location": link})
 
     def _archive(self, served: Served, fault: Fault | None) -> None:
-        headers: dict[str, str | None] = {
+        headers = {
             "Content-Type": "application/zip",
-            "Accept-Ranges": "bytes",
-            "ETag": served.etag,
-            **served.headers,
+            "ETag": served.etag if served.has_etag else None,
+            "Last-Modified": served.last_modified,
+            "x-goog-hash": served.google_hash,
         }
         size = len(served.archive)
         asked = self.headers.get("Range", "").removeprefix("bytes=")
-        same = self.headers.get("If-Range", served.etag) == served.etag
-        if not asked or not same or isinstance(fault, WholeFile):
+        condition = self.headers.get("If-Range")
+        changed = condition is not None and condition not in (headers["ETag"], headers["Last-Modified"])
+        if not asked or changed or not served.ranges:
             return self._send(200, served.archive, headers, fault)
         first, _, last = asked.partition("-")
         start, end = int(first), min(int(last or size), size - 1)
@@ -299,8 +307,8 @@ class _Handler(BaseHTTPRequestHandler):
         try:
             for start in range(0, len(body), _BLOCK):
                 block = body[start : start + _BLOCK]
+                self.request_log.sent += len(block)  # first: the client may be done with it before we go on
                 self.wfile.write(block)
-                self.request_log.sent += len(block)
                 if rate := self.kaggle.bytes_per_second:
                     time.sleep(len(block) / rate)
         except OSError:  # the client is gone

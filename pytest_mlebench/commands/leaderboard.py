@@ -69,7 +69,7 @@ def _print_table(found: dict[str, dict[str, Any]]) -> None:
     widths = [max(len(row[k]) for row in rows) for k in range(len(_HEADS))]
     for row in rows:
         cells = [
-            cell.rjust(width) if 1 < k < 7 else cell.ljust(width)
-            for k, (cell, width) in enumerate(zip(row, widths, strict=True))
+            cell.rjust(width) if head in _FIELDS else cell.ljust(width)
+            for head, cell, width in zip(_HEADS, row, widths, strict=True)
         ]
         print("  ".join(cells).rstrip())

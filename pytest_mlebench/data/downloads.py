@@ -39,7 +39,8 @@ class Downloads(Protocol):
     def download(self, competition: Competition, target: Path, progress: Progress) -> None:
         """Bring the archive to ``target``, verified; a partial download beside it (``target`` + ".part") is resumed.
 
-        Raises DataError.
+        Raises DataError. What is there of the archive is kept then, or, if it is damaged, as ``target`` + ".damaged".
+        All files beside it have names that begin with ``target``'s.
         """
 
     def description(self, competition: Competition) -> str:

@@ -61,7 +61,7 @@ class KaggleDownloads:
             raise DataError(problem)
 
     def size(self, competition: Competition) -> Size:
-        unpacked = self._summary_bytes(competition) or self._listed_bytes(competition)
+        unpacked = self._unpacked_bytes(competition)
         return Size(download=self._archive_bytes(competition) or unpacked, unpacked=unpacked)
 
     def download(self, competition: Competition, target: Path, progress: Progress) -> None:
@@ -142,25 +142,7 @@ class KaggleDownloads:
             with response:
                 yield response
 
-    def _summary_bytes(self, competition: Competition) -> int:
-        """The unpacked files' size in one request; 0 where Kaggle has no summary."""
-        from kagglesdk.competitions.types.competition_api_service import ApiGetCompetitionDataFilesSummaryRequest
-
-        from pytest_mlebench.data.kaggle_client import RefusedError
-
-        request = ApiGetCompetitionDataFilesSummaryRequest()
-        request.competition_name = competition.id
-        try:
-            summary = self._call(competition, lambda api: api.get_competition_data_files_summary(request))
-        except RefusedError as error:
-            if error.status == 401:
-                raise
-            return 0
-        files = summary.file_summary_info
-        return sum(int(kind.total_size) for kind in files.file_types) if files else 0
-
-    def _listed_bytes(self, competition: Competition) -> int:
-        """The unpacked files' size from the list of all files."""
+    def _unpacked_bytes(self, competition: Competition) -> int:
         from kagglesdk.competitions.types.competition_api_service import ApiListDataFilesRequest
 
         request = ApiListDataFilesRequest()
@@ -172,7 +154,25 @@ class KaggleDownloads:
             total += sum(int(file.total_bytes) for file in page.files)
             if not page.next_page_token:
                 return total
+            # Where there are hundreds of thousands of pictures, the list takes as long as a download.
+            if not request.page_token and (summary := self._summary_bytes(competition)):
+                return summary
             request.page_token = page.next_page_token
+
+    def _summary_bytes(self, competition: Competition) -> int:
+        """The unpacked files' size in one request; 0 where Kaggle has no summary."""
+        from kagglesdk.competitions.types.competition_api_service import ApiGetCompetitionDataFilesSummaryRequest
+
+        from pytest_mlebench.data.kaggle_client import RefusedError
+
+        request = ApiGetCompetitionDataFilesSummaryRequest()
+        request.competition_name = competition.id
+        try:
+            summary = self._call(competition, lambda api: api.get_competition_data_files_summary(request))
+        except RefusedError:
+            return 0
+        files = summary.file_summary_info
+        return sum(int(kind.total_size) for kind in files.file_types) if files else 0
 
     def _call(self, competition: Competition, call: Callable[[Any], T]) -> T:
         """One call of the API; trouble that may pass is waited for."""
@@ -200,7 +200,7 @@ class KaggleDownloads:
                 403: f"have you accepted the competition's rules? {_rules(competition)}",
                 404: f"the competition, or what is asked for, is not (or no longer) there: {competition.url}",
             }.get(error.status, f"see {competition.url}")
-            raise RefusedError(error.status, f"{competition.id}: {error}; {advice}") from error
+            raise RefusedError(error.status, error.message, advice, competition.id) from error
 
 
 def _rules(competition: Competition) -> str:
@@ -209,11 +209,13 @@ def _rules(competition: Competition) -> str:
 
 def _in_one_message(refusals: Sequence[tuple[Competition, RefusedError]]) -> str:
     """All that keeps competitions from being downloaded; empty if nothing does."""
-    rules = [_rules(competition) for competition, error in refusals if error.status == 403]
+    denied = [(competition, error) for competition, error in refusals if error.status == 403]
     lines = [str(error) for _, error in refusals if error.status != 403]
-    if rules:
-        number = "1 competition" if len(rules) == 1 else f"{len(rules)} competitions"
-        lines += [f"Kaggle denies the data of {number}: accept the rules there, then call again", *rules]
+    if denied:
+        number = "1 competition" if len(denied) == 1 else f"{len(denied)} competitions"
+        said = " / ".join(sorted({error.message for _, error in denied}))
+        lines.append(f"Kaggle denies the data of {number}: {said}: accept the rules there, then call again")
+        lines += [_rules(competition) for competition, _ in denied]
     return "\n  ".join(lines)
 
 

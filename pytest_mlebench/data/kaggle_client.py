@@ -44,11 +44,12 @@ class Credentials:
 
 
 class RefusedError(DataError):
-    """Kaggle answered, and said no; ``status`` is that of HTTP."""
+    """Kaggle answered, and said no: ``status`` is that of HTTP, ``message`` is Kaggle's own."""
 
-    def __init__(self, status: int, text: str) -> None:
-        super().__init__(text)
+    def __init__(self, status: int, message: str, advice: str = "", what: str = "") -> None:
+        super().__init__(f"{what and f'{what}: '}Kaggle answered {status}: {message}{advice and f'; {advice}'}")
         self.status = status
+        self.message = message
 
 
 def find_credentials(patience: Patience) -> Credentials:
@@ -57,7 +58,10 @@ def find_credentials(patience: Patience) -> Credentials:
     An access token (``KAGGLE_API_TOKEN``, ``~/.kaggle/access_token``), an API key (``KAGGLE_USERNAME`` and
     ``KAGGLE_KEY``, ``kaggle.json``), a login (``kaggle auth login``). Raises DataError that says how to get some.
     """
-    token, source = get_access_token_from_env()
+    try:
+        token, source = get_access_token_from_env()
+    except (OSError, UnicodeDecodeError) as error:  # whose texts may hold the token
+        raise DataError(f"Kaggle's access token cannot be read; get a new one at {SETTINGS}") from error
     if token:
         source = "~/.kaggle/access_token" if source == "access_token" else f"${source}"
         return Credentials(source=f"the access token in {source}", token=token)
@@ -125,6 +129,8 @@ def connected(
             yield client
         except requests.RequestException as error:
             raise _in_words(error, patience) from error
+        except json.JSONDecodeError as error:
+            raise DataError("Kaggle's answer is not what its client understands; is there a proxy between?") from error
 
 
 class _TimeLimit(HTTPAdapter):
@@ -168,7 +174,7 @@ def _answer(response: requests.Response) -> TransientError | RefusedError:
     # A signed link (which a redirect led to) may have run out; the next attempt gets a new one.
     if status in _TRANSIENT or response.history:
         return TransientError(f"Kaggle answered {status}", _retry_after(response))
-    return RefusedError(status, f"Kaggle answered {status}: {message}")
+    return RefusedError(status, message)
 
 
 def _retry_after(response: requests.Response) -> float | None:

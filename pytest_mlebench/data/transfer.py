@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import json
 import os
@@ -11,7 +10,6 @@ import re
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
 
 import requests
 
@@ -117,7 +115,8 @@ class PartialFile:
         )
 
     def become(self, target: Path) -> None:
-        """Give the file another name."""
+        """Give the file another name, under which it is then complete on the disk."""
+        os.fsync(self._file)
         self.path.replace(target)
         self._notes.unlink(missing_ok=True)
 
@@ -169,10 +168,7 @@ def _validator(headers: Mapping[str, str]) -> str:
     return etag if etag and not etag.startswith("W/") else headers.get("Last-Modified", "")
 
 
-def _server_md5(headers: Mapping[str, Any]) -> str:
+def _server_md5(headers: Mapping[str, str]) -> str:
     """From Google's ``x-goog-hash: crc32c=…, md5=…`` (https://cloud.google.com/storage/docs/xml-api/reference-headers)."""
     match = re.search(r"\bmd5=([A-Za-z0-9+/]{22}==)", headers.get("x-goog-hash", ""))
-    try:
-        return base64.b64decode(match[1]).hex() if match else ""
-    except binascii.Error:
-        return ""
+    return base64.b64decode(match[1]).hex() if match else ""

@@ -15,7 +15,7 @@ from email.utils import formatdate
 from pathlib import Path
 
 import pytest
-from kaggle_server import Cut, KaggleServer, Served, Stall, Status, WholeFile, zip_bytes
+from kaggle_server import Cut, KaggleServer, Served, Stall, Status, zip_bytes
 
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.data.checksums import md5
@@ -203,33 +203,54 @@ def test_attempts_with_progress_are_not(
 
 
 def test_a_server_that_ignores_range_sends_the_file_again(
-    downloads: KaggleDownloads, competition: Competition, target: Path, kaggle_server: KaggleServer
+    downloads: KaggleDownloads, competition: Competition, served: Served, target: Path, kaggle_server: KaggleServer
 ) -> None:
-    kaggle_server.script("archive", Cut(0.4), WholeFile())
+    served.ranges = False
+    kaggle_server.script("archive", Cut(0.4))
     downloads.download(competition, target, Watch())
-    assert md5(target) == competition.checksums["zip"]
-    assert [request.status for request in kaggle_server.asked("archive")] == [200, 200]
+    assert target.read_bytes() == served.archive
+    second = kaggle_server.asked("archive")[1]
+    assert second.range is not None and second.status == 200 and second.sent == len(served.archive)
 
 
-@pytest.mark.parametrize("etag", [True, False])
-def test_a_file_that_changed_meanwhile_is_downloaded_anew(
-    etag: bool, downloads: KaggleDownloads, tmp_path: Path, target: Path, served: Served, kaggle_server: KaggleServer
+def test_to_get_as_far_as_before_is_no_progress(
+    downloads: KaggleDownloads, competition: Competition, served: Served, target: Path, kaggle_server: KaggleServer
 ) -> None:
-    if not etag:
-        served.headers["ETag"] = None
+    served.ranges = False
+    kaggle_server.script("archive", *[Cut(0.4), Cut(0.3)] * 5)
+    with pytest.raises(DataError, match="given up after 4 attempts: the connection to Kaggle failed or was cut"):
+        downloads.download(competition, target, Watch())
+    assert len(kaggle_server.asked("archive")) == 4
+
+
+@pytest.mark.parametrize("telltale", ["ETag", "Last-Modified", "size"])
+def test_a_file_that_changed_meanwhile_is_downloaded_anew(
+    telltale: str,
+    downloads: KaggleDownloads,
+    tmp_path: Path,
+    target: Path,
+    served: Served,
+    kaggle_server: KaggleServer,
+) -> None:
+    competition = make_competition(tmp_path)
+    served.last_modified = "Mon, 01 Jan 2024 00:00:00 GMT" if telltale == "Last-Modified" else None
+    served.has_etag = telltale == "ETag"
     kaggle_server.script("archive", Cut(0.4), *[Status(500)] * 4)
-    old = make_competition(tmp_path)
     with pytest.raises(DataError, match="given up"):
-        downloads.download(old, target, Watch())
-    served.archive = zip_bytes({"other.csv": random.Random(3).randbytes(600_000)})
-    downloads.download(old, target, Watch())
+        downloads.download(competition, target, Watch())
+    old_size = len(served.archive)
+    served.archive = zip_bytes({**FILES, "train.csv": random.Random(9).randbytes(400_000 + (telltale == "size"))})
+    assert (len(served.archive) == old_size) == (telltale != "size")
+    if telltale == "Last-Modified":
+        served.last_modified = "Tue, 02 Jan 2024 00:00:00 GMT"
+    downloads.download(competition, target, Watch())
     assert target.read_bytes() == served.archive and leftovers(target) == []
 
 
 def test_a_file_that_became_shorter_is_downloaded_anew(
     downloads: KaggleDownloads, tmp_path: Path, target: Path, served: Served, kaggle_server: KaggleServer
 ) -> None:
-    served.headers["ETag"] = None
+    served.has_etag = False
     kaggle_server.script("archive", Cut(0.4), *[Status(500)] * 4)
     competition = make_competition(tmp_path)
     with pytest.raises(DataError, match="given up"):
@@ -237,6 +258,32 @@ def test_a_file_that_became_shorter_is_downloaded_anew(
     served.archive = zip_bytes({"small.csv": b"a,b\n"})
     downloads.download(competition, target, Watch())
     assert target.read_bytes() == served.archive
+    assert [request.status for request in kaggle_server.asked("archive")][-2:] == [416, 200]
+
+
+def test_a_full_disk_is_an_error_and_the_next_call_goes_on(
+    competition: Competition, served: Served, target: Path, kaggle_server: KaggleServer
+) -> None:
+    # The largest file that a process may write stands in for a disk: the call that fails is the same.
+    program = (
+        "import resource, sys, pathlib\n"
+        "resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))\n"
+        "from pytest_mlebench.catalog import Competition\n"
+        "from pytest_mlebench.data.kaggle import KaggleDownloads\n"
+        "from pytest_mlebench.errors import DataError\n"
+        "competition = Competition.load(pathlib.Path(sys.argv[1]))\n"
+        "try:\n"
+        "    KaggleDownloads().download(competition, pathlib.Path(sys.argv[2]), lambda done, total: None)\n"
+        "except DataError as error:\n"
+        "    print(error)\n"
+    )
+    command = [sys.executable, "-c", program, str(competition.folder), str(target)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    missing = len(served.archive) - 200_000
+    assert f"File too large, {missing} bytes are still to come; what is there is kept" in done.stdout
+    watch = Watch()
+    KaggleDownloads(QUICK).download(competition, target, watch)
+    assert watch.seen[0][0] == 200_000 and target.read_bytes() == served.archive
 
 
 @pytest.mark.parametrize("kind", ["truncated", "corrupted"])
@@ -276,7 +323,7 @@ def test_an_archive_that_kaggle_packed_anew_is_taken_with_a_warning(
 def test_the_md5_that_the_server_names_is_held_against_what_arrived(
     downloads: KaggleDownloads, tmp_path: Path, served: Served, target: Path
 ) -> None:
-    served.headers["x-goog-hash"] = "crc32c=AAAAAA==, md5=AAAAAAAAAAAAAAAAAAAAAA=="
+    served.google_hash = "crc32c=AAAAAA==,md5=AAAAAAAAAAAAAAAAAAAAAA=="
     with pytest.raises(DataError, match=r"not what the server sent.*expected md5 0{32}, found"):
         downloads.download(make_competition(tmp_path), target, Watch())
 
@@ -294,16 +341,18 @@ def test_sizes_come_without_the_archive(
 ) -> None:
     unpacked = sum(map(len, FILES.values()))
     assert downloads.size(competition) == Size(download=len(served.archive), unpacked=unpacked)
-    assert [request.sent for request in kaggle_server.asked("archive")] == [1]
+    assert [(request.range, request.status) for request in kaggle_server.asked("archive")] == [("bytes=0-0", 206)]
 
 
-def test_sizes_come_from_all_pages_of_the_list_where_there_is_no_summary(
-    downloads: KaggleDownloads, competition: Competition, served: Served, kaggle_server: KaggleServer
+@pytest.mark.parametrize("summary", [True, False])
+def test_sizes_of_many_files_come_from_the_summary_or_from_all_pages_of_the_list(
+    summary: bool, downloads: KaggleDownloads, competition: Competition, served: Served, kaggle_server: KaggleServer
 ) -> None:
-    served.files = {f"{number}.jpg": number for number in range(450)}
-    kaggle_server.script("GetCompetitionDataFilesSummary", Status(404))
+    served.files = {f"{number}.{number % 3}": number for number in range(450)}
+    if not summary:
+        kaggle_server.script("GetCompetitionDataFilesSummary", Status(404))
     assert downloads.size(competition).unpacked == sum(range(450))
-    assert len(kaggle_server.asked("ListDataFiles")) == 3
+    assert len(kaggle_server.asked("ListDataFiles")) == (1 if summary else 3)
 
 
 def test_all_rules_that_are_not_accepted_are_listed_at_once(
@@ -315,10 +364,10 @@ def test_all_rules_that_are_not_accepted_are_listed_at_once(
     with pytest.raises(DataError) as error:
         downloads.check([*competitions, make_competition(tmp_path, "gone")])
     text = str(error.value)
-    assert text.count("/rules") == 2 and "2 competitions" in text
+    assert text.count("/rules") == 2 and "2 competitions: You must accept this competition's rules" in text
     assert "https://www.kaggle.com/c/c3/rules" in text and "https://www.kaggle.com/c/c17/rules" in text
     assert "gone: Kaggle answered 404" in text
-    assert sum(request.sent for request in kaggle_server.asked("archive")) == 18  # a byte each
+    assert [request.range for request in kaggle_server.asked("archive")] == ["bytes=0-0"] * 18
     downloads.check(competitions[:3])
 
 
