@@ -76,7 +76,7 @@ def test_data_prepared_by_others_is_used_as_it_is(folder: Path, store: DataStore
 @pytest.mark.parametrize(
     ("prepare", "message"),
     [
-        ("raise OSError(28, 'No space left on device', 'x.csv')", "the disk of .* is full .*call again: it goes on"),
+        ("raise OSError(28, 'No space left on device', 'x.csv')", "the disk of .* is full.*call again: it goes on"),
         ("raise ValueError('broken table')", "failed with ValueError: broken table.*complete, unpacked download"),
         ("(public / 'train.csv').write_text('')", "did not write private/test.csv"),
     ],

@@ -99,7 +99,7 @@ def test_raw_data_that_was_there_before_is_kept(kaggle: KaggleServer, project: p
 
 
 def test_a_test_of_ones_own_is_skipped_or_has_its_data_prepared(
-    kaggle_server: KaggleServer, raw_files: Callable[[str], dict[str, bytes]], project: pytest.Pytester
+    kaggle_server: KaggleServer, project: pytest.Pytester
 ) -> None:
     id = "spaceship-titanic"
     path = project.makepyfile(f"""
@@ -113,10 +113,10 @@ def test_a_test_of_ones_own_is_skipped_or_has_its_data_prepared(
     result.assert_outcomes(skipped=1)
     result = project.runpytest_subprocess(path)
     assert result.ret == pytest.ExitCode.USAGE_ERROR and "404" in result.stderr.str()
-    kaggle_server.add(id, raw_files(id))
+    kaggle_server.add(id, {"train.csv": b"PassengerId\n"})
     result = project.runpytest_subprocess(path)
-    result.assert_outcomes(errors=1)  # the synthetic data is not the reference's
-    result.stdout.fnmatch_lines(["*prepared data is not the reference's*"])
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines([f"{id}: preparation failed with *; is {project.path}*/raw the complete*download?"])
 
 
 def test_a_wrong_ini_value_is_told(project: pytest.Pytester) -> None:
