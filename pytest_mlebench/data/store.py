@@ -174,16 +174,14 @@ class DataStore:
 
     def needs_archive(self, competition: Competition, **options: Unpack[PrepareOptions]) -> bool:
         """Whether ``prepare`` with these options would download the competition's archive."""
-        dataset = self.dataset(competition)
-        if competition.source == "bundled" or options.get("raw_dir") is not None:
-            return False
-        prepared = dataset.is_prepared and not options.get("force")
-        return not (prepared or dataset.has_raw or dataset.archive.is_file())
+        return self._needs_raw(competition, **options) and not self.dataset(competition).archive.is_file()
 
     def need(self, competition: Competition, downloads: Downloads, **options: Unpack[PrepareOptions]) -> disk.Need:
         """The disk that a download, or an archive that is there, takes until its data is prepared."""
         dataset = self.dataset(competition)
         keep_raw = options.get("keep_raw") or False
+        if not self._needs_raw(competition, **options):
+            return disk.Need(peak=0, rest=0)
         if dataset.archive.is_file():
             size = dataset.archive.stat().st_size
             try:
@@ -191,8 +189,6 @@ class DataStore:
             except ArchiveError:  # which unpacking it will tell
                 unpacked = 0
             return disk.Need.of(download=size, unpacked=unpacked, present=size, keep_raw=keep_raw)
-        if not self.needs_archive(competition, **options):
-            return disk.Need(peak=0, rest=0)
         sizes, part = downloads.size(competition), dataset.partial_archive
         present = part.stat().st_size if part.is_file() else 0
         return disk.Need.of(download=sizes.download, unpacked=sizes.unpacked, present=present, keep_raw=keep_raw)
@@ -266,19 +262,26 @@ class DataStore:
             raise locks.LockHeld(f"{competition.id}: in use by {holder}; nothing was removed") from None
         return freed
 
+    def _needs_raw(self, competition: Competition, **options: Unpack[PrepareOptions]) -> bool:
+        dataset = self.dataset(competition)
+        if competition.source == "bundled" or options.get("raw_dir") is not None:
+            return False
+        return not dataset.has_raw and (options.get("force", False) or not dataset.is_prepared)
+
     def _make(
         self, dataset: Dataset, downloads: Downloads | None, tell: Tell, **options: Unpack[PrepareOptions]
     ) -> None:
         competition = dataset.competition
         raw_dir, keep_raw = options.get("raw_dir"), options.get("keep_raw", True)
         had_raw = dataset.has_raw or dataset.archive.is_file()
-        if competition.source == "kaggle" and raw_dir is None and not dataset.has_raw:
+        if self._needs_raw(competition, **options):
             if self.needs_archive(competition, **options):
                 self._download(dataset, downloads, tell, **options)
             self._unpack(dataset, tell)
         self._prepare(dataset, raw_dir, tell, verify=options.get("verify", True))
         if not (had_raw if keep_raw is None else keep_raw):
             _remove(dataset.raw)
+            _remove(dataset.archive)  # beside raw data it is what a call left that was killed just then
 
     def _download(
         self, dataset: Dataset, downloads: Downloads | None, tell: Tell, **options: Unpack[PrepareOptions]

@@ -139,6 +139,20 @@ def test_an_archive_that_lies_there_is_not_downloaded(raw_files: RawFiles, data:
     assert names(data / TITANIC) == COMPLETE
 
 
+def test_an_archive_beside_its_unpacked_files_is_not_unpacked_again(
+    raw_files: RawFiles, data: Path, prepare: Mlebench
+) -> None:
+    """As a call leaves them that was killed between the two steps."""
+    (data / TITANIC / "raw").mkdir(parents=True)
+    for name, content in raw_files(TITANIC).items():
+        (data / TITANIC / "raw" / name).write_bytes(content)
+    (data / TITANIC / f"{TITANIC}.zip").write_bytes(b"would be damaged")
+    assert prepare("-c", TITANIC, "--keep-raw").returncode == 0
+    assert names(data / TITANIC) == COMPLETE | {"raw", f"{TITANIC}.zip"}
+    assert prepare("-c", TITANIC, "--force").returncode == 0
+    assert names(data / TITANIC) == COMPLETE
+
+
 def bomb() -> bytes:
     """A small archive whose directory declares a petabyte."""
     content = bytearray(zip_bytes({"big.csv": b"0" * 1000}))
@@ -266,6 +280,21 @@ def test_ctrl_c_stops_at_once_and_the_next_call_goes_on(
     kaggle_server.bytes_per_second = None
     assert prepare("-c", TITANIC).returncode == 0
     assert kaggle_server.asked("archive")[-1].sent <= len(served.archive) - there
+
+
+def test_a_worker_that_is_killed_takes_no_other_along(
+    kaggle_server: KaggleServer, raw_files: RawFiles, data: Path
+) -> None:
+    for id in (TITANIC, CACTUS):
+        kaggle_server.add(id, {**raw_files(id), "more.bin": os.urandom(2 << 20)})
+    kaggle_server.bytes_per_second = 1 << 20
+    arguments = command("prepare", "-c", TITANIC, "-c", CACTUS, "--data-dir", data, "--skip-verification")
+    process = subprocess.Popen(arguments, stderr=subprocess.PIPE, text=True)
+    wait_for(lambda: all((data / id / f"{id}.zip.part").exists() for id in (TITANIC, CACTUS)))
+    os.kill(json.loads((data / TITANIC / ".lock").read_text())["pid"], signal.SIGKILL)
+    error = process.communicate(timeout=60)[1]
+    assert process.returncode == 1 and names(data / CACTUS) == COMPLETE
+    assert f"{TITANIC}: the process that prepared it ended with SIGKILL, as if memory ran out" in error
 
 
 def test_a_connection_that_is_cut_needs_no_second_call(
