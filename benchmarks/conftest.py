@@ -19,7 +19,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.stash[FIGURES] = {"graders": [], "start": [], "report": []}
+    config.stash[FIGURES] = {"graders": [], "start": [], "prepare": [], "report": []}
 
 
 @pytest.fixture
@@ -34,6 +34,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         terminalreporter.section("grading at full size, slowest first")
         over = _write_graders(terminalreporter, rows, config)
         terminalreporter.line(f"{len(rows)} graders, {over} over a limit (!)")
+    for row in figures["prepare"]:
+        terminalreporter.section("preparing")
+        terminalreporter.line(
+            f"{row['competition']}, {row['megabytes']:,} MB: {row['seconds']:.1f} s, unzip alone "
+            f"{row['unzip_seconds']:.1f} s ({row['ratio']:.2f} x), {row['written']:.3f} bytes written for each of the "
+            f"archive, {row['peak_mb']} MB of memory"
+        )
     if rows := figures["start"]:
         terminalreporter.section("start")
         for row in rows:

@@ -22,6 +22,7 @@ import pytest
 from pytest_mlebench.agents import Agent
 from pytest_mlebench.catalog import Competition, default_catalogue
 from pytest_mlebench.data.store import Dataset, DataStore
+from pytest_mlebench.datasets import provide
 from pytest_mlebench.errors import MLEBenchError
 from pytest_mlebench.grading.report import Report
 from pytest_mlebench.items import AgentRun, item_of, settings_of, teller
@@ -62,9 +63,10 @@ def data_store(request: pytest.FixtureRequest) -> DataStore:
 
 
 @pytest.fixture
-def dataset(competition: Competition, data_store: DataStore) -> Dataset:
-    """The competition's Dataset, prepared if its raw data is there."""
-    return _or_fail(lambda: data_store.prepare(competition))
+def dataset(request: pytest.FixtureRequest, competition: Competition, data_store: DataStore) -> Dataset:
+    """The competition's Dataset, downloaded and prepared if it is not there; ``--prepare=never`` skips the test."""
+    settings = settings_of(request.config)
+    return _or_fail(lambda: provide(competition, data_store, settings, teller(request.config)))
 
 
 @pytest.fixture

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_mlebench.catalog import Competition
-from pytest_mlebench.data.store import Dataset, checksum_errors
+from pytest_mlebench.data.store import Dataset
+from pytest_mlebench.data.verification import checksum_errors
 
 if TYPE_CHECKING:
     from pytest_mlebench.grading.golden import Grade

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
@@ -21,6 +22,7 @@ SETTINGS = pytest.StashKey[Settings]()
 RECORD = pytest.StashKey[RunRecord]()
 TROUBLE = pytest.StashKey[str]()
 """Why a run has no record: the harness could not even write one."""
+_RUN = re.compile(r"(?P<file>.+)::(?P<agent>[^:\[]+)\[seed=(?P<seed>\d+)\]")
 
 
 def settings_of(config: pytest.Config) -> Settings:
@@ -36,6 +38,12 @@ def teller(config: pytest.Config) -> Callable[[str], None]:
             print(f"mlebench: {line}", file=sys.stderr, flush=True)
 
     return tell
+
+
+def key_of(nodeid: str) -> RunKey | None:
+    """The run that an AgentRun's node id names; None for other items."""
+    match = _RUN.fullmatch(nodeid)
+    return match and RunKey(match["agent"], Path(match["file"]).parent.name, int(match["seed"]))
 
 
 class CompetitionFile(pytest.File):

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from pytest_mlebench import datasets
 from pytest_mlebench import session as medals
 from pytest_mlebench.catalog.competition import FILE_NAME
 from pytest_mlebench.fixtures import (
@@ -67,13 +68,16 @@ def pytest_configure_node(node: Any) -> None:
     medals.tell_worker(node)
 
 
+@pytest.hookimpl(trylast=True)  # when all are chosen that shall run
 def pytest_collection_finish(session: pytest.Session) -> None:
     medals.plan(session.config, [item.nodeid for item in session.items])
+    datasets.check_items(session)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_node_collection_finished(node: Any, ids: Sequence[str]) -> None:
     medals.plan(node.config, ids)
+    datasets.check_ids(node.config, ids)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -46,3 +46,12 @@ def format_seconds(seconds: float) -> str:
 def format_score(score: float | None) -> str:
     """A score for a table, with the five decimals it is rounded to."""
     return "-" if score is None else f"{score:.5f}"
+
+
+def format_size(size: float) -> str:
+    """Bytes for a reader, in powers of 1000 as disks and downloads are sold, for example ``1.2 GB``."""
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if size < 1000:
+            return f"{size:.0f} bytes" if unit == "bytes" else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:.1f} TB"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
@@ -14,6 +13,7 @@ from filelock import FileLock, Timeout
 from pytest_mlebench import __version__
 from pytest_mlebench.catalog.competition import FILE_NAME
 from pytest_mlebench.errors import UsageError
+from pytest_mlebench.items import key_of
 from pytest_mlebench.results.manifest import (
     Manifest,
     canonical_differences,
@@ -27,7 +27,6 @@ from pytest_mlebench.sandbox.hardware import this_machine
 from pytest_mlebench.sandbox.owner import owner_labels
 from pytest_mlebench.settings import Settings
 
-_RUN = re.compile(r"(?P<file>.+)::(?P<agent>[^:\[]+)\[seed=(?P<seed>\d+)\]")
 _COMPETITION_FILES = (FILE_NAME, "description.md", "prepare.py", "grade.py")
 
 
@@ -96,20 +95,12 @@ class OpenRunGroup:
 
     def plan(self, nodeids: Iterable[str]) -> None:
         """Note which runs were asked for."""
-        matches = [match for match in map(_RUN.fullmatch, nodeids) if match]
-        runs = [
-            {
-                "agent": match["agent"],
-                "competition_id": Path(match["file"]).parent.name,
-                "seed": int(match["seed"]),
-                "nodeid": match[0],
-            }
-            for match in matches
-        ]
+        keys = ((nodeid, key_of(nodeid)) for nodeid in nodeids)
+        runs = [{**key._asdict(), "nodeid": nodeid} for nodeid, key in keys if key is not None]
         if not runs:
             return
         self.manifest.plan(runs)
-        competitions = {str(run["competition_id"]): str(run["nodeid"]) for run in runs}
+        competitions = {run["competition_id"]: run["nodeid"] for run in runs}
         found = {id: _competition(self._settings.find(nodeid)) for id, nodeid in competitions.items()}
         self.manifest.settings = merge(self.manifest.settings, {"competitions": found})
         self._write()

@@ -116,6 +116,7 @@ def run_agent(
         agent_definition=agent.describe(),
         data_verified=dataset.is_verified,
         data=fingerprint(dataset.public, dataset.answers),
+        description=dataset.description,
     )
     try:
         record.write(run_dir)

@@ -12,6 +12,7 @@ import pytest
 from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.catalog.catalogue import bundled, unknown
 from pytest_mlebench.catalog.competition import FILE_NAME
+from pytest_mlebench.datasets import not_prepared
 from pytest_mlebench.errors import SandboxError, UsageError
 from pytest_mlebench.items import RECORD, SETTINGS, TROUBLE, settings_of, teller
 from pytest_mlebench.outcomes import BY_NAME, outcome_of
@@ -167,6 +168,10 @@ def summarise(reporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     settings = settings_of(config)
     if not settings.has_runs or config.option.collectonly:
         return
+    if skipped := sorted({text for report in reporter.getreports("skipped") if (text := not_prepared(report))}):
+        reporter.write_sep("=", "not prepared")
+        for text in skipped:
+            reporter.write_line(text)
     failed = [
         report
         for outcome in BY_NAME.values()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import argparse
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import pytest
 
@@ -17,7 +17,7 @@ from pytest_mlebench.agents import Agent, AgentRegistry
 from pytest_mlebench.agents.definition import parse_agent_ids
 from pytest_mlebench.catalog import Competition, default_catalogue
 from pytest_mlebench.catalog.catalogue import SPLIT_NAMES, bundled, unknown
-from pytest_mlebench.data.store import default_data_dir
+from pytest_mlebench.data.store import DESCRIPTIONS, Description, default_data_dir
 from pytest_mlebench.errors import MLEBenchError
 from pytest_mlebench.outcomes import BY_NAME
 from pytest_mlebench.quantities import parse_duration, parse_size
@@ -30,6 +30,7 @@ from pytest_mlebench.sandbox.gpus import GpuPool
 NETWORKS = ("none", "llm", "full")
 MIN_MEDALS = ("gold", "silver", "bronze", "median")
 SANDBOXES = ("auto", "docker", "local")
+PREPARE = ("auto", "never")
 
 FAILURES = tuple(name for name, outcome in BY_NAME.items() if not outcome.passed)
 
@@ -73,6 +74,10 @@ def add_options(parser: pytest.Parser) -> None:
     add("--seeds", "runs of each agent on each competition", ini=True, metavar="N", type=_parsed(_positive))
     add("--sandbox", "where agents run: auto, docker or local", ini=True, choices=SANDBOXES)
     add("--data-dir", "where the competitions' data lies", ini=True, metavar="DIR", type=Path)
+    add("--prepare", "data that is not there: auto (download and prepare it) or never (skip the test; default: auto)",
+        ini=True, choices=PREPARE)  # fmt: skip
+    add("--description", "what agents read: bundled (our description) or kaggle (the competition's own pages)",
+        ini=True, choices=DESCRIPTIONS)  # fmt: skip
     add("--runs-dir", "where run groups are written (default: reports)", ini=True, metavar="DIR", type=Path)
     add("--run-group", "name of this invocation's run group; what is finished in it is not run again", metavar="NAME")
     add("--resume", "go on with a run group: with its agents, competitions, seeds and limits", metavar="GROUP")
@@ -141,6 +146,12 @@ class Settings:
             groups = [path.parent.name for path in self.runs_dir.glob(f"*/{MANIFEST}")]
             raise unknown("run group", self.run_group_name, groups)
         return manifest.options
+
+    def _one_of(self, option: str, choices: Sequence[str]) -> str | None:
+        value: str | None = self._get(option, None)
+        if value not in (None, *choices):
+            raise pytest.UsageError(f"ini key {_ini(option)} is {value!r}, must be one of {', '.join(choices)}")
+        return value
 
     @property
     def has_runs(self) -> bool:
@@ -213,10 +224,7 @@ class Settings:
 
     @cached_property
     def sandbox(self) -> str:
-        value: str = self._get("--sandbox", "auto")
-        if value not in SANDBOXES:
-            raise pytest.UsageError(f"ini key mlebench_sandbox is {value!r}, must be one of {', '.join(SANDBOXES)}")
-        return value
+        return self._one_of("--sandbox", SANDBOXES) or "auto"
 
     @cached_property
     def gpu_ids(self) -> tuple[str, ...]:
@@ -275,6 +283,7 @@ class Settings:
             "--seeds": self.seeds,
             "--sandbox": self.sandbox,
             "--data-dir": str(self.data_dir.absolute()),
+            "--description": self.description,
             "--time-limit": limits.time_limit,
             "--cpus": limits.cpus,
             "--memory": limits.memory,
@@ -290,18 +299,23 @@ class Settings:
         return next(iter(self._paths("--data-dir")), default_data_dir())
 
     @cached_property
+    def prepare(self) -> str:
+        return self._one_of("--prepare", PREPARE) or "auto"
+
+    @cached_property
+    def description(self) -> Description | None:
+        """Whose description agents read; None: whatever is there, else ours."""
+        return cast("Description | None", self._one_of("--description", DESCRIPTIONS))
+
+    @cached_property
     def runs_dir(self) -> Path:
         given: Path | None = self.config.getoption("--runs-dir")  # a resumed group is looked for here
-        return (
-            given.expanduser() if given else next(iter(self._ini_paths("--runs-dir")), self.config.rootpath / "reports")
-        )
+        folders = [given.expanduser()] if given else self._ini_paths("--runs-dir")
+        return next(iter(folders), self.config.rootpath / "reports")
 
     @cached_property
     def min_medal(self) -> str | None:
-        value: str | None = self._get("--min-medal", None)
-        if value not in (None, *MIN_MEDALS):
-            raise pytest.UsageError(f"ini key mlebench_min_medal is {value!r}, must be one of {', '.join(MIN_MEDALS)}")
-        return value
+        return self._one_of("--min-medal", MIN_MEDALS)
 
     @cached_property
     def real_data(self) -> bool:
@@ -349,6 +363,7 @@ class Settings:
         Secrets are looked up too: a missing one is found before the first run.
         """
         try:
+            self.prepare, self.description  # noqa: B018
             if self.split is not None:
                 self.competitions  # noqa: B018
             if self.has_runs:

@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 from hypothesis import settings
 from kaggle_server import KaggleServer, client_environment, running_server
+
+from pytest_mlebench.catalog import default_catalogue
 
 # A deadline for an example measures the machine, not the code.
 settings.register_profile("mlebench", deadline=None)
@@ -26,3 +28,15 @@ def kaggle_server(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.
         monkeypatch.setenv(name, value)
     with running_server() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def raw_files(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[str, bytes]]:
+    """A competition's synthetic raw data, as files by name."""
+
+    def make(id: str) -> dict[str, bytes]:
+        folder = tmp_path_factory.mktemp(id)
+        default_catalogue()[id].module("synthetic").make(folder, 1)
+        return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+    return make

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,9 +12,14 @@ from typing import Any
 import pytest
 
 
-def mlebench(*arguments: object) -> subprocess.CompletedProcess[str]:
+def mlebench(*arguments: object, home: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """A call of the command; ``home`` is a folder without credentials."""
     command = [sys.executable, "-m", "pytest_mlebench.cli", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    environment = None
+    if home is not None:
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(("KAGGLE_", "XDG_"))}
+        environment["HOME"] = str(home)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     assert "Traceback" not in done.stderr
     return done
 
@@ -42,10 +48,12 @@ def test_prepare_tells_what_it_did_as_json(tmp_path: Path) -> None:
     assert result["prepared"] and Path(result["path"]) == tmp_path / "smoke-digits/prepared"
 
 
-def test_prepare_without_raw_data_fails_and_says_what_to_do(tmp_path: Path) -> None:
-    done = mlebench("prepare", "-c", "spaceship-titanic", "-c", "smoke-digits", "--data-dir", tmp_path)
+def test_prepare_without_credentials_says_how_to_get_them_and_begins_nothing(tmp_path: Path) -> None:
+    done = mlebench(
+        "prepare", "-c", "spaceship-titanic", "-c", "smoke-digits", "--data-dir", tmp_path / "data", home=tmp_path
+    )
     assert done.returncode == 1
-    assert "spaceship-titanic: no raw data" in done.stderr and "smoke-digits: prepared in" in done.stderr
+    assert "KAGGLE_API_TOKEN" in done.stderr and not (tmp_path / "data").exists()
 
 
 def test_prepare_takes_lists_of_ids(tmp_path: Path) -> None:
@@ -130,8 +138,8 @@ def test_grade_sample_prints_one_report(data_dir: Path) -> None:
 def test_list_shows_every_competition_and_its_state(data_dir: Path) -> None:
     lines = mlebench("list", "--data-dir", data_dir).stdout.splitlines()
     assert len(lines) == 1 + 82 + 3
-    assert " ".join(lines[0].split()) == "id split category metric direction teams gold silver bronze median state"
+    assert " ".join(lines[0].split()) == "id split category metric direction teams gold silver bronze median size state"
     digits = next(line for line in lines if line.startswith("smoke-digits "))
-    assert digits.split()[1] == "smoke" and digits.endswith("prepared")
+    assert digits.split()[1] == "smoke" and digits.endswith("kB  prepared (verified)")
     rows = json.loads(mlebench("list", "--split", "lite", "--json", "--data-dir", data_dir).stdout)
     assert len(rows) == 22 and {row["state"] for row in rows} == {"absent"}

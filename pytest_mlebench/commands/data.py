@@ -1,4 +1,4 @@
-"""``mlebench prepare`` and ``list``: the competitions and their data."""
+"""``mlebench prepare``, ``list``, ``verify`` and ``remove``: the competitions and their data."""
 
 from __future__ import annotations
 
@@ -10,14 +10,17 @@ from typing import Any
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.catalog.leaderboard import MEDALS
 from pytest_mlebench.commands.common import add_data_dir, add_selection, print_json, selected
-from pytest_mlebench.data.store import Dataset, DataStore
+from pytest_mlebench.data import disk, jobs
+from pytest_mlebench.data.kaggle import KaggleDownloads
+from pytest_mlebench.data.store import DESCRIPTIONS, Dataset, DataStore, PrepareOptions
 from pytest_mlebench.errors import DataError, UsageError
+from pytest_mlebench.quantities import format_size
 
 logger = logging.getLogger("pytest_mlebench")
 
 
 def add(commands: Any) -> None:
-    prepare = commands.add_parser("prepare", help="prepare competitions' data")
+    prepare = commands.add_parser("prepare", help="download, unpack and prepare competitions' data")
     add_selection(prepare, required=True)
     add_data_dir(prepare)
     prepare.add_argument(
@@ -25,46 +28,91 @@ def add(commands: Any) -> None:
         type=Path,
         help="an already unpacked download, with one competition only; files that need no change are hard-linked",
     )
+    prepare.add_argument("--jobs", type=int, default=jobs.DEFAULT_JOBS, metavar="N",
+        help="how many competitions are downloaded or prepared at once (default: %(default)s)")  # fmt: skip
+    prepare.add_argument("--description", choices=DESCRIPTIONS,
+        help="what agents read: our description or the competition's own pages (default: ours)")  # fmt: skip
     prepare.add_argument("--keep-raw", action="store_true", help="keep the store's raw data after preparation")
     prepare.add_argument("--skip-verification", action="store_true", help="do not compare with the known checksums")
+    prepare.add_argument("--skip-disk-check", action="store_true", help="start even if the disk may be too small")
     prepare.add_argument("--json", action="store_true", help="print what was done as JSON")
     prepare.add_argument("--force", action="store_true", help="prepare again what is prepared")
     prepare.set_defaults(command=_prepare)
 
-    listing = commands.add_parser("list", help="show the competitions")
+    listing = commands.add_parser("list", help="show the competitions and the state of their data")
     add_selection(listing, required=False)
     add_data_dir(listing)
     listing.add_argument("--json", action="store_true", help="as JSON")
     listing.set_defaults(command=_list)
 
+    verify = commands.add_parser("verify", help="check prepared data: what is missing, has changed, or is too much")
+    add_selection(verify, required=False)
+    add_data_dir(verify)
+    verify.add_argument("--json", action="store_true", help="as JSON")
+    verify.set_defaults(command=_verify)
+
+    remove = commands.add_parser("remove", help="remove competitions' data to free disk")
+    add_selection(remove, required=True)
+    add_data_dir(remove)
+    remove.add_argument("--raw", action="store_true", help="only raw data and archives; what is prepared stays")
+    remove.set_defaults(command=_remove)
+
 
 def _prepare(options: argparse.Namespace) -> int:
-    competitions = selected(options)
+    from pytest_mlebench.progress import shown
+
+    competitions = list(dict.fromkeys(selected(options)))
     if options.raw_dir is not None:
         if len(competitions) != 1:
             raise UsageError(f"--raw-dir goes with one competition, not with {len(competitions)}")
         if not options.raw_dir.is_dir():
             raise UsageError(f"--raw-dir {options.raw_dir} is not a folder")
-    store = DataStore(options.data_dir)
-    done: dict[str, Any] = {}
-    for competition in competitions:
-        try:
-            dataset = store.prepare(
-                competition,
-                raw_dir=options.raw_dir,
-                verify=not options.skip_verification,
-                force=options.force,
-                keep_raw=options.keep_raw,
-            )
-        except DataError as error:
-            logger.error("%s", error)
-            done[competition.id] = {"prepared": False, "error": str(error)}
-        else:
-            logger.info("%s: prepared in %s%s", competition.id, dataset.prepared, _verification(dataset))
-            done[competition.id] = {"prepared": True, "path": str(dataset.prepared), "verified": dataset.is_verified}
+    if options.jobs < 1:
+        raise UsageError(f"--jobs {options.jobs} must be at least 1")
+    store = DataStore(options.data_dir, parallel_downloads=options.jobs)
+    how = PrepareOptions(
+        raw_dir=options.raw_dir,
+        verify=not options.skip_verification,
+        force=options.force,
+        keep_raw=options.keep_raw,
+        description=options.description,
+        check_disk=not options.skip_disk_check,
+    )
+    jobs.check(store, competitions, KaggleDownloads(), jobs=options.jobs, **how)
+    how["check_disk"] = False  # it was, for all of them
+    try:
+        with shown(len(competitions), lambda result: _ended(store, result)) as show:
+            results = jobs.prepare_all(store, competitions, KaggleDownloads, show, jobs=options.jobs, **how)
+    except KeyboardInterrupt:
+        logger.error("stopped; what is complete stays, and the same call goes on from there")
+        raise
+    failed = [result for result in results if result.error]
+    if failed and len(results) > 1:
+        logger.error("\n%d of %d competitions failed:", len(failed), len(results))
+        for result in failed:
+            logger.error("  %s", (result.error or "").splitlines()[0])
     if options.json:
-        print_json(done)
-    return 0 if all(result["prepared"] for result in done.values()) else 1
+        print_json({result.competition.id: _as_json(store, result) for result in results})
+    return 1 if failed else 0
+
+
+def _ended(store: DataStore, result: jobs.Result) -> str:
+    if result.error:
+        return result.error
+    dataset = store.dataset(result.competition)
+    return f"{result.competition.id}: prepared in {dataset.prepared}{_verification(dataset)}"
+
+
+def _as_json(store: DataStore, result: jobs.Result) -> dict[str, Any]:
+    if result.error:
+        return {"prepared": False, "error": result.error}
+    dataset = store.dataset(result.competition)
+    return {
+        "prepared": True,
+        "path": str(dataset.prepared),
+        "verified": dataset.is_verified,
+        "description": dataset.description,
+    }
 
 
 def _verification(dataset: Dataset) -> str:
@@ -75,27 +123,25 @@ def _verification(dataset: Dataset) -> str:
 
 def _list(options: argparse.Namespace) -> int:
     store = DataStore(options.data_dir)
-    rows = [_list_row(competition, store.dataset(competition)) for competition in selected(options)]
+    rows = [_list_row(competition, store) for competition in selected(options)]
     if options.json:
         print_json(rows)
         return 0
-    heads = ("id", "split", "category", "metric", "direction", "teams", *MEDALS, "median", "state")
-    table = [heads, *(tuple(str(row[head]) for head in heads) for row in rows)]
+    heads = ("id", "split", "category", "metric", "direction", "teams", *MEDALS, "median", "size", "state")
+    sizes = ({"size": format_size(row["bytes"]) if row["bytes"] else ""} for row in rows)
+    table = [heads, *(tuple(str((row | size)[head]) for head in heads) for row, size in zip(rows, sizes, strict=True))]
     widths = [max(len(line[k]) for line in table) for k in range(len(heads))]
     for line in table:
         print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
     return 0
 
 
-def _list_row(competition: Competition, dataset: Dataset) -> dict[str, Any]:
+def _list_row(competition: Competition, store: DataStore) -> dict[str, Any]:
+    dataset = store.dataset(competition)
     leaderboard = competition.leaderboard
-    state = "absent"
-    if dataset.is_prepared:
-        state = {True: "prepared", False: "prepared (not the reference's)", None: "prepared"}[dataset.is_verified]
-    elif competition.source == "bundled":
-        state = "bundled"
-    elif dataset.raw.is_dir():
-        state = "raw"
+    state = _state(dataset)
+    if holder := store.holder(competition):
+        state += f", in use by {holder}"
     return {
         "id": competition.id,
         "title": competition.title,
@@ -109,5 +155,66 @@ def _list_row(competition: Competition, dataset: Dataset) -> dict[str, Any]:
         "bronze": leaderboard.bronze,
         "median": leaderboard.median,
         "state": state,
+        "description": dataset.description,
+        "bytes": _size(dataset),
         "known_issues": list(competition.known_issues),
     }
+
+
+def _state(dataset: Dataset) -> str:
+    if dataset.is_prepared:
+        verified = bool(dataset.is_verified and dataset.competition.checksums)
+        known = " (verified)" if verified else " (not the reference's)" if dataset.is_verified is False else ""
+        return f"prepared{known}"
+    if dataset.competition.source == "bundled":
+        return "bundled"
+    if dataset.has_raw:
+        return "raw"
+    if dataset.archive.is_file():
+        return "downloaded"
+    return "partly downloaded" if dataset.partial_archive.is_file() else "absent"
+
+
+def _size(dataset: Dataset) -> int:
+    """Bytes on the disk; of prepared data as it was noted, since there may be a million files to look at."""
+    if not dataset.folder.is_dir():
+        return 0
+    noted = dataset.state.get("bytes") if dataset.is_prepared else None
+    counted = (path for path in dataset.folder.iterdir() if noted is None or path != dataset.prepared)
+    return disk.used(counted) + (noted or 0)
+
+
+def _verify(options: argparse.Namespace) -> int:
+    store = DataStore(options.data_dir)
+    chosen = selected(options)
+    if options.competition is None and options.split is None and options.list is None:
+        chosen = [competition for competition in chosen if store.dataset(competition).is_prepared]
+    found: dict[str, list[str]] = {}
+    for competition in chosen:
+        try:
+            found[competition.id] = store.verify(competition)
+        except DataError as error:
+            found[competition.id] = [str(error)]
+    if options.json:
+        print_json(found)
+    else:
+        for id, wrong in found.items():
+            print("\n  ".join([f"{id}: {len(wrong)} wrong", *wrong]) if wrong else f"{id}: as it should be")
+    return 1 if any(found.values()) else 0
+
+
+def _remove(options: argparse.Namespace) -> int:
+    store = DataStore(options.data_dir)
+    freed, failed = 0, False
+    for competition in selected(options):
+        try:
+            size = store.remove(competition, raw_only=options.raw)
+        except DataError as error:
+            logger.error("%s", error)
+            failed = True
+        else:
+            freed += size
+            if size:
+                print(f"{competition.id}: freed {format_size(size)}")
+    print(f"freed {format_size(freed)} in all")
+    return 1 if failed else 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import lzma
 import shutil
 import tarfile
 import zipfile
@@ -19,18 +20,26 @@ from pytest_mlebench.errors import DataError
 _COMPRESSED = {".jpg", ".jpeg", ".png", ".gif", ".mp3", ".mp4", ".zip", ".gz", ".7z", ".npz", ".parquet", ".tfrec"}
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 _BLOCK = 1 << 20
+_DISK_BLOCK = 1 << 12
+_ENCRYPTED = 1  # among a member's flags
+
+
+class ArchiveError(DataError):
+    """An archive is damaged, or cannot be unpacked safely."""
 
 
 @contextmanager
 def open_zip(path: Path) -> Iterator[zipfile.ZipFile]:
-    """Open a zip archive for reading; DataError where it is missing or damaged."""
+    """Open a zip archive for reading; DataError where it is missing, ArchiveError where it is damaged."""
     try:
         with zipfile.ZipFile(path) as archive:
             yield archive
     except FileNotFoundError as error:
         raise DataError(f"archive {path} is missing in the raw data") from error
-    except zipfile.BadZipFile as error:
-        raise DataError(f"archive {path} is damaged: {error}") from error
+    except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError) as error:
+        raise ArchiveError(f"archive {path} is damaged: {error}") from error
+    except NotImplementedError as error:
+        raise ArchiveError(f"archive {path} is packed in a way that cannot be read: {error}") from error
 
 
 def open_member(archive: zipfile.ZipFile, name: str) -> IO[bytes]:
@@ -55,15 +64,23 @@ def zip_member(path: Path, name: str | None = None) -> Iterator[IO[bytes]]:
 
 
 def unpack_zip(
-    path: Path, target: Path, rename: Callable[[str], str | None] | Mapping[str, str] | None = None
+    path: Path,
+    target: Path,
+    rename: Callable[[str], str | None] | Mapping[str, str] | None = None,
+    progress: Callable[[int], None] = lambda unpacked: None,
 ) -> list[str]:
     """Stream the files of a zip archive to a folder; returns their new names, relative to it, in archive order.
 
     ``rename`` maps a member's name to a new one; a member that it maps to None, or does not hold, is left out.
-    Raises DataError for a name that would leave the folder, and for a member that a mapping names in vain.
+    ``progress`` is called after each file with the bytes that were unpacked so far. No member gives more bytes than the
+    archive's directory declares. Raises ArchiveError for a name that would leave the folder or is there twice (which on
+    some file systems names that differ in case are) and for an encrypted or a damaged member; DataError for a member
+    that a mapping names in vain.
     """
     new_name = rename.get if isinstance(rename, Mapping) else (rename or (lambda name: name))
     names = []
+    unpacked = 0
+    folders: set[Path] = set()
     with open_zip(path) as archive:
         if isinstance(rename, Mapping) and (missing := rename.keys() - set(archive.namelist())):
             raise DataError(f"{path} has no member {min(missing)}")
@@ -71,23 +88,46 @@ def unpack_zip(
             name = None if info.is_dir() else new_name(info.filename)
             if name is None:
                 continue
+            if info.flag_bits & _ENCRYPTED:
+                raise ArchiveError(f"archive {path} needs a password, as {info.filename} is encrypted")
             destination = safe_join(target, name)
-            destination.parent.mkdir(parents=True, exist_ok=True)
-            with archive.open(info) as source, destination.open("xb") as file:
+            if destination.parent not in folders:
+                _make_folder(destination.parent, path)
+                folders.add(destination.parent)
+            with archive.open(info) as source, _create(destination, path) as file:
                 shutil.copyfileobj(source, file, _BLOCK)
             names.append(name)
+            unpacked += info.file_size
+            progress(unpacked)
     return names
 
 
-def check_zip(path: Path) -> None:
-    """Read a zip archive through and compare every member with its CRC; raises DataError that says what is damaged."""
+def _make_folder(folder: Path, archive: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise ArchiveError(f"archive {archive} has both a file and a folder {folder}") from error
+
+
+def _create(file: Path, archive: Path) -> IO[bytes]:
+    try:
+        return file.open("xb")
+    except FileExistsError as error:
+        raise ArchiveError(f"archive {archive} has more than one member for {file}") from error
+
+
+def unpacked_size(path: Path) -> int:
+    """Bytes that the files of a zip archive take on a disk, in blocks of 4 KiB, as its directory declares them."""
     with open_zip(path) as archive:
-        try:
-            damaged = archive.testzip()
-        except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError) as error:
-            raise DataError(f"archive {path} is damaged: {error}") from error
+        return sum(-(-info.file_size // _DISK_BLOCK) * _DISK_BLOCK for info in archive.infolist())
+
+
+def check_zip(path: Path) -> None:
+    """Read a zip archive through and compare every member with its CRC; ArchiveError says what is damaged."""
+    with open_zip(path) as archive:
+        damaged = archive.testzip()
     if damaged is not None:
-        raise DataError(f"archive {path} is damaged: member {damaged} does not have its CRC")
+        raise ArchiveError(f"archive {path} is damaged: member {damaged} does not have its CRC")
 
 
 @contextmanager
@@ -137,10 +177,10 @@ def unpack_7z(path: Path, target: Path) -> None:
 
 
 def safe_join(folder: Path, name: str) -> Path:
-    """``folder / name``; DataError for a name that is absolute or climbs out of the folder."""
+    """``folder / name``; ArchiveError for a name that is absolute or climbs out of the folder."""
     parts = PurePosixPath(name)
     if parts.is_absolute() or ".." in parts.parts or "\\" in name or not parts.parts:
-        raise DataError(f"archive member {name!r} would be written outside of {folder}")
+        raise ArchiveError(f"archive member {name!r} would be written outside of {folder}")
     return folder / parts
 
 

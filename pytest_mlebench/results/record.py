@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pytest_mlebench.data.durable import write_text
 from pytest_mlebench.grading.report import Report
 from pytest_mlebench.sandbox.base import Ending
 
@@ -34,6 +34,8 @@ class RunRecord:
     """One run: agent × competition × seed, how it ended, and what its submission is worth.
 
     Times are ISO 8601 in UTC, durations in seconds. ``error`` is the harness's trouble, if it was that.
+    ``description`` says whose task description the agent read: ours (``bundled``), Kaggle's own pages (``kaggle``), or
+    None where the data came with one from elsewhere.
     """
 
     run_id: str
@@ -59,6 +61,8 @@ class RunRecord:
     data_verified: bool | None = None
     data: Mapping[str, str] = field(default_factory=dict)
     """Digests of the prepared data (see ``data.checksums.fingerprint``)."""
+    description: str | None = None
+    """Whose description the agent read: ``bundled`` or ``kaggle``; None where it is not known."""
 
     @property
     def key(self) -> RunKey:
@@ -160,16 +164,5 @@ def _finite(values: Any) -> Any:
 
 
 def write_json(path: Path, values: Any) -> None:
-    """Write JSON atomically and durably: a reader, or a power cut, finds the old file or the new one."""
-    new = path.with_name(f".{path.name}.{os.getpid()}")
-    with new.open("w", encoding="utf-8") as file:
-        file.write(json_text(values))
-        file.write("\n")
-        file.flush()
-        os.fsync(file.fileno())
-    new.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY)  # the name must last as well
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    """Write JSON atomically and durably (see ``write_text``)."""
+    write_text(path, json_text(values) + "\n")

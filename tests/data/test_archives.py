@@ -3,7 +3,16 @@ from pathlib import Path
 
 import pytest
 
-from pytest_mlebench.data.archives import ZipWriter, open_zip, safe_join, unpack_7z, unpack_zip, write_zip, zip_member
+from pytest_mlebench.data.archives import (
+    ArchiveError,
+    ZipWriter,
+    open_zip,
+    safe_join,
+    unpack_7z,
+    unpack_zip,
+    write_zip,
+    zip_member,
+)
 from pytest_mlebench.errors import DataError
 
 
@@ -100,7 +109,7 @@ def test_nothing_is_written_beside_the_folder_that_is_unpacked_to(tmp_path: Path
 
 
 def test_two_members_of_one_name_do_not_overwrite_each_other(archive: Path, tmp_path: Path):
-    with pytest.raises(FileExistsError):
+    with pytest.raises(ArchiveError, match=r"more than one member for .*same"):
         unpack_zip(archive, tmp_path / "out", lambda name: "same")
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from pytest_mlebench.catalog import Competition
+from pytest_mlebench.data.checksums import md5
 from pytest_mlebench.data.store import DataStore, default_data_dir
 from pytest_mlebench.errors import CompetitionError, DataError
 
@@ -35,8 +36,13 @@ def from_kaggle(folder: Path, extra: str = "") -> Competition:
     return Competition.load(folder)
 
 
+def put_raw_data(store: DataStore, competition: Competition) -> None:
+    store.dataset(competition).raw.mkdir(parents=True)
+    (store.dataset(competition).raw / "train.csv").write_text("id\n")
+
+
 def temporary_files(store: DataStore) -> list[str]:
-    return [path.name for path in store.root.glob("*/.preparing-*")]
+    return [path.name for path in store.root.glob("*/.*") if path.name != ".lock"]
 
 
 def test_prepared_data_lies_where_mle_bench_has_it(folder: Path, store: DataStore) -> None:
@@ -70,7 +76,7 @@ def test_data_prepared_by_others_is_used_as_it_is(folder: Path, store: DataStore
 @pytest.mark.parametrize(
     ("prepare", "message"),
     [
-        ("raise OSError(28, 'No space left on device', 'x.csv')", "preparation stopped: No space left on device"),
+        ("raise OSError(28, 'No space left on device', 'x.csv')", "the disk of .* is full.*call again: it goes on"),
         ("raise ValueError('broken table')", "failed with ValueError: broken table.*complete, unpacked download"),
         ("(public / 'train.csv').write_text('')", "did not write private/test.csv"),
     ],
@@ -93,7 +99,7 @@ def test_missing_files_of_the_raw_data_are_named(folder: Path, store: DataStore,
         "def prepare(raw, public, private):\n    link(raw / 'train.csv', public / 'train.csv')\n"
     )
     competition = from_kaggle(folder)
-    with pytest.raises(DataError, match=r"no raw data at .*--raw-dir FOLDER"):
+    with pytest.raises(DataError, match=r"no raw data at .*prepare -c toy-parity --data-dir .*--raw-dir FOLDER"):
         store.prepare(competition)
     with pytest.raises(DataError, match=r"file .*train.csv is missing in the raw data"):
         store.prepare(competition, raw_dir=tmp_path)
@@ -101,24 +107,31 @@ def test_missing_files_of_the_raw_data_are_named(folder: Path, store: DataStore,
 
 def test_checksums_that_hold_are_noted(folder: Path, store: DataStore) -> None:
     competition = from_kaggle(folder, "checksums: {public: {train.csv: 863f1299b40112c5ede4c01ae95ffa05}}")
-    store.dataset(competition).raw.mkdir(parents=True)
+    put_raw_data(store, competition)
     assert store.prepare(competition).is_verified is True
 
 
 def test_wrong_checksums_name_file_expected_and_found(folder: Path, store: DataStore, tmp_path: Path) -> None:
     competition = from_kaggle(folder, "checksums: {private: {test.csv: '00000000000000000000000000000000'}}")
-    store.dataset(competition).raw.mkdir(parents=True)
-    with pytest.raises(DataError, match=r"private/test.csv: expected 0{32}, found 10f944638f2afbd9f096fde6ffc6d987"):
-        store.prepare(competition)
-    assert not store.dataset(competition).is_prepared
-    assert store.prepare(competition, raw_dir=tmp_path).is_verified is False
-    assert store.prepare(competition, verify=False, force=True).is_verified is None
+    put_raw_data(store, competition)
+    aside = store.dataset(competition).folder / "prepared.mismatch"
+    wrong = r"private/test.csv: expected 0{32}, found 10f944638f2afbd9f096fde6ffc6d987\n.*kept in .*--skip-verification"
+    for _ in range(2):
+        with pytest.raises(DataError, match=wrong):
+            store.prepare(competition, keep_raw=False)
+        assert not store.dataset(competition).is_prepared and store.dataset(competition).has_raw
+        assert md5(aside / "private/test.csv") == "10f944638f2afbd9f096fde6ffc6d987"
+    assert store.prepare(competition, verify=False).is_verified is None
+    assert not aside.exists()
+    assert store.prepare(competition, raw_dir=tmp_path, force=True).is_verified is False
 
 
 def test_raw_data_goes_where_it_is_not_to_be_kept(folder: Path, store: DataStore) -> None:
     competition = from_kaggle(folder)
-    store.dataset(competition).raw.mkdir(parents=True)
-    store.prepare(competition, keep_raw=False)
+    put_raw_data(store, competition)
+    store.prepare(competition, keep_raw=None)
+    assert store.dataset(competition).has_raw  # it was there before
+    store.prepare(competition, force=True, keep_raw=False)
     assert not store.dataset(competition).raw.exists()
 
 
@@ -181,6 +194,10 @@ def test_a_later_version_has_only_the_files_that_differ(folder: Path) -> None:
 
 def test_the_state_is_readable_json(folder: Path, store: DataStore) -> None:
     store.prepare(Competition.load(folder))
-    assert json.loads((store.root / "toy-parity/state.json").read_text()) == {"verified": True}
+    assert json.loads((store.root / "toy-parity/state.json").read_text()) == {
+        "verified": True,
+        "description": "bundled",
+        "bytes": 674,
+    }
     (store.root / "toy-parity/state.json").unlink()
     assert store.dataset(Competition.load(folder)).is_verified is None

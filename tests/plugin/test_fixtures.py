@@ -43,13 +43,13 @@ def test_a_missing_or_wrong_mark_is_an_error_in_words(project: pytest.Pytester) 
         @pytest.mark.competition("spaceship-titanic")
         def test_no_data(dataset): pass
     """)
-    result = project.runpytest_subprocess("-p", "no:cacheprovider", path)
-    result.assert_outcomes(errors=3)
+    result = project.runpytest_subprocess("-p", "no:cacheprovider", "--prepare=never", "-rs", path)
+    result.assert_outcomes(errors=2, skipped=1)
     result.stdout.fnmatch_lines_random(
         [
             "*say which competition: @pytest.mark.competition(ID)*",
             "*unknown competition 'smoke-digit'; did you mean smoke-digits*",
-            "*mlebench prepare -c spaceship-titanic --raw-dir FOLDER*",
+            "*spaceship-titanic is not prepared; run: mlebench prepare -c spaceship-titanic *",
         ]
     )
     assert "Traceback" not in result.stdout.str()

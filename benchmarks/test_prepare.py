@@ -1,0 +1,115 @@
+"""How long preparing takes beside `unzip` alone, how many bytes it writes, and how much memory that takes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import threading
+import time
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import pytest
+from pytest_benchmark.fixture import BenchmarkFixture
+
+ID = "plant-pathology-2020-fgvc7"
+PICTURES, PICTURE_BYTES = 4000, 500_000
+ROUNDS = 3
+# A process is told of the bytes that its children have written once it has waited for them.
+COUNTING = "import subprocess, sys; subprocess.run(sys.argv[1:], check=True); print(open('/proc/self/io').read())"
+CLASSES = ("healthy", "multiple_diseases", "rust", "scab")
+Figures = dict[str, list[dict[str, Any]]]
+
+
+@pytest.mark.skipif(shutil.which("unzip") is None, reason="unzip is what it is compared with")
+@pytest.mark.skipif(not Path("/proc/self/io").exists(), reason="bytes are counted by Linux")
+def test_preparing_two_gigabytes_of_pictures(benchmark: BenchmarkFixture, tmp_path: Path, figures: Figures) -> None:
+    with TemporaryDirectory(dir=tmp_path) as name:
+        folder = Path(name)
+        archive = folder / "kept.zip"
+        make_archive(archive)
+        data = folder / "data"
+        unzip_seconds, runs = [], []
+
+        def make_ready() -> None:
+            shutil.rmtree(data, ignore_errors=True)
+            target = folder / "unzipped"
+            os.sync()
+            begin = time.perf_counter()
+            subprocess.run(["unzip", "-q", str(archive), "-d", str(target)], check=True)
+            unzip_seconds.append(time.perf_counter() - begin)
+            shutil.rmtree(target)
+            (data / ID).mkdir(parents=True)
+            os.link(archive, data / ID / f"{ID}.zip")
+            os.sync()
+
+        benchmark.pedantic(lambda: runs.append(prepare(data)), setup=make_ready, rounds=ROUNDS)
+        size = archive.stat().st_size
+        assert sum(1 for _ in (data / ID / "prepared/public/images").iterdir()) == PICTURES
+    seconds, alone = (statistics.median(times) for times in ([run["seconds"] for run in runs], unzip_seconds))
+    benchmark.extra_info.update(
+        competition=ID,
+        megabytes=round(size / 1e6),
+        seconds=round(seconds, 2),
+        unzip_seconds=round(alone, 2),
+        ratio=round(seconds / alone, 2),
+        written=round(max(run["written"] for run in runs) / size, 3),
+        peak_mb=round(max(run["peak"] for run in runs) / 1e6),
+    )
+    figures["prepare"].append(benchmark.extra_info)
+
+
+def make_archive(path: Path) -> None:
+    """An archive as Kaggle packs pictures: bytes that deflate makes no smaller."""
+    rows = [f"Train_{k}," + ",".join(str(int(k % 4 == c)) for c in range(4)) for k in range(PICTURES)]
+    noise = os.urandom(64 << 20)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("train.csv", "\n".join([",".join(("image_id", *CLASSES)), *rows, ""]))
+        for k in range(PICTURES):
+            start = k * 7919 % (len(noise) - PICTURE_BYTES)
+            archive.writestr(f"images/Train_{k}.jpg", noise[start : start + PICTURE_BYTES])
+
+
+def prepare(data: Path) -> dict[str, float]:
+    """Seconds, bytes written by all processes, and the sum of what each of them had in memory at most."""
+    command = [sys.executable, "-m", "pytest_mlebench.cli", "prepare", "-c", ID, "--data-dir", str(data)]
+    begin = time.perf_counter()
+    process = subprocess.Popen(
+        [sys.executable, "-c", COUNTING, *command, "--skip-verification"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    )
+    peaks: dict[int, int] = {}
+    watcher = threading.Thread(target=watch, args=(process.pid, lambda: process.poll() is None, peaks))
+    watcher.start()
+    text = process.communicate()[0]
+    seconds = time.perf_counter() - begin
+    watcher.join()
+    assert process.returncode == 0
+    written = int(next(line for line in text.splitlines() if line.startswith("wchar")).split()[1])
+    peaks.pop(process.pid)  # it only counts
+    return {"seconds": seconds, "written": written, "peak": sum(peaks.values())}
+
+
+def watch(pid: int, is_running: Callable[[], bool], peaks: dict[int, int]) -> None:
+    """Note the largest resident memory, in bytes, of a process and all below it, by process id."""
+    while is_running():
+        todo = [pid]
+        while todo:
+            each = todo.pop()
+            try:
+                status = Path(f"/proc/{each}/status").read_text()
+                todo += map(int, Path(f"/proc/{each}/task/{each}/children").read_text().split())
+            except OSError:  # it has ended
+                continue
+            lines = [line for line in status.splitlines() if line.startswith("VmHWM")]
+            if lines:
+                peaks[each] = max(peaks.get(each, 0), int(lines[0].split()[1]) * 1024)
+        time.sleep(0.05)

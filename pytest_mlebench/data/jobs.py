@@ -1,0 +1,148 @@
+"""Preparing several competitions at once, each in a process of its own."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from multiprocessing import connection, get_context, parent_process
+from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnProcess
+from typing import Unpack
+
+from pytest_mlebench.catalog import Competition
+from pytest_mlebench.data import disk
+from pytest_mlebench.data.downloads import Downloads
+from pytest_mlebench.data.steps import Note, Step
+from pytest_mlebench.data.store import DataStore, PrepareOptions
+from pytest_mlebench.errors import MLEBenchError
+
+DEFAULT_JOBS = 4
+logger = logging.getLogger("pytest_mlebench")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """How the preparation of a competition ended: ``error`` is why it failed."""
+
+    competition: Competition
+    error: str | None = None
+
+
+def check(
+    store: DataStore,
+    competitions: Iterable[Competition],
+    downloads: Downloads,
+    *,
+    jobs: int = DEFAULT_JOBS,
+    **options: Unpack[PrepareOptions],
+) -> None:
+    """See, before anything is downloaded, that credentials, accepted rules and disk suffice for all of these.
+
+    Raises DataError that lists what is missing. Nothing is asked of Kaggle where nothing must come from there.
+    """
+    waiting = [competition for competition in competitions if not store.is_ready(competition, **options)]
+    asked = [competition for competition in waiting if store.needs_archive(competition, **options)]
+    if asked or (waiting and options.get("description") == "kaggle"):  # whose pages need credentials alone
+        downloads.check(asked)
+    if options.get("check_disk", True):
+        disk.require(store.root, [store.need(competition, downloads, **options) for competition in waiting], jobs)
+
+
+def prepare_all(
+    store: DataStore,
+    competitions: Sequence[Competition],
+    connect: Callable[[], Downloads],
+    tell: Callable[[Competition, Step | Note | Result], None],
+    *,
+    jobs: int = DEFAULT_JOBS,
+    **options: Unpack[PrepareOptions],
+) -> list[Result]:
+    """Prepare competitions, ``jobs`` at once; one that fails does not stop the others.
+
+    Each is worked on by a process that ends with it, so that its memory is given back, and one that is killed for it
+    takes no other along. That process holds the competition's lock itself, and ends with this one; ``connect``, which
+    is pickled, gives it its downloads. An exception here, as Ctrl-C, kills all of them: a later call does what they
+    were at.
+    """
+    context = get_context("spawn")
+    todo = list(reversed(competitions))
+    running: dict[Connection, tuple[Competition, SpawnProcess]] = {}
+    results = {}
+    try:
+        while todo or running:
+            while todo and len(running) < jobs:
+                competition = todo.pop()
+                receiver, sender = context.Pipe(duplex=False)
+                process = context.Process(target=_work, args=(sender, store, competition, connect, options))
+                process.start()
+                running[receiver] = (competition, process)
+                sender.close()  # so that the end of the process is the end of the pipe
+            for ready in connection.wait(list(running)):
+                assert isinstance(ready, Connection)
+                competition, process = running[ready]
+                try:
+                    message = ready.recv()
+                except EOFError:
+                    process.join()
+                    message = Result(competition=competition, error=_death(competition, process.exitcode))
+                tell(competition, message)
+                if isinstance(message, Result):
+                    results[competition.id] = message
+                    del running[ready]
+                    ready.close()
+                    process.join()
+    finally:
+        for _, process in running.values():
+            process.kill()
+        for _, process in running.values():
+            process.join()
+    return [results[competition.id] for competition in competitions]
+
+
+def _work(
+    sender: Connection,
+    store: DataStore,
+    competition: Competition,
+    connect: Callable[[], Downloads],
+    options: PrepareOptions,
+) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends Ctrl-C to all: the first process decides
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    logger.addHandler(_Notes(sender))
+    logger.propagate = False
+    error = None
+    try:
+        store.prepare(competition, downloads=connect(), tell=sender.send, **options)
+    except MLEBenchError as trouble:
+        error = str(trouble)
+    sender.send(Result(competition=competition, error=error))
+
+
+class _Notes(logging.Handler):
+    """Sends what is logged to the process that shows it."""
+
+    def __init__(self, sender: Connection) -> None:
+        super().__init__(logging.INFO)
+        self._sender = sender
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self._sender.send(Note(text=record.getMessage()))
+
+
+def _end_with_parent() -> None:
+    parent = parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
+
+
+def _death(competition: Competition, exit_code: int | None) -> str:
+    cause = f"exit status {exit_code}"
+    if exit_code is not None and exit_code < 0:
+        cause = signal.Signals(-exit_code).name
+        cause += ", as if memory ran out (fewer --jobs take less)" if -exit_code == signal.SIGKILL else ""
+    return f"{competition.id}: the process that prepared it ended with {cause}; call again to go on"

@@ -1,0 +1,93 @@
+"""Whether prepared data is what it should be: the competition's checksums, and the listing made as it was prepared."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_mlebench.data.checksums import Digest, digest
+from pytest_mlebench.quantities import format_size
+
+if TYPE_CHECKING:
+    from pytest_mlebench.data.store import Dataset
+
+SIDES = ("public", "private")
+DESCRIPTION = "public/description.md"
+"""Not listed, as it may be replaced (see ``DataStore.prepare``)."""
+
+
+def checksum_errors(dataset: Dataset) -> list[str]:
+    """How the prepared files differ from the competition's checksums; empty if they hold or there are none."""
+    wrong = []
+    for name, expected in _checksums(dataset):
+        path = dataset.prepared / name
+        if not path.is_file():
+            wrong.append(f"{name} is missing")
+        elif (found := digest(path)) != expected:
+            wrong.append(f"{name}: expected {expected}, found {found}")
+    return wrong
+
+
+def listing_errors(dataset: Dataset) -> list[str]:
+    """How the prepared files' names and sizes differ from the listing; empty where they do not, or there is none.
+
+    Those that have a checksum are left to it.
+    """
+    try:
+        with gzip.open(dataset.listing, "rt", encoding="utf-8") as lines:
+            expected = dict(map(json.loads, lines))
+    except FileNotFoundError:
+        return []
+    except (OSError, EOFError, ValueError) as error:
+        return [f"{dataset.listing.name} is damaged: {error}"]
+    found = dict(prepared_files(dataset.prepared))
+    for name, _ in _checksums(dataset):
+        expected.pop(name, None)
+        found.pop(name, None)
+    return [
+        *(f"{name} is missing" for name in sorted(expected.keys() - found.keys())),
+        *(f"{name} should not be there" for name in sorted(found.keys() - expected.keys())),
+        *(
+            f"{name} has changed: expected {format_size(expected[name])}, found {format_size(found[name])}"
+            for name in sorted(expected.keys() & found.keys())
+            if expected[name] != found[name]
+        ),
+    ]
+
+
+def write_listing(prepared: Path, target: Path) -> int:
+    """List names and sizes of all prepared files in a file of packed JSON lines; returns their bytes in all."""
+    total = 0
+    with gzip.open(target, "wt", encoding="utf-8", compresslevel=1) as lines:
+        for entry in prepared_files(prepared):
+            lines.write(json.dumps(entry) + "\n")
+            total += entry[1]
+    return total
+
+
+def prepared_files(prepared: Path) -> Iterator[tuple[str, int]]:
+    """Path, relative to the prepared data, and size of each of its files but the description."""
+    for folder, _, names in os.walk(prepared):
+        inside = Path(folder).relative_to(prepared).as_posix()
+        for name in names:
+            if (path := f"{inside}/{name}") != DESCRIPTION:
+                yield path, os.lstat(os.path.join(folder, name)).st_size  # noqa: PTH118  (there may be a million)
+
+
+def _checksums(dataset: Dataset) -> Iterator[tuple[str, Digest]]:
+    for side in SIDES:
+        tree = dataset.competition.checksums.get(side) or {}
+        yield from _flatten(tree, dataset.prepared, f"{side}/")
+
+
+def _flatten(tree: Mapping[str, Any], prepared: Path, prefix: str) -> Iterator[tuple[str, Digest]]:
+    for name, value in tree.items():
+        path = prefix + name
+        if isinstance(value, Mapping) and not (prepared / path).is_file():  # a file's mapping is of its members
+            yield from _flatten(value, prepared, f"{path}/")
+        else:
+            yield path, value

@@ -1,0 +1,126 @@
+"""``mlebench verify``, ``remove`` and ``list``: what is there, whether it is right, and how to be rid of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from kaggle_server import zip_bytes
+
+from pytest_mlebench.data.locks import hold
+
+DIGITS, TITANIC = "smoke-digits", "spaceship-titanic"
+Mlebench = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def mlebench(data: Path) -> Mlebench:
+    def call(name: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "pytest_mlebench.cli", name, "--data-dir", str(data), *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert "Traceback" not in done.stderr
+        return done
+
+    return call
+
+
+@pytest.fixture
+def prepared(data: Path, mlebench: Mlebench, raw_files: Callable[[str], dict[str, bytes]]) -> Path:
+    """Synthetic data, whose checksums do not hold, with its raw data."""
+    (data / TITANIC).mkdir(parents=True)
+    (data / TITANIC / f"{TITANIC}.zip").write_bytes(zip_bytes(raw_files(TITANIC)))
+    assert mlebench("prepare", "-c", TITANIC, "--skip-verification", "--keep-raw").returncode == 0
+    assert mlebench("prepare", "-c", DIGITS).returncode == 0
+    return data
+
+
+def state(mlebench: Mlebench, id: str) -> str:
+    return str(json.loads(mlebench("list", "-c", id, "--json").stdout)[0]["state"])
+
+
+def test_verify_finds_what_is_missing_has_changed_or_is_too_much(prepared: Path, mlebench: Mlebench) -> None:
+    assert state(mlebench, DIGITS) == "prepared (verified)"
+    done = mlebench("verify", "-c", DIGITS)
+    assert done.returncode == 0 and done.stdout == f"{DIGITS}: as it should be\n"
+    public = prepared / DIGITS / "prepared/public"
+    (public / "sample_submission.csv").unlink()
+    (public / "train.csv").chmod(0o644)
+    with (public / "train.csv").open("a") as file:
+        file.write("\n")
+    (public / "more.csv").touch()
+    done = mlebench("verify", "-c", DIGITS)
+    assert done.returncode == 1
+    head, *wrong = done.stdout.splitlines()
+    assert head == f"{DIGITS}: 3 wrong"
+    assert any("public/sample_submission.csv is missing" in line for line in wrong)
+    assert any("public/train.csv" in line for line in wrong)
+    assert any("public/more.csv should not be there" in line for line in wrong)
+    assert state(mlebench, DIGITS) == "prepared (not the reference's)"
+
+
+def test_verify_compares_checksums(prepared: Path, mlebench: Mlebench) -> None:
+    done = mlebench("verify", "--json")
+    found = json.loads(done.stdout)
+    assert done.returncode == 1 and found[DIGITS] == []
+    assert any(line.startswith("private/test.csv: expected 1cb99c65") for line in found[TITANIC])
+
+
+def test_verify_of_what_is_not_prepared_says_how(mlebench: Mlebench, data: Path) -> None:
+    done = mlebench("verify", "-c", DIGITS)
+    assert done.returncode == 1 and f"mlebench prepare -c {DIGITS} --data-dir {data}" in done.stdout
+
+
+def test_remove_frees_raw_data_or_all(prepared: Path, mlebench: Mlebench) -> None:
+    assert mlebench("remove", "-c", TITANIC, "--raw").returncode == 0
+    assert not (prepared / TITANIC / "raw").exists() and (prepared / TITANIC / "prepared").is_dir()
+    before = sum(path.stat().st_blocks for path in (prepared / TITANIC).rglob("*.*") if path.is_file()) * 512
+    done = mlebench("remove", "-c", TITANIC)
+    assert done.stdout.splitlines()[0] == f"{TITANIC}: freed {before / 1000:.1f} kB"
+    assert [path.name for path in (prepared / TITANIC).iterdir()] == [".lock"]
+    assert state(mlebench, TITANIC) == "absent"
+    assert mlebench("remove", "-c", TITANIC).stdout == "freed 0 bytes in all\n"
+
+
+def test_files_that_somebody_else_has_too_do_not_count_as_freed(prepared: Path, mlebench: Mlebench) -> None:
+    largest = max((prepared / TITANIC).rglob("*.csv"), key=lambda path: path.stat().st_size)
+    os.link(largest, prepared / "mine.csv")
+    free = sum(
+        path.stat().st_blocks * 512 // path.stat().st_nlink
+        for path in (prepared / TITANIC).rglob("*")
+        if path.is_file() and not path.samefile(largest)
+    )
+    assert mlebench("remove", "-c", TITANIC).stdout.splitlines()[0] == f"{TITANIC}: freed {free / 1000:.1f} kB"
+    assert (prepared / "mine.csv").is_file()
+
+
+def test_nothing_is_removed_while_a_process_uses_it(prepared: Path, mlebench: Mlebench) -> None:
+    with hold(prepared / TITANIC / ".lock", f"prepares {TITANIC}"):
+        done = mlebench("remove", "-c", TITANIC)
+        assert f"in use by process {os.getpid()}" in state(mlebench, TITANIC)
+    assert done.returncode == 1
+    assert f"{TITANIC}: in use by process {os.getpid()} on host" in done.stderr and "nothing was removed" in done.stderr
+    assert (prepared / TITANIC / "prepared").is_dir()
+
+
+def test_list_tells_how_far_each_is_and_what_it_takes(data: Path, mlebench: Mlebench) -> None:
+    folder = data / TITANIC
+    folder.mkdir(parents=True)
+    assert state(mlebench, TITANIC) == "absent" and state(mlebench, DIGITS) == "bundled"
+    (folder / f"{TITANIC}.zip.part").write_bytes(bytes(2_000_000))
+    assert state(mlebench, TITANIC) == "partly downloaded"
+    (folder / f"{TITANIC}.zip.part").rename(folder / f"{TITANIC}.zip")
+    assert state(mlebench, TITANIC) == "downloaded"
+    (folder / "raw").mkdir()
+    (folder / "raw/train.csv").touch()
+    assert state(mlebench, TITANIC) == "raw"
+    assert mlebench("list", "-c", TITANIC).stdout.splitlines()[1].endswith("  2.0 MB  raw")

@@ -1,0 +1,126 @@
+"""Data for pytest runs: prepared as it is needed, or the test is skipped; told before the first run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kaggle_server import KaggleServer
+
+ID = "toy-parity"
+Records = Callable[[], dict[str, dict[str, Any]]]
+Run = Callable[..., pytest.RunResult]
+
+
+@pytest.fixture
+def kaggle(kaggle_server: KaggleServer, project: pytest.Pytester) -> KaggleServer:
+    """The toy competition as one whose data must be downloaded."""
+    config = project.path / f"competitions/{ID}/competition.yaml"
+    config.write_text(config.read_text().replace("source: bundled", "source: kaggle"))
+    served = kaggle_server.add(ID, {"train.csv": b"id\n"})
+    served.pages = [{"name": "Description", "postTitle": "", "content": "<p>Odd?</p>", "mimeType": "text/html"}]
+    return kaggle_server
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["one process", "xdist"])
+def test_what_a_run_needs_is_downloaded_and_prepared(
+    workers: tuple[str, ...], kaggle: KaggleServer, project: pytest.Pytester, run_toys: Run, records: Records
+) -> None:
+    result = run_toys("gold", options=("--seeds=2", *workers))
+    assert result.ret == 0
+    result.stderr.fnmatch_lines([f"mlebench: {ID}: downloading", f"mlebench: {ID}: preparing"])
+    assert len([request for request in kaggle.asked("archive") if request.range != "bytes=0-0"]) == 1
+    assert {path.name for path in (project.path / "data" / ID).iterdir() if path.name != ".lock"} == {
+        "prepared",
+        "state.json",
+        "files.jsonl.gz",
+    }
+    assert records()["gold"]["description"] == "bundled"
+
+
+def test_without_preparing_a_run_is_skipped_with_the_command_that_prepares(
+    kaggle: KaggleServer, project: pytest.Pytester, run_toys: Run, records: Records
+) -> None:
+    result = run_toys("gold", options=("--prepare=never", "--description=kaggle", "--seeds=2"))
+    result.assert_outcomes(skipped=2)
+    data = project.path / "data"
+    command = f"mlebench prepare -c {ID} --data-dir {data} --description kaggle"
+    assert result.outlines.count(f"{ID} is not prepared; run: {command}") == 1
+    assert kaggle.requests == [] and records() == {}
+
+
+@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["one process", "xdist"])
+def test_missing_credentials_are_told_before_the_first_run(
+    workers: tuple[str, ...], kaggle: KaggleServer, monkeypatch: pytest.MonkeyPatch, run_toys: Run, records: Records
+) -> None:
+    monkeypatch.delenv("KAGGLE_KEY")
+    result = run_toys("gold", options=workers)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    text = result.stdout.str() + result.stderr.str()
+    assert "KAGGLE_API_TOKEN" in text and "--prepare=never" in text
+    assert "INTERNALERROR" not in text and "Traceback" not in text
+    assert records() == {}
+
+
+def test_rules_are_asked_only_of_what_is_selected(
+    kaggle: KaggleServer, project: pytest.Pytester, run_toys: Run
+) -> None:
+    kaggle.competitions[ID].rules_accepted = False
+    assert run_toys("gold", options=("-k", "nothing")).ret == pytest.ExitCode.NO_TESTS_COLLECTED
+    assert run_toys("gold", options=("--collect-only",)).ret == 0
+    assert kaggle.requests == []
+    result = run_toys("gold")
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert f"https://www.kaggle.com/c/{ID}/rules" in result.stderr.str()
+
+
+def test_agents_may_read_kaggles_own_description_and_the_record_says_so(
+    kaggle: KaggleServer, project: pytest.Pytester, run_toys: Run, records: Records
+) -> None:
+    assert run_toys("gold").ret == 0
+    description = project.path / "data" / ID / "prepared/public/description.md"
+    assert "Odd?" not in description.read_text()
+    project.makeini((project.path / "tox.ini").read_text() + "\nmlebench_description = kaggle\n")
+    for record in (project.path / "reports/toys").glob("*/run.json"):
+        record.unlink()
+    assert run_toys("gold").ret == 0
+    assert "Odd?" in description.read_text()
+    assert records()["gold"]["description"] == "kaggle"
+
+
+def test_raw_data_that_was_there_before_is_kept(kaggle: KaggleServer, project: pytest.Pytester, run_toys: Run) -> None:
+    raw: Path = project.path / "data" / ID / "raw"
+    raw.mkdir(parents=True)
+    (raw / "train.csv").touch()
+    assert run_toys("gold").ret == 0
+    assert (raw / "train.csv").exists() and kaggle.requests == []
+
+
+def test_a_test_of_ones_own_is_skipped_or_has_its_data_prepared(
+    kaggle_server: KaggleServer, project: pytest.Pytester
+) -> None:
+    id = "spaceship-titanic"
+    path = project.makepyfile(f"""
+        import pytest
+
+        @pytest.mark.competition({id!r})
+        def test_data(dataset):
+            assert dataset.answers.is_file()
+    """)
+    result = project.runpytest_subprocess(path, "--prepare=never")
+    result.assert_outcomes(skipped=1)
+    result = project.runpytest_subprocess(path)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR and "404" in result.stderr.str()
+    kaggle_server.add(id, {"train.csv": b"PassengerId\n"})
+    result = project.runpytest_subprocess(path)
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines([f"{id}: preparation failed with *; is {project.path}*/raw the complete*download?"])
+
+
+def test_a_wrong_ini_value_is_told(project: pytest.Pytester) -> None:
+    project.makeini("[pytest]\nmlebench_prepare = always\n")
+    result = project.runpytest_subprocess()
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert "ini key mlebench_prepare is 'always', must be one of auto, never" in result.stderr.str()
