@@ -11,8 +11,8 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from pytest_mlebench import __version__
-from pytest_mlebench.catalog.competition import FILE_NAME
-from pytest_mlebench.errors import UsageError
+from pytest_mlebench.catalog.competition import FILE_NAME, Competition
+from pytest_mlebench.errors import CompetitionError, UsageError
 from pytest_mlebench.items import key_of
 from pytest_mlebench.results.manifest import (
     Manifest,
@@ -133,5 +133,14 @@ class OpenRunGroup:
 
 
 def _competition(file: Path) -> dict[str, Any]:
-    """Version and digest of what decides a competition's data and grades."""
-    return {"version": "v1", "digest": folder_digest(file.parent, _COMPETITION_FILES)}
+    """Where a competition belongs, and version and digest of what decides its data and grades."""
+    try:
+        competition = Competition.load(file)
+    except CompetitionError:  # it is gone, or broken by now
+        return {"digest": None}
+    return {
+        "split": competition.split,
+        "category": competition.category,
+        "version": competition.version,
+        "digest": folder_digest(file.parent, _COMPETITION_FILES),
+    }

@@ -19,6 +19,7 @@ from pytest_mlebench.outcomes import BY_NAME, outcome_of
 from pytest_mlebench.results import html
 from pytest_mlebench.results.grading_report import write_group
 from pytest_mlebench.results.group import read_group
+from pytest_mlebench.results.manifest import UNKNOWN
 from pytest_mlebench.results.record import RunRecord, read_records
 from pytest_mlebench.results.terminal import write_medal_table
 from pytest_mlebench.run_group import OpenRunGroup
@@ -87,7 +88,7 @@ def open_run_group(config: pytest.Config) -> None:
         return
     kinds = {}
     for agent in settings.agents:
-        kinds[agent.id] = "none"
+        kinds[agent.id] = UNKNOWN
         with suppress(SandboxError):
             sandbox = settings.choose_sandbox(agent, teller(config))
             kinds[agent.id] = sandbox.name

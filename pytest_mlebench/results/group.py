@@ -58,12 +58,17 @@ class RunGroupResults:
 
     @cached_property
     def places(self) -> Mapping[str, Place]:
-        """Split and category of each competition, as its records say, else the catalogue; else ``UNKNOWN``."""
+        """Split and category of each competition: as its records say, else the manifest, else the catalogue."""
         places = {record.competition_id: Place(record.split, record.category) for record in self.records}
+        told = self.manifest.get("settings", {}).get("competitions", {})
         catalogue = default_catalogue()
         for id in sorted({key.competition_id for key in self.planned} - places.keys()):
-            known = id in catalogue.ids
-            places[id] = Place(catalogue[id].split, catalogue[id].category) if known else UNKNOWN
+            if {"split", "category"} <= told.get(id, {}).keys():
+                places[id] = Place(told[id]["split"], told[id]["category"])
+            elif id in catalogue.ids:
+                places[id] = Place(catalogue[id].split, catalogue[id].category)
+            else:
+                places[id] = UNKNOWN
         return places
 
 

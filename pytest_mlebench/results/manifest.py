@@ -37,6 +37,8 @@ from pytest_mlebench.sandbox.hardware import Hardware
 
 MANIFEST = "manifest.json"
 _LIBRARIES = ("numpy", "pandas", "scikit-learn", "scipy", "pytest")
+UNKNOWN = "unknown"
+"""What a setting is that could not be found out, such as the sandbox of an agent where no engine answered."""
 _ADDABLE = ("agents", "competitions")
 _CANONICAL_SECONDS = 24 * 3600.0
 _CANONICAL_CPUS = 36
@@ -109,7 +111,7 @@ def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
     return [
         f"{name} was {before.get(name)!r}, is {after.get(name)!r}"
         for name in sorted(before.keys() | after.keys())
-        if before.get(name) != after.get(name)
+        if before.get(name) != after.get(name) and UNKNOWN not in (before.get(name), after.get(name))
     ]
 
 

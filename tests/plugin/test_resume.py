@@ -10,13 +10,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pytest_mlebench.results.group import read_group
-from pytest_mlebench.results.manifest import canonical_differences
+from pytest_mlebench.results.manifest import UNKNOWN, canonical_differences, changes
 from pytest_mlebench.results.record import read_records
 from pytest_mlebench.sandbox import Limits
 from pytest_mlebench.sandbox.hardware import Hardware
@@ -199,6 +200,16 @@ def test_the_manifest_tells_what_a_reader_needs_and_no_secret(
     assert not manifest["canonical"]["is_canonical"]
     assert "time limit 30.0 s instead of 24 h" in manifest["canonical"]["differences"]
     assert [run["seed"] for run in manifest["runs"]] == [0]
+    before_any_run = replace(read_group(project.path / "reports/toys"), records=())
+    assert before_any_run.places["toy-parity"] == ("smoke", "Tabular")
+
+
+def test_a_sandbox_that_could_not_be_had_the_first_time_is_no_change() -> None:
+    before, after = ({"agents": {"aide": {"sandbox": kind}}} for kind in (UNKNOWN, "docker"))
+    assert changes(before, after) == []
+    assert changes(after, {"agents": {"aide": {"sandbox": "local"}, "other": {}}}) == [
+        "agents aide sandbox was 'docker', is 'local'"
+    ]
 
 
 MACHINE = Hardware(host="h", cpu="c", cpus=36, memory=440 << 30, gpus={"NVIDIA A10": 1})
