@@ -20,12 +20,11 @@ from pytest_mlebench.results import html
 from pytest_mlebench.results.grading_report import write_group
 from pytest_mlebench.results.group import read_group
 from pytest_mlebench.results.manifest import UNKNOWN
-from pytest_mlebench.results.record import RunRecord, read_records
+from pytest_mlebench.results.record import REPORT, RunRecord, read_records
 from pytest_mlebench.results.terminal import write_medal_table
 from pytest_mlebench.run_group import OpenRunGroup
 from pytest_mlebench.settings import Settings
 
-REPORT = "report.html"
 _ATTRIBUTE = "mlebench_record"
 _RUN_DIR = "mlebench_run_dir"
 _TROUBLE = "mlebench_trouble"
@@ -43,10 +42,8 @@ def configure(config: pytest.Config) -> None:
         settings.validate()
     # A worker is given the command line as the user wrote it, and must find the same items.
     if config.args_source in _NO_PATHS and (settings.has_runs or settings.split):
-        if settings.resumed_nodeids is not None:
-            config.args = [_absolute(nodeid, settings) for nodeid in settings.resumed_nodeids]
-        else:
-            config.args = [str(competition.folder / FILE_NAME) for competition in settings.competitions]
+        files = (str(competition.folder / FILE_NAME) for competition in settings.competitions)
+        config.args = settings.resumed_arguments or list(files)
     else:
         config.args = [_bundled_argument(argument, config.invocation_params.dir) for argument in config.args]
 
@@ -55,11 +52,6 @@ def wants_html(config: pytest.Config) -> bool:
     """Whether this session runs agents and pytest-html is asked for a report."""
     runs = settings_of(config).has_runs and not config.option.collectonly and not _is_worker(config)
     return runs and bool(getattr(config.option, "htmlpath", None))
-
-
-def _absolute(nodeid: str, settings: Settings) -> str:
-    file, *parts = nodeid.split("::")
-    return "::".join([str(settings.find(file)), *parts])
 
 
 def _bundled_argument(argument: str, here: Path) -> str:

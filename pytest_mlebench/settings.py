@@ -31,6 +31,7 @@ NETWORKS = ("none", "llm", "full")
 MIN_MEDALS = ("gold", "silver", "bronze", "median")
 SANDBOXES = ("auto", "docker", "local")
 PREPARE = ("auto", "never")
+_NODEIDS = "node ids"
 
 FAILURES = tuple(name for name, outcome in BY_NAME.items() if not outcome.passed)
 
@@ -138,14 +139,22 @@ class Settings:
 
     @cached_property
     def _resumed(self) -> Mapping[str, Any]:
-        """The options of the group that ``--resume`` names."""
+        """The options of the group that ``--resume`` names; agents and seeds are those of all its sessions."""
         if not self.config.getoption("--resume"):
             return {}
         manifest = Manifest.read(self.run_group_folder)
         if manifest is None:
             groups = [path.parent.name for path in self.runs_dir.glob(f"*/{MANIFEST}")]
             raise unknown("run group", self.run_group_name, groups)
-        return manifest.options
+        if not manifest.runs:
+            raise pytest.UsageError(
+                f"run group {self.run_group_name} was stopped before its runs were known: start it again with "
+                f"--run-group={self.run_group_name} and its own options"
+            )
+        agents = list(dict.fromkeys(run["agent"] for run in manifest.runs))
+        seeds = 1 + max(run["seed"] for run in manifest.runs)
+        nodeids = [run["nodeid"] for run in manifest.runs]
+        return {**manifest.options, "--agent": agents, "--seeds": seeds, _NODEIDS: nodeids}
 
     def _one_of(self, option: str, choices: Sequence[str]) -> str | None:
         value: str | None = self._get(option, None)
@@ -158,17 +167,14 @@ class Settings:
         return bool(self.config.getoption("--agent") or self.config.getoption("--resume"))
 
     @cached_property
-    def resumed_nodeids(self) -> list[str] | None:
-        """The runs to go on with, where nothing on the command line chooses others."""
-        if not self._resumed or any(self.config.getoption(f"--{name}") for name in ("agent", "split", "seeds")):
-            return None
-        manifest = Manifest.read(self.run_group_folder)
-        if manifest is None or not manifest.runs:
-            raise pytest.UsageError(
-                f"run group {self.run_group_name} was stopped before its runs were known: start it again with "
-                f"--run-group={self.run_group_name} and its own options"
-            )
-        return [run["nodeid"] for run in manifest.runs]
+    def resumed_arguments(self) -> list[str]:
+        """What to collect of a resumed group: its runs, or its competitions where other agents or seeds are wanted."""
+        if self.config.getoption("--split"):
+            return []
+        nodeids = self._resumed.get(_NODEIDS, [])
+        others = any(self.config.getoption(option) for option in ("--agent", "--seeds"))
+        found = ((str(self.find(id)), *([] if others else id.split("::")[1:])) for id in nodeids)
+        return list(dict.fromkeys("::".join(parts) for parts in found))
 
     @cached_property
     def finished(self) -> Mapping[RunKey, RunRecord]:
@@ -188,7 +194,7 @@ class Settings:
 
     @cached_property
     def split(self) -> str | None:
-        value: str | None = self._get("--split", None)
+        value: str | None = self.config.getoption("--split") if self._resumed else self._get("--split", None)
         return value
 
     @cached_property
@@ -271,16 +277,12 @@ class Settings:
 
     @property
     def options(self) -> dict[str, Any]:
-        """The options that choose and bound runs, for ``--resume``."""
+        """The options that bound runs, for ``--resume``."""
         containers = {f"--{name.replace('_', '-')}": value for name, value in self.container_settings.items()}
         containers["--allow-host"] = containers.pop("--allow-hosts")
-        split = self.split and (str(Path(self.split).absolute()) if Path(self.split).is_file() else self.split)
         limits = self.limits
         return {
-            "--agent": [agent.id for agent in self.agents],
             "--agents-dir": list(map(str, self.agents_dirs)),
-            "--split": split,
-            "--seeds": self.seeds,
             "--sandbox": self.sandbox,
             "--data-dir": str(self.data_dir.absolute()),
             "--description": self.description,

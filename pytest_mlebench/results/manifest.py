@@ -6,7 +6,7 @@ can go on with it.
 ============  =====================================================================================================
 run_group     the group's name
 created_at    when its first session began, ISO 8601 in UTC
-options       the command-line options that chose and bounded the runs, for ``--resume``
+options       the command-line options that bound the runs, for ``--resume``
 settings      what must stay the same for the runs to compare: versions and digests of agents and competitions, limits
 runs          the runs that were asked for: ``agent``, ``competition_id``, ``seed``, ``nodeid``
 sessions      each invocation: start, end, hardware, workers, versions of libraries, owner, and what it changed

@@ -16,6 +16,7 @@ from pytest_mlebench.sandbox.base import Ending
 RECORD = "run.json"
 METADATA = "metadata.json"
 GRADING_REPORT = "grading_report.json"
+REPORT = "report.html"
 _TEXTS = ("run_id", "competition_id", "split", "category", "agent", "started_at")
 _KINDS: dict[str, type] = dict.fromkeys(_TEXTS, str) | {"seed": int}
 """Types of the values that runs are told apart and sorted by, so that a damaged record is noticed as it is read."""

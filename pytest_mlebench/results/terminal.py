@@ -9,7 +9,7 @@ import pytest
 from pytest_mlebench.outcomes import BY_NAME, outcome_of
 from pytest_mlebench.quantities import format_score, format_seconds
 from pytest_mlebench.results.group import RunGroupResults
-from pytest_mlebench.results.record import RunRecord
+from pytest_mlebench.results.record import REPORT, RunRecord
 from pytest_mlebench.results.summary import SplitSummary, counted, split_rank, summarise
 
 _HEADS = ("competition", "agent", "seed", "medal", "score", "gold", "silver", "bronze", "median", "time", "ended")
@@ -37,6 +37,8 @@ def write_medal_table(writer: pytest.TerminalReporter, group: RunGroupResults) -
     for reason in group.broken:
         writer.write_line(f"left out: {reason}", yellow=True)
     writer.write_line(f"run group: {group.folder}")
+    if (report := group.folder / REPORT).exists():
+        writer.write_line(f"report: {report.as_uri()}")
 
 
 def summary_line(summary: SplitSummary) -> str:

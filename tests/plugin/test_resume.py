@@ -63,6 +63,17 @@ def test_a_group_that_is_named_again_grows_by_what_it_lacks(project: pytest.Pyte
     assert len(read_group(project.path / "reports/toys").planned) == 4
 
 
+def test_all_that_several_sessions_were_for_is_gone_on_with(project: pytest.Pytester, run_toys: Run) -> None:
+    run_toys("gold", options=("--seeds=2",))
+    run_toys("silver")
+    before = run_ids(project)
+    result = project.runpytest_subprocess("--resume=toys", "-p", "no:cacheprovider")
+    assert "2 gold, 1 silver" in result.outlines[-1] and run_ids(project) == before
+    more = project.runpytest_subprocess("--resume=toys", "--agent=toy/bronze", "--seeds=2", "-p", "no:cacheprovider")
+    assert "2 bronze" in more.outlines[-1] and "gold" not in more.outlines[-1]
+    assert {agent: len(ids) for agent, ids in run_ids(project).items()} == {"gold": 2, "silver": 1, "bronze": 2}
+
+
 def test_only_the_failures_that_are_named_are_run_again(project: pytest.Pytester, run_toys: Run) -> None:
     run_toys("crashes", "nothing", "gold")
     before = run_ids(project)
