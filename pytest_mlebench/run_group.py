@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import fcntl
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,14 +30,19 @@ from pytest_mlebench.sandbox.hardware import this_machine
 from pytest_mlebench.sandbox.owner import owner_labels
 from pytest_mlebench.settings import Settings
 
+_WORKERS = ".workers"
+_PATIENCE = 120.0
+"""Seconds that workers get to end themselves whose session was killed; they stop their agents first."""
 _COMPETITION_FILES = (FILE_NAME, "description.md", "prepare.py", "grade.py")
 
 
 class OpenRunGroup:
     """A run group that this session writes into. No other session can open it before ``close``, or our death."""
 
-    def __init__(self, settings: Settings, *, workers: int, sandboxes: Mapping[str, str]) -> None:
-        """Make the group or go on with it; ``sandboxes`` is the kind each agent gets.
+    def __init__(
+        self, settings: Settings, *, workers: int, sandboxes: Mapping[str, str], tell: Callable[[str], None]
+    ) -> None:
+        """Make the group or go on with it; ``sandboxes`` is the kind each agent gets, ``tell`` is told of waiting.
 
         Raises UsageError where another session has it, and where it was made with other settings, which are listed.
         """
@@ -51,6 +59,7 @@ class OpenRunGroup:
         except OSError as error:
             raise UsageError(f"{self.folder} cannot be written: {error.strerror}") from error
         try:
+            _await_workers(self.folder, tell)
             self._open(workers, sandboxes)
         except BaseException:
             self._lock.release()
@@ -130,6 +139,40 @@ class OpenRunGroup:
             "max_submission_size": settings.run_group.max_submission_bytes,
             **settings.container_settings,
         }
+
+
+def join(folder: Path) -> int | None:
+    """As a worker: keep the next session waiting until this process has ended; returns what to keep open for that.
+
+    A worker outlives a session that was killed for some seconds, in which it may still finish a run.
+    """
+    try:
+        descriptor = os.open(folder / _WORKERS, os.O_RDWR | os.O_CREAT, 0o644)
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
+    except OSError:  # a file system without such locks: a run that is done twice counts once
+        return None
+    return descriptor
+
+
+def _await_workers(folder: Path, tell: Callable[[str], None]) -> None:
+    with (folder / _WORKERS).open("w") as file:
+        deadline, told = time.monotonic() + _PATIENCE, False
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise UsageError(
+                        f"workers of an earlier session still run in {folder}: wait for their end, or end them"
+                    ) from None
+            except OSError:
+                return
+            else:
+                return
+            if not told:
+                tell("waiting for the workers of a session that was killed")
+                told = True
+            time.sleep(0.2)
 
 
 def _competition(file: Path) -> dict[str, Any]:

@@ -22,13 +22,14 @@ from pytest_mlebench.results.group import read_group
 from pytest_mlebench.results.manifest import UNKNOWN
 from pytest_mlebench.results.record import REPORT, RunRecord, read_records
 from pytest_mlebench.results.terminal import write_medal_table
-from pytest_mlebench.run_group import OpenRunGroup
+from pytest_mlebench.run_group import OpenRunGroup, join
 from pytest_mlebench.settings import Settings
 
 _ATTRIBUTE = "mlebench_record"
 _RUN_DIR = "mlebench_run_dir"
 _TROUBLE = "mlebench_trouble"
 _GROUP = pytest.StashKey[OpenRunGroup]()
+_JOINED = pytest.StashKey[int | None]()
 _NO_PATHS = (pytest.Config.ArgsSource.INVOCATION_DIR, pytest.Config.ArgsSource.TESTPATHS)
 
 
@@ -76,7 +77,10 @@ def open_run_group(config: pytest.Config) -> None:
     Trouble with images is told by the items. Raises UsageError where the run group cannot be gone on with.
     """
     settings = settings_of(config)
-    if _is_worker(config) or not settings.has_runs or config.option.collectonly:
+    if not settings.has_runs or config.option.collectonly:
+        return
+    if _is_worker(config):
+        config.stash[_JOINED] = join(settings.run_group.folder)
         return
     kinds = {}
     for agent in settings.agents:
@@ -87,7 +91,7 @@ def open_run_group(config: pytest.Config) -> None:
             sandbox.prepare(agent)
     workers = len(getattr(config.option, "tx", None) or ()) or 1
     try:
-        config.stash[_GROUP] = OpenRunGroup(settings, workers=workers, sandboxes=kinds)
+        config.stash[_GROUP] = OpenRunGroup(settings, workers=workers, sandboxes=kinds, tell=teller(config))
     except UsageError as error:
         raise pytest.UsageError(str(error)) from error
 

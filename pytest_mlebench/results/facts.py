@@ -35,6 +35,7 @@ def facts(record: RunRecord) -> list[tuple[str, str]]:
         "score": f"{format_score(record.score)}, {better} is better; {thresholds}",
         "checks": "\n".join(_checks(record.sandbox)),
         "connections": "\n".join(_connections(record.sandbox)),
+        "data": _data(record),
         "sandbox": _in_words({key: value for key, value in record.sandbox.items() if key not in _ELSEWHERE}),
         "limits": _in_words(_limits(record.limits)),
         "versions": _in_words(record.versions),
@@ -46,6 +47,11 @@ def facts(record: RunRecord) -> list[tuple[str, str]]:
 def ending_in_words(record: RunRecord) -> str:
     """For example ``crashed after 3.2 s (exit code 3)``."""
     return f"{record.ending} after {format_seconds(record.seconds)}" + (f" ({record.detail})" if record.detail else "")
+
+
+def _data(record: RunRecord) -> str:
+    known = {True: "as the reference's checksums say", False: "not the reference's", None: ""}[record.data_verified]
+    return ", ".join(filter(None, [known, record.description and f"{record.description} description"]))
 
 
 def _checks(sandbox: Mapping[str, Any]) -> list[str]:

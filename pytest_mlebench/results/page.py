@@ -51,7 +51,7 @@ _COLUMNS = (
 )
 _ELSEWHERE = ("runs", "canonical", "options")
 """What of a manifest the page shows in another way, or is for the machine it was written on."""
-_COMMON = ("sandbox", "limits", "versions")
+_COMMON = ("data", "sandbox", "limits", "versions")
 """Facts that are told once where all runs share them."""
 
 

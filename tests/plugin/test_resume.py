@@ -188,6 +188,7 @@ def test_a_session_killed_at_random_points_and_resumed_has_every_run_exactly_onc
     assert "12 gold" in result.outlines[-1]
     group = read_group(folder)
     assert len(group.records) == 12 and {record.key for record in group.records} == group.planned
+    assert len(list(folder.glob("*/run.json"))) == 12, "a run was done twice"
     assert {record.key: record.run_id for record in group.records}.items() >= kept.items()
     assert len(group_json(project, "grading_report.json")["competition_reports"]) == 12
     assert len(group_json(project, "metadata.json")["runs"]) == 12
