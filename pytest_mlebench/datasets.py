@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from contextlib import suppress
 
 import pytest
 
 from pytest_mlebench.catalog import Competition, default_catalogue
-from pytest_mlebench.data import jobs
-from pytest_mlebench.data.kaggle import KaggleDownloads
 from pytest_mlebench.data.store import Dataset, DataStore, PrepareOptions
 from pytest_mlebench.errors import CompetitionError, DataError, UsageError
 from pytest_mlebench.items import CompetitionItem, key_of, settings_of
-from pytest_mlebench.progress import Lines
 from pytest_mlebench.settings import Settings
 
 FIXTURE = "dataset"
@@ -23,6 +20,9 @@ _CHECKED = pytest.StashKey[bool]()
 
 def provide(competition: Competition, store: DataStore, settings: Settings, tell: Callable[[str], None]) -> Dataset:
     """The competition's data set, ready to use. Skips the test where it may not be prepared; raises DataError."""
+    from pytest_mlebench.data.kaggle import KaggleDownloads
+    from pytest_mlebench.progress import Lines
+
     options = _options(settings)
     if settings.prepare == "never" and not store.is_ready(competition, **options):
         source = () if settings.description is None else (f"--description {settings.description}",)
@@ -67,10 +67,13 @@ def check_ids(config: pytest.Config, ids: Collection[str]) -> None:
     _check(config, needed)
 
 
-def _check(config: pytest.Config, competitions: Iterable[Competition]) -> None:
+def _check(config: pytest.Config, competitions: Collection[Competition]) -> None:
     settings = settings_of(config)
-    if settings.prepare == "never" or config.option.collectonly:
+    if not competitions or settings.prepare == "never" or config.option.collectonly:
         return
+    from pytest_mlebench.data import jobs  # multiprocessing, which starting pytest need not wait for
+    from pytest_mlebench.data.kaggle import KaggleDownloads
+
     store = DataStore(settings.data_dir)
     try:
         jobs.check(store, competitions, KaggleDownloads(), **_options(settings))
