@@ -94,6 +94,12 @@ def open_run_group(config: pytest.Config) -> None:
         config.stash[_GROUP] = OpenRunGroup(settings, workers=workers, sandboxes=kinds, tell=teller(config))
     except UsageError as error:
         raise pytest.UsageError(str(error)) from error
+    if "docker" in kinds.values() and len(config.stash[_GROUP].manifest.sessions) > 1:
+        from pytest_mlebench.sandbox.cleanup import clean
+
+        with suppress(SandboxError):
+            for leftover in clean(run_group=settings.run_group_name):
+                teller(config)(f"removed {leftover}, which a killed session left")
 
 
 def plan(config: pytest.Config, nodeids: Iterable[str]) -> None:

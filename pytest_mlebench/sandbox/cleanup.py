@@ -32,8 +32,10 @@ class Leftover:
         return f"{self.kind} {self.name}" + (f" (run group {self.run_group})" if self.run_group else "")
 
 
-def clean(*, kept: bool = False, dry_run: bool = False) -> list[Leftover]:
+def clean(*, kept: bool = False, dry_run: bool = False, run_group: str | None = None) -> list[Leftover]:
     """Remove what dead sessions of this machine left, and nothing else; returns what it was.
+
+    With ``run_group`` only the containers of this group are looked at.
 
     A session is dead when the process that made the container runs no more: neither its number nor another process that
     has the number now. What sessions of other machines, or in other process namespaces, left cannot be judged and
@@ -41,13 +43,13 @@ def clean(*, kept: bool = False, dry_run: bool = False) -> list[Leftover]:
     """
     client = connect()
     try:
-        found = _dead_containers(client, kept)
+        found = [leftover for leftover in _dead_containers(client, kept) if run_group in (None, leftover.run_group)]
         if not dry_run:
             for leftover in found:
                 _remove(client, leftover.name)
     finally:
         client.close()
-    for folder in _dead_folders():
+    for folder in _dead_folders() if run_group is None else ():
         found.append(Leftover("folder", str(folder)))
         if not dry_run:
             shutil.rmtree(folder, ignore_errors=True)

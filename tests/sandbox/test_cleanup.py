@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -16,7 +17,7 @@ import pytest
 from scripted import Runner
 
 from pytest_mlebench.sandbox.cleanup import clean
-from pytest_mlebench.sandbox.owner import is_dead, owner_labels
+from pytest_mlebench.sandbox.owner import LABEL, is_dead, owner_labels
 from pytest_mlebench.sandbox.run_folder import PREFIX
 
 SESSION = """
@@ -27,6 +28,8 @@ from scripted import docker_sandbox, make_runner
 run = make_runner(docker_sandbox(), Path({folder!r}))
 run({script!r}, time_limit=600, keep={keep})
 """
+
+TOYS = Path(__file__).parents[1] / "toys"
 
 
 class Session:
@@ -87,6 +90,7 @@ def test_a_killed_sessions_agent_ends_by_itself_and_clean_takes_the_rest(session
     (container,) = containers(pid)
     (folder,) = folders(pid)
     assert {leftover.name for leftover in clean(dry_run=True)} >= {container, str(folder)}
+    assert clean(run_group="another") == []
     assert containers(pid) == [container]
     removed = {leftover.name: leftover for leftover in clean()}
     assert removed[container].run_group == "tests"
@@ -151,3 +155,31 @@ def test_a_zombie_is_dead() -> None:
         assert is_dead({**owner_labels(), "mlebench.pid": str(child)})
     finally:
         os.waitpid(child, 0)
+
+
+@pytest.mark.docker
+def test_a_killed_run_group_that_is_resumed_leaves_no_container(docker_engine: None, tmp_path: Path) -> None:
+    shutil.copytree(TOYS, tmp_path, dirs_exist_ok=True)
+    (tmp_path / "pytest.ini").write_text("[pytest]\nmlebench_data_dir = data\nmlebench_agents_dir = agents\n")
+    group = f"toys-{uuid.uuid4().hex[:8]}"
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--sandbox=docker"]
+    options = ["competitions/toy-parity", "--agent=toy/sleeps", f"--run-group={group}"]
+
+    def left() -> list[str]:
+        found = docker.from_env().containers.list(all=True, filters={"label": f"{LABEL}run-group={group}"})
+        return [container.name or "" for container in found]
+
+    with (tmp_path / "session.log").open("wb") as log:
+        session = subprocess.Popen([*command, *options], cwd=tmp_path, stdout=log, stderr=log)
+    deadline = time.monotonic() + 120
+    while not any("going to sleep" in path.read_text() for path in tmp_path.glob("reports/*/*/run.log")):
+        assert time.monotonic() < deadline and session.poll() is None, (tmp_path / "session.log").read_text()
+        time.sleep(0.1)
+    session.kill()
+    session.wait()
+    assert len(left()) == 1
+    resumed = [*command, f"--resume={group}", "--time-limit=1s", "--allow-changes"]
+    done = subprocess.run(resumed, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert "1 timed out" in done.stdout, done.stdout
+    assert "which a killed session left" in done.stderr
+    assert left() == []
