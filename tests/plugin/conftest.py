@@ -15,10 +15,14 @@ TOYS = Path(__file__).parents[1] / "toys"
 
 @pytest.fixture
 def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
-    """An empty project beside the toys; data and results stay inside of it."""
+    """An empty project beside the toys; data and results stay inside of it.
+
+    Plugins of our own tests are left out there: importing them takes longer than most of these tests.
+    """
     shutil.copytree(TOYS, pytester.path, dirs_exist_ok=True)
     pytester.makeini("""
         [pytest]
+        addopts = -p no:hypothesispytest -p no:benchmark
         mlebench_data_dir = data
         mlebench_agents_dir = agents
         mlebench_sandbox = local
