@@ -349,8 +349,10 @@ class Settings:
     @cached_property
     def run_group_name(self) -> str:
         worker = getattr(self.config, "workerinput", {})
-        given = self.config.getoption("--resume") or self.config.getoption("--run-group")
-        name: str = worker.get("mlebench_run_group") or given or _new_group_name()
+        resumed, named = self.config.getoption("--resume"), self.config.getoption("--run-group")
+        if resumed and named and resumed != named:
+            raise pytest.UsageError(f"--resume={resumed} and --run-group={named} are two groups; name one")
+        name: str = worker.get("mlebench_run_group") or resumed or named or _new_group_name()
         if Path(name).name != name or name.startswith("."):
             raise pytest.UsageError(f"run group {name!r} must be a plain folder name below --runs-dir")
         return name

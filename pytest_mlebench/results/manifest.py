@@ -164,13 +164,13 @@ def canonical_differences(limits: Limits, hardware: Hardware, *, workers: int, s
         found.append(f"time limit {format_seconds(limits.time_limit)} instead of 24 h")
     cpus = limits.cpus or hardware.cpus / workers
     if cpus != _CANONICAL_CPUS:
-        found.append(f"{cpus:g} processors for a run instead of {_CANONICAL_CPUS}")
+        found.append(f"{cpus:g} processor{'' if cpus == 1 else 's'} for a run instead of {_CANONICAL_CPUS}")
     memory = limits.memory or hardware.memory / workers
     if not _CANONICAL_MEMORY[0] <= memory <= _CANONICAL_MEMORY[1]:
         found.append(f"{memory / 1e9:.0f} GB of memory for a run instead of 440 GB")
     models = ", ".join(hardware.gpus) or "none"
     if limits.gpus != 1 or not all(_CANONICAL_GPU.search(model) for model in hardware.gpus):
-        found.append(f"{limits.gpus} GPUs for a run (the machine's: {models}) instead of one 24 GB A10")
+        found.append(f"{limits.gpus or 'no'} GPU for a run (the machine's: {models}) instead of one 24 GB A10")
     if "local" in sandboxes:
         found.append("no container: the local sandbox")
     return found

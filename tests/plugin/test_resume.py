@@ -136,6 +136,7 @@ def test_a_group_has_one_session_at_a_time(project: pytest.Pytester, run_toys: R
     [
         (["--resume=toy"], "*unknown run group 'toy'*did you mean toys?*"),
         (["--resume=toys", "--retry-failed=slow"], "*'slow' is not one of*crashed*all*"),
+        (["--resume=toys", "--run-group=toy"], "*--resume=toys and --run-group=toy are two groups*"),
         (["--resume=../toys"], "*must be a plain folder name*"),
     ],
 )
@@ -233,7 +234,7 @@ MACHINE = Hardware(host="h", cpu="c", cpus=36, memory=440 << 30, gpus={"NVIDIA A
         (Limits(gpus=1), MACHINE, 1, []),
         (Limits(gpus=1, cpus=36, memory=440 * 10**9), MACHINE, 4, []),
         (Limits(gpus=1), MACHINE, 2, ["18 processors", "236 GB of memory"]),
-        (Limits(gpus=0), MACHINE, 1, ["0 GPUs"]),
+        (Limits(gpus=0), MACHINE, 1, ["no GPU"]),
         (Limits(gpus=1, time_limit=3600), MACHINE, 1, ["time limit 1:00:00"]),
         (Limits(gpus=1), Hardware(host="h", cpu="c", cpus=36, memory=440 << 30, gpus={"NVIDIA A100": 1}), 1, ["A100"]),
     ],
