@@ -152,16 +152,17 @@ def _records(group_dir: Path, on_broken: Callable[[str], None]) -> Iterator[RunR
 
 
 def json_text(values: Any) -> str:
-    """Indented JSON that every reader takes: a number that is not finite, for which JSON has no word, is null."""
-    return json.dumps(_finite(values), indent=2, allow_nan=False)
+    """Indented JSON. NaN becomes null; an infinite score, such as that of perfect answers where the metric is a
+    logarithm, is JSON's usual extension ``Infinity``, as in MLE-bench's reports."""
+    return json.dumps(_without_nan(values), indent=2)
 
 
-def _finite(values: Any) -> Any:
+def _without_nan(values: Any) -> Any:
     if isinstance(values, Mapping):
-        return {key: _finite(value) for key, value in values.items()}
+        return {key: _without_nan(value) for key, value in values.items()}
     if isinstance(values, list | tuple):
-        return [_finite(value) for value in values]
-    return None if isinstance(values, float) and not math.isfinite(values) else values
+        return [_without_nan(value) for value in values]
+    return None if isinstance(values, float) and math.isnan(values) else values
 
 
 def write_json(path: Path, values: Any) -> None:
