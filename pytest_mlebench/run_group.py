@@ -25,7 +25,7 @@ from pytest_mlebench.results.manifest import (
     library_versions,
     merge,
 )
-from pytest_mlebench.results.record import read_records
+from pytest_mlebench.results.record import RunRecord
 from pytest_mlebench.sandbox.hardware import this_machine
 from pytest_mlebench.sandbox.owner import owner_labels
 from pytest_mlebench.settings import Settings
@@ -70,9 +70,7 @@ class OpenRunGroup:
         known = Manifest.read(self.folder)
         self.manifest = known or Manifest(run_group=settings.run_group.name, created_at=now)
         common = self._common_settings(sandboxes)
-        common["competitions"] = {
-            run["competition_id"]: _competition(settings.find(run["nodeid"])) for run in self.manifest.runs
-        }
+        common["competitions"] = self._competitions(self.manifest.runs)
         changed = changes(self.manifest.settings, common)
         if changed and not settings.allow_changes:
             raise UsageError(
@@ -105,21 +103,22 @@ class OpenRunGroup:
     def plan(self, nodeids: Iterable[str]) -> None:
         """Note which runs were asked for."""
         keys = ((nodeid, key_of(nodeid)) for nodeid in nodeids)
-        runs = [{**key._asdict(), "nodeid": nodeid} for nodeid, key in keys if key is not None]
-        if not runs:
-            return
-        self.manifest.plan(runs)
-        competitions = {run["competition_id"]: run["nodeid"] for run in runs}
-        found = {id: _competition(self._settings.find(nodeid)) for id, nodeid in competitions.items()}
-        self.manifest.settings = merge(self.manifest.settings, {"competitions": found})
-        self._write()
+        added = self.manifest.plan({**key._asdict(), "nodeid": nodeid} for nodeid, key in keys if key is not None)
+        if added:  # each worker tells the same
+            competitions = {"competitions": self._competitions(added)}
+            self.manifest.settings = merge(self.manifest.settings, competitions)
+            self._write()
 
-    def close(self) -> None:
+    def close(self, records: Iterable[RunRecord]) -> None:
         """Complete the manifest, and let others have the group."""
-        self.manifest.summarise(read_records(self.folder))
+        self.manifest.summarise(records)
         self.manifest.sessions[-1]["ended_at"] = datetime.now(UTC).isoformat()
         self._write()
         self._lock.release()
+
+    def _competitions(self, runs: Iterable[Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+        files = {run["competition_id"]: self._settings.find(run["nodeid"]) for run in runs}
+        return {id: _competition(file) for id, file in files.items()}
 
     def _write(self) -> None:
         try:
@@ -136,6 +135,7 @@ class OpenRunGroup:
                 for agent in settings.agents
             },
             "limits": asdict(settings.limits),
+            "description": settings.description,
             "max_submission_size": settings.run_group.max_submission_bytes,
             **settings.container_settings,
         }

@@ -150,9 +150,10 @@ def finish(session: pytest.Session) -> None:
     if group is None:
         return
     try:
-        if records := read_records(group.folder):
+        records = read_records(group.folder)
+        if records:
             write_group(group.folder, group.folder.name, group.manifest.created_at, records)
-        group.close()
+        group.close(records)
         _write_page(group.folder)
     except (OSError, UsageError) as error:  # each run's own record is there already
         teller(session.config)(f"the run group's reports cannot be written: {error}")

@@ -135,7 +135,8 @@ class Settings:
     def _given(self, option: str, default: Any = None) -> Any:
         """What the command line says, else the group that is resumed."""
         value = self.config.getoption(option)
-        return value if value not in (None, [], False) else self._resumed.get(option, default)
+        is_absent = value is None or value is False or value == []  # but 0 is a value
+        return self._resumed.get(option, default) if is_absent else value
 
     @cached_property
     def _resumed(self) -> Mapping[str, Any]:

@@ -12,7 +12,7 @@ runs          the runs that were asked for: ``agent``, ``competition_id``, ``see
 sessions      each invocation: start, end, hardware, workers, versions of libraries, owner, and what it changed
 images        the container images that runs used, by agent: tag and digest
 connections   hosts that runs reached or tried to reach, with the number of connections, by competition
-data          digests of the prepared data by competition (see ``data.checksums.fingerprint``)
+data          digests of the prepared data by competition (see ``data.verification.fingerprint``)
 canonical     whether limits and hardware are MLE-bench's own, and each difference
 ============  =====================================================================================================
 """
@@ -78,10 +78,12 @@ class Manifest:
         """Write ``manifest.json``, at once or not at all."""
         write_json(group_dir / MANIFEST, asdict(self))
 
-    def plan(self, runs: Iterable[Mapping[str, Any]]) -> None:
-        """Add runs that are asked for, each once."""
+    def plan(self, runs: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+        """Add runs that are asked for, each once; returns those that are new."""
         known = {_key(run) for run in self.runs}
-        self.runs += [dict(run) for run in runs if _key(run) not in known]
+        added = [dict(run) for run in runs if _key(run) not in known]
+        self.runs += added
+        return added
 
     def summarise(self, records: Iterable[RunRecord]) -> None:
         """Take over from the records what belongs to the group as a whole."""

@@ -91,6 +91,7 @@ def test_only_the_failures_that_are_named_are_run_again(project: pytest.Pytester
         ("agent", "*agents toy/gold kwargs right was 20, is 19*"),
         ("competition", "*competitions toy-parity digest was *"),
         ("limit", "*limits time_limit was 60.0, is 5.0*"),
+        ("description", "*description was None, is 'bundled'*"),
     ],
 )
 def test_a_change_is_noticed_and_refused_unless_told_otherwise(
@@ -108,6 +109,8 @@ def test_a_change_is_noticed_and_refused_unless_told_otherwise(
     elif change == "competition":
         grade = project.path / "competitions/toy-parity/grade.py"
         grade.write_text(grade.read_text() + "\n# another\n")
+    elif change == "description":
+        options.append("--description=bundled")
     else:
         options.append("--time-limit=5s")
     refused = project.runpytest_subprocess(*options)
@@ -117,6 +120,13 @@ def test_a_change_is_noticed_and_refused_unless_told_otherwise(
     assert allowed.ret == 0
     assert group_json(project, "manifest.json")["sessions"][-1]["changes"]
     assert project.runpytest_subprocess(*options).ret == 0  # from now on these are the group's settings
+
+
+def test_none_given_on_the_command_line_goes_before_an_ini_key(project: pytest.Pytester, run_toys: Run) -> None:
+    with (project.path / "tox.ini").open("a") as file:
+        file.write("\nmlebench_gpus = 64\n")
+    assert run_toys("gold").ret == pytest.ExitCode.USAGE_ERROR  # nobody has so many
+    assert run_toys("gold", options=("--gpus=0",)).ret == 0
 
 
 def test_a_group_has_one_session_at_a_time(project: pytest.Pytester, run_toys: Run) -> None:
