@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from pytest_mlebench import __version__
 from pytest_mlebench.agents import Agent
 from pytest_mlebench.catalog import Competition
-from pytest_mlebench.data.checksums import fingerprint
 from pytest_mlebench.data.store import Dataset
+from pytest_mlebench.data.verification import fingerprint
 from pytest_mlebench.errors import InvalidSubmission, SandboxError
 from pytest_mlebench.results.record import RunRecord
 from pytest_mlebench.results.running import shown_as_running
@@ -115,7 +115,7 @@ def run_agent(
         sandbox={**execution.sandbox, **({"kept": execution.kept} if execution.kept else {})},
         agent_definition=agent.describe(),
         data_verified=dataset.is_verified,
-        data=fingerprint(dataset.public, dataset.answers),
+        data=fingerprint(dataset),
         description=dataset.description,
     )
     try:

@@ -60,13 +60,6 @@ def listing(folder: Path) -> dict[str, Digest]:
     return {path.relative_to(folder).as_posix(): digest(path) for path in files}
 
 
-def fingerprint(public: Path, answers: Path) -> dict[str, str]:
-    """What tells prepared data from others at little cost: names and sizes of public files, bytes of the answers."""
-    files = sorted(path for path in public.rglob("*") if path.is_file())
-    sizes = "\n".join(f"{path.relative_to(public).as_posix()} {path.stat().st_size}" for path in files)
-    return {"public_names_and_sizes": md5(sizes.encode()), "answers": md5(answers)}
-
-
 def differences(expected: Mapping[str, Digest], found: Mapping[str, Digest], where: str) -> list[str]:
     """What differs between two listings, a sentence for each file."""
     return [

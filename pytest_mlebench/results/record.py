@@ -61,7 +61,7 @@ class RunRecord:
     agent_definition: Mapping[str, Any] = field(default_factory=dict)
     data_verified: bool | None = None
     data: Mapping[str, str] = field(default_factory=dict)
-    """Digests of the prepared data (see ``data.checksums.fingerprint``)."""
+    """Digests of the prepared data (see ``data.verification.fingerprint``)."""
     description: str | None = None
     """Whose description the agent read: ``bundled`` or ``kaggle``; None where it is not known."""
 

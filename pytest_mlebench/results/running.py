@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pytest_mlebench.results.record import RECORD, write_json
+from pytest_mlebench.results.record import RECORD, RunKey, write_json
 from pytest_mlebench.sandbox.owner import is_dead, owner_labels
 
 RUNNING = "running.json"
@@ -34,6 +34,10 @@ class RunInProgress:
     """Seconds since the epoch."""
     time_limit: float
     interrupted: bool
+
+    @property
+    def key(self) -> RunKey:
+        return RunKey(self.agent, self.competition_id, self.seed)
 
 
 @contextmanager
