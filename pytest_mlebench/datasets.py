@@ -27,6 +27,8 @@ def provide(competition: Competition, store: DataStore, settings: Settings, tell
     if settings.prepare == "never" and not store.is_ready(competition, **options):
         source = () if settings.description is None else (f"--description {settings.description}",)
         pytest.skip(f"{competition.id} {_NOT_PREPARED}{store.command('prepare', competition, *source)}")
+    if competition.source == "bundled":  # it takes a moment, of which there is nothing to tell
+        return store.prepare(competition, **options)
     lines = Lines(tell)
     return store.prepare(
         competition, downloads=KaggleDownloads(), tell=lambda step: lines(competition, step), **options

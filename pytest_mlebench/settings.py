@@ -265,14 +265,12 @@ class Settings:
     @cached_property
     def container_settings(self) -> dict[str, Any]:
         """What containers are like, as DockerSandbox takes it."""
-        from pytest_mlebench.sandbox.images import BASE_IMAGE
-
         return {
             "network": self._get("--network", "llm"),
             "allow_hosts": self._given("--allow-host", []),
             "runtime": self._get("--runtime", None),
             "allow_privileged": self._given("--allow-privileged", False),
-            "base_image": self._get("--base-image", BASE_IMAGE),
+            "base_image": self._get("--base-image", None),
             "heavy": self._given("--heavy", False),
         }
 

@@ -30,11 +30,10 @@ def add(commands: Any) -> None:
 def _build(options: argparse.Namespace) -> int:
     from pytest_mlebench.agents import AgentRegistry
     from pytest_mlebench.sandbox.docker import DockerSandbox
-    from pytest_mlebench.sandbox.images import BASE_IMAGE
 
     registry = AgentRegistry(bundled("agents"), *options.agents_dir)
     agents = [registry[id] for id in options.agents] or list(registry.load().values())
-    sandbox = DockerSandbox(base_image=options.base_image or BASE_IMAGE, heavy=options.heavy, progress=logger.info)
+    sandbox = DockerSandbox(base_image=options.base_image, heavy=options.heavy, progress=logger.info)
     for agent in agents:
         logger.info("%s: %s", agent.id, sandbox.images.agent(agent))
     return 0

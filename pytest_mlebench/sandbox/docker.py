@@ -69,7 +69,7 @@ class DockerSandbox:
         gpus: int = 0,
         gpu_ids: Sequence[str] = (),
         shm_bytes: int = 1 << 30,
-        base_image: str = BASE_IMAGE,
+        base_image: str | None = None,
         heavy: bool = False,
         build_arguments: Mapping[str, str] | None = None,
         progress: Progress = logger.info,
@@ -87,7 +87,7 @@ class DockerSandbox:
         self._client = connect()
         self._info = engine_info(self._client)
         self.images = Images(
-            self._client, base_image=base_image, heavy=heavy, arguments=build_arguments, progress=progress
+            self._client, base_image=base_image or BASE_IMAGE, heavy=heavy, arguments=build_arguments, progress=progress
         )
 
     def check(self, agent: Agent) -> None:
