@@ -22,7 +22,7 @@ import pandas as pd
 from exceptions import EXCEPTIONS, Shape
 
 from pytest_mlebench.catalog import Competition
-from pytest_mlebench.data.store import Dataset
+from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.data.tables import read_header
 from pytest_mlebench.grading.golden import synthetic_submissions
 

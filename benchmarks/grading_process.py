@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_mlebench.catalog import Competition
-from pytest_mlebench.data.store import Dataset
+from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.errors import MLEBenchError
 from pytest_mlebench.grading import Grader
 

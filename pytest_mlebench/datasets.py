@@ -8,7 +8,8 @@ from contextlib import suppress
 import pytest
 
 from pytest_mlebench.catalog import Competition, default_catalogue
-from pytest_mlebench.data.store import Dataset, DataStore, PrepareOptions
+from pytest_mlebench.data.dataset import Dataset
+from pytest_mlebench.data.store import DataStore, PrepareOptions
 from pytest_mlebench.errors import CompetitionError, DataError, UsageError
 from pytest_mlebench.items import CompetitionItem, key_of, settings_of
 from pytest_mlebench.settings import Settings

@@ -21,7 +21,8 @@ import pytest
 
 from pytest_mlebench.agents import Agent
 from pytest_mlebench.catalog import Competition, default_catalogue
-from pytest_mlebench.data.store import Dataset, DataStore
+from pytest_mlebench.data.dataset import Dataset
+from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.datasets import provide
 from pytest_mlebench.errors import MLEBenchError
 from pytest_mlebench.grading.report import Report

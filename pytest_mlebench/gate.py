@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_mlebench.catalog import Competition
-from pytest_mlebench.data.store import Dataset
+from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.data.verification import checksum_errors
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from pytest_mlebench import __version__
 from pytest_mlebench.agents import Agent
 from pytest_mlebench.catalog import Competition
-from pytest_mlebench.data.store import Dataset
+from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.data.verification import fingerprint
 from pytest_mlebench.errors import InvalidSubmission, SandboxError
 from pytest_mlebench.results.record import RunRecord

@@ -17,7 +17,8 @@ from pytest_mlebench.agents import Agent, AgentRegistry
 from pytest_mlebench.agents.definition import parse_agent_ids
 from pytest_mlebench.catalog import Competition, default_catalogue
 from pytest_mlebench.catalog.catalogue import SPLIT_NAMES, bundled, unknown
-from pytest_mlebench.data.store import DESCRIPTIONS, Description, default_data_dir
+from pytest_mlebench.data.dataset import DESCRIPTIONS, Description
+from pytest_mlebench.data.store import default_data_dir
 from pytest_mlebench.errors import MLEBenchError
 from pytest_mlebench.outcomes import BY_NAME
 from pytest_mlebench.quantities import parse_duration, parse_size

@@ -50,7 +50,8 @@ ROOT = Path(__file__).parents[1]
 sys.path.insert(0, str(ROOT))
 
 from pytest_mlebench.catalog import Competition, Leaderboard  # noqa: E402
-from pytest_mlebench.data.store import Dataset, DataStore  # noqa: E402
+from pytest_mlebench.data.dataset import Dataset  # noqa: E402
+from pytest_mlebench.data.store import DataStore  # noqa: E402
 from pytest_mlebench.errors import InvalidSubmission  # noqa: E402
 from pytest_mlebench.grading import Grader  # noqa: E402
 

@@ -11,8 +11,9 @@ from pytest_mlebench.catalog import Competition
 from pytest_mlebench.catalog.leaderboard import MEDALS
 from pytest_mlebench.commands.common import add_data_dir, add_selection, print_json, selected
 from pytest_mlebench.data import disk, jobs
+from pytest_mlebench.data.dataset import DESCRIPTIONS, Dataset
 from pytest_mlebench.data.kaggle import KaggleDownloads
-from pytest_mlebench.data.store import DESCRIPTIONS, Dataset, DataStore, PrepareOptions
+from pytest_mlebench.data.store import DataStore, PrepareOptions
 from pytest_mlebench.errors import DataError, UsageError
 from pytest_mlebench.quantities import format_size
 

@@ -15,7 +15,8 @@ from pytest_mlebench.catalog import Competition, default_catalogue
 from pytest_mlebench.catalog.competition import FILE_NAME
 from pytest_mlebench.catalog.leaderboard import MEDALS
 from pytest_mlebench.commands.common import add_data_dir, print_json
-from pytest_mlebench.data.store import Dataset, DataStore
+from pytest_mlebench.data.dataset import Dataset
+from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.quantities import parse_size
 

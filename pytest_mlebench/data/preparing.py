@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.data import disk
+from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.errors import DataError, MLEBenchError
-
-if TYPE_CHECKING:
-    from pytest_mlebench.data.store import Dataset
 
 READ_ONLY = 0o444
 

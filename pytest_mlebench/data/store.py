@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, TypedDict, Unpack
+from typing import TypedDict, Unpack
 
 from pytest_mlebench.catalog.competition import Competition
 from pytest_mlebench.data import disk, durable, locks
 from pytest_mlebench.data.archives import ArchiveError, unpack_zip, unpacked_size
+from pytest_mlebench.data.dataset import Dataset, Description
 from pytest_mlebench.data.downloads import Downloads
 from pytest_mlebench.data.preparing import READ_ONLY, run_prepare
 from pytest_mlebench.data.steps import Step, Tell, counter, quiet
@@ -22,8 +21,6 @@ from pytest_mlebench.errors import DataError
 
 ENVIRONMENT_VARIABLE = "MLEBENCH_DATA_DIR"
 PARALLEL_DOWNLOADS = 4
-DESCRIPTIONS = ("bundled", "kaggle")
-Description = Literal["bundled", "kaggle"]
 _LEFTOVERS = (".unpacking-*", ".preparing-*", ".describing-*", ".removing-*")
 
 
@@ -33,97 +30,6 @@ def default_data_dir() -> Path:
         return Path(configured)
     cache = os.environ.get("XDG_CACHE_HOME")
     return (Path(cache) if cache else Path.home() / ".cache") / "mlebench"
-
-
-@dataclass(frozen=True)
-class Dataset:
-    """One competition's data in the store, in MLE-bench's layout: ``raw/``, ``prepared/public``, ``prepared/private``.
-
-    Only ``public`` may be shown to an agent.
-    """
-
-    competition: Competition
-    folder: Path
-
-    @property
-    def raw(self) -> Path:
-        return self.folder / "raw"
-
-    @property
-    def prepared(self) -> Path:
-        return self.folder / "prepared"
-
-    @property
-    def public(self) -> Path:
-        return self.prepared / "public"
-
-    @property
-    def private(self) -> Path:
-        return self.prepared / "private"
-
-    @property
-    def answers(self) -> Path:
-        return self.prepared / self.competition.answers
-
-    @property
-    def perfect_submission(self) -> Path:
-        return self.prepared / self.competition.perfect_submission
-
-    @property
-    def sample_submission(self) -> Path:
-        return self.prepared / self.competition.sample_submission
-
-    @property
-    def is_prepared(self) -> bool:
-        return self.public.is_dir() and self.private.is_dir()
-
-    @property
-    def archive(self) -> Path:
-        """The download, where it is not unpacked yet."""
-        return self.folder / f"{self.competition.id}.zip"
-
-    @property
-    def partial_archive(self) -> Path:
-        return self.folder / f"{self.competition.id}.zip.part"
-
-    @property
-    def has_raw(self) -> bool:
-        """Whether there is raw data; an empty folder is none."""
-        return self.raw.is_dir() and any(self.raw.iterdir())
-
-    @property
-    def listing(self) -> Path:
-        """Names and sizes of the prepared files, as they were when they were prepared."""
-        return self.folder / "files.jsonl.gz"
-
-    @property
-    def is_verified(self) -> bool | None:
-        """Whether the checksums held when they were last compared; None where nobody did."""
-        verified = self.state.get("verified")
-        return verified if isinstance(verified, bool) else None
-
-    @property
-    def description(self) -> str | None:
-        """Whose ``description.md`` agents read: ``bundled``, ``kaggle``, or None where it is not known."""
-        source = self.state.get("description")
-        return source if source in DESCRIPTIONS else None
-
-    @property
-    def state(self) -> dict[str, Any]:
-        """What is known of the prepared data: ``verified``, ``description``, and its size in ``bytes``."""
-        try:
-            state = json.loads(self._state.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return {}
-        return state if isinstance(state, dict) else {}
-
-    def note(self, **changes: Any) -> None:
-        """Change the state, for good; raises OSError."""
-        durable.write_text(self._state, json.dumps({**self.state, **changes}) + "\n")
-
-    @property
-    def _state(self) -> Path:
-        return self.folder / "state.json"
 
 
 class PrepareOptions(TypedDict, total=False):

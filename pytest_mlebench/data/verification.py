@@ -7,13 +7,11 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pytest_mlebench.data.checksums import Digest, digest, md5
+from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.quantities import format_size
-
-if TYPE_CHECKING:
-    from pytest_mlebench.data.store import Dataset
 
 SIDES = ("public", "private")
 DESCRIPTION = "public/description.md"

@@ -18,7 +18,8 @@ import pandas as pd
 
 from pytest_mlebench.catalog.competition import Competition
 from pytest_mlebench.data.checksums import differences, listing
-from pytest_mlebench.data.store import Dataset, DataStore
+from pytest_mlebench.data.dataset import Dataset
+from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import CompetitionError, InvalidSubmission
 from pytest_mlebench.grading.grader import Grader, GraderDefect
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_mlebench.catalog.competition import Competition
-from pytest_mlebench.data.store import Dataset
+from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.data.tables import read_csv
 from pytest_mlebench.errors import CompetitionError, DataError, InvalidSubmission
 from pytest_mlebench.grading.report import Report

@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 
 from pytest_mlebench.data.checksums import md5
-from pytest_mlebench.data.store import Dataset
+from pytest_mlebench.data.dataset import Dataset
 
 _TABLES = {".csv": ",", ".tsv": "\t"}
 

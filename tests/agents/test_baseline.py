@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pytest_mlebench.data.store import Dataset
+from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.grading import Report, grade
 
 if TYPE_CHECKING:
