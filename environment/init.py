@@ -99,6 +99,8 @@ def start(order):
 
 def become(user, files):
     os.setsid()
+    os.dup2(1, 2)  # the engine reads two pipes in any order; one keeps the order of what was printed
+    os.fchmod(1, 0o622)  # else /dev/stdout and /dev/stderr, which open it anew, are closed to the agent
     for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and what is ignored would be inherited
         signal.signal(number, signal.SIG_DFL)
     Path("/proc/self/oom_score_adj").write_text(str(OOM_SCORE))

@@ -53,6 +53,16 @@ def test_arguments_and_variables_of_the_definition_reach_the_agent_as_they_are(r
     assert result.log == "<a b><$HOME><><'\"><guten Tag; $HOME ü>"
 
 
+def test_the_log_has_what_is_printed_in_its_order(run: Runner) -> None:
+    """Docker has a pipe for each of the two streams and reads them in any order; here one carries both."""
+    result = run("for i in {1..500}; do echo out $i; echo error $i >&2; done")
+    assert result.log.split() == [word for i in range(1, 501) for word in ("out", str(i), "error", str(i))]
+
+
+def test_the_streams_can_be_opened_by_name(run: Runner) -> None:
+    assert run("echo one | tee /dev/stderr; echo two > /dev/stdout").log.split() == ["one", "one", "two"]
+
+
 def test_standard_input_is_empty(run: Runner) -> None:
     assert run("cat; echo end").log == "end\n"
 
