@@ -79,7 +79,8 @@ def _check(config: pytest.Config, competitions: Collection[Competition]) -> None
 
     store = DataStore(settings.data_dir)
     try:
-        jobs.check(store, competitions, KaggleDownloads(), **_options(settings))
+        if absent := jobs.check(store, competitions, KaggleDownloads(), **_options(settings)):
+            raise DataError("\n".join(map(str, absent.values())))
     except DataError as error:
         raise pytest.UsageError(f"{error}\nOr run what is prepared, and skip the others: --prepare=never") from error
 

@@ -70,7 +70,15 @@ CSV = "TeamId,Score\n1,0.5\n2,\n3,0.25\n"
     ],
 )
 def test_scores_are_read_from_tables_and_archives(content: bytes) -> None:
-    assert read_scores(content) == [0.5, 0.25]
+    scores = read_scores(content)
+    assert scores.values == [0.5, 0.25] and "public" not in scores.file
+
+
+def test_a_public_leaderboard_is_compared_with_a_warning(kaggle: KaggleServer) -> None:
+    private = kaggle.competitions[SAME].leaderboard
+    kaggle.competitions[SAME].leaderboard = private.replace(b"privateleader", b"publicxleader")
+    done = mlebench("leaderboard", "-c", SAME)
+    assert done.returncode == 0 and f"{SAME}-publicxleaderboard" in done.stderr and "private one" in done.stderr
 
 
 @pytest.mark.parametrize(

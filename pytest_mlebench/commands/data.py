@@ -79,7 +79,7 @@ def _prepare(options: argparse.Namespace) -> int:
         description=options.description,
         check_disk=not options.skip_disk_check,
     )
-    jobs.check(store, competitions, KaggleDownloads(), jobs=options.jobs, **how)
+    jobs.check(store, competitions, KaggleDownloads(), jobs=options.jobs, **how)  # what is absent fails on its own
     how["check_disk"] = False  # it was, for all of them
     try:
         with shown(len(competitions), lambda result: _ended(store, result)) as show:

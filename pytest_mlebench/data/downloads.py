@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from pytest_mlebench.catalog import Competition
+from pytest_mlebench.errors import DataError
 
 Progress = Callable[[int, int | None], None]
 """Called with the bytes that are there so far, and the bytes in all where that is known."""
@@ -26,11 +27,13 @@ class Size:
 class Downloads(Protocol):
     """Where competitions' archives come from."""
 
-    def check(self, competitions: Sequence[Competition]) -> None:
-        """See that all of these may be downloaded: credentials, and acceptance of every competition's rules.
+    def check(self, competitions: Sequence[Competition]) -> dict[str, DataError]:
+        """See that these may be downloaded: credentials, and acceptance of every competition's rules.
 
-        Raises DataError that lists all that is missing, with links.
+        Raises DataError that lists all that the user can mend, with links. Returns, by id, why others
+        cannot be had whatever the user does, as they are no longer there: that need not stop the rest.
         """
+        ...
 
     def size(self, competition: Competition) -> Size:
         """How large the raw data is. Raises DataError."""

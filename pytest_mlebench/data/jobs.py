@@ -18,7 +18,7 @@ from pytest_mlebench.data import disk
 from pytest_mlebench.data.downloads import Downloads
 from pytest_mlebench.data.steps import Note, Step
 from pytest_mlebench.data.store import DataStore, PrepareOptions
-from pytest_mlebench.errors import MLEBenchError
+from pytest_mlebench.errors import DataError, MLEBenchError
 
 DEFAULT_JOBS = 4
 logger = logging.getLogger("pytest_mlebench")
@@ -39,17 +39,21 @@ def check(
     *,
     jobs: int = DEFAULT_JOBS,
     **options: Unpack[PrepareOptions],
-) -> None:
+) -> dict[str, DataError]:
     """See, before anything is downloaded, that credentials, accepted rules and disk suffice for all of these.
 
-    Raises DataError that lists what is missing. Nothing is asked of Kaggle where nothing must come from there.
+    Raises DataError that lists what is missing; returns, by id, why others cannot be had at all.
+    Nothing is asked of Kaggle where nothing must come from there.
     """
     waiting = [competition for competition in competitions if not store.is_ready(competition, **options)]
     asked = [competition for competition in waiting if store.needs_archive(competition, **options)]
+    absent: dict[str, DataError] = {}
     if asked or (waiting and options.get("description") == "kaggle"):  # whose pages need credentials alone
-        downloads.check(asked)
+        absent = downloads.check(asked)
     if options.get("check_disk", True):
-        disk.require(store.root, [store.need(competition, downloads, **options) for competition in waiting], jobs)
+        rest = [competition for competition in waiting if competition.id not in absent]
+        disk.require(store.root, [store.need(competition, downloads, **options) for competition in rest], jobs)
+    return absent
 
 
 def prepare_all(

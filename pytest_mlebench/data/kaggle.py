@@ -42,7 +42,7 @@ class KaggleDownloads:
         self._credentials: Credentials | None = None
         self._lock = threading.Lock()
 
-    def check(self, competitions: Sequence[Competition]) -> None:
+    def check(self, competitions: Sequence[Competition]) -> dict[str, DataError]:
         from pytest_mlebench.data.kaggle_client import RefusedError
 
         def refusal(competition: Competition) -> RefusedError | None:
@@ -57,12 +57,22 @@ class KaggleDownloads:
         self.credentials()
         with ThreadPoolExecutor(_PARALLEL) as pool:
             refusals = list(zip(competitions, pool.map(refusal, competitions), strict=True))
-        if problem := _in_one_message([(competition, error) for competition, error in refusals if error is not None]):
-            raise DataError(problem)
+        denied = [(competition, error) for competition, error in refusals if error and error.status == 403]
+        if denied:
+            raise DataError(_in_one_message(denied))
+        return {competition.id: error for competition, error in refusals if error}
 
     def size(self, competition: Competition) -> Size:
-        unpacked = self._unpacked_bytes(competition)
-        return Size(download=self._archive_bytes(competition) or unpacked, unpacked=unpacked)
+        """See Downloads. Where Kaggle does not list the files, they are taken to be as large as the archive."""
+        from pytest_mlebench.data.kaggle_client import RefusedError
+
+        archive = self._archive_bytes(competition)
+        try:
+            unpacked = self._unpacked_bytes(competition)
+        except RefusedError as error:
+            logger.info("%s; the disk it takes is estimated from the archive", error)
+            unpacked = archive or 0
+        return Size(download=archive or unpacked, unpacked=unpacked)
 
     def download(self, competition: Competition, target: Path, progress: Progress) -> None:
         """See Downloads.
@@ -103,9 +113,16 @@ class KaggleDownloads:
         request.competition_name = competition.id
         content = self._call(competition, lambda api: api.download_leaderboard(request).content)
         try:
-            return read_scores(content)
+            scores = read_scores(content)
         except DataError as error:
             raise DataError(f"{competition.id}: the leaderboard's download cannot be read: {error}") from error
+        if "public" in scores.file.lower():
+            logger.warning(
+                "%s: by its name, %s is the public leaderboard; medals go by the private one",
+                competition.id,
+                scores.file,
+            )
+        return scores.values
 
     def credentials(self) -> Credentials:
         """What is shown to Kaggle, looked up once. Raises DataError that says how to get some."""
@@ -207,16 +224,11 @@ def _rules(competition: Competition) -> str:
     return f"https://www.kaggle.com/c/{competition.id}/rules"
 
 
-def _in_one_message(refusals: Sequence[tuple[Competition, RefusedError]]) -> str:
-    """All that keeps competitions from being downloaded; empty if nothing does."""
-    denied = [(competition, error) for competition, error in refusals if error.status == 403]
-    lines = [str(error) for _, error in refusals if error.status != 403]
-    if denied:
-        number = "1 competition" if len(denied) == 1 else f"{len(denied)} competitions"
-        said = " / ".join(sorted({error.message for _, error in denied}))
-        lines.append(f"Kaggle denies the data of {number}: {said}: accept the rules there, then call again")
-        lines += [_rules(competition) for competition, _ in denied]
-    return "\n  ".join(lines)
+def _in_one_message(denied: Sequence[tuple[Competition, RefusedError]]) -> str:
+    number = "1 competition" if len(denied) == 1 else f"{len(denied)} competitions"
+    said = " / ".join(sorted({error.message for _, error in denied}))
+    problem = f"Kaggle denies the data of {number}: {said}: accept the rules there, then call again"
+    return "\n  ".join([problem, *(_rules(competition) for competition, _ in denied)])
 
 
 def _verify(competition: Competition, part: PartialFile, target: Path) -> None:

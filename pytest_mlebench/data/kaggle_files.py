@@ -12,13 +12,21 @@ from typing import NamedTuple
 from pytest_mlebench.errors import DataError
 
 
-def read_scores(content: bytes) -> list[float]:
+class Scores(NamedTuple):
+    """The scores of a leaderboard, and the name of the file that they came in ("" where it has none)."""
+
+    values: list[float]
+    file: str
+
+
+def read_scores(content: bytes) -> Scores:
     """The scores of a leaderboard's download: a CSV file with a column Score, or a zip archive that holds one.
 
     Teams without a score are left out. Where an archive holds several leaderboards, the private one counts.
     Raises DataError.
     """
-    table = csv.DictReader(io.StringIO(_unpack(content).decode("utf-8-sig", errors="replace"), newline=""))
+    file, unpacked = _unpack(content)
+    table = csv.DictReader(io.StringIO(unpacked.decode("utf-8-sig", errors="replace"), newline=""))
     column = next((name for name in table.fieldnames or () if name.strip().lower() == "score"), None)
     if column is None:
         raise DataError(f"there is no column Score among {', '.join(table.fieldnames or ()) or 'no columns'}"[:200])
@@ -33,19 +41,20 @@ def read_scores(content: bytes) -> list[float]:
             raise DataError(f"line {table.line_num}: {text[:50]!r} is not a score") from error
     if not any(map(math.isfinite, scores)):
         raise DataError("it holds no scores")
-    return [score for score in scores if math.isfinite(score)]
+    return Scores([score for score in scores if math.isfinite(score)], file)
 
 
-def _unpack(content: bytes) -> bytes:
+def _unpack(content: bytes) -> tuple[str, bytes]:
     if not content.startswith(b"PK"):
-        return content
+        return "", content
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             names = [name for name in archive.namelist() if name.lower().endswith(".csv")]
             private = [name for name in names if "private" in name.lower()]
             if len(private or names) != 1:
                 raise DataError(f"the archive holds {len(names)} tables, not one: {', '.join(names)[:200]}")
-            return archive.read((private or names)[0])
+            name = (private or names)[0]
+            return name, archive.read(name)
     except (zipfile.BadZipFile, EOFError, ValueError) as error:
         raise DataError(f"the archive is damaged: {error}") from error
 

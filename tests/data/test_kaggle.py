@@ -344,6 +344,13 @@ def test_sizes_come_without_the_archive(
     assert [(request.range, request.status) for request in kaggle_server.asked("archive")] == [("bytes=0-0", 206)]
 
 
+def test_the_archive_stands_for_files_that_are_not_listed(
+    downloads: KaggleDownloads, competition: Competition, served: Served, kaggle_server: KaggleServer
+) -> None:
+    kaggle_server.script("ListDataFiles", Status(403))
+    assert downloads.size(competition) == Size(download=len(served.archive), unpacked=len(served.archive))
+
+
 @pytest.mark.parametrize("summary", [True, False])
 def test_sizes_of_many_files_come_from_the_summary_or_from_all_pages_of_the_list(
     summary: bool, downloads: KaggleDownloads, competition: Competition, served: Served, kaggle_server: KaggleServer
@@ -362,13 +369,13 @@ def test_all_rules_that_are_not_accepted_are_listed_at_once(
     for number, competition in enumerate(competitions):
         kaggle_server.add(competition.id, FILES).rules_accepted = number not in (3, 17)
     with pytest.raises(DataError) as error:
-        downloads.check([*competitions, make_competition(tmp_path, "gone")])
+        downloads.check(competitions)
     text = str(error.value)
     assert text.count("/rules") == 2 and "2 competitions: You must accept this competition's rules" in text
     assert "https://www.kaggle.com/c/c3/rules" in text and "https://www.kaggle.com/c/c17/rules" in text
-    assert "gone: Kaggle answered 404" in text
     assert [request.range for request in kaggle_server.asked("archive")] == ["bytes=0-0"] * 18
-    downloads.check(competitions[:3])
+    absent = downloads.check([*competitions[:3], make_competition(tmp_path, "gone")])
+    assert list(absent) == ["gone"] and "gone: Kaggle answered 404" in str(absent["gone"])
 
 
 @pytest.mark.parametrize(

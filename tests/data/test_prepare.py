@@ -83,11 +83,11 @@ def test_one_that_fails_does_not_stop_the_others_and_is_told_at_the_end(
 ) -> None:
     kaggle_server.add(TITANIC, raw_files(TITANIC))
     kaggle_server.add(CACTUS, {"train.csv": b"id,has_cactus\n"})
-    done = prepare("-c", CACTUS, "-c", TITANIC)
+    done = prepare("-c", PLANTS, "-c", CACTUS, "-c", TITANIC)  # Kaggle does not have the first
     assert done.returncode == 1
     assert names(data / TITANIC) == COMPLETE and names(data / CACTUS) == {"raw"}
-    summary = done.stderr.split("1 of 2 competitions failed:")[1]
-    assert f"{CACTUS}: " in summary and TITANIC not in summary
+    summary = done.stderr.split("2 of 3 competitions failed:")[1]
+    assert f"{PLANTS}: Kaggle answered 404" in summary and f"{CACTUS}: " in summary and TITANIC not in summary
 
 
 def test_rules_that_are_not_accepted_are_told_all_at_once_before_any_download(
