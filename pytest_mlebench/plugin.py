@@ -24,7 +24,7 @@ from pytest_mlebench.fixtures import (
     synthetic_grades,
 )
 from pytest_mlebench.items import CompetitionFile
-from pytest_mlebench.settings import add_options
+from pytest_mlebench.options import add_options
 
 __all__ = [
     "agent",
