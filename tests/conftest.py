@@ -3,10 +3,12 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from hypothesis import settings
 from kaggle_server import KaggleServer, client_environment, running_server
+from xdist.scheduler import LoadScopeScheduling
 
 from pytest_mlebench.catalog import default_catalogue
 
@@ -17,6 +19,24 @@ settings.load_profile("mlebench")
 # A shell's background job ignores Ctrl-C, and so would all processes that the tests start and interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+class _Scheduling(LoadScopeScheduling):
+    """Each test goes to the next free worker, but those of one port stay with one: no other waits for its turn."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "kaggle" if nodeid.split("::")[0] in _KAGGLE else nodeid
+
+
+_KAGGLE = {
+    *(f"tests/data/test_{name}.py" for name in ("disk_full", "kaggle", "kaggle_credentials", "kills", "prepare")),
+    *("tests/data/test_verify_remove.py", "tests/plugin/test_prepare_option.py", "tests/test_leaderboard_command.py"),
+}
+"""The files whose tests use ``kaggle_server``."""
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling | None:
+    return _Scheduling(config, log) if config.getoption("dist") == "load" else None
 
 
 @pytest.fixture
