@@ -71,7 +71,10 @@ class Served:
     ranges: bool = True
     """Whether the Range header is heeded."""
     pages: list[dict[str, Any]] = field(default_factory=list)
+    scores: Sequence[object] | None = None
+    """The private leaderboard's, shown page by page; None: it is not shown."""
     leaderboard: bytes = b""
+    """The download."""
     has_etag: bool = True
     last_modified: str | None = None
     google_hash: str | None = None
@@ -141,14 +144,14 @@ def zip_bytes(files: Mapping[str, bytes]) -> bytes:
     return buffer.getvalue()
 
 
-def leaderboard_zip(id: str, scores: Iterable[object]) -> bytes:
+def leaderboard_zip(name: str, scores: Iterable[object]) -> bytes:
     """A leaderboard's download, as Kaggle makes it: a zip archive of one CSV file."""
     text = io.StringIO()
     writer = csv.writer(text)
     writer.writerow(["Rank", "TeamId", "TeamName", "LastSubmissionDate", "Score", "SubmissionCount"])
     for rank, score in enumerate(scores, 1):
         writer.writerow([rank, 1000 + rank, f'Team "{rank}", Ltd', "2024-01-01 00:00:00", score, 3])
-    return zip_bytes({f"{id}-privateleaderboard-2024-01-01T00:00:00.csv": ("\ufeff" + text.getvalue()).encode()})
+    return zip_bytes({name: ("\ufeff" + text.getvalue()).encode()})
 
 
 @contextmanager
@@ -218,8 +221,10 @@ class _Handler(BaseHTTPRequestHandler):
                 return self._redirect(competition, served)
             case "DownloadLeaderboard":
                 return self._send(200, served.leaderboard, {"Content-Type": "application/zip"}, fault)
+            case "GetLeaderboard" if served.scores is not None and not body.get("overridePublic"):
+                return self._json(_teams(served.scores, body), fault)
             case "ListDataFiles":
-                return self._json(_page(served, body), fault)
+                return self._json(_files(served, body), fault)
             case "GetCompetitionDataFilesSummary":
                 return self._json(_summary(served), fault)
             case "ListCompetitionPages":
@@ -318,12 +323,22 @@ class _Handler(BaseHTTPRequestHandler):
         pass
 
 
-def _page(served: Served, body: Mapping[str, Any]) -> dict[str, Any]:
-    names: Sequence[str] = list(served.files)
+def _files(served: Served, body: Mapping[str, Any]) -> dict[str, Any]:
+    return _page("files", [{"name": name, "totalBytes": size} for name, size in served.files.items()], body)
+
+
+def _teams(scores: Sequence[object], body: Mapping[str, Any]) -> dict[str, Any]:
+    teams = [
+        {"teamId": number, "teamName": f"Team {number}", "submissionDate": "2024-01-01T00:00:00Z", "score": str(score)}
+        for number, score in enumerate(scores, 1)
+    ]
+    return _page("submissions", teams, body)
+
+
+def _page(name: str, entries: Sequence[Any], body: Mapping[str, Any]) -> dict[str, Any]:
     start, size = int(body.get("pageToken") or 0), min(int(body.get("pageSize") or 20), 200)
-    files = [{"name": name, "totalBytes": served.files[name]} for name in names[start : start + size]]
-    more = {"nextPageToken": str(start + size)} if start + size < len(names) else {}
-    return {"files": files, **more}
+    more = {"nextPageToken": str(start + size)} if start + size < len(entries) else {}
+    return {name: entries[start : start + size], **more}
 
 
 def _summary(served: Served) -> dict[str, Any]:

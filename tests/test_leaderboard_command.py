@@ -28,9 +28,9 @@ def scores_of(id: str) -> list[float]:
 
 @pytest.fixture
 def kaggle(kaggle_server: KaggleServer) -> KaggleServer:
-    kaggle_server.add(SAME, {}).leaderboard = leaderboard_zip(SAME, scores_of(SAME))
+    kaggle_server.add(SAME, {}).scores = scores_of(SAME)
     # one team more, and one that has no score
-    kaggle_server.add(OTHER, {}).leaderboard = leaderboard_zip(OTHER, [*scores_of(OTHER), 0.0, ""])
+    kaggle_server.add(OTHER, {}).scores = [*scores_of(OTHER), 0.0, ""]
     return kaggle_server
 
 
@@ -74,11 +74,13 @@ def test_scores_are_read_from_tables_and_archives(content: bytes) -> None:
     assert scores.values == [0.5, 0.25] and "public" not in scores.file
 
 
-def test_a_public_leaderboard_is_compared_with_a_warning(kaggle: KaggleServer) -> None:
-    private = kaggle.competitions[SAME].leaderboard
-    kaggle.competitions[SAME].leaderboard = private.replace(b"privateleader", b"publicxleader")
-    done = mlebench("leaderboard", "-c", SAME)
-    assert done.returncode == 0 and f"{SAME}-publicxleaderboard" in done.stderr and "private one" in done.stderr
+@pytest.mark.parametrize("kind", ["private", "public"])
+def test_a_leaderboard_that_is_not_shown_is_downloaded(kind: str, kaggle: KaggleServer) -> None:
+    served = kaggle.competitions[SAME]
+    served.scores, served.leaderboard = None, leaderboard_zip(f"{SAME}-{kind}leaderboard.csv", scores_of(SAME))
+    done = mlebench("leaderboard", "-c", SAME, "--json")
+    assert json.loads(done.stdout)[SAME]["differs"] == []
+    assert ("looks like the public leaderboard" in done.stderr) == (kind == "public")
 
 
 @pytest.mark.parametrize(
@@ -86,7 +88,7 @@ def test_a_public_leaderboard_is_compared_with_a_warning(kaggle: KaggleServer) -
     [
         (b"", "no column Score among no columns"),
         (b"TeamId,Points\n1,2\n", "no column Score among TeamId, Points"),
-        (b"TeamId,Score\n1,many\n", "line 2: 'many' is not a score"),
+        (b"TeamId,Score\n1,many\n", "team 1: 'many' is not a score"),
         (b"TeamId,Score\n1,\n", "no scores"),
         (zip_bytes({"board.csv": CSV.encode()})[:-10], "damaged"),
         (zip_bytes({"a.csv": b"Score\n1\n", "b.csv": b"Score\n1\n"}), "2 tables, not one"),

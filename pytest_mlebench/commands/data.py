@@ -35,6 +35,7 @@ def add(commands: Any) -> None:
         help="what agents read: our description or the competition's own pages (default: ours)")  # fmt: skip
     prepare.add_argument("--keep-raw", action="store_true", help="keep the store's raw data after preparation")
     prepare.add_argument("--skip-verification", action="store_true", help="do not compare with the known checksums")
+    prepare.add_argument("--skip-denied", action="store_true", help="prepare the others where Kaggle denies some")
     prepare.add_argument("--skip-disk-check", action="store_true", help="start even if the disk may be too small")
     prepare.add_argument("--json", action="store_true", help="print what was done as JSON")
     prepare.add_argument("--force", action="store_true", help="prepare again what is prepared")
@@ -79,7 +80,8 @@ def _prepare(options: argparse.Namespace) -> int:
         description=options.description,
         check_disk=not options.skip_disk_check,
     )
-    jobs.check(store, competitions, KaggleDownloads(), jobs=options.jobs, **how)  # what is absent fails on its own
+    # What this returns fails on its own when its turn comes.
+    jobs.check(store, competitions, KaggleDownloads(), jobs=options.jobs, skip_denied=options.skip_denied, **how)
     how["check_disk"] = False  # it was, for all of them
     try:
         with shown(len(competitions), lambda result: _ended(store, result)) as show:

@@ -27,11 +27,12 @@ class Size:
 class Downloads(Protocol):
     """Where competitions' archives come from."""
 
-    def check(self, competitions: Sequence[Competition]) -> dict[str, DataError]:
+    def check(self, competitions: Sequence[Competition], *, skip_denied: bool = False) -> dict[str, DataError]:
         """See that these may be downloaded: credentials, and acceptance of every competition's rules.
 
-        Raises DataError that lists all that the user can mend, with links. Returns, by id, why others
-        cannot be had whatever the user does, as they are no longer there: that need not stop the rest.
+        Raises DataError that lists all that the user can mend, with links. Returns, by id, why others cannot be had
+        whatever the user does, as they are no longer there: that need not stop the rest. With ``skip_denied`` those
+        are among them whose rules are not accepted.
         """
         ...
 

@@ -38,18 +38,19 @@ def check(
     downloads: Downloads,
     *,
     jobs: int = DEFAULT_JOBS,
+    skip_denied: bool = False,
     **options: Unpack[PrepareOptions],
 ) -> dict[str, DataError]:
     """See, before anything is downloaded, that credentials, accepted rules and disk suffice for all of these.
 
-    Raises DataError that lists what is missing; returns, by id, why others cannot be had at all.
+    Raises DataError that lists what is missing; returns, by id, why others cannot be had (see Downloads).
     Nothing is asked of Kaggle where nothing must come from there.
     """
     waiting = [competition for competition in competitions if not store.is_ready(competition, **options)]
     asked = [competition for competition in waiting if store.needs_archive(competition, **options)]
     absent: dict[str, DataError] = {}
     if asked or (waiting and options.get("description") == "kaggle"):  # whose pages need credentials alone
-        absent = downloads.check(asked)
+        absent = downloads.check(asked, skip_denied=skip_denied)
     if options.get("check_disk", True):
         rest = [competition for competition in waiting if competition.id not in absent]
         disk.require(store.root, [store.need(competition, downloads, **options) for competition in rest], jobs)

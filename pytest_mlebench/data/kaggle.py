@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.data.archives import check_zip
 from pytest_mlebench.data.downloads import Progress, Size
-from pytest_mlebench.data.kaggle_files import Page, pages_to_markdown, read_scores
+from pytest_mlebench.data.kaggle_files import Page, pages_to_markdown, read_scores, to_scores
 from pytest_mlebench.data.retry import Patience, retry
 from pytest_mlebench.errors import DataError
 
@@ -28,7 +28,7 @@ logger = logging.getLogger("pytest_mlebench")
 T = TypeVar("T")
 
 _PARALLEL = 8
-_PAGE_SIZE = 200  # files; the most that Kaggle gives at once
+_PAGE_SIZE = 200  # files or teams; the most that Kaggle gives at once
 
 
 class KaggleDownloads:
@@ -42,7 +42,7 @@ class KaggleDownloads:
         self._credentials: Credentials | None = None
         self._lock = threading.Lock()
 
-    def check(self, competitions: Sequence[Competition]) -> dict[str, DataError]:
+    def check(self, competitions: Sequence[Competition], *, skip_denied: bool = False) -> dict[str, DataError]:
         from pytest_mlebench.data.kaggle_client import RefusedError
 
         def refusal(competition: Competition) -> RefusedError | None:
@@ -58,8 +58,9 @@ class KaggleDownloads:
         with ThreadPoolExecutor(_PARALLEL) as pool:
             refusals = list(zip(competitions, pool.map(refusal, competitions), strict=True))
         denied = [(competition, error) for competition, error in refusals if error and error.status == 403]
-        if denied:
-            raise DataError(_in_one_message(denied))
+        if denied and not skip_denied:
+            others = "; `mlebench prepare --skip-denied` prepares the others" if len(denied) < len(competitions) else ""
+            raise DataError(_in_one_message(denied) + others)
         return {competition.id: error for competition, error in refusals if error}
 
     def size(self, competition: Competition) -> Size:
@@ -107,6 +108,35 @@ class KaggleDownloads:
         return pages_to_markdown(competition.title, pages)
 
     def leaderboard(self, competition: Competition) -> list[float]:
+        """See Downloads. Kaggle shows the private leaderboard page by page; what it packs may be the public one.
+
+        Source: https://github.com/Kaggle/kaggle-cli/issues/731
+        """
+        from kagglesdk.competitions.types.competition_api_service import ApiGetLeaderboardRequest
+
+        from pytest_mlebench.data.kaggle_client import RefusedError
+
+        request = ApiGetLeaderboardRequest()
+        request.competition_name = competition.id
+        request.page_size = _PAGE_SIZE
+        scores: list[str] = []
+        try:
+            while True:
+                page = self._call(competition, lambda api: api.get_leaderboard(request))
+                scores += [team.score for team in page.submissions]
+                if not page.next_page_token:
+                    break
+                request.page_token = page.next_page_token
+        except RefusedError as error:
+            if error.status != 404:
+                raise
+            return self._packed_leaderboard(competition)
+        try:
+            return to_scores(scores)
+        except DataError as error:
+            raise DataError(f"{competition.id}: the leaderboard cannot be read: {error}") from error
+
+    def _packed_leaderboard(self, competition: Competition) -> list[float]:
         from kagglesdk.competitions.types.competition_api_service import ApiDownloadLeaderboardRequest
 
         request = ApiDownloadLeaderboardRequest()
@@ -118,7 +148,7 @@ class KaggleDownloads:
             raise DataError(f"{competition.id}: the leaderboard's download cannot be read: {error}") from error
         if "public" in scores.file.lower():
             logger.warning(
-                "%s: by its name, %s is the public leaderboard; medals go by the private one",
+                "%s: %s looks like the public leaderboard, but medals go by the private one",
                 competition.id,
                 scores.file,
             )
@@ -228,7 +258,8 @@ def _in_one_message(denied: Sequence[tuple[Competition, RefusedError]]) -> str:
     number = "1 competition" if len(denied) == 1 else f"{len(denied)} competitions"
     said = " / ".join(sorted({error.message for _, error in denied}))
     problem = f"Kaggle denies the data of {number}: {said}: accept the rules there, then call again"
-    return "\n  ".join([problem, *(_rules(competition) for competition, _ in denied)])
+    hint = "where a page has no button for it, try the page of the competition's data"
+    return "\n  ".join([problem, *(_rules(competition) for competition, _ in denied), hint])
 
 
 def _verify(competition: Competition, part: PartialFile, target: Path) -> None:

@@ -6,7 +6,7 @@ import csv
 import io
 import math
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from pytest_mlebench.errors import DataError
@@ -30,18 +30,22 @@ def read_scores(content: bytes) -> Scores:
     column = next((name for name in table.fieldnames or () if name.strip().lower() == "score"), None)
     if column is None:
         raise DataError(f"there is no column Score among {', '.join(table.fieldnames or ()) or 'no columns'}"[:200])
+    return Scores(to_scores(row[column] or "" for row in table), file)
+
+
+def to_scores(texts: Iterable[str]) -> list[float]:
+    """Scores as numbers, in their order; teams without one are left out. Raises DataError."""
     scores = []
-    for row in table:
-        text = (row[column] or "").strip()
-        if not text:
-            continue
-        try:
-            scores.append(float(text))
-        except ValueError as error:
-            raise DataError(f"line {table.line_num}: {text[:50]!r} is not a score") from error
-    if not any(map(math.isfinite, scores)):
+    for number, text in enumerate(map(str.strip, texts), 1):
+        if text:
+            try:
+                scores.append(float(text))
+            except ValueError as error:
+                raise DataError(f"team {number}: {text[:50]!r} is not a score") from error
+    scores = list(filter(math.isfinite, scores))
+    if not scores:
         raise DataError("it holds no scores")
-    return Scores([score for score in scores if math.isfinite(score)], file)
+    return scores
 
 
 def _unpack(content: bytes) -> tuple[str, bytes]:

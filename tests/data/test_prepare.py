@@ -101,7 +101,10 @@ def test_rules_that_are_not_accepted_are_told_all_at_once_before_any_download(
     done = prepare("-c", TITANIC, "-c", CACTUS, "-c", PLANTS)
     assert done.returncode == 1
     assert all(f"https://www.kaggle.com/c/{id}/rules" in done.stderr for id in (CACTUS, PLANTS))
-    assert not data.exists()
+    assert "--skip-denied" in done.stderr and not data.exists()
+    done = prepare("-c", TITANIC, "-c", CACTUS, "-c", PLANTS, "--skip-denied")
+    assert done.returncode == 1 and "2 of 3 competitions failed" in done.stderr
+    assert names(data / TITANIC) == COMPLETE
 
 
 def test_raw_data_is_kept_if_asked_for(
