@@ -8,7 +8,8 @@ other way; it leaves the host's other ports, the engine's name server and its ne
 It is a proxy of our own, in a hundred lines of asyncio, and not mitmproxy or tinyproxy: there is nothing to install or
 to configure, it speaks over a Unix socket, it looks into no TLS, and its log is the run's record. What it checks beyond
 the list: that a TLS connection asks for the very host it was let through to (a shared front end would pass it on to
-others), and that a listed name does not lead to this machine or to a link-local (metadata) address.
+others), and that a listed name does not lead to this machine or to a link-local (metadata) address; where this machine
+is itself behind a proxy, that one looks names up, and the second is its business.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from urllib.parse import urlsplit
 
 from pytest_mlebench.sandbox.network import HOST_ALIAS, Endpoint
 from pytest_mlebench.sandbox.tls import HelloError, server_name
+from pytest_mlebench.sandbox.upstream import tunnel, upstream_proxy
 
 _MAX_HEAD = 1 << 16
 _BLOCK = 1 << 16
@@ -107,14 +109,19 @@ class Proxy:
         if not any(endpoint.admits(host, port) for endpoint in self.allowed):
             listed = ", ".join(map(str, self.allowed)) or "no host at all"
             raise Refused(f"{host[:255]}:{port} is not among what this run may reach ({listed})")
-        address = await self._address(host, port)
+        direct = host.lower() in (HOST_ALIAS, "localhost")
+        upstream = None if direct else upstream_proxy("http" if first else "https", host)
+        address = await self._address(host, port) if upstream is None else ""
         if not first:
             writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
             await writer.drain()
             if port == 443:
                 first = await asyncio.wait_for(server_name(reader, host), _HEAD_SECONDS)
         there_reader, there_writer = await asyncio.wait_for(
-            asyncio.open_connection(address, port, limit=_MAX_HEAD), _CONNECT_SECONDS
+            asyncio.open_connection(address, port, limit=_MAX_HEAD)
+            if upstream is None
+            else tunnel(upstream, host, port, limit=_MAX_HEAD),
+            _CONNECT_SECONDS,
         )
         started = time.monotonic()
         counts = {"sent": len(first), "received": 0}

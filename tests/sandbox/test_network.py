@@ -328,6 +328,67 @@ def test_the_host_header_is_the_listed_host(tmp_path: Path, server: Server) -> N
     assert server.seen == [(f"localhost:{server.port}", "/x", "hi")]
 
 
+class Upstream(ThreadingHTTPServer):
+    """A company's proxy: it asks for a login, knows the name model.example, and answers for it itself."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), _Tunnel)
+        self.asked: list[tuple[str, str | None]] = []
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+
+class _Tunnel(BaseHTTPRequestHandler):
+    server: Upstream
+
+    def do_CONNECT(self) -> None:
+        self.server.asked.append((self.path, self.headers["Proxy-Authorization"]))
+        if not self.path.startswith("model.example:"):
+            return self.send_error(407)
+        self.send_response_only(200)
+        self.end_headers()
+        return self.connection.sendall(b"from there: " + self.connection.recv(1 << 16))
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def upstream(monkeypatch: pytest.MonkeyPatch) -> Iterator[Upstream]:
+    with Upstream() as server:
+        for name in ("http_proxy", "https_proxy"):
+            monkeypatch.setenv(name, f"http://ada:p%40ss@127.0.0.1:{server.server_address[1]}")
+        monkeypatch.setenv("no_proxy", "near.example")
+        yield server
+        server.shutdown()
+
+
+def test_a_proxy_of_this_machine_is_gone_through(tmp_path: Path, upstream: Upstream) -> None:
+    hello = _hello("model.example")
+    with Client(tmp_path, "model.example", "model.example:80", "other.example") as client:
+        secure = client.send(b"CONNECT model.example:443 HTTP/1.1\r\n\r\n", hello, answer_between=True)
+        plain = client.send(b"GET http://model.example/ HTTP/1.1\r\n\r\n")
+        refused = client.send(b"GET http://other.example:443/ HTTP/1.1\r\n\r\n")
+    assert secure.endswith(b"from there: " + hello)
+    assert plain.startswith(b"from there: GET / HTTP/1.1\r\nHost: model.example\r\n")
+    assert refused.startswith(b"HTTP/1.1 502") and "answered HTTP/1.0 407" in client.proxy.connections[2]["reason"]
+    login = "Basic YWRhOnBAc3M="
+    assert upstream.asked == [(f"{host}.example:{port}", login) for host, port in
+                              (("model", 443), ("model", 80), ("other", 443))]  # fmt: skip
+
+
+def test_what_needs_no_proxy_is_reached_directly(tmp_path: Path, upstream: Upstream, server: Server) -> None:
+    with Client(tmp_path, f"localhost:{server.port}", "near.example", "evil.example:1") as client:
+        answer = client.send(
+            f"POST http://localhost:{server.port}/x HTTP/1.1\r\n".encode() + b"Content-Length: 0\r\n\r\n"
+        )
+        near = client.send(b"CONNECT near.example:443 HTTP/1.1\r\n\r\n", _hello("near.example"))
+        unlisted = client.send(b"CONNECT model.example:443 HTTP/1.1\r\n\r\n")
+    assert b"data: 2" in answer and near.startswith(b"HTTP/1.1 502") and unlisted.startswith(b"HTTP/1.1 403")
+    assert upstream.asked == []
+
+
 def test_a_host_that_is_down_is_a_bad_gateway(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
