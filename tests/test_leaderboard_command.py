@@ -38,6 +38,7 @@ def test_a_table_shows_what_differs(kaggle: KaggleServer) -> None:
     done = mlebench("leaderboard", "-c", SAME, "-c", OTHER)
     assert done.returncode == 0, done.stderr
     teams = default_catalogue()[OTHER].leaderboard.teams
+    assert done.stderr.splitlines() == [f"{SAME}: 2288 teams", f"{OTHER}: {teams + 1} teams"]
     lines = [" ".join(line.split()) for line in done.stdout.splitlines()]
     assert lines[:3] == [
         "competition leaderboard teams gold silver bronze median differs",

@@ -32,7 +32,9 @@ def _leaderboard(options: argparse.Namespace) -> int:
     found: dict[str, dict[str, Any]] = {}
     for competition in selected(options):
         try:
-            found[competition.id] = _compare(competition, downloads.leaderboard(competition))
+            scores = downloads.leaderboard(competition)
+            logger.info("%s: %d teams", competition.id, len(scores))  # all of them take minutes
+            found[competition.id] = _compare(competition, scores)
         except DataError as error:
             logger.error("%s", error)
             found[competition.id] = {"error": str(error)}
