@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from kaggle_server import KEY, TOKEN, USERNAME, KaggleServer, Status, leaderboard_zip
+from kaggle_server import KEY, TOKEN, USERNAME, KaggleServer, Status
 
 from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.data.kaggle import KaggleDownloads
@@ -32,7 +32,7 @@ def home(kaggle_server: KaggleServer, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The home folder of a user without credentials."""
     for name in ("KAGGLE_USERNAME", "KAGGLE_KEY", "KAGGLE_CONFIG_DIR", "XDG_CONFIG_HOME"):
         monkeypatch.delenv(name, raising=False)
-    kaggle_server.add(ID, {}).leaderboard = leaderboard_zip(ID, [0.9, 0.8])
+    kaggle_server.add(ID, {}).scores = [0.9, 0.8]
     return Path.home()
 
 
