@@ -68,6 +68,11 @@ def pytest_configure_node(node: Any) -> None:
     medals.tell_worker(node)
 
 
+@pytest.hookimpl(trylast=True)  # when -k and -m have chosen
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    medals.prefer_the_benchmark(config, items)
+
+
 @pytest.hookimpl(trylast=True)  # when all are chosen that shall run
 def pytest_collection_finish(session: pytest.Session) -> None:
     medals.plan(session.config, [item.nodeid for item in session.items])

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from pytest_mlebench.catalog import default_catalogue
-from pytest_mlebench.catalog.catalogue import bundled, unknown
+from pytest_mlebench.catalog.catalogue import BENCHMARK, bundled, unknown
 from pytest_mlebench.catalog.competition import FILE_NAME
 from pytest_mlebench.datasets import not_prepared
 from pytest_mlebench.errors import SandboxError, UsageError
-from pytest_mlebench.items import RECORD, SETTINGS, TROUBLE, settings_of, teller
+from pytest_mlebench.items import RECORD, SETTINGS, TROUBLE, CompetitionItem, settings_of, teller
 from pytest_mlebench.outcomes import BY_NAME, outcome_of
 from pytest_mlebench.results import html
 from pytest_mlebench.results.grading_report import write_group
@@ -28,6 +28,7 @@ from pytest_mlebench.settings import Settings
 _ATTRIBUTE = "mlebench_record"
 _RUN_DIR = "mlebench_run_dir"
 _TROUBLE = "mlebench_trouble"
+_ANY = pytest.StashKey[bool]()
 _GROUP = pytest.StashKey[OpenRunGroup]()
 _JOINED = pytest.StashKey[int | None]()
 _NO_PATHS = (pytest.Config.ArgsSource.INVOCATION_DIR, pytest.Config.ArgsSource.TESTPATHS)
@@ -43,10 +44,25 @@ def configure(config: pytest.Config) -> None:
         settings.validate()
     # A worker is given the command line as the user wrote it, and must find the same items.
     if config.args_source in _NO_PATHS and (settings.has_runs or settings.split):
-        files = (str(competition.folder / FILE_NAME) for competition in settings.competitions)
-        config.args = settings.resumed_arguments or list(files)
+        config.args = settings.resumed_arguments
+        if not config.args:
+            # `-k spaceship` needs no --split=dev.
+            config.stash[_ANY] = settings.split is None and bool(config.option.keyword or config.option.markexpr)
+            chosen = default_catalogue() if config.stash[_ANY] else settings.competitions
+            config.args = [str(competition.folder / FILE_NAME) for competition in chosen]
     else:
         config.args = [_bundled_argument(argument, config.invocation_params.dir) for argument in config.args]
+
+
+def prefer_the_benchmark(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Without --split, -k and -m choose among the benchmark, and among dev and smoke where none of that matches."""
+    if not config.stash.get(_ANY, False):
+        return
+    inside = [item for item in items if isinstance(item, CompetitionItem) and item.competition.split in BENCHMARK]
+    if inside:
+        kept = set(inside)
+        config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+        items[:] = inside
 
 
 def wants_html(config: pytest.Config) -> bool:

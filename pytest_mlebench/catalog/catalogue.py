@@ -11,7 +11,9 @@ from pytest_mlebench.catalog.competition import FILE_NAME, Competition
 from pytest_mlebench.errors import UsageError
 
 SPLITS = ("low", "medium", "high", "dev", "smoke")
-_ALIASES = {"lite": ("low",), "all": ("low", "medium", "high")} | {split: (split,) for split in SPLITS}
+BENCHMARK = ("low", "medium", "high")
+"""The splits that together are ``all``, MLE-bench's 75 competitions."""
+_ALIASES = {"lite": ("low",), "all": BENCHMARK} | {split: (split,) for split in SPLITS}
 SPLIT_NAMES = tuple(sorted(_ALIASES))
 
 

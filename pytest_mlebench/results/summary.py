@@ -8,14 +8,12 @@ from functools import cached_property
 from itertools import chain
 from pathlib import Path
 
-from pytest_mlebench.catalog.catalogue import default_catalogue
+from pytest_mlebench.catalog.catalogue import BENCHMARK, default_catalogue
 from pytest_mlebench.results.group import RunGroupResults
 from pytest_mlebench.results.record import OUTCOMES, RunRecord
 from pytest_mlebench.results.statistics import Interval, Rate, bootstrap_interval, pass_at_k, rate
 
 SPLIT_ORDER = ("smoke", "dev", "low", "medium", "high", "all")
-BENCHMARK = ("low", "medium", "high")
-"""The splits that together are ``all``."""
 
 
 @dataclass(frozen=True, kw_only=True)

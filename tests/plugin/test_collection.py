@@ -92,6 +92,28 @@ def test_k_picks_one_competition(collect: Collect) -> None:
     assert found == ["competitions/smoke-diabetes/competition.yaml::toy/gold[seed=0]"]
 
 
+@pytest.mark.parametrize(
+    ("chosen", "ids"),
+    [
+        (("-k", "spaceship"), {"spaceship-titanic"}),  # of dev
+        (("-k", "diabetes or spaceship"), {"smoke-diabetes", "spaceship-titanic"}),
+        (("-k", "icml-2013 or spaceship"), {"the-icml-2013-whale-challenge-right-whale-redux"}),
+        (("-m", "smoke"), {"smoke-breast-cancer", "smoke-diabetes", "smoke-digits"}),
+    ],
+)
+def test_without_a_split_k_and_m_choose_among_the_benchmark_and_then_among_the_rest(
+    chosen: tuple[str, str], ids: set[str], collect: Collect
+) -> None:
+    assert {line.split("/")[1] for line in collect("--agent=toy/gold", *chosen)} == ids
+
+
+def test_without_a_split_the_rest_is_left_out_where_the_benchmark_is_chosen_from(collect: Collect) -> None:
+    found = {line.split("/")[1] for line in collect("--agent=toy/gold", "-k", "not spooky")}
+    assert found == {competition.id for competition in default_catalogue().split("all")} - {
+        "spooky-author-identification"
+    }
+
+
 def test_last_failed_runs_only_what_failed(project: pytest.Pytester) -> None:
     arguments = ("competitions", "--agent=toy/gold", "--agent=toy/crashes", "--agent=toy/nothing")
     assert "1 gold" in project.runpytest_subprocess(*arguments).outlines[-1]
