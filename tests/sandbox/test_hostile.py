@@ -335,9 +335,16 @@ def test_a_fork_bomb_hurts_only_itself(attack: Runner) -> None:
 
 
 def test_a_memory_bomb_ends_its_run_and_no_other(attack: Runner) -> None:
-    attacker = (
-        "import os\nwhile True:\n    if os.fork() == 0:\n        x = []\n        while True: x.append(b'x' * (1 << 22))"
-    )
+    attacker = """
+import os
+while True:
+    try:
+        child = os.fork() == 0
+    except OSError:  # no more processes: those that there are go on
+        continue
+    x = []
+    while child: x.append(b'x' * (1 << 22))
+"""
     result = attack(
         f'{SUBMIT}; echo -1000 > /proc/self/oom_score_adj; exec python3 -c "{attacker}"',
         memory=200 * MB,
