@@ -109,8 +109,7 @@ class Proxy:
         if not any(endpoint.admits(host, port) for endpoint in self.allowed):
             listed = ", ".join(map(str, self.allowed)) or "no host at all"
             raise Refused(f"{host[:255]}:{port} is not among what this run may reach ({listed})")
-        direct = host.lower() in (HOST_ALIAS, "localhost")
-        upstream = None if direct else upstream_proxy("http" if first else "https", host)
+        upstream = None if host.lower() == HOST_ALIAS else upstream_proxy("http" if first else "https", host)
         address = await self._address(host, port) if upstream is None else ""
         if not first:
             writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")

@@ -14,7 +14,7 @@ def upstream_proxy(scheme: str, host: str) -> SplitResult | None:
     ``scheme``: what is spoken with the host, ``http`` or ``https``.
     """
     url = getproxies().get(scheme)
-    if not url or proxy_bypass(host):
+    if not url or host.lower() in ("localhost", "::1") or host.startswith("127.") or proxy_bypass(host):
         return None
     return urlsplit(url if "://" in url else f"http://{url}")
 
@@ -27,9 +27,11 @@ async def tunnel(
     if proxy.scheme not in ("http", "https"):
         raise OSError(f"{name} speaks {proxy.scheme}, must be an HTTP proxy")
     secure = proxy.scheme == "https"
-    reader, writer = await asyncio.open_connection(
-        proxy.hostname, proxy.port or (443 if secure else 80), ssl=secure, limit=limit
-    )
+    try:
+        proxy_port = proxy.port or (443 if secure else 80)
+    except ValueError as error:
+        raise OSError(f"{name} has a wrong port: {error}") from error
+    reader, writer = await asyncio.open_connection(proxy.hostname, proxy_port, ssl=secure, limit=limit)
     try:
         target = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
         head = f"CONNECT {target} HTTP/1.1\r\nHost: {target}\r\n"

@@ -378,14 +378,25 @@ def test_a_proxy_of_this_machine_is_gone_through(tmp_path: Path, upstream: Upstr
                               (("model", 443), ("model", 80), ("other", 443))]  # fmt: skip
 
 
+@pytest.mark.parametrize(("url", "reason"), [("http://near:port", "wrong port"), ("socks5://near", "speaks socks5")])
+def test_a_proxy_of_this_machine_that_cannot_be_used_is_told(
+    url: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("https_proxy", url)
+    with Client(tmp_path, "model.example") as client:
+        client.send(b"CONNECT model.example:443 HTTP/1.1\r\n\r\n", _hello("model.example"), answer_between=True)
+    assert reason in client.proxy.connections[0]["reason"]
+
+
 def test_what_needs_no_proxy_is_reached_directly(tmp_path: Path, upstream: Upstream, server: Server) -> None:
-    with Client(tmp_path, f"localhost:{server.port}", "near.example", "evil.example:1") as client:
-        answer = client.send(
-            f"POST http://localhost:{server.port}/x HTTP/1.1\r\n".encode() + b"Content-Length: 0\r\n\r\n"
-        )
+    here = [f"{host}:{server.port}" for host in ("localhost", "127.0.0.1")]
+    with Client(tmp_path, *here, "near.example") as client:
+        for place in here:
+            request = f"POST http://{place}/x HTTP/1.1\r\nContent-Length: 0\r\n\r\n"
+            assert b"data: 2" in client.send(request.encode())
         near = client.send(b"CONNECT near.example:443 HTTP/1.1\r\n\r\n", _hello("near.example"))
         unlisted = client.send(b"CONNECT model.example:443 HTTP/1.1\r\n\r\n")
-    assert b"data: 2" in answer and near.startswith(b"HTTP/1.1 502") and unlisted.startswith(b"HTTP/1.1 403")
+    assert near.startswith(b"HTTP/1.1 502") and unlisted.startswith(b"HTTP/1.1 403")
     assert upstream.asked == []
 
 
