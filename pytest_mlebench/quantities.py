@@ -1,4 +1,4 @@
-"""Durations, sizes and scores as users write and read them."""
+"""Durations, sizes, scores and counts as users write and read them."""
 
 from __future__ import annotations
 
@@ -55,3 +55,8 @@ def format_size(size: float) -> str:
             return f"{size:.0f} bytes" if unit == "bytes" else f"{size:.1f} {unit}"
         size /= 1000
     return f"{size:.1f} TB"
+
+
+def counted(number: int, word: str) -> str:
+    """``1 seed``, ``3 seeds``."""
+    return f"{number} {word}{'' if number == 1 else 's'}"

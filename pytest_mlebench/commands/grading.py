@@ -18,7 +18,7 @@ from pytest_mlebench.commands.common import add_data_dir, print_json
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import UsageError
-from pytest_mlebench.quantities import parse_size
+from pytest_mlebench.quantities import counted, parse_size
 
 if TYPE_CHECKING:
     from pytest_mlebench.grading.report import Report
@@ -70,8 +70,8 @@ def _grade(options: argparse.Namespace) -> int:
     options.output_dir.mkdir(parents=True, exist_ok=True)
     path = options.output_dir / f"{datetime.now(UTC):%Y-%m-%dT%H-%M-%S-UTC}_grading_report.json"
     write_json(path, summary)
-    logger.info("%d submissions, %d valid, %d medals: %s", len(reports), summary["total_valid_submissions"],
-        summary["total_medals"], path)  # fmt: skip
+    submissions, medals = counted(len(reports), "submission"), counted(summary["total_medals"], "medal")
+    logger.info("%s, %d valid, %s: %s", submissions, summary["total_valid_submissions"], medals, path)
     if options.json:
         print_json(summary)
     return 0

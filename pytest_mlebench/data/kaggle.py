@@ -16,6 +16,7 @@ from pytest_mlebench.data.downloads import Progress, Size
 from pytest_mlebench.data.kaggle_files import Page, pages_to_markdown, read_scores, to_scores
 from pytest_mlebench.data.retry import Patience, retry
 from pytest_mlebench.errors import DataError
+from pytest_mlebench.quantities import counted
 
 if TYPE_CHECKING:
     import requests
@@ -255,9 +256,9 @@ def _rules(competition: Competition) -> str:
 
 
 def _in_one_message(denied: Sequence[tuple[Competition, RefusedError]]) -> str:
-    number = "1 competition" if len(denied) == 1 else f"{len(denied)} competitions"
     said = " / ".join(sorted({error.message for _, error in denied}))
-    problem = f"Kaggle denies the data of {number}: {said}: accept the rules there, then call again"
+    what = f"the data of {counted(len(denied), 'competition')}"
+    problem = f"Kaggle denies {what}: {said}: accept the rules there, then call again"
     hint = "where a page has no button for it, try the page of the competition's data"
     return "\n  ".join([problem, *(_rules(competition) for competition, _ in denied), hint])
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pytest_mlebench.quantities import format_seconds
+from pytest_mlebench.quantities import counted, format_seconds
 from pytest_mlebench.results.group import RunGroupResults
 from pytest_mlebench.results.published import SPLITS, PublishedResult, published_results
 from pytest_mlebench.results.statistics import PairedDifference, paired_difference
-from pytest_mlebench.results.summary import SplitSummary, counted, split_rank
+from pytest_mlebench.results.summary import SplitSummary, split_rank
 
 CANONICAL_SECONDS = 24 * 3600.0
 

@@ -6,12 +6,13 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from pytest_mlebench.outcomes import BY_NAME
+from pytest_mlebench.quantities import counted
 from pytest_mlebench.results.comparison import Standing, flags
 from pytest_mlebench.results.group import RunGroupResults
 from pytest_mlebench.results.overview import RATES, Overview
 from pytest_mlebench.results.record import OUTCOMES
 from pytest_mlebench.results.statistics import Interval, Rate
-from pytest_mlebench.results.summary import SplitSummary, counted, split_rank
+from pytest_mlebench.results.summary import SplitSummary, split_rank
 from pytest_mlebench.results.tables import Section, Table
 
 Cell = Callable[[SplitSummary], str]

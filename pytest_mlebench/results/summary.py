@@ -9,6 +9,7 @@ from itertools import chain
 from pathlib import Path
 
 from pytest_mlebench.catalog.catalogue import BENCHMARK, default_catalogue
+from pytest_mlebench.quantities import counted
 from pytest_mlebench.results.group import RunGroupResults
 from pytest_mlebench.results.record import OUTCOMES, RunRecord
 from pytest_mlebench.results.statistics import Interval, Rate, bootstrap_interval, pass_at_k, rate
@@ -124,11 +125,6 @@ def summarise(
 def split_rank(split: str) -> tuple[int, str]:
     """A sorting key: the benchmark's splits in their order, then others by name."""
     return (SPLIT_ORDER.index(split) if split in SPLIT_ORDER else len(SPLIT_ORDER), split)
-
-
-def counted(number: int, word: str) -> str:
-    """``1 seed``, ``3 seeds``."""
-    return f"{number} {word}{'' if number == 1 else 's'}"
 
 
 def labels(groups: Sequence[RunGroupResults]) -> dict[tuple[Path, str], str]:

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 import pytest
 
 from pytest_mlebench.outcomes import BY_NAME, outcome_of
-from pytest_mlebench.quantities import format_score, format_seconds
+from pytest_mlebench.quantities import counted, format_score, format_seconds
 from pytest_mlebench.results.group import RunGroupResults
 from pytest_mlebench.results.record import REPORT, RunRecord
-from pytest_mlebench.results.summary import SplitSummary, counted, split_rank, summarise
+from pytest_mlebench.results.summary import SplitSummary, split_rank, summarise
 
 _HEADS = ("competition", "agent", "seed", "medal", "score", "gold", "silver", "bronze", "median", "time", "ended")
 _RIGHT = {"seed", "score", "gold", "silver", "bronze", "median", "time"}

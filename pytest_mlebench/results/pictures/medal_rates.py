@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isnan
 
+from pytest_mlebench.quantities import counted
 from pytest_mlebench.results.pictures.svg import Panel, Picture, line, marker, n, safe, shortened, text
 from pytest_mlebench.results.published import SPLITS, PublishedResult
 from pytest_mlebench.results.statistics import Rate
-from pytest_mlebench.results.summary import SplitSummary, counted, split_rank
+from pytest_mlebench.results.summary import SplitSummary, split_rank
 
 _WIDTH, _ROW, _TOP = 300, 29, 36
 _LEFT, _AXIS = 6, 288
