@@ -19,7 +19,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.stash[FIGURES] = {"graders": [], "start": [], "prepare": [], "report": []}
+    figures: dict[str, list[dict[str, Any]]] = {"graders": [], "start": [], "prepare": [], "report": []}
+    config.stash[FIGURES] = figures
 
 
 @pytest.fixture
@@ -42,10 +43,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
             f"archive, {row['peak_mb']} MB of memory"
         )
     if rows := figures["start"]:
-        terminalreporter.section("start")
+        terminalreporter.section("start, in CPU seconds")
         for row in rows:
             terminalreporter.line(
-                f"{row['what']:<44}{row['alone']:8.3f} s alone{row['with_it']:9.3f} s with the plugin"
+                f"{row['what']:<44}{row['alone']:8.3f} s alone{row['with_it']:9.3f} s with it"
                 f"{row['with_it'] - row['alone']:+9.3f} s{row['with_it'] / row['alone']:8.2f} x"
             )
     if rows := figures["report"]:

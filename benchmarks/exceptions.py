@@ -1,4 +1,4 @@
-"""What the rule of ``full_size`` cannot know of a competition's tables: which columns tell rows apart, and how much
+"""What the rule of ``full_size`` cannot know of a competition's tables: which columns identify rows, and how much
 more there is in a field of the full data than in one of the synthetic data."""
 
 from __future__ import annotations

@@ -13,17 +13,17 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from exceptions import EXCEPTIONS, Shape
 
+from benchmarks.exceptions import EXCEPTIONS, Shape
 from pytest_mlebench.catalog import Competition
+from pytest_mlebench.data.authoring.tables import read_header
 from pytest_mlebench.data.dataset import Dataset
-from pytest_mlebench.data.tables import read_header
 from pytest_mlebench.grading.golden import synthetic_submissions
 
 SIZES: dict[str, dict[str, int]] = json.loads(Path(__file__).with_name("sizes.json").read_text())["sizes"]
@@ -114,7 +114,9 @@ def _finer(submission: pd.DataFrame, ids: tuple[str, ...], shape: Shape) -> pd.D
         whole, _, decimals = text.partition(".")
         return f"{whole}.{decimals[:_DECIMALS]:0<{_DECIMALS}}{COPY}"
 
-    return submission.assign(**{c: submission[c].map(finer) for c in submission if c not in {*ids, *shape.variants}})
+    return submission.assign(
+        **{c: submission[c].map(finer) for c in submission.columns if c not in {*ids, *shape.variants}}
+    )
 
 
 def _template(table: pd.DataFrame, ids: tuple[str, ...], shape: Shape) -> tuple[str, str]:
@@ -129,11 +131,15 @@ def _template(table: pd.DataFrame, ids: tuple[str, ...], shape: Shape) -> tuple[
     return header + "\n", block
 
 
+def _repeated(times: int) -> Callable[[re.Match[str]], str]:
+    return lambda match: f"{match[1]} " * times
+
+
 def _json_template(lines: str, ids: tuple[str, ...], shape: Shape) -> str:
     for key in ids:
         lines = re.sub(rf'("{key}":"?-?)', rf"\1{COPY}", lines)
     for key, times in shape.longer.items():
-        lines = re.sub(rf'(?<="{key}":")([^"]+)', lambda match, times=times: f"{match[1]} " * times, lines)
+        lines = re.sub(rf'(?<="{key}":")([^"]+)', _repeated(times), lines)
     return lines
 
 

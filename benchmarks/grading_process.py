@@ -11,22 +11,27 @@ import resource
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.errors import MLEBenchError
-from pytest_mlebench.grading import Grader
+from pytest_mlebench.grading.scorer import Scorer
 
 
 def main(folder: str, data: str) -> None:
     competition = Competition.load(Path(folder))
-    grader = Grader(competition, Dataset(competition, Path(data)))
-    _report(lambda: {"rows": len(grader.answers)})
+    scorer = Scorer(competition, Dataset(competition, Path(data)).answers)
+    _report(lambda: {"rows": len(scorer.answers)})
     for line in sys.stdin:
         path = Path(line.rstrip("\n"))
-        _report(lambda path=path: {"score": grader.score(path)})
+        _report(partial(_score, scorer, path))
+
+
+def _score(scorer: Scorer, path: Path) -> dict[str, Any]:
+    return {"score": scorer.score(path)}
 
 
 def _report(work: Callable[[], dict[str, Any]]) -> None:

@@ -13,10 +13,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import full_size
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
+from benchmarks import full_size
 from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.grading.golden import prepare_synthetic
@@ -28,7 +28,7 @@ IDS = [id for id in CATALOGUE.ids if id in full_size.SIZES and CATALOGUE[id].fil
 
 @contextmanager
 def grading_process(full: full_size.FullSize) -> Iterator[Callable[[Path | None], dict[str, Any]]]:
-    """A function that grades a submission in a process of its own; with None it tells of the reading of the answers."""
+    """A function that grades a submission in a process of its own; with None it reports how the answers were read."""
     competition = full.dataset.competition
     script = Path(__file__).with_name("grading_process.py")
     command = [sys.executable, str(script), str(competition.folder), str(full.dataset.folder)]

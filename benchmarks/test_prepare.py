@@ -21,7 +21,7 @@ from pytest_benchmark.fixture import BenchmarkFixture
 ID = "plant-pathology-2020-fgvc7"
 PICTURES, PICTURE_BYTES = 4000, 500_000
 ROUNDS = 3
-# A process is told of the bytes that its children have written once it has waited for them.
+# A process learns how many bytes its children have written once it has waited for them.
 COUNTING = "import subprocess, sys; subprocess.run(sys.argv[1:], check=True); print(open('/proc/self/io').read())"
 CLASSES = ("healthy", "multiple_diseases", "rust", "scab")
 Figures = dict[str, list[dict[str, Any]]]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
-GROUPS = Path(__file__).parents[1] / "tests/results/groups.py"
+GROUPS = Path(__file__).parents[1] / "tests/groups.py"
 
 
 @pytest.fixture(scope="module")
@@ -29,6 +29,7 @@ def test_report(benchmark: BenchmarkFixture, folder: Path, form: str, figures: d
         return len(subprocess.run(command, check=True, capture_output=True).stdout)
 
     size = benchmark.pedantic(report, rounds=5, warmup_rounds=1)
+    assert benchmark.stats is not None
     stats = benchmark.stats.stats
     row = {"format": form, "seconds": stats.median, "slowest": stats.max, "bytes": size}
     benchmark.extra_info.update(row)

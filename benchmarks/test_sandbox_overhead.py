@@ -44,7 +44,7 @@ def task(tmp_path: Path) -> Task:
 def test_a_run_costs_little_more_than_a_bare_container(benchmark, task: Task) -> None:  # type: ignore[no-untyped-def]
     from dataclasses import replace
 
-    from pytest_mlebench.sandbox.docker import DockerSandbox
+    from pytest_mlebench.sandbox.docker.sandbox import DockerSandbox
 
     try:
         sandbox = DockerSandbox()

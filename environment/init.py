@@ -2,15 +2,16 @@
 """The first process of every container: starts the agent as `nonroot`, and is its way to the submission checker.
 
 It runs as root with hardly a capability, so the agent can neither stop nor trace it, and in one thread of one process,
-so that an agent which uses up all processes cannot starve it. It has one line to the harness, a Unix socket:
+so that an agent which uses up all processes cannot starve it. It has one channel to the harness, a Unix socket, with a
+line of JSON for each message:
 
     harness -> init   {"command": […], "environment": {…}, "files": {path: text}, "relays": {port: socket name}}
     init -> harness   {"started": true}
     harness -> init   {"signal": "SIGTERM"}
     init -> harness   {"exit_code": 1} or {"signal": "SIGKILL"}, with "oom_kills": number or null
 
-What the agent is given (its secrets among it) comes over this line and is thus in no container's configuration. When
-the line breaks, because the harness died, the container ends. The standard library is all that it needs.
+What the agent is given (its secrets among it) comes over this channel and is thus in no container's configuration. When
+the channel closes, because the harness died, the container ends. It needs nothing but the standard library.
 """
 
 import asyncio
@@ -32,7 +33,7 @@ LINE = 64 << 20
 
 
 async def main():
-    reader, writer = await asyncio.open_unix_connection(f"{HARNESS}/line.sock", limit=LINE)
+    reader, writer = await asyncio.open_unix_connection(f"{HARNESS}/control.sock", limit=LINE)
     order = json.loads(await reader.readline())
     for port, name in order["relays"].items():
         await relay(int(port), f"{HARNESS}/{name}")
@@ -49,6 +50,7 @@ async def main():
     report = {"signal": signal.Signals(-code).name} if code < 0 else {"exit_code": code}
     send(writer, report | {"oom_kills": oom_kills()})
     await writer.drain()
+    await asyncio.wait([commands], timeout=60)  # the harness reads the control group, which goes with this process
     os._exit(code if code >= 0 else 128 - code)
 
 

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Asks whether a submission is well formed: validate_submission.sh FILE. It does not tell the score.
+# Checks whether a submission is well formed: validate_submission.sh FILE. It never shows a score.
 set -u
 if [ $# -ne 1 ]; then
     echo "usage: $0 FILE" >&2

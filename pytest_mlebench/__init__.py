@@ -1,3 +1,145 @@
-"""MLE-bench as a pytest suite: a competition is a folder, a run of an agent on it is a test, a medal is its outcome."""
+"""MLE-bench as a pytest suite: a competition is a folder, a run of an agent on it is a test, a medal is its outcome.
 
-__version__ = "0.1.0"
+Import what you use from here::
+
+    from pathlib import Path
+
+    from pytest_mlebench import DataStore, LocalSandbox, RunOptions, default_agents, default_catalogue, run_agent
+
+    competition = default_catalogue()["smoke-digits"]
+    dataset = DataStore().prepare(competition)
+    agent = default_agents()["baseline"]
+    record = run_agent(agent, competition, dataset, LocalSandbox(), RunOptions(folder=Path("reports/mine")))
+    print(record.outcome, record.score)
+
+What is stable
+    The names in ``__all__`` and their documented parameters; what ``prepare.py``, ``grade.py`` and ``synthetic.py`` of
+    a competition import from ``pytest_mlebench.grading`` and ``pytest_mlebench.data.authoring``; options, ini keys and
+    fixtures of the plugin; the command line; the files of a run group. A change that breaks one of them is announced in
+    the changelog, and warned of for at least one minor version. Everything else may change at any time.
+
+Importing this package imports nothing else: each name is imported when it is used first.
+"""
+
+TYPE_CHECKING = False  # type checkers take it for typing.TYPE_CHECKING, whose import takes longer than this module's
+
+if TYPE_CHECKING:
+    from pytest_mlebench._version import __version__
+    from pytest_mlebench.agents.definition import Agent
+    from pytest_mlebench.agents.registry import AgentRegistry, default_agents
+    from pytest_mlebench.catalog.catalogue import Catalogue, default_catalogue
+    from pytest_mlebench.catalog.competition import Competition
+    from pytest_mlebench.catalog.leaderboard import Leaderboard, medal_ranks
+    from pytest_mlebench.data.dataset import Dataset
+    from pytest_mlebench.data.download.kaggle import KaggleDownloads
+    from pytest_mlebench.data.store import DataStore, default_data_dir
+    from pytest_mlebench.errors import (
+        AgentError,
+        CompetitionError,
+        DataError,
+        InvalidSubmission,
+        MLEBenchError,
+        SandboxError,
+        UsageError,
+    )
+    from pytest_mlebench.grading.grader import Grader, grade
+    from pytest_mlebench.grading.limits import GradingLimits
+    from pytest_mlebench.grading.report import Report
+    from pytest_mlebench.progress import Event, Note, Reporter, Step, WarningNote
+    from pytest_mlebench.results.summary import SplitSummary, summarise
+    from pytest_mlebench.runs.group import RunGroup, find_group, read_group
+    from pytest_mlebench.runs.outcome import Outcome
+    from pytest_mlebench.runs.record import RunKey, RunRecord
+    from pytest_mlebench.runs.run import RunOptions, run_agent
+    from pytest_mlebench.sandbox.contract import Ending, Execution, Limits, Sandbox, SandboxAccount
+    from pytest_mlebench.sandbox.docker.sandbox import DockerSandbox
+    from pytest_mlebench.sandbox.local.sandbox import LocalSandbox
+
+__all__ = [
+    "Agent",
+    "AgentError",
+    "AgentRegistry",
+    "Catalogue",
+    "Competition",
+    "CompetitionError",
+    "DataError",
+    "DataStore",
+    "Dataset",
+    "DockerSandbox",
+    "Ending",
+    "Event",
+    "Execution",
+    "Grader",
+    "GradingLimits",
+    "InvalidSubmission",
+    "KaggleDownloads",
+    "Leaderboard",
+    "Limits",
+    "LocalSandbox",
+    "MLEBenchError",
+    "Note",
+    "Outcome",
+    "Report",
+    "Reporter",
+    "RunGroup",
+    "RunKey",
+    "RunOptions",
+    "RunRecord",
+    "Sandbox",
+    "SandboxAccount",
+    "SandboxError",
+    "SplitSummary",
+    "Step",
+    "UsageError",
+    "WarningNote",
+    "__version__",
+    "default_agents",
+    "default_catalogue",
+    "default_data_dir",
+    "find_group",
+    "grade",
+    "medal_ranks",
+    "read_group",
+    "run_agent",
+    "summarise",
+]
+
+_NAMES_BY_MODULE = {
+    "_version": "__version__",
+    "agents.definition": "Agent",
+    "agents.registry": "AgentRegistry default_agents",
+    "catalog.catalogue": "Catalogue default_catalogue",
+    "catalog.competition": "Competition",
+    "catalog.leaderboard": "Leaderboard medal_ranks",
+    "data.dataset": "Dataset",
+    "data.download.kaggle": "KaggleDownloads",
+    "data.store": "DataStore default_data_dir",
+    "errors": "AgentError CompetitionError DataError InvalidSubmission MLEBenchError SandboxError UsageError",
+    "grading.grader": "Grader grade",
+    "grading.limits": "GradingLimits",
+    "grading.report": "Report",
+    "progress": "Event Note Reporter Step WarningNote",
+    "results.summary": "SplitSummary summarise",
+    "runs.group": "RunGroup find_group read_group",
+    "runs.outcome": "Outcome",
+    "runs.record": "RunKey RunRecord",
+    "runs.run": "RunOptions run_agent",
+    "sandbox.contract": "Ending Execution Limits Sandbox SandboxAccount",
+    "sandbox.docker.sandbox": "DockerSandbox",
+    "sandbox.local.sandbox": "LocalSandbox",
+}
+_MODULE_OF = {name: f"{__name__}.{module}" for module, names in _NAMES_BY_MODULE.items() for name in names.split()}
+
+if not TYPE_CHECKING:  # a type checker would take every name for exported
+
+    def __getattr__(name: str) -> object:
+        if name not in _MODULE_OF:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib import import_module
+
+        value = globals()[name] = getattr(import_module(_MODULE_OF[name]), name)
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

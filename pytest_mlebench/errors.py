@@ -18,7 +18,7 @@ class DataError(MLEBenchError):
 
 
 class InvalidSubmission(MLEBenchError):
-    """A submission that cannot be scored; the text is the reason that the agent is told."""
+    """A submission that cannot be scored; the text is the reason that the agent reads."""
 
 
 class AgentError(MLEBenchError):

@@ -1,112 +1,138 @@
-"""How the preparation of several competitions is shown: bars on a terminal, lines elsewhere."""
+"""How work that takes long reports what it is doing: typed events, from any depth and from spawned processes.
+
+Whatever takes long has a parameter ``reporter``, and calls it with events. An event is a plain value: it can be sent
+through a pipe and kept in a file. Who shows events, and how, is decided at the top: on a terminal, in a pytest session,
+in a run group's log.
+"""
 
 from __future__ import annotations
 
-import sys
+import logging
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
-from pytest_mlebench.catalog import Competition
-from pytest_mlebench.data.jobs import Result
-from pytest_mlebench.data.steps import Note, Step
-from pytest_mlebench.quantities import format_seconds, format_size
+SECONDS_BETWEEN_LINES = 30.0
+"""Between two lines about a step that continues."""
+_SECONDS_BETWEEN_STEPS = 0.1
 
-if TYPE_CHECKING:
-    from tqdm import tqdm
 
-Message = Step | Note | Result
-Show = Callable[[Competition, Message], None]
-_SECONDS_BETWEEN_LINES = 30.0
-_BAR = "{desc:<55.55}{percentage:3.0f} %|{bar}| {n_fmt}B/{total_fmt}B {rate_fmt} {remaining}"
-_PLAIN = "{desc:<55.55}{elapsed}"
-_ALL = "{desc:<55.55}{percentage:3.0f} %|{bar}| {n_fmt}/{total_fmt} {elapsed}<{remaining}"
+@dataclass(frozen=True)
+class Step:
+    """What is being done to a subject: ``Step("spaceship-titanic", "downloading", done=17, total=42)``.
+
+    ``done`` and ``total`` are bytes; ``total`` is None where it is not known, or where nothing is counted.
+    """
+
+    subject: str
+    activity: str
+    done: int = 0
+    total: int | None = None
+
+
+@dataclass(frozen=True)
+class Note:
+    """Something that the user should know while work continues."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class WarningNote:
+    """Something that the user may have to act on."""
+
+    text: str
+
+
+Event = Step | Note | WarningNote
+Reporter = Callable[[Event], None]
+_KINDS: Mapping[str, type[Event]] = {"step": Step, "note": Note, "warning": WarningNote}
+
+
+def silent(event: Event) -> None:
+    """The reporter that shows nothing."""
+
+
+def event_text(event: Event) -> str:
+    """An event as a line of text; of a step its subject and activity."""
+    if isinstance(event, Step):
+        return f"{event.subject}: {event.activity}"
+    return f"warning: {event.text}" if isinstance(event, WarningNote) else event.text
+
+
+def event_to_json(event: Event) -> dict[str, Any]:
+    """An event as a JSON object; its ``kind`` is ``step``, ``note`` or ``warning``."""
+    kind = next(kind for kind, of in _KINDS.items() if type(event) is of)
+    return {"kind": kind, **asdict(event)}
+
+
+def event_from_json(values: Mapping[str, Any]) -> Event:
+    """The event that ``event_to_json`` described. Raises ValueError or TypeError for anything else."""
+    fields = dict(values)
+    kind = _KINDS.get(fields.pop("kind", ""))
+    if kind is None:
+        raise ValueError(f"not an event: {values!r}")
+    return kind(**fields)
+
+
+class ByteCounter:
+    """Reports bytes as they come, a few times in a second: ``count(done)``, or ``count(done, total)``."""
+
+    def __init__(self, reporter: Reporter, subject: str, activity: str, total: int | None = None) -> None:
+        self._reporter = reporter
+        self._step = Step(subject, activity, total=total)
+        self._last = 0.0
+
+    def __call__(self, done: int, total: int | None = None) -> None:
+        step = replace(self._step, done=done, total=self._step.total if total is None else total)
+        now = time.monotonic()
+        if now - self._last >= _SECONDS_BETWEEN_STEPS or step.done == step.total:
+            self._last = now
+            self._reporter(step)
+
+
+class Thinned:
+    """A reporter that passes on notes, warnings and new steps, but a step that continues only every 30 seconds."""
+
+    def __init__(self, reporter: Reporter, seconds: float = SECONDS_BETWEEN_LINES) -> None:
+        self._reporter = reporter
+        self._seconds = seconds
+        self._latest: dict[str, tuple[str, float]] = {}
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, Step):
+            now = time.monotonic()
+            activity, last = self._latest.get(event.subject, ("", 0.0))
+            if activity == event.activity and now - last < self._seconds:
+                return
+            self._latest[event.subject] = (event.activity, now)
+        self._reporter(event)
+
+
+class LogBridge(logging.Handler):
+    """Reports what is logged: warnings and errors as ``WarningNote``, the rest as ``Note``."""
+
+    def __init__(self, reporter: Reporter, level: int = logging.INFO) -> None:
+        super().__init__(level)
+        self._reporter = reporter
+
+    def emit(self, record: logging.LogRecord) -> None:
+        kind = WarningNote if record.levelno >= logging.WARNING else Note
+        self._reporter(kind(record.getMessage()))
 
 
 @contextmanager
-def shown(total: int, ended: Callable[[Result], str]) -> Iterator[Show]:
-    """A function to tell of the steps of ``total`` competitions; ``ended`` words a result."""
-    if sys.stderr.isatty():
-        bars = _Bars(total, ended)
-        try:
-            yield bars
-        finally:
-            bars.close()
-    else:
-        yield Lines(lambda line: print(line, file=sys.stderr, flush=True), ended)
-
-
-class Lines:
-    """A line for each new step, and now and then one that says how far it is and how long it will take."""
-
-    def __init__(self, write: Callable[[str], None], ended: Callable[[Result], str] = str) -> None:
-        self._write = write
-        self._ended = ended
-        self._steps: dict[str, str] = {}
-        self._last: dict[str, float] = {}
-        self._start: dict[str, tuple[float, int]] = {}
-
-    def __call__(self, competition: Competition, step: Message) -> None:
-        if not isinstance(step, Step):
-            self._write(step.text if isinstance(step, Note) else self._ended(step))
-            return
-        now = time.monotonic()
-        if self._steps.get(competition.id) != step.doing:
-            self._steps[competition.id] = step.doing
-            self._last[competition.id] = now
-            self._start[competition.id] = (now, step.done)
-            self._write(f"{competition.id}: {step.doing}")
-        elif step.total and now - self._last[competition.id] >= _SECONDS_BETWEEN_LINES:
-            self._last[competition.id] = now
-            self._write(f"{competition.id}: {step.doing}: {self._far(competition, step, now)}")
-
-    def _far(self, competition: Competition, step: Step, now: float) -> str:
-        assert step.total
-        start, done = self._start[competition.id]
-        text = f"{format_size(step.done)} of {format_size(step.total)}"
-        if step.done > done:
-            text += f", {format_seconds((step.total - step.done) * (now - start) / (step.done - done))} left"
-        return text
-
-
-class _Bars:
-    """A bar for each competition that is being worked on, with the time that its step will take, and one for all."""
-
-    def __init__(self, total: int, ended: Callable[[Result], str]) -> None:
-        from tqdm import tqdm
-
-        self._new: type[tqdm] = tqdm
-        self._ended = ended
-        self._bars: dict[str, tqdm] = {}
-        self._all = self._new(desc="competitions", total=total, bar_format=_ALL, leave=False)
-
-    def __call__(self, competition: Competition, step: Message) -> None:
-        if isinstance(step, Note):
-            self._new.write(step.text, file=sys.stderr)
-            return
-        if isinstance(step, Result):
-            self._end(competition)
-            self._new.write(self._ended(step), file=sys.stderr)
-            self._all.update()
-            return
-        name = f"{competition.id}: {step.doing}"
-        bar = self._bars.get(competition.id)
-        if bar is None or bar.desc != name:
-            self._end(competition)
-            bar = self._bars[competition.id] = self._new(
-                desc=name, total=step.total, initial=step.done, unit="B", unit_scale=True, leave=False
-            )
-        bar.bar_format = _BAR if step.total else _PLAIN
-        bar.total = step.total
-        bar.update(step.done - bar.n)
-        self._all.refresh()
-
-    def close(self) -> None:
-        for bar in self._bars.values():
-            bar.close()
-        self._all.close()
-
-    def _end(self, competition: Competition) -> None:
-        if (bar := self._bars.pop(competition.id, None)) is not None:
-            bar.close()
+def log_reported(reporter: Reporter, logger: logging.Logger, level: int = logging.INFO) -> Iterator[None]:
+    """Inside, what this logger and those below it log goes to the reporter, and nowhere else."""
+    bridge, before, propagate = LogBridge(reporter, level), logger.level, logger.propagate
+    logger.addHandler(bridge)
+    logger.setLevel(level)
+    logger.propagate = False
+    try:
+        yield
+    finally:
+        logger.removeHandler(bridge)
+        logger.setLevel(before)
+        logger.propagate = propagate

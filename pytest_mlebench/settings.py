@@ -1,311 +1,587 @@
-"""What the user asked for: options and ini keys, read once into ``Settings``."""
+"""What users can choose: one table of options for pytest and ``mlebench``, read into one frozen value.
+
+Each field of ``Settings`` is an option. Its value comes from the first source that has one: the command line, the run
+group that is resumed, the ini file, the environment. Wherever it comes from, the same function parses it, and an error
+names the source. Nothing heavy is imported here: pytest reads the settings at every start, in unrelated projects too.
+"""
+
+# ruff: noqa: RUF009 - `_option` makes a dataclass field
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
-from functools import cached_property
+import math
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from enum import Flag, auto
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any
 
-import pytest
+from pytest_mlebench import defaults
+from pytest_mlebench.errors import UsageError
+from pytest_mlebench.units import parse_duration, parse_size
 
-from pytest_mlebench.agents import Agent, AgentRegistry
-from pytest_mlebench.agents.definition import parse_agent_ids
-from pytest_mlebench.catalog import Competition, default_catalogue
-from pytest_mlebench.catalog.catalogue import bundled, unknown
-from pytest_mlebench.data.dataset import DESCRIPTIONS, Description
-from pytest_mlebench.data.store import default_data_dir
-from pytest_mlebench.errors import MLEBenchError
-from pytest_mlebench.options import MIN_MEDALS, PREPARE, SANDBOXES, ini_key, parse_positive
-from pytest_mlebench.quantities import parse_duration, parse_size
-from pytest_mlebench.results.manifest import MANIFEST, Manifest
-from pytest_mlebench.results.record import RunKey, RunRecord, read_records
-from pytest_mlebench.runs import RunGroup
-from pytest_mlebench.sandbox import Limits, Sandbox
-from pytest_mlebench.sandbox.gpus import GpuPool
+if TYPE_CHECKING:
+    from pytest_mlebench.runs.manifest import Manifest
 
-_NODEIDS = "node ids"
+
+class Trait(Flag):
+    """What is special about an option."""
+
+    FLAG = auto()
+    """It has no value."""
+    LIST = auto()
+    """It can be repeated."""
+    PATH = auto()
+    """Its value is a path."""
+    INI = auto()
+    """There is an ini key beside it."""
+    RESTORED = auto()
+    """``--resume`` restores it: it determines what a run may use, or what it does."""
 
 
 @dataclass(frozen=True)
+class Option:
+    """How an option is written, and how its text becomes a value. ``parse`` raises ValueError."""
+
+    name: str
+    metavar: str
+    help: str
+    parse: Callable[[Any], Any]
+    traits: Trait
+    variable: str = ""
+    """The environment variable beside it, if there is one."""
+
+    @property
+    def long_name(self) -> str:
+        """The name that no other plugin of pytest takes."""
+        return f"--mlebench-{self.name.removeprefix('--')}"
+
+    @property
+    def dest(self) -> str:
+        return self.long_name.removeprefix("--").replace("-", "_")
+
+    @property
+    def ini_key(self) -> str:
+        return self.dest
+
+    @property
+    def for_argparse(self) -> dict[str, Any]:
+        """Arguments of ``add_argument``, which keeps the text as it is: ``read`` validates all sources alike."""
+        settings = {"dest": self.dest, "help": self.help}
+        if self.traits & FLAG:
+            return settings | {"action": "store_true"}
+        return settings | {"metavar": self.metavar, "action": "append" if self.traits & LIST else "store"}
+
+
+NONE, FLAG, LIST, PATH, INI, RESTORED = Trait(0), Trait.FLAG, Trait.LIST, Trait.PATH, Trait.INI, Trait.RESTORED
+
+
+def _option(
+    name: str,
+    metavar: str,
+    help: str,
+    parse: Callable[[Any], Any] = str,
+    traits: Trait = NONE,
+    *,
+    default: Any = None,
+    variable: str = "",
+) -> Any:
+    return field(default=default, metadata={"option": Option(name, metavar, help, parse, traits, variable)})
+
+
+def _flag(name: str, help: str, traits: Trait = NONE) -> Any:
+    return _option(name, "", help, bool, traits | FLAG, default=False)
+
+
+def _one_of(text: str, choices: Iterable[str]) -> str:
+    if text not in (choices := tuple(choices)):
+        raise ValueError(f"{text!r} is not one of {', '.join(choices)}")
+    return text
+
+
+def _sandbox(text: str) -> str:
+    return _one_of(text, ("auto", "docker", "local"))
+
+
+def _prepare(text: str) -> str:
+    return _one_of(text, ("auto", "never"))
+
+
+def _description(text: str) -> str:
+    from pytest_mlebench.data.dataset import DESCRIPTIONS
+
+    return _one_of(text, DESCRIPTIONS)
+
+
+def _network(text: str) -> str:
+    from pytest_mlebench.sandbox.network.policy import NETWORKS
+
+    return _one_of(text, NETWORKS)
+
+
+def _build_network(text: str) -> str:
+    return _one_of(text, ("none", "registries", "full"))
+
+
+def _on_or_off(text: str) -> str:
+    return _one_of(text, ("on", "off"))
+
+
+def _recording(text: str) -> str:
+    return _one_of(text, ("bodies", "calls", "off"))
+
+
+def _min_medal(text: str) -> str:
+    from pytest_mlebench.runs.outcome import THRESHOLDS
+
+    return _one_of(text, THRESHOLDS)
+
+
+def _failures(text: str) -> frozenset[str]:
+    from pytest_mlebench.runs.outcome import FAILURES
+
+    names = [word.replace(" ", "_").replace("-", "_") for word in _words(text)]
+    chosen = {_one_of(name, (*FAILURES, "all")) for name in names}
+    return frozenset(map(str, FAILURES)) if "all" in chosen else frozenset(chosen)
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
+def _folder_name(text: str) -> str:
+    if Path(text).name != text or text.startswith("."):
+        raise ValueError(f"{text!r} must be a plain folder name (in --runs-dir)")
+    return text
+
+
+def _positive_integer(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise ValueError(f"{text!r} is not a whole number of at least 1")
+    return int(text)
+
+
+def _natural_number(text: str) -> int:
+    if not text.isdecimal():
+        raise ValueError(f"{text!r} is not a whole number of at least 0")
+    return int(text)
+
+
+def _positive_number(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 < number < math.inf:
+        raise ValueError(f"{text!r} is not a positive number")
+    return number
+
+
+def _file(path: Path) -> Path:
+    if not path.is_file():
+        raise ValueError(f"{path} is not a file")
+    return path
+
+
+def _folder(path: Path) -> Path:
+    if not path.is_dir():
+        raise ValueError(f"{path} is not a folder")
+    return path
+
+
+@dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What the user asked for, options before ini keys before defaults."""
+    """What the user chose. Paths are absolute, sizes in bytes, times in seconds; None is no limit, or no choice."""
 
-    config: pytest.Config
-    _sandboxes: dict[str, Sandbox] = field(default_factory=dict)
-
-    def _get(self, option: str, default: Any, parse: Callable[[str], Any] = str) -> Any:
-        value = self._given(option)
-        if value is not None:
-            return value
-        text = self.config.getini(ini_key(option))
-        if not text:
-            return default
-        try:
-            return parse(text)
-        except ValueError as error:
-            raise pytest.UsageError(f"ini key {ini_key(option)}: {error}") from error
-
-    def _given(self, option: str, default: Any = None) -> Any:
-        """What the command line says, else the group that is resumed."""
-        value = self.config.getoption(option)
-        is_absent = value is None or value is False or value == []  # but 0 is a value
-        return self._resumed.get(option, default) if is_absent else value
-
-    @cached_property
-    def _resumed(self) -> Mapping[str, Any]:
-        """The options of the group that ``--resume`` names; agents and seeds are those of all its sessions."""
-        if not self.config.getoption("--resume"):
-            return {}
-        manifest = Manifest.read(self.run_group_folder)
-        if manifest is None:
-            groups = [path.parent.name for path in self.runs_dir.glob(f"*/{MANIFEST}")]
-            raise unknown("run group", self.run_group_name, groups)
-        if not manifest.runs:
-            raise pytest.UsageError(
-                f"run group {self.run_group_name} was stopped before its runs were known: start it again with "
-                f"--run-group={self.run_group_name} and its own options"
-            )
-        agents = list(dict.fromkeys(run["agent"] for run in manifest.runs))
-        seeds = 1 + max(run["seed"] for run in manifest.runs)
-        nodeids = [run["nodeid"] for run in manifest.runs]
-        return {**manifest.options, "--agent": agents, "--seeds": seeds, _NODEIDS: nodeids}
-
-    def _one_of(self, option: str, choices: Sequence[str]) -> str | None:
-        value: str | None = self._get(option, None)
-        if value not in (None, *choices):
-            raise pytest.UsageError(f"ini key {ini_key(option)} is {value!r}, must be one of {', '.join(choices)}")
-        return value
+    agents: tuple[str, ...] = _option("--agent", "ID[/VARIANT]", "agent to run; repeatable", str, LIST, default=())
+    agents_dirs: tuple[Path, ...] = _option(
+        "--agents-dir",
+        "DIR",
+        "folder of agents of your own, used beside the bundled ones; repeatable",
+        _folder,
+        LIST | PATH | INI | RESTORED,
+        default=(),
+    )
+    competitions_dirs: tuple[Path, ...] = _option(
+        "--competitions-dir",
+        "DIR",
+        "folder of competitions of your own, used beside the bundled ones; repeatable",
+        _folder,
+        LIST | PATH | INI | RESTORED,
+        default=(),
+    )
+    split: str | None = _option(
+        "--split",
+        "NAME",
+        "which competitions: low (or lite), medium, high, all, dev, smoke, a split of your own, or a file with one id "
+        "per line",
+        traits=INI,
+    )
+    seeds: int = _option(
+        "--seeds", "N", "runs of each agent on each competition (default: 1)", _positive_integer, INI, default=1
+    )
+    sandbox: str = _option(
+        "--sandbox",
+        "KIND",
+        "where agents run: docker, local, or auto: docker if an engine answers, else local for trusted agents "
+        "(default: auto)",
+        _sandbox,
+        INI | RESTORED,
+        default="auto",
+    )
+    data_dir: Path | None = _option(
+        "--data-dir",
+        "DIR",
+        "folder of the competitions' data (default: $MLEBENCH_DATA_DIR, else mlebench in the user's cache folder)",
+        Path,
+        PATH | INI | RESTORED,
+        variable="MLEBENCH_DATA_DIR",
+    )
+    prepare: str = _option(
+        "--prepare",
+        "WHEN",
+        "what to do where data is missing: auto (download and prepare it) or never (skip the test) (default: auto)",
+        _prepare,
+        INI,
+        default="auto",
+    )
+    description: str | None = _option(
+        "--description",
+        "WHICH",
+        "which task description agents read: bundled (ours) or kaggle (the competition's own pages) "
+        "(default: the one that was prepared, else bundled)",
+        _description,
+        INI | RESTORED,
+    )
+    runs_dir: Path = _option(
+        "--runs-dir",
+        "DIR",
+        "folder of run groups (default: reports, in pytest's root directory)",
+        Path,
+        PATH | INI,
+        default=Path("reports"),
+    )
+    run_group: str | None = _option(
+        "--run-group",
+        "NAME",
+        "name of the run group; its finished runs are not run again (default: date and time)",
+        _folder_name,
+    )
+    resume: str | None = _option(
+        "--resume", "GROUP", "resume a run group with its agents, competitions, seeds and limits"
+    )
+    retry_failed: frozenset[str] = _option(
+        "--retry-failed",
+        "OUTCOME,…",
+        "run again what ended with one of these outcomes, for example crashed,error; all: every failure",
+        _failures,
+        default=frozenset(),
+    )
+    allow_changes: bool = _flag(
+        "--allow-changes", "resume a run group even though agents, competitions or settings have changed"
+    )
+    time_limit: float = _option(
+        "--time-limit",
+        "TIME",
+        "time limit of a run, for example 24h, 90m, 30s (default: 24h)",
+        parse_duration,
+        INI | RESTORED,
+        default=defaults.TIME_LIMIT,
+    )
+    cpus: float | None = _option(
+        "--cpus", "N", "processors that a run may use (default: all)", _positive_number, INI | RESTORED
+    )
+    memory: int | None = _option(
+        "--memory",
+        "SIZE",
+        "memory that a run may use, for example 64g, 512m (default: all)",
+        parse_size,
+        INI | RESTORED,
+    )
+    disk: int | None = _option(
+        "--disk", "SIZE", "how much a run may write, for example 100g (default: no limit)", parse_size, INI | RESTORED
+    )
+    gpus: int = _option(
+        "--gpus", "N", "whole GPUs for each run (default: 0)", _natural_number, INI | RESTORED, default=0
+    )
+    gpu_ids: tuple[str, ...] = _option(
+        "--gpu-ids",
+        "ID,…",
+        "use only these GPUs, by index or UUID, for example 0,1",
+        _words,
+        INI | RESTORED,
+        default=(),
+    )
+    network: str = _option(
+        "--network",
+        "POLICY",
+        "what a container may reach: none, llm (the agent's llm_hosts) or full (default: llm)",
+        _network,
+        INI | RESTORED,
+        default="llm",
+    )
+    build_network: str = _option(
+        "--build-network",
+        "POLICY",
+        "what building an agent's image may reach: none, registries (of packages) or full (default: full)",
+        _build_network,
+        INI | RESTORED,
+        default="full",
+    )
+    allow_hosts: tuple[str, ...] = _option(
+        "--allow-host", "HOST", "let containers reach this host too; repeatable", str, LIST | RESTORED, default=()
+    )
+    runtime: str | None = _option(
+        "--runtime", "NAME", "container runtime, for example sysbox-runc, nvidia, runsc", traits=INI | RESTORED
+    )
+    allow_privileged: bool = _flag(
+        "--allow-privileged", "run agents whose definition requires a privileged container", RESTORED
+    )
+    base_image: str | None = _option(
+        "--base-image",
+        "IMAGE",
+        "image that mlebench-env is built from (default: debian:bookworm-slim)",
+        traits=INI | RESTORED,
+    )
+    heavy: bool = _flag("--heavy", "build mlebench-env with the common machine-learning packages", RESTORED)
+    max_submission_size: int = _option(
+        "--max-submission-size",
+        "SIZE",
+        "largest submission that is graded; a larger one is invalid (default: 1g)",
+        parse_size,
+        INI | RESTORED,
+        default=defaults.MAX_SUBMISSION_BYTES,
+    )
+    grading_memory: int = _option(
+        "--grading-memory",
+        "SIZE",
+        "memory for grading a submission; one that needs more is invalid (default: 8g)",
+        parse_size,
+        INI | RESTORED,
+        default=defaults.GRADING_MEMORY,
+    )
+    grading_time: float = _option(
+        "--grading-time",
+        "TIME",
+        "time for grading a submission; one that needs more is invalid (default: 10m)",
+        parse_duration,
+        INI | RESTORED,
+        default=defaults.GRADING_SECONDS,
+    )
+    llm_gateway: str = _option(
+        "--llm-gateway",
+        "ON|OFF",
+        "on: agents reach language models through a gateway and get no keys; off: they get keys, and nothing is "
+        "recorded (default: on)",
+        _on_or_off,
+        INI | RESTORED,
+        default="on",
+    )
+    llm_providers: tuple[Path, ...] = _option(
+        "--llm-providers",
+        "FILE",
+        "YAML file of further providers of language models; repeatable",
+        _file,
+        LIST | PATH | INI | RESTORED,
+        default=(),
+    )
+    llm_record: str = _option(
+        "--llm-record",
+        "WHAT",
+        "what of each model call is recorded: bodies (all), calls (tokens and cost) or off (default: bodies)",
+        _recording,
+        INI | RESTORED,
+        default="bodies",
+    )
+    max_cost: float | None = _option(
+        "--max-cost", "DOLLARS", "most that a run may spend on models", _positive_number, INI | RESTORED
+    )
+    max_tokens: int | None = _option(
+        "--max-tokens", "N", "most tokens that a run may use, in and out", _positive_integer, INI | RESTORED
+    )
+    max_calls: int | None = _option(
+        "--max-calls", "N", "most model calls that a run may make", _positive_integer, INI | RESTORED
+    )
+    max_total_cost: float | None = _option(
+        "--max-total-cost",
+        "DOLLARS",
+        "most that all runs of the run group may spend on models",
+        _positive_number,
+        INI | RESTORED,
+    )
+    models: tuple[str, ...] = _option(
+        "--models",
+        "GLOB",
+        "only these models may be called, for example gpt-4o* or anthropic/*; repeatable (default: all)",
+        str,
+        LIST | INI | RESTORED,
+        default=(),
+    )
+    prices: tuple[Path, ...] = _option(
+        "--prices",
+        "FILE",
+        "YAML file with prices of models, used before the known ones; repeatable",
+        _file,
+        LIST | PATH | INI | RESTORED,
+        default=(),
+    )
+    llm_replay: str | None = _option(
+        "--llm-replay",
+        "GROUP",
+        "answer model calls from the recording of this run group, without keys, network or cost",
+        traits=RESTORED,
+    )
+    llm_retries: int = _option(
+        "--llm-retries",
+        "N",
+        "how often the gateway tries a call again that a provider refuses as overloaded (default: 0)",
+        _natural_number,
+        INI | RESTORED,
+        default=0,
+    )
+    llm_rpm: float | None = _option(
+        "--llm-rpm", "N", "most calls of each provider in a minute, over all workers", _positive_number, INI | RESTORED
+    )
+    allow_provider_tools: bool = _flag(
+        "--allow-provider-tools",
+        "let agents use tools that providers run, such as web search; the runs do not compare with others",
+        RESTORED,
+    )
+    min_medal: str | None = _option(
+        "--min-medal", "MEDAL", "fail a run that earns less: gold, silver, bronze or median", _min_medal, INI
+    )
+    keep_sandbox: bool = _flag("--keep-sandbox", "keep what agents ran in, for inspection")
+    real_data: bool = _flag("--real-data", "check graders on the prepared real data instead of synthetic data")
 
     @property
     def has_runs(self) -> bool:
-        return bool(self.config.getoption("--agent") or self.config.getoption("--resume"))
+        """Whether agents run; otherwise competitions check themselves."""
+        return bool(self.agents or self.resume)
 
-    @cached_property
-    def resumed_arguments(self) -> list[str]:
-        """What to collect of a resumed group: its runs, or its competitions where other agents or seeds are wanted."""
-        if self.config.getoption("--split"):
-            return []
-        nodeids = self._resumed.get(_NODEIDS, [])
-        others = any(self.config.getoption(option) for option in ("--agent", "--seeds"))
-        found = ((str(self.find(id)), *([] if others else id.split("::")[1:])) for id in nodeids)
-        return list(dict.fromkeys("::".join(parts) for parts in found))
-
-    @cached_property
-    def finished(self) -> Mapping[RunKey, RunRecord]:
-        """The runs of this group that are not run again: they have a record that ``--retry-failed`` does not name."""
-        again = self.config.getoption("--retry-failed")
-        return {record.key: record for record in read_records(self.run_group.folder) if record.outcome not in again}
-
-    @property
-    def allow_changes(self) -> bool:
-        return bool(self.config.getoption("--allow-changes"))
-
-    def find(self, nodeid: str) -> Path:
-        """The ``competition.yaml`` of a node id."""
-        file = nodeid.split("::")[0]
-        own = self.config.rootpath / file
-        return own if own.exists() else bundled("competitions").parent / file
-
-    @cached_property
-    def split(self) -> str | None:
-        value: str | None = self.config.getoption("--split") if self._resumed else self._get("--split", None)
-        return value
-
-    @cached_property
-    def competitions(self) -> list[Competition]:
-        """The bundled competitions of the chosen split; all of the 75 without one."""
-        return default_catalogue().split(self.split or "all")
-
-    @cached_property
-    def selected_ids(self) -> frozenset[str] | None:
-        """The ids that ``--split`` lets through; None for all."""
-        return frozenset(competition.id for competition in self.competitions) if self.split else None
-
-    @cached_property
-    def registry(self) -> AgentRegistry:
-        return AgentRegistry(bundled("agents"), *self.agents_dirs)
-
-    @cached_property
-    def agents_dirs(self) -> list[Path]:
-        folders = self._paths("--agents-dir")
-        for folder in folders:
-            if not folder.is_dir():
-                raise pytest.UsageError(f"--agents-dir {folder} is not a folder")
-        return [folder.resolve() for folder in folders]
-
-    @cached_property
-    def agents(self) -> list[Agent]:
-        return parse_agent_ids(self.registry, self._given("--agent", []))
-
-    @cached_property
-    def seeds(self) -> int:
-        value: int = self._get("--seeds", 1, parse_positive)
-        return value
-
-    @cached_property
-    def sandbox(self) -> str:
-        return self._one_of("--sandbox", SANDBOXES) or "auto"
-
-    @cached_property
-    def gpu_ids(self) -> tuple[str, ...]:
-        return tuple(word.strip() for word in self._get("--gpu-ids", "").split(",") if word.strip())
-
-    def choose_sandbox(self, agent: Agent, progress: Callable[[str], None]) -> Sandbox:
-        """The sandbox for an agent (one of each kind a session); raises SandboxError."""
-        from pytest_mlebench.sandbox.choice import choose
-
-        return choose(
-            self.sandbox, agent, local=lambda: self._local_sandbox(progress), docker=lambda: self._docker(progress)
-        )
-
-    def _local_sandbox(self, progress: Callable[[str], None]) -> Sandbox:
-        from pytest_mlebench.sandbox.local import LocalSandbox
-
-        return LocalSandbox(gpu_ids=self.gpu_ids, progress=progress)
-
-    def _docker(self, progress: Callable[[str], None]) -> Sandbox:
-        from pytest_mlebench.sandbox.docker import DockerSandbox
-
-        if "docker" not in self._sandboxes:  # connecting, and asking for its images, once a session
-            self._sandboxes["docker"] = DockerSandbox(
-                **self.container_settings,
-                gpus=self.limits.gpus,
-                gpu_ids=self.gpu_ids,
-                progress=progress,
-            )
-        return self._sandboxes["docker"]
-
-    @cached_property
-    def container_settings(self) -> dict[str, Any]:
-        """What containers are like, as DockerSandbox takes it."""
+    def restored_options(self) -> dict[str, Any]:
+        """The values that ``--resume`` restores, as JSON by option name."""
         return {
-            "network": self._get("--network", "llm"),
-            "allow_hosts": self._given("--allow-host", []),
-            "runtime": self._get("--runtime", None),
-            "allow_privileged": self._given("--allow-privileged", False),
-            "base_image": self._get("--base-image", None),
-            "heavy": self._given("--heavy", False),
+            option.name: _to_json(option, getattr(self, name))
+            for name, option in _OPTIONS.items()
+            if option.traits & RESTORED
         }
 
-    @property
-    def options(self) -> dict[str, Any]:
-        """The options that bound runs, for ``--resume``."""
-        containers = {f"--{name.replace('_', '-')}": value for name, value in self.container_settings.items()}
-        containers["--allow-host"] = containers.pop("--allow-hosts")
-        limits = self.limits
-        return {
-            "--agents-dir": list(map(str, self.agents_dirs)),
-            "--sandbox": self.sandbox,
-            "--data-dir": str(self.data_dir.absolute()),
-            "--description": self.description,
-            "--time-limit": limits.time_limit,
-            "--cpus": limits.cpus,
-            "--memory": limits.memory,
-            "--disk": limits.disk,
-            "--gpus": limits.gpus,
-            "--gpu-ids": ",".join(self.gpu_ids),
-            "--max-submission-size": self.run_group.max_submission_bytes,
-            **containers,
-        }
 
-    @cached_property
-    def data_dir(self) -> Path:
-        return next(iter(self._paths("--data-dir")), default_data_dir())
+_OPTIONS: Mapping[str, Option] = {own.name: own.metadata["option"] for own in fields(Settings)}
+"""By field."""
+OPTIONS: Mapping[str, Option] = {option.name: option for option in _OPTIONS.values()}
+"""By name."""
 
-    @cached_property
-    def prepare(self) -> str:
-        return self._one_of("--prepare", PREPARE) or "auto"
 
-    @cached_property
-    def description(self) -> Description | None:
-        """Whose description agents read; None: whatever is there, else ours."""
-        return cast("Description | None", self._one_of("--description", DESCRIPTIONS))
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """Where values come from: by option name, None for "the default, whatever later sources say".
 
-    @cached_property
-    def runs_dir(self) -> Path:
-        given: Path | None = self.config.getoption("--runs-dir")  # a resumed group is looked for here
-        folders = [given.expanduser()] if given else self._ini_paths("--runs-dir")
-        return next(iter(folders), self.config.rootpath / "reports")
+    ``base`` is the folder that relative paths start from; ``origin`` says in an error where an option's value stands.
+    """
 
-    @cached_property
-    def min_medal(self) -> str | None:
-        return self._one_of("--min-medal", MIN_MEDALS)
+    values: Mapping[str, Any]
+    origin: Callable[[Option], str]
+    base: Path
 
-    @cached_property
-    def real_data(self) -> bool:
-        return bool(self.config.getoption("--real-data"))
 
-    @cached_property
-    def limits(self) -> Limits:
-        return Limits(
-            time_limit=self._get("--time-limit", 24 * 3600.0, parse_duration),
-            cpus=self._get("--cpus", None, float),
-            memory=self._get("--memory", None, parse_size),
-            disk=self._get("--disk", None, parse_size),
-            gpus=self._get("--gpus", 0, int),
+def from_command_line(arguments: object, folder: Path) -> Source:
+    """What argparse found."""
+    given = {option.name: getattr(arguments, option.dest, None) for option in OPTIONS.values()}
+    values = {name: value for name, value in given.items() if value not in (None, False, [])}
+    return Source(values=values, origin=lambda option: option.name, base=folder)
+
+
+def from_ini(values: Mapping[str, Any], file: Path | None, folder: Path) -> Source:
+    """The values of an ini file, by key."""
+    known = {option.name: values.get(option.ini_key) for option in OPTIONS.values() if option.traits & INI}
+    where = f" in {file}" if file else ""
+    return Source(
+        values={name: value for name, value in known.items() if value not in (None, "", [])},
+        origin=lambda option: f"{option.ini_key}{where}",
+        base=file.parent if file else folder,
+    )
+
+
+def from_environment(folder: Path, variables: Mapping[str, str] = os.environ) -> Source:
+    """The values of environment variables."""
+    return Source(
+        values={
+            option.name: variables[option.variable]
+            for option in OPTIONS.values()
+            if option.variable and variables.get(option.variable)
+        },
+        origin=lambda option: f"${option.variable}",
+        base=folder,
+    )
+
+
+def from_manifest(manifest: Manifest, file: Path) -> Source:
+    """The options of a run group that is resumed; agents and seeds are those of all its sessions."""
+    if not manifest.runs:
+        raise UsageError(
+            f"run group {file.parent.name} was stopped before its runs were planned; start it again with "
+            f"--run-group={file.parent.name} and its own options"
         )
-
-    @cached_property
-    def run_group(self) -> RunGroup:
-        """This invocation's run group; a worker is told its name by the controller."""
-        worker = getattr(self.config, "workerinput", {})
-        return RunGroup(
-            name=self.run_group_name,
-            folder=self.run_group_folder,
-            limits=self.limits,
-            max_submission_bytes=self._get("--max-submission-size", 1 << 30, parse_size),
-            keep_sandbox=self.config.getoption("--keep-sandbox"),
-            worker=worker.get("workerid", ""),
-        )
-
-    @cached_property
-    def run_group_name(self) -> str:
-        worker = getattr(self.config, "workerinput", {})
-        resumed, named = self.config.getoption("--resume"), self.config.getoption("--run-group")
-        if resumed and named and resumed != named:
-            raise pytest.UsageError(f"--resume={resumed} and --run-group={named} are two groups; name one")
-        name: str = worker.get("mlebench_run_group") or resumed or named or _new_group_name()
-        if Path(name).name != name or name.startswith("."):
-            raise pytest.UsageError(f"run group {name!r} must be a plain folder name below --runs-dir")
-        return name
-
-    @property
-    def run_group_folder(self) -> Path:
-        return self.runs_dir.absolute() / self.run_group_name
-
-    def validate(self) -> None:
-        """Read what can be wrong now, before anything is collected or run; raises UsageError.
-
-        Secrets are looked up too: a missing one is found before the first run.
-        """
-        try:
-            self.prepare, self.description  # noqa: B018
-            if self.split is not None:
-                self.competitions  # noqa: B018
-            if self.has_runs:
-                for agent in self.agents:
-                    agent.launch()
-                self.seeds, self.sandbox, self.min_medal, self.run_group  # noqa: B018
-                if self.limits.gpus:
-                    GpuPool(self.gpu_ids).check(self.limits.gpus)
-        except MLEBenchError as error:
-            raise pytest.UsageError(str(error)) from error
-
-    def _paths(self, option: str) -> list[Path]:
-        """Paths of an option; those of its ini key are relative to the folder of the ini file."""
-        value = self._given(option)
-        if value is None:
-            return self._ini_paths(option)
-        return [Path(path).expanduser() for path in (value if isinstance(value, list) else [value])]
-
-    def _ini_paths(self, option: str) -> list[Path]:
-        base = self.config.inipath.parent if self.config.inipath else self.config.rootpath
-        return [base / Path(word).expanduser() for word in (self.config.getini(ini_key(option)) or "").split()]
+    known = manifest.options
+    restored = [option.name for option in OPTIONS.values() if option.traits & RESTORED and known.get(option.name) != ""]
+    values = {
+        **{name: known[name] for name in restored if name in known},
+        "--agent": [run.agent for run in manifest.runs],
+        "--seeds": 1 + max(run.seed for run in manifest.runs),
+        "--split": None,
+    }
+    return Source(values=values, origin=lambda option: f"{option.name} in {file}", base=file.parent)
 
 
-def _new_group_name() -> str:
-    return f"{datetime.now(UTC):%Y-%m-%dT%H-%M-%S}-{secrets.token_hex(2)}"
+def read(sources: Sequence[Source], *, runs_dir: Path) -> Settings:
+    """The settings, each value from the first source that has one; raises UsageError that names source and mistake.
+
+    ``runs_dir`` is the default of ``--runs-dir``.
+    """
+    values: dict[str, Any] = {"runs_dir": runs_dir}
+    for name, option in _OPTIONS.items():
+        source = next((source for source in sources if option.name in source.values), None)
+        if source is not None and (value := source.values[option.name]) is not None:
+            values[name] = _parsed(option, value, source)
+    return Settings(**values)
+
+
+def _parsed(option: Option, value: Any, source: Source) -> Any:
+    try:
+        if option.traits & FLAG:
+            if not isinstance(value, bool):
+                raise ValueError(f"{value!r} is neither true nor false")
+            return value
+        if option.traits & LIST and isinstance(value, list | tuple):
+            return tuple(dict.fromkeys(_parsed_text(option, item, source) for item in value))
+        parsed = _parsed_text(option, value, source)
+        return (parsed,) if option.traits & LIST else parsed
+    except (ValueError, OSError, RuntimeError) as error:  # RuntimeError: a home directory that is unknown
+        raise UsageError(f"{source.origin(option)}: {error}") from error
+
+
+def _parsed_text(option: Option, value: Any, source: Source) -> Any:
+    if isinstance(value, bool) or not isinstance(value, str | int | float | Path):
+        raise ValueError(f"{value!r} is not a single value")
+    text = str(value).strip()
+    if not text:
+        raise ValueError("the value is empty")
+    if "\0" in text:
+        raise ValueError("the value contains a NUL character")
+    if option.traits & PATH:
+        return option.parse(_absolute(text, source.base))
+    if option.name == "--split" and (file := _absolute(text, source.base)).is_file():
+        return str(file)
+    return option.parse(text)
+
+
+def _absolute(text: str, base: Path) -> Path:
+    return Path(os.path.normpath(base / Path(text).expanduser()))
+
+
+def _to_json(option: Option, value: Any) -> Any:
+    if isinstance(value, tuple):
+        return list(map(str, value)) if option.traits & LIST else ",".join(value)
+    return str(value) if isinstance(value, Path) else value

@@ -6,37 +6,55 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from hypothesis import settings
-from kaggle_server import KaggleServer, client_environment, running_server
-from xdist.scheduler import LoadScopeScheduling
 
 from pytest_mlebench.catalog import default_catalogue
+from tests.kaggle_server import KaggleServer, client_environment, running_server
 
-# A deadline for an example measures the machine, not the code.
-settings.register_profile("mlebench", deadline=None)
-settings.load_profile("mlebench")
+pytest_plugins = ["pytester"]
 
 # A shell's background job ignores Ctrl-C, and so would all processes that the tests start and interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-class _Scheduling(LoadScopeScheduling):
-    """Each test goes to the next free worker, but those of one port stay with one: no other waits for its turn."""
-
-    def _split_scope(self, nodeid: str) -> str:
-        return "kaggle" if nodeid.split("::")[0] in _KAGGLE else nodeid
+_LEFT_OUT = pytest.StashKey[int]()
+_FULL = {"docker": "docker_engine", "browser": "browser"}
+"""Marks of the tests that a quick run leaves out, by the fixtures that bring them."""
 
 
-_KAGGLE = {
-    *(f"tests/data/test_{name}.py" for name in ("disk_full", "kaggle", "kaggle_credentials", "kills", "prepare")),
-    *("tests/data/test_verify_remove.py", "tests/plugin/test_prepare_option.py", "tests/test_leaderboard_command.py"),
-}
-"""The files whose tests use ``kaggle_server``."""
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--full", action="store_true", help="also the tests that need Docker, a browser or much time")
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling | None:
-    return _Scheduling(config, log) if config.getoption("dist") == "load" else None
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist and -m read the marks
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    for item in items:
+        fixtures = getattr(item, "fixturenames", ())
+        for mark, fixture in _FULL.items():
+            if fixture in fixtures:
+                item.add_marker(mark)
+    if not config.getoption("full"):
+        left_out = [item for item in items if any(item.get_closest_marker(mark) for mark in ("full", *_FULL))]
+        config.stash[_LEFT_OUT] = len(left_out)
+        items[:] = [item for item in items if item not in set(left_out)]
+        config.hook.pytest_deselected(items=left_out)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["left_out"] = session.config.stash.get(_LEFT_OUT, 0)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    node.config.stash[_LEFT_OUT] = getattr(node, "workeroutput", {}).get("left_out", 0)  # each worker collects all
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if count := config.stash.get(_LEFT_OUT, 0):
+        terminalreporter.write_line(
+            f"{count} tests that need Docker, a browser or much time are left out: --full runs them"
+        )
 
 
 @pytest.fixture
@@ -44,9 +62,9 @@ def kaggle_server(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.
     """A local Kaggle; this process, and those that it starts, talk to it with a user's API key."""
     for name in [name for name in os.environ if name.startswith("KAGGLE_")]:
         monkeypatch.delenv(name)
-    for name, value in client_environment(tmp_path_factory.mktemp("home")).items():
-        monkeypatch.setenv(name, value)
     with running_server() as server:
+        for name, value in client_environment(server, tmp_path_factory.mktemp("home")).items():
+            monkeypatch.setenv(name, value)
         yield server
 
 

@@ -1,8 +1,9 @@
 """A local server that speaks Kaggle's API as Kaggle's client calls it, with faults scripted for single requests.
 
-``KAGGLE_API_ENVIRONMENT=TEST`` makes the client talk to http://localhost:7777. Calls are
-``POST /api/v1/<service>/<method>`` with JSON; the download of an archive is a redirect to a signed link on another
-host, here http://127.0.0.1:7777, which must not see the credentials.
+``KAGGLE_API_ENVIRONMENT=TEST`` makes the client talk to http://localhost:7777. The server takes a free port and is
+the proxy for that address, so that any number of tests can run at once. Calls are ``POST /api/v1/<service>/<method>``
+with JSON; the download of an archive is a redirect to a signed link on another host, here http://127.0.0.1 with the
+server's own port, which must not see the credentials.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ import hashlib
 import io
 import json
 import sys
-import tempfile
 import threading
 import time
 import zipfile
@@ -26,9 +26,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from filelock import FileLock
-
-PORT = 7777
 USERNAME, KEY, TOKEN = "ada", "0123456789abcdef0123456789abcdef", "KGAT_0123456789"
 _BLOCK = 1 << 16
 
@@ -113,6 +110,7 @@ class KaggleServer:
         self.keys = {USERNAME: KEY}
         self.closing = threading.Event()
         self.signatures: set[str] = set()
+        self.port = 0
         self._faults: defaultdict[str, deque[Fault | None]] = defaultdict(deque)
         self._lock = threading.Lock()
 
@@ -156,26 +154,26 @@ def leaderboard_zip(name: str, scores: Iterable[object]) -> bytes:
 
 @contextmanager
 def running_server() -> Iterator[KaggleServer]:
-    """The server on the one port that the client knows: other tests wait for their turn."""
+    """The server on a free port."""
     server = KaggleServer()
 
     class Handler(_Handler):
         kaggle = server
 
-    with FileLock(Path(tempfile.gettempdir()) / f"mlebench-kaggle-server-{PORT}.lock", timeout=600):
-        http = _Server(("127.0.0.1", PORT), Handler)
-        thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
-        thread.start()
-        try:
-            yield server
-        finally:
-            server.closing.set()
-            http.shutdown()
-            http.server_close()
-            thread.join()
+    http = _Server(("127.0.0.1", 0), Handler)
+    server.port = http.server_port
+    thread = threading.Thread(target=http.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True)
+    thread.start()
+    try:
+        yield server
+    finally:
+        server.closing.set()
+        http.shutdown()
+        http.server_close()
+        thread.join()
 
 
-def client_environment(home: Path) -> dict[str, str]:
+def client_environment(server: KaggleServer, home: Path) -> dict[str, str]:
     """What a process needs to talk to this server as a user with an API key, and with no other credentials."""
     return {
         "KAGGLE_API_ENVIRONMENT": "TEST",
@@ -183,8 +181,9 @@ def client_environment(home: Path) -> dict[str, str]:
         "KAGGLE_KEY": KEY,
         "KAGGLE_CONFIG_DIR": str(home / "kaggle-config"),
         "HOME": str(home),
-        "NO_PROXY": "localhost,127.0.0.1",
-        "no_proxy": "localhost,127.0.0.1",
+        "http_proxy": f"http://127.0.0.1:{server.port}",
+        "NO_PROXY": "127.0.0.1",
+        "no_proxy": "127.0.0.1",
     }
 
 
@@ -261,7 +260,7 @@ class _Handler(BaseHTTPRequestHandler):
             )
         signature = f"{len(self.kaggle.signatures)}-{id}"
         self.kaggle.signatures.add(signature)
-        link = f"http://127.0.0.1:{PORT}/archives/{id}.zip?signature={signature}"
+        link = f"http://127.0.0.1:{self.kaggle.port}/archives/{id}.zip?signature={signature}"
         return self._send(302, b"", {"Location": link})
 
     def _archive(self, served: Served, fault: Fault | None) -> None:

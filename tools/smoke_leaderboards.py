@@ -1,7 +1,7 @@
 """Makes the leaderboards of the smoke competitions: many different pipelines take part, and grade.py ranks them.
 
     python tools/smoke_leaderboards.py                       # all three; rewrites their competition.yaml
-    python tools/smoke_leaderboards.py --check smoke-digits  # only tells whether the committed figures come out again
+    python tools/smoke_leaderboards.py --check smoke-digits  # only checks that the committed figures are reproduced
     python tools/smoke_leaderboards.py --show smoke-digits   # lists every team's score, too
 
 A team is a scikit-learn pipeline: it is fitted on the public training part and predicts the held-out part once. Teams
@@ -53,7 +53,7 @@ from pytest_mlebench.catalog import Competition, Leaderboard  # noqa: E402
 from pytest_mlebench.data.dataset import Dataset  # noqa: E402
 from pytest_mlebench.data.store import DataStore  # noqa: E402
 from pytest_mlebench.errors import InvalidSubmission  # noqa: E402
-from pytest_mlebench.grading import Grader  # noqa: E402
+from pytest_mlebench.grading.scorer import Scorer  # noqa: E402
 
 TARGETS = {"smoke-digits": "digit", "smoke-breast-cancer": "malignant", "smoke-diabetes": "progression"}
 SOURCE = (
@@ -435,7 +435,7 @@ def predict(model: BaseEstimator, competition_id: str, features: pd.DataFrame) -
 def play(competition_id: str, data_dir: Path, number: int) -> tuple[str, float | None, float]:
     """One team's name, score (None: invalid submission) and seconds."""
     name, model = population(competition_id)[number]
-    dataset, grader, train, test = _tables(competition_id, data_dir)
+    dataset, scorer, train, test = _tables(competition_id, data_dir)
     target = TARGETS[competition_id]
     started = time.perf_counter()
     with warnings.catch_warnings(), threadpool_limits(1):
@@ -445,7 +445,7 @@ def play(competition_id: str, data_dir: Path, number: int) -> tuple[str, float |
     submission = dataset.folder / f"{number}.csv"
     pd.DataFrame({"id": test["id"], target: values}).to_csv(submission, index=False)
     try:
-        score: float | None = round(grader.score(submission), 5)
+        score: float | None = round(scorer.score(submission), 5)
     except InvalidSubmission as error:
         print(f"{name}: left out: {error}", file=sys.stderr)
         score = None
@@ -453,11 +453,11 @@ def play(competition_id: str, data_dir: Path, number: int) -> tuple[str, float |
 
 
 @cache
-def _tables(competition_id: str, data_dir: Path) -> tuple[Dataset, Grader, pd.DataFrame, pd.DataFrame]:
+def _tables(competition_id: str, data_dir: Path) -> tuple[Dataset, Scorer, pd.DataFrame, pd.DataFrame]:
     competition = _competition(competition_id)
     dataset = DataStore(data_dir).prepare(competition, verify=False)
     train, test = (pd.read_csv(dataset.public / name) for name in ("train.csv", "test.csv"))
-    return dataset, Grader(competition, dataset), train, test
+    return dataset, Scorer(competition, dataset.answers), train, test
 
 
 def _competition(competition_id: str) -> Competition:

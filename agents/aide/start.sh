@@ -1,7 +1,7 @@
 #!/bin/bash
 set -eu
 
-# What AIDE is told: the general instructions, how it differs here, and the competition.
+# What AIDE reads: the general instructions, how it differs here, and the competition.
 cat /home/instructions.txt "${AGENT_DIR}/additional_notes.txt" /home/data/description.md > "${AGENT_DIR}/task.md"
 
 cd "${AGENT_DIR}"

@@ -3,7 +3,7 @@
 It reads the public tables, infers from the sample submission what is asked for, compares a few scikit-learn pipelines
 by cross-validation, and leaves the best one's predictions, or those of the best ones' mean. The submission is there
 from the first second (a copy of the sample) and replaced whenever something better is found, so that the end of the
-time may come at any moment. Where it has no model (pictures, sounds, free texts to write), it says so and the copy
+time may come at any moment. Where it has no model (images, sounds, free text to write), it says so and the copy
 stays.
 """
 
@@ -88,7 +88,7 @@ def solve(data: Path, tables: list[Source], sample_source: Source, submission: P
     metric = metric_of(description)
     sample = sample_source.read()
     roles = find_roles(sample, tables)
-    log.info("tables: %s and %s; metric: %s", roles.train.name, roles.test.name, metric or "not told")
+    log.info("tables: %s and %s; metric: %s", roles.train.name, roles.test.name, metric or "not named")
     log.info(
         "id: %s; target: %s", ", ".join(roles.ids), ", ".join([*roles.targets[:10], *["…"][: len(roles.targets) > 10]])
     )
@@ -125,7 +125,7 @@ def improve(
 
     features = Features(train[roles.features])
     if not features:
-        raise CannotSolve("no column of the tables tells anything: names only, or the same in every row")
+        raise CannotSolve("no column of the tables is of use: names only, or the same in every row")
     log.info("features: %s", features.describe())
     scored: list[tuple[float, Attempt]] = []
     best = -math.inf

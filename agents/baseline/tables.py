@@ -132,7 +132,7 @@ def _sources(path: Path) -> Iterator[Source]:
 
 
 def find_sample(tables: list[Source]) -> Source | None:
-    """The sample submission: by its name, the most telling first."""
+    """The sample submission: by its name, the likeliest first."""
     tables = [table for table in tables if table.name.endswith((".csv", ".tsv"))]
     for pattern in (r"sample.*submission", r"submission", r"random.?predictions", r"^sample"):
         for table in tables:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 DATA = Path(os.environ.get("DATA_DIR", "/home/data"))
 TARGET = Path(os.environ.get("SUBMISSION_DIR", "/home/submission")) / "submission.csv"
-# By name, the most telling first.
+# By name, the likeliest first.
 PATTERNS = (r"sample.*submission.*\.csv$", r"submission.*\.csv$", r"random.?predictions.*\.csv$")
 
 

@@ -1,7 +1,7 @@
-"""Tells what an agent can and cannot reach where it runs. Needs nothing but Python.
+"""Logs what an agent can and cannot reach where it runs. Needs nothing but Python.
 
 Nothing is sent beyond this machine unless ``--connect`` or ``--lookup`` asks for it: whether there is a route to the
-internet can be told without a packet.
+internet can be found out without a packet.
 """
 
 from __future__ import annotations

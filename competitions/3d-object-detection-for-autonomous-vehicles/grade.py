@@ -1,4 +1,6 @@
+import math
 from collections.abc import Sequence
+from itertools import chain
 
 import numpy as np
 import pandas as pd
@@ -6,10 +8,9 @@ import pandas as pd
 from pytest_mlebench.grading import (
     InvalidSubmission,
     alignment,
+    labelled_records,
     parse_texts,
     require_columns,
-    split_records,
-    to_floats,
 )
 from pytest_mlebench.grading.metrics.detection import average_precisions, rectangle_corners, upright_box_iou
 
@@ -17,13 +18,16 @@ FIELDS = ["center_x", "center_y", "center_z", "width", "length", "height", "yaw"
 THRESHOLDS = np.arange(0.5, 1.0, 0.05)
 CHUNK = 50_000  # predicted boxes whose pairs with true boxes are held at a time
 
-Row = list[tuple[float, list[float], str]]
+Row = list[tuple[str, list[float]]]
+"""The boxes of a sample: class, and confidence with FIELDS."""
+
+
+def check(submission: pd.DataFrame, template: pd.DataFrame) -> None:
+    _require_valid(*_read(submission, template))
 
 
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
-    require_columns(submission, ["Id", "PredictionString"])
-    rows = parse_texts(submission, "PredictionString", _boxes, expected="nine fields of each box", missing="")
-    order = alignment(submission, answers, on="Id")
+    predicted, rows = _read(submission, answers)
     truth = _table([_boxes(text) for text in answers["PredictionString"]])
     truth["group"] = truth.groupby(["sample", "class"]).ngroup()  # average precision is computed for each of these
     truth = truth.sort_values("group", kind="stable", ignore_index=True)
@@ -31,10 +35,8 @@ def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
     groups["start"] = np.cumsum(groups["size"]) - groups["size"]
 
     # Boxes of classes that a sample does not have are not even checked.
-    predicted = _table([rows[k] for k in order]).merge(
-        truth[["sample", "class", "group"]].drop_duplicates(), on=["sample", "class"]
-    )
-    _require_valid(predicted, order + 1)
+    predicted = predicted.merge(truth[["sample", "class", "group"]].drop_duplicates(), on=["sample", "class"])
+    _require_valid(predicted, rows)
     predicted = predicted.sort_values("confidence", ascending=False, kind="stable")
     predicted = predicted.sort_values("group", kind="stable", ignore_index=True)
     overlap, best = _best_overlaps(predicted, truth, groups)
@@ -49,27 +51,31 @@ def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
     return float(np.mean(scores))
 
 
+def _read(submission: pd.DataFrame, template: pd.DataFrame) -> tuple[pd.DataFrame, np.ndarray]:
+    """The predicted boxes, and for each sample the number of its row in the agent's file."""
+    require_columns(submission, ["Id", "PredictionString"])
+    rows = parse_texts(submission, "PredictionString", _boxes, expected="nine fields of each box", missing="")
+    order = alignment(submission, template, on="Id")
+    return _table([rows[k] for k in order]), order + 1
+
+
 def _boxes(text: str) -> Row:
-    boxes = []
-    for *numbers, label in split_records(text, 9, separator=" ") if text.strip() else []:
-        confidence, *values = to_floats(numbers)
-        if np.isinf(values[-1]):
-            raise ValueError("the yaw of a box is infinite")
-        boxes.append((confidence, values, label))
+    boxes = labelled_records(text, 9, label=-1, separator=" ") if text.strip() else []
+    if any(math.isinf(values[-1]) for _, values in boxes):
+        raise ValueError("the yaw of a box is infinite")
     return boxes
 
 
 def _table(rows: Sequence[Row]) -> pd.DataFrame:
-    boxes = [box for row in rows for box in row]
-    table = pd.DataFrame(np.array([values for _, values, _ in boxes]).reshape(-1, len(FIELDS)), columns=FIELDS)
+    boxes = list(chain.from_iterable(rows))
+    values = np.array(list(chain.from_iterable(values for _, values in boxes))).reshape(-1, 1 + len(FIELDS))
+    table = pd.DataFrame(values, columns=["confidence", *FIELDS])
     table["sample"] = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
-    table["class"] = pd.Series([label for _, _, label in boxes], dtype=object)
-    table["confidence"] = np.array([confidence for confidence, _, _ in boxes], dtype=float)
+    table["class"] = pd.Series([label for label, _ in boxes], dtype=object)
     return table
 
 
 def _require_valid(boxes: pd.DataFrame, rows: np.ndarray) -> None:
-    """``rows`` are the numbers of the samples' rows in the agent's file."""
     values = boxes[FIELDS]
     finite = np.isfinite(values[["center_x", "center_y", "width", "length"]]).all(axis=1)
     with np.errstate(invalid="ignore"):

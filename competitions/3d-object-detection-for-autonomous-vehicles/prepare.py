@@ -3,8 +3,8 @@ from collections.abc import Callable, Container, Iterable
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from pytest_mlebench.data.files import link, link_files
-from pytest_mlebench.data.tables import read_csv, split, write_csv
+from pytest_mlebench.data.authoring.files import link, link_files
+from pytest_mlebench.data.authoring.tables import read_csv, split, write_csv
 
 FOLDERS = {"jpeg": "images", "bin": "lidar"}  # of a sensor's files, by their format
 MAP = "map_raster_palo_alto.png"

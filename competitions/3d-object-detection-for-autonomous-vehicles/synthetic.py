@@ -6,9 +6,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from pytest_mlebench.data.authoring.synthetic import first_value, standard
+
+from .prepare import MAP
+
 CLASSES = ["car", "pedestrian", "animal", "other_vehicle", "bus", "motorcycle", "truck", "emergency_vehicle", "bicycle"]
 WEIGHTS = [0.4, 0.2, 0.05, 0.1, 0.05, 0.05, 0.05, 0.05, 0.05]
-MAP = "map_raster_palo_alto.png"
 
 Rows = list[dict[str, Any]]
 Box = tuple[float, np.ndarray, str]  # confidence, seven numbers, class
@@ -240,8 +243,6 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         return overwrite(" ".join(["1.0", *first[:position], value, *first[position + 1 :]]))
 
     return {
-        "noisy": good,
-        "noisy_shuffled": good.sample(frac=1, random_state=9),
         "columns_swapped_with_extra": good.assign(note="n")[["note", "PredictionString", "Id"]],
         "exact_boxes_twice": build(lambda k, values, label: [(1.0, values, label)] * 2),
         "good_box_scored_lower": build(
@@ -269,15 +270,14 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         "grown": moved(lambda k, values: values * [1, 1, 1, 1 + 0.013 * k, 1 + 0.007 * k, 1.021, 1]),
         "half_empty": good.assign(PredictionString=texts.where(np.arange(len(texts)) % 2 == 0, "")),
         "all_empty": good.assign(PredictionString=""),
-        "only_spaces": overwrite("   "),
+        **first_value(good, "PredictionString", only_spaces="   ", one_token_short=" ".join(["1.0", *first[:-1]])),
+        **first_value(good, "PredictionString", text_for_confidence=" ".join(["sure", *first])),
         "without_confidence": good.assign(
             PredictionString=[" ".join(part for k, part in enumerate(text.split(" ")) if k % 9) for text in plain]
         ),
         "trailing_space": good.assign(PredictionString=texts + " "),
         "double_spaces": good.assign(PredictionString=texts.str.replace(" ", "  ")),
-        "one_token_short": overwrite(" ".join(["1.0", *first[:-1]])),
         "text_for_a_number": broken(1, "north"),
-        "text_for_confidence": overwrite(" ".join(["sure", *first])),
         "nan_centre": broken(0, "nan"),
         "infinite_centre": broken(0, "inf"),
         "nan_size": broken(4, "nan"),
@@ -285,12 +285,5 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         "zero_size": broken(3, "0"),
         "negative_size": broken(5, "-1.5"),
         "numbers_only": good.assign(PredictionString=1.5),
-        "missing_column": good[["Id"]],
-        "renamed_id": good.rename(columns={"Id": "token"}),
-        "missing_row": good.iloc[1:],
-        "extra_row": pd.concat([good, good.head(1).assign(Id="zz")]),
-        "duplicate_id": pd.concat([good.iloc[1:], good.tail(1)]),
-        "unknown_id": good.assign(Id=["zz", *good["Id"].iloc[1:]]),
-        "header_only": good.head(0),
-        "empty.csv": "",
+        **standard(good, "Id", "zz", "PredictionString", "missing_column renamed_id"),
     }

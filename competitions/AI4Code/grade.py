@@ -4,13 +4,20 @@ from pytest_mlebench.grading import InvalidSubmission, align, require_columns, t
 from pytest_mlebench.grading.metrics.correlation import kendall_tau
 
 
-def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
+def check(submission: pd.DataFrame, template: pd.DataFrame) -> list[list[str]]:
     require_columns(submission, ["id", "cell_order"])
-    true = [cells.split() for cells in texts(answers, "cell_order")]
-    predicted = [cells.split() for cells in texts(align(submission, answers, on="id"), "cell_order")]
-    for id, cells, given in zip(answers["id"], true, predicted, strict=True):
+    orders = _orders(align(submission, template, on="id"))
+    for id, cells, given in zip(template["id"], _orders(template), orders, strict=True):
         _require_same_cells(id, cells, given)
-    return kendall_tau(true, predicted)
+    return orders
+
+
+def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
+    return kendall_tau(_orders(answers), check(submission, answers))
+
+
+def _orders(table: pd.DataFrame) -> list[list[str]]:
+    return [cells.split() for cells in texts(table, "cell_order")]
 
 
 def _require_same_cells(id: str, cells: list[str], given: list[str]) -> None:

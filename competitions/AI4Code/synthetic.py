@@ -6,9 +6,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from pytest_mlebench.data.authoring.synthetic import first_value, standard
+
+from .prepare import TEST_ROWS
+
 # The test part is filled up to this many rows of train_ancestors.csv, whatever the data: a filler notebook that is
 # listed thousands of times takes nearly all of them, so that few real notebooks are needed.
-TEST_ROWS = 20_000
 SOURCES = [
     "import numpy as np",
     "# Introduction",
@@ -79,34 +82,22 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
             cells[i], cells[j] = cells[j], cells[i]
         return cells
 
-    def first(cell_order: str | None) -> pd.DataFrame:
-        return good.assign(cell_order=[cell_order, *good.cell_order[1:]])
-
     good = order(swap)
     cells = notebooks[0]
     return {
-        "noisy": good,
-        "noisy_shuffled": good.sample(frac=1, random_state=0),
         "reversed": order(lambda cells: cells[::-1]),
         "random": order(rng.permutation),
         "one_swap": order(lambda cells: [cells[1], cells[0], *cells[2:]]),
         "sorted_cells": order(sorted),
         "column_order_and_extra": given.assign(extra=0)[["extra", "cell_order", "id"]],
         "surplus_spaces": good.assign(cell_order="  " + good.cell_order.str.replace(" ", "   ") + " "),
-        "missing_cell": first(" ".join(cells[1:])),
-        "surplus_cell": first(" ".join([*cells, "00000000"])),
-        "repeated_cell": first(" ".join([cells[1], *cells[1:]])),
-        "unknown_cell": first(" ".join(["zzzzzzzz", *cells[1:]])),
+        **first_value(good, "cell_order", missing_cell=" ".join(cells[1:])),
+        **first_value(good, "cell_order", surplus_cell=" ".join([*cells, "00000000"])),
+        **first_value(good, "cell_order", repeated_cell=" ".join([cells[1], *cells[1:]])),
+        **first_value(good, "cell_order", unknown_cell=" ".join(["zzzzzzzz", *cells[1:]]), one_empty=None),
         "comma_separated": good.assign(cell_order=good.cell_order.str.replace(" ", ",")),
-        "one_empty": first(None),
         "all_empty": good.assign(cell_order=None),
         "numbers": good.assign(cell_order=range(len(good))),
-        "missing_row": good.iloc[1:],
-        "extra_row": pd.concat([good, good.tail(1).assign(id="zzz")]),
-        "duplicate_id": pd.concat([good.iloc[1:], good.tail(1)]),
-        "unknown_id": good.assign(id=["zzz", *good.id[1:]]),
         "missing_cell_order": good[["id"]],
-        "missing_id": good[["cell_order"]],
-        "header_only": good.iloc[:0],
-        "empty.csv": "",
+        **standard(good, "id", "zzz", also="missing_id"),
     }

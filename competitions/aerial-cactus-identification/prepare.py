@@ -1,7 +1,7 @@
 from pathlib import Path
 
-from pytest_mlebench.data.archives import copy_members
-from pytest_mlebench.data.tables import read_csv, split, write_csv
+from pytest_mlebench.data.authoring.archives import copy_members
+from pytest_mlebench.data.authoring.tables import read_csv, split, write_csv
 
 
 def prepare(raw: Path, public: Path, private: Path) -> None:
@@ -10,4 +10,4 @@ def prepare(raw: Path, public: Path, private: Path) -> None:
     write_csv(test, private / "test.csv")
     write_csv(test.assign(has_cactus=0.5), public / "sample_submission.csv")
     for name, rows in (("train.zip", train), ("test.zip", test)):
-        copy_members(raw / "train.zip", public / name, {f"train/{picture}": picture for picture in rows["id"]})
+        copy_members(raw / "train.zip", public / name, {f"train/{image}": image for image in rows["id"]})

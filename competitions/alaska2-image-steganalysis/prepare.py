@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from pytest_mlebench.data.files import link, link_files
-from pytest_mlebench.data.tables import split, write_csv
+from pytest_mlebench.data.authoring.files import link, link_files
+from pytest_mlebench.data.authoring.tables import split, write_csv
 
 METHODS = ["JMiPOD", "JUNIWARD", "UERD"]
 TEST_IMAGES = 5000

@@ -4,7 +4,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.synthetic import malformed_rows
+from pytest_mlebench.data.authoring.synthetic import first_value, standard
 
 FOLDERS = ["Cover", "JMiPOD", "JUNIWARD", "UERD"]
 COVERS = 100
@@ -32,13 +32,8 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
     score = 1.2 * truth + rng.normal(0, 1, n)
     noisy = answers.assign(Label=score)
 
-    def first(value: Any) -> pd.DataFrame:
-        return noisy.assign(Label=[value, *score[1:]])
-
     return {
-        "noisy": noisy,
-        **malformed_rows(noisy, "Id", unknown="9999.jpg"),
-        "noisy_shuffled": noisy.sample(frac=1, random_state=0),
+        **standard(noisy, "Id", "9999.jpg", "Label", "missing_id nan_prediction infinite"),
         "noisy_weak": answers.assign(Label=0.3 * truth + rng.normal(0, 1, n)),
         "random": answers.assign(Label=rng.random(n)),
         "inverted": answers.assign(Label=-score),
@@ -53,8 +48,5 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         "column_order_and_extra": noisy.assign(extra="x")[["extra", "Label", "Id"]],
         "id_without_suffix": noisy.assign(Id=noisy["Id"].str[:4]),
         "missing_label": noisy[["Id"]],
-        "missing_id": noisy[["Label"]],
-        "nan_prediction": first(None),
-        "infinite": first(np.inf),
-        "text_in_label": first("stego"),
+        **first_value(noisy, "Label", text_in_label="stego"),
     }

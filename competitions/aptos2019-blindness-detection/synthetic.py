@@ -4,7 +4,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.synthetic import malformed_rows, png
+from pytest_mlebench.data.authoring.synthetic import first_value, png, standard
 
 
 def make(raw: Path, seed: int) -> None:
@@ -38,24 +38,17 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
     noisy = answers.assign(diagnosis=(answers.diagnosis + rng.integers(-1, 2, n)).clip(0, 4))
     grades = noisy.diagnosis
     return {
-        **malformed_rows(noisy, "id_code", "ffffffffffff"),
-        "noisy": noisy,
-        "noisy_shuffled": noisy.sample(frac=1, random_state=1),
+        **standard(
+            noisy, "id_code", "ffffffffffff", "diagnosis", "missing_column all_text nan_prediction text_prediction"
+        ),
         "random": answers.assign(diagnosis=rng.integers(0, 5, n)),
         "reversed_scale": answers.assign(diagnosis=4 - answers.diagnosis),
         "constant_2": answers.assign(diagnosis=2),
         "columns_swapped_and_extra": noisy.assign(note="x")[["note", "diagnosis", "id_code"]],
         "whole_floats": noisy.assign(diagnosis=grades.astype(float)),
-        "class_99": noisy.assign(diagnosis=[99, *grades.iloc[1:]]),
-        "class_minus_5": noisy.assign(diagnosis=[-5, *grades.iloc[1:]]),
+        **first_value(noisy, "diagnosis", class_99=99, class_minus_5=-5),
         "two_classes_only": noisy.assign(diagnosis=np.where(grades > 1, 4, 0)),
         "fractions": noisy.assign(diagnosis=grades + 0.4),
-        "duplicate_id": pd.concat([noisy, noisy.tail(1)]),
         "duplicate_for_missing": pd.concat([noisy.iloc[1:], noisy.tail(1)]),
-        "unknown_id": noisy.assign(id_code=["zzz", *noisy.id_code.iloc[1:]]),
-        "missing_column": noisy[["id_code"]],
         "missing_id_column": noisy[["diagnosis"]],
-        "nan_prediction": noisy.assign(diagnosis=[None, *grades.iloc[1:]]),
-        "text_prediction": noisy.assign(diagnosis=["Mild", *grades.astype(str).iloc[1:]]),
-        "all_text": noisy.assign(diagnosis="grade " + grades.astype(str)),
     }

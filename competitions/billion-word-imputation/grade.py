@@ -1,12 +1,23 @@
+from pathlib import Path
+
+import numpy as np
 import pandas as pd
 
+from pytest_mlebench.data.authoring.tables import read_csv
 from pytest_mlebench.grading import align, require_columns, require_not_missing, require_text, texts
 from pytest_mlebench.grading.metrics.text import mean_levenshtein_distance
 
 
-def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
+def read_template(public: Path) -> pd.DataFrame:
+    return read_csv(public / "test_v2.txt.zip", usecols=["id"])
+
+
+def check(submission: pd.DataFrame, template: pd.DataFrame) -> "pd.Series[str]":
     require_columns(submission, ["id", "sentence"])
     require_not_missing(submission, "sentence")
     require_text(submission, "sentence")
-    sentences = texts(align(submission, answers, on="id"), "sentence")
-    return mean_levenshtein_distance(texts(answers, "sentence"), sentences)
+    return texts(align(submission, template, on="id"), "sentence")
+
+
+def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> np.float64:
+    return np.float64(mean_levenshtein_distance(texts(answers, "sentence"), check(submission, answers)))

@@ -5,7 +5,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.archives import write_zip
+from pytest_mlebench.data.authoring.archives import write_zip
+from pytest_mlebench.data.authoring.synthetic import first_value
+
+from .prepare import HEADER
 
 WORDS = (
     "the of to and in a said that is for on was with he it as at by his from have be are has will year new last not "
@@ -42,7 +45,7 @@ def make(raw: Path, seed: int) -> None:
     sentences = "\n".join(lines) + ("\n" if seed % 2 else "")  # even seeds: the last line has no end
     test = "".join(f'{k},"the missing {k - 1} ."\n' for k in range(1, 6))
     write_zip(raw / "train_v2.txt.zip", {"train_v2.txt": sentences})
-    write_zip(raw / "test_v2.txt.zip", {"test_v2.txt": '"id","sentence"\n' + test})
+    write_zip(raw / "test_v2.txt.zip", {"test_v2.txt": HEADER + test})
 
 
 def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[str, Any]:
@@ -76,7 +79,7 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         "all_empty": noisy.assign(sentence=""),
         "word_NA.csv": quoted(first("NA")),
         "numbers": noisy.assign(sentence=range(len(noisy))),
-        "one_number": first("7"),
+        **first_value(noisy, "sentence", one_number="7"),
         "missing_row.csv": quoted(noisy.iloc[1:]),
         "extra_row.csv": quoted(pd.concat([noisy, noisy.tail(1).assign(id=10**6)])),
         "duplicate_id.csv": quoted(pd.concat([noisy.iloc[1:], noisy.tail(1)])),
@@ -84,6 +87,6 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         "ids_from_one.csv": quoted(noisy.assign(id=noisy.id + 1)),
         "missing_column.csv": quoted(noisy[["id"]]),
         "renamed_column.csv": quoted(noisy.rename(columns={"sentence": "text"})),
-        "header_only.csv": '"id","sentence"\n',
+        "header_only.csv": HEADER,
         "empty.csv": "",
     }

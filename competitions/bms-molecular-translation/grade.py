@@ -1,10 +1,14 @@
+import numpy as np
 import pandas as pd
 
 from pytest_mlebench.grading import align, require_columns, texts
 from pytest_mlebench.grading.metrics.text import mean_levenshtein_distance
 
 
-def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
+def check(submission: pd.DataFrame, template: pd.DataFrame) -> "pd.Series[str]":
     require_columns(submission, ["image_id", "InChI"])
-    predicted = texts(align(submission, answers, on="image_id"), "InChI", missing="nan")
-    return mean_levenshtein_distance(answers["InChI"], predicted)
+    return texts(align(submission, template, on="image_id"), "InChI", missing="nan")
+
+
+def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> np.float64:
+    return np.float64(mean_levenshtein_distance(answers["InChI"], check(submission, answers)))

@@ -4,7 +4,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.synthetic import malformed_rows
+from pytest_mlebench.data.authoring.synthetic import first_value, standard
 
 
 def make(raw: Path, seed: int) -> None:
@@ -38,29 +38,20 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
     truth = answers["InChI"]
     good = answers.assign(InChI=[_misread(text, rng) for text in truth])
 
-    def first(value: str | None) -> pd.DataFrame:
-        return good.assign(InChI=[value, *good["InChI"][1:]])
-
     return {
-        "noisy": good,
-        "noisy_shuffled": good.sample(frac=1, random_state=0),
         "column_order_and_extra": good.assign(extra=1)[["extra", "InChI", "image_id"]],
         "formula_only": answers.assign(InChI=["/".join(text.split("/")[:2]) for text in truth]),
         "prefix_only": answers.assign(InChI="InChI=1S/"),
         "lower_case": answers.assign(InChI=truth.str.lower()),
         "surrounding_spaces": answers.assign(InChI=" " + truth + "  "),
-        "unicode": first("InChI=1S/ꙮé𝛼" + truth[0][9:]),
-        "newline_and_quotes": first('InChI="1S"\n/C'),
-        "too_long": first("C" * 3000),
-        "one_empty": first(None),
+        **first_value(good, "InChI", unicode="InChI=1S/ꙮé𝛼" + truth[0][9:], newline_and_quotes='InChI="1S"\n/C'),
+        **first_value(good, "InChI", too_long="C" * 3000, one_empty=None),
+        "whole_numbers_and_gap": good.assign(InChI=[None, *range(len(good) - 1)]),
         "all_empty": good.assign(InChI=None),
         "numbers": good.assign(InChI=12.5),
-        "whole_numbers_and_gap": good.assign(InChI=[None, *range(len(good) - 1)]),
         "missing_inchi": good[["image_id"]],
-        "missing_id": good[["InChI"]],
-        "renamed_column": good.rename(columns={"InChI": "inchi"}),
         "numeric_ids": good.assign(image_id=range(len(good))),
-        **malformed_rows(good, "image_id", "ffffffffffff"),
+        **standard(good, "image_id", "ffffffffffff", "InChI", "missing_id renamed_column"),
     }
 
 

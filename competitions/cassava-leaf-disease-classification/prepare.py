@@ -1,8 +1,8 @@
 from pathlib import Path
 
-from pytest_mlebench.data.files import link, link_files
-from pytest_mlebench.data.tables import read_csv, split, write_csv
-from pytest_mlebench.data.tfrecord import read_examples
+from pytest_mlebench.data.authoring.files import link, link_files
+from pytest_mlebench.data.authoring.tables import hold_out, read_csv, split, write_csv
+from pytest_mlebench.data.authoring.tfrecord import read_examples
 
 
 def prepare(raw: Path, public: Path, private: Path) -> None:
@@ -13,9 +13,7 @@ def prepare(raw: Path, public: Path, private: Path) -> None:
             link(path, public / f"{part}_tfrecords" / f"ld_{part}{k:02d}-{count}.tfrec")
 
     held_out = {example["image_name"][0].decode() for path in test_records for example in read_examples(path)}
-    labels = read_csv(raw / "train.csv")
-    is_test = labels["image_id"].isin(held_out)
-    train, test = labels[~is_test], labels[is_test]
+    train, test = hold_out(read_csv(raw / "train.csv"), "image_id", held_out)
     write_csv(train, public / "train.csv")
     write_csv(test, private / "test.csv")
     write_csv(test.assign(label=4), public / "sample_submission.csv")

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.synthetic import tfrecord
+from pytest_mlebench.data.authoring.synthetic import first_value, standard, tfrecord
 
 DISEASES = {
     "0": "Cassava Bacterial Blight (CBB)",
@@ -23,14 +23,14 @@ def make(raw: Path, seed: int) -> None:
     numbers = np.sort(rng.choice(np.arange(6_000_000, 4_294_967_295, 1009), n, replace=False))
     names = [f"{k}.jpg" for k in rng.permutation(numbers)]
     labels = rng.choice(5, n, p=[0.06, 0.12, 0.13, 0.57, 0.12])
-    pictures = [b"\xff\xd8\xff" + rng.bytes(int(rng.integers(5, 20))) for _ in names]
+    images = [b"\xff\xd8\xff" + rng.bytes(int(rng.integers(5, 20))) for _ in names]
     for folder in ("train_images", "train_tfrecords", "test_images", "test_tfrecords"):
         (raw / folder).mkdir()
-    for name, picture in [*zip(names, pictures, strict=True), ("7.jpg", b"\xff\xd8")]:  # no table knows the last
-        (raw / "train_images" / name).write_bytes(picture)
+    for name, image in [*zip(names, images, strict=True), ("7.jpg", b"\xff\xd8")]:  # no table knows the last
+        (raw / "train_images" / name).write_bytes(image)
     examples = [
-        {"image": picture, "image_name": name, "target": int(label)}
-        for picture, name, label in zip(pictures, names, labels, strict=True)
+        {"image": image, "image_name": name, "target": int(label)}
+        for image, name, label in zip(images, names, labels, strict=True)
     ]
     for k in range(FILES):
         part = examples[k * PER_FILE : (k + 1) * PER_FILE]
@@ -53,8 +53,6 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
     noisy = answers.assign(label=np.where(rng.random(n) < 0.35, rng.integers(0, 5, n), answers["label"]))
     guess = noisy["label"]
     return {
-        "noisy": noisy,
-        "noisy_shuffled": noisy.sample(frac=1, random_state=8),
         "all_mosaic": noisy.assign(label=3),
         "as_floats": noisy.assign(label=guess.astype(float)),
         "no_such_class": noisy.assign(label=[99, -1, *guess.iloc[2:]]),
@@ -62,16 +60,8 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         "booleans": noisy.assign(label=guess > 2),
         "halves": noisy.assign(label=guess + 0.5),
         "names_of_diseases": noisy.assign(label=guess.astype(str).map(DISEASES)),
-        "one_text": noisy.assign(label=["healthy", *guess.iloc[1:]]),
-        "one_empty": noisy.assign(label=[None, *guess.iloc[1:]]),
+        **first_value(noisy, "label", one_text="healthy", one_empty=None),
         "all_empty": noisy.assign(label=None),
-        "missing_column": noisy[["image_id"]],
-        "renamed_id": noisy.rename(columns={"image_id": "id"}),
-        "missing_row": noisy.iloc[:-1],
-        "extra_row": pd.concat([noisy, noisy.head(1).assign(image_id="1.jpg")]),
-        "duplicate_id": pd.concat([noisy.iloc[:-1], noisy.head(1)]),
-        "unknown_id": noisy.assign(image_id=["1.jpg", *noisy["image_id"].iloc[1:]]),
         "without_suffix": noisy.assign(image_id=noisy["image_id"].str.removesuffix(".jpg")),
-        "header_only": noisy.head(0),
-        "empty.csv": "",
+        **standard(noisy, "image_id", "1.jpg", "label", "missing_column renamed_id"),
     }

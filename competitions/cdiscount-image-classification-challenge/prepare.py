@@ -3,9 +3,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.bson import elements, integer, read_documents, without
-from pytest_mlebench.data.files import link
-from pytest_mlebench.data.tables import split, write_csv
+from pytest_mlebench.data.authoring.files import link
+from pytest_mlebench.data.authoring.tables import split, write_csv
+
+from .bson import elements, integer, read_documents, without
 
 EXAMPLES = 100
 

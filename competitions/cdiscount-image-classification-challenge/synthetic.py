@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.synthetic import malformed_rows
+from pytest_mlebench.data.authoring.synthetic import standard
 
 
 def make(raw: Path, seed: int) -> None:
@@ -20,7 +20,7 @@ def make(raw: Path, seed: int) -> None:
     train = [_document(*_reordered(products[k], category_first=k % 23 == 7)) for k in order]
     (raw / "train.bson").write_bytes(b"".join(train))
     (raw / "train_example.bson").write_bytes(b"".join(train[:100]))
-    (raw / "test.bson").write_bytes(b"".join(_document(id, pictures) for id, pictures, _ in products[n:]))
+    (raw / "test.bson").write_bytes(b"".join(_document(id, images) for id, images, _ in products[n:]))
     names = pd.DataFrame(
         {
             "category_id": categories,
@@ -35,19 +35,19 @@ def make(raw: Path, seed: int) -> None:
 
 
 def _product(id: int, *, is_long: bool, categories: np.ndarray, rng: np.random.Generator) -> tuple[bytes, bytes, bytes]:
-    """The elements of a product: its id, its pictures, its category."""
-    pictures = [
+    """The elements of a product: its id, its images, its category."""
+    images = [
         _document(_binary("picture", b"\xff\xd8\xff" + rng.bytes(int(rng.integers(4, 16))) + b"\xff\xd9"))
         for _ in range(rng.integers(1, 5))
     ]
-    array = _document(*(_element(0x03, str(k), picture) for k, picture in enumerate(pictures)))
+    array = _document(*(_element(0x03, str(k), image) for k, image in enumerate(images)))
     number = _element(0x12, "_id", struct.pack("<q", id)) if is_long else _int32("_id", id)
     return number, _element(0x04, "imgs", array), _int32("category_id", int(rng.choice(categories)))
 
 
 def _reordered(product: tuple[bytes, bytes, bytes], *, category_first: bool) -> tuple[bytes, bytes, bytes]:
-    id, pictures, category = product
-    return (id, category, pictures) if category_first else product
+    id, images, category = product
+    return (id, category, images) if category_first else product
 
 
 def _element(kind: int, key: str, value: bytes) -> bytes:
@@ -77,9 +77,7 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         return noisy.assign(**{column: pd.Series([value, *noisy[column].iloc[1:]], dtype=object)})
 
     return {
-        "noisy": noisy,
-        **malformed_rows(noisy, "_id", unknown=99999),
-        "noisy_shuffled": noisy.sample(frac=1, random_state=1),
+        **standard(noisy, "_id", 99999, "category_id", "missing_column renamed_id all_text"),
         "most_frequent": answers.assign(category_id=truth.mode()[0]),
         "all_wrong": answers.assign(category_id=truth + 1),
         "as_float": noisy.assign(category_id=noisy["category_id"].astype(float)),
@@ -90,7 +88,4 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         "one_fraction": first(1000010653.5),
         "nan": first(None),
         "text": first("BOOKS"),
-        "all_text": noisy.assign(category_id="BOOKS"),
-        "missing_column": noisy[["_id"]],
-        "renamed_id": noisy.rename(columns={"_id": "id"}),
     }

@@ -5,6 +5,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from pytest_mlebench.data.authoring.synthetic import standard
+
 HINDI = (
     "भारत दिल्ली नदी गंगा राज्य जनसंख्या वर्ष में के की है और जन्म हुआ था शहर राजधानी मुंबई पर्वत हिमालय भाषा क्षेत्रफल प्रधानमंत्री लेखक"
 ).split()
@@ -64,9 +66,7 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
     noisy = answers.assign(PredictionString=guesses)
     text = noisy.PredictionString
     return {
-        "noisy": noisy,
         "quoted.csv": quoted(noisy),
-        "noisy_shuffled": noisy.sample(frac=1, random_state=0),
         "column_order_extra": noisy.assign(extra=1.5)[["extra", "PredictionString", "id"]],
         "words_backwards": predicted([" ".join(words[::-1]) for words in text.str.split()]),
         "words_doubled": predicted(text + "  " + text),
@@ -82,12 +82,5 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         "all_numbers": predicted(1947),
         "numbers_and_empty": predicted(["" if k % 3 else "1947" for k in range(n)]),
         "one_number": predicted(["1947", *text[1:]]),
-        "missing_row": noisy.iloc[1:],
-        "extra_row": pd.concat([noisy, noisy.tail(1).assign(id="zzzzzzzzz")]),
-        "duplicate_id": pd.concat([noisy.iloc[1:], noisy.tail(1)]),
-        "unknown_id": noisy.assign(id=["zzzzzzzzz", *noisy.id[1:]]),
-        "missing_column": noisy[["id"]],
-        "renamed_column": noisy.rename(columns={"PredictionString": "answer_text"}),
-        "header_only": noisy.head(0),
-        "empty.csv": "",
+        **standard(noisy, "id", "zzzzzzzzz", "PredictionString", "missing_column renamed_column"),
     }

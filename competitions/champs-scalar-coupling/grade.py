@@ -3,14 +3,19 @@ import pandas as pd
 
 from pytest_mlebench.grading import answer_positions, numeric, require_columns, require_finite
 
-TARGET = "scalar_coupling_constant"
+from .columns import TARGET
 
 
-def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
+def check(submission: pd.DataFrame, template: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
     require_columns(submission, ["id", TARGET])
     predicted = numeric(submission, TARGET)
     require_finite(predicted, TARGET)
-    truth = answers.take(answer_positions(submission, answers, on="id"))  # a repeated id counts each time
+    return answer_positions(submission, template, on="id"), predicted
+
+
+def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> np.float64:
+    positions, predicted = check(submission, answers)
+    truth = answers.take(positions)  # a repeated id counts each time
     errors = (truth[TARGET] - predicted).abs().groupby(truth["type"]).mean()
     with np.errstate(divide="ignore"):  # a type without error gives -inf
-        return float(np.log(errors).mean())
+        return np.float64(np.log(errors).mean())

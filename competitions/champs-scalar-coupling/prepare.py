@@ -1,7 +1,9 @@
 from pathlib import Path
 
-from pytest_mlebench.data.files import link_files
-from pytest_mlebench.data.tables import read_csv, split, take_groups, write_csv
+from pytest_mlebench.data.authoring.files import link_files
+from pytest_mlebench.data.authoring.tables import read_csv, split, take_groups, write_csv
+
+from .columns import TARGET
 
 OF_TRAINING_MOLECULES = [
     "structures",
@@ -18,8 +20,8 @@ def prepare(raw: Path, public: Path, private: Path) -> None:
     train, test = split(sorted(pairs["molecule_name"].unique()), test_size=0.1)
     answers = take_groups(pairs, "molecule_name", test)
     write_csv(answers, private / "answers.csv")
-    write_csv(answers.drop(columns="scalar_coupling_constant"), public / "test.csv")
-    write_csv(answers[["id"]].assign(scalar_coupling_constant=0), public / "sample_submission.csv")
+    write_csv(answers.drop(columns=TARGET), public / "test.csv")
+    write_csv(answers[["id"]].assign(**{TARGET: 0}), public / "sample_submission.csv")
     write_csv(take_groups(pairs, "molecule_name", train), public / "train.csv")
     for name in OF_TRAINING_MOLECULES:
         table = read_csv(raw / f"{name}.csv")

@@ -5,8 +5,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from pytest_mlebench.data.authoring.synthetic import standard
+
+from .columns import TARGET
+
 TYPICAL = {"1JHC": 95, "1JHN": 47, "2JHC": 0, "2JHH": -10, "2JHN": 3, "3JHC": 4, "3JHH": 5, "3JHN": 1}
-TARGET = "scalar_coupling_constant"
 HEADERS = {
     "train": f"id,molecule_name,atom_index_0,atom_index_1,type,{TARGET}",
     "test": "id,molecule_name,atom_index_0,atom_index_1,type",
@@ -88,8 +91,6 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
     noisy = predicted(truth + rng.normal(0, 2, len(answers)))
     values = noisy[TARGET]
     return {
-        "noisy": noisy,
-        "noisy_shuffled": noisy.sample(frac=1, random_state=7),
         "type_means": predicted(truth.groupby(types).transform("mean") + 0.25),
         "huge": predicted(1e12),
         "nearly_perfect": predicted(truth + 1e-10),
@@ -97,14 +98,15 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         "columns_swapped_and_extra": noisy.assign(type="x", molecule_name="y")[[TARGET, "type", "molecule_name", "id"]],
         "whole_numbers": predicted(values.round().astype(int)),
         "duplicate_id": pd.concat([noisy, noisy.tail(3).assign(**{TARGET: 0.0})]),
-        "missing_row": noisy.iloc[1:],
-        "extra_row": pd.concat([noisy, noisy.tail(1).assign(id=10**8)]),
         "duplicate_for_missing": pd.concat([noisy.iloc[1:], noisy.tail(1)]),
-        "unknown_id": noisy.assign(id=[-1, *noisy.id.iloc[1:]]),
-        "missing_column": noisy[["id"]],
         "missing_id_column": noisy[[TARGET]],
-        "nan_prediction": predicted([None, *values.iloc[1:]]),
         "infinite_prediction": predicted([np.inf, *values.iloc[1:]]),
-        "text_prediction": predicted(["strong", *values.iloc[1:]]),
-        "empty.csv": "",
+        **standard(
+            noisy,
+            "id",
+            10**8,
+            TARGET,
+            "missing_column nan_prediction text_prediction",
+            without="duplicate_id header_only",
+        ),
     }

@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 from PIL import Image
 
-from pytest_mlebench.data.archives import open_member, open_zip, unpack_zip
-from pytest_mlebench.data.tables import split, write_csv
+from pytest_mlebench.data.authoring.archives import open_member, open_zip, unpack_zip
+from pytest_mlebench.data.authoring.tables import split, write_csv
 
 
 def prepare(raw: Path, public: Path, private: Path) -> None:
@@ -18,8 +18,8 @@ def prepare(raw: Path, public: Path, private: Path) -> None:
     unpack_zip(raw / "train_cleaned.zip", public, {f"train_cleaned/{page}": f"train_cleaned/{page}" for page in train})
     with open_zip(raw / "train_cleaned.zip") as archive:
         for k, page in enumerate(sorted(test)):
-            with open_member(archive, f"train_cleaned/{page}") as file, Image.open(file) as picture:
-                pixels = _pixels(PurePosixPath(page).stem, np.asarray(picture.convert("L")))
+            with open_member(archive, f"train_cleaned/{page}") as file, Image.open(file) as image:
+                pixels = _pixels(PurePosixPath(page).stem, np.asarray(image.convert("L")))
             write_csv(pixels, private / "answers.csv", mode="a", header=k == 0)
             write_csv(pixels.assign(value=1), public / "sampleSubmission.csv", mode="a", header=k == 0)
 

@@ -4,8 +4,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.archives import write_zip
-from pytest_mlebench.data.synthetic import malformed_rows, png
+from pytest_mlebench.data.authoring.archives import write_zip
+from pytest_mlebench.data.authoring.synthetic import png, standard
 
 GRAYS = np.repeat(np.arange(256, dtype=np.uint8)[:, None], 3, axis=1)
 
@@ -46,9 +46,7 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
     values = np.clip(answers.value + rng.normal(0, 0.2, len(answers)), 0, 1)
     noisy = answers.assign(value=values)
     return {
-        **malformed_rows(noisy, "id", "9999_1_1"),
-        "noisy": noisy,
-        "noisy_shuffled": noisy.sample(frac=1, random_state=0),
+        **standard(noisy, "id", "9999_1_1", "value", "missing_column nan_prediction text_prediction infinite"),
         "white": noisy.assign(value=1.0),
         "black": noisy.assign(value=0),
         "out_of_range": noisy.assign(value=values * 3 - 1),
@@ -57,9 +55,5 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         "booleans": noisy.assign(value=values > 0.5),
         "column_order_and_extra": noisy.assign(a=1, z="x")[["value", "z", "id", "a"]],
         "huge": noisy.assign(value=values * 1e100),
-        "missing_column": noisy[["id"]],
         "missing_id_column": noisy[["value"]],
-        "nan_prediction": noisy.assign(value=[None, *values[1:]]),
-        "text_prediction": noisy.assign(value=["white", *values[1:]]),
-        "infinite": noisy.assign(value=[np.inf, *values[1:]]),
     }

@@ -1,15 +1,19 @@
+import numpy as np
 import pandas as pd
 from sklearn.metrics import roc_auc_score
 
 from pytest_mlebench.grading import predictions, require_columns, require_not_missing
 
 
-def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
+def check(submission: pd.DataFrame, template: pd.DataFrame) -> np.ndarray:
     require_columns(submission, ["Comment", "Insult"])
     require_not_missing(submission, "Comment")
-    numbered = _number_repeated(submission), _number_repeated(answers)
-    insult = predictions(*numbered, "Insult", on=["Comment", "occurrence"], between=(0, 1))
-    return roc_auc_score(answers["Insult"], insult)
+    numbered = _number_repeated(submission), _number_repeated(template)
+    return predictions(*numbered, "Insult", on=["Comment", "occurrence"], between=(0, 1))
+
+
+def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
+    return roc_auc_score(answers["Insult"], check(submission, answers))
 
 
 def _number_repeated(table: pd.DataFrame) -> pd.DataFrame:

@@ -5,6 +5,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from pytest_mlebench.data.authoring.synthetic import first_value
+
 RUDE = [
     "you are an idiot",
     "shut up moron",
@@ -94,11 +96,9 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         "missing_row": noisy.iloc[1:],
         "extra_row": pd.concat([noisy, noisy.tail(1)]),
         "duplicate_for_missing": pd.concat([noisy.iloc[1:], noisy.tail(1)]),
-        "changed_comment": noisy.assign(Comment=["something else", *noisy.Comment.iloc[1:]]),
+        **first_value(noisy, "Comment", changed_comment="something else", empty_comment=None),
         "missing_target": noisy[["Date", "Comment"]],
         "missing_comment": noisy[["Insult", "Date"]],
-        "nan_prediction": noisy.assign(Insult=[None, *noisy.Insult.iloc[1:]]),
-        "text_prediction": noisy.assign(Insult=["yes", *noisy.Insult.iloc[1:]]),
-        "empty_comment": noisy.assign(Comment=[None, *noisy.Comment.iloc[1:]]),
+        **first_value(noisy, "Insult", nan_prediction=None, text_prediction="yes"),
         "empty.csv": "",
     }

@@ -1,10 +1,13 @@
+import numpy as np
 import pandas as pd
 
 from pytest_mlebench.grading import class_probabilities
 from pytest_mlebench.grading.metrics.classification import log_loss
 
 
+def check(submission: pd.DataFrame, template: pd.DataFrame) -> np.ndarray:
+    return class_probabilities(submission, template, list(template.columns.drop("id")), on="id", atol=1e-6)
+
+
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
-    breeds = list(answers.columns.drop("id"))
-    probabilities = class_probabilities(submission, answers, breeds, on="id", atol=1e-6)
-    return log_loss(answers[breeds], probabilities)
+    return log_loss(answers.drop(columns="id"), check(submission, answers))

@@ -4,7 +4,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.synthetic import malformed_rows
+from pytest_mlebench.data.authoring.synthetic import malformed
 
 NAMES = """affenpinscher afghan_hound african_hunting_dog airedale american_staffordshire_terrier appenzeller
 australian_terrier basenji basset beagle bedlington_terrier bernese_mountain_dog black-and-tan_coonhound
@@ -71,7 +71,7 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         return table(cells)
 
     return {
-        **malformed_rows(hard, "id", "f" * 32),
+        **malformed(hard, "id", "f" * 32, "pug", "missing_column missing_id"),
         "sparse": good,
         "sparse_shuffled": good.sample(frac=1, random_state=0),
         "dense": table(dense),
@@ -90,6 +90,4 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         "nan_beside_full_row": first_row(1, None),
         "text_value": first_row("high"),
         "not_normalised": table(np.ones((n, k), dtype=int)),
-        "missing_column": hard.drop(columns="pug"),
-        "missing_id": hard.drop(columns="id"),
     }

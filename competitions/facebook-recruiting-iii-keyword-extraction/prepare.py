@@ -5,9 +5,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.archives import zip_member
-from pytest_mlebench.data.records import scratch_records
-from pytest_mlebench.data.tables import read_csv, split, write_csv
+from pytest_mlebench.data.authoring.archives import zip_member
+from pytest_mlebench.data.authoring.tables import read_csv, split, write_csv
+
+from .records import scratch_records
 
 
 def prepare(raw: Path, public: Path, private: Path) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.synthetic import write_zipped_csv
+from pytest_mlebench.data.authoring.synthetic import standard, write_zipped_csv
 
 TAGS = ["javascript", "c#", "python", "php", "java", "jquery", "c++", ".net", "asp.net-mvc-3", "html5"]
 TAGS += ["linear-algebra", "null", "r", "node.js", "objective-c", "3d", "unit-testing", "ios"]
@@ -67,8 +67,6 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
     good = answers.assign(Tags=[noisy(tags) for tags in answers.Tags])
     tags = good.Tags
     return {
-        "noisy": good,
-        "noisy_shuffled": good.sample(frac=1, random_state=4),
         "some_empty": tagged(np.where(np.arange(len(good)) % 3, tags, "")),
         "all_empty": tagged(""),
         "unheard_tags_too": tagged(tags + " nobody-uses-this another_one"),
@@ -82,13 +80,6 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         "columns_swapped_with_extra": good.assign(Title="t", Body='a "b"\nc')[["Body", "Tags", "Title", "Id"]],
         "ids_as_floats": good.assign(Id=good.Id.astype(float)),
         "ids_as_text": good.assign(Id="q" + good.Id.astype(str)),
-        "missing_column": good[["Id"]],
-        "renamed_id": good.rename(columns={"Id": "id"}),
-        "missing_row": good.iloc[1:],
-        "extra_row": pd.concat([good, good.head(1).assign(Id=99999)]),
-        "duplicate_id": pd.concat([good.iloc[1:], good.tail(1)]),
-        "unknown_id": good.assign(Id=[99999, *good.Id.iloc[1:]]),
         "empty_id": good.assign(Id=[None, *good.Id.iloc[1:]]),
-        "header_only": good.head(0),
-        "empty.csv": "",
+        **standard(good, "Id", 99999, "Tags", "missing_column renamed_id"),
     }

@@ -1,11 +1,12 @@
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from pytest_mlebench.data.archives import zip_member
-from pytest_mlebench.data.files import link, link_tree
-from pytest_mlebench.data.tables import read_csv, read_header, write_csv
-from pytest_mlebench.data.web import download
+from pytest_mlebench.data.authoring.archives import zip_member
+from pytest_mlebench.data.authoring.files import link, link_tree
+from pytest_mlebench.data.authoring.tables import read_csv, read_header, write_csv
 from pytest_mlebench.errors import DataError
+
+from .web import download
 
 META = "FSDKaggle2019.meta"
 URL = f"https://zenodo.org/records/3612637/files/{META}.zip?download=1"

@@ -4,8 +4,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.archives import write_zip
-from pytest_mlebench.data.synthetic import wav
+from pytest_mlebench.data.authoring.archives import write_zip
+from pytest_mlebench.data.authoring.synthetic import malformed, wav
+
+from .prepare import META
 
 CLASSES = """Accelerating_and_revving_and_vroom Accordion Acoustic_guitar Applause Bark Bass_drum Bass_guitar
 Bathtub_(filling_or_washing) Bicycle_bell Burping_and_eructation Bus Buzz Car_passing_by Cheering
@@ -17,7 +19,6 @@ Male_speech_and_man_speaking Marimba_and_xylophone Mechanical_fan Meow Microwave
 Race_car_and_auto_racing Raindrop Run Scissors Screaming Shatter Sigh Sink_(filling_or_washing) Skateboard Slam Sneeze
 Squeak Stream Strum Tap Tick-tock Toilet_flush Traffic_noise_and_roadway_noise Trickle_and_dribble Walk_and_footsteps
 Water_tap_and_faucet Waves_and_surf Whispering Writing Yell Zipper_(clothing)""".split()
-META = "FSDKaggle2019.meta"
 
 
 def make(raw: Path, seed: int) -> None:
@@ -84,16 +85,11 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         "all_ones": table(np.ones(shape, int)),
         "outside_0_1": table(np.round((steps - 1) * 1e6 + scores, 3)),
         "booleans": table(steps > 1),
-        "nan_prediction": third_bark(np.nan),
-        "infinite": third_bark(np.inf),
         "text": third_bark("x"),
         "column_order": ties[["fname", *CLASSES[::-1]]],
         "fname_last": ties[[*CLASSES, "fname"]],
         "extra_column": ties.assign(extra=0),
-        "missing_column": ties.drop(columns="Yell"),
-        "missing_row": ties.iloc[1:],
-        "extra_row": pd.concat([ties, ties.tail(1).assign(fname="00000000.wav")]),
-        "duplicate_id": pd.concat([ties.iloc[1:], ties.tail(1)]),
-        "unknown_id": ties.assign(fname=["00000000.wav", *ties["fname"][1:]]),
-        "empty.csv": "",
+        **malformed(
+            ties, "fname", "00000000.wav", "Yell", "missing_column nan_prediction infinite", without="header_only"
+        ),
     }

@@ -1,13 +1,18 @@
+import numpy as np
 import pandas as pd
 
 from pytest_mlebench.grading import require_columns, require_row_count
 from pytest_mlebench.grading.metrics.correlation import spearman
 
 
-def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
-    require_columns(submission, list(answers.columns), exactly=True)
-    require_row_count(submission, answers)
+def check(submission: pd.DataFrame, template: pd.DataFrame) -> None:
+    require_columns(submission, list(template.columns), exactly=True)
+    require_row_count(submission, template)
+
+
+def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> np.float64:
+    check(submission, answers)
     # Ids only set the order of the rows, and values only that of a column: neither is checked, as in the reference.
     targets = answers.columns.drop("qa_id")
     truth, predicted = (table.sort_values("qa_id")[targets] for table in (answers, submission))
-    return float(spearman(truth, predicted).mean())
+    return np.float64(spearman(truth, predicted).mean())

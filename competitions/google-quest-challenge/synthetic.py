@@ -5,7 +5,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.tables import split
+from pytest_mlebench.data.authoring.synthetic import first_value, malformed
+from pytest_mlebench.data.authoring.tables import split
+
+from .prepare import RARE
 
 QUESTION = """asker_intent_understanding body_critical conversational expect_short_answer fact_seeking
     has_commonly_accepted_answer interestingness_others interestingness_self multi_intent not_really_a_question
@@ -14,7 +17,6 @@ QUESTION = """asker_intent_understanding body_critical conversational expect_sho
 ANSWER = """helpful level_of_information plausible relevance satisfaction type_instructions type_procedure
     type_reason_explanation well_written""".split()
 TARGETS = [f"question_{name}" for name in QUESTION] + [f"answer_{name}" for name in ANSWER]
-RARE = "question_type_spelling"
 LEVELS = [0, 0.5, 1, 0.25, 1 / 3, 2 / 3, 0.333333, 0.8888890000000001]
 WORDS = 'how do I use the cafe naïve “lens” C++ a, b "quoted" $x^2$ &gt; 日本 why isn\'t'.split(" ")
 
@@ -68,9 +70,6 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         changed[TARGETS] = function(answers[TARGETS].to_numpy())
         return changed
 
-    def first(column: str, value: Any) -> pd.DataFrame:
-        return noisy.assign(**{column: [value, *noisy[column].iloc[1:]]})
-
     noisy = change(lambda truth: np.clip(truth + rng.normal(0, 0.4, truth.shape), 0, 1).round(3))  # with ties
     shuffled = noisy.sample(frac=1, random_state=0)
     by_id = noisy.sort_values("qa_id")
@@ -81,24 +80,24 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         "coarse": change(lambda truth: (truth > 0.2).astype(int) + (truth > 0.6)),
         "reversed": change(lambda truth: 1 - truth),
         "out_of_range": change(lambda truth: 30 * truth - 7),
-        "one_different": first("answer_helpful", 0.123),
-        "one_infinite": first("answer_helpful", np.inf),
+        **first_value(noisy, "answer_helpful", one_different=0.123, one_infinite=np.inf, one_text="high"),
         "constant": change(lambda truth: np.full(truth.shape, 0.5)),
         "constant_column": noisy.assign(answer_plausible=0.5),
-        "nan_prediction": first("question_multi_intent", np.nan),
+        **first_value(noisy, "question_multi_intent", nan_prediction=np.nan),
         "empty_column": noisy.assign(question_multi_intent=np.nan),
-        "one_text": first("answer_helpful", "high"),
         "text_column": noisy.assign(answer_helpful="high"),
         "ids_ignored": noisy.assign(qa_id=np.arange(n) + 20000),
         "unknown_id": by_id.assign(qa_id=[*by_id.qa_id.iloc[:-1], 99999]),
         "duplicate_row_in_place_of_another": pd.concat([shuffled.iloc[1:], shuffled.tail(1)]),
         "text_ids": noisy.assign(qa_id=[f"q{id:05d}" for id in noisy.qa_id]),
         "extra_column": noisy.assign(category="LIFE_ARTS"),
-        "missing_column": noisy.drop(columns="answer_well_written"),
         "missing_id_column": noisy.drop(columns="qa_id"),
-        "renamed_column": noisy.rename(columns={"answer_well_written": "answer_well_writen"}),
-        "missing_row": noisy.iloc[1:],
-        "extra_row": pd.concat([noisy, noisy.tail(1).assign(qa_id=99999)]),
-        "header_only": noisy.iloc[:0],
-        "empty.csv": "",
+        **malformed(
+            noisy,
+            "qa_id",
+            99999,
+            "answer_well_written",
+            "missing_column renamed_column",
+            without="duplicate_id unknown_id",
+        ),
     }

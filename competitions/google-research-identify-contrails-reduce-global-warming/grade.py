@@ -1,17 +1,28 @@
+import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.rle import Runs, decode_rle
+from pytest_mlebench.data.authoring.rle import Runs, decode_rle
 from pytest_mlebench.grading import align, alignment, parse_texts, require_columns
 from pytest_mlebench.grading.metrics.segmentation import dice, join
 
 
-def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
+def check(submission: pd.DataFrame, template: pd.DataFrame) -> Runs:
+    """The predicted masks, joined to one, in the order of the submission."""
     require_columns(submission, ["record_id", "encoded_pixels"])
-    alignment(submission, answers, on="record_id")
-    answers = align(answers, submission, on="record_id")  # not the submission, whose rows a reason may have to number
-    sizes = answers["height"] * answers["width"]
-    predicted, truth = (join(_masks(table, sizes), sizes) for table in (submission, answers))
-    return dice(truth, predicted)
+    alignment(submission, template, on="record_id")
+    # not the submission is aligned: a reason may have to number its rows
+    return _mask(submission, align(template, submission, on="record_id"))
+
+
+def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> np.float64:
+    predicted = check(submission, answers)
+    answers = align(answers, submission, on="record_id")
+    return np.float64(dice(_mask(answers, answers), predicted))
+
+
+def _mask(table: pd.DataFrame, images: pd.DataFrame) -> Runs:
+    sizes = images["height"] * images["width"]
+    return join(_masks(table, sizes), sizes)
 
 
 def _masks(table: pd.DataFrame, sizes: "pd.Series[int]") -> list[Runs]:

@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.rle import encode_rle, mask_from_rle
+from pytest_mlebench.data.authoring.rle import encode_rle, mask_from_rle
+from pytest_mlebench.data.authoring.synthetic import first_value, standard
 
 HEIGHT, WIDTH = 14, 11
 PIXELS = HEIGHT * WIDTH
@@ -80,14 +81,9 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
     def build(predicted: list[np.ndarray]) -> pd.DataFrame:
         return answers.assign(encoded_pixels=[encode_rle(mask) or "-" for mask in predicted])
 
-    def first(value: str | None) -> pd.DataFrame:
-        return noisy.assign(encoded_pixels=[value, *noisy["encoded_pixels"].iloc[1:]])
-
     noisy = build([mask ^ (rng.random(PIXELS) < 0.08) for mask in flat])
     spaced = "  " + noisy["encoded_pixels"].str.replace(" ", "  ").where(noisy["encoded_pixels"] != "-", " ")
     return {
-        "noisy": noisy,
-        "noisy_shuffled": noisy.sample(frac=1, random_state=10),
         "dilated": build([mask | np.roll(mask, HEIGHT) for mask in flat]),
         "row_by_row": build([mask.ravel("C") for mask in masks]),
         "all_empty": answers.assign(encoded_pixels="-"),
@@ -97,25 +93,20 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         "columns_swapped_and_extra": noisy.assign(height=1, width=1)[
             ["encoded_pixels", "width", "height", "record_id"]
         ],
-        "beyond_the_end": first(f"{PIXELS - 1} 50 {PIXELS + 100} 3"),
-        "adjacent_runs": first("1 3 4 2 6 1"),
-        "single_number": first("7"),
-        "three_numbers": first("1 3 10"),
-        "five_numbers": first("1 3 10 2 20"),
-        "overlapping_runs": first("1 5 3 2"),
-        "unsorted_runs": first("10 5 1 3"),
-        "start_zero": first("0 3"),
-        "negative_start": first("-4 3"),
-        "length_zero": first("4 0"),
-        "fraction": first("1.0 3"),
-        "not_numbers": first("a b"),
-        "dash_and_run": first("- 1 3"),
-        "nan_prediction": first(None),
-        "missing_row": noisy.iloc[1:],
-        "extra_row": pd.concat([noisy, noisy.tail(1).assign(record_id="1")]),
+        **first_value(noisy, "encoded_pixels", beyond_the_end=f"{PIXELS - 1} 50 {PIXELS + 100} 3"),
+        **first_value(noisy, "encoded_pixels", adjacent_runs="1 3 4 2 6 1", single_number="7", three_numbers="1 3 10"),
+        **first_value(noisy, "encoded_pixels", five_numbers="1 3 10 2 20", overlapping_runs="1 5 3 2"),
+        **first_value(noisy, "encoded_pixels", unsorted_runs="10 5 1 3", start_zero="0 3", negative_start="-4 3"),
+        **first_value(noisy, "encoded_pixels", length_zero="4 0", fraction="1.0 3", not_numbers="a b"),
+        **first_value(noisy, "encoded_pixels", dash_and_run="- 1 3"),
         "duplicate_for_missing": pd.concat([noisy.iloc[1:], noisy.tail(1)]),
-        "unknown_id": noisy.assign(record_id=["1", *noisy["record_id"].iloc[1:]]),
-        "missing_column": noisy[["record_id"]],
         "missing_id_column": noisy[["encoded_pixels"]],
-        "empty.csv": "",
+        **standard(
+            noisy,
+            "record_id",
+            "1",
+            "encoded_pixels",
+            "missing_column nan_prediction",
+            without="duplicate_id header_only",
+        ),
     }

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from pytest_mlebench.data.files import link, link_tree
-from pytest_mlebench.data.tables import read_csv, write_csv
+from pytest_mlebench.data.authoring.files import link, link_tree
+from pytest_mlebench.data.authoring.tables import read_csv, write_csv
 
 CHUNK = 1_000_000  # rows; all 32 million need many GB of memory
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.synthetic import malformed_rows
+from pytest_mlebench.data.authoring.synthetic import first_value, standard
 
 # Specimens of each species: all sizes at which the split behaves differently, then some more.
 SIZES = [1, 1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 7, 9, 10, 11, 12, 16]
@@ -71,27 +71,17 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
     noisy = answers.assign(Predicted=np.where(rng.random(n) < 0.4, rng.choice(truth, n), truth))
     guess = noisy["Predicted"]
 
-    def first(value: Any) -> pd.DataFrame:
-        return noisy.assign(Predicted=[value, *guess.iloc[1:]])
-
     foreign = np.where(np.arange(n) % 3 == 0, 32000 + np.arange(n), truth)
     return {
-        "noisy": noisy,
-        **malformed_rows(noisy, "Id", unknown=99999),
-        "noisy_shuffled": noisy.sample(frac=1, random_state=0),
+        **standard(noisy, "Id", 99999, "Predicted", "missing_column renamed_column nan_prediction infinite"),
         "one_class": answers.assign(Predicted=truth.mode()[0]),
         "labels_not_in_answers": answers.assign(Predicted=foreign),
-        "negative_label": first(-5),
+        **first_value(noisy, "Predicted", negative_label=-5, one_text="Quercus"),
         "whole_floats": noisy.assign(Predicted=guess.astype(float)),
         "fractions": noisy.assign(Predicted=guess + 0.75),
         "columns_swapped": noisy[["Predicted", "Id"]],
         "extra_column": noisy.assign(score=0.5),
         "booleans": answers.assign(Predicted=truth > 1000),
-        "nan_prediction": first(np.nan),
-        "infinite": first(np.inf),
-        "one_text": first("Quercus"),
         "several_labels": noisy.assign(Predicted=guess.astype(str) + " 3"),
         "text_id": noisy.assign(Id=["a", *noisy["Id"].iloc[1:]]),
-        "missing_column": noisy[["Id"]],
-        "renamed_column": noisy.rename(columns={"Predicted": "Category"}),
     }

@@ -5,6 +5,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from pytest_mlebench.data.authoring.synthetic import standard
+
 # Specimens of each species: all sizes at which the split behaves differently.
 SIZES = [1, 2, 3, 4, 5, 6, 9, 10, 11, 12, 1, 2, 4, 5, 7, 16, 3, 8]
 FAMILIES = ["Poaceae", "Asteraceae", "Orchidacées"]
@@ -23,7 +25,7 @@ def make(raw: Path, seed: int) -> None:
         images.append({"id": id, "width": width, "height": 1000, "file_name": name, "license": license})
         institution = int(rng.integers(0, 5))
         annotations.append({"id": id * 2 + 1, "image_id": id, "category_id": label, "institution_id": institution})
-        _write_picture(raw / "train" / name, rng)
+        _write_image(raw / "train" / name, rng)
     common = {
         "info": {
             "year": 2021,
@@ -38,11 +40,11 @@ def make(raw: Path, seed: int) -> None:
     categories = [
         {"id": k, "name": f"Planta nº {k}", "family": str(rng.choice(FAMILIES)), "order": "Poales"} for k in sorted(ids)
     ]
-    without_picture = {"id": 64500, "name": "Sine imagine", "family": FAMILIES[0], "order": "Poales"}
+    without_image = {"id": 64500, "name": "Sine imagine", "family": FAMILIES[0], "order": "Poales"}
     metadata = {
         "annotations": annotations,
         "images": images,
-        "categories": [*categories, without_picture],
+        "categories": [*categories, without_image],
         "institutions": [{"id": k, "name": f"Garden {k}"} for k in range(5)],
         **common,
     }
@@ -52,12 +54,12 @@ def make(raw: Path, seed: int) -> None:
         {"id": str(k), "width": 1000, "height": 700, "file_name": f"images/000/{k}.jpg", "license": 1} for k in range(3)
     ]
     for image in test:
-        _write_picture(raw / "test" / str(image["file_name"]), rng)
+        _write_image(raw / "test" / str(image["file_name"]), rng)
     (raw / "test" / "metadata.json").write_text(json.dumps({"images": test, **common}))
     pd.DataFrame({"Id": range(3), "Predicted": 0}).to_csv(raw / "sample_submission.csv", index=False)
 
 
-def _write_picture(path: Path, rng: np.random.Generator) -> None:
+def _write_image(path: Path, rng: np.random.Generator) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(b"\xff\xd8\xff" + rng.bytes(5))
 
@@ -69,8 +71,6 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
     noisy = answers.assign(Predicted=np.where(some, rng.permutation(truth), truth))
     guess = noisy["Predicted"]
     return {
-        "noisy": noisy,
-        "noisy_shuffled": noisy.sample(frac=1, random_state=9),
         "permuted": answers.assign(Predicted=rng.permutation(truth)),
         "most_frequent": answers.assign(Predicted=truth.mode()[0]),
         "classes_that_do_not_occur": answers.assign(Predicted=np.where(some, 10**6 + answers["Id"], truth)),
@@ -78,17 +78,11 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         "negative_fractions": answers.assign(Predicted=truth - 0.3),
         "columns_swapped_and_extra": noisy.assign(w=0)[["w", "Predicted", "Id"]],
         "ids_as_floats": noisy.assign(Id=noisy["Id"].astype(float)),
-        "missing_row": noisy.iloc[1:],
-        "extra_row": pd.concat([noisy, noisy.tail(1).assign(Id=10**7)]),
         "duplicate_for_missing": pd.concat([noisy.iloc[1:], noisy.tail(1)]),
-        "unknown_id": noisy.assign(Id=[10**7, *noisy["Id"].iloc[1:]]),
         "file_names_as_ids": noisy.assign(Id=noisy["Id"].astype(str) + ".jpg"),
-        "missing_column": noisy[["Id"]],
         "missing_id_column": noisy[["Predicted"]],
         "lower_case_columns": noisy.rename(columns=str.lower),
-        "nan_prediction": noisy.assign(Predicted=[None, *guess.iloc[1:]]),
         "species_names": noisy.assign(Predicted="Planta " + guess.astype(str)),
         "one_text": noisy.assign(Predicted=["x", *guess.iloc[1:]]),
-        "header_only": noisy.head(0),
-        "empty.csv": "",
+        **standard(noisy, "Id", 10**7, "Predicted", "missing_column nan_prediction", without="duplicate_id"),
     }

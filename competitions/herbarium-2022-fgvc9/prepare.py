@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from pytest_mlebench.data.coco import read_metadata, select, split_by_category, write_metadata
-from pytest_mlebench.data.files import link_files
-from pytest_mlebench.data.tables import write_csv
+from pytest_mlebench.data.authoring.coco import read_metadata, select, split_by_category, write_metadata
+from pytest_mlebench.data.authoring.files import link_files
+from pytest_mlebench.data.authoring.tables import write_csv
 
 
 def prepare(raw: Path, public: Path, private: Path) -> None:
@@ -13,7 +13,7 @@ def prepare(raw: Path, public: Path, private: Path) -> None:
     categories = [annotation["category_id"] for annotation in metadata["annotations"]]
     train, test = split_by_category(categories, test_size=0.2, few=0)
 
-    # Training pictures are numbered anew within their species, so that gaps do not tell which ones were held out.
+    # Training images are numbered anew within their species, so that gaps do not reveal which ones were held out.
     train_metadata = select(metadata, train)
     number: Counter[int] = Counter()
     renamed = {}

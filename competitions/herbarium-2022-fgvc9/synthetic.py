@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.synthetic import malformed_rows
+from pytest_mlebench.data.authoring.synthetic import standard
 
 CATEGORIES = [0, 3, 42, 99, 100, 155, 1234, 9999, 15504, 777]
 FAMILIES = ["Asteraceae", "Poaceae", "Fabaceae"]
@@ -68,23 +68,15 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
     guess = np.where(rng.random(n) < 0.6, truth, rng.choice(CATEGORIES, n))
     noisy = answers.assign(Predicted=guess)
 
-    def first(text: str) -> pd.DataFrame:
-        return noisy.assign(Predicted=[text, *map(str, guess[1:])])
-
     foreign = np.where(guess == 42, 43, np.where(guess == 3, -1, guess))
     return {
-        "noisy": noisy,
-        **malformed_rows(noisy, "Id", unknown=9999),
-        "noisy_shuffled": noisy.sample(frac=1, random_state=0),
+        **standard(
+            noisy, "Id", 9999, "Predicted", "missing_column renamed_column nan_prediction text_prediction infinite"
+        ),
         "one_class": noisy.assign(Predicted=100),
         "classes_never_seen": noisy.assign(Predicted=foreign),
         "as_float": noisy.assign(Predicted=guess.astype(float)),
         "fractions": noisy.assign(Predicted=guess + 0.99),
         "float_ids": noisy.assign(Id=noisy["Id"].astype(float)),
         "column_order_and_extra": noisy.assign(x=1)[["Predicted", "x", "Id"]],
-        "missing_column": noisy[["Id"]],
-        "renamed_column": noisy.rename(columns={"Predicted": "category_id"}),
-        "nan_prediction": first(""),
-        "text_prediction": first("oak"),
-        "infinite": first("inf"),
     }

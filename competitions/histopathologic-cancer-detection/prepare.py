@@ -1,15 +1,13 @@
 from pathlib import Path
 
-from pytest_mlebench.data.files import link_files
-from pytest_mlebench.data.tables import read_csv, split, write_csv
+from pytest_mlebench.data.authoring.files import link_files
+from pytest_mlebench.data.authoring.tables import read_csv, split_groups, write_csv
 
 
 def prepare(raw: Path, public: Path, private: Path) -> None:
     labels = read_csv(raw / "train_labels.csv")
     unlabelled = sum(path.name.endswith(".tif") for path in (raw / "test").iterdir())
-    _, held_out = split(labels["id"], test_size=unlabelled / (len(labels) + unlabelled))
-    is_test = labels["id"].isin(held_out)
-    train, test = labels[~is_test], labels[is_test]
+    train, test = split_groups(labels, "id", test_size=unlabelled / (len(labels) + unlabelled))
     write_csv(train, public / "train_labels.csv")
     write_csv(test, private / "answers.csv")
     write_csv(test.assign(label=0), public / "sample_submission.csv")

@@ -4,7 +4,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.synthetic import malformed_rows
+from pytest_mlebench.data.authoring.synthetic import first_value, standard
 
 
 def make(raw: Path, seed: int) -> None:
@@ -36,9 +36,7 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
     p = np.clip(0.25 + 0.35 * answers.label + rng.normal(0, 0.25, len(answers)), 0, 1)
     noisy = answers.assign(label=p)
     return {
-        **malformed_rows(noisy, "id", "f" * 39 + "g"),
-        "noisy": noisy,
-        "noisy_shuffled": noisy.sample(frac=1, random_state=0),
+        **standard(noisy, "id", "f" * 39 + "g", "label", "missing_id renamed_column all_text nan_prediction infinite"),
         "noisy_inverted": noisy.assign(label=1 - p),
         "ties": noisy.assign(label=np.round(p * 3) / 3),
         "hard_labels_int": noisy.assign(label=(p > 0.45).astype(int)),
@@ -47,13 +45,6 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         "tiny_differences": noisy.assign(label=0.5 + p * 1e-15),
         "column_order_and_extra": noisy.assign(extra="x")[["extra", "label", "id"]],
         "missing_target": noisy[["id"]],
-        "missing_id": noisy[["label"]],
-        "renamed_column": noisy.rename(columns={"label": "LABEL"}),
-        "nan_prediction": noisy.assign(label=[None, *p[1:]]),
         "all_nan": noisy.assign(label=None),
-        "negative": noisy.assign(label=[-1e-9, *p[1:]]),
-        "above_one": noisy.assign(label=[1.0000001, *p[1:]]),
-        "infinite": noisy.assign(label=[np.inf, *p[1:]]),
-        "text_in_target": noisy.assign(label=["high", *p[1:]]),
-        "all_text": noisy.assign(label="yes"),
+        **first_value(noisy, "label", negative=-1e-09, above_one=1.0000001, text_in_target="high"),
     }

@@ -11,12 +11,12 @@ from pytest_mlebench.grading import (
 )
 from pytest_mlebench.grading.metrics.divergence import kl_divergence
 
-VOTES = ["seizure_vote", "lpd_vote", "gpd_vote", "lrda_vote", "grda_vote", "other_vote"]
+from .labels import VOTES
 
 
-def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
+def check(submission: pd.DataFrame, template: pd.DataFrame) -> np.ndarray:
     require_columns(submission, ["eeg_id", *VOTES])
-    require_row_count(submission, answers)
+    require_row_count(submission, template)
     votes = numeric(submission, VOTES)
     require_row_sums(np.nansum(votes, axis=1, keepdims=True).round(5), rtol=0, atol=0)
     # further columns pass if they are numbers that do not disturb the sum
@@ -24,9 +24,13 @@ def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
     values = numeric(submission, columns)
     require_between(values, columns)
     require_row_sums(values)
-    require_same_ids(submission, answers, on="eeg_id")
+    require_same_ids(submission, template, on="eeg_id")
     # a recording has several rows that nothing tells apart: they are paired in the order in which they are given
-    predicted = votes[np.argsort(submission["eeg_id"], kind="stable")]
+    return votes[np.argsort(submission["eeg_id"], kind="stable")]
+
+
+def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> np.float64:
+    predicted = check(submission, answers)
     counts = answers.sort_values("eeg_id", kind="stable")[VOTES].to_numpy()
     true = counts / counts.sum(axis=1, keepdims=True)
-    return kl_divergence(true, np.where(np.isnan(predicted), true, predicted))  # an empty vote adds nothing
+    return np.float64(kl_divergence(true, np.where(np.isnan(predicted), true, predicted)))  # an empty vote adds nothing

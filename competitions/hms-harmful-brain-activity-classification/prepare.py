@@ -1,16 +1,13 @@
 from pathlib import Path
 
-from pytest_mlebench.data.files import link_files, link_tree
-from pytest_mlebench.data.tables import read_csv, split, write_csv
+from pytest_mlebench.data.authoring.files import link_files, link_tree
+from pytest_mlebench.data.authoring.tables import read_csv, split_groups, write_csv
 
-VOTES = ["seizure_vote", "lpd_vote", "gpd_vote", "lrda_vote", "grda_vote", "other_vote"]
+from .labels import VOTES
 
 
 def prepare(raw: Path, public: Path, private: Path) -> None:
-    segments = read_csv(raw / "train.csv")
-    _, held_out = split(segments["spectrogram_id"].unique(), test_size=0.1)
-    is_test = segments["spectrogram_id"].isin(held_out)
-    train, test = segments[~is_test], segments[is_test]
+    train, test = split_groups(read_csv(raw / "train.csv"), "spectrogram_id", test_size=0.1)
     write_csv(train, public / "train.csv")
     write_csv(test, private / "test.csv")
     write_csv(test[["spectrogram_id", "eeg_id", "patient_id"]], public / "test.csv")

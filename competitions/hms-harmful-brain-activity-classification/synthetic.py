@@ -6,7 +6,10 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-VOTES = ["seizure_vote", "lpd_vote", "gpd_vote", "lrda_vote", "grda_vote", "other_vote"]
+from pytest_mlebench.data.authoring.synthetic import malformed
+
+from .labels import VOTES
+
 CLASSES = ["Seizure", "LPD", "GPD", "LRDA", "GRDA", "Other"]
 COLUMNS = [
     *("eeg_id", "eeg_sub_id", "eeg_label_offset_seconds"),
@@ -106,12 +109,7 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         "extra_number_column": mixed.assign(extra=0.5),
         "extra_text_column": mixed.assign(note="x"),
         "wrong_multiplicity_uniform": table(np.full((n, 6), 1 / 6)).assign(eeg_id=other_id),
-        "missing_column": mixed.drop(columns="other_vote"),
         "missing_id_column": mixed[VOTES],
-        "missing_row": mixed.iloc[1:],
-        "extra_row": pd.concat([mixed, mixed.tail(1).assign(eeg_id=1)]),
         "one_row_a_recording": steady.drop_duplicates("eeg_id"),
-        "unknown_id": mixed.assign(eeg_id=[1, *ids[1:]]),
-        "header_only": mixed.head(0),
-        "empty.csv": "",
+        **malformed(mixed, "eeg_id", 1, "other_vote", "missing_column", without="duplicate_id"),
     }

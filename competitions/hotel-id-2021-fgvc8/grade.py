@@ -1,10 +1,15 @@
+import numpy as np
 import pandas as pd
 
 from pytest_mlebench.grading import align, ranked_labels, require_columns
 from pytest_mlebench.grading.metrics.ranking import mean_average_precision_at_k
 
 
-def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
+def check(submission: pd.DataFrame, template: pd.DataFrame) -> list[list[str]]:
     require_columns(submission, ["image", "hotel_id"])
-    hotels = ranked_labels(align(submission, answers, on="image"), "hotel_id", k=5)
-    return mean_average_precision_at_k([{str(hotel)} for hotel in answers["hotel_id"]], hotels, k=5)
+    return ranked_labels(align(submission, template, on="image"), "hotel_id", k=5)
+
+
+def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> np.float64:
+    true = [{str(hotel)} for hotel in answers["hotel_id"]]
+    return np.float64(mean_average_precision_at_k(true, check(submission, answers), k=5))

@@ -1,14 +1,14 @@
 from pathlib import Path
 
-from pytest_mlebench.data.files import link_files
-from pytest_mlebench.data.tables import read_csv, split, write_csv
+from pytest_mlebench.data.authoring.files import link_files
+from pytest_mlebench.data.authoring.tables import read_csv, split, write_csv
 
 LISTED_TWICE = "ce27d36c9147cc19.jpg"  # in two chains, so its label is doubtful
 
 
 def prepare(raw: Path, public: Path, private: Path) -> None:
-    pictures = read_csv(raw / "train.csv").query("image != @LISTED_TWICE")
-    train, test = split(pictures, test_size=0.1)
+    images = read_csv(raw / "train.csv").query("image != @LISTED_TWICE")
+    train, test = split(images, test_size=0.1)
     write_csv(train, public / "train.csv")
     write_csv(test, private / "test.csv")
     sample = test[["image"]].assign(hotel_id="36363 53586 18807 64314 60181")

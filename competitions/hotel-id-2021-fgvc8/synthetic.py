@@ -4,9 +4,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.synthetic import malformed_rows
+from pytest_mlebench.data.authoring.synthetic import first_value, standard
 
-LISTED_TWICE = "ce27d36c9147cc19.jpg"
+from .prepare import LISTED_TWICE
+
 SAMPLE = [36363, 53586, 18807]
 
 
@@ -16,7 +17,7 @@ def make(raw: Path, seed: int) -> None:
     hotels = np.concatenate([rng.choice(np.arange(1000, 70000), 29, replace=False), SAMPLE])
     chain_of = dict(zip(hotels, rng.choice([0, 1, 2, 3, 5, 87], len(hotels)), strict=True))
     hotel = rng.choice(hotels, n, p=np.r_[np.full(29, 0.7 / 29), 0.15, 0.1, 0.05])
-    pictures = pd.DataFrame(
+    images = pd.DataFrame(
         {
             "image": [rng.bytes(8).hex() + ".jpg" for _ in range(n)],
             "chain": [chain_of[h] for h in hotel],
@@ -24,10 +25,10 @@ def make(raw: Path, seed: int) -> None:
             "timestamp": pd.to_datetime("2017-01-01") + pd.to_timedelta(rng.integers(0, 10**8, n), unit="s"),
         }
     )
-    pictures.loc[[40, 41], "image"] = LISTED_TWICE
-    pictures.loc[[40, 41], "chain"] = [3, 5]
-    pictures.to_csv(raw / "train.csv", index=False)
-    for image, chain in zip(pictures["image"], pictures["chain"], strict=True):
+    images.loc[[40, 41], "image"] = LISTED_TWICE
+    images.loc[[40, 41], "chain"] = [3, 5]
+    images.to_csv(raw / "train.csv", index=False)
+    for image, chain in zip(images["image"], images["chain"], strict=True):
         folder = raw / "train_images" / str(chain)
         folder.mkdir(parents=True, exist_ok=True)
         (folder / image).write_bytes(b"\xff\xd8" + rng.bytes(12) + b"\xff\xd9")
@@ -58,9 +59,6 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         [other] = others(true, 1)
         return " ".join([other, other, true, true, other])
 
-    def first(table: pd.DataFrame, value: Any) -> pd.DataFrame:
-        return table.assign(hotel_id=[value, *table["hotel_id"].iloc[1:]])
-
     places = rng.integers(0, 7, len(answers))
     noisy = lists(longest=5)
     guess = noisy["hotel_id"]
@@ -70,23 +68,19 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         hotel_id=[true if place < 4 else others(true, 1)[0] for true, place in zip(truth, places, strict=True)]
     )
     return {
-        "noisy": noisy,
-        **malformed_rows(noisy, "image", unknown="0000000000000000.jpg"),
-        "noisy_shuffled": noisy.sample(frac=1, random_state=0),
+        **standard(noisy, "image", "0000000000000000.jpg", "hotel_id", "missing_column"),
         "more_than_five": more_than_five,
         "repeats": repeats,
         "single": single,
-        "single_one_empty": first(single, None),
+        **first_value(single, "hotel_id", single_one_empty=None),
         "short_lists": lists(shortest=1, longest=3),
-        "one_empty": first(noisy, None),
+        **first_value(noisy, "hotel_id", one_empty=None, text="no idea"),
         "double_spaces": noisy.assign(hotel_id=guess.str.replace(" ", "  ")),
         "leading_space": noisy.assign(hotel_id=" " + guess),
         "leading_zero": noisy.assign(hotel_id="0" + guess),
         "commas": noisy.assign(hotel_id=guess.str.replace(" ", ",")),
-        "text": first(noisy, "no idea"),
         "columns_swapped": noisy[["hotel_id", "image"]],
         "extra_column": noisy.assign(chain=0),
         "duplicate_row": pd.concat([noisy, noisy.tail(1)]),
-        "missing_column": noisy[["image"]],
         "renamed_column": noisy.rename(columns={"image": "Id"}),
     }

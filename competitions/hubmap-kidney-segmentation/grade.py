@@ -1,18 +1,34 @@
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.rle import decode_rle
+from pytest_mlebench.data.authoring.rle import Runs, decode_rle
+from pytest_mlebench.data.authoring.tables import read_csv
 from pytest_mlebench.grading import align, alignment, parse_texts, require_columns
 from pytest_mlebench.grading.metrics.segmentation import dice
 
 RUNS = "pairs of start and length"
+SIZE = ["width_pixels", "height_pixels"]
 
 
-def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
+def read_template(public: Path) -> pd.DataFrame:
+    """Ids and sizes of the test images."""
+    images = read_csv(public / "HuBMAP-20-dataset_information.csv")
+    images = images.assign(id=images["image_file"].str.removesuffix(".tiff"))
+    return read_csv(public / "sample_submission.csv").merge(images[["id", *SIZE]], on="id")
+
+
+def check(submission: pd.DataFrame, template: pd.DataFrame) -> list[Runs]:
+    """The predicted masks in the order of the submission."""
     require_columns(submission, ["id", "predicted"])
-    alignment(submission, answers, on="id")
-    answers = align(answers, submission, on="id")  # not the submission, whose rows a reason may have to number
-    sizes = answers["width_pixels"] * answers["height_pixels"]
-    predicted = parse_texts(submission, "predicted", decode_rle, sizes, expected=RUNS, missing="")
-    truth = parse_texts(answers, "encoding", decode_rle, sizes, expected=RUNS)
-    return float(np.mean([dice(*pair) for pair in zip(truth, predicted, strict=True)]))
+    alignment(submission, template, on="id")
+    template = align(template, submission, on="id")  # not the submission, whose rows a reason may have to number
+    return parse_texts(submission, "predicted", decode_rle, template[SIZE].prod(axis=1), expected=RUNS, missing="")
+
+
+def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> np.float64:
+    predicted = check(submission, answers)
+    answers = align(answers, submission, on="id")
+    truth = parse_texts(answers, "encoding", decode_rle, answers[SIZE].prod(axis=1), expected=RUNS)
+    return np.float64(np.mean([dice(*pair) for pair in zip(truth, predicted, strict=True)]))

@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.rle import encode_rle, mask_from_rle
+from pytest_mlebench.data.authoring.rle import encode_rle, mask_from_rle
+from pytest_mlebench.data.authoring.synthetic import first_value, malformed
 
 
 def make(raw: Path, seed: int) -> None:
@@ -107,36 +108,20 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         "inverted": build([~mask for mask in masks]),
         "everything": build([np.ones_like(mask) for mask in masks]),
         "one_pixel": base.assign(predicted="1 1"),
-        "one_empty": first(""),
+        **first_value(noisy, "predicted", one_empty=""),
+        **first_value(noisy, "predicted", extra_spaces="  " + "   ".join(noisy["predicted"][0].split()) + " "),
+        **first_value(noisy, "predicted", to_the_last_pixel=f"{inside} {size - 4} 5"),
+        **first_value(noisy, "predicted", past_the_last_pixel=f"{inside} {size - 4} 500"),
+        **first_value(noisy, "predicted", start_past_the_end=f"{inside} {size + 1} 3", start_zero="0 3"),
+        **first_value(noisy, "predicted", length_zero="1 0", negative_start="-5 3", negative_length="5 -3"),
+        **first_value(noisy, "predicted", unsorted="20 3 1 3", overlapping="1 5 3 4"),
+        **first_value(noisy, "predicted", touching=f"{start} 1 {start + 1} {length - 1}", same_start="7 1 7 1"),
+        **first_value(noisy, "predicted", lone_number=f"{start}", three_numbers=f"{start} {length} {next_start}"),
+        **first_value(noisy, "predicted", five_numbers=f"{inside} {size - 4}", float_numbers="5.0 3.0", text="a b"),
+        **first_value(noisy, "predicted", commas="5,3", brackets="[5 3]", plus_and_underscore=f"+{start} 0_{length}"),
+        **first_value(noisy, "predicted", dash_for_empty="-"),
         "split_runs": first(" ".join(f"{a + k} 1" for a, n in all_runs for k in range(n))),
-        "extra_spaces": first("  " + "   ".join(noisy["predicted"][0].split()) + " "),
-        "to_the_last_pixel": first(f"{inside} {size - 4} 5"),
-        "past_the_last_pixel": first(f"{inside} {size - 4} 500"),
-        "start_past_the_end": first(f"{inside} {size + 1} 3"),
-        "start_zero": first("0 3"),
-        "length_zero": first("1 0"),
-        "negative_start": first("-5 3"),
-        "negative_length": first("5 -3"),
-        "unsorted": first("20 3 1 3"),
-        "overlapping": first("1 5 3 4"),
-        "touching": first(f"{start} 1 {start + 1} {length - 1}"),
-        "same_start": first("7 1 7 1"),
-        "lone_number": first(f"{start}"),
-        "three_numbers": first(f"{start} {length} {next_start}"),
-        "five_numbers": first(f"{inside} {size - 4}"),
-        "float_numbers": first("5.0 3.0"),
-        "text": first("a b"),
-        "commas": first("5,3"),
-        "brackets": first("[5 3]"),
-        "plus_and_underscore": first(f"+{start} 0_{length}"),
-        "dash_for_empty": first("-"),
         "all_lone_numbers": base.assign(predicted=5),
-        "missing_row": noisy.iloc[1:],
-        "extra_row": pd.concat([noisy, noisy.tail(1).assign(id="zzz")]),
-        "duplicate_id": pd.concat([noisy.iloc[1:], noisy.tail(1)]),
-        "unknown_id": noisy.assign(id=["zzz", *noisy["id"][1:]]),
-        "missing_column": noisy[["id"]],
         "column_encoding": noisy.rename(columns={"predicted": "encoding"}),
-        "header_only": noisy.head(0),
-        "empty.csv": "",
+        **malformed(noisy, "id", "zzz", "predicted", "missing_column"),
     }

@@ -2,20 +2,21 @@ from pathlib import Path
 
 import pandas as pd
 
-from pytest_mlebench.data.files import link, link_files
-from pytest_mlebench.data.parquet import distinct_values, filter_parquet
-from pytest_mlebench.data.tables import split, write_csv
+from pytest_mlebench.data.authoring.files import link, link_files
+from pytest_mlebench.data.authoring.tables import split, write_csv
+
+from .columns import ANGLES
+from .parquet import distinct_values, filter_parquet
 
 PULSES = ["batch_id", "event_id", "first_pulse_index", "last_pulse_index"]
-TARGETS = ["azimuth", "zenith"]
 
 
 def prepare(raw: Path, public: Path, private: Path) -> None:
     meta = raw / "train_meta.parquet"
     train, test = split(distinct_values(meta, "batch_id"), test_size=0.1)
-    filter_parquet(meta, public / "train_meta.parquet", "batch_id", train, [*PULSES, *TARGETS])
+    filter_parquet(meta, public / "train_meta.parquet", "batch_id", train, [*PULSES, *ANGLES])
     filter_parquet(meta, public / "test_meta.parquet", "batch_id", test, PULSES)
-    answers = pd.read_parquet(meta, columns=["event_id", *TARGETS], filters=[("batch_id", "in", test)])
+    answers = pd.read_parquet(meta, columns=["event_id", *ANGLES], filters=[("batch_id", "in", test)])
     write_csv(answers, private / "test.csv")
     write_csv(answers.assign(azimuth=1, zenith=1), public / "sample_submission.csv")
     link(raw / "sensor_geometry.csv", public / "sensor_geometry.csv")

@@ -4,7 +4,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.synthetic import malformed_rows
+from pytest_mlebench.data.authoring.synthetic import first_value, standard
 
 BATCHES = 28
 
@@ -66,12 +66,7 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
     )
     ids = noisy["event_id"]
 
-    def first(column: str, value: object) -> pd.DataFrame:
-        return noisy.assign(**{column: [value, *noisy[column].iloc[1:]]})
-
     return {
-        "noisy": noisy,
-        "noisy_shuffled": noisy.sample(frac=1, random_state=0),
         "columns_shuffled": noisy[["zenith", "event_id", "azimuth"]],
         "opposite": answers.assign(azimuth=azimuth + np.pi, zenith=np.pi - zenith),
         "straight_up": answers.assign(azimuth=3, zenith=0),
@@ -82,13 +77,10 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         "random": answers.assign(azimuth=rng.random(n) * 6.28, zenith=rng.random(n) * 3.14),
         "float_ids": noisy.assign(event_id=ids.astype(float)),
         "extra_column": noisy.assign(batch_id=1),
-        "nan_prediction": first("azimuth", np.nan),
-        "infinite": first("zenith", np.inf),
-        "text": first("azimuth", "north"),
+        **first_value(noisy, "azimuth", text="north"),
         "booleans": answers.assign(azimuth=True),
         "duplicate_row": pd.concat([noisy, noisy.tail(1)]),
         "text_ids": noisy.assign(event_id="e" + ids.astype(str)),
-        "missing_column": noisy.drop(columns="zenith"),
         "renamed_column": noisy.rename(columns={"event_id": "id"}),
-        **malformed_rows(noisy, "event_id", 10**9),
+        **standard(noisy, "event_id", 10**9, "zenith", "missing_column nan_prediction infinite"),
     }

@@ -4,7 +4,10 @@ from pytest_mlebench.grading import align, label_sets, require_columns
 from pytest_mlebench.grading.metrics.multilabel import f1_micro
 
 
-def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
+def check(submission: pd.DataFrame, template: pd.DataFrame) -> list[frozenset[str]]:
     require_columns(submission, ["id", "attribute_ids"])
-    predicted = label_sets(align(submission, answers, on="id"), "attribute_ids")
-    return f1_micro(label_sets(answers, "attribute_ids"), predicted, ignore_unseen=True)
+    return label_sets(align(submission, template, on="id"), "attribute_ids")
+
+
+def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
+    return f1_micro(label_sets(answers, "attribute_ids"), check(submission, answers), ignore_unseen=True)

@@ -4,7 +4,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.synthetic import malformed_rows
+from pytest_mlebench.data.authoring.synthetic import standard
 
 KINDS = ["country", "culture", "dimension", "medium", "tags"]
 NAMES = ["café", "Côte d'Ivoire", 'so-called "thing"', "silk, woven", "men"]
@@ -44,9 +44,7 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
     noisy = answers.assign(attribute_ids=[_noisy(text, known, rng) for text in answers["attribute_ids"]])
     guess = noisy["attribute_ids"]
     return {
-        "noisy": noisy,
-        **malformed_rows(noisy, "id", unknown="zzz"),
-        "noisy_shuffled": noisy.sample(frac=1, random_state=0),
+        **standard(noisy, "id", "zzz", "attribute_ids", "missing_id renamed_column"),
         "column_order_and_extra": noisy.assign(extra=0)[["extra", "attribute_ids", "id"]],
         "all_attributes": answers.assign(attribute_ids=" ".join(known)),
         "repeated": noisy.assign(attribute_ids=guess + " " + guess),
@@ -60,8 +58,6 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         "one_filled": answers.assign(attribute_ids=[*[None] * (n - 1), answers["attribute_ids"].iloc[-1] + " 1"]),
         "names": answers.assign(attribute_ids="culture::french"),
         "missing_attributes": noisy[["id"]],
-        "missing_id": noisy[["attribute_ids"]],
-        "renamed_column": noisy.rename(columns={"attribute_ids": "attributes"}),
     }
 
 

@@ -1,10 +1,11 @@
+import numpy as np
 import pandas as pd
 from sklearn.metrics import zero_one_loss
 
 from pytest_mlebench.grading import InvalidSubmission, class_labels, require_columns, require_not_missing
 
 
-def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
+def check(submission: pd.DataFrame, template: pd.DataFrame) -> np.ndarray:
     require_columns(submission, ["id", "predicted"])
     require_not_missing(submission, "predicted")
     predicted = submission["predicted"]
@@ -18,5 +19,8 @@ def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
             f"column 'predicted', row {row + 1}: {str(predicted.iloc[row])[:60]!r} does not begin with a category id, "
             "an integer without decimal point (more may follow after a blank)"
         )
-    species = class_labels(submission.assign(predicted=first), answers, "predicted", on="id")
-    return zero_one_loss(answers["predicted"], species)
+    return class_labels(submission.assign(predicted=first), template, "predicted", on="id")
+
+
+def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
+    return zero_one_loss(answers["predicted"], check(submission, answers))

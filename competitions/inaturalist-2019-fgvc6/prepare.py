@@ -2,10 +2,10 @@ from pathlib import Path, PurePosixPath
 
 import pandas as pd
 
-from pytest_mlebench.data.archives import TarWriter, open_tar, tar_members
-from pytest_mlebench.data.coco import read_metadata, select, split_by_category, write_metadata
-from pytest_mlebench.data.files import link
-from pytest_mlebench.data.tables import write_csv
+from pytest_mlebench.data.authoring.archives import TarWriter, open_tar, tar_members
+from pytest_mlebench.data.authoring.coco import read_metadata, select, split_by_category, write_metadata
+from pytest_mlebench.data.authoring.files import link
+from pytest_mlebench.data.authoring.tables import write_csv
 from pytest_mlebench.errors import DataError
 
 

@@ -5,11 +5,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.archives import write_tar_gz
-from pytest_mlebench.data.synthetic import malformed_rows
+from pytest_mlebench.data.authoring.archives import write_tar_gz
+from pytest_mlebench.data.authoring.synthetic import first_value, standard
 
 KINGDOMS = ["Plants", "Birds", "Fungi", "Reptiles"]
-# Pictures of each category: all sizes at which the split behaves differently, then some more.
+# Images of each category: all sizes at which the split behaves differently, then some more.
 SIZES = [1, 1, 2, 3, 4, 4, 5, 6, 8, 9, 12, 16, 17, 20, 25]
 
 
@@ -19,8 +19,8 @@ def make(raw: Path, seed: int) -> None:
     numbers = [int(k) for k in rng.permutation(numbers)]
     files: dict[str, bytes] = {}
     labels = np.repeat(numbers, SIZES)
-    train = _pictures(labels[rng.permutation(len(labels))].tolist(), files, rng)
-    val = _pictures(rng.choice(numbers, 6).tolist(), files, rng)
+    train = _images(labels[rng.permutation(len(labels))].tolist(), files, rng)
+    val = _images(rng.choice(numbers, 6).tolist(), files, rng)
     info = {
         "contributor": "iNat",
         "date_created": "2019-01-01",
@@ -55,10 +55,10 @@ def make(raw: Path, seed: int) -> None:
     (raw / "kaggle_sample_submission.csv").write_text("id,predicted\n268243,71 108 339 341 560\n")
 
 
-def _pictures(
+def _images(
     labels: list[int], files: dict[str, bytes], rng: np.random.Generator
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Images and annotations, numbered on from the files that are there; adds the pictures to the files."""
+    """Images and annotations, numbered on from the files that are there; adds the images to the files."""
     images, annotations = [], []
     for id, label in enumerate(labels, start=len(files)):
         name = f"train_val2019/{KINGDOMS[label % 4]}/{label}/{rng.bytes(16).hex()}.jpg"
@@ -88,14 +88,9 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
     guess = noisy["predicted"]
     five = noisy.assign(predicted=[" ".join(map(str, [label, *rng.permutation(truth)[:4]])) for label in guess])
 
-    def first(table: pd.DataFrame, value: Any) -> pd.DataFrame:
-        return table.assign(predicted=[value, *table["predicted"].iloc[1:]])
-
     some_with_more = [f" {label}  1 2" if k % 2 else str(label) for k, label in enumerate(guess)]
     return {
-        "noisy": noisy,
-        **malformed_rows(noisy, "id", unknown=99999),
-        "noisy_shuffled": noisy.sample(frac=1, random_state=0),
+        **standard(noisy, "id", 99999, "predicted", "missing_column renamed_column"),
         "five_labels": five,
         "five_labels_shuffled": five.sample(frac=1, random_state=0),
         "truth_second": answers.assign(predicted="5000 " + truth.astype(str)),
@@ -107,9 +102,6 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         "whole_floats": noisy.assign(predicted=guess.astype(float)),
         "floats_in_lists": noisy.assign(predicted=guess.map("{}.0 1".format)),
         "commas": noisy.assign(predicted=guess.map("{},1".format)),
-        "one_empty": first(noisy, None),
-        "one_empty_of_lists": first(five, None),
-        "one_text": first(noisy, "daisy"),
-        "missing_column": noisy[["id"]],
-        "renamed_column": noisy.rename(columns={"predicted": "Predicted"}),
+        **first_value(noisy, "predicted", one_empty=None, one_text="daisy"),
+        **first_value(five, "predicted", one_empty_of_lists=None),
     }

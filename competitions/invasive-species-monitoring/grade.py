@@ -1,9 +1,18 @@
+from functools import partial
+from pathlib import Path
+
 import pandas as pd
 from sklearn.metrics import roc_auc_score
 
+from pytest_mlebench.data.authoring.tables import read_csv
 from pytest_mlebench.grading import predictions
+
+check = partial(predictions, columns="invasive", on="name", between=(0, 1))
+
+
+def read_template(public: Path) -> pd.DataFrame:
+    return read_csv(public / "sample_submission.csv.zip")
 
 
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
-    invasive = predictions(submission, answers, "invasive", on="name", between=(0, 1))
-    return roc_auc_score(answers["invasive"], invasive)
+    return roc_auc_score(answers["invasive"], check(submission, answers))

@@ -1,8 +1,8 @@
 import tempfile
 from pathlib import Path
 
-from pytest_mlebench.data.archives import write_7z, write_zip
-from pytest_mlebench.data.tables import read_zipped_csv, split, write_csv
+from pytest_mlebench.data.authoring.archives import write_7z, write_zip
+from pytest_mlebench.data.authoring.tables import read_zipped_csv, split, write_csv
 
 
 def prepare(raw: Path, public: Path, private: Path) -> None:
@@ -12,7 +12,7 @@ def prepare(raw: Path, public: Path, private: Path) -> None:
     write_csv(sample, private / "sample_submission.csv")
     for name, table in (("train_labels.csv", train), ("sample_submission.csv", sample)):
         write_zip(public / f"{name}.zip", {name: table.to_csv(index=False)})
-    # The reference packs the pictures' folder without what is in it.
+    # The reference packs the images' folder without what is in it.
     with tempfile.TemporaryDirectory(dir=public.parent) as empty:
         for name in ("train", "test"):
             write_7z(public / f"{name}.7z", {name: Path(empty)})

@@ -1,14 +1,11 @@
 from pathlib import Path
 
-from pytest_mlebench.data.archives import copy_members
-from pytest_mlebench.data.tables import read_csv, split, write_csv
+from pytest_mlebench.data.authoring.archives import copy_members
+from pytest_mlebench.data.authoring.tables import read_csv, split_groups, write_csv
 
 
 def prepare(raw: Path, public: Path, private: Path) -> None:
-    pictures = read_csv(raw / "train.csv")
-    _, test_locations = split(pictures["location"].unique(), test_size=0.1, random_state=8)
-    is_test = pictures["location"].isin(test_locations)
-    train, test = pictures[~is_test], pictures[is_test]
+    train, test = split_groups(read_csv(raw / "train.csv"), "location", test_size=0.1, random_state=8)
     write_csv(train, public / "train.csv")
     write_csv(test, private / "test.csv")
     write_csv(test.drop(columns="category_id"), public / "test.csv")

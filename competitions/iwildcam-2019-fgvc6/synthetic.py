@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.archives import write_zip
-from pytest_mlebench.data.synthetic import malformed_rows
+from pytest_mlebench.data.authoring.archives import write_zip
+from pytest_mlebench.data.authoring.synthetic import standard
 
 CLASSES = [0, 1, 3, 4, 8, 10, 11, 13, 14, 16, 17, 18, 19, 22]
 OWNERS = ["Justin Brown", "Erin Boydston", 'D. "Mouse", NPS', None]
@@ -34,13 +34,13 @@ def make(raw: Path, seed: int) -> None:
                 "height": 747,
             }
             rows.append(row)
-    pictures = pd.DataFrame(rows)
-    pictures = pictures.iloc[rng.permutation(len(pictures))].reset_index(drop=True)
-    pictures.to_csv(raw / "train.csv", index=False)
+    images = pd.DataFrame(rows)
+    images = images.iloc[rng.permutation(len(images))].reset_index(drop=True)
+    images.to_csv(raw / "train.csv", index=False)
     old = ["t-1", "t-2"]
-    for name, ids in (("train_images.zip", pictures["id"]), ("test_images.zip", old)):
+    for name, ids in (("train_images.zip", images["id"]), ("test_images.zip", old)):
         write_zip(raw / name, {f"{id}.jpg": b"\xff\xd8" + id[:6].encode() for id in ids})
-    test = pictures.drop(columns="category_id").head(2)
+    test = images.drop(columns="category_id").head(2)
     test = test.assign(id=old, file_name=[f"{id}.jpg" for id in old], location=200)
     test.to_csv(raw / "test.csv", index=False)
     pd.DataFrame({"Id": old, "Predicted": 0}).to_csv(raw / "sample_submission.csv", index=False)
@@ -56,14 +56,9 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
     guess = np.where(rng.random(n) < 0.5, answers["Category"], rng.choice(CLASSES, n))
     noisy = answers.assign(Category=guess)
 
-    def first(text: str) -> pd.DataFrame:
-        return noisy.assign(Category=[text, *map(str, guess[1:])])
-
     unknown = np.where(guess == 1, -7, np.where(guess == 0, 10**12, guess))
     return {
-        "noisy": noisy,
-        **malformed_rows(noisy, "Id", unknown="t-1"),
-        "noisy_shuffled": noisy.sample(frac=1, random_state=0),
+        **standard(noisy, "Id", "t-1", "Category", "nan_prediction text_prediction infinite"),
         "all_empty": noisy.assign(Category=0),
         "class_never_seen": noisy.assign(Category=np.where(guess == 0, 20, guess)),
         "unknown_numbers": noisy.assign(Category=unknown),
@@ -73,8 +68,5 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         "column_order_and_extra": noisy.assign(x=1)[["Category", "x", "Id"]],
         "predicted_header": noisy.rename(columns={"Category": "Predicted"}),
         "missing_id_column": noisy[["Category"]],
-        "nan_prediction": first(""),
-        "text_prediction": first("deer"),
         "fraction_in_text_column": noisy.assign(Category=[*map(str, guess[:-1]), "x"]),
-        "infinite": first("inf"),
     }

@@ -1,14 +1,19 @@
+import numpy as np
 import pandas as pd
 from sklearn.metrics import accuracy_score
 
 from pytest_mlebench.grading import class_labels, require_columns, require_row_count
 
 
-def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
+def check(submission: pd.DataFrame, template: pd.DataFrame) -> np.ndarray:
     require_columns(submission, ["Id", "Category"])
-    require_row_count(submission, answers)
-    submission, answers = (table.assign(Id=_distinct(table["Id"])) for table in (submission, answers))
-    return accuracy_score(answers["Category"], class_labels(submission, answers, "Category", on="Id"))
+    require_row_count(submission, template)
+    submission, template = (table.assign(Id=_distinct(table["Id"])) for table in (submission, template))
+    return class_labels(submission, template, "Category", on="Id")
+
+
+def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
+    return accuracy_score(answers["Category"], check(submission, answers))
 
 
 def _distinct(ids: pd.Series) -> pd.Series:

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.files import link, link_files
-from pytest_mlebench.data.tables import split, write_csv
+from pytest_mlebench.data.authoring.files import link, link_files
+from pytest_mlebench.data.authoring.tables import hold_out, split, write_csv
 
 TRAIN = "iwildcam2020_train_annotations.json"
 TEST = "iwildcam2020_test_information.json"
@@ -18,11 +18,11 @@ def prepare(raw: Path, public: Path, private: Path) -> None:
     metadata, test_metadata = (json.loads((raw / name).read_text(encoding="utf-8")) for name in (TRAIN, TEST))
     # By way of tables: a key that some record lacks becomes NaN there, as in the reference's files.
     images, annotations = pd.DataFrame(metadata["images"]), pd.DataFrame(metadata["annotations"])
-    held_out = images["location"].isin(_test_locations(images["location"]))
-    train, test = images[~held_out], images[held_out]
+    train, test = hold_out(images, "location", _test_locations(images["location"]))
 
+    train_annotations, truth = hold_out(annotations, "image_id", test["id"])
     content = {
-        "annotations": _records(annotations[annotations["image_id"].isin(train["id"])]),
+        "annotations": _records(train_annotations),
         "images": _records(train),
         "categories": _records(pd.DataFrame(metadata["categories"])),
         "info": metadata["info"],
@@ -38,7 +38,6 @@ def prepare(raw: Path, public: Path, private: Path) -> None:
     link_files(train["id"] + ".jpg", raw / "train", public / "train")
     link_files(test["id"] + ".jpg", raw / "train", public / "test")
 
-    truth = annotations[annotations["image_id"].isin(test["id"])]
     answers = truth[["image_id", "category_id"]].set_axis(["Id", "Category"], axis=1)
     write_csv(answers, private / "answers.csv")
     random_categories = np.random.RandomState(0).randint(0, 676, size=len(answers))
@@ -46,15 +45,15 @@ def prepare(raw: Path, public: Path, private: Path) -> None:
 
 
 def _test_locations(locations: pd.Series) -> list[Any]:
-    """Cameras of the test set: a random share, then one by one until it holds just under the share of pictures.
+    """Cameras of the test set: a random share, then one by one until it holds just under the share of images.
 
-    That share counts the pictures held out twice in its denominator, as the reference does.
+    That share counts the images held out twice in its denominator, as the reference does.
     """
-    pictures = locations.value_counts()
+    images = locations.value_counts()
     train, test = map(list, split(locations.unique(), test_size=TEST_SIZE))
 
     def share() -> float:
-        held_out = pictures[test].sum()
+        held_out = images[test].sum()
         return held_out / (len(locations) + held_out)
 
     while share() < TEST_SIZE:

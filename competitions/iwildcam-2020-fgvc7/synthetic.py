@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.synthetic import malformed_rows
+from pytest_mlebench.data.authoring.synthetic import first_value, standard
+
+from .prepare import DETECTIONS, TEST, TRAIN
 
 ANIMALS = {
     0: "empty",
@@ -38,13 +40,13 @@ def make(raw: Path, seed: int) -> None:
         "ratio": 0.1,
     }
     train_content = {"annotations": annotations, "images": images, "categories": categories, "info": info}
-    (raw / "iwildcam2020_train_annotations.json").write_text(json.dumps(train_content))
+    (raw / TRAIN).write_text(json.dumps(train_content))
     test_content = {
         "images": test,
         "categories": [*categories, {"count": 0, "id": 676, "name": "start"}],
         "info": {**info, "description": "test"},
     }
-    (raw / "iwildcam2020_test_information.json").write_text(json.dumps(test_content))
+    (raw / TEST).write_text(json.dumps(test_content))
     detections = {
         "images": [
             {"detections": _boxes(rng), "id": image["id"], "max_detection_conf": 0.5} for image in (images + test)[::4]
@@ -52,7 +54,7 @@ def make(raw: Path, seed: int) -> None:
         "detection_categories": {"1": "animal", "2": "person"},
         "info": {"detector": "md"},
     }
-    (raw / "iwildcam2020_megadetector_results.json").write_text(json.dumps(detections))
+    (raw / DETECTIONS).write_text(json.dumps(detections))
     for folder, group in (("train", images), ("test", test)):
         (raw / folder).mkdir()
         for image in group:
@@ -124,21 +126,15 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
 
     unseen = -1 - answers["Id"].map({id: k for k, id in enumerate(truth.index)})
     return {
-        "noisy": noisy,
-        **malformed_rows(noisy, "Id", unknown="zzz"),
-        "noisy_shuffled": noisy.sample(frac=1, random_state=0),
+        **standard(noisy, "Id", "zzz", "Category", "missing_column renamed_column all_text nan_prediction"),
         "all_empty": answers.assign(Category=0),
         "unseen_categories": answers.assign(Category=unseen),
         "whole_floats": noisy.assign(Category=guess.astype(float)),
         "columns_swapped": noisy[["Category", "Id"]],
         "extra_column": noisy.assign(Predicted=3),
         "fractions": noisy.assign(Category=guess + 0.5),
-        "nan_prediction": first(np.nan),
-        "one_text": first("puma concolor"),
-        "all_text": answers.assign(Category="puma concolor"),
+        **first_value(noisy, "Category", one_text="puma concolor"),
         "one_row_for_each_image": noisy.drop_duplicates("Id"),
         "empty_id": noisy.assign(Id=[None, *noisy["Id"].iloc[1:]]),
         "with_file_ending": noisy.assign(Id=noisy["Id"] + ".jpg"),
-        "missing_column": noisy[["Id"]],
-        "renamed_column": noisy.rename(columns={"Category": "Predicted"}),
     }

@@ -2,9 +2,24 @@ import numpy as np
 import pandas as pd
 from sklearn.metrics import roc_auc_score
 
-from pytest_mlebench.grading import InvalidSubmission, isin, numeric, require_columns, require_finite, require_row_count
+from pytest_mlebench.grading import (
+    InvalidSubmission,
+    isin,
+    numeric,
+    predictions,
+    require_columns,
+    require_finite,
+    require_row_count,
+)
 
-CLASSES = ["toxic", "severe_toxic", "obscene", "threat", "insult", "identity_hate"]
+from .labels import CLASSES
+
+
+def check(submission: pd.DataFrame, template: pd.DataFrame) -> None:
+    """Which rows count is part of the answers: all are checked, though the original grader checks those alone."""
+    require_columns(submission, ["id", *CLASSES], exactly=True)
+    require_row_count(submission, template)
+    predictions(submission, template, CLASSES, on="id")
 
 
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:

@@ -1,8 +1,8 @@
 from pathlib import Path
 
-from pytest_mlebench.data.tables import read_zipped_csv, write_csv
+from pytest_mlebench.data.authoring.tables import read_zipped_csv, write_csv
 
-CLASSES = ["toxic", "severe_toxic", "obscene", "threat", "insult", "identity_hate"]
+from .labels import CLASSES
 
 
 def prepare(raw: Path, public: Path, private: Path) -> None:

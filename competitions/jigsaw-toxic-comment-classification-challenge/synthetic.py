@@ -5,9 +5,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.synthetic import write_zipped_csv
+from pytest_mlebench.data.authoring.synthetic import standard, write_zipped_csv
 
-CLASSES = ["toxic", "severe_toxic", "obscene", "threat", "insult", "identity_hate"]
+from .labels import CLASSES
+
 WORDS = "you the article talk page edit please stop source vandal wiki revert user why not fool nonsense thanks".split()
 ODD = [
     *("NA", "null", "nan", "None", "", "12345", "007", "1e5", " leading and trailing ", "tab\there"),
@@ -67,8 +68,6 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
     noisy = table(p)
     kept, ignored = np.flatnonzero(labels.sum(axis=1) >= 0), np.flatnonzero(labels.sum(axis=1) < 0)
     return {
-        "noisy": noisy,
-        "noisy_shuffled": noisy.sample(frac=1, random_state=0),
         "ties": table(p.round(1)),
         "logits": table(p * 30 - 12),
         "hard_ints": table((p > 0.4).astype(int)),
@@ -77,19 +76,14 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         "id_last": noisy[[*CLASSES, "id"]],
         "classes_permuted": noisy[["id", "identity_hate", "toxic", "obscene", "severe_toxic", "insult", "threat"]],
         "extra_column": noisy.assign(extra=0.5),
-        "missing_row": noisy.iloc[1:],
-        "extra_row": pd.concat([noisy, noisy.tail(1).assign(id="zzzz")]),
-        "unknown_id": noisy.assign(id=["zzzz", *noisy.id.iloc[1:]]),
         "duplicate_kept_for_kept": without_and_twice(kept[0], kept[-1]),
         "duplicate_kept_for_ignored": without_and_twice(ignored[0], kept[3]),
         "duplicate_ignored_for_ignored": without_and_twice(ignored[0], ignored[-1]),
         "missing_class": noisy.drop(columns="threat"),
-        "missing_id": noisy[CLASSES],
         "nan_in_kept_row": threat(kept[1], None),
         "nan_in_ignored_row": threat(ignored[1], None),
         "text_in_kept_row": threat(kept[1], "rude"),
         "text_in_ignored_row": threat(ignored[1], "rude"),
         "infinite_in_kept_row": threat(kept[1], np.inf),
-        "header_only": noisy.head(0),
-        "empty.csv": "",
+        **standard(noisy, "id", "zzzz", also="missing_id", without="duplicate_id"),
     }

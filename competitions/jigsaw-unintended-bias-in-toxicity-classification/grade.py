@@ -1,10 +1,11 @@
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 from scipy.stats import pmean
 from sklearn.metrics import roc_auc_score
 
-from pytest_mlebench.data.tables import read_csv
+from pytest_mlebench.data.authoring.tables import read_csv
 from pytest_mlebench.grading import InvalidSubmission, alignment, numeric, require_columns
 
 IDENTITIES = ["male", "female", "homosexual_gay_or_lesbian", "christian", "jewish", "muslim", "black", "white"]
@@ -16,13 +17,17 @@ def read_answers(path: Path) -> pd.DataFrame:
     return read_csv(path, usecols=["id", "toxicity", *IDENTITIES])
 
 
-def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
+def check(submission: pd.DataFrame, template: pd.DataFrame) -> np.ndarray:
+    """The labels that the predictions come to: the reference cuts them, too; a missing one is below the cut."""
     if {"prediction", "toxicity"} <= {*submission.columns}:
         raise InvalidSubmission("columns 'prediction' and 'toxicity' are both there; only 'prediction' was expected")
     column = "toxicity" if "toxicity" in submission.columns else "prediction"  # so that the answers can be graded
     require_columns(submission, ["id", column])
-    # The reference cuts predictions to labels, too; a missing one is below the cut.
-    predicted = numeric(submission, column)[alignment(submission, answers, on="id")] >= 0.5
+    return numeric(submission, column)[alignment(submission, template, on="id")] >= 0.5
+
+
+def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> np.float64:
+    predicted = check(submission, answers)
     toxic, *mentions = (answers[name].to_numpy() >= 0.5 for name in ["toxicity", *IDENTITIES])
     subsets = (
         mentions,  # subgroup
@@ -33,6 +38,6 @@ def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
     by_kind = [[roc_auc_score(toxic[rows], predicted[rows]) for rows in kind] for kind in subsets]
     if any(0 in aucs for aucs in by_kind):
         raise InvalidSubmission(
-            f"column {column!r}: the AUC of an identity is 0, which leaves its power mean undefined"
+            "column 'prediction': the AUC of an identity is 0, which leaves its power mean undefined"
         )
-    return (overall + sum(pmean(aucs, POWER) for aucs in by_kind)) / 4
+    return np.float64((overall + sum(pmean(aucs, POWER) for aucs in by_kind)) / 4)

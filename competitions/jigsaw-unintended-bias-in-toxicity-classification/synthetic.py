@@ -4,6 +4,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from pytest_mlebench.data.authoring.synthetic import standard
+
 IDENTITIES = """male female transgender other_gender heterosexual homosexual_gay_or_lesbian bisexual
     other_sexual_orientation christian jewish muslim hindu buddhist atheist other_religion black white asian latino
     other_race_or_ethnicity physical_disability intellectual_or_learning_disability psychiatric_or_mental_illness
@@ -82,8 +84,6 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
     noise = np.clip(truth + rng.normal(0, 0.35, n), 0, 1)
     noisy = predicted(noise)
     return {
-        "noisy": noisy,
-        "noisy_shuffled": noisy.sample(frac=1, random_state=1),
         "answers_only_prediction": predicted(truth),
         "half_confidence": predicted(truth * 0.499),
         "scaled_to_upper_half": predicted(0.5 + truth / 2),
@@ -102,13 +102,6 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         "toxicity_column": noisy.rename(columns={"prediction": "toxicity"}),
         "column_order": noisy[["prediction", "id"]],
         "extra_column": noisy.assign(note="x"),
-        "missing_column": noisy[["id"]],
-        "renamed_id": noisy.rename(columns={"id": "Id"}),
-        "missing_row": noisy.iloc[1:],
         "one_row": noisy.head(1),
-        "extra_row": pd.concat([noisy, noisy.tail(1).assign(id=1)]),
-        "duplicate_id": pd.concat([noisy.iloc[1:], noisy.tail(1)]),
-        "unknown_id": noisy.assign(id=[1, *noisy.id[1:]]),
-        "header_only": noisy.head(0),
-        "empty.csv": "",
+        **standard(noisy, "id", 1, "prediction", "missing_column renamed_id"),
     }

@@ -2,28 +2,31 @@ from collections import defaultdict
 
 import pandas as pd
 
-from pytest_mlebench.grading import alignment, parse_texts, require_columns, split_records, to_floats
+from pytest_mlebench.grading import alignment, labelled_records, parse_texts, require_columns
 
 Labelled = list[tuple[str, list[float]]]
 
 
-def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
+def check(submission: pd.DataFrame, template: pd.DataFrame) -> list[Labelled]:
     require_columns(submission, ["image_id", "labels"])
     points = parse_texts(submission, "labels", _points, expected="character, x and y of each character", missing="")
+    return [points[k] for k in alignment(submission, template, on="image_id")]
+
+
+def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
+    points = check(submission, answers)
     boxes = parse_texts(answers, "labels", _boxes, expected="boxes", missing="")
-    order = alignment(submission, answers, on="image_id")
-    hits = sum(_hits(page, points[k]) for page, k in zip(boxes, order, strict=True))
+    hits = sum(_hits(*page) for page in zip(boxes, points, strict=True))
     total = sum(map(len, boxes)) + sum(map(len, points))
     return 2 * hits / total if total else 0.0
 
 
 def _points(text: str) -> Labelled:
-    records = split_records(text, 3, separator=" ") if text else []
-    return [(character, to_floats(place)) for character, *place in records]
+    return labelled_records(text, 3, separator=" ") if text else []
 
 
 def _boxes(text: str) -> Labelled:
-    return [(character, to_floats(box)) for character, *box in split_records(text, 5)]
+    return labelled_records(text, 5)
 
 
 def _hits(boxes: Labelled, points: Labelled) -> int:

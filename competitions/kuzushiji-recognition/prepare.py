@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from pytest_mlebench.data.archives import copy_members
-from pytest_mlebench.data.files import link
-from pytest_mlebench.data.tables import read_csv, split, write_csv
+from pytest_mlebench.data.authoring.archives import copy_members
+from pytest_mlebench.data.authoring.files import link
+from pytest_mlebench.data.authoring.tables import read_csv, split, write_csv
 
 
 def prepare(raw: Path, public: Path, private: Path) -> None:

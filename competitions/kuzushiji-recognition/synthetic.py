@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.archives import write_zip
-from pytest_mlebench.data.tables import split
+from pytest_mlebench.data.authoring.archives import write_zip
+from pytest_mlebench.data.authoring.synthetic import first_value, standard
+from pytest_mlebench.data.authoring.tables import split
 
 CHARACTERS = ["U+306F", "U+306B", "U+3066", "U+304F", "U+306E", "U+4E00", "U+5927", "U+309D", "U+003F"]
 
@@ -20,7 +21,7 @@ def make(raw: Path, seed: int) -> None:
     n = 178 + 5 * seed
     ids = [_image_id(rng, k) for k in range(n)]
     labels: list[str | None] = [_labels(rng) for _ in range(n)]
-    # Pages of pictures only have no labels; as in the real data, none of them is held out.
+    # Pages of images only have no labels; as in the real data, none of them is held out.
     train, _ = split(np.arange(n), test_size=0.1)
     for k in rng.choice(train, 12, replace=False):
         labels[k] = None
@@ -29,8 +30,8 @@ def make(raw: Path, seed: int) -> None:
     sample.to_csv(raw / "sample_submission.csv", index=False)
     translation = "".join(f"{character},{chr(int(character[2:], 16))}\n" for character in CHARACTERS)
     (raw / "unicode_translation.csv").write_text(f'Unicode,char\n{translation}U+0022,""""\n')
-    for name, pictures in (("train_images.zip", ids), ("test_images.zip", ["test_a", "test_b"])):
-        write_zip(raw / name, {f"{id}.jpg": b"\xff\xd8" + rng.bytes(3) for id in pictures})
+    for name, images in (("train_images.zip", ids), ("test_images.zip", ["test_a", "test_b"])):
+        write_zip(raw / name, {f"{id}.jpg": b"\xff\xd8" + rng.bytes(3) for id in images})
 
 
 def _image_id(rng: np.random.Generator, k: int) -> str:
@@ -94,12 +95,7 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
     good = build(noisy)
     centres = build(lambda boxes: [_centre(box) for box in boxes])
 
-    def first(value: str) -> pd.DataFrame:
-        return good.assign(labels=[value, *good["labels"][1:]])
-
     return {
-        "noisy": good,
-        "noisy_shuffled": good.sample(frac=1, random_state=0),
         "centres": centres,
         "centres_backwards": build(lambda boxes: [_centre(box) for box in boxes[::-1]]),
         "each_twice": build(lambda boxes: [_centre(box) for box in boxes] * 2),
@@ -115,17 +111,10 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         "lower_case": good.assign(labels=good["labels"].str.lower()),
         "column_order_and_extra": good.assign(extra=1)[["labels", "extra", "image_id"]],
         "answers_as_submission": answers,
-        "broken_triplet": first("U+306F 12 13 U+306B 4"),
-        "double_space": first("U+306F  12 13"),
-        "trailing_space": first("U+306F 12 13 "),
-        "spaces_in_threes": first("U+306F 12 13 " + "  "),
-        "text_coordinate": first("U+306F left 13"),
+        **first_value(good, "labels", broken_triplet="U+306F 12 13 U+306B 4", double_space="U+306F  12 13"),
+        **first_value(good, "labels", trailing_space="U+306F 12 13 ", spaces_in_threes="U+306F 12 13 " + "  "),
+        **first_value(good, "labels", text_coordinate="U+306F left 13"),
         "numbers_only": good.assign(labels=5),
-        "missing_row": good.iloc[1:],
-        "extra_row": pd.concat([good, good.tail(1).assign(image_id="zzz")]),
-        "duplicate_id": pd.concat([good.iloc[1:], good.tail(1)]),
-        "unknown_id": good.assign(image_id=["zzz", *good["image_id"].iloc[1:]]),
         "missing_labels": good[["image_id"]],
-        "header_only": good.iloc[:0],
-        "empty.csv": "",
+        **standard(good, "image_id", "zzz"),
     }

@@ -1,11 +1,15 @@
+import numpy as np
 import pandas as pd
 
 from pytest_mlebench.grading import class_probabilities, require_columns
 from pytest_mlebench.grading.metrics.classification import log_loss
 
 
-def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
-    species = list(answers.columns.drop("id"))
+def check(submission: pd.DataFrame, template: pd.DataFrame) -> np.ndarray:
+    species = list(template.columns.drop("id"))
     require_columns(submission, ["id", *species], exactly=True)
-    probabilities = class_probabilities(submission, answers, species, on="id", atol=1e-6)
-    return log_loss(answers[species], probabilities)
+    return class_probabilities(submission, template, species, on="id", atol=1e-6)
+
+
+def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
+    return log_loss(answers.drop(columns="id"), check(submission, answers))

@@ -4,8 +4,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.archives import write_zip
-from pytest_mlebench.data.synthetic import malformed_rows, write_zipped_csv
+from pytest_mlebench.data.authoring.archives import write_zip
+from pytest_mlebench.data.authoring.synthetic import standard, write_zipped_csv
 
 NAMES = """Acer_Capillipes Acer_Circinatum Acer_Mono Acer_Opalus Acer_Palmatum Acer_Pictum Acer_Platanoids Acer_Rubrum
 Acer_Rufinerve Acer_Saccharinum Alnus_Cordata Alnus_Maximowiczii Alnus_Rubra Alnus_Sieboldiana Alnus_Viridis
@@ -42,9 +42,9 @@ def make(raw: Path, seed: int) -> None:
     leaves["shape1"] = rng.random(n + n_test) / 300  # full precision
     train, test = leaves[~is_test].copy(), leaves[is_test]
     train.insert(1, "species", species)
-    pictures = {f"images/{id}.jpg": b"\xff\xd8leaf%d-%d\xff\xd9" % (id, rng.integers(1000)) for id in ids}
+    images = {f"images/{id}.jpg": b"\xff\xd8leaf%d-%d\xff\xd9" % (id, rng.integers(1000)) for id in ids}
     sample = test[["id"]].assign(**dict.fromkeys(SPECIES, 0.0101))
-    write_zip(raw / "images.zip", {"images/": b"", **pictures})
+    write_zip(raw / "images.zip", {"images/": b"", **images})
     for name, table in (("train.csv", train), ("test.csv", test), ("sample_submission.csv", sample)):
         write_zipped_csv(raw / f"{name}.zip", table, name)
 
@@ -68,9 +68,7 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         return noisy.assign(**{name: [value, *noisy[name].iloc[1:]] for name, value in values.items()})
 
     return {
-        **malformed_rows(noisy, "id", 99999),
-        "noisy": noisy,
-        "noisy_shuffled": noisy.sample(frac=1, random_state=0),
+        **standard(noisy, "id", 99999, "Zelkova_Serrata", "missing_column"),
         "column_order": noisy[["id", *SPECIES[::-1]]],
         "all_wrong": table(np.roll(truth, 1, axis=1)),
         "nearly_one": first_row(**{big: first[big] + 1.0e-5}),  # within the tolerance
@@ -81,5 +79,4 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         "nan_beside_one": table(truth.astype(float)).replace(0.0, np.nan),
         "text": first_row(**{zero: "x"}),
         "extra_column": noisy.assign(note=1),
-        "missing_column": noisy.drop(columns="Zelkova_Serrata"),
     }

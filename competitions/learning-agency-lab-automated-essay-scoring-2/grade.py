@@ -1,15 +1,13 @@
-import numpy as np
+from functools import partial
+
 import pandas as pd
 from sklearn.metrics import cohen_kappa_score
 
-from pytest_mlebench.grading import InvalidSubmission, predictions
+from pytest_mlebench.grading import class_labels
+
+check = partial(class_labels, column="score", on="essay_id")
 
 
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
-    scores = predictions(submission, answers, "score", on="essay_id")
-    if (fraction := scores % 1 != 0).any():
-        essay = answers["essay_id"][fraction.argmax()]
-        raise InvalidSubmission(f"column 'score', essay_id {essay!r}: {scores[fraction][0]} is not a whole number")
     # As in the reference, a score weighs by its rank among those that occur on either side.
-    _, ranks = np.unique([answers["score"], scores], return_inverse=True)
-    return cohen_kappa_score(*ranks, weights="quadratic")
+    return cohen_kappa_score(answers["score"], check(submission, answers), weights="quadratic")

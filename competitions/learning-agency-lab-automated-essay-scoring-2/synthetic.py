@@ -4,6 +4,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from pytest_mlebench.data.authoring.synthetic import standard
+
 WORDS = (
     'students should, therefore, explore Venus because "the author" states that it\'s worthwhile; cars & pollution '
     "electoral college face on Mars déjà vu driverless café – 50% of people agree don't"
@@ -48,8 +50,6 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
     near = np.clip(truth + rng.integers(-1, 2, n), 1, 6)
     noisy = scored(near)
     return {
-        "noisy": noisy,
-        "noisy_shuffled": noisy.sample(frac=1, random_state=1),
         "constant": scored(3),
         "random": scored(rng.integers(1, 7, n)),
         "inverted": scored(7 - truth),
@@ -65,15 +65,7 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         "one_fraction": first(2.5),
         "nan": first(None),
         "text": first("three"),
-        "all_text": scored("three"),
         "booleans": scored(near > 3),
-        "missing_column": noisy[["essay_id"]],
-        "renamed_id": noisy.rename(columns={"essay_id": "id"}),
-        "missing_row": noisy.iloc[1:],
         "one_row": noisy.head(1),
-        "extra_row": pd.concat([noisy, noisy.tail(1).assign(essay_id="zzzzzzz")]),
-        "duplicate_id": pd.concat([noisy.iloc[1:], noisy.tail(1)]),
-        "unknown_id": noisy.assign(essay_id=["zzzzzzz", *noisy.essay_id[1:]]),
-        "header_only": noisy.head(0),
-        "empty.csv": "",
+        **standard(noisy, "essay_id", "zzzzzzz", "score", "missing_column renamed_id all_text"),
     }

@@ -1,3 +1,5 @@
+from functools import partial
+
 import pandas as pd
 
 from pytest_mlebench.grading import class_probabilities
@@ -5,7 +7,8 @@ from pytest_mlebench.grading.metrics.classification import log_loss
 
 VERDICTS = ["winner_model_a", "winner_model_b", "winner_tie"]
 
+check = partial(class_probabilities, columns=VERDICTS, on="id", rtol=0, atol=5e-7)
+
 
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
-    probabilities = class_probabilities(submission, answers, VERDICTS, on="id", rtol=0, atol=5e-7)
-    return log_loss(answers[VERDICTS], probabilities)
+    return log_loss(answers[VERDICTS], check(submission, answers))

@@ -5,11 +5,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from pytest_mlebench.data.authoring.synthetic import standard
+
+from .grade import VERDICTS
+
 MODELS = ["gpt-4-1106-preview", "llama-2-7b-chat", "koala-13b", "claude-2.1", "mixtral-8x7b"]
 PROMPTS = ["Write a haiku", "What is 2+2?", "¿Qué hora es en Perú?", 'Explain "monads", simply', "line one\nline two"]
 PROMPTS += ["逐步解释", "emoji 🤖 please", ""]
 WORDS = "the model says, \"yes\" or; no\n- a\tlist 1.5 é 好 😀 \\ slash 'quote'".split(" ")
-VERDICTS = ["winner_model_a", "winner_model_b", "winner_tie"]
 COLUMNS = ["id", "model_a", "model_b", "prompt", "response_a", "response_b", *VERDICTS]
 
 
@@ -57,8 +60,6 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
     rounded = p[:, :2].round(3)
     rest = 1 - rounded[:, 0] - rounded[:, 1]
     return {
-        "noisy": noisy,
-        "noisy_shuffled": noisy.sample(frac=1, random_state=0),
         "rounded_3_digits": predicted(np.c_[rounded, rest].clip(0, 1)),
         "hard_guess": predicted(guess.astype(int)),
         "all_wrong": predicted(np.roll(truth, 1, axis=1)),
@@ -72,15 +73,7 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         "negative": first(0.5, 0.6, -0.1),
         "above_one": first(1.5, 0.0, 0.0),
         "sums_to_two": predicted(np.full((n, 3), 2 / 3)),
-        "missing_column": noisy.drop(columns="winner_tie"),
-        "missing_row": noisy.iloc[1:],
-        "extra_row": pd.concat([noisy, noisy.tail(1).assign(id=1)]),
-        "duplicate_id": pd.concat([noisy.iloc[1:], noisy.tail(1)]),
-        "unknown_id": noisy.assign(id=[1, *noisy.id.iloc[1:]]),
-        "nan_prediction": noisy.assign(winner_tie=[None, *p[1:, 2]]),
-        "text_prediction": noisy.assign(winner_tie=["tie", *p[1:, 2]]),
         "booleans": predicted(guess.astype(bool)),
         "text_ids": noisy.assign(id=[f"x{id}" for id in noisy.id]),
-        "header_only": noisy.head(0),
-        "empty.csv": "",
+        **standard(noisy, "id", 1, "winner_tie", "missing_column nan_prediction text_prediction"),
     }

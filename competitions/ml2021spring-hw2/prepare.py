@@ -3,8 +3,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.arrays import open_array, take_rows
-from pytest_mlebench.data.tables import split, write_csv
+from pytest_mlebench.data.authoring.tables import split, write_csv
+
+from .arrays import open_array, take_rows
 
 
 def prepare(raw: Path, public: Path, private: Path) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.synthetic import malformed_rows
+from pytest_mlebench.data.authoring.synthetic import first_value, standard
 
 
 def make(raw: Path, seed: int) -> None:
@@ -26,25 +26,14 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
     noisy = answers.assign(ClassId=np.where(rng.random(n) < 0.4, rng.integers(0, 39, n), answers.ClassId))
     labels = noisy.ClassId
 
-    def first(value: Any) -> pd.DataFrame:
-        return noisy.assign(ClassId=[value, *labels[1:]])
-
     return {
-        **malformed_rows(noisy, "Id", 10**6),
-        "noisy": noisy,
-        "noisy_shuffled": noisy.sample(frac=1, random_state=0),
+        **standard(noisy, "Id", 10**6, "ClassId", "missing_column renamed_column all_text nan_prediction"),
         "column_order_extra": noisy.assign(extra="x")[["extra", "ClassId", "Id"]],
         "constant": noisy.assign(ClassId=int(answers.ClassId.mode()[0])),
         "as_float": noisy.assign(ClassId=labels.astype(float)),
         "id_as_float": noisy.assign(Id=noisy.Id.astype(float)),
         "out_of_range": noisy.assign(ClassId=labels.where(noisy.index % 3 > 0, 10**9)),
         "all_unknown_class": noisy.assign(ClassId=-1),
-        "fractional": first(labels[0] + 0.5),
-        "nan_prediction": first(np.nan),
-        "one_text": first("aa"),
-        "all_text": noisy.assign(ClassId="sil"),
-        "extra_row": pd.concat([noisy, pd.DataFrame({"Id": [n], "ClassId": [0]})]),
+        **first_value(noisy, "ClassId", fractional=labels[0] + 0.5, one_text="aa"),
         "ids_from_one": noisy.assign(Id=noisy.Id + 1),
-        "missing_column": noisy[["Id"]],
-        "renamed_column": noisy.rename(columns={"ClassId": "Class"}),
     }

@@ -4,8 +4,8 @@ from zipfile import ZipFile
 
 import pandas as pd
 
-from pytest_mlebench.data.archives import open_member, open_zip, unpack_zip
-from pytest_mlebench.data.tables import read_csv, write_csv
+from pytest_mlebench.data.authoring.archives import open_member, open_zip, unpack_zip
+from pytest_mlebench.data.authoring.tables import read_csv, write_csv
 
 ROOT = "mlsp_contest_dataset"
 ESSENTIAL, SUPPLEMENTAL = "essential_data", "supplemental_data"

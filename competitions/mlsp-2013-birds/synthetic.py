@@ -4,10 +4,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.archives import write_zip
-from pytest_mlebench.data.synthetic import malformed_rows
+from pytest_mlebench.data.authoring.archives import write_zip
+from pytest_mlebench.data.authoring.synthetic import standard
 
-ROOT = "mlsp_contest_dataset"
+from .prepare import ROOT
+
 ESSENTIAL, SUPPLEMENTAL = f"{ROOT}/essential_data", f"{ROOT}/supplemental_data"
 
 
@@ -74,9 +75,7 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
     rest = noisy.Probability[1:]
     recording, species = answers.Id // 100, answers.Id % 100
     return {
-        **malformed_rows(noisy, "Id", 999999),
-        "noisy": noisy,
-        "noisy_shuffled": noisy.sample(frac=1, random_state=0),
+        **standard(noisy, "Id", 999999, "Probability", "missing_id nan_id nan_prediction above_one negative"),
         "ties": noisy.assign(Probability=np.round(p * 3) / 3),
         "species_rate_only": noisy.assign(Probability=species / 100),
         "constant": noisy.assign(Probability=1),
@@ -84,10 +83,5 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         "id_as_float": noisy.assign(Id=answers.Id.astype(float)),
         "old_format": pd.DataFrame({"rec_id": recording, "species": species, "probability": p}),
         "missing_target": noisy[["Id"]],
-        "missing_id": noisy[["Probability"]],
-        "nan_prediction": noisy.assign(Probability=[None, *rest]),
-        "nan_id": noisy.assign(Id=[None, *noisy.Id.iloc[1:]]),
-        "negative": noisy.assign(Probability=[-0.01, *rest]),
-        "above_one": noisy.assign(Probability=[1.5, *rest]),
         "text_in_target": noisy.assign(Probability=["?", *rest]),
     }

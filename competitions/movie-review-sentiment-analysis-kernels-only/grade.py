@@ -1,8 +1,12 @@
+from functools import partial
+
 import pandas as pd
 from sklearn.metrics import accuracy_score
 
 from pytest_mlebench.grading import class_labels
 
+check = partial(class_labels, column="Sentiment", on="PhraseId")
+
 
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
-    return accuracy_score(answers["Sentiment"], class_labels(submission, answers, "Sentiment", on="PhraseId"))
+    return accuracy_score(answers["Sentiment"], check(submission, answers))

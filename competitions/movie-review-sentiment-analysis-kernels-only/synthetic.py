@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.archives import write_zip
-from pytest_mlebench.data.synthetic import malformed_rows
+from pytest_mlebench.data.authoring.archives import write_zip
+from pytest_mlebench.data.authoring.synthetic import first_value, standard
 
 WORDS = """a the film movie plot never quite funny dull , . 's n't moving , but -LRB- -RRB- `` '' -- café naïve ½
 10-course "good" clichés""".split()
@@ -60,13 +60,8 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
     truth = answers.Sentiment
     noisy = answers.assign(Sentiment=np.where(rng.random(len(truth)) < 0.35, rng.integers(0, 5, len(truth)), truth))
 
-    def first(value: Any) -> pd.DataFrame:
-        return noisy.assign(Sentiment=[value, *noisy.Sentiment.iloc[1:]])
-
     return {
-        **malformed_rows(noisy, "PhraseId", 99999),
-        "noisy": noisy,
-        "noisy_shuffled": noisy.sample(frac=1, random_state=0),
+        **standard(noisy, "PhraseId", 99999, "Sentiment", "missing_column renamed_column all_text nan_prediction"),
         "all_zero": answers.assign(Sentiment=0),
         "unseen_label": answers.assign(Sentiment=np.where(truth == 2, 7, truth)),
         "negative_label": answers.assign(Sentiment=np.where(truth == 0, -1, truth)),
@@ -76,11 +71,6 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         "booleans": answers.assign(Sentiment=truth > 2),
         "float_id": noisy.assign(PhraseId=noisy.PhraseId.astype(float)),
         "fractions": noisy.assign(Sentiment=noisy.Sentiment + 0.25),
-        "one_fraction": first(1.5),
-        "nan_prediction": first(np.nan),
-        "one_text": first("good"),
-        "all_text": answers.assign(Sentiment="2 - neutral"),
+        **first_value(noisy, "Sentiment", one_fraction=1.5, one_text="good"),
         "text_id": noisy.assign(PhraseId=["x", *noisy.PhraseId.iloc[1:]]),
-        "missing_column": noisy[["PhraseId"]],
-        "renamed_column": noisy.rename(columns={"Sentiment": "sentiment"}),
     }

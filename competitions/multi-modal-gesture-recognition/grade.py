@@ -2,17 +2,20 @@ from typing import Any
 
 import pandas as pd
 
-from pytest_mlebench.grading import InvalidSubmission, align, require_columns, require_not_missing
+from pytest_mlebench.grading import InvalidSubmission, alignment, require_columns, require_not_missing
 from pytest_mlebench.grading.metrics.text import word_error_rate
 
 
-def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
+def check(submission: pd.DataFrame, template: pd.DataFrame) -> list[list[int]]:
     require_columns(submission, ["Id", "Sequence"])
     require_not_missing(submission, "Sequence")
     gestures = [_gestures(value, row) for row, value in enumerate(submission["Sequence"], start=1)]
-    predicted = align(submission.assign(gestures=gestures), answers, on="Id")["gestures"]
+    return [gestures[k] for k in alignment(submission, template, on="Id")]
+
+
+def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
     truth = answers["Sequence"].astype(str).str.split().map(lambda numbers: [int(number) for number in numbers])
-    return word_error_rate(truth.tolist(), predicted.tolist())
+    return word_error_rate(truth.tolist(), check(submission, answers))
 
 
 def _gestures(value: Any, row: int) -> list[int]:

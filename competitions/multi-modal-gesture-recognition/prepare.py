@@ -3,9 +3,9 @@ from pathlib import Path, PurePosixPath
 
 import pandas as pd
 
-from pytest_mlebench.data.archives import tar_names
-from pytest_mlebench.data.files import link, link_files
-from pytest_mlebench.data.tables import read_csv, write_csv
+from pytest_mlebench.data.authoring.archives import tar_names
+from pytest_mlebench.data.authoring.files import link, link_files
+from pytest_mlebench.data.authoring.tables import hold_out, read_csv, write_csv
 
 GESTURES = range(1, 21)
 FILES = [
@@ -20,10 +20,9 @@ FILES = [
 def prepare(raw: Path, public: Path, private: Path) -> None:
     samples = map(PurePosixPath, tar_names(raw / "training4.tar.gz"))
     test_ids = sorted(path.stem[-4:] for path in samples if path.suffix == ".zip" and len(path.parts) == 1)
-    sequences = read_csv(raw / "training.csv", dtype=str)
-    is_test = sequences["Id"].isin(test_ids)
-    write_csv(sequences[~is_test], public / "training.csv")
-    write_csv(sequences[is_test], private / "test.csv")
+    train, answers = hold_out(read_csv(raw / "training.csv", dtype=str), "Id", test_ids)
+    write_csv(train, public / "training.csv")
+    write_csv(answers, private / "test.csv")
     test = pd.DataFrame({"Id": test_ids})
     write_csv(test, public / "test.csv")
     rng = random.Random(0)

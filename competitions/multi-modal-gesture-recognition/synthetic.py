@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.archives import write_7z, write_tar_gz, write_zip
-from pytest_mlebench.data.synthetic import malformed_rows
+from pytest_mlebench.data.authoring.archives import write_7z, write_tar_gz, write_zip
+from pytest_mlebench.data.authoring.synthetic import first_value, standard
 
 BATCHES = ["training1", "training2", "training3", "training4", "validation1", "validation2", "validation3"]
 
@@ -57,12 +57,7 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
     noisy = predict(edit)
     ids, sequences = noisy["Id"], noisy["Sequence"]
 
-    def first(value: str | None) -> pd.DataFrame:
-        return noisy.assign(Sequence=[value, *sequences[1:]])
-
     return {
-        "noisy": noisy,
-        "noisy_shuffled": noisy.sample(frac=1, random_state=0),
         "backwards": predict(lambda gestures: gestures[::-1]),
         "sorted": predict(sorted),
         "single_gesture": noisy.assign(Sequence=7),
@@ -72,18 +67,15 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         "id_as_float": noisy.assign(Id=ids.astype(float)),
         "leading_zeros": predict(lambda gestures: [f"{gesture:02d}" for gesture in gestures]),
         "odd_spacing": noisy.assign(Sequence="  " + sequences.str.replace(" ", " \t ") + " "),
-        "blank_prediction": first(" "),
-        "column_order_and_extra": noisy.assign(extra="x")[["extra", "Sequence", "Id"]],
-        "empty_prediction": first(None),
-        "all_empty": noisy.assign(Sequence=None),
+        **first_value(noisy, "Sequence", blank_prediction=" ", empty_prediction=None),
         "single_gesture_with_gap": noisy.assign(Sequence=[None, *[7] * (len(noisy) - 1)]),
+        **first_value(noisy, "Sequence", words="vattene basta", fractions="1.0 2.0"),
+        "column_order_and_extra": noisy.assign(extra="x")[["extra", "Sequence", "Id"]],
+        "all_empty": noisy.assign(Sequence=None),
         "commas": noisy.assign(Sequence=sequences.str.replace(" ", ",")),
-        "words": first("vattene basta"),
-        "fractions": first("1.0 2.0"),
         "sample_names_as_ids": noisy.assign(Id="Sample0" + ids),
         "missing_sequence": noisy[["Id"]],
-        "missing_id": noisy[["Sequence"]],
-        **malformed_rows(noisy, "Id", "9999"),
+        **standard(noisy, "Id", "9999", also="missing_id"),
     }
 
 

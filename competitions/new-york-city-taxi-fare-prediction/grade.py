@@ -4,13 +4,17 @@ from sklearn.metrics import root_mean_squared_error
 from pytest_mlebench.grading import numeric, require_columns, require_finite, require_row_count
 
 
-def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
+def check(submission: pd.DataFrame, template: pd.DataFrame) -> "pd.Series[float]":
+    """The fares in the order of their keys."""
     require_columns(submission, ["key", "fare_amount"])
-    require_row_count(submission, answers)
+    require_row_count(submission, template)
     fares = numeric(submission, "fare_amount")
     require_finite(fares, "fare_amount")
-    by_key = _sorted_by_key(submission.assign(fare_amount=fares))
-    return root_mean_squared_error(_sorted_by_key(answers)["fare_amount"], by_key["fare_amount"])
+    return _sorted_by_key(submission.assign(fare_amount=fares))["fare_amount"]
+
+
+def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
+    return root_mean_squared_error(_sorted_by_key(answers)["fare_amount"], check(submission, answers))
 
 
 def _sorted_by_key(table: pd.DataFrame) -> pd.DataFrame:

@@ -3,10 +3,12 @@ from pathlib import Path
 
 import numpy as np
 
-from pytest_mlebench.data.files import link
-from pytest_mlebench.data.lines import pick_lines
-from pytest_mlebench.data.tables import read_csv, split, write_csv
+from pytest_mlebench.data.authoring.files import link
+from pytest_mlebench.data.authoring.tables import read_csv, split, write_csv
 
+from .lines import pick_lines
+
+TEST_ROWS = 9914  # whatever the size of the data
 # Named, as a column must not be read as whole numbers in some chunks and as floats in others.
 TYPES = {
     "key": str,
@@ -24,7 +26,7 @@ def prepare(raw: Path, public: Path, private: Path) -> None:
     with tempfile.TemporaryDirectory(dir=public.parent) as name:
         scratch = Path(name)
         rides = _rewrite(raw / "train.csv", scratch / "rides.csv")
-        train, test = split(np.arange(rides), test_size=9914)
+        train, test = split(np.arange(rides), test_size=TEST_ROWS)
         pick_lines(scratch / "rides.csv", train, public / "labels.csv", scratch=scratch)
         pick_lines(scratch / "rides.csv", test, private / "test.csv", scratch=scratch)
     answers = read_csv(private / "test.csv", dtype=TYPES)

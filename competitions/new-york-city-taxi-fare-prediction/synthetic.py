@@ -6,8 +6,9 @@ import numpy as np
 import pandas as pd
 from sklearn.model_selection import train_test_split
 
-TEST_ROWS = 9914  # as many are held out whatever the size of the data; most rows are as short as they can be
-FULL_ROWS = 250  # have every column
+from .prepare import TEST_ROWS
+
+FULL_ROWS = 250  # have every column; the others are as short as they can be
 FIRST, LATER = "bcdfghjkmpqr", "bcdfghjkmpqrstvwxyz0123456789"
 
 

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from pytest_mlebench.data.files import link_files
-from pytest_mlebench.data.tables import read_csv_high, split, write_csv
+from pytest_mlebench.data.authoring.files import link_files
+from pytest_mlebench.data.authoring.tables import hold_out, read_csv_high, split, write_csv
 
 VIEWS = ["All29", "Endzone", "Sideline"]
 
@@ -11,13 +11,13 @@ VIEWS = ["All29", "Endzone", "Sideline"]
 def prepare(raw: Path, public: Path, private: Path) -> None:
     labels = _read(raw / "train_labels.csv")
     train_plays, test_plays = split(labels["game_play"].unique().tolist(), test_size=0.1)
-    is_test = labels["game_play"].isin(test_plays)
-    write_csv(labels[~is_test], public / "train_labels.csv")
-    write_csv(labels[is_test], private / "test.csv")
-    write_csv(labels.loc[is_test, ["contact_id"]].assign(contact=0), public / "sample_submission.csv")
-    del labels
+    train, test = hold_out(labels, "game_play", test_plays)
+    write_csv(train, public / "train_labels.csv")
+    write_csv(test, private / "test.csv")
+    write_csv(test[["contact_id"]].assign(contact=0), public / "sample_submission.csv")
+    del labels, train, test
     for name in ("baseline_helmets", "player_tracking", "video_metadata"):
-        table = _read(raw / f"train_{name}.csv")
+        table = _read(raw / f"train_{name}.csv")  # with plays that are not labelled
         write_csv(table[table["game_play"].isin(train_plays)], public / f"train_{name}.csv")
         write_csv(table[table["game_play"].isin(test_plays)], public / f"test_{name}.csv")
     for plays, side in ((train_plays, "train"), (test_plays, "test")):

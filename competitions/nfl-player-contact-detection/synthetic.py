@@ -5,6 +5,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from pytest_mlebench.data.authoring.synthetic import first_value, standard
+
+from .prepare import VIEWS
+
 HEADERS = {
     "train_labels": "contact_id,game_play,datetime,step,nfl_player_id_1,nfl_player_id_2,contact",
     "sample_submission": "contact_id,contact",
@@ -56,7 +60,7 @@ def make(raw: Path, seed: int) -> None:
                 label = f"{rng.choice(['H', 'V'])}{rng.integers(1, 99):02d}"
                 box = rng.integers(1, 1200, 4)
                 tables["baseline_helmets"].append((*key, view, f"{play}_{view}.mp4", frame, player, label, *box))
-        for view in ("All29", "Endzone", "Sideline"):
+        for view in VIEWS:
             (raw / ("test" if play in test else "train") / f"{play}_{view}.mp4").write_bytes(rng.bytes(8))
 
     _write(raw / "train_labels.csv", HEADERS["train_labels"], labels)
@@ -91,29 +95,23 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
     contact = answers["contact"]
     noisy = answers.assign(contact=np.where(rng.random(n) < 0.15, 1 - contact, contact))
 
-    def first(value: Any) -> pd.DataFrame:
-        return noisy.assign(contact=[value, *noisy["contact"].iloc[1:]])
-
     return {
-        "noisy": noisy,
-        "noisy_shuffled": noisy.sample(frac=1, random_state=8),
         "random": answers.assign(contact=rng.integers(0, 2, n)),
         "inverted": answers.assign(contact=1 - contact),
         "all_ones": answers.assign(contact=1),
         "booleans": noisy.assign(contact=noisy["contact"].astype(bool)),
         "whole_floats": noisy.assign(contact=noisy["contact"].astype(float)),
-        "third_value": first(7),
+        **first_value(noisy, "contact", third_value=7),
         "columns_swapped_and_extra": noisy.assign(game_play="x")[["contact", "game_play", "contact_id"]],
         "probabilities": noisy.assign(contact=0.1 + 0.7 * noisy["contact"]),
-        "missing_row": noisy.iloc[1:],
-        "extra_row": pd.concat([noisy, noisy.tail(1).assign(contact_id="58168_003392_0_38590_G")]),
-        "duplicate_id": pd.concat([noisy, noisy.tail(1)]),
         "duplicate_for_missing": pd.concat([noisy.iloc[1:], noisy.tail(1)]),
-        "unknown_id": noisy.assign(contact_id=["x", *noisy["contact_id"].iloc[1:]]),
-        "missing_column": noisy[["contact_id"]],
         "missing_id_column": noisy[["contact"]],
-        "nan_prediction": first(None),
-        "text_prediction": first("yes"),
-        "all_text": noisy.assign(contact=np.where(noisy["contact"] == 1, "yes", "no")),
-        "empty.csv": "",
+        **standard(
+            noisy,
+            "contact_id",
+            "58168_003392_0_38590_G",
+            "contact",
+            "missing_column all_text nan_prediction text_prediction",
+            without="header_only",
+        ),
     }

@@ -2,10 +2,10 @@ from pathlib import Path
 
 import numpy as np
 
-from pytest_mlebench.data.archives import unpack_zip
-from pytest_mlebench.data.tables import read_zipped_csv, split, write_csv
+from pytest_mlebench.data.authoring.archives import unpack_zip
+from pytest_mlebench.data.authoring.tables import read_zipped_csv, split, write_csv
 
-TARGETS = ["formation_energy_ev_natom", "bandgap_energy_ev"]
+from .columns import TARGETS
 
 
 def prepare(raw: Path, public: Path, private: Path) -> None:

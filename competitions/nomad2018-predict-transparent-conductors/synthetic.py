@@ -4,10 +4,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.archives import write_zip
-from pytest_mlebench.data.synthetic import write_zipped_csv
+from pytest_mlebench.data.authoring.archives import write_zip
+from pytest_mlebench.data.authoring.synthetic import malformed, write_zipped_csv
 
-FORMATION, BANDGAP = "formation_energy_ev_natom", "bandgap_energy_ev"
+from .columns import TARGETS
+
+FORMATION, BANDGAP = TARGETS
 
 
 def make(raw: Path, seed: int) -> None:
@@ -82,13 +84,9 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         "unknown_id": noisy.assign(id=noisy.id + 10000),
         "below_minus_one": first(FORMATION, -1.5),
         "minus_one": first(BANDGAP, -1.0),
-        "missing_column": noisy[["id", FORMATION]],
-        "renamed_column": noisy.rename(columns={BANDGAP: "bandgap"}),
-        "missing_row": noisy.iloc[1:],
-        "extra_row": pd.concat([noisy, noisy.tail(1).assign(id=9999)]),
         "nan": first(FORMATION, None),
-        "infinite": first(BANDGAP, np.inf),
         "text": first(BANDGAP, "wide"),
-        "empty.csv": "",
-        "header_only": noisy.head(0),
+        **malformed(
+            noisy, "id", 9999, BANDGAP, "missing_column renamed_column infinite", without="duplicate_id unknown_id"
+        ),
     }

@@ -7,22 +7,40 @@ from pytest_mlebench.grading import InvalidSubmission, numeric, require_columns
 from pytest_mlebench.grading.metrics.likelihood import laplace_log_likelihood
 
 
-def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
-    require_columns(submission, ["Patient_Week", "FVC", "Confidence"])
-    fvc, confidence = numeric(submission, ["FVC", "Confidence"]).T
-    weeks = submission["Patient_Week"]
-    if submission.empty:
-        raise InvalidSubmission("the file has no rows")
-    if (unknown := weeks[~weeks.isin(answers["Patient_Week"])]).size:
-        raise InvalidSubmission(f"Patient_Week {unknown.iloc[0]!r} is not an id of the test set")
+def check(submission: pd.DataFrame, template: pd.DataFrame) -> None:
+    """Which weeks are scored is part of the answers: none may occur twice."""
+    _read(submission, template)
+    _require_unique(submission["Patient_Week"])
+
+
+def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> np.float64:
+    weeks, fvc, confidence = _read(submission, answers)
     visits = answers.dropna(subset="FVC").sort_values("Weeks").groupby("Patient").tail(3)
     truth = visits.set_index("Patient_Week")["FVC"]
     counts = weeks.isin(truth.index).to_numpy()
     given = weeks[counts]
     # a single week is the exception: the reference compares its answer with all that is given for it
-    if given.nunique() > 1 and not given.is_unique:
-        raise InvalidSubmission(f"Patient_Week {weeks[weeks.duplicated()].iloc[0]!r} occurs more than once")
+    if given.nunique() > 1:
+        _require_unique(given)
     if given.empty:
-        return math.nan
+        return np.float64(math.nan)
     confidence = np.where(np.isnan(confidence), 0, confidence)
-    return laplace_log_likelihood(truth.loc[given], fvc[counts], confidence[counts], min_scale=70, max_error=1000)
+    return np.float64(
+        laplace_log_likelihood(truth.loc[given], fvc[counts], confidence[counts], min_scale=70, max_error=1000)
+    )
+
+
+def _read(submission: pd.DataFrame, template: pd.DataFrame) -> tuple["pd.Series[str]", np.ndarray, np.ndarray]:
+    require_columns(submission, ["Patient_Week", "FVC", "Confidence"])
+    fvc, confidence = numeric(submission, ["FVC", "Confidence"]).T
+    weeks = submission["Patient_Week"]
+    if submission.empty:
+        raise InvalidSubmission("the file has no rows")
+    if (unknown := weeks[~weeks.isin(template["Patient_Week"])]).size:
+        raise InvalidSubmission(f"Patient_Week {unknown.iloc[0]!r} is not an id of the test set")
+    return weeks, fvc, confidence
+
+
+def _require_unique(weeks: "pd.Series[str]") -> None:
+    if not weeks.is_unique:
+        raise InvalidSubmission(f"Patient_Week {weeks[weeks.duplicated()].iloc[0]!r} occurs more than once")

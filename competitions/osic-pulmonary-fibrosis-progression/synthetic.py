@@ -4,7 +4,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.tables import split
+from pytest_mlebench.data.authoring.synthetic import first_value
+from pytest_mlebench.data.authoring.tables import split
 
 SMOKING = ["Ex-smoker", "Never smoked", "Currently smokes"]
 
@@ -53,7 +54,7 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
     good = answers[["Patient_Week"]].assign(
         FVC=(truth + 180 * rng.standard_normal(n)).round(2), Confidence=(60 + rng.gamma(2, 90, n)).round(1)
     )
-    weeks, fvc, confidence = good["Patient_Week"], good["FVC"], good["Confidence"]
+    weeks, fvc = good["Patient_Week"], good["FVC"]
     known = answers.dropna(subset="FVC").sort_values(["Patient", "Weeks"])
     last = known.groupby("Patient").tail(3)["Patient_Week"]
     counts = weeks.isin(last)
@@ -68,7 +69,7 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         "huge_confidence": good.assign(Confidence=1e12),
         "far_off": good.assign(FVC=np.where(odd, -1e9, 1e9)),
         "infinite_fvc": good.assign(FVC=np.inf),
-        "empty_confidence": good.assign(Confidence=[None, *confidence.iloc[1:]]),
+        **first_value(good, "Confidence", empty_confidence=None, text_confidence="sure"),
         "all_confidence_empty": good.assign(Confidence=None),
         "columns_swapped_with_extra": good.assign(Patient="x")[["Confidence", "Patient", "FVC", "Patient_Week"]],
         "only_the_last_three": good[counts],
@@ -86,7 +87,6 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         "renamed_id": good.rename(columns={"Patient_Week": "id"}),
         "unknown_week": pd.concat([good, good.head(1).assign(Patient_Week=weeks.iloc[0] + "99")]),
         "text_fvc": good.assign(FVC=["low", *fvc.iloc[1:]]),
-        "text_confidence": good.assign(Confidence=["sure", *confidence.iloc[1:]]),
         "header_only": good.head(0),
         "empty.csv": "",
     }

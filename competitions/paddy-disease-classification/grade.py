@@ -4,8 +4,12 @@ from sklearn.metrics import accuracy_score
 from pytest_mlebench.grading import align, require_columns, require_text, texts
 
 
-def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
+def check(submission: pd.DataFrame, template: pd.DataFrame) -> "pd.Series[str]":
     require_columns(submission, ["image_id", "label"])
-    require_text(submission, "label")
-    labels = texts(align(submission, answers, on="image_id"), "label")  # an empty label is just wrong
-    return accuracy_score(answers["label"], labels)
+    if submission["label"].notna().all():  # as in the reference, in which empty fields make texts of the numbers
+        require_text(submission, "label")
+    return texts(align(submission, template, on="image_id"), "label")  # an empty label is just wrong
+
+
+def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
+    return accuracy_score(answers["label"], check(submission, answers))

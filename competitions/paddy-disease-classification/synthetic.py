@@ -4,7 +4,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.synthetic import malformed_rows
+from pytest_mlebench.data.authoring.synthetic import standard
 
 LABELS = [
     *("bacterial_leaf_blight", "bacterial_leaf_streak", "bacterial_panicle_blight", "blast", "brown_spot"),
@@ -45,9 +45,7 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
     noisy = answers.assign(label=np.where(rng.random(n) < 0.4, rng.choice(LABELS, n), answers.label))
     labels, position = noisy.label, np.arange(n)
     return {
-        **malformed_rows(noisy, "image_id", "999999.jpg"),
-        "noisy": noisy,
-        "noisy_shuffled": noisy.sample(frac=1, random_state=0),
+        **standard(noisy, "image_id", "999999.jpg", "label", "missing_column renamed_column nan_id"),
         "column_order_extra": noisy.assign(extra=1.5)[["extra", "label", "image_id"]],
         "constant": noisy.assign(label="normal"),
         "some_empty": noisy.assign(label=labels.where(position % 4 > 0)),
@@ -57,7 +55,4 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         "unknown_label": noisy.assign(label=labels.where(position % 3 > 0, "rust")),
         "as_numbers": noisy.assign(label=labels.map(LABELS.index)),
         "mixed_numbers": noisy.assign(label=labels.where(position % 3 > 0, "7")),
-        "nan_id": noisy.assign(image_id=[None, *noisy.image_id.iloc[1:]]),
-        "missing_column": noisy[["image_id"]],
-        "renamed_column": noisy.rename(columns={"label": "disease"}),
     }

@@ -5,6 +5,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from pytest_mlebench.data.authoring.synthetic import first_value, standard
+
 FLAGS = [
     "Subject Focus",
     "Eyes",
@@ -51,32 +53,16 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
     truth = answers["Pawpularity"]
     noisy = answers.assign(Pawpularity=np.clip(truth + rng.normal(0, 12, len(truth)), 1, 100))
 
-    def first(value: Any) -> pd.DataFrame:
-        return noisy.assign(Pawpularity=[value, *noisy["Pawpularity"].iloc[1:]])
-
     return {
-        "noisy": noisy,
-        "noisy_shuffled": noisy.sample(frac=1, random_state=0),
         "rounded": noisy.assign(Pawpularity=noisy["Pawpularity"].round().astype(int)),
         "constant": answers.assign(Pawpularity=38.04),
         "lower_bound": answers.assign(Pawpularity=1),
         "upper_bound": answers.assign(Pawpularity=100.0),
         "columns_swapped": noisy[["Pawpularity", "Id"]],
         "extra_column": noisy.assign(Eyes=1),
-        "below_range": first(0.99),
-        "above_range": first(100.01),
-        "infinite": first(np.inf),
-        "nan_prediction": first(np.nan),
-        "as_text": first("cute"),
-        "missing_row": noisy.iloc[1:],
+        **first_value(noisy, "Pawpularity", below_range=0.99, above_range=100.01, as_text="cute"),
         "one_row": noisy.iloc[:1],
-        "extra_row": pd.concat([noisy, noisy.tail(1).assign(Id="f" * 32)]),
         "duplicate_row": pd.concat([noisy, noisy.tail(1)]),
-        "duplicate_id": pd.concat([noisy.iloc[1:], noisy.tail(1)]),
-        "unknown_id": noisy.assign(Id=["0" * 31 + "x", *noisy["Id"].iloc[1:]]),
-        "missing_column": noisy[["Id"]],
         "missing_id_column": noisy[["Pawpularity"]],
-        "renamed_column": noisy.rename(columns={"Pawpularity": "pawpularity"}),
-        "header_only": noisy.iloc[:0],
-        "empty.csv": "",
+        **standard(noisy, "Id", "f" * 32, "Pawpularity", "missing_column renamed_column nan_prediction infinite"),
     }

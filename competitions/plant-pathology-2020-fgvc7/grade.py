@@ -1,3 +1,4 @@
+import numpy as np
 import pandas as pd
 from sklearn.metrics import roc_auc_score
 
@@ -6,7 +7,10 @@ from pytest_mlebench.grading import predictions, require_columns
 STATES = ["healthy", "multiple_diseases", "rust", "scab"]
 
 
-def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
+def check(submission: pd.DataFrame, template: pd.DataFrame) -> np.ndarray:
     require_columns(submission, ["image_id", *STATES], exactly=True)
-    scores = predictions(submission, answers, STATES, on="image_id")
-    return roc_auc_score(answers[STATES], scores, average="macro")
+    return predictions(submission, template, STATES, on="image_id")
+
+
+def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
+    return roc_auc_score(answers[STATES], check(submission, answers), average="macro")

@@ -1,15 +1,15 @@
 from pathlib import Path
 
-from pytest_mlebench.data.files import link_files
-from pytest_mlebench.data.tables import read_csv, split, write_csv
+from pytest_mlebench.data.authoring.files import link_files
+from pytest_mlebench.data.authoring.tables import read_csv, split, write_csv
 
 
 def prepare(raw: Path, public: Path, private: Path) -> None:
     train, test = split(read_csv(raw / "train.csv"), test_size=0.1)
     for rows, prefix in ((train, "Train"), (test, "Test")):
-        pictures = rows["image_id"] + ".jpg"
+        images = rows["image_id"] + ".jpg"
         rows["image_id"] = [f"{prefix}_{k}" for k in range(len(rows))]
-        new_names = dict(zip(pictures, rows["image_id"] + ".jpg", strict=True))
+        new_names = dict(zip(images, rows["image_id"] + ".jpg", strict=True))
         link_files(new_names, raw / "images", public / "images")
     write_csv(train, public / "train.csv")
     write_csv(test, private / "test.csv")

@@ -4,9 +4,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.synthetic import malformed_rows
+from pytest_mlebench.data.authoring.synthetic import standard
 
-STATES = ["healthy", "multiple_diseases", "rust", "scab"]
+from .grade import STATES
 
 
 def make(raw: Path, seed: int) -> None:
@@ -40,9 +40,13 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         return noisy.assign(multiple_diseases=np.array([value, *p[1:, 1]], dtype=object))
 
     return {
-        **malformed_rows(noisy, "image_id", "Test_9999"),
-        "noisy": noisy,
-        "noisy_shuffled": noisy.sample(frac=1, random_state=0),
+        **standard(
+            noisy,
+            "image_id",
+            "Test_9999",
+            "scab",
+            "missing_column missing_id renamed_column nan_prediction text_prediction infinite",
+        ),
         "column_order": noisy[["scab", "rust", "image_id", "multiple_diseases", "healthy"]],
         "ties": table(p.round(1)),
         "one_constant_column": noisy.assign(rust=0.5),
@@ -51,11 +55,5 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         "inverted": table(1 - p),
         "negative_value": cell(-3),
         "extra_column": noisy.assign(extra=0),
-        "missing_column": noisy.drop(columns="scab"),
-        "missing_id": noisy[STATES],
-        "renamed_column": noisy.rename(columns={"multiple_diseases": "combinations"}),
         "original_ids": noisy.assign(image_id=noisy.image_id.str.lower()),
-        "nan_prediction": cell(None),
-        "infinite": cell(np.inf),
-        "text_prediction": cell("sick"),
     }

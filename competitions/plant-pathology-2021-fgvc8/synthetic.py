@@ -4,8 +4,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.synthetic import malformed_rows
-from pytest_mlebench.data.tables import split
+from pytest_mlebench.data.authoring.synthetic import standard
+from pytest_mlebench.data.authoring.tables import split
 
 SINGLE = ["scab", "healthy", "frog_eye_leaf_spot", "rust", "complex", "powdery_mildew"]
 LABELS = [
@@ -45,9 +45,7 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         return noisy.assign(labels=[f"{t} {suffix}" if isinstance(t, str) else empty for t in noisy["labels"]])
 
     return {
-        "noisy": noisy,
-        **malformed_rows(noisy, "image", unknown="zzz.jpg"),
-        "noisy_shuffled": noisy.sample(frac=1, random_state=0),
+        **standard(noisy, "image", "zzz.jpg", also="nan_id"),
         "column_order_and_extra": noisy.assign(extra=0)[["extra", "labels", "image"]],
         "everything": answers.assign(labels=" ".join(SINGLE)),
         "repeated_labels": noisy.assign(labels=noisy["labels"] + " " + noisy["labels"]),
@@ -60,7 +58,6 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         "one_filled": noisy.assign(labels=["healthy", *[None] * (n - 1)]),
         "all_empty": noisy.assign(labels=None),
         "numbers": noisy.assign(labels=3),
-        "nan_id": noisy.assign(image=[None, *noisy["image"][1:]]),
         "ids_without_suffix": noisy.assign(image=noisy["image"].str[:-4]),
         "missing_labels": noisy[["image"]],
         "missing_image": noisy[["labels"]],

@@ -2,13 +2,13 @@ from pathlib import Path
 
 import pandas as pd
 
-from pytest_mlebench.data.files import link_files
-from pytest_mlebench.data.tables import split, write_csv
+from pytest_mlebench.data.authoring.files import link_files
+from pytest_mlebench.data.authoring.tables import split, write_csv
 
 
 def prepare(raw: Path, public: Path, private: Path) -> None:
-    pictures = sorted((raw / "train").glob("*/*.png"))
-    table = pd.DataFrame([(path.name, path.parent.name) for path in pictures], columns=["file", "species"])
+    images = sorted((raw / "train").glob("*/*.png"))
+    table = pd.DataFrame([(path.name, path.parent.name) for path in images], columns=["file", "species"])
     train, test = split(table, test_size=0.14)
     write_csv(test, private / "answers.csv")
     write_csv(test.assign(species="Sugar beet"), public / "sample_submission.csv")

@@ -4,7 +4,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.synthetic import malformed_rows, png
+from pytest_mlebench.data.authoring.synthetic import first_value, png, standard
 
 SPECIES = [
     *("Black-grass", "Charlock", "Cleavers", "Common Chickweed", "Common wheat", "Fat Hen", "Loose Silky-bent"),
@@ -19,18 +19,18 @@ def make(raw: Path, seed: int) -> None:
     for k, name in enumerate(names[:n]):
         folder = raw / "train" / (SPECIES[k] if k < len(SPECIES) else str(rng.choice(SPECIES)))
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_bytes(_picture(rng))
+        (folder / name).write_bytes(_image(rng))
     # things that are no training images
     (raw / "train" / "Maize" / "Thumbs.db").write_bytes(b"x")
     (raw / "train" / "Maize" / "notes.PNG").write_bytes(b"x")
     (raw / "train" / "readme.png").write_bytes(b"x")
     (raw / "test").mkdir()
     for name in names[n:]:
-        (raw / "test" / name).write_bytes(_picture(rng))
+        (raw / "test" / name).write_bytes(_image(rng))
     pd.DataFrame({"file": names[n:], "species": "Sugar beet"}).to_csv(raw / "sample_submission.csv", index=False)
 
 
-def _picture(rng: np.random.Generator) -> bytes:
+def _image(rng: np.random.Generator) -> bytes:
     rows = b"".join(rng.bytes(6) for _ in range(2))
     return png(np.frombuffer(rows, np.uint8).reshape(2, 2, 3))
 
@@ -41,24 +41,15 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
     noisy = answers.assign(species=np.where(rng.random(n) < 0.4, rng.choice(SPECIES, n), answers.species))
     following = dict(zip(SPECIES, [*SPECIES[1:], SPECIES[0]], strict=True))
 
-    def first_row(value: Any) -> pd.DataFrame:
-        return noisy.assign(species=[value, *noisy.species.iloc[1:]])
-
     return {
-        **malformed_rows(noisy, "file", "zzz.png"),
-        "noisy": noisy,
-        "noisy_shuffled": noisy.sample(frac=1, random_state=1),
+        **standard(noisy, "file", "zzz.png", "species", "missing_column renamed_column"),
         "constant_maize": answers.assign(species="Maize"),
         "all_wrong": answers.assign(species=answers.species.map(following)),
-        "one_unknown_species": first_row("Dandelion"),
+        **first_value(noisy, "species", one_unknown_species="Dandelion", nan=None, one_number=7),
         "lower_case": noisy.assign(species=noisy.species.str.lower()),
         "trailing_space": noisy.assign(species=noisy.species + " "),
         "column_order": noisy[["species", "file"]],
         "extra_column": noisy.assign(confidence=0.5),
-        "nan": first_row(None),
         "all_nan": noisy.assign(species=None),
         "numbers": noisy.assign(species=noisy.species.map(SPECIES.index)),
-        "one_number": first_row(7),
-        "missing_column": noisy[["file"]],
-        "renamed_column": noisy.rename(columns={"species": "label"}),
     }

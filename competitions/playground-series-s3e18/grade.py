@@ -1,3 +1,5 @@
+from functools import partial
+
 import pandas as pd
 from sklearn.metrics import roc_auc_score
 
@@ -5,6 +7,8 @@ from pytest_mlebench.grading import predictions
 
 SCORED = ["EC1", "EC2"]
 
+check = partial(predictions, columns=SCORED, on="id")
+
 
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
-    return roc_auc_score(answers[SCORED], predictions(submission, answers, SCORED, on="id"), average="macro")
+    return roc_auc_score(answers[SCORED], check(submission, answers), average="macro")

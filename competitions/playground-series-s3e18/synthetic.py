@@ -4,7 +4,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.synthetic import malformed_rows
+from pytest_mlebench.data.authoring.synthetic import standard
 
 FEATURES = """BertzCT Chi1 Chi1n Chi1v Chi2n Chi2v Chi3v Chi4n EState_VSA1 EState_VSA2 ExactMolWt FpDensityMorgan1
 FpDensityMorgan2 FpDensityMorgan3 HallKierAlpha HeavyAtomMolWt Kappa3 MaxAbsEStateIndex MinEStateIndex NumHeteroatoms
@@ -38,9 +38,7 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
     first, second = (0.3 * answers[label] + 0.7 * rng.random(n) for label in ("EC1", "EC2"))
     noisy = answers.assign(EC1=first, EC2=second)
     return {
-        **malformed_rows(noisy, "id", 99999),
-        "noisy": noisy,
-        "noisy_shuffled": noisy.sample(frac=1, random_state=0),
+        **standard(noisy, "id", 99999, "EC1", "missing_column missing_id nan_prediction text_prediction infinite"),
         "ties": noisy.assign(EC1=first.round(1), EC2=second.round(1)),
         "one_constant": noisy.assign(EC2=0.25),
         "not_probabilities": noisy.assign(EC1=first * 100 - 30, EC2=-second),
@@ -49,9 +47,4 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         "booleans": noisy.assign(EC1=first > 0.5, EC2=second > 0.5),
         "column_order_and_extra": noisy.assign(EC3=0.5)[["EC2", "EC3", "id", "EC1"]],
         "float_ids": noisy.assign(id=noisy.id.astype(float)),
-        "missing_column": noisy[["id", "EC1"]],
-        "missing_id": noisy[["EC1", "EC2"]],
-        "nan_prediction": noisy.assign(EC1=[None, *first[1:]]),
-        "infinite": noisy.assign(EC2=[np.inf, *second[1:]]),
-        "text_prediction": noisy.assign(EC1=["high", *first[1:]]),
     }

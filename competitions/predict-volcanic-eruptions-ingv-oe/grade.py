@@ -5,11 +5,16 @@ from sklearn.metrics import mean_absolute_error
 from pytest_mlebench.grading import InvalidSubmission, answer_positions, numeric, require_columns, require_finite
 
 
-def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
+def check(submission: pd.DataFrame, template: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
     require_columns(submission, ["segment_id", "time_to_eruption"])
     predicted = numeric(submission, "time_to_eruption")
     require_finite(predicted, "time_to_eruption")
-    truth = answers.take(answer_positions(submission, answers, on="segment_id"))  # a repeated id counts each time
+    return answer_positions(submission, template, on="segment_id"), predicted
+
+
+def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
+    positions, predicted = check(submission, answers)
+    truth = answers.take(positions)  # a repeated id counts each time
     error = mean_absolute_error(truth["time_to_eruption"], predicted)
     if not np.isfinite(error):
         raise InvalidSubmission("column 'time_to_eruption': the values are too large for their mean error")

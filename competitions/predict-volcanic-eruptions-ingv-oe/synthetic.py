@@ -4,6 +4,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from pytest_mlebench.data.authoring.synthetic import first_value, standard
+
 SENSORS = [f"sensor_{number}" for number in range(1, 11)]
 
 
@@ -29,15 +31,10 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
     good = answers.assign(time_to_eruption=(truth + 4e6 * rng.standard_normal(n)).round(3))
     times = good["time_to_eruption"]
 
-    def first(value: object) -> pd.DataFrame:
-        return good.assign(time_to_eruption=[value, *times.iloc[1:]])
-
     def mean_error(error: float) -> pd.DataFrame:
         return good.assign(time_to_eruption=truth + np.where(np.arange(n) == 0, n * error, 0))
 
     return {
-        "noisy": good,
-        "noisy_shuffled": good.sample(frac=1, random_state=1),
         "integers": good.assign(time_to_eruption=times.astype("int64")),
         "median": good.assign(time_to_eruption=truth.median()),
         "negative_and_huge": good.assign(time_to_eruption=np.where(np.arange(n) % 2, -1e12, 1e15)),
@@ -46,15 +43,9 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         "columns_swapped_with_extra": good.assign(sensor_1=1)[["sensor_1", "time_to_eruption", "segment_id"]],
         "ids_as_floats": good.assign(segment_id=good["segment_id"].astype(float)),
         "duplicate_rows": pd.concat([good, good.head(3).assign(time_to_eruption=0)]),
-        "missing_column": good[["segment_id"]],
-        "renamed_id": good.rename(columns={"segment_id": "id"}),
-        "missing_row": good.iloc[1:],
-        "extra_row": pd.concat([good, good.head(1).assign(segment_id=7)]),
         "duplicate_instead_of_row": pd.concat([good.iloc[1:], good.tail(1)]),
-        "unknown_id": good.assign(segment_id=[7, *good["segment_id"].iloc[1:]]),
-        "one_empty": first(None),
-        "infinite": first(np.inf),
-        "text": first("soon"),
-        "header_only": good.head(0),
-        "empty.csv": "",
+        **first_value(good, "time_to_eruption", one_empty=None, text="soon"),
+        **standard(
+            good, "segment_id", 7, "time_to_eruption", "missing_column renamed_id infinite", without="duplicate_id"
+        ),
     }

@@ -1,9 +1,14 @@
+from functools import partial
+
 import pandas as pd
 from sklearn.metrics import roc_auc_score
 
 from pytest_mlebench.grading import predictions
 
+from .columns import TARGET
+
+check = partial(predictions, columns=TARGET, on="request_id", between=(0, 1))
+
 
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
-    received = predictions(submission, answers, "requester_received_pizza", on="request_id", between=(0, 1))
-    return roc_auc_score(answers["requester_received_pizza"], received)
+    return roc_auc_score(answers[TARGET], check(submission, answers))

@@ -4,11 +4,11 @@ from typing import Any
 
 import pandas as pd
 
-from pytest_mlebench.data.archives import write_zip
-from pytest_mlebench.data.tables import split, write_csv
+from pytest_mlebench.data.authoring.archives import write_zip
+from pytest_mlebench.data.authoring.tables import split, write_csv
 from pytest_mlebench.errors import DataError
 
-TARGET = "requester_received_pizza"
+from .columns import TARGET
 
 
 def prepare(raw: Path, public: Path, private: Path) -> None:

@@ -5,7 +5,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.synthetic import malformed_rows
+from pytest_mlebench.data.authoring.synthetic import standard
+
+from .columns import TARGET
 
 TITLES = [
     "[Request] Broke student, Texas",
@@ -54,7 +56,7 @@ def make(raw: Path, seed: int) -> None:
     test = [_request(rng, 1000 + i, rng.random() < 0.3) for i in range(29)]
     (raw / "train.json").write_text(json.dumps(train))
     (raw / "test.json").write_text(json.dumps([{field: request[field] for field in TEST_FIELDS} for request in test]))
-    sample = pd.DataFrame({"request_id": [request["request_id"] for request in test], "requester_received_pizza": 0})
+    sample = pd.DataFrame({"request_id": [request["request_id"] for request in test], TARGET: 0})
     sample.to_csv(raw / "sampleSubmission.csv", index=False)
 
 
@@ -83,7 +85,7 @@ def _request(rng: np.random.Generator, i: int, received: bool) -> dict[str, Any]
     up, down = int(rng.integers(0, 999)), int(rng.integers(0, 400))
     return request | {
         "requester_number_of_subreddits_at_request": len(subreddits),
-        "requester_received_pizza": bool(received),
+        TARGET: bool(received),
         "requester_subreddits_at_request": subreddits,
         "requester_upvotes_minus_downvotes_at_request": up - down,
         "requester_upvotes_minus_downvotes_at_retrieval": up - down + 5,
@@ -98,7 +100,7 @@ def _request(rng: np.random.Generator, i: int, received: bool) -> dict[str, Any]
 
 def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[str, Any]:
     answers = pd.read_csv(private / "test.csv")
-    truth = answers["requester_received_pizza"]
+    truth = answers[TARGET]
     p = 0.2 * truth + 0.8 * rng.random(len(answers))
 
     def predicted(values: Any) -> pd.DataFrame:
@@ -106,20 +108,18 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
 
     noisy = predicted(p)
     return {
-        **malformed_rows(noisy, "request_id", "t3_zzzzz"),
-        "noisy": noisy,
-        "noisy_shuffled": noisy.sample(frac=1, random_state=0),
+        **standard(
+            noisy,
+            "request_id",
+            "t3_zzzzz",
+            TARGET,
+            "missing_column renamed_id nan_prediction text_prediction infinite above_one",
+        ),
         "ties": predicted(p.round(1)),
         "extremes": predicted(np.where(p > 0.6, 1.0, np.where(p < 0.3, 0.0, 1e-12 * p))),
         "integers": predicted((p > 0.5).astype(int)),
         "booleans": predicted(p > 0.5),
         "reversed": predicted(1 - truth),
-        "column_order_and_extra": noisy.assign(note="x")[["requester_received_pizza", "note", "request_id"]],
-        "missing_column": noisy[["request_id"]],
-        "renamed_id": noisy.rename(columns={"request_id": "id"}),
-        "nan_prediction": predicted([None, *p[1:]]),
-        "text_prediction": predicted(["maybe", *p[1:]]),
-        "above_one": predicted([1.2, *p[1:]]),
+        "column_order_and_extra": noisy.assign(note="x")[[TARGET, "note", "request_id"]],
         "below_zero": predicted([-0.1, *p[1:]]),
-        "infinite": predicted([np.inf, *p[1:]]),
     }

@@ -1,3 +1,5 @@
+from functools import partial
+
 import pandas as pd
 from sklearn.metrics import roc_auc_score
 
@@ -9,7 +11,8 @@ SCORED = [
     *("CVC - Abnormal", "CVC - Borderline"),
 ]
 
+check = partial(predictions, columns=SCORED, on="StudyInstanceUID", between=(0, 1))
+
 
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
-    scores = predictions(submission, answers, SCORED, on="StudyInstanceUID", between=(0, 1))
-    return roc_auc_score(answers[SCORED], scores, average="macro")
+    return roc_auc_score(answers[SCORED], check(submission, answers), average="macro")

@@ -1,7 +1,7 @@
 from pathlib import Path
 
-from pytest_mlebench.data.files import link_files
-from pytest_mlebench.data.tables import read_csv, split, write_csv
+from pytest_mlebench.data.authoring.files import link_files
+from pytest_mlebench.data.authoring.tables import hold_out, read_csv, split, write_csv
 
 UNSCORED = ["CVC - Normal", "Swan Ganz Catheter Present", "PatientID"]
 
@@ -13,8 +13,7 @@ def prepare(raw: Path, public: Path, private: Path) -> None:
     sample = test.drop(columns=UNSCORED)
     sample.iloc[:, 1:] = 0
     write_csv(sample, public / "sample_submission.csv")
-    annotations = read_csv(raw / "train_annotations.csv")
-    is_train = annotations["StudyInstanceUID"].isin(train["StudyInstanceUID"])
-    write_csv(annotations[is_train], public / "train_annotations.csv")
+    annotations, _ = hold_out(read_csv(raw / "train_annotations.csv"), "StudyInstanceUID", test["StudyInstanceUID"])
+    write_csv(annotations, public / "train_annotations.csv")
     link_files(train["StudyInstanceUID"] + ".jpg", raw / "train", public / "train")
     link_files(test["StudyInstanceUID"] + ".jpg", raw / "train", public / "test")

@@ -4,13 +4,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.synthetic import malformed_rows
+from pytest_mlebench.data.authoring.synthetic import malformed
 
-SCORED = [
-    *("ETT - Abnormal", "ETT - Borderline", "ETT - Normal"),
-    *("NGT - Abnormal", "NGT - Borderline", "NGT - Incompletely Imaged", "NGT - Normal"),
-    *("CVC - Abnormal", "CVC - Borderline"),
-]
+from .grade import SCORED
+
 LABELS = [*SCORED, "CVC - Normal", "Swan Ganz Catheter Present"]
 ROOT = "1.2.826.0.1.3680043.8.498."
 
@@ -51,7 +48,7 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         return nine.assign(**{"NGT - Normal": [value, *nine["NGT - Normal"].iloc[1:]]})
 
     return {
-        **malformed_rows(nine, "StudyInstanceUID", "1.2.3"),
+        **malformed(nine, "StudyInstanceUID", "1.2.3", also="missing_id"),
         "noisy_all_eleven": eleven,
         "noisy_nine": nine,
         "noisy_shuffled": nine.sample(frac=1, random_state=0),
@@ -68,6 +65,5 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         "infinite": cell(np.inf),
         "text_prediction": cell("likely"),
         "missing_scored_column": nine.drop(columns="CVC - Borderline"),
-        "missing_id": nine[SCORED],
         "numeric_ids": nine.assign(StudyInstanceUID=range(len(nine))),
     }

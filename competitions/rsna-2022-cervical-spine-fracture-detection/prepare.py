@@ -2,8 +2,8 @@ import random
 from collections.abc import Iterable
 from pathlib import Path
 
-from pytest_mlebench.data.files import link, link_tree
-from pytest_mlebench.data.tables import read_csv, write_csv
+from pytest_mlebench.data.authoring.files import link, link_tree
+from pytest_mlebench.data.authoring.tables import read_csv, write_csv
 
 TRAIN_SHARE = 0.1
 

@@ -4,6 +4,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from pytest_mlebench.data.authoring.synthetic import first_value, standard
+
 VERTEBRAE = ["C1", "C2", "C3", "C4", "C5", "C6", "C7"]
 
 
@@ -45,12 +47,7 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
     p = np.clip(0.4 * answers["fractured"] + 0.6 * rng.random(len(answers)), 0, 1).round(4)
     noisy = answers.assign(fractured=p)
 
-    def first(value: Any) -> pd.DataFrame:
-        return noisy.assign(fractured=[value, *p[1:]])
-
     return {
-        "noisy": noisy,
-        "noisy_shuffled": noisy.sample(frac=1, random_state=0),
         "prior": noisy.assign(fractured=np.where(noisy["row_id"].str.endswith("overall"), 0.4, 0.1)),
         "all_zero": noisy.assign(fractured=0),
         "all_one": noisy.assign(fractured=1),
@@ -58,17 +55,10 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         "near_zero": noisy.assign(fractured=1e-16),
         "booleans": noisy.assign(fractured=p > 0.5),
         "column_order_and_extra": noisy.assign(x=1)[["fractured", "x", "row_id"]],
-        "missing_column": noisy[["row_id"]],
         "missing_id_column": noisy[["fractured"]],
-        "missing_row": noisy.iloc[1:],
         "one_row_only": noisy.head(1),
-        "extra_row": pd.concat([noisy, noisy.tail(1).assign(row_id="1.2.826.100002_C1")]),
-        "duplicate_id": pd.concat([noisy.iloc[1:], noisy.tail(1)]),
-        "unknown_id": noisy.assign(row_id=["1.2.826.100002_C1", *noisy["row_id"].iloc[1:]]),
-        "nan_prediction": first(None),
-        "text_prediction": first("yes"),
-        "above_one": first(1.01),
-        "below_zero": first(-0.01),
-        "header_only": noisy.head(0),
-        "empty.csv": "",
+        **first_value(noisy, "fractured", below_zero=-0.01),
+        **standard(
+            noisy, "row_id", "1.2.826.100002_C1", "fractured", "missing_column nan_prediction text_prediction above_one"
+        ),
     }

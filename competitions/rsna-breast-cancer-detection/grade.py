@@ -5,10 +5,13 @@ from pytest_mlebench.grading import InvalidSubmission, alignment, numeric, requi
 from pytest_mlebench.grading.metrics.probabilistic import probabilistic_f1
 
 
-def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
+def check(submission: pd.DataFrame, template: pd.DataFrame) -> np.ndarray:
     require_columns(submission, ["prediction_id", "cancer"])
     cancer = numeric(submission, "cancer")
     if len(cancer) and (cancer < 0).all():
         raise InvalidSubmission("column 'cancer': all values are below 0; probabilities were expected")
-    cancer = np.clip(cancer, 0, 1)[alignment(submission, answers, on="prediction_id")]
-    return probabilistic_f1(answers["cancer"], cancer)  # 0 where a value is missing
+    return np.clip(cancer, 0, 1)[alignment(submission, template, on="prediction_id")]
+
+
+def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> np.float64:
+    return np.float64(probabilistic_f1(answers["cancer"], check(submission, answers)))  # 0 where a value is missing

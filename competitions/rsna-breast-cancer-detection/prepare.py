@@ -1,7 +1,7 @@
 from pathlib import Path
 
-from pytest_mlebench.data.files import link_files
-from pytest_mlebench.data.tables import read_csv, split, write_csv
+from pytest_mlebench.data.authoring.files import link_files
+from pytest_mlebench.data.authoring.tables import read_csv, split_groups, write_csv
 
 TEST_COLUMNS = [
     "site_id",
@@ -17,10 +17,7 @@ TEST_COLUMNS = [
 
 
 def prepare(raw: Path, public: Path, private: Path) -> None:
-    pictures = read_csv(raw / "train.csv")
-    _, test_patients = split(pictures["patient_id"].unique(), test_size=0.1, random_state=42)
-    is_test = pictures["patient_id"].isin(test_patients)
-    train, test = pictures[~is_test], pictures[is_test]
+    train, test = split_groups(read_csv(raw / "train.csv"), "patient_id", test_size=0.1, random_state=42)
     test = test.assign(prediction_id=test["patient_id"].astype(str) + "_" + test["laterality"])
     answers = test.groupby("prediction_id", as_index=False)["cancer"].first()
     write_csv(train, public / "train.csv")

@@ -4,6 +4,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from pytest_mlebench.data.authoring.synthetic import first_value, standard
+
 
 def make(raw: Path, seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -34,21 +36,21 @@ def make(raw: Path, seed: int) -> None:
                 }
                 for view in ["CC", "MLO", "AT"][: int(rng.choice([1, 1, 2, 3]))]
             ]
-    pictures = pd.DataFrame(rows)
-    # a few pictures of one breast disagree about the label: the first in the file counts
-    flipped = pictures.index[pictures.duplicated(["patient_id", "laterality"])][::7]
-    pictures.loc[flipped, "cancer"] = 1 - pictures.loc[flipped, "cancer"]
+    images = pd.DataFrame(rows)
+    # a few images of one breast disagree about the label: the first in the file counts
+    flipped = images.index[images.duplicated(["patient_id", "laterality"])][::7]
+    images.loc[flipped, "cancer"] = 1 - images.loc[flipped, "cancer"]
     # and some rows of a patient lie apart from the others
-    moved = pictures.index[5::11]
-    pictures = pd.concat([pictures.drop(index=moved), pictures.loc[moved]])
-    pictures.to_csv(raw / "train.csv", index=False)
-    for patient, image in zip(pictures["patient_id"], pictures["image_id"], strict=True):
+    moved = images.index[5::11]
+    images = pd.concat([images.drop(index=moved), images.loc[moved]])
+    images.to_csv(raw / "train.csv", index=False)
+    for patient, image in zip(images["patient_id"], images["image_id"], strict=True):
         folder = raw / "train_images" / str(patient)
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{image}.dcm").write_bytes(b"DICM" + rng.bytes(4))
 
     columns = ["site_id", "patient_id", "image_id", "laterality", "view", "age", "implant", "machine_id"]
-    test = pictures.head(4)[columns].assign(patient_id=70_001)
+    test = images.head(4)[columns].assign(patient_id=70_001)
     test["prediction_id"] = test["patient_id"].astype(str) + "_" + test["laterality"]
     test.to_csv(raw / "test.csv", index=False)
     sample = test[["prediction_id"]].drop_duplicates().assign(cancer=0.02)
@@ -62,30 +64,20 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
     noisy = answers.assign(cancer=p)
     ids = noisy["prediction_id"]
     return {
-        "noisy": noisy,
-        "noisy_shuffled": noisy.sample(frac=1, random_state=0),
         "constant": noisy.assign(cancer=0.1),
         "all_ones": noisy.assign(cancer=1),
         "all_zeros": noisy.assign(cancer=0),
         "all_zeros_float": noisy.assign(cancer=0.0),
         "all_negative": noisy.assign(cancer=-1),
+        **first_value(noisy, "cancer", infinite=np.inf, nan_prediction=None),
         "negative_and_zero": noisy.assign(cancer=[0, *[-1] * (n - 1)]),
         "only_false_positives": noisy.assign(cancer=1 - answers["cancer"]),
         "outside_0_1": noisy.assign(cancer=p * 3 - 1),
         "hard": noisy.assign(cancer=(p > 0.5).astype(int)),
         "booleans": noisy.assign(cancer=p > 0.5),
-        "infinite": noisy.assign(cancer=[np.inf, *p[1:]]),
         "column_order_and_extra": noisy.assign(age=60)[["cancer", "age", "prediction_id"]],
-        "nan_prediction": noisy.assign(cancer=[None, *p[1:]]),
         "all_nan": noisy.assign(cancer=None),
-        "missing_column": noisy[["prediction_id"]],
         "missing_id_column": noisy[["cancer"]],
-        "missing_row": noisy.iloc[1:],
-        "extra_row": pd.concat([noisy, noisy.tail(1).assign(prediction_id="0_L")]),
-        "duplicate_id": pd.concat([noisy.iloc[1:], noisy.tail(1)]),
-        "unknown_id": noisy.assign(prediction_id=["0_L", *ids.iloc[1:]]),
         "dash_ids": noisy.assign(prediction_id=ids.str.replace("_", "-")),
-        "text_prediction": noisy.assign(cancer=["sick", *p[1:]]),
-        "header_only": noisy.head(0),
-        "empty.csv": "",
+        **standard(noisy, "prediction_id", "0_L", "cancer", "missing_column text_prediction"),
     }

@@ -1,9 +1,12 @@
+from functools import partial
+
 import pandas as pd
 from sklearn.metrics import roc_auc_score
 
 from pytest_mlebench.grading import predictions
 
+check = partial(predictions, columns="MGMT_value", on="BraTS21ID", between=(0, 1))
+
 
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
-    methylated = predictions(submission, answers, "MGMT_value", on="BraTS21ID", between=(0, 1))
-    return roc_auc_score(answers["MGMT_value"], methylated)
+    return roc_auc_score(answers["MGMT_value"], check(submission, answers))

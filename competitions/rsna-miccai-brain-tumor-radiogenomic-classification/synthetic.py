@@ -4,6 +4,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from pytest_mlebench.data.authoring.synthetic import standard
+
 SERIES = ["FLAIR", "T1w", "T1wCE", "T2w"]
 
 
@@ -30,8 +32,6 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
     noisy = answers.assign(MGMT_value=0.35 * answers["MGMT_value"] + 0.65 * rng.random(len(answers)))
     ids, values = noisy["BraTS21ID"], noisy["MGMT_value"]
     return {
-        "noisy": noisy,
-        "noisy_shuffled": noisy.sample(frac=1, random_state=5),
         "ids_without_zeros": noisy.assign(BraTS21ID=ids.astype(int)),
         "ties": noisy.assign(MGMT_value=values.round(1)),
         "inverted": answers.assign(MGMT_value=1 - answers["MGMT_value"]),
@@ -40,14 +40,15 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         "ids_with_prefix": noisy.assign(BraTS21ID="BraTS2021_" + ids),
         "above_one": noisy.assign(MGMT_value=values + 0.7),
         "negative": noisy.assign(MGMT_value=-values),
-        "missing_row": noisy.iloc[1:],
-        "extra_row": pd.concat([noisy, noisy.tail(1).assign(BraTS21ID="09999")]),
         "duplicate_for_missing": pd.concat([noisy.iloc[1:], noisy.tail(1)]),
-        "unknown_id": noisy.assign(BraTS21ID=["09999", *ids.iloc[1:]]),
-        "missing_column": noisy[["BraTS21ID"]],
         "missing_id_column": noisy[["MGMT_value"]],
-        "nan_prediction": noisy.assign(MGMT_value=[None, *values.iloc[1:]]),
         "all_nan": noisy.assign(MGMT_value=None),
-        "text_prediction": noisy.assign(MGMT_value=["unmethylated", *values.iloc[1:]]),
-        "empty.csv": "",
+        **standard(
+            noisy,
+            "BraTS21ID",
+            "09999",
+            "MGMT_value",
+            "missing_column nan_prediction text_prediction",
+            without="duplicate_id header_only",
+        ),
     }

@@ -4,6 +4,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from pytest_mlebench.data.authoring.synthetic import first_value, standard
+
 
 def make(raw: Path, seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -50,28 +52,22 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
     noisy = answers.assign(target=(0.3 * answers["target"] + 0.7 * rng.random(len(answers))))
     p = noisy["target"]
 
-    def first(value: object) -> pd.DataFrame:
-        return noisy.assign(target=[value, *p.iloc[1:]])
-
     return {
-        "noisy": noisy,
-        "noisy_shuffled": noisy.sample(frac=1, random_state=4),
         "ties": noisy.assign(target=p.round(1)),
         "inverted": answers.assign(target=1 - answers["target"]),
         "columns_swapped_and_extra": noisy.assign(w="a")[["w", "target", "id"]],
         "tiny_differences": noisy.assign(target=0.5 + p * 1e-12),
         "constant_0": answers.assign(target=0),
-        "above_one": first(1.01),
-        "negative": first(-1e-6),
+        **first_value(noisy, "target", negative=-1e-06),
         "logits": noisy.assign(target=np.log(p / (1 - p))),
-        "missing_row": noisy.iloc[1:],
-        "extra_row": pd.concat([noisy, noisy.tail(1).assign(id="ffffffffffff")]),
         "duplicate_for_missing": pd.concat([noisy.iloc[1:], noisy.tail(1)]),
-        "unknown_id": noisy.assign(id=["zzzz", *noisy["id"].iloc[1:]]),
-        "missing_column": noisy[["id"]],
         "missing_id_column": noisy[["target"]],
-        "nan_prediction": first(None),
-        "text_prediction": first("high"),
-        "header_only": noisy.head(0),
-        "empty.csv": "",
+        **standard(
+            noisy,
+            "id",
+            "ffffffffffff",
+            "target",
+            "missing_column nan_prediction text_prediction above_one",
+            without="duplicate_id",
+        ),
     }

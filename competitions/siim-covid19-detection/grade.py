@@ -1,54 +1,61 @@
 import math
 from collections.abc import Collection, Iterable
 from functools import partial
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
 from sklearn.metrics import average_precision_score
 
-from pytest_mlebench.grading import alignment, parse_texts, require_columns, split_records, to_floats
+from pytest_mlebench.grading import alignment, labelled_records, parse_texts, require_columns
 from pytest_mlebench.grading.metrics.detection import box_iou, greedy_match
 
+LABELS = ("negative", "typical", "indeterminate", "atypical", "none", "opacity")
 
-class Box(NamedTuple):
-    label: str
-    confidence: float
-    corners: list[float]
+Boxes = dict[str, list[tuple[float, list[float]]]]
+"""Confidence and corners of the boxes in a row, by class."""
 
 
-def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
-    require_columns(submission, ["id", "PredictionString"])
+def check(submission: pd.DataFrame, template: pd.DataFrame) -> None:
+    _read(submission, template, LABELS)
+
+
+def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> np.float64:
     truth = [_boxes(text) for text in answers["PredictionString"]]
-    labels = sorted({box.label for row in truth for box in row})
+    labels = sorted({label for row in truth for label in row})
+    predicted = _read(submission, answers, labels)
+    return np.float64(np.mean([_average_precision(truth, predicted, label) for label in labels]))
+
+
+def _read(submission: pd.DataFrame, template: pd.DataFrame, labels: Collection[str]) -> list[Boxes]:
+    require_columns(submission, ["id", "PredictionString"])
     parse = partial(_boxes, labels=labels)
     boxes = parse_texts(submission, "PredictionString", parse, expected="class, confidence and corners of each box")
-    predicted = [boxes[k] for k in alignment(submission, answers, on="id")]
-    return float(np.mean([_average_precision(truth, predicted, label) for label in labels]))
+    return [boxes[k] for k in alignment(submission, template, on="id")]
 
 
-def _boxes(text: str, labels: Collection[str] = ()) -> list[Box]:
-    boxes = []
-    for label, *numbers in split_records(text, 6):
-        confidence, *corners = to_floats(numbers)
+def _boxes(text: str, labels: Collection[str] = ()) -> Boxes:
+    boxes: Boxes = {}
+    for label, (confidence, *corners) in labelled_records(text, 6):
         if label in labels and not math.isfinite(confidence):
             raise ValueError(f"the confidence {confidence} of {label!r} is not finite")
-        boxes.append(Box(label, confidence, corners))
+        boxes.setdefault(label, []).append((confidence, corners))
     return boxes
 
 
-def _average_precision(truth: Iterable[list[Box]], predicted: Iterable[list[Box]], label: str) -> float:
+def _average_precision(truth: Iterable[Boxes], predicted: Iterable[Boxes], label: str) -> float:
     """Average precision of a class, in which missed boxes, and rows without the class, have the score 0."""
     hits: list[bool] = []
     scores: list[float] = []
+    missed = absent = 0
     for true_boxes, predicted_boxes in zip(truth, predicted, strict=True):
-        objects = [box.corners for box in true_boxes if box.label == label]
-        found = sorted((box for box in predicted_boxes if box.label == label), key=lambda box: -box.confidence)
-        matches = greedy_match(box_iou([box.corners for box in found], objects), 0.5)
-        hits += [match >= 0 for match in matches]
-        scores += [box.confidence for box in found]
-        missed = [True] * (len(objects) - int((matches >= 0).sum()))
-        added = missed if objects or found else [False]
-        hits += added
-        scores += [0.0] * len(added)
-    return average_precision_score(hits, scores)
+        objects = [corners for _, corners in true_boxes.get(label, ())]
+        found = sorted(predicted_boxes.get(label, ()), key=lambda box: -box[0])
+        if objects and found:
+            matched = (greedy_match(box_iou([corners for _, corners in found], objects), 0.5) >= 0).tolist()
+        else:
+            matched = [False] * len(found)
+            absent += not objects and not found
+        missed += len(objects) - sum(matched)
+        hits += matched
+        scores += [confidence for confidence, _ in found]
+    return average_precision_score(hits + [True] * missed + [False] * absent, scores + [0.0] * (missed + absent))

@@ -5,8 +5,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-COLUMNS = ["Negative for Pneumonia", "Typical Appearance", "Indeterminate Appearance", "Atypical Appearance"]
-LABELS = ["negative", "typical", "indeterminate", "atypical"]
+from pytest_mlebench.data.authoring.synthetic import first_value, standard
+
+from .prepare import LABELS
 
 Box = tuple[Any, ...]  # label, confidence, and four corners
 
@@ -34,7 +35,7 @@ def make(raw: Path, seed: int) -> None:
             images.append((f"{image}_image", boxes, text, study))
     image_table = pd.DataFrame(images, columns=["id", "boxes", "label", "StudyInstanceUID"])
     image_table = image_table.iloc[rng.permutation(len(image_table))]
-    pd.DataFrame(studies, columns=["id", *COLUMNS]).to_csv(raw / "train_study_level.csv", index=False)
+    pd.DataFrame(studies, columns=["id", *LABELS]).to_csv(raw / "train_study_level.csv", index=False)
     image_table.to_csv(raw / "train_image_level.csv", index=False)
     folder = raw / "test" / "00188a671292" / "aaa"
     folder.mkdir(parents=True)
@@ -81,8 +82,10 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
 
     def noisy(study: bool, boxes: list[Box]) -> list[Box]:
         if study:
-            scores = rng.dirichlet(np.ones(4)) + [0.5 * (label == boxes[0][0]) for label in LABELS]
-            return [(label, round(score / 1.5, 3), 0, 0, 1, 1) for label, score in zip(LABELS, scores, strict=True)]
+            scores = rng.dirichlet(np.ones(4)) + [0.5 * (label == boxes[0][0]) for label in LABELS.values()]
+            return [
+                (label, round(score / 1.5, 3), 0, 0, 1, 1) for label, score in zip(LABELS.values(), scores, strict=True)
+            ]
         found: list[Box] = [("none", confidence() * (0.5 if boxes[0][0] == "opacity" else 1), 0, 0, 1, 1)]
         for box in boxes:
             if box[0] == "opacity" and rng.random() < 0.85:
@@ -113,20 +116,15 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         return [*noisy(study, boxes), ("lesion", 0.99, 0, 0, 1, 1), ("None", 0.7, 0, 0, 1, 1)]
 
     def everything(_: bool, boxes: list[Box]) -> list[Box]:
-        dummies = [(label, confidence(), 0, 0, 1, 1) for label in [*LABELS, "none"]]
+        dummies = [(label, confidence(), 0, 0, 1, 1) for label in [*LABELS.values(), "none"]]
         return dummies + [("opacity", confidence(), *box[2:]) for box in boxes]
 
     good = build(noisy)
     texts = good["PredictionString"]
 
-    def first(value: str | None) -> pd.DataFrame:
-        return good.assign(PredictionString=[value, *texts[1:]])
-
     names = ["negative", "typical", "atypical", "indeterminate", "x", "y"]
     without_confidence = " ".join(f"{label} 0 0 1 1" for label in names)
     return {
-        "noisy": good,
-        "noisy_shuffled": good.sample(frac=1, random_state=0),
         "top_only": build(lambda study, boxes: [max(noisy(study, boxes), key=lambda box: box[1])]),
         "ties": rescored(lambda score: 0.5),
         "beyond_zero_and_one": rescored(lambda score: score * 6 - 2),
@@ -138,28 +136,19 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         "no_area": reshaped(lambda x0, y0, x1, y1: (x0, y0, x0, y0)),
         "everything_everywhere": build(everything),
         "blank_everywhere": good.assign(PredictionString=" "),
-        "blank_once": first(" "),
+        **first_value(good, "PredictionString", blank_once=" ", seven_tokens="negative 1 0 0 1 1 typical"),
+        **first_value(good, "PredictionString", five_tokens="negative 1 0 0 1", no_confidence=without_confidence),
+        **first_value(good, "PredictionString", text_confidence="negative high 0 0 1 1"),
+        **first_value(good, "PredictionString", nan_confidence="negative nan 0 0 1 1"),
+        **first_value(good, "PredictionString", infinite_confidence="negative inf 0 0 1 1"),
+        **first_value(good, "PredictionString", nan_box="negative 0.5 nan 0 1 1", empty_prediction=None),
         "odd_spacing": good.assign(PredictionString="  " + texts.str.replace(" ", "   ")),
         "column_order_and_extra": good.assign(extra=1)[["extra", "PredictionString", "id"]],
         "column_named_Id": good.rename(columns={"id": "Id"}),
-        "seven_tokens": first("negative 1 0 0 1 1 typical"),
-        "five_tokens": first("negative 1 0 0 1"),
-        "no_confidence": first(without_confidence),
-        "text_confidence": first("negative high 0 0 1 1"),
-        "nan_confidence": first("negative nan 0 0 1 1"),
-        "infinite_confidence": first("negative inf 0 0 1 1"),
-        "nan_box": first("negative 0.5 nan 0 1 1"),
-        "empty_prediction": first(None),
         "all_empty": good.assign(PredictionString=None),
         "numbers_only": good.assign(PredictionString=1),
-        "missing_row": good.iloc[1:],
-        "extra_row": pd.concat([good, good.tail(1).assign(id="ffffffffffff_image")]),
-        "duplicate_id": pd.concat([good.iloc[1:], good.tail(1)]),
-        "unknown_id": good.assign(id=["ffffffffffff_image", *good["id"].iloc[1:]]),
         "missing_prediction": good[["id"]],
-        "missing_id": good[["PredictionString"]],
-        "header_only": good.iloc[:0],
-        "empty.csv": "",
+        **standard(good, "id", "ffffffffffff_image", also="missing_id"),
     }
 
 

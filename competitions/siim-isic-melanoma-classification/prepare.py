@@ -1,21 +1,20 @@
 from pathlib import Path
 
-from pytest_mlebench.data.files import link, link_files
-from pytest_mlebench.data.tables import read_csv, write_csv
-from pytest_mlebench.data.tfrecord import read_examples
+from pytest_mlebench.data.authoring.files import link, link_files
+from pytest_mlebench.data.authoring.tables import hold_out, read_csv, write_csv
+from pytest_mlebench.data.authoring.tfrecord import read_examples
 
 TEST_RECORDS = ["train00-2071.tfrec", "train06-2071.tfrec"]
 
 
 def prepare(raw: Path, public: Path, private: Path) -> None:
-    pictures = read_csv(raw / "train.csv", float_precision=None)
+    images = read_csv(raw / "train.csv", float_precision=None)
     held_out = {
         example["image_name"][0].decode()
         for name in TEST_RECORDS
         for example in read_examples(raw / "tfrecords" / name)
     }
-    is_test = pictures["image_name"].isin(held_out)
-    train, test = pictures[~is_test], pictures[is_test]
+    train, test = hold_out(images, "image_name", held_out)
     write_csv(train, public / "train.csv")
     write_csv(test.drop(columns=["diagnosis", "benign_malignant", "target"]), public / "test.csv")
     write_csv(test[["image_name", "target"]], private / "test.csv")

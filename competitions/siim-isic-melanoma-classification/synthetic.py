@@ -4,7 +4,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.synthetic import malformed_rows, tfrecord
+from pytest_mlebench.data.authoring.synthetic import standard, tfrecord
 
 RECORD_FILES = [f"train{k:02d}-2071" for k in (0, 1, 2, 5, 6, 10)] + ["train15-2061"]
 
@@ -38,13 +38,13 @@ def make(raw: Path, seed: int) -> None:
         for name in rows.image_name:
             (raw / side / f"{name}.dcm").write_bytes(b"DICM" + name[-5:].encode() + rng.bytes(3))
             (raw / "jpeg" / side / f"{name}.jpg").write_bytes(b"\xff\xd8" + name[-5:].encode() + rng.bytes(3))
-    # the pictures lie in the record files in another order than in the table
+    # the images lie in the record files in another order than in the table
     where = rng.integers(0, len(RECORD_FILES), n)
     order = rng.permutation(n)
     for k, stem in enumerate(RECORD_FILES):
         chosen = [i for i in order if where[i] == k]
         records = [{"image": b"\xff\xd8jpeg", "image_name": names[i], "target": int(target[i])} for i in chosen]
-        if k == 0:  # a duplicate, and a picture that the table does not have
+        if k == 0:  # a duplicate, and an image that the table does not have
             records += [records[0], {"image": b"\xff\xd8jpeg" * 40, "image_name": "ISIC_X000001", "target": 0}]
         (raw / "tfrecords" / f"{stem}.tfrec").write_bytes(tfrecord(records))
     records = [{"image": b"\xff\xd8", "image_name": name} for name in test.image_name]
@@ -56,19 +56,18 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
     p = 0.3 * answers.target + 0.7 * rng.random(len(answers))
     noisy = answers.assign(target=p)
     return {
-        **malformed_rows(noisy, "image_name", "ISIC_X"),
-        "noisy": noisy,
-        "noisy_shuffled": noisy.sample(frac=1, random_state=0),
+        **standard(
+            noisy,
+            "image_name",
+            "ISIC_X",
+            "target",
+            "missing_column renamed_id nan_prediction text_prediction above_one",
+        ),
         "ties": noisy.assign(target=p.round(1)),
         "hard": noisy.assign(target=(p > 0.5).astype(int)),
         "booleans": noisy.assign(target=p > 0.5),
         "inverted": noisy.assign(target=1 - p),
         "close_values": noisy.assign(target=0.5 + p * 1e-14),
         "column_order_and_extra": noisy.assign(sex="male")[["target", "sex", "image_name"]],
-        "missing_column": noisy[["image_name"]],
-        "renamed_id": noisy.rename(columns={"image_name": "image"}),
-        "nan_prediction": noisy.assign(target=[None, *p[1:]]),
-        "text_prediction": noisy.assign(target=["malignant", *p[1:]]),
-        "above_one": noisy.assign(target=[1.5, *p[1:]]),
         "below_zero": noisy.assign(target=[-0.5, *p[1:]]),
     }

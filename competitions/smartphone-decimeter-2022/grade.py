@@ -7,17 +7,23 @@ from pytest_mlebench.grading.metrics.geometry import haversine_distance
 POSITION = ["LatitudeDegrees", "LongitudeDegrees"]
 
 
-def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
+def check(submission: pd.DataFrame, template: pd.DataFrame) -> list[np.ndarray]:
+    """The predicted positions of each trip."""
     require_columns(submission, ["tripId", "UnixTimeMillis", *POSITION])
-    require_row_count(submission, answers)
+    require_row_count(submission, template)
     predicted = numeric(submission, POSITION)
-    truth = answers[POSITION].to_numpy()
-    expected, found = answers.groupby("tripId").indices, submission.groupby("tripId").indices
-    scores = []
-    for trip, rows in expected.items():
+    found = submission.groupby("tripId").indices
+    trips = []
+    for trip, rows in template.groupby("tripId").indices.items():
         if len(given := found.get(trip, [])) != len(rows):
             raise InvalidSubmission(f"tripId {trip!r} has {len(given)} rows; {len(rows)} were expected")
-        # rows are paired by their place within the trip
-        distances = haversine_distance(truth[rows], predicted[given])
-        scores.append(np.quantile(distances, [0.5, 0.95]).mean())
-    return float(np.mean(scores))
+        trips.append(predicted[given])
+    return trips
+
+
+def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> np.float64:
+    truth = [rows[POSITION].to_numpy() for _, rows in answers.groupby("tripId")]
+    # rows are paired by their place within the trip
+    distances = [haversine_distance(*trip) for trip in zip(truth, check(submission, answers), strict=True)]
+    scores = [np.quantile(errors, [0.5, 0.95]).mean() for errors in distances]
+    return np.float64(np.mean(scores))

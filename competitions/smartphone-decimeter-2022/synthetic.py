@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.tables import split
+from pytest_mlebench.data.authoring.synthetic import first_value
+from pytest_mlebench.data.authoring.tables import split
 
 PHONES = ["GooglePixel4", "GooglePixel4XL", "GooglePixel5", "SamsungGalaxyS20Ultra", "XiaomiMi8"]
 PLACES = ["US-MTV", "US-SJC", "US-LAX", "US-EBF"]
@@ -76,9 +77,6 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
     short = good.round(5)
     latitude, longitude, ids = short["LatitudeDegrees"], short["LongitudeDegrees"], short["tripId"]
 
-    def first(value: object, column: str = "LatitudeDegrees") -> pd.DataFrame:
-        return short.assign(**{column: [value, *short[column][1:]]})
-
     return {
         "noisy": good,
         "trips_in_other_order": pd.concat([good[good["tripId"] == trip] for trip in rng.permutation(trips)]),
@@ -92,14 +90,12 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         "other_hemisphere": short.assign(LatitudeDegrees=-latitude, LongitudeDegrees=longitude + 120),
         "full_turns": short.assign(LongitudeDegrees=longitude + 720),
         "poles": short.assign(LatitudeDegrees=np.where(np.arange(n) % 2, -90, 90)),
-        "one_far_away": first(-33.9),
+        **first_value(short, "LatitudeDegrees", one_far_away=-33.9, nan_prediction=None, latitude_out_of_range=130.0),
+        **first_value(short, "LatitudeDegrees", text_prediction="north"),
         "times_all_zero": short.assign(UnixTimeMillis=0),
         "times_text": short.assign(UnixTimeMillis="now"),
         "time_shifted": short.assign(UnixTimeMillis=short["UnixTimeMillis"] + 1000),
-        "nan_prediction": first(None),
-        "latitude_out_of_range": first(130.0),
-        "infinite": first(np.inf, "LongitudeDegrees"),
-        "text_prediction": first("north"),
+        **first_value(short, "LongitudeDegrees", infinite=np.inf),
         "text_everywhere": short.assign(LatitudeDegrees="37.4N"),
         "row_in_other_trip": short.assign(tripId=[trips[-1], *ids[1:]]),
         "unknown_trip": short.assign(tripId=ids.replace(trips[0], "2020-01-01-US-MTV-1-GooglePixel5")),

@@ -4,7 +4,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.synthetic import malformed_rows
+from pytest_mlebench.data.authoring.synthetic import first_value, standard
 
 
 def make(raw: Path, seed: int) -> None:
@@ -16,20 +16,12 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
     noise = rng.standard_normal(len(answers))
     noisy = answers.assign(malignant=np.clip(0.4 * answers.malignant + 0.3 + 0.3 * noise, 0, 1))
     p = noisy.malignant
-    head = p.iloc[1:]
     return {
-        "noisy": noisy,
-        "noisy_shuffled": noisy.sample(frac=1, random_state=0),
         "constant": answers.assign(malignant=0.25),
         "reversed": noisy.assign(malignant=1 - p),
         "hard_labels": noisy.assign(malignant=(p > 0.5).astype(int)),
         "very_close": noisy.assign(malignant=0.5 + 1e-12 * p),
         "extra_column": noisy.assign(note="a, b")[["note", "malignant", "id"]],
-        **malformed_rows(noisy, "id", unknown="unknown"),
-        "missing_column": noisy[["id"]],
-        "renamed_column": noisy.rename(columns={"malignant": "target"}),
-        "nan_prediction": noisy.assign(malignant=[None, *head]),
-        "as_text": noisy.assign(malignant=["high", *head]),
-        "above_one": noisy.assign(malignant=[1.0001, *head]),
-        "below_zero": noisy.assign(malignant=[-0.0001, *head]),
+        **standard(noisy, "id", "unknown", "malignant", "missing_column renamed_column nan_prediction"),
+        **first_value(noisy, "malignant", as_text="high", above_one=1.0001, below_zero=-0.0001),
     }

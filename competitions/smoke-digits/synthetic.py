@@ -4,7 +4,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.synthetic import malformed_rows
+from pytest_mlebench.data.authoring.synthetic import first_value, standard
 
 
 def make(raw: Path, seed: int) -> None:
@@ -15,19 +15,10 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
     answers = pd.read_csv(private / "test.csv")
     n = len(answers)
     noisy = answers.assign(digit=np.where(rng.random(n) < 0.3, rng.integers(0, 10, n), answers.digit))
-    head = noisy.digit.iloc[1:]
     return {
-        "noisy": noisy,
-        "noisy_shuffled": noisy.sample(frac=1, random_state=0),
         "constant": answers.assign(digit=3),
         "as_floats": noisy.assign(digit=noisy.digit.astype(float)),
         "extra_column": noisy.assign(note="a, b")[["note", "digit", "id"]],
-        **malformed_rows(noisy, "id", unknown="unknown"),
-        "missing_column": noisy[["id"]],
-        "renamed_column": noisy.rename(columns={"digit": "label"}),
-        "nan_prediction": noisy.assign(digit=[None, *head]),
-        "as_text": noisy.assign(digit=["seven", *head]),
-        "out_of_range": noisy.assign(digit=[10, *head]),
-        "negative": noisy.assign(digit=[-1, *head]),
-        "fraction": noisy.assign(digit=[2.5, *head]),
+        **standard(noisy, "id", "unknown", "digit", "missing_column renamed_column nan_prediction negative"),
+        **first_value(noisy, "digit", as_text="seven", out_of_range=10, fraction=2.5),
     }

@@ -4,6 +4,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from pytest_mlebench.data.authoring.synthetic import standard
+
 
 def make(raw: Path, seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -40,15 +42,14 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
     truth = answers["Transported"]
     noisy = answers.assign(Transported=np.where(rng.random(len(answers)) < 0.3, ~truth, truth))
     return {
-        "noisy": noisy,
-        "noisy_shuffled": noisy.sample(frac=1, random_state=0),
-        "missing_row": noisy.iloc[1:],
-        "extra_row": pd.concat([noisy, noisy.tail(1).assign(PassengerId="9999_99")]),
-        "duplicate_id": pd.concat([noisy.iloc[1:], noisy.tail(1)]),
-        "missing_column": noisy[["PassengerId"]],
-        "renamed_column": noisy.rename(columns={"Transported": "target"}),
-        "nan_prediction": noisy.assign(Transported=[None, *noisy["Transported"].iloc[1:]]),
         "as_01": noisy.assign(Transported=noisy["Transported"].astype(int)),
         "as_text": noisy.assign(Transported="yes"),
-        "empty.csv": "",
+        **standard(
+            noisy,
+            "PassengerId",
+            "9999_99",
+            "Transported",
+            "missing_column renamed_column nan_prediction",
+            without="unknown_id header_only",
+        ),
     }

@@ -1,14 +1,18 @@
+import numpy as np
 import pandas as pd
 
 from pytest_mlebench.grading import InvalidSubmission, class_probabilities, require_columns
 from pytest_mlebench.grading.metrics.classification import log_loss
 
-AUTHORS = ["EAP", "HPL", "MWS"]
+from .labels import AUTHORS
 
 
-def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
+def check(submission: pd.DataFrame, template: pd.DataFrame) -> np.ndarray:
     require_columns(submission, ["id", *AUTHORS], exactly=True)
     if submission.columns[0] != "id":
         raise InvalidSubmission(f"column 'id' must be the first, which is {submission.columns[0]!r}")
-    probabilities = class_probabilities(submission, answers, AUTHORS, on="id", atol=1e-6)
-    return log_loss(answers[AUTHORS], probabilities)
+    return class_probabilities(submission, template, AUTHORS, on="id", atol=1e-6)
+
+
+def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
+    return log_loss(answers[AUTHORS], check(submission, answers))

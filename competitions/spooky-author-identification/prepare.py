@@ -1,9 +1,9 @@
 from pathlib import Path
 
-from pytest_mlebench.data.archives import zip_member
-from pytest_mlebench.data.tables import one_hot, read_csv, split, write_csv
+from pytest_mlebench.data.authoring.archives import zip_member
+from pytest_mlebench.data.authoring.tables import one_hot, read_csv, split, write_csv
 
-AUTHORS = ["EAP", "HPL", "MWS"]
+from .labels import AUTHORS
 
 
 def prepare(raw: Path, public: Path, private: Path) -> None:

@@ -4,9 +4,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.archives import write_zip
+from pytest_mlebench.data.authoring.archives import write_zip
+from pytest_mlebench.data.authoring.synthetic import standard
 
-AUTHORS = ["EAP", "HPL", "MWS"]
+from .labels import AUTHORS
+
 TEXT = (
     'the house of shadow fell silent; night, "whispered" he, raven naïve æther Cthulhu\'s tomb lies beyond a '
     "sea-mist where no man's lantern, however bright, could pierce that gloom and I trembled at her cold, dead voice"
@@ -57,8 +59,6 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
     with_text = good.astype(object)
     with_text.iloc[0, 1] = "high"
     return {
-        "noisy": good,
-        "noisy_shuffled": good.sample(frac=1, random_state=1),
         "uniform": table(np.full((n, 3), 1 / 3)),
         "all_wrong": table(wrong),
         "integers_01": table(wrong.astype(int)),
@@ -72,16 +72,8 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         "sum_low_1_05e5": first_row(noisy[0] * (1 - 1.05e-5)),
         "thirds_rounded": table(np.full((n, 3), 0.33)),
         "extra_column": good.assign(note=1),
-        "missing_column": good.drop(columns="MWS"),
-        "renamed_column": good.rename(columns={"MWS": "SHELLEY"}),
-        "renamed_id": good.rename(columns={"id": "Id"}),
-        "missing_row": good.iloc[1:],
-        "extra_row": pd.concat([good, good.tail(1).assign(id="id99999")]),
-        "duplicate_id": pd.concat([good.iloc[1:], good.tail(1)]),
-        "unknown_id": good.assign(id=["id99999", *good["id"][1:]]),
-        "empty.csv": "",
-        "header_only": good.head(0),
         "out_of_range": first_row([1.2, -0.1, -0.1]),
         "nan_probability": first_row([0.5, 0.5, np.nan]),
         "text_probability": with_text,
+        **standard(good, "id", "id99999", "MWS", "missing_column renamed_column renamed_id"),
     }

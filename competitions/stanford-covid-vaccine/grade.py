@@ -2,13 +2,19 @@ import numpy as np
 import pandas as pd
 from sklearn.metrics import root_mean_squared_error
 
-from pytest_mlebench.grading import alignment, numeric, require_columns, require_finite
+from pytest_mlebench.grading import alignment, numeric, predictions, require_columns, require_finite
 
 SCORED = ["reactivity", "deg_Mg_pH10", "deg_Mg_50C"]
 UNSCORED = ["deg_pH10", "deg_50C"]
 
 
-def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
+def check(submission: pd.DataFrame, template: pd.DataFrame) -> None:
+    """Which bases are scored is part of the answers: all are checked."""
+    require_columns(submission, UNSCORED)
+    predictions(submission, template, SCORED, on="id_seqpos")
+
+
+def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> np.float64:
     require_columns(submission, ["id_seqpos", *SCORED, *UNSCORED])
     alignment(submission, answers, on="id_seqpos")
     # the mask is one of places in the file, so in another order than the answers' other bases are compared
@@ -18,4 +24,4 @@ def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
     require_finite(values, SCORED)
     predicted = pd.DataFrame(values, index=submission["id_seqpos"])[keep].sort_index()
     true = answers.set_index("id_seqpos")[SCORED][keep].sort_index()
-    return root_mean_squared_error(true, predicted)
+    return np.float64(root_mean_squared_error(true, predicted))

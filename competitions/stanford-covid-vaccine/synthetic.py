@@ -5,9 +5,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.synthetic import malformed_rows
+from pytest_mlebench.data.authoring.synthetic import malformed
 
-TARGETS = ["reactivity", "deg_Mg_pH10", "deg_pH10", "deg_Mg_50C", "deg_50C"]
+from .prepare import TARGETS
+
 ERRORS = ["reactivity_error", "deg_error_Mg_pH10", "deg_error_pH10", "deg_error_Mg_50C", "deg_error_50C"]
 LENGTH = 11
 
@@ -93,6 +94,5 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         "text_in_unscored_row": cell(unscored[1], "reactivity", "x"),
         "missing_unscored_column": good.drop(columns="deg_50C"),
         "missing_scored_column": good.drop(columns="reactivity"),
-        "missing_id": good[TARGETS],
-        **malformed_rows(good, "id_seqpos", "id_zzz_0"),
+        **malformed(good, "id_seqpos", "id_zzz_0", also="missing_id"),
     }

@@ -1,9 +1,19 @@
+from functools import partial
+from pathlib import Path
+
 import pandas as pd
 from sklearn.metrics import log_loss
 
+from pytest_mlebench.data.authoring.archives import read_7z
+from pytest_mlebench.data.authoring.tables import read_csv
 from pytest_mlebench.grading import predictions
+
+check = partial(predictions, columns="is_iceberg", on="id", between=(0, 1))
+
+
+def read_template(public: Path) -> pd.DataFrame:
+    return read_csv(read_7z(public / "sample_submission.csv.7z", "sample_submission.csv"))
 
 
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
-    is_iceberg = predictions(submission, answers, "is_iceberg", on="id", between=(0, 1))
-    return log_loss(answers["is_iceberg"], is_iceberg, labels=[0, 1])
+    return log_loss(answers["is_iceberg"], check(submission, answers), labels=[0, 1])

@@ -5,8 +5,8 @@ from typing import Any
 
 import pandas as pd
 
-from pytest_mlebench.data.archives import unpack_7z, write_7z
-from pytest_mlebench.data.tables import split, write_csv
+from pytest_mlebench.data.authoring.archives import unpack_7z, write_7z
+from pytest_mlebench.data.authoring.tables import split, write_csv
 
 
 def prepare(raw: Path, public: Path, private: Path) -> None:
@@ -36,5 +36,5 @@ def _first_object(path: Path) -> Any:
             try:
                 return json.JSONDecoder().raw_decode(text.lstrip("[ \n"))[0]
             except json.JSONDecodeError:
-                continue  # it goes on in the next block
+                continue  # it continues in the next block
     raise ValueError(f"{path.name} holds no object")

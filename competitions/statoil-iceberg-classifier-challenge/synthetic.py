@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.archives import write_7z
-from pytest_mlebench.data.synthetic import malformed_rows
+from pytest_mlebench.data.authoring.archives import write_7z
+from pytest_mlebench.data.authoring.synthetic import first_value, standard
 
 SIDE = 4  # the real images are 75 x 75
 
@@ -56,12 +56,7 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
     noisy = answers.assign(is_iceberg=p)
     hard = np.where(rng.random(len(truth)) < 0.2, 1 - truth, truth)
 
-    def first(value: object) -> pd.DataFrame:
-        return noisy.assign(is_iceberg=[value, *p[1:]])
-
     return {
-        "noisy": noisy,
-        "noisy_shuffled": noisy.sample(frac=1, random_state=0),
         "hard_mistakes": noisy.assign(is_iceberg=hard),
         "hard_mistakes_float": noisy.assign(is_iceberg=hard.astype(float)),
         "all_zero": noisy.assign(is_iceberg=0),
@@ -72,10 +67,6 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         "column_order_and_extra": noisy.assign(extra="x")[["extra", "is_iceberg", "id"]],
         "repeated_row": pd.concat([noisy, noisy.tail(1)]),
         "missing_target": noisy[["id"]],
-        "missing_id": noisy[["is_iceberg"]],
-        "nan_prediction": first(None),
-        "negative": first(-0.001),
-        "above_one": first(1.001),
-        "text_in_target": first("iceberg"),
-        **malformed_rows(noisy, "id", "zzzz"),
+        **first_value(noisy, "is_iceberg", text_in_target="iceberg"),
+        **standard(noisy, "id", "zzzz", "is_iceberg", "missing_id nan_prediction above_one negative"),
     }

@@ -4,7 +4,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.synthetic import malformed_rows
+from pytest_mlebench.data.authoring.synthetic import first_value, standard
 
 MEASURES = """Elevation Aspect Slope Horizontal_Distance_To_Hydrology Vertical_Distance_To_Hydrology
 Horizontal_Distance_To_Roadways Hillshade_9am Hillshade_Noon Hillshade_3pm Horizontal_Distance_To_Fire_Points""".split()
@@ -37,26 +37,15 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
     predicted = np.where(rng.random(len(truth)) < 0.4, rng.integers(1, 8, len(truth)), truth)
     noisy = answers.assign(Cover_Type=predicted)
 
-    def first(value: Any) -> pd.DataFrame:
-        return noisy.assign(Cover_Type=[value, *predicted[1:]])
-
     return {
-        **malformed_rows(noisy, "Id", 9999999),
-        "noisy": noisy,
-        "noisy_shuffled": noisy.sample(frac=1, random_state=0),
+        **standard(noisy, "Id", 9999999, "Cover_Type", "missing_id nan_id all_text nan_prediction"),
         "constant_1": noisy.assign(Cover_Type=1),
         "as_float": noisy.assign(Cover_Type=predicted.astype(float)),
         "column_order_and_extra": noisy.assign(extra="x")[["extra", "Cover_Type", "Id"]],
-        "class_out_of_range": first(99),
-        "negative_class": first(-1),
+        **first_value(noisy, "Cover_Type", class_out_of_range=99, negative_class=-1, fraction=2.5),
+        **first_value(noisy, "Cover_Type", text_in_target="spruce"),
         "booleans": noisy.assign(Cover_Type=predicted == 1),
         "id_as_float": noisy.assign(Id=noisy.Id.astype(float)),
-        "fraction": first(2.5),
         "probabilities": noisy.assign(Cover_Type=rng.random(len(truth))),
         "missing_target": noisy[["Id"]],
-        "missing_id": noisy[["Cover_Type"]],
-        "nan_prediction": first(None),
-        "nan_id": noisy.assign(Id=[None, *noisy.Id.iloc[1:]]),
-        "text_in_target": first("spruce"),
-        "all_text": noisy.assign(Cover_Type="spruce"),
     }

@@ -1,9 +1,12 @@
+from functools import partial
+
 import pandas as pd
 from sklearn.metrics import roc_auc_score
 
 from pytest_mlebench.grading import predictions
 
+check = partial(predictions, columns="target", on="id", between=(0, 1))
+
 
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
-    target = predictions(submission, answers, "target", on="id", between=(0, 1))
-    return roc_auc_score(answers["target"], target)
+    return roc_auc_score(answers["target"], check(submission, answers))

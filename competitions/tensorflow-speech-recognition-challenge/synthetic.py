@@ -4,8 +4,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.archives import write_7z
-from pytest_mlebench.data.synthetic import malformed_rows, wav
+from pytest_mlebench.data.authoring.archives import write_7z
+from pytest_mlebench.data.authoring.synthetic import first_value, standard, wav
 
 WORDS = ["yes", "no", "up", "on", "one", "off", "go", "stop", "bed", "bird", "wow", "zero", "happy"]
 COMMANDS = ["yes", "no", "up", "on", "off", "go", "stop"]
@@ -43,25 +43,17 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
     noisy = answers.assign(label=np.where(rng.random(n) < 0.4, rng.choice(WORDS, n), truth))
     names, labels = noisy["fname"], noisy["label"]
 
-    def first(value: object) -> pd.DataFrame:
-        return noisy.assign(label=[value, *labels.iloc[1:]])
-
     return {
-        "noisy": noisy,
-        "noisy_shuffled": noisy.sample(frac=1, random_state=0),
         "twelve_labels": answers.assign(label=truth.where(truth.isin(COMMANDS), "unknown")),
         "all_unknown": answers.assign(label="unknown"),
         "other_case": noisy.assign(label=labels.str.upper()),
         "padded": noisy.assign(label=labels + " "),
         "columns_swapped": noisy[["label", "fname"]],
         "extra_column": noisy.assign(score=0.5),
-        "one_na_word": first("NA"),
-        "one_empty": first(None),
+        **first_value(noisy, "label", one_na_word="NA", one_empty=None, one_number=7),
         "empty_column": answers.assign(label=None),
         "numbers": answers.assign(label=3),
-        "one_number": first(7),
         "bare_names": noisy.assign(fname=names.str.removesuffix(".wav")),
-        "missing_column": noisy[["fname"]],
         "renamed_column": noisy.rename(columns={"fname": "file"}),
-        **malformed_rows(noisy, "fname", "clip_99999999.wav"),
+        **standard(noisy, "fname", "clip_99999999.wav", "label", "missing_column"),
     }

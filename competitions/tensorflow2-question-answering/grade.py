@@ -24,12 +24,16 @@ def read_answers(path: Path) -> pd.DataFrame:
     return pd.DataFrame({"example_id": right.keys(), "right": right.values()})
 
 
-def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
-    """The share of right rows, which is what the reference's micro F1 over both classes comes to."""
+def check(submission: pd.DataFrame, template: pd.DataFrame) -> list[Prediction]:
     require_columns(submission, ["example_id", "PredictionString"])
     predicted = [_parse(text, row) for row, text in enumerate(texts(submission, "PredictionString"), 1)]
-    order = alignment(submission, answers, on="example_id")
-    return sum(predicted[row] in right for row, right in zip(order, answers["right"], strict=True)) / len(answers)
+    return [predicted[k] for k in alignment(submission, template, on="example_id")]
+
+
+def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
+    """The share of right rows, which is what the reference's micro F1 over both classes comes to."""
+    pairs = zip(check(submission, answers), answers["right"], strict=True)
+    return sum(given in right for given, right in pairs) / len(answers)
 
 
 def _annotations_and_id(line: bytes) -> dict[str, Any]:

@@ -6,8 +6,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from pytest_mlebench.data.authoring.synthetic import standard
+
+from .prepare import TEST_KEYS
+
 WORDS = 'the sky is blue because <P> light </P> scatters , café 1/2 “quoted” <Table> 東京 " 😀 AT&T'.split()
-TEST_KEYS = ["example_id", "question_text", "document_text", "long_answer_candidates"]
 URL = "https://en.wikipedia.org//w/index.php?title=A&amp;oldid="
 
 
@@ -94,8 +97,6 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
     chance = rng.random(len(gold))
     noisy = predicted(np.where(chance < 0.15, "", np.where(chance < 0.3, "1:3", truth)))
     return {
-        "noisy": noisy,
-        "noisy_shuffled": noisy.sample(frac=1, random_state=1),
         "other_short_answers": predicted([other[id] for id in gold.example_id]),
         "all_predicted": predicted("0:1"),
         "only_long": predicted(np.where(is_short, "", truth)),
@@ -114,13 +115,5 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         "fraction": first("1.0:2.0"),
         "text": first("blue"),
         "half_span": first("3:"),
-        "missing_column": noisy[["example_id"]],
-        "renamed_column": noisy.rename(columns={"PredictionString": "prediction"}),
-        "renamed_id": noisy.rename(columns={"example_id": "id"}),
-        "missing_row": noisy.iloc[1:],
-        "extra_row": pd.concat([noisy, noisy.tail(1).assign(example_id="1_long")]),
-        "duplicate_id": pd.concat([noisy.iloc[1:], noisy.tail(1)]),
-        "unknown_id": noisy.assign(example_id=["1_short", *noisy.example_id[1:]]),
-        "header_only": noisy.head(0),
-        "empty.csv": "",
+        **standard(noisy, "example_id", "1_long", "PredictionString", "missing_column renamed_column renamed_id"),
     }

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.synthetic import write_zipped_csv
+from pytest_mlebench.data.authoring.synthetic import standard, write_zipped_csv
 
 PLAIN = "the quick fox of Brillantaisia species was in a plant début 日本 Na none nan".split()
 SPECIAL = [
@@ -78,8 +78,6 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
     noisy = answers.assign(after=np.where(rng.random(n) < 0.25, sample.after, answers.after))
     words = rng.choice(["nan", "NULL", "None", "n/a"], n)
     return {
-        "noisy": noisy,
-        "noisy_shuffled": noisy.sample(frac=1, random_state=6),
         "noisy_quoted.csv": noisy.to_csv(index=False, quoting=csv.QUOTE_NONNUMERIC),
         "upper_case": answers.assign(after=answers.after.str.upper()),
         "trailing_space": answers.assign(after=answers.after + " "),
@@ -87,13 +85,10 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         "all_missing": answers.assign(after=""),
         "constant_number": answers.assign(after=12),
         "columns_swapped_and_extra": noisy.assign(w=1)[["w", "after", "id"]],
-        "missing_row": noisy.iloc[1:],
-        "extra_row": pd.concat([noisy, noisy.tail(1).assign(id="99999_0")]),
         "duplicate_for_missing": pd.concat([noisy.iloc[1:], noisy.tail(1)]),
-        "unknown_id": noisy.assign(id=["99999_0", *noisy.id.iloc[1:]]),
         "missing_id_value": noisy.assign(id=["", *noisy.id.iloc[1:]]),
-        "missing_column": noisy[["id"]],
         "missing_id_column": noisy[["after"]],
-        "renamed_column": noisy.rename(columns={"after": "normalized"}),
-        "empty.csv": "",
+        **standard(
+            noisy, "id", "99999_0", "after", "missing_column renamed_column", without="duplicate_id header_only"
+        ),
     }

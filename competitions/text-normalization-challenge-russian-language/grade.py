@@ -1,9 +1,20 @@
+from pathlib import Path
+
 import pandas as pd
 
+from pytest_mlebench.data.authoring.tables import read_csv
 from pytest_mlebench.grading import align, require_columns, texts
 
 
-def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
+def read_template(public: Path) -> pd.DataFrame:
+    return read_csv(public / "ru_sample_submission_2.csv.zip", usecols=["id"])
+
+
+def check(submission: pd.DataFrame, template: pd.DataFrame) -> "pd.Series[str]":
     require_columns(submission, ["id", "after"])
-    spoken = texts(align(submission, answers, on="id"), "after", missing="nan")
-    return (texts(answers, "after", missing="nan") == spoken).mean()  # accuracy_score would sort a million texts
+    return texts(align(submission, template, on="id"), "after", missing="nan")
+
+
+def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
+    spoken = texts(answers, "after", missing="nan")
+    return float((spoken == check(submission, answers)).mean())  # accuracy_score would sort a million texts

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.synthetic import malformed_rows, write_zipped_csv
+from pytest_mlebench.data.authoring.synthetic import first_value, malformed, write_zipped_csv
 
 TOKENS = [
     ("PLAIN", "По", "По"),
@@ -78,12 +78,9 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
     noisy = answers.assign(after=np.where(rng.random(n) < 0.3, sample.after, answers.after))
     parts = noisy.id.str.split("_", expand=True).set_axis(["sentence_id", "token_id"], axis=1)
 
-    def first(value: str) -> pd.DataFrame:
-        return noisy.assign(after=[value, *noisy.after.iloc[1:]])
-
     shuffled = noisy.sample(frac=1, random_state=0)
     return {
-        **malformed_rows(noisy, "id", "9999_0"),
+        **malformed(noisy, "id", "9999_0", "after", "missing_column renamed_column"),
         "noisy": noisy,
         "noisy_shuffled_quoted.csv": shuffled.to_csv(index=False, quoting=csv.QUOTE_NONNUMERIC),
         "as_input": sample,
@@ -98,10 +95,7 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         "fractions": answers.assign(after=rng.random(n).round(3)),
         "booleans": answers.assign(after=answers.after == "True"),
         "empty_column": answers.assign(after=""),
-        "one_empty": first(""),
-        "newline": first("двенадцать\nодин"),
+        **first_value(noisy, "after", one_empty="", newline="двенадцать\nодин"),
         "empty_id": noisy.assign(id=["", *noisy.id.iloc[1:]]),
         "original_columns": parts.assign(after=noisy.after),
-        "missing_column": noisy[["id"]],
-        "renamed_column": noisy.rename(columns={"after": "normalized"}),
     }

@@ -1,7 +1,7 @@
 from pathlib import Path
 
-from pytest_mlebench.data.archives import unpack_zip, zip_member
-from pytest_mlebench.data.tables import read_csv, split, write_csv
+from pytest_mlebench.data.authoring.archives import unpack_zip, zip_member
+from pytest_mlebench.data.authoring.tables import read_csv, split, write_csv
 
 
 def prepare(raw: Path, public: Path, private: Path) -> None:
@@ -13,7 +13,7 @@ def prepare(raw: Path, public: Path, private: Path) -> None:
     write_csv(test[["id"]].assign(rle_mask="1 1"), public / "sample_submission.csv")
     write_csv(depths[depths["id"].isin(train["id"])].sort_values("id"), public / "depths.csv")
 
-    pictures = {f"train/{kind}/{id}.png" for kind in ("images", "masks") for id in train["id"]}
-    places = {f"competition_data/{name}": name for name in pictures}
+    images = {f"train/{kind}/{id}.png" for kind in ("images", "masks") for id in train["id"]}
+    places = {f"competition_data/{name}": name for name in images}
     places |= {f"competition_data/train/images/{id}.png": f"test/images/{id}.png" for id in test["id"]}
     unpack_zip(raw / "competition_data.zip", public, places)

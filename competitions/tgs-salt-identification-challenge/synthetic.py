@@ -5,11 +5,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.archives import ZipWriter
-from pytest_mlebench.data.rle import decode_rle, encode_rle, pixels
-from pytest_mlebench.data.tables import split
+from pytest_mlebench.data.authoring.archives import ZipWriter
+from pytest_mlebench.data.authoring.rle import decode_rle, encode_rle, pixels
+from pytest_mlebench.data.authoring.synthetic import standard
+from pytest_mlebench.data.authoring.tables import split
 
-SIDE = 101
+from .grade import SIDE
+
 PIXELS = SIDE * SIDE
 KINDS = ["box", "slope", "slope", "side", "side", "most", "box", "hundred", "dot", "hundred"]
 TEST_KINDS = [
@@ -104,8 +106,6 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         return good.assign(rle_mask=[value if k == row else mask for k, mask in enumerate(good["rle_mask"])])
 
     return {
-        "noisy": good,
-        "noisy_shuffled": good.sample(frac=1, random_state=0),
         "column_order": good[["rle_mask", "id"]],
         "parts_of_truth": build(part),
         "truth_and_surroundings": build(lambda mask: mask | np.roll(mask, 30) | np.roll(mask, -30)),
@@ -134,13 +134,7 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         "numbers_everywhere": answers.assign(rle_mask=77),
         "numbers_or_empty": answers.assign(rle_mask=[77 if k % 2 else None for k in range(len(answers))]),
         "extra_column": good.assign(extra="x"),
-        "missing_row": good.iloc[1:],
-        "extra_row": pd.concat([good, good.tail(1).assign(id="zzzzzzzzzz")]),
-        "duplicate_id": pd.concat([good.iloc[1:], good.tail(1)]),
-        "unknown_id": good.assign(id=["zzzzzzzzzz", *good["id"][1:]]),
-        "nan_id": good.assign(id=[None, *good["id"][1:]]),
         "numeric_ids": good.assign(id=range(len(good))),
         "missing_mask": good[["id"]],
-        "header_only": good.iloc[:0],
-        "empty.csv": "",
+        **standard(good, "id", "zzzzzzzzzz", also="nan_id"),
     }

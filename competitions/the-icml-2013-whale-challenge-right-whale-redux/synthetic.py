@@ -4,8 +4,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.archives import write_zip
-from pytest_mlebench.data.synthetic import malformed_rows
+from pytest_mlebench.data.authoring.archives import write_zip
+from pytest_mlebench.data.authoring.synthetic import standard
 
 DATES = ["20090328", "20090329", "20090330", "20090331"]
 
@@ -36,18 +36,18 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
     p = np.clip(0.25 + 0.3 * answers.probability + rng.normal(0, 0.25, len(answers)), 0, 1)
     noisy = answers.assign(probability=p)
     return {
-        **malformed_rows(noisy, "clip", "20090404_000000_012s0ms_Test0.aif"),
-        "noisy": noisy,
-        "noisy_shuffled": noisy.sample(frac=1, random_state=0),
+        **standard(
+            noisy,
+            "clip",
+            "20090404_000000_012s0ms_Test0.aif",
+            "probability",
+            "missing_id nan_prediction above_one negative",
+        ),
         "noisy_squared": noisy.assign(probability=p**2),
         "ties": noisy.assign(probability=np.round(p * 4) / 4),
         "hard_labels_int": noisy.assign(probability=(p > 0.4).astype(int)),
         "constant": noisy.assign(probability=1),
         "column_order_and_extra": noisy.assign(extra="x")[["extra", "probability", "clip"]],
         "missing_target": noisy[["clip"]],
-        "missing_id": noisy[["probability"]],
-        "nan_prediction": noisy.assign(probability=[None, *p[1:]]),
-        "negative": noisy.assign(probability=[-0.01, *p[1:]]),
-        "above_one": noisy.assign(probability=[1.5, *p[1:]]),
         "text_in_target": noisy.assign(probability=["whale", *p[1:]]),
     }

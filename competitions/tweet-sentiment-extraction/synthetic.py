@@ -4,7 +4,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.tables import split
+from pytest_mlebench.data.authoring.synthetic import standard
+from pytest_mlebench.data.authoring.tables import split
 
 WORDS = ["happy", "Sooo", "SAD", "I`ll", "miss", "you,", "bullying", "me...", "my", "boss", "is", "“great”", "fun!!"]
 WORDS += ["http://x.co/1", "leave", "me", "alone", '"quoted"', "naïve", "ÉTÉ", "****", "été", "day", "the", "the", ":)"]
@@ -52,8 +53,6 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
     parts = [" ".join(word for word in words if rng.random() < 0.6) for words in texts.str.split()]
     noisy = selected(np.where(rng.random(n) < 0.5, truth, parts))
     return {
-        "noisy": noisy,
-        "noisy_shuffled": noisy.sample(frac=1, random_state=1),
         "whole_text": selected(texts),
         "upper_case": selected(truth.str.upper()),
         "repeated_words": selected(truth + " " + truth),
@@ -67,13 +66,5 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         "answers_sorted": selected(truth).sort_values("textID"),
         "column_order": noisy[["selected_text", "textID"]],
         "extra_column": noisy.assign(sentiment=answers.sentiment),
-        "missing_column": noisy[["textID"]],
-        "renamed_column": noisy.rename(columns={"selected_text": "text"}),
-        "renamed_id": noisy.rename(columns={"textID": "id"}),
-        "missing_row": noisy.iloc[1:],
-        "extra_row": pd.concat([noisy, noisy.tail(1).assign(textID="zzzzzzzzzz")]),
-        "duplicate_id": pd.concat([noisy.iloc[1:], noisy.tail(1)]),
-        "unknown_id": noisy.assign(textID=["zzzzzzzzzz", *noisy.textID[1:]]),
-        "header_only": noisy.head(0),
-        "empty.csv": "",
+        **standard(noisy, "textID", "zzzzzzzzzz", "selected_text", "missing_column renamed_column renamed_id"),
     }

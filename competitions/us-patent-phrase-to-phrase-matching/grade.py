@@ -1,10 +1,15 @@
+import numpy as np
 import pandas as pd
 
 from pytest_mlebench.grading import alignment, numeric, require_columns
 from pytest_mlebench.grading.metrics.correlation import pearson
 
 
-def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
+def check(submission: pd.DataFrame, template: pd.DataFrame) -> np.ndarray:
     require_columns(submission, ["id", "score"])
-    score = numeric(submission, "score")  # without a correlation (constant, empty, infinite) it has no score: NaN
-    return float(pearson(answers["score"], score[alignment(submission, answers, on="id")]))
+    return numeric(submission, "score")[alignment(submission, template, on="id")]
+
+
+def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> np.float64:
+    # without a correlation (constant, empty, infinite) it has no score: NaN
+    return np.float64(pearson(answers["score"], check(submission, answers)))

@@ -4,6 +4,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from pytest_mlebench.data.authoring.synthetic import standard
+
 WORDS = (
     "abatement absorbent acid adapter air antenna axial base battery belt cable carrier cell channel clamp coating "
     "composite control coil cooling data device display drive electrode element film filter flow fluid frame gear "
@@ -61,8 +63,6 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
     score = answers.score + rng.normal(0, 0.3, n)
     noisy = scored(score)
     return {
-        "noisy": noisy,
-        "noisy_shuffled": noisy.sample(frac=1, random_state=0),
         "column_order_extra": noisy.assign(extra="x")[["extra", "score", "id"]],
         "rounded": scored((score.clip(0, 1) * 4).round() / 4),
         "reversed": scored(1 - score),
@@ -75,14 +75,6 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         "nan_prediction": third(np.nan),
         "infinite": third(np.inf),
         "one_text": third("high"),
-        "all_text": scored("high"),
         "all_empty": scored(""),
-        "missing_row": noisy.iloc[1:],
-        "extra_row": pd.concat([noisy, noisy.tail(1).assign(id="f" * 16)]),
-        "duplicate_id": pd.concat([noisy.iloc[1:], noisy.tail(1)]),
-        "unknown_id": noisy.assign(id=["f" * 16, *noisy.id[1:]]),
-        "missing_column": noisy[["id"]],
-        "renamed_column": noisy.rename(columns={"score": "Score"}),
-        "header_only": noisy.head(0),
-        "empty.csv": "",
+        **standard(noisy, "id", "f" * 16, "score", "missing_column renamed_column all_text"),
     }

@@ -1,29 +1,39 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.rle import Runs, decode_rle, pixels, union
+from pytest_mlebench.data.authoring.rle import Runs, decode_rle, pixels, union
+from pytest_mlebench.data.authoring.tables import read_csv
 from pytest_mlebench.grading import InvalidSubmission, parse_texts, require_columns
 from pytest_mlebench.grading.metrics.segmentation import area, dice, hausdorff_distance
 
+SIZE = ["image_width", "image_height"]
 
-def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
+
+def read_template(public: Path) -> pd.DataFrame:
+    """The expected rows, with the sizes of their images, which stand in the images' names."""
+    rows = read_csv(public / "test.csv")
+    names = ((path.parents[1].name, path.name.split("_")) for path in (public / "test").rglob("slice_*.png"))
+    sizes = {f"{day}_slice_{number}": (width, height) for day, (_, number, width, height, *_) in names}
+    return rows.join(pd.DataFrame.from_dict(sizes, orient="index", columns=SIZE, dtype=float), on="id")
+
+
+def check(submission: pd.DataFrame, template: pd.DataFrame) -> tuple[list[Runs], list["Volume"]]:
+    """The predicted masks of slices and organs, and the volumes of days."""
     require_columns(submission, ["id", "class", "predicted"])
     # Rows are paired as they come: the reference compares neither ids nor classes nor the number of rows.
-    submission = submission.head(len(answers))
-    paired = answers.head(len(submission))
-    truth, predicted = _masks(answers, answers), _masks(submission, paired)
-    dices = [dice(*pair, empty=np.nan) for pair in zip(truth, predicted, strict=False)]
-    volumes = zip(_volumes(answers, answers, truth), _volumes(submission, paired, predicted), strict=False)
-    distances = [_distance(*pair) for pair in volumes]
-    return 0.4 * _mean(dices) + 0.6 * (1 - _mean(distances))
+    submission = submission.head(len(template))
+    return _masks_and_volumes(submission, template.head(len(submission)))
 
 
-def _masks(table: pd.DataFrame, images: pd.DataFrame) -> list[Runs]:
-    sizes = (images["image_height"] * images["image_width"]).astype(int)
-    return parse_texts(table, "predicted", decode_rle, sizes, expected="pairs of start and length", missing="")
+def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> np.float64:
+    true, predicted = _masks_and_volumes(answers, answers), check(submission, answers)
+    dices = [dice(*pair, empty=np.nan) for pair in zip(true[0], predicted[0], strict=False)]
+    distances = [_distance(*pair) for pair in zip(true[1], predicted[1], strict=False)]
+    return np.float64(0.4 * _mean(dices) + 0.6 * (1 - _mean(distances)))
 
 
 @dataclass(frozen=True)
@@ -35,9 +45,15 @@ class Volume:
 
     def mask(self, shape: Sequence[int]) -> np.ndarray:
         """The voxels in an array of at least the volume's own shape."""
-        mask = np.zeros(shape, dtype=bool)
-        mask[np.unravel_index(pixels(self.runs), self.shape)] = True
-        return mask
+        own = np.zeros(self.shape, dtype=bool)
+        own.ravel()[pixels(self.runs)] = True
+        return np.pad(own, [(0, more) for more in np.subtract(shape, self.shape)])
+
+
+def _masks_and_volumes(table: pd.DataFrame, images: pd.DataFrame) -> tuple[list[Runs], list[Volume]]:
+    sizes = images[SIZE].prod(axis=1).astype(int)
+    masks = parse_texts(table, "predicted", decode_rle, sizes, expected="pairs of start and length", missing="")
+    return masks, _volumes(table, images, masks)
 
 
 def _volumes(table: pd.DataFrame, images: pd.DataFrame, masks: Sequence[Runs]) -> list[Volume]:

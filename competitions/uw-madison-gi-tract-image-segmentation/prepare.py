@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from pytest_mlebench.data.files import link_tree
-from pytest_mlebench.data.tables import read_csv, split, write_csv
+from pytest_mlebench.data.authoring.files import link_tree
+from pytest_mlebench.data.authoring.tables import hold_out, read_csv, split, write_csv
 
 TRAIN_DAYS = 4
 
@@ -17,8 +17,8 @@ def prepare(raw: Path, public: Path, private: Path) -> None:
     is_late = days.groupby("case").cumcount() >= TRAIN_DAYS
     test_days = set(days.loc[is_late | days["case"].isin(test_cases), "day"])
 
-    is_test = table["day"].isin(test_days)
-    train, test = table[~is_test], table[is_test].rename(columns={"segmentation": "predicted"})
+    train, test = hold_out(table, "day", test_days)
+    test = test.rename(columns={"segmentation": "predicted"})
     sizes = pd.DataFrame.from_dict(_sizes(raw / "train"), orient="index", dtype=float).loc[test["id"]]
     test = test.assign(image_width=sizes[0].to_numpy(), image_height=sizes[1].to_numpy())
     write_csv(train[["id", "class", "segmentation"]], public / "train.csv")
@@ -32,6 +32,6 @@ def prepare(raw: Path, public: Path, private: Path) -> None:
 
 
 def _sizes(folder: Path) -> dict[str, list[str]]:
-    """Width and height of every slice by its id, from the names of the pictures."""
+    """Width and height of every slice by its id, from the names of the images."""
     names = ((path.parents[1].name, path.name.split("_")) for path in folder.rglob("slice_*.png"))
     return {f"{day}_slice_{number}": [width, height] for day, (_, number, width, height, *_) in names}

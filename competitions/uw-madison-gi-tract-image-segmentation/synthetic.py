@@ -4,8 +4,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.rle import encode_rle, mask_from_rle
-from pytest_mlebench.data.synthetic import png
+from pytest_mlebench.data.authoring.rle import encode_rle, mask_from_rle
+from pytest_mlebench.data.authoring.synthetic import first_value, png
 
 CLASSES = ["large_bowel", "small_bowel", "stomach"]
 DAYS = [5, 6, 1, 2, 3, 4, 5, 1, 2, 3, 2, 1, 6]  # of each case
@@ -23,8 +23,8 @@ def make(raw: Path, seed: int) -> None:
             folder.mkdir(parents=True)
             is_blank = rng.random() < 0.1  # a day without any organ
             for k in range(1, int(rng.integers(3, 5))):
-                picture = png(rng.integers(0, 255, (1, 1), dtype=np.uint8))
-                (folder / f"slice_{k:04d}_{width}_{height}_1.50_1.50.png").write_bytes(picture)
+                image = png(rng.integers(0, 255, (1, 1), dtype=np.uint8))
+                (folder / f"slice_{k:04d}_{width}_{height}_1.50_1.50.png").write_bytes(image)
                 for organ in CLASSES:
                     text = encode_rle(_blob(rng, height, width)) if rng.random() < 0.55 and not is_blank else ""
                     rows.append((f"{day}_slice_{k:04d}", organ, text or None))
@@ -48,9 +48,6 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
 
     def build(predicted: list[np.ndarray]) -> pd.DataFrame:
         return answers.assign(predicted=[encode_rle(mask) for mask in predicted])
-
-    def first(text: str) -> pd.DataFrame:
-        return noisy.assign(predicted=[text, *noisy["predicted"].iloc[1:]])
 
     noisy = build([mask ^ (rng.random(mask.shape) < (0.05 if mask.any() else 0.005)) for mask in masks])
     day = noisy["id"].str.split("_slice_").str[0]
@@ -76,22 +73,15 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         "first_day_only": first_day,
         "extra_row": pd.concat([noisy, noisy.tail(1).assign(id="case999_day1_slice_0001")]),
         "duplicate_for_missing": pd.concat([rest, noisy.tail(1)]),
-        "unknown_first_id": noisy.assign(id=["case0_day0_slice_0001", *noisy["id"].iloc[1:]]),
+        **first_value(noisy, "id", unknown_first_id="case0_day0_slice_0001", missing_id_value=None),
         "first_day_under_one_id": first_day.assign(id=noisy["id"].iloc[0]),
         "ids_without_slice": noisy.assign(id=day),
-        "missing_id_value": noisy.assign(id=[None, *noisy["id"].iloc[1:]]),
         "missing_column": noisy[["id", "class"]],
         "numbers": answers.assign(predicted=1),
-        "beyond_the_end": first(f"{pixels} 40"),
-        "single_number": first("7"),
-        "three_numbers": first("1 3 10"),
-        "five_numbers": first("1 3 10 2 20"),
-        "overlapping_runs": first("1 5 3 2"),
-        "unsorted_runs": first("10 5 1 3"),
-        "start_zero": first("0 3"),
-        "length_zero": first("4 0"),
-        "fraction": first("1.0 3"),
-        "dash": first("-"),
+        **first_value(noisy, "predicted", beyond_the_end=f"{pixels} 40", single_number="7", three_numbers="1 3 10"),
+        **first_value(noisy, "predicted", five_numbers="1 3 10 2 20", overlapping_runs="1 5 3 2"),
+        **first_value(noisy, "predicted", unsorted_runs="10 5 1 3", start_zero="0 3", length_zero="4 0"),
+        **first_value(noisy, "predicted", fraction="1.0 3", dash="-"),
         "header_only": noisy.head(0),
         "empty.csv": "",
     }

@@ -1,17 +1,28 @@
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 from sklearn.metrics import mean_absolute_error
 
+from pytest_mlebench.data.authoring.tables import read_csv
 from pytest_mlebench.grading import alignment, numeric, require_columns, require_finite
 
 
-def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
+def read_template(public: Path) -> pd.DataFrame:
+    return read_csv(public / "test.csv", usecols=["id", "u_out"])
+
+
+def check(submission: pd.DataFrame, template: pd.DataFrame) -> np.ndarray:
+    """The pressures while breathing in."""
     require_columns(submission, ["id", "pressure"])
-    order = alignment(submission, answers, on="id")
-    inspiratory = answers["u_out"].to_numpy() == 0
+    order = alignment(submission, template, on="id")[template["u_out"] == 0]
     scored = np.zeros(len(submission), dtype=bool)
-    scored[order[inspiratory]] = True
+    scored[order] = True
     # While breathing out anything may be submitted, text too.
     pressure = numeric(submission.assign(pressure=submission["pressure"].astype(object).where(scored, 0.0)), "pressure")
     require_finite(pressure, "pressure")
-    return mean_absolute_error(answers["pressure"][inspiratory], pressure[order][inspiratory])
+    return pressure[order]
+
+
+def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
+    return mean_absolute_error(answers["pressure"][answers["u_out"] == 0], check(submission, answers))

@@ -5,6 +5,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from pytest_mlebench.data.authoring.synthetic import standard
+
 STEPS = 10
 
 
@@ -65,8 +67,6 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
 
     noisy = predicted(answers.pressure + rng.normal(0, 2, n))
     return {
-        "noisy": noisy,
-        "noisy_shuffled": noisy.sample(frac=1, random_state=0),
         "column_order_extra": noisy.assign(u_out=1, extra="x")[["extra", "pressure", "u_out", "id"]],
         "constant": predicted(15),
         "extreme": predicted(np.where(rng.random(n) < 0.5, 1e12, -1e12)),
@@ -78,13 +78,6 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         "text_while_breathing_in": put(breathing_in[:2], "x"),
         "id_as_float": noisy.assign(id=noisy.id.astype(float)),
         "ids_of_the_raw_file": noisy.assign(id=noisy.id + 7),
-        "missing_row": noisy.iloc[1:],
         "missing_scored_rows_only": noisy.loc[breathing_in],
-        "extra_row": pd.concat([noisy, noisy.tail(1).assign(id=10**6)]),
-        "duplicate_id": pd.concat([noisy.iloc[1:], noisy.tail(1)]),
-        "unknown_id": noisy.assign(id=[10**6, *noisy.id[1:]]),
-        "missing_column": noisy[["id"]],
-        "renamed_column": noisy.rename(columns={"pressure": "Pressure"}),
-        "header_only": noisy.head(0),
-        "empty.csv": "",
+        **standard(noisy, "id", 10**6, "pressure", "missing_column renamed_column"),
     }

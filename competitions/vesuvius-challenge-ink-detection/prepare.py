@@ -2,8 +2,8 @@ from pathlib import Path
 
 from PIL import Image
 
-from pytest_mlebench.data.files import link_files, link_tree
-from pytest_mlebench.data.tables import read_csv, write_csv
+from pytest_mlebench.data.authoring.files import link_files, link_tree
+from pytest_mlebench.data.authoring.tables import read_csv, write_csv
 from pytest_mlebench.errors import DataError
 
 TEST_FRAGMENT = "3"
@@ -20,8 +20,8 @@ def prepare(raw: Path, public: Path, private: Path) -> None:
     labels = read_csv(folder / "inklabels_rle.csv")
     if len(labels) != 1:
         raise DataError(f"{folder / 'inklabels_rle.csv'} has {len(labels)} rows; one was expected")
-    with Image.open(folder / "ir.png") as picture:
-        width, height = picture.size
+    with Image.open(folder / "ir.png") as image:
+        width, height = image.size
     labels = labels.assign(Id="a")
     write_csv(labels.assign(width=width, height=height), private / "inklabels_rle.csv")
     write_csv(labels, private / "gold_submission.csv")

@@ -4,8 +4,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.rle import encode_rle, mask_from_rle
-from pytest_mlebench.data.synthetic import png
+from pytest_mlebench.data.authoring.rle import encode_rle, mask_from_rle
+from pytest_mlebench.data.authoring.synthetic import png
 
 
 def make(raw: Path, seed: int) -> None:
@@ -15,9 +15,9 @@ def make(raw: Path, seed: int) -> None:
         folder = raw / "train" / fragment
         (folder / "surface_volume").mkdir(parents=True)
         ink = _ink(rng, height, width)
-        _write_picture(folder / "inklabels.png", ink * 255)
-        _write_picture(folder / "ir.png", rng.integers(0, 256, (height, width)))
-        _write_picture(folder / "mask.png", np.full((height, width), 255))
+        _write_image(folder / "inklabels.png", ink * 255)
+        _write_image(folder / "ir.png", rng.integers(0, 256, (height, width)))
+        _write_image(folder / "mask.png", np.full((height, width), 255))
         for depth in range(3):
             (folder / "surface_volume" / f"{depth:02d}.tif").write_bytes(b"II*\0" + rng.bytes(12))
         labels = pd.DataFrame({"Id": [fragment], "Predicted": [encode_rle(ink, "C")]})
@@ -25,13 +25,13 @@ def make(raw: Path, seed: int) -> None:
     for fragment in "ab":
         folder = raw / "test" / fragment
         (folder / "surface_volume").mkdir(parents=True)
-        _write_picture(folder / "mask.png", np.full((4, 4), 255))
+        _write_image(folder / "mask.png", np.full((4, 4), 255))
         (folder / "surface_volume" / "00.tif").write_bytes(b"II*\0")
     sample = pd.DataFrame({"Id": ["a", "b"], "Predicted": ["1 1 5 1"] * 2})
     sample.to_csv(raw / "sample_submission.csv", index=False)
 
 
-def _write_picture(path: Path, pixels: np.ndarray) -> None:
+def _write_image(path: Path, pixels: np.ndarray) -> None:
     path.write_bytes(png(pixels.astype(np.uint8)))
 
 

@@ -4,22 +4,28 @@ import pandas as pd
 from pytest_mlebench.grading import parse_texts, require_columns, require_same_ids, split_records, to_floats
 from pytest_mlebench.grading.metrics.detection import coco_average_precision, coco_iou
 
-CORNERS = ["x_min", "y_min", "x_max", "y_max"]
+from .columns import CORNERS
+
 TRUE_CORNERS = [f"true_{corner}" for corner in CORNERS]
 MAX_DETECTIONS = 100  # of a class in an image
 
 
-def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
+def check(submission: pd.DataFrame, template: pd.DataFrame) -> list[np.ndarray]:
+    require_columns(submission, ["image_id", "PredictionString"])
+    expected = "class, confidence and corners of each box"
+    rows = parse_texts(submission, "PredictionString", _boxes, expected=expected)
+    require_same_ids(submission, template, on="image_id")
+    return rows
+
+
+def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> np.float64:
     """Mean average precision at an IoU of 0.4, as pycocotools computes it from what the reference hands it.
 
     There is at most one true box of a class in an image, so that a match is the first box that overlaps it enough.
     Three things go wrong: corners are taken for x, y, width and height; the true box with the id 0 counts as not
     found; and the predicted box with the id 0 leaves its true box to others.
     """
-    require_columns(submission, ["image_id", "PredictionString"])
-    expected = "class, confidence and corners of each box"
-    rows = parse_texts(submission, "PredictionString", _boxes, expected=expected)
-    require_same_ids(submission, answers, on="image_id")
+    rows = check(submission, answers)
     images = pd.Index(answers["image_id"].unique())
 
     boxes = pd.DataFrame(np.concatenate(rows), columns=["class_id", "confidence", *CORNERS])
@@ -40,7 +46,9 @@ def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
     area = (boxes["x_max"] - boxes["x_min"]) * (boxes["y_max"] - boxes["y_min"])
     hits = boxes[boxes["hit"] | ~((area < 0) | (area > 1e10))].groupby("class_id")["hit"].agg(list)
     positives = truth["class_id"].value_counts()
-    return float(np.mean([coco_average_precision(hits.get(label, []), count) for label, count in positives.items()]))
+    return np.float64(
+        np.mean([coco_average_precision(hits.get(label, []), count) for label, count in positives.items()])
+    )
 
 
 def _boxes(text: str) -> np.ndarray:

@@ -1,18 +1,18 @@
 from pathlib import Path
 
-from pytest_mlebench.data.files import link_files
-from pytest_mlebench.data.tables import read_csv, split, write_csv
+from pytest_mlebench.data.authoring.files import link_files
+from pytest_mlebench.data.authoring.tables import hold_out, read_csv, split, write_csv
+
+from .columns import CORNERS
 
 NO_FINDING = 14
-CORNERS = ["x_min", "y_min", "x_max", "y_max"]
 
 
 def prepare(raw: Path, public: Path, private: Path) -> None:
     boxes = read_csv(raw / "train.csv")
     train_images, test_images = split(boxes["image_id"].unique().tolist(), test_size=0.1)
-    write_csv(boxes[boxes["image_id"].isin(train_images)], public / "train.csv")
-
-    test = boxes[boxes["image_id"].isin(test_images)]
+    train, test = hold_out(boxes, "image_id", test_images)
+    write_csv(train, public / "train.csv")
     answers = test.groupby(["image_id", "class_id"], as_index=False).first().fillna(0)
     answers.loc[answers["class_id"] == NO_FINDING, ["x_max", "y_max"]] = 1.0
     answers = answers[["image_id", "class_id", "class_name", "rad_id", *CORNERS]]

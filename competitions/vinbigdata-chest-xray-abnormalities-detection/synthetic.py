@@ -5,6 +5,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from pytest_mlebench.data.authoring.synthetic import first_value, standard
+
 CLASSES = [
     "Aortic enlargement",
     "Atelectasis",
@@ -60,7 +62,7 @@ def _annotations(rng: np.random.Generator, id: str, disputed: bool) -> list[tupl
         for reader in readers[: int(rng.integers(1, 4))]:
             dx, dy = rng.integers(0, 25, 2)
             rows.append(row(reader, x + dx, y + dy, x + dx + width, y + dy + height))
-        if rng.random() < 0.3:  # a second finding of the same class in the picture
+        if rng.random() < 0.3:  # a second finding of the same class in the image
             rows.append(row(readers[0], x + 900, y, x + 900 + width // 2, y + height))
     if disputed:  # one radiologist sees nothing where others found something
         rows.append((id, *NO_FINDING, readers[2], None, None, None, None))
@@ -94,7 +96,7 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         return found + [noise() for _ in range(rng.integers(0, 3))]
 
     def scaled(factor: float) -> pd.DataFrame:
-        """The true upper left corner, x_max times a factor: tells how the overlap is computed."""
+        """The true upper left corner, x_max times a factor: shows how the overlap is computed."""
         return build(lambda row: [(row["class_id"], 1.0, *(_corners(row) * [1, 1, factor, 1]).tolist())])
 
     def ending_right(row: Row) -> list[Box]:
@@ -102,9 +104,6 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         return [(row["class_id"], 1.0, max(x - 5, 0), max(y - 5, 0), x, y)]
 
     noisy = build(mixed)
-
-    def first(value: str | None, column: str = "PredictionString") -> pd.DataFrame:
-        return noisy.assign(**{column: [value, *noisy[column].iloc[1:]]})
 
     many = build(lambda row: [jitter(row, 300) for _ in range(14)])
     same = build(lambda row: [jitter(row, 150, 0.5), jitter(row, 150, 0.5)])
@@ -115,13 +114,11 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         texts[k] = " ".join(texts[k].split()[:6] * 2)
         return backwards.assign(PredictionString=texts)
 
-    # more than 100 of one class in a picture, the good one with the lowest confidence
+    # more than 100 of one class in an image, the good one with the lowest confidence
     label, true_box = answers["class_id"][0], " ".join(map(str, answers.loc[0, CORNERS]))
     crowd = " ".join([f"{label} 0.9 5000 5000 5010 5010"] * 100 + [f"{label} 0.1 {true_box}"])
     is_crowded = noisy["image_id"] == answers["image_id"][0]
     return {
-        "noisy": noisy,
-        "noisy_shuffled": noisy.sample(frac=1, random_state=1),
         "jittered": build(lambda row: [jitter(row, 60)]),
         "same_confidence": same,
         "same_confidence_reversed": same.iloc[::-1],
@@ -144,24 +141,13 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         "two_rows_for_an_image": pd.concat([noisy, gold.head(3)]),
         "column_order": noisy[["PredictionString", "image_id"]],
         "extra_column": noisy.assign(note="x"),
-        "nan": first(None),
-        "blank": first(" "),
-        "text": first("14 1 0 0 1 one"),
-        "five_numbers": first("14 1 0 0 1"),
-        "seven_numbers": first("14 1 0 0 1 1 1"),
-        "single_number": first("14"),
-        "double_space": first("14 1 0  0 1 1"),
-        "trailing_space": first("14 1 0 0 1 1 "),
-        "commas": first("14,1,0,0,1,1"),
-        "nan_class": first("nan 1 0 0 1 1"),
-        "nan_box": first("3 1 nan 0 1 1"),
-        "missing_column": noisy[["image_id"]],
+        **first_value(noisy, "PredictionString", nan=None, blank=" ", text="14 1 0 0 1 one", five_numbers="14 1 0 0 1"),
+        **first_value(noisy, "PredictionString", seven_numbers="14 1 0 0 1 1 1", single_number="14"),
+        **first_value(noisy, "PredictionString", double_space="14 1 0  0 1 1", trailing_space="14 1 0 0 1 1 "),
+        **first_value(noisy, "PredictionString", commas="14,1,0,0,1,1", nan_class="nan 1 0 0 1 1"),
+        **first_value(noisy, "PredictionString", nan_box="3 1 nan 0 1 1"),
         "renamed_column": noisy.rename(columns={"image_id": "ID", "PredictionString": "TARGET"}),
-        "missing_row": noisy.iloc[1:],
-        "extra_row": pd.concat([noisy, noisy.tail(1).assign(image_id="0" * 32)]),
-        "unknown_id": first("0" * 32, "image_id"),
-        "header_only": noisy.head(0),
-        "empty.csv": "",
+        **standard(noisy, "image_id", "0" * 32, "PredictionString", "missing_column", without="duplicate_id"),
     }
 
 

@@ -3,14 +3,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.files import link_files
-from pytest_mlebench.data.tables import read_csv, split, write_csv
+from pytest_mlebench.data.authoring.files import link_files
+from pytest_mlebench.data.authoring.tables import read_csv, split, write_csv
 
 
 def prepare(raw: Path, public: Path, private: Path) -> None:
-    pictures = read_csv(raw / "train.csv")
-    is_test = _is_test(pictures["Id"])
-    train, test = pictures[~is_test], pictures[is_test]
+    images = read_csv(raw / "train.csv")
+    is_test = _is_test(images["Id"])
+    train, test = images[~is_test], images[is_test]
     test = test.assign(Id=test["Id"].where(test["Id"].isin(train["Id"]), "new_whale"))
     write_csv(train, public / "train.csv")
     write_csv(test, private / "test.csv")
@@ -21,7 +21,7 @@ def prepare(raw: Path, public: Path, private: Path) -> None:
 
 
 def _is_test(whales: pd.Series) -> np.ndarray:
-    """One picture of each whale goes to each side, a whale's only picture to the test with probability 0.1."""
+    """One image of each whale goes to each side, a whale's only image to the test with probability 0.1."""
     is_test = np.zeros(len(whales), dtype=bool)
     undecided = np.ones(len(whales), dtype=bool)
     single = np.random.default_rng(0)

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.synthetic import malformed_rows
+from pytest_mlebench.data.authoring.synthetic import standard
 
 SAMPLE = ["w_1287fbc", "w_98baff9", "w_7554f44", "w_1eafe46"]
 
@@ -31,8 +31,8 @@ def make(raw: Path, seed: int) -> None:
     for folder, files in (("train", train["Image"]), ("test", test)):
         (raw / folder).mkdir()
         for name in files:
-            picture = b"\xff\xd8" + f"{name}{rng.integers(10**6)}".encode() + b"\xff\xd9"
-            (raw / folder / name).write_bytes(picture)
+            image = b"\xff\xd8" + f"{name}{rng.integers(10**6)}".encode() + b"\xff\xd9"
+            (raw / folder / name).write_bytes(image)
     sample = pd.DataFrame({"Image": test, "Id": " ".join(["new_whale", *SAMPLE])})
     sample.to_csv(raw / "sample_submission.csv", index=False)
 
@@ -50,9 +50,7 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
     some_empty = noisy.copy()
     some_empty.loc[::3, "Id"] = np.nan
     return {
-        "noisy": noisy,
-        **malformed_rows(noisy, "Image", unknown="00000000.jpg"),
-        "noisy_shuffled": noisy.sample(frac=1, random_state=0),
+        **standard(noisy, "Image", "00000000.jpg", "Id", "missing_column renamed_column nan_id"),
         "column_order": noisy[["Id", "Image"]],
         "always_new": noisy.assign(Id="new_whale"),
         "truth_repeated": noisy.assign(Id=["w_x " + " ".join([true] * 3) for true in truth]),
@@ -69,9 +67,6 @@ def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[s
         "numbers": noisy.assign(Id=range(len(noisy))),
         "extra_column": noisy.assign(score=1),
         "repeated_row": pd.concat([noisy, noisy.tail(1)]),
-        "nan_id": noisy.assign(Image=[None, *noisy["Image"].iloc[1:]]),
-        "missing_column": noisy[["Image"]],
-        "renamed_column": noisy.rename(columns={"Id": "Whale"}),
     }
 
 

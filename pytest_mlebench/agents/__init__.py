@@ -1,5 +1,6 @@
 """Who runs: agent definitions and their variants."""
 
-from pytest_mlebench.agents.definition import Agent, AgentRegistry, Launch
+from pytest_mlebench.agents.definition import Agent, Launch
+from pytest_mlebench.agents.registry import AgentRegistry, parse_agent_ids
 
-__all__ = ["Agent", "AgentRegistry", "Launch"]
+__all__ = ["Agent", "AgentRegistry", "Launch", "parse_agent_ids"]

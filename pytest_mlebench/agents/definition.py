@@ -9,15 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
-
-from pytest_mlebench.catalog.catalogue import unknown
-from pytest_mlebench.errors import AgentError, UsageError
+from pytest_mlebench.errors import AgentError
+from pytest_mlebench.units import pluralize
 
 CONFIG = "config.yaml"
-_SECRET = re.compile(r"\$\{\{\s*secrets\.([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
-_KEYS = {"start", "dockerfile", "kwargs_type", "kwargs", "env_vars", "privileged", "trusted", "llm_hosts"}
-_ANCHORS = {"vars", "defaults"}
+MIN_SECRET = 8
+"""Characters that a secret has at least: shorter values cannot be kept out of records without damaging them."""
+SECRET = re.compile(r"\$\{\{\s*secrets\.([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +23,7 @@ class Agent:
     """A scaffold with a model, as one top-level key of a ``config.yaml`` defines it.
 
     ``start`` and ``dockerfile`` are paths. ``kwargs`` and ``env_vars`` may hold ``${{ secrets.NAME }}``; ``launch``
-    puts the values in. ``trusted`` agents may run without a container, ``llm_hosts`` are all that the default network
+    fills in the values. ``trusted`` agents may run without a container; ``llm_hosts`` are all that the default network
     policy lets an agent reach.
     """
 
@@ -43,7 +41,12 @@ class Agent:
     @property
     def secret_names(self) -> tuple[str, ...]:
         """The names of all secrets that the definition asks for."""
-        return tuple(sorted({name for text in self._texts() for name in _SECRET.findall(text)}))
+        return tuple(sorted({name for text in self._texts() for name in SECRET.findall(text)}))
+
+    @property
+    def may_ask_models(self) -> bool:
+        """Whether its definition speaks of anything that may be a language model: a secret, a host or a URL."""
+        return bool(self.secret_names or self.llm_hosts) or any("://" in value for value in self.env_vars.values())
 
     def launch(self, environment: Mapping[str, str] = os.environ) -> Launch:
         """What starting the agent takes, with secrets from the environment.
@@ -54,8 +57,15 @@ class Agent:
         if missing := sorted(name for name in wanted if not environment.get(name)):
             raise AgentError(f"agent {self.id} needs {', '.join(missing)}: set in the environment and start again")
 
+        for name in wanted:
+            if (length := len(environment[name])) < MIN_SECRET:
+                raise AgentError(
+                    f"agent {self.id}: the secret {name} has {pluralize(length, 'character')}, must have at least "
+                    f"{MIN_SECRET}: shorter ones cannot be kept out of logs. If it is no secret, write it in {CONFIG}"
+                )
+
         def fill(value: Any) -> str:
-            return _SECRET.sub(lambda match: environment[match[1]], str(value))
+            return SECRET.sub(lambda match: environment[match[1]], str(value))
 
         if self.kwargs_type == "omegaconf":
             arguments = [f"{key}={fill(value)}" for key, value in self.kwargs.items()]
@@ -91,77 +101,3 @@ class Launch:
     arguments: tuple[str, ...] = field(default=(), repr=False)
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
     secrets: frozenset[str] = field(default=frozenset(), repr=False)
-
-
-class AgentRegistry:
-    """The agents below folders of the form ``agents/<name>/config.yaml``; later folders win."""
-
-    def __init__(self, *folders: Path) -> None:
-        self._files = [file for folder in folders for file in sorted(folder.glob(f"*/{CONFIG}"))]
-
-    def load(self) -> dict[str, Agent]:
-        """All agents by id; raises AgentError that names the file and the key."""
-        return {agent.id: agent for file in self._files for agent in read_config(file)}
-
-    def __getitem__(self, id: str) -> Agent:
-        """Raises UsageError with close matches for an unknown id."""
-        name = id.split("/")[0]
-        own = [file for file in self._files if file.parent.name == name] or self._files
-        for file in reversed(own):
-            for agent in read_config(file):
-                if agent.id == id:
-                    return agent
-        raise unknown("agent", id, self.load())
-
-
-def read_config(file: Path) -> list[Agent]:
-    """The agents that a ``config.yaml`` defines; raises AgentError."""
-    try:
-        values = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise AgentError(f"{file}: cannot be read: {error}") from error
-    if not isinstance(values, dict):
-        raise AgentError(f"{file}: must be a mapping of agent ids to definitions")
-    definitions = {
-        id: value for id, value in values.items() if isinstance(value, dict) and "start" in value and id not in _ANCHORS
-    }
-    if not definitions:
-        raise AgentError(f"{file}: defines no agent (a top-level key with `start` and `dockerfile`)")
-    return [_agent(str(id), value, file) for id, value in definitions.items()]
-
-
-def _agent(id: str, values: Mapping[str, Any], file: Path) -> Agent:
-    where = f"{file}: agent {id}"
-    if extra := sorted(map(str, values.keys() - _KEYS)):
-        raise AgentError(f"{where} has unknown keys {', '.join(extra)}")
-    if not re.fullmatch(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)*", id):
-        raise AgentError(f"{where}: an id is made of letters, digits, '-', '_', '.', and '/' before a variant")
-    agents = file.parents[1]
-    start = agents / str(values["start"])
-    if not start.is_file():
-        raise AgentError(f"{where}: start script {start} does not exist")
-    kwargs, env_vars = values.get("kwargs") or {}, values.get("env_vars") or {}
-    if not isinstance(kwargs, dict) or not isinstance(env_vars, dict):
-        raise AgentError(f"{where}: kwargs and env_vars must be mappings")
-    kwargs_type = values.get("kwargs_type")
-    if kwargs_type not in ("argparse", "omegaconf", None) or (kwargs and kwargs_type is None):
-        raise AgentError(f"{where}: kwargs_type is {kwargs_type!r}, must be argparse or omegaconf")
-    return Agent(
-        id=id,
-        folder=agents / Path(str(values["start"])).parts[0],
-        start=start,
-        dockerfile=agents / str(values.get("dockerfile") or f"{file.parent.name}/Dockerfile"),
-        kwargs_type=kwargs_type,
-        kwargs={str(key): value for key, value in kwargs.items()},
-        env_vars={str(key): str(value) for key, value in env_vars.items()},
-        privileged=bool(values.get("privileged", False)),
-        trusted=bool(values.get("trusted", False)),
-        llm_hosts=tuple(map(str, values.get("llm_hosts") or ())),
-    )
-
-
-def parse_agent_ids(registry: AgentRegistry, ids: list[str]) -> list[Agent]:
-    """The agents of these ids, each once; raises UsageError for an unknown one."""
-    if not all(ids):
-        raise UsageError("an agent's id is empty")
-    return [registry[id] for id in dict.fromkeys(ids)]

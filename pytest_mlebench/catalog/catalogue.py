@@ -2,35 +2,24 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
+from pytest_mlebench._paths import bundled
 from pytest_mlebench.catalog.competition import FILE_NAME, Competition
+from pytest_mlebench.catalog.schema import SPLITS, close_matches
 from pytest_mlebench.errors import UsageError
 
-SPLITS = ("low", "medium", "high", "dev", "smoke")
 BENCHMARK = ("low", "medium", "high")
 """The splits that together are ``all``, MLE-bench's 75 competitions."""
 _ALIASES = {"lite": ("low",), "all": BENCHMARK} | {split: (split,) for split in SPLITS}
 SPLIT_NAMES = tuple(sorted(_ALIASES))
 
 
-def bundled(name: str) -> Path:
-    """``competitions``, ``agents``, ``environment`` or ``reports``, which come along in a wheel as in a checkout."""
-    package = Path(__file__).parents[1]
-    inside = package / "bundled" / name
-    return inside if inside.is_dir() else package.parent / name
-
-
 def unknown(kind: str, name: str, choices: Iterable[str]) -> UsageError:
     """The error for a name that is none of the choices; lists close matches, or what there is."""
-    names = sorted(choices)
-    lowered = {n.lower(): n for n in names}
-    close = [lowered[n] for n in difflib.get_close_matches(name.lower(), lowered, n=3, cutoff=0.5)]
-    close += [n for n in names if name.lower() in n.lower() and n not in close][: 3 - len(close)]
-    if close:
+    if close := close_matches(name, names := sorted(choices)):
         hint = f"did you mean {' or '.join(close)}?"
     else:
         hint = f"there are {', '.join(names[:12])}{', …' if len(names) > 12 else ''}" if names else "there is none"
@@ -38,17 +27,34 @@ def unknown(kind: str, name: str, choices: Iterable[str]) -> UsageError:
 
 
 class Catalogue:
-    """The competitions below a folder, by id."""
+    """The competitions of one or more folders, by id.
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._files = {path.parent.name: path for path in sorted(folder.glob(f"*/{FILE_NAME}"))}
+    A folder holds competitions as its subfolders, or is one itself. Raises UsageError for a folder that holds none,
+    and where two competitions have the same id.
+    """
+
+    def __init__(self, *folders: Path) -> None:
+        self.folders = folders
+        self._files: dict[str, Path] = {}
+        for folder in folders:
+            found = _competition_files(folder)
+            if not found:
+                what = "holds no competition (a folder with competition.yaml)" if folder.is_dir() else "is not a folder"
+                raise UsageError(f"competitions folder {folder} {what}")
+            for file in found:
+                id = file.parent.name
+                other = self._files.setdefault(id, file)
+                if other.resolve() != file.resolve():
+                    raise UsageError(f"competition {id!r} is in two folders: {other.parent} and {file.parent}")
 
     def __iter__(self) -> Iterator[Competition]:
         return (self[id] for id in self._files)
 
     def __len__(self) -> int:
         return len(self._files)
+
+    def __contains__(self, id: object) -> bool:
+        return id in self._files
 
     def __getitem__(self, id: str) -> Competition:
         """Raises UsageError with close matches for an unknown id."""
@@ -60,39 +66,63 @@ class Catalogue:
     def ids(self) -> tuple[str, ...]:
         return tuple(self._files)
 
-    def split(self, name: str) -> list[Competition]:
-        """The competitions of a split (see SPLIT_NAMES), or of a file with an id a line.
+    @property
+    def split_names(self) -> tuple[str, ...]:
+        """The bundled splits with their aliases, and those that competitions of other folders name."""
+        return tuple(sorted({*SPLIT_NAMES, *(competition.split for competition in self)}))
 
-        Raises UsageError for a name that is neither.
+    def split(self, name: str) -> list[Competition]:
+        """The competitions of a split (see ``split_names``), or of a file with one id per line.
+
+        Raises UsageError for a name that is neither, and for an unknown id with the file's name and its line.
         """
         if name in _ALIASES:
             return [competition for competition in self if competition.split in _ALIASES[name]]
         path = Path(name)
         if path.is_file():
-            return [self[id] for id in read_ids(path)]
+            return [self._of_line(path, line, id) for line, id in _numbered_ids(path)]
         if path.suffix or path.parent != Path():
             raise UsageError(f"split file {name} does not exist")
-        raise unknown("split", name, SPLIT_NAMES)
+        if own := [competition for competition in self if competition.split == name]:
+            return own
+        raise unknown("split", name, self.split_names)
+
+    def _of_line(self, path: Path, line: int, id: str) -> Competition:
+        if id not in self._files:
+            raise UsageError(f"{path}, line {line}: {unknown('competition', id, self._files)}")
+        return self[id]
+
+
+def _competition_files(folder: Path) -> list[Path]:
+    """The competition files of a folder: its own, or those of its subfolders, in the order of their names."""
+    own = folder / FILE_NAME
+    files = [own] if own.is_file() else sorted(folder.glob(f"*/{FILE_NAME}"))
+    return [file for file in files if Competition.is_ours(file)]
 
 
 def read_ids(path: Path) -> list[str]:
-    """Competition ids from a text file, one a line; empty lines and those that start with # are skipped."""
+    """Competition ids from a text file, one per line; empty lines and those that start with # are skipped."""
+    return [id for _, id in _numbered_ids(path)]
+
+
+def _numbered_ids(path: Path) -> list[tuple[int, str]]:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} is not a readable list of competition ids: {error}") from error
-    ids = [line.strip() for line in lines]
-    return list(dict.fromkeys(id for id in ids if id and not id.startswith("#")))
+    ids = [(number, line.strip()) for number, line in enumerate(lines, 1)]
+    first = {id: number for number, id in reversed(ids)}
+    return [(number, id) for number, id in ids if id and not id.startswith("#") and first[id] == number]
 
 
-def default_catalogue() -> Catalogue:
-    """The bundled competitions."""
-    return _catalogue(bundled("competitions"))
+def default_catalogue(*folders: Path) -> Catalogue:
+    """The bundled competitions, and those of other folders beside them."""
+    return _catalogue(bundled("competitions"), *folders)
 
 
 @cache
-def _catalogue(folder: Path) -> Catalogue:
-    return Catalogue(folder)
+def _catalogue(*folders: Path) -> Catalogue:
+    return Catalogue(*folders)
 
 
 @cache

@@ -2,45 +2,22 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import re
-from collections.abc import Mapping
+import traceback
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
 
-import yaml
-
+from pytest_mlebench.catalog import packages, schema
 from pytest_mlebench.catalog.leaderboard import Leaderboard
 from pytest_mlebench.errors import CompetitionError
 
 FILE_NAME = "competition.yaml"
 VERSIONS = ("v1", "v2")
-
-# Each of 80 competitions holds a leaderboard of 100 figures: libyaml reads them ten times as fast.
-_YamlLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
-_REQUIRED = ("id", "title", "split", "category", "metric", "direction", "leaderboard")
-_KNOWN = {
-    *_REQUIRED,
-    "url",
-    "data_types",
-    "kernel_only",
-    "answers",
-    "perfect_submission",
-    "sample_submission",
-    "sample_submission_score",
-    "answers_rows",
-    "raw_scale",
-    "checksums",
-    "known_issues",
-    "known_leak",
-    "source",
-}
-SOURCES = ("kaggle", "bundled")
+_GOLDEN_KEYS = {"seed", "public", "private", "scores", "no_score", "invalid"}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -49,6 +26,8 @@ class Competition:
 
     Paths of ``answers``, ``perfect_submission`` and ``sample_submission`` are relative to the prepared data.
     ``checksums`` maps ``zip``, ``public`` and ``private`` to md5 digests, the latter two by file.
+    ``sample_submission_score`` is None where the sample submission is invalid, NaN where it is valid without a score.
+    ``split`` is one of the bundled splits or any name of one's own.
     ``source`` is ``kaggle``, or ``bundled`` where ``prepare.py`` needs no raw data.
     ``known_leak`` says how the public files give answers away (empty: they do not).
     """
@@ -80,47 +59,24 @@ class Competition:
     def load(cls, path: Path, *, version: str = "v1") -> Competition:
         """Read a competition's folder, or its ``competition.yaml``.
 
-        Raises CompetitionError that names the file and the key.
+        Raises CompetitionError that names the file, the keys and what was expected.
         """
         file = path if path.name == FILE_NAME else path / FILE_NAME
         override = file.parent / version / FILE_NAME
-        try:
-            text = (override if override.is_file() else file).read_text(encoding="utf-8")
-            values = yaml.load(text, Loader=_YamlLoader)
-        except OSError as error:
-            raise CompetitionError(f"{file}: cannot be read ({error.strerror})") from error
-        except (yaml.YAMLError, UnicodeDecodeError) as error:
-            raise CompetitionError(f"{file}: is not YAML: {error}") from error
-        return cls._from_mapping(values, file, version)
-
-    @classmethod
-    def _from_mapping(cls, values: Any, file: Path, version: str) -> Competition:
-        if not isinstance(values, dict):
-            raise CompetitionError(f"{file}: must be a mapping of keys, for example `id: {file.parent.name}`")
-        if missing := [key for key in _REQUIRED if key not in values]:
-            raise CompetitionError(f"{file}: lacks {', '.join(missing)}")
-        if unknown := sorted(map(str, values.keys() - _KNOWN)):
-            raise CompetitionError(f"{file}: has unknown keys {', '.join(unknown)}")
-        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", str(values["id"])):
-            raise CompetitionError(f"{file}: id {values['id']!r} must be letters, digits, '-', '_' and '.'")
-        if values["id"] != file.parent.name:
-            raise CompetitionError(f"{file}: id {values['id']!r} must be the folder's name, {file.parent.name!r}")
-        if values["direction"] not in ("lower", "higher"):
-            raise CompetitionError(f"{file}: direction is {values['direction']!r}, must be 'lower' or 'higher'")
-        if values.get("source", "kaggle") not in SOURCES:
-            raise CompetitionError(f"{file}: source is {values['source']!r}, must be one of {', '.join(SOURCES)}")
-        fields = dict(values)
-        try:
-            fields["leaderboard"] = Leaderboard.from_mapping(
-                values["leaderboard"], lower_is_better=values["direction"] == "lower"
-            )
-        except (KeyError, TypeError, ValueError) as error:
-            raise CompetitionError(f"{file}: leaderboard is incomplete or wrong: {error!r}") from error
-        for key in ("data_types", "known_issues"):
-            fields[key] = tuple(values.get(key) or ())
-        fields["checksums"] = values.get("checksums") or {}
+        fields = schema.check(schema.read_yaml(override if override.is_file() else file), file)
         fields.setdefault("perfect_submission", fields.get("answers", cls.answers))
-        return cls(folder=file.parent, version=version, **fields)
+        competition = cls(folder=file.parent, version=version, **fields)
+        if not competition.description.is_file():
+            raise CompetitionError(f"{competition.description} is missing: it is what agents read of the task")
+        return competition
+
+    @staticmethod
+    def is_ours(path: Path) -> bool:
+        """Whether a ``competition.yaml`` is one of pytest-mlebench: other tools have files of that name too.
+
+        Ours has a top-level key ``leaderboard``. The file is read, but not parsed.
+        """
+        return schema.has_leaderboard(path if path.name == FILE_NAME else path / FILE_NAME)
 
     @property
     def lower_is_better(self) -> bool:
@@ -132,6 +88,12 @@ class Competition:
         return own if own.exists() else self.folder / name
 
     @property
+    def files(self) -> tuple[Path, ...]:
+        """The files that define the competition for an agent: ``competition.yaml``, description and Python files."""
+        names = {path.name for folder in (self.folder, self.folder / self.version) for path in folder.glob("*.py")}
+        return tuple(self.file(name) for name in (FILE_NAME, "description.md", *sorted(names - {"synthetic.py"})))
+
+    @property
     def description(self) -> Path:
         return self.file("description.md")
 
@@ -139,22 +101,50 @@ class Competition:
     def golden(self) -> dict[str, Any]:
         """What the synthetic data must give, from ``golden.json``; raises CompetitionError where there is none."""
         path = self.file("golden.json")
+        again = f"make it with `mlebench golden {self.folder}`"
         try:
-            return cast(dict[str, Any], json.loads(path.read_text(encoding="utf-8")))
+            golden = json.loads(path.read_text(encoding="utf-8"))
         except OSError as error:
-            raise CompetitionError(f"{path} is missing: make it with `mlebench golden {self.folder}`") from error
+            raise CompetitionError(f"{path} is missing: {again}") from error
         except ValueError as error:
             raise CompetitionError(f"{path}: is not JSON: {error}") from error
+        if not isinstance(golden, dict) or not golden.keys() >= _GOLDEN_KEYS:
+            raise CompetitionError(f"{path}: must be a mapping with {', '.join(sorted(_GOLDEN_KEYS))}; {again}")
+        return golden
 
     def module(self, name: str) -> ModuleType:
-        """Import ``prepare``, ``grade`` or ``synthetic`` from the folder (anew: never cached in sys.modules)."""
+        """Import ``prepare``, ``grade``, ``synthetic`` or another module of the folder, which is a package.
+
+        A module that the process has imported already is taken again, unless a file of the folder has changed.
+        Raises CompetitionError that names file and line of the code that failed.
+        """
         path = self.file(f"{name}.py")
-        spec = importlib.util.spec_from_file_location(f"mlebench_competition.{self.id}.{name}", path)
-        if spec is None or spec.loader is None or not path.is_file():
+        if not path.is_file():
             raise CompetitionError(f"{path} is missing")
-        module = importlib.util.module_from_spec(spec)
         try:
-            spec.loader.exec_module(module)
+            return packages.import_module(self.folder, self.version, name)
         except Exception as error:
-            raise CompetitionError(f"{path} does not import: {type(error).__name__}: {error}") from error
-        return module
+            raise CompetitionError(f"{path} does not import: {self.describe_error(error)}") from error
+
+    def describe_error(self, error: BaseException) -> str:
+        """An exception in one line, with file, line and code of the folder where it was raised, if that is so."""
+        text = f"{type(error).__name__}: {error}"
+        folder = self.folder.resolve()
+        if isinstance(error, SyntaxError) and error.filename and Path(error.filename).is_relative_to(folder):
+            where = traceback.FrameSummary(error.filename, error.lineno, "", line=error.text)
+            text = f"{type(error).__name__}: {error.msg}"
+        else:
+            frames = traceback.extract_tb(error.__traceback__)
+            own = [frame for frame in frames if Path(frame.filename).is_relative_to(folder)]
+            if not own:
+                return text
+            where = own[-1]
+        name = Path(where.filename).relative_to(folder)
+        return f"{text} ({name}, line {where.lineno}: {(where.line or '').strip()})"
+
+    def function(self, module: str, name: str) -> Callable[..., Any]:
+        """A function of one of the folder's modules; raises CompetitionError where there is none."""
+        function = getattr(self.module(module), name, None)
+        if not callable(function):
+            raise CompetitionError(f"{self.file(f'{module}.py')} has no function {name!r}")
+        return cast(Callable[..., Any], function)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 Medal = Literal["gold", "silver", "bronze"]
 
@@ -69,20 +69,6 @@ class Leaderboard:
             percentiles=percentiles,
             source=source,
             **thresholds,
-        )
-
-    @classmethod
-    def from_mapping(cls, values: Mapping[str, Any], *, lower_is_better: bool) -> Leaderboard:
-        """From the ``leaderboard`` section of a ``competition.yaml``; raises KeyError, TypeError or ValueError."""
-        return cls(
-            teams=int(values["teams"]),
-            lower_is_better=lower_is_better,
-            gold=float(values["gold"]),
-            silver=float(values["silver"]),
-            bronze=float(values["bronze"]),
-            median=float(values["median"]),
-            percentiles=tuple(float(p) for p in values.get("percentiles", ())),
-            source=str(values.get("source", "")),
         )
 
     def threshold(self, medal: Medal) -> float:

@@ -1,1 +1,1 @@
-"""Where data comes from: the store, and helpers for preparers (tables, files, archives)."""
+"""Where data comes from: downloads, the store, and helpers for preparers."""

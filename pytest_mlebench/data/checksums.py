@@ -61,7 +61,7 @@ def listing(folder: Path) -> dict[str, Digest]:
 
 
 def differences(expected: Mapping[str, Digest], found: Mapping[str, Digest], where: str) -> list[str]:
-    """What differs between two listings, a sentence for each file."""
+    """The differences between two listings, one sentence per file."""
     return [
         *(f"{where}/{name} is missing" for name in sorted(expected.keys() - found.keys())),
         *(f"{where}/{name} should not be there" for name in sorted(found.keys() - expected.keys())),

@@ -1,4 +1,4 @@
-"""One competition's data as it lies in the store."""
+"""One competition's data in the store."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pytest_mlebench.catalog.competition import Competition
-from pytest_mlebench.data import durable
+from pytest_mlebench.data import durable, folders
 
 DESCRIPTIONS = ("bundled", "kaggle")
 Description = Literal["bundled", "kaggle"]
+OTHER = "other"
 
 
 @dataclass(frozen=True)
@@ -54,11 +55,11 @@ class Dataset:
 
     @property
     def is_prepared(self) -> bool:
-        return self.public.is_dir() and self.private.is_dir()
+        return folders.is_dir(self.public) and folders.is_dir(self.private)
 
     @property
     def archive(self) -> Path:
-        """The download, where it is not unpacked yet."""
+        """The downloaded archive, until it is unpacked."""
         return self.folder / f"{self.competition.id}.zip"
 
     @property
@@ -67,29 +68,45 @@ class Dataset:
 
     @property
     def has_raw(self) -> bool:
-        """Whether there is raw data; an empty folder is none."""
-        return self.raw.is_dir() and any(self.raw.iterdir())
+        """Whether there is raw data; an empty folder does not count."""
+        return folders.has_entries(self.raw)
 
     @property
     def listing(self) -> Path:
-        """Names and sizes of the prepared files, as they were when they were prepared."""
+        """A file with the names and sizes that the prepared files had when they were prepared."""
         return self.folder / "files.jsonl.gz"
 
     @property
+    def lock_file(self) -> Path:
+        """What is locked by whoever changes the folder (see ``locks.hold``)."""
+        return self.folder / ".lock"
+
+    @property
     def is_verified(self) -> bool | None:
-        """Whether the checksums held when they were last compared; None where nobody did."""
+        """Whether the checksums matched when they were last compared; None if they never were."""
         verified = self.state.get("verified")
         return verified if isinstance(verified, bool) else None
 
     @property
     def description(self) -> str | None:
-        """Whose ``description.md`` agents read: ``bundled``, ``kaggle``, or None where it is not known."""
+        """Whose ``description.md`` agents read: ``bundled``, ``kaggle``, or ``other``; None if nothing is prepared.
+
+        ``other`` is that of another program that prepared the data, as MLE-bench.
+        """
         source = self.state.get("description")
-        return source if source in DESCRIPTIONS else None
+        if source in DESCRIPTIONS:
+            return str(source)
+        if not self.is_prepared:
+            return None
+        try:
+            ours = self.competition.description.read_bytes() == (self.public / "description.md").read_bytes()
+        except OSError:
+            ours = False
+        return "bundled" if ours else OTHER
 
     @property
     def state(self) -> dict[str, Any]:
-        """What is known of the prepared data: ``verified``, ``description``, and its size in ``bytes``."""
+        """What is known of the prepared data: ``verified``, ``description``, ``fingerprint``, and size in ``bytes``."""
         try:
             state = json.loads(self._state.read_text(encoding="utf-8"))
         except (OSError, ValueError):
@@ -97,7 +114,7 @@ class Dataset:
         return state if isinstance(state, dict) else {}
 
     def note(self, **changes: Any) -> None:
-        """Change the state, for good; raises OSError."""
+        """Change values of the state, durably. Raises OSError."""
         durable.write_text(self._state, json.dumps({**self.state, **changes}) + "\n")
 
     @property

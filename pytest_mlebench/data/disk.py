@@ -1,4 +1,4 @@
-"""How much disk there is, how much preparing takes, and how to tell that it is full."""
+"""Free disk space, the space that preparing takes, and whether a disk is full."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pytest_mlebench.data import folders
 from pytest_mlebench.errors import DataError
-from pytest_mlebench.quantities import format_size
+from pytest_mlebench.units import format_size
 
 _FULL = {errno.ENOSPC, errno.EDQUOT}
 _NOTHING_LEFT = 1 << 20
@@ -19,7 +20,7 @@ _NOTHING_LEFT = 1 << 20
 
 @dataclass(frozen=True, kw_only=True)
 class Need:
-    """What preparing a competition adds to the disk, in bytes: at most while it is at work, and in the end."""
+    """What preparing a competition adds to the disk, in bytes: at its peak, and in the end."""
 
     peak: int
     rest: int
@@ -37,47 +38,58 @@ class Need:
 
 
 def require(folder: Path, needs: Sequence[Need], jobs: int) -> None:
-    """See that what these need, ``jobs`` of them at once, fits on the folder's disk; raises DataError."""
+    """Check that what these need, ``jobs`` of them at once, fits on the folder's disk; raises DataError."""
     needed = sum(need.rest for need in needs) + sum(heapq.nlargest(jobs, (need.peak - need.rest for need in needs)))
     available = free(folder)
-    if needed <= available:
+    if available is None or needed <= available:
         return
     many = f"{len(needs)} competitions may need" if len(needs) > 1 else "preparing may need"
     raise DataError(
         f"not enough disk at {folder}: {many} up to {format_size(needed)}, {format_size(available)} are free, "
-        f"{format_size(needed - available)} are missing. Free some (`mlebench list` shows what data takes, "
+        f"{format_size(needed - available)} are missing. Free some space (`mlebench list` shows what data takes, "
         "`mlebench remove` frees it), choose fewer competitions or another --data-dir, "
-        "or try it all the same with --skip-disk-check"
+        "or start anyway with --skip-disk-check"
     )
 
 
-def free(folder: Path) -> int:
-    """Bytes that a user may still write on the disk of a folder, which need not exist yet."""
-    while not folder.exists():
-        folder = folder.parent
-    return shutil.disk_usage(folder).free
+def free(folder: Path) -> int | None:
+    """Bytes that this user may still write on the disk of a folder, which need not exist yet.
+
+    None for what is no disk, such as ``/proc``. Raises DataError where this user may not look.
+    """
+    try:
+        while not folder.exists():
+            folder = folder.parent
+        usage = shutil.disk_usage(folder)
+    except OSError as error:
+        raise folders.unreadable(folder, error) from error
+    return usage.free if usage.total else None
 
 
 def is_full(error: BaseException | None, folder: Path) -> bool:
-    """Whether an error came of a full disk: by its own number, that of an error behind it, or the disk's state."""
+    """Whether a full disk caused an error, by its number, that of an error behind it, or the disk's free space."""
     while error is not None:
         if isinstance(error, OSError) and error.errno in _FULL:
             return True
         error = error.__cause__ or error.__context__
-    return free(folder) < _NOTHING_LEFT
+    try:
+        available = free(folder)
+    except DataError:
+        return False
+    return available is not None and available < _NOTHING_LEFT
 
 
 def full(competition_id: str, folder: Path) -> DataError:
-    """The error for a disk that is full after all."""
+    """The error for a disk that has become full."""
     return DataError(
-        f"{competition_id}: the disk of {folder} is full, or takes no more files. Nothing half-made was kept; what is "
-        "complete stays. Free some (`mlebench list` shows what data takes, `mlebench remove` frees it) and call again: "
-        "it goes on from there"
+        f"{competition_id}: the disk of {folder} is full, or takes no more files. Incomplete files were removed, "
+        "complete ones are kept. Free some space (`mlebench list` shows what data takes, `mlebench remove` frees it) "
+        "and call again to resume"
     )
 
 
 def used(paths: Iterable[Path]) -> int:
-    """Bytes that removing these files and folders would free: a file counts once all its hard links are among them."""
+    """Bytes that removing these files and folders would free: a file counts if all its hard links are among them."""
     links: dict[tuple[int, int], int] = {}
     freed = 0
     for status in (status for path in paths for status in _files(path)):

@@ -1,4 +1,4 @@
-"""What must outlast a power cut: text that is replaced at once, and files that are on the disk before a rename."""
+"""Writes that survive a power cut: text that is replaced atomically, and files that are on the disk before a rename."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def write_text(path: Path, text: str) -> None:
 def sync(folder: Path) -> None:
     """Wait until all that was written to the folder's file system is on its disk.
 
-    One call for the file system, as an fsync for each of a million pictures would take hours. Raises OSError where
-    something could not be written after all (a network's file system may find only now that it is full).
+    One call for the file system, as an fsync for each of a million images would take hours. Raises OSError where
+    something could not be written after all (a network file system may find only now that it is full).
     """
     descriptor = os.open(folder, os.O_RDONLY)
     try:
@@ -36,7 +36,7 @@ def sync(folder: Path) -> None:
 
 
 def publish(work: Path, target: Path) -> None:
-    """Give a complete, synced file or folder its name, for good; ``target`` is a file, or an absent or empty folder."""
+    """Durably rename a complete, synced file or folder; ``target`` is a file, or an absent or empty folder."""
     work.replace(target)
     descriptor = os.open(target.parent, os.O_RDONLY)
     try:
@@ -46,5 +46,5 @@ def publish(work: Path, target: Path) -> None:
 
 
 def scratch(folder: Path, prefix: str) -> tempfile.TemporaryDirectory[str]:
-    """A temporary neighbour to work in, whose name begins with ``prefix``."""
+    """A temporary folder inside ``folder``, whose name begins with ``prefix``."""
     return tempfile.TemporaryDirectory(prefix=prefix, dir=folder, ignore_cleanup_errors=True)

@@ -15,10 +15,11 @@ from typing import Unpack
 
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.data import disk
-from pytest_mlebench.data.downloads import Downloads
-from pytest_mlebench.data.steps import Note, Step
+from pytest_mlebench.data.download.contract import Downloads
 from pytest_mlebench.data.store import DataStore, PrepareOptions
 from pytest_mlebench.errors import DataError, MLEBenchError
+from pytest_mlebench.progress import Event, Note, Reporter, log_reported, silent
+from pytest_mlebench.units import pluralize
 
 DEFAULT_JOBS = 4
 logger = logging.getLogger("pytest_mlebench")
@@ -26,7 +27,7 @@ logger = logging.getLogger("pytest_mlebench")
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """How the preparation of a competition ended: ``error`` is why it failed."""
+    """How the preparation of a competition ended: ``error`` says why it failed."""
 
     competition: Competition
     error: str | None = None
@@ -39,21 +40,24 @@ def check(
     *,
     jobs: int = DEFAULT_JOBS,
     skip_denied: bool = False,
+    reporter: Reporter = silent,
     **options: Unpack[PrepareOptions],
 ) -> dict[str, DataError]:
-    """See, before anything is downloaded, that credentials, accepted rules and disk suffice for all of these.
+    """Check, before anything is downloaded, that credentials, accepted rules and disk suffice for all of these.
 
-    Raises DataError that lists what is missing; returns, by id, why others cannot be had (see Downloads).
-    Nothing is asked of Kaggle where nothing must come from there.
+    Raises DataError that lists what is missing; returns, by id, why others are not available (see Downloads).
+    Kaggle is not asked where nothing must come from there.
     """
     waiting = [competition for competition in competitions if not store.is_ready(competition, **options)]
     asked = [competition for competition in waiting if store.needs_archive(competition, **options)]
     absent: dict[str, DataError] = {}
     if asked or (waiting and options.get("description") == "kaggle"):  # whose pages need credentials alone
-        absent = downloads.check(asked, skip_denied=skip_denied)
+        reporter(Note(f"checking access to {pluralize(len(asked), 'competition')} on Kaggle"))
+        absent = downloads.check(asked, skip_denied=skip_denied, reporter=reporter)
     if options.get("check_disk", True):
         rest = [competition for competition in waiting if competition.id not in absent]
-        disk.require(store.root, [store.need(competition, downloads, **options) for competition in rest], jobs)
+        needs = [store.need(competition, downloads, reporter, **options) for competition in rest]
+        disk.require(store.root, needs, jobs)
     return absent
 
 
@@ -61,17 +65,19 @@ def prepare_all(
     store: DataStore,
     competitions: Sequence[Competition],
     connect: Callable[[], Downloads],
-    tell: Callable[[Competition, Step | Note | Result], None],
+    reporter: Reporter = silent,
     *,
+    ended: Callable[[Result], None] = lambda result: None,
     jobs: int = DEFAULT_JOBS,
     **options: Unpack[PrepareOptions],
 ) -> list[Result]:
     """Prepare competitions, ``jobs`` at once; one that fails does not stop the others.
 
-    Each is worked on by a process that ends with it, so that its memory is given back, and one that is killed for it
-    takes no other along. That process holds the competition's lock itself, and ends with this one; ``connect``, which
-    is pickled, gives it its downloads. An exception here, as Ctrl-C, kills all of them: a later call does what they
-    were at.
+    ``reporter`` gets the events of all of them, ``ended`` is called with each result as it comes.
+
+    A process of its own prepares each competition, which gives its memory back, and takes no other along if it is
+    killed. That process holds the competition's lock itself, and ends with this one; ``connect``, which is pickled,
+    gives it its downloads. An exception here, such as Ctrl-C, kills all of them: a later call resumes their work.
     """
     context = get_context("spawn")
     todo = list(reversed(competitions))
@@ -90,16 +96,18 @@ def prepare_all(
                 assert isinstance(ready, Connection)
                 competition, process = running[ready]
                 try:
-                    message = ready.recv()
+                    message: Event | Result = ready.recv()
                 except EOFError:
                     process.join()
                     message = Result(competition=competition, error=_death(competition, process.exitcode))
-                tell(competition, message)
                 if isinstance(message, Result):
                     results[competition.id] = message
                     del running[ready]
                     ready.close()
                     process.join()
+                    ended(message)
+                else:
+                    reporter(message)
     finally:
         for _, process in running.values():
             process.kill()
@@ -115,27 +123,20 @@ def _work(
     connect: Callable[[], Downloads],
     options: PrepareOptions,
 ) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends Ctrl-C to all: the first process decides
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends Ctrl-C to all: the parent decides
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    logger.addHandler(_Notes(sender))
-    logger.propagate = False
-    error = None
-    try:
-        store.prepare(competition, downloads=connect(), tell=sender.send, **options)
-    except MLEBenchError as trouble:
-        error = str(trouble)
-    sender.send(Result(competition=competition, error=error))
+    sending, error = threading.Lock(), None
 
+    def send(message: Event | Result) -> None:
+        with sending:  # libraries may log from threads of their own
+            sender.send(message)
 
-class _Notes(logging.Handler):
-    """Sends what is logged to the process that shows it."""
-
-    def __init__(self, sender: Connection) -> None:
-        super().__init__(logging.INFO)
-        self._sender = sender
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self._sender.send(Note(text=record.getMessage()))
+    with log_reported(send, logging.getLogger(), logging.WARNING), log_reported(send, logger):
+        try:
+            store.prepare(competition, downloads=connect(), reporter=send, **options)
+        except MLEBenchError as failure:
+            error = str(failure)
+    send(Result(competition=competition, error=error))
 
 
 def _end_with_parent() -> None:
@@ -149,5 +150,5 @@ def _death(competition: Competition, exit_code: int | None) -> str:
     cause = f"exit status {exit_code}"
     if exit_code is not None and exit_code < 0:
         cause = signal.Signals(-exit_code).name
-        cause += ", as if memory ran out (fewer --jobs take less)" if -exit_code == signal.SIGKILL else ""
-    return f"{competition.id}: the process that prepared it ended with {cause}; call again to go on"
+        cause += ", perhaps as memory ran out (fewer --jobs need less)" if -exit_code == signal.SIGKILL else ""
+    return f"{competition.id}: the process that prepared it ended with {cause}; call again to resume"

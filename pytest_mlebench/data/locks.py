@@ -7,13 +7,14 @@ import json
 import os
 import socket
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from filelock import BaseFileLock, FileLock, SoftFileLease, Timeout
 
 from pytest_mlebench.errors import DataError
+from pytest_mlebench.progress import Reporter, Step
 
 LEASE_SECONDS = 60.0
 _NO_FLOCK = {errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK}
@@ -21,25 +22,26 @@ _POLL_SECONDS = 0.2
 
 
 class LockHeld(DataError):
-    """Somebody else holds the lock; the text says who."""
+    """Another process holds the lock; the text says which."""
 
 
 @contextmanager
-def hold(path: Path, doing: str, waiting: Callable[[str], None] | None = None) -> Iterator[None]:
-    """Hold the lock of this path. ``doing`` tells others why they wait: "prepares spaceship-titanic".
+def hold(path: Path, activity: str, subject: str, reporter: Reporter | None = None) -> Iterator[None]:
+    """Hold the lock of this path. Others who wait for it read ``activity`` and ``subject``: "prepares", "leaf".
 
-    While somebody else holds it, ``waiting`` is told who, again when that changes; without it LockHeld is raised.
+    While another process holds it, ``reporter`` gets a step that says which one, and another when that changes; without
+    a reporter LockHeld is raised.
 
-    What makes a lock stale depends on the file system. Where flock works (local ones, NFS version 4) the kernel, or the
-    server once the client's lease has run out, drops the lock as its process dies: there is no stale lock, and the
-    file, which stays, is only the holder's note. A note without a lock therefore means nothing. Where the file system
-    refuses flock, the lock is a marker file that its holder refreshes: it is stale, and taken over, when its process is
-    dead on this host, or when it was not refreshed for ``LEASE_SECONDS`` of the waiting process's own clock. A holder
-    that was only suspended meanwhile finds its temporary folder gone as it goes on, and fails without harm.
+    What makes a lock stale depends on the file system. Where flock works (local ones, NFS version 4), the kernel drops
+    the lock as its process dies, or the server does once the client's lease has expired: there is no stale lock, and
+    the file, which stays, is only the holder's note. A note without a lock therefore means nothing. Where the file
+    system refuses flock, the lock is a marker file that its holder refreshes: it is stale, and taken over, when its
+    process is dead on this host, or when it was not refreshed for ``LEASE_SECONDS`` by the waiting process's clock. A
+    holder that was only suspended finds its temporary folder gone when it continues, and fails without harm.
     """
-    lock = _acquire(path, waiting)
-    note = {"pid": os.getpid(), "host": socket.gethostname(), "doing": doing}
-    with suppress(OSError):  # a full disk: whoever frees it needs the lock, and can do without the note
+    lock = _acquire(path, subject, reporter)
+    note = {"pid": os.getpid(), "host": socket.gethostname(), "doing": f"{activity} {subject}"}
+    with suppress(OSError):  # a full disk: whoever frees it needs the lock, and not the note
         path.write_text(json.dumps(note), encoding="utf-8")
     try:
         yield
@@ -50,61 +52,62 @@ def hold(path: Path, doing: str, waiting: Callable[[str], None] | None = None) -
 
 
 @contextmanager
-def hold_any(paths: Sequence[Path], doing: str, waiting: Callable[[str], None]) -> Iterator[None]:
-    """Hold one of several locks, whichever is free first: at most so many holders at once."""
+def hold_any(paths: Sequence[Path], activity: str, subject: str, reporter: Reporter) -> Iterator[None]:
+    """Hold one of several locks, whichever is free first, so that there are at most as many holders as locks."""
     with ExitStack() as held:
-        told = False
-        while not any(_enter(held, path, doing) for path in paths):
-            if not told:
-                waiting(f"waiting for one of {len(paths)} downloads at once to end")
-                told = True
+        reported = False
+        while not any(_enter(held, path, activity, subject) for path in paths):
+            if not reported:
+                reporter(Step(subject, f"waiting for one of {len(paths)} other processes to end"))
+                reported = True
             time.sleep(_POLL_SECONDS)
         yield
 
 
-def _enter(held: ExitStack, path: Path, doing: str) -> bool:
+def _enter(held: ExitStack, path: Path, activity: str, subject: str) -> bool:
     try:
-        held.enter_context(hold(path, doing))
+        held.enter_context(hold(path, activity, subject))
     except LockHeld:
         return False
     return True
 
 
 def holder(path: Path) -> str | None:
-    """Who holds the lock of this path now, and what they do; None if nobody does."""
+    """Which process holds the lock of this path now, and what it does; None if none does."""
     if not path.exists():
         return None
     try:
-        _acquire(path, None).release()
+        _acquire(path, "").release()
     except LockHeld as error:
         return str(error)
-    except OSError:  # a data directory of somebody else's, that may only be read
+    except OSError:  # another user's data folder, which may only be read
         return None
     return None
 
 
-def _acquire(path: Path, waiting: Callable[[str], None] | None) -> BaseFileLock:
+def _acquire(path: Path, subject: str, reporter: Reporter | None = None) -> BaseFileLock:
     try:
-        return _wait(FileLock(path, fallback_to_soft=False), path, waiting)
+        return _wait(FileLock(path, fallback_to_soft=False), path, subject, reporter)
     except OSError as error:
         if error.errno not in _NO_FLOCK:
             raise
-    return _wait(SoftFileLease(path.with_name(path.name + ".lease"), lease_duration=LEASE_SECONDS), path, waiting)
+    lease = SoftFileLease(path.with_name(path.name + ".lease"), lease_duration=LEASE_SECONDS)
+    return _wait(lease, path, subject, reporter)
 
 
-def _wait(lock: BaseFileLock, path: Path, waiting: Callable[[str], None] | None) -> BaseFileLock:
-    told = ""
+def _wait(lock: BaseFileLock, path: Path, subject: str, reporter: Reporter | None) -> BaseFileLock:
+    reported = ""
     while True:
         try:
-            lock.acquire(timeout=5.0 if told else 0, poll_interval=_POLL_SECONDS)
+            lock.acquire(timeout=5.0 if reported else 0, poll_interval=_POLL_SECONDS)
             return lock
         except Timeout:
-            who = _note(path)
-            if waiting is None:
-                raise LockHeld(who) from None
-            if who != told:
-                waiting(f"waiting for {who}")
-                told = who
+            holding = _note(path)
+            if reporter is None:
+                raise LockHeld(holding) from None
+            if holding != reported:
+                reporter(Step(subject, f"waiting for {holding}"))
+                reported = holding
 
 
 def _note(path: Path) -> str:
@@ -112,4 +115,4 @@ def _note(path: Path) -> str:
         note = json.loads(path.read_text(encoding="utf-8"))
         return f"process {note['pid']} on host {note['host']}, which {note['doing']}"
     except (OSError, ValueError, KeyError, TypeError):
-        return "another process"  # it has only just got the lock, or has a full disk
+        return "another process"  # which has only just got the lock, or has a full disk

@@ -14,18 +14,18 @@ READ_ONLY = 0o444
 
 
 def run_prepare(competition: Competition, raw: Path, dataset: Dataset) -> None:
-    """Run a competition's ``prepare`` from ``raw`` into an empty data set's folder; adds the bundled description.
+    """Run a competition's ``prepare`` from ``raw`` into the folder of an empty dataset; adds the bundled description.
 
-    Raises DataError that names what is missing, full or broken.
+    Raises DataError that names what is missing or failed.
     """
     for side in (dataset.public, dataset.private):
         side.mkdir(parents=True)
     try:
-        competition.module("prepare").prepare(raw, dataset.public, dataset.private)
+        competition.function("prepare", "prepare")(raw, dataset.public, dataset.private)
         if not (dataset.public / "description.md").exists() and competition.description.is_file():
             shutil.copyfile(competition.description, dataset.public / "description.md")
     except Exception as error:
-        raise _in_words(competition, error, raw, dataset.folder) from error
+        raise _translated(competition, error, raw, dataset.folder) from error
     for path in (dataset.answers, dataset.perfect_submission, dataset.sample_submission):
         if not path.is_file():
             raise DataError(f"{competition.id}: prepare.py did not write {path.relative_to(dataset.prepared)}")
@@ -34,7 +34,7 @@ def run_prepare(competition: Competition, raw: Path, dataset: Dataset) -> None:
             path.chmod(READ_ONLY)
 
 
-def _in_words(competition: Competition, error: Exception, raw: Path, folder: Path) -> DataError:
+def _translated(competition: Competition, error: Exception, raw: Path, folder: Path) -> DataError:
     if disk.is_full(error, folder):
         return disk.full(competition.id, folder.parent)
     if isinstance(error, MLEBenchError):
@@ -43,6 +43,6 @@ def _in_words(competition: Competition, error: Exception, raw: Path, folder: Pat
         name = f" ({error.filename})" if error.filename else ""
         return DataError(f"{competition.id}: preparation stopped: {error.strerror or error}{name}")
     return DataError(
-        f"{competition.id}: preparation failed with {type(error).__name__}: {error}; "
+        f"{competition.id}: prepare.py raised {competition.describe_error(error)}; "
         f"is {raw} the complete, unpacked download?"
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -10,14 +11,14 @@ from pathlib import Path
 from typing import TypedDict, Unpack
 
 from pytest_mlebench.catalog.competition import Competition
-from pytest_mlebench.data import disk, durable, locks
-from pytest_mlebench.data.archives import ArchiveError, unpack_zip, unpacked_size
-from pytest_mlebench.data.dataset import Dataset, Description
-from pytest_mlebench.data.downloads import Downloads
+from pytest_mlebench.data import disk, durable, folders, locks
+from pytest_mlebench.data.authoring.archives import ArchiveError, unpack_zip, unpacked_size
+from pytest_mlebench.data.dataset import OTHER, Dataset, Description
+from pytest_mlebench.data.download.contract import Downloads
 from pytest_mlebench.data.preparing import READ_ONLY, run_prepare
-from pytest_mlebench.data.steps import Step, Tell, counter, quiet
-from pytest_mlebench.data.verification import checksum_errors, listing_errors, write_listing
+from pytest_mlebench.data.verification import checksum_errors, listing_errors, make_fingerprint, write_listing
 from pytest_mlebench.errors import DataError
+from pytest_mlebench.progress import ByteCounter, Note, Reporter, Step, silent
 
 ENVIRONMENT_VARIABLE = "MLEBENCH_DATA_DIR"
 PARALLEL_DOWNLOADS = 4
@@ -25,11 +26,24 @@ _LEFTOVERS = (".unpacking-*", ".preparing-*", ".describing-*", ".removing-*")
 
 
 def default_data_dir() -> Path:
-    """``$MLEBENCH_DATA_DIR``, else ``mlebench`` in the user's cache folder."""
+    """``$MLEBENCH_DATA_DIR``, else ``mlebench`` in the user's cache folder. Raises DataError if there is no home."""
     if configured := os.environ.get(ENVIRONMENT_VARIABLE):
         return Path(configured)
-    cache = os.environ.get("XDG_CACHE_HOME")
-    return (Path(cache) if cache else Path.home() / ".cache") / "mlebench"
+    return _cache_dir() / "mlebench"
+
+
+def _cache_dir() -> Path:
+    if cache := os.environ.get("XDG_CACHE_HOME"):
+        return Path(cache)
+    try:
+        return Path.home() / ".cache"
+    except RuntimeError as error:
+        raise DataError(f"no home folder is known for data: set HOME, {ENVIRONMENT_VARIABLE} or --data-dir") from error
+
+
+def mle_bench_data_dir() -> Path:
+    """Where MLE-bench keeps its data by default. Raises DataError if there is no home."""
+    return _cache_dir() / "mle-bench" / "data"
 
 
 class PrepareOptions(TypedDict, total=False):
@@ -44,33 +58,44 @@ class PrepareOptions(TypedDict, total=False):
 
 
 class DataStore:
-    """The data of all competitions below one folder; at most ``parallel_downloads`` come in at once, of any process."""
+    """The data of all competitions below one folder, by default ``default_data_dir()``.
 
-    def __init__(self, root: Path, *, parallel_downloads: int = PARALLEL_DOWNLOADS) -> None:
-        self.root = root
+    At most ``parallel_downloads`` downloads run at once, counted over all processes.
+    """
+
+    def __init__(self, root: Path | None = None, *, parallel_downloads: int = PARALLEL_DOWNLOADS) -> None:
+        self.root = default_data_dir() if root is None else root
         self.parallel_downloads = parallel_downloads
 
+    @property
+    def _is_default(self) -> bool:
+        try:
+            return self.root == default_data_dir()
+        except DataError:
+            return False
+
     def command(self, name: str, competition: Competition, *options: str) -> str:
-        """What to type for a competition in this store: ``mlebench prepare -c ID``."""
-        place = () if self.root == default_data_dir() else (f"--data-dir {self.root}",)
+        """The command line for a competition in this store: ``mlebench prepare -c ID``."""
+        place = () if self._is_default else (f"--data-dir {shlex.quote(str(self.root))}",)
         return " ".join([f"mlebench {name} -c {competition.id}", *place, *options])
 
     def dataset(self, competition: Competition) -> Dataset:
-        """Where the competition's data is, or would be."""
+        """The competition's data, whether or not it is there."""
         return Dataset(competition, self.root / competition.id)
 
     @contextmanager
-    def lock(self, competition: Competition, doing: str = "uses", tell: Tell | None = quiet) -> Iterator[None]:
-        """Exclusive use of a competition's folder (see ``locks.hold``); without ``tell`` raises LockHeld at once."""
-        with ExitStack() as held, self._in_words(competition):
+    def lock(
+        self, competition: Competition, activity: str = "uses", reporter: Reporter | None = silent
+    ) -> Iterator[None]:
+        """Exclusive use of a competition's folder (see ``locks.hold``); without ``reporter`` LockHeld is raised."""
+        with ExitStack() as held, self._translated(competition):
             (self.root / competition.id).mkdir(parents=True, exist_ok=True)
-            waiting = None if tell is None else lambda text: tell(Step(doing=text))
-            held.enter_context(locks.hold(self._lock(competition), f"{doing} {competition.id}", waiting))
+            held.enter_context(locks.hold(self.dataset(competition).lock_file, activity, competition.id, reporter))
             yield
 
     def holder(self, competition: Competition) -> str | None:
-        """Who uses the competition's folder exclusively, if anybody does."""
-        return locks.holder(self._lock(competition))
+        """Which process uses the competition's folder exclusively, if one does."""
+        return locks.holder(self.dataset(competition).lock_file)
 
     def is_ready(self, competition: Competition, **options: Unpack[PrepareOptions]) -> bool:
         """Whether ``prepare`` with these options has nothing to do."""
@@ -78,25 +103,54 @@ class DataStore:
         wanted = options.get("description")
         return not options.get("force") and dataset.is_prepared and wanted in (None, dataset.description)
 
+    def is_usable(self, competition: Competition, **options: Unpack[PrepareOptions]) -> bool:
+        """Whether the prepared data serves as it is, if nothing may be prepared.
+
+        Data that another program prepared, as MLE-bench, serves with the description that it has.
+        """
+        return self.is_ready(competition, **options) or self.dataset(competition).description == OTHER
+
+    def not_prepared(self, competition: Competition, *options: str) -> str:
+        """The message for a user who needs data that is not prepared: the command, and where MLE-bench has it."""
+        text = f"{competition.id} is not prepared; run: {self.command('prepare', competition, *options)}"
+        if elsewhere := self._prepared_by_mle_bench(competition):
+            text += f"; or use the data that MLE-bench has prepared: --data-dir {shlex.quote(str(elsewhere))}"
+        return text
+
+    def _prepared_by_mle_bench(self, competition: Competition) -> Path | None:
+        """MLE-bench's data folder, if it is another one and has the competition's data."""
+        try:
+            folder = mle_bench_data_dir()
+            found = folder != self.root and DataStore(folder).dataset(competition).is_prepared
+        except DataError:  # it may be another user's
+            return None
+        return folder if found else None
+
     def needs_archive(self, competition: Competition, **options: Unpack[PrepareOptions]) -> bool:
         """Whether ``prepare`` with these options would download the competition's archive."""
-        return self._needs_raw(competition, **options) and not self.dataset(competition).archive.is_file()
+        return self._needs_raw(competition, **options) and not folders.is_file(self.dataset(competition).archive)
 
-    def need(self, competition: Competition, downloads: Downloads, **options: Unpack[PrepareOptions]) -> disk.Need:
+    def need(
+        self,
+        competition: Competition,
+        downloads: Downloads,
+        reporter: Reporter = silent,
+        **options: Unpack[PrepareOptions],
+    ) -> disk.Need:
         """The disk that a download, or an archive that is there, takes until its data is prepared."""
         dataset = self.dataset(competition)
         keep_raw = options.get("keep_raw") or False
         if not self._needs_raw(competition, **options):
             return disk.Need(peak=0, rest=0)
-        if dataset.archive.is_file():
+        if folders.is_file(dataset.archive):
             size = dataset.archive.stat().st_size
             try:
                 unpacked = unpacked_size(dataset.archive)
-            except ArchiveError:  # which unpacking it will tell
+            except ArchiveError:  # unpacking it reports the error
                 unpacked = 0
             return disk.Need.of(download=size, unpacked=unpacked, present=size, keep_raw=keep_raw)
-        sizes, part = downloads.size(competition), dataset.partial_archive
-        present = part.stat().st_size if part.is_file() else 0
+        sizes, part = downloads.size(competition, reporter), dataset.partial_archive
+        present = part.stat().st_size if folders.is_file(part) else 0
         return disk.Need.of(download=sizes.download, unpacked=sizes.unpacked, present=present, keep_raw=keep_raw)
 
     def prepare(
@@ -104,59 +158,61 @@ class DataStore:
         competition: Competition,
         *,
         downloads: Downloads | None = None,
-        tell: Tell = quiet,
+        reporter: Reporter = silent,
         **options: Unpack[PrepareOptions],
     ) -> Dataset:
-        """Prepare a competition's data, unless it is there already, going on where an earlier call was stopped.
+        """Prepare a competition's data, unless it is prepared already. Resumes where an earlier call was stopped.
 
-        The raw data is the store's own, else what ``<id>.zip`` in its folder holds, else it comes from ``downloads``.
-        The archive goes once it is unpacked. ``tell`` is told of every step.
+        The raw data is the store's own, else that of ``<id>.zip`` in its folder, else it comes from ``downloads``. The
+        archive is removed once it is unpacked. Every step, wait and warning goes to ``reporter``.
 
-        Options: ``raw_dir`` is an unpacked download outside of the store; its files are hard-linked where they can be,
-        and so become read-only, and checksums are noted but need not hold. ``verify`` (True) compares checksums.
-        ``force`` prepares again. ``keep_raw`` (True): if False, the store's own raw data is removed afterwards; if
-        None, only what this call has unpacked or downloaded. ``description`` is whose description agents read, also
-        where the data is prepared already (None: leave it, or ours). ``check_disk`` (True) asks before a download
-        whether there is room for it.
+        Options: ``raw_dir`` is an unpacked download outside of the store; its files are hard-linked where possible, and
+        so become read-only; checksums are compared and recorded, but need not match. ``verify`` (True) compares
+        checksums. ``force`` prepares again. ``keep_raw`` (True): if False, the store's own raw data is removed
+        afterwards; if None, only what this call has unpacked or downloaded. ``description`` is whose description
+        agents read, also for data that is prepared already (None: leave it, or the bundled one). ``check_disk``
+        (True) checks the disk space before a download.
 
-        Raises DataError and leaves no half-made data behind; prepared data that is not the reference's is kept aside.
+        Raises DataError, and leaves no incomplete data behind. Prepared data that differs from the reference is kept
+        as ``prepared.mismatch``.
         """
         dataset = self.dataset(competition)
         if self.is_ready(competition, **options):
             return dataset
-        with self.lock(competition, "prepares", tell):
+        with self.lock(competition, "prepares", reporter):
             self._tidy(dataset)
-            if options.get("force") or not dataset.is_prepared:  # else another process was faster
-                self._make(dataset, downloads, tell, **options)
+            if options.get("force") or not dataset.is_prepared:  # another process may have been faster
+                self._make(dataset, downloads, reporter, **options)
             if (description := options.get("description")) is not None:
-                self._describe(dataset, description, downloads)
+                self._describe(dataset, description, downloads, reporter)
         return dataset
 
-    def verify(self, competition: Competition) -> list[str]:
-        """What of the prepared data is missing, has changed or should not be there; notes whether the checksums hold.
+    def verify(self, competition: Competition, reporter: Reporter = silent) -> list[str]:
+        """Which prepared files are missing, have changed or should not be there; records whether there are any.
 
-        Checksums are compared where the competition has them, else sizes with those when it was prepared.
+        Files with a checksum are compared with it, the others with the sizes that they had when they were prepared.
         """
         dataset = self.dataset(competition)
         if not dataset.is_prepared:
-            raise DataError(f"{competition.id}: is not prepared; run: {self.command('prepare', competition)}")
-        with self._in_words(competition):
+            raise DataError(self.not_prepared(competition))
+        reporter(Step(competition.id, "verifying"))
+        with self._translated(competition):
             wrong = [*checksum_errors(dataset), *listing_errors(dataset)]
         if os.access(dataset.folder, os.W_OK):
-            with self.lock(competition, "verifies"):
+            with self.lock(competition, "verifies", reporter):
                 dataset.note(verified=not wrong)
         return wrong
 
     def remove(self, competition: Competition, *, raw_only: bool = False) -> int:
-        """Remove a competition's data, or only what it was prepared from; returns the bytes that this frees.
+        """Remove a competition's data, or only its raw data; returns the bytes that this frees.
 
         Raises LockHeld while another process uses it.
         """
         dataset = self.dataset(competition)
-        if not dataset.folder.is_dir():
+        if not folders.is_dir(dataset.folder):
             return 0
         try:
-            with self.lock(competition, "removes", tell=None):
+            with self.lock(competition, "removes", reporter=None):
                 self._tidy(dataset)
                 archives = set(dataset.folder.glob(f"{dataset.archive.name}*"))
                 everything = {path for path in dataset.folder.iterdir() if not path.name.startswith(".lock")}
@@ -175,22 +231,22 @@ class DataStore:
         return not dataset.has_raw and (options.get("force", False) or not dataset.is_prepared)
 
     def _make(
-        self, dataset: Dataset, downloads: Downloads | None, tell: Tell, **options: Unpack[PrepareOptions]
+        self, dataset: Dataset, downloads: Downloads | None, reporter: Reporter, **options: Unpack[PrepareOptions]
     ) -> None:
         competition = dataset.competition
         raw_dir, keep_raw = options.get("raw_dir"), options.get("keep_raw", True)
-        had_raw = dataset.has_raw or dataset.archive.is_file()
+        had_raw = dataset.has_raw or folders.is_file(dataset.archive)
         if self._needs_raw(competition, **options):
             if self.needs_archive(competition, **options):
-                self._download(dataset, downloads, tell, **options)
-            self._unpack(dataset, tell)
-        self._prepare(dataset, raw_dir, tell, verify=options.get("verify", True))
+                self._download(dataset, downloads, reporter, **options)
+            self._unpack(dataset, reporter)
+        self._prepare(dataset, raw_dir, reporter, verify=options.get("verify", True))
         if not (had_raw if keep_raw is None else keep_raw):
             _remove(dataset.raw)
-            _remove(dataset.archive)  # beside raw data it is what a call left that was killed just then
+            _remove(dataset.archive)  # which a call leaves that is killed just after it unpacked it
 
     def _download(
-        self, dataset: Dataset, downloads: Downloads | None, tell: Tell, **options: Unpack[PrepareOptions]
+        self, dataset: Dataset, downloads: Downloads | None, reporter: Reporter, **options: Unpack[PrepareOptions]
     ) -> None:
         competition = dataset.competition
         if downloads is None:
@@ -199,22 +255,24 @@ class DataStore:
                 f"or name an unpacked download: {self.command('prepare', competition, '--raw-dir FOLDER')}"
             )
         if options.get("check_disk", True):
-            disk.require(self.root, [self.need(competition, downloads, **options)], 1)
+            disk.require(self.root, [self.need(competition, downloads, reporter, **options)], 1)
         slots = self.root / ".downloads"
         slots.mkdir(exist_ok=True)
         paths = [slots / f"{number}.lock" for number in range(self.parallel_downloads)]
-        with locks.hold_any(paths, f"downloads {competition.id}", lambda text: tell(Step(doing=text))):
-            tell(Step(doing="downloading"))
-            downloads.download(competition, dataset.archive, counter(tell, "downloading"))
+        if elsewhere := self._prepared_by_mle_bench(competition):
+            reporter(Note(f"{competition.id}: MLE-bench has prepared it already: --data-dir {elsewhere}"))
+        with locks.hold_any(paths, "downloads", competition.id, reporter):
+            reporter(Step(competition.id, "downloading"))
+            downloads.download(competition, dataset.archive, reporter)
 
-    def _unpack(self, dataset: Dataset, tell: Tell) -> None:
+    def _unpack(self, dataset: Dataset, reporter: Reporter) -> None:
         archive = dataset.archive
         try:
             size = unpacked_size(archive)
             disk.require(self.root, [disk.Need(peak=size, rest=size)], 1)
             with durable.scratch(dataset.folder, ".unpacking-") as name:
                 work = Path(name, "raw")
-                unpack_zip(archive, work, progress=counter(tell, "unpacking", size))
+                unpack_zip(archive, work, progress=ByteCounter(reporter, dataset.competition.id, "unpacking", size))
                 durable.sync(dataset.folder)
                 durable.publish(work, dataset.raw)
         except ArchiveError as error:
@@ -224,14 +282,14 @@ class DataStore:
             ) from error
         archive.unlink()
 
-    def _prepare(self, dataset: Dataset, raw_dir: Path | None, tell: Tell, *, verify: bool) -> None:
+    def _prepare(self, dataset: Dataset, raw_dir: Path | None, reporter: Reporter, *, verify: bool) -> None:
         competition = dataset.competition
-        tell(Step(doing="preparing"))
+        reporter(Step(competition.id, "preparing"))
         with durable.scratch(dataset.folder, ".preparing-") as name:
             new = Dataset(competition, Path(name))
             run_prepare(competition, raw_dir if raw_dir is not None else dataset.raw, new)
             if verify:
-                tell(Step(doing="verifying"))
+                reporter(Step(competition.id, "verifying"))
             wrong = checksum_errors(new) if verify else []
             mismatch = dataset.folder / "prepared.mismatch"
             if mismatch.exists():
@@ -244,26 +302,31 @@ class DataStore:
             if dataset.prepared.exists():
                 dataset.prepared.rename(new.folder / "replaced")
             new.listing.replace(dataset.listing)
-            dataset.note(verified=not wrong if verify else None, description="bundled", bytes=size)
+            dataset.note(
+                verified=not wrong if verify else None,
+                description="bundled",
+                fingerprint=make_fingerprint(new),
+                bytes=size,
+            )
             durable.publish(new.prepared, dataset.prepared)
 
-    def _describe(self, dataset: Dataset, source: Description, downloads: Downloads | None) -> None:
+    def _describe(self, dataset: Dataset, source: Description, downloads: Downloads | None, reporter: Reporter) -> None:
         competition = dataset.competition
         if dataset.description == source:
             return
         if source == "bundled":
             text = competition.description.read_text(encoding="utf-8")
         elif downloads is not None:
-            text = downloads.description(competition)
+            text = downloads.description(competition, reporter)
         else:
             command = self.command("prepare", competition, "--description kaggle")
             raise DataError(f"{competition.id}: Kaggle's description must be fetched: {command}")
-        # A new file that takes the old one's place: that one may be a hard link to raw data, or be read right now.
+        # A new file replaces the old one, which may be a hard link to raw data, or be open in another process.
         with durable.scratch(dataset.folder, ".describing-") as name:
             new = Path(name, "description.md")
             new.write_text(text, encoding="utf-8")
             new.chmod(READ_ONLY)
-            dataset.note(description=None)  # so that a call that is stopped here claims nothing
+            dataset.note(description=None)  # in case this call is stopped before the next note
             durable.sync(dataset.folder)
             new.replace(dataset.public / "description.md")
         dataset.note(description=source)
@@ -274,24 +337,20 @@ class DataStore:
         again = self.command("remove", dataset.competition, "--raw"), self.command("prepare", dataset.competition)
         anyway = self.command("prepare", dataset.competition, "--skip-verification")
         return (
-            f"{id}: prepared data is not the reference's:\n  "
+            f"{id}: prepared data differs from the reference:\n  "
             + "\n  ".join(lines)
-            + f"\nIt is kept in {aside}. If the "
-            f"raw data in {dataset.raw} may be incomplete, get it anew: {again[0]} && {again[1]}. "
-            f"To use the data as it is: {anyway}"
+            + f"\nIt is kept in {aside}. If the raw data in {dataset.raw} may be incomplete, download it again: "
+            f"{again[0]} && {again[1]}. To use the data as it is: {anyway}"
         )
 
     def _tidy(self, dataset: Dataset) -> None:
-        """Remove what a process left that was killed; whoever holds the lock may."""
+        """Remove what killed processes left. The caller holds the lock."""
         for pattern in _LEFTOVERS:
             for path in dataset.folder.glob(pattern):
                 shutil.rmtree(path, ignore_errors=True)
 
-    def _lock(self, competition: Competition) -> Path:
-        return self.root / competition.id / ".lock"
-
     @contextmanager
-    def _in_words(self, competition: Competition) -> Iterator[None]:
+    def _translated(self, competition: Competition) -> Iterator[None]:
         try:
             yield
         except OSError as error:
@@ -299,12 +358,13 @@ class DataStore:
                 raise disk.full(competition.id, self.root) from error
             where = error.filename or self.root
             raise DataError(
-                f"{competition.id}: data directory {self.root} cannot be written: {error.strerror or error} ({where})"
+                f"{competition.id}: data folder {self.root} cannot be written: {error.strerror or error} ({where}); "
+                "choose another one with --data-dir or MLEBENCH_DATA_DIR"
             ) from error
 
 
 def _remove(path: Path) -> None:
-    """Remove a file or folder so that at no moment half of it lies under its name."""
+    """Remove a file or folder; it is never incomplete under its own name."""
     doomed = path.with_name(f".removing-{path.name}")
     try:
         path.rename(doomed)

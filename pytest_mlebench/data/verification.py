@@ -1,4 +1,4 @@
-"""Whether prepared data is what it should be: the competition's checksums, and the listing made as it was prepared."""
+"""Whether prepared data is complete and unchanged, by the competition's checksums and the listing of its files."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ import gzip
 import json
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from pytest_mlebench.data import locks
 from pytest_mlebench.data.checksums import Digest, digest, md5
 from pytest_mlebench.data.dataset import Dataset
-from pytest_mlebench.quantities import format_size
+from pytest_mlebench.units import format_size
 
 SIDES = ("public", "private")
 DESCRIPTION = "public/description.md"
@@ -19,7 +21,7 @@ DESCRIPTION = "public/description.md"
 
 
 def checksum_errors(dataset: Dataset) -> list[str]:
-    """How the prepared files differ from the competition's checksums; empty if they hold or there are none."""
+    """How the prepared files differ from the competition's checksums; empty if they match or there are none."""
     wrong = []
     for name, expected in _checksums(dataset):
         path = dataset.prepared / name
@@ -31,9 +33,9 @@ def checksum_errors(dataset: Dataset) -> list[str]:
 
 
 def listing_errors(dataset: Dataset) -> list[str]:
-    """How the prepared files' names and sizes differ from the listing; empty where they do not, or there is none.
+    """How the prepared files' names and sizes differ from the listing; empty if they match or there is none.
 
-    Those that have a checksum are left to it.
+    Files with a checksum are left out.
     """
     try:
         with gzip.open(dataset.listing, "rt", encoding="utf-8") as lines:
@@ -58,13 +60,28 @@ def listing_errors(dataset: Dataset) -> list[str]:
 
 
 def fingerprint(dataset: Dataset) -> dict[str, str]:
-    """What tells prepared data from others at little cost: names and sizes of public files, bytes of the answers."""
+    """What distinguishes prepared data from other data of the competition, as runs record it.
+
+    It is made when data is prepared. For data that another program prepared, it is made here, and kept if this user
+    may write to its folder.
+    """
+    known = dataset.state.get("fingerprint")
+    if isinstance(known, dict):
+        return known
+    made = make_fingerprint(dataset)
+    with suppress(OSError, locks.LockHeld), locks.hold(dataset.lock_file, "fingerprints", dataset.competition.id):
+        dataset.note(fingerprint=made)
+    return made
+
+
+def make_fingerprint(dataset: Dataset) -> dict[str, str]:
+    """Digests of the names and sizes of the public files, and of the answers."""
     public = sorted(entry for entry in prepared_files(dataset.prepared) if entry[0].startswith("public/"))
     return {"public_names_and_sizes": md5(json.dumps(public).encode()), "answers": md5(dataset.answers)}
 
 
 def write_listing(prepared: Path, target: Path) -> int:
-    """List names and sizes of all prepared files in a file of packed JSON lines; returns their bytes in all."""
+    """List names and sizes of all prepared files in a file of compressed JSON lines; returns their total size."""
     total = 0
     with gzip.open(target, "wt", encoding="utf-8", compresslevel=1) as lines:
         for entry in prepared_files(prepared):
@@ -74,7 +91,7 @@ def write_listing(prepared: Path, target: Path) -> int:
 
 
 def prepared_files(prepared: Path) -> Iterator[tuple[str, int]]:
-    """Path, relative to the prepared data, and size of each of its files but the description."""
+    """Relative path and size of each prepared file but the description."""
     for folder, _, names in os.walk(prepared):
         inside = Path(folder).relative_to(prepared).as_posix()
         for name in names:
@@ -91,7 +108,7 @@ def _checksums(dataset: Dataset) -> Iterator[tuple[str, Digest]]:
 def _flatten(tree: Mapping[str, Any], prepared: Path, prefix: str) -> Iterator[tuple[str, Digest]]:
     for name, value in tree.items():
         path = prefix + name
-        if isinstance(value, Mapping) and not (prepared / path).is_file():  # a file's mapping is of its members
+        if isinstance(value, Mapping) and not (prepared / path).is_file():  # an archive's mapping is of its members
             yield from _flatten(value, prepared, f"{path}/")
         else:
             yield path, value

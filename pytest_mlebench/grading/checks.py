@@ -55,7 +55,7 @@ def require_finite(values: NDArray[np.float64], columns: str | Sequence[str]) ->
 
 def require_whole(values: NDArray[np.float64], columns: str | Sequence[str]) -> None:
     """Values must be whole numbers of 64 bits, 2.0 as well as 2; NaN passes (see ``require_finite``)."""
-    whole = np.isnan(values) | ((values == np.floor(values)) & (np.abs(values) < 2.0**63))
+    whole = np.isnan(values) | ((values == np.floor(values)) & (values >= -(2.0**63)) & (values < 2.0**63))
     _require(whole, values, columns, "is not a whole number")
 
 

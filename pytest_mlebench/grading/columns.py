@@ -7,6 +7,7 @@ more than: ``predictions``, ``class_labels`` and ``class_probabilities`` check a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from typing import Any, TypeVar
 
 import numpy as np
@@ -52,7 +53,7 @@ def predictions(
 
 def class_labels(
     submission: pd.DataFrame, answers: pd.DataFrame, column: str, *, on: str | list[str], truncate: bool = False
-) -> NDArray[np.int64]:
+) -> NDArray[np.integer[Any]]:
     """The usual checks of a classification with numbered classes: labels of shape (rows,) in the order of the answers.
 
     The column must hold whole numbers (see ``whole_numbers``), and the ids (``on``) be those of the answers.
@@ -89,15 +90,20 @@ def numeric(submission: pd.DataFrame, columns: str | Sequence[str]) -> NDArray[n
     return np.column_stack([_numeric(submission[column]) for column in columns])
 
 
-def whole_numbers(submission: pd.DataFrame, column: str, *, truncate: bool = False) -> NDArray[np.int64]:
+def whole_numbers(submission: pd.DataFrame, column: str, *, truncate: bool = False) -> NDArray[np.integer[Any]]:
     """A column as integers, shape (rows,): 3.0 is 3, booleans are 0 and 1; text and missing values raise.
 
+    Integers stay what they are, of 64 bits with or without a sign: not all of them are floats.
     A fraction raises too; with ``truncate`` it is cut off towards zero, as Python's ``int`` does.
     """
-    values = numeric(submission, column)
+    if (parsed := _parsed(submission[column])).dtype.kind in "iu":
+        return parsed
+    values = parsed.astype(np.float64)
     require_finite(values, column)
     if truncate:
         values = np.trunc(values)
+        if values.max(initial=0) >= 2.0**63 and values.max() < 2.0**64 and values.min() >= 0:
+            return values.astype(np.uint64)
     require_whole(values, column)
     return values.astype(np.int64)
 
@@ -168,6 +174,22 @@ def split_records(text: str, width: int, separator: str | None = None) -> list[l
     return [parts[k : k + width] for k in range(0, len(parts), width)]
 
 
+def labelled_records(
+    text: str, width: int, *, label: int = 0, separator: str | None = None
+) -> list[tuple[str, list[float]]]:
+    """A text's records (see ``split_records``), each of a label and ``width - 1`` numbers, as pairs of these.
+
+    ``label`` is the place of the label in a record: 0 or -1. ValueError as of ``split_records`` and ``to_floats``.
+
+    >>> labelled_records("cat 0.9 1 2 dog 0.5 3 4", width=4)
+    [('cat', [0.9, 1.0, 2.0]), ('dog', [0.5, 3.0, 4.0])]
+    """
+    records = split_records(text, width, separator)
+    labels = [record.pop(label) for record in records]
+    numbers = to_floats(chain.from_iterable(records))
+    return [(name, numbers[k * (width - 1) : (k + 1) * (width - 1)]) for k, name in enumerate(labels)]
+
+
 def to_floats(texts: Iterable[str]) -> list[float]:
     """Python's ``float`` of each text; ValueError names the first that is not a number."""
     texts = list(texts)
@@ -179,8 +201,14 @@ def to_floats(texts: Iterable[str]) -> list[float]:
 
 
 def _numeric(column: pd.Series[Any]) -> NDArray[np.float64]:
+    return _parsed(column).astype(np.float64)
+
+
+def _parsed(column: pd.Series[Any]) -> NDArray[Any]:
+    """A column's numbers as pandas reads them: of 64 bits, integers or floats, or booleans."""
     try:
-        return np.asarray(pd.to_numeric(column), dtype=np.float64)
+        values = pd.to_numeric(column)
+        return np.asarray(values, dtype=None if values.dtype.kind in "iufb" else np.float64)
     except (TypeError, ValueError, OverflowError) as error:
         parsed = pd.to_numeric(column.astype(str), errors="coerce").to_numpy(dtype=np.float64)
         row = int((~np.isfinite(parsed) & column.notna().to_numpy()).argmax())

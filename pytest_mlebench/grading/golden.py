@@ -1,15 +1,16 @@
 """Golden results: what a competition's synthetic raw data must give when it is prepared and graded.
 
-``golden.json`` holds the ``seed``, the digests of all prepared files by side, the unrounded ``scores`` of the valid
-submissions, the names of the ``invalid`` ones, and of those with ``no_score`` (valid, but NaN).
+``golden.json`` holds their ``origin`` (``reference`` where the reference gives the same, else ``own``), the ``seed``,
+the digests of all prepared files by side, the unrounded ``scores`` of the valid submissions, the names of the
+``invalid`` ones, and of those with ``no_score`` (valid, but NaN).
 """
 
 from __future__ import annotations
 
-import logging
+import json
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,10 @@ from pytest_mlebench.catalog.competition import Competition
 from pytest_mlebench.data.checksums import differences, listing
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.data.store import DataStore
-from pytest_mlebench.errors import CompetitionError, InvalidSubmission
-from pytest_mlebench.grading.grader import Grader, GraderDefect
+from pytest_mlebench.errors import CompetitionError, DataError, InvalidSubmission, MLEBenchError
+from pytest_mlebench.grading.scorer import GraderDefect, Scorer
+from pytest_mlebench.progress import Reporter, Step, silent
+from pytest_mlebench.units import pluralize
 
 ANSWERS = "<answers>"
 SAMPLE = "<sample_submission>"
@@ -29,31 +32,54 @@ TOLERANCE = 5.1e-6
 """Scores are compared as reports round them: to five decimals."""
 
 
-def prepare_synthetic(competition: Competition, store: DataStore, seed: int = 1) -> Dataset:
-    """Make the competition's synthetic raw data in a store, and prepare it (once a store)."""
+def prepare_synthetic(
+    competition: Competition, store: DataStore, seed: int = 1, reporter: Reporter = silent
+) -> Dataset:
+    """Make the competition's synthetic raw data in a store, and prepare it (once per store)."""
     dataset = store.dataset(competition)
     if not dataset.is_prepared:
-        with store.lock(competition):
+        with store.lock(competition, reporter=reporter):
             if not dataset.raw.is_dir():
+                reporter(Step(competition.id, "making synthetic data"))
                 making = dataset.folder / "raw.making"
                 making.mkdir()
-                competition.module("synthetic").make(making, seed)
+                _call(competition, "make", making, seed)
                 making.rename(dataset.raw)
-    return store.prepare(competition, verify=False)
+    try:
+        return store.prepare(competition, verify=False, reporter=reporter)
+    except DataError as error:
+        if error.__cause__ is None or isinstance(error.__cause__, MLEBenchError | OSError):
+            raise
+        reason = competition.describe_error(error.__cause__)
+        raise DataError(f"{competition.id}: prepare.py raised {reason} on the data of synthetic.py") from error
+
+
+def _call(competition: Competition, name: str, *arguments: Any) -> Any:
+    """Call a function of ``synthetic.py``; raises CompetitionError with the line that failed."""
+    function = competition.function("synthetic", name)
+    try:
+        return function(*arguments)
+    except Exception as error:
+        raise CompetitionError(f"{competition.id}: synthetic.py raised {competition.describe_error(error)}") from error
 
 
 def synthetic_submissions(competition: Competition, dataset: Dataset, folder: Path, seed: int = 1) -> dict[str, Path]:
     """Write the synthetic submissions to a folder: paths by name, the answers and the sample submission among them."""
     rng = np.random.default_rng(seed)
-    made: Mapping[str, Any] = competition.module("synthetic").submissions(dataset.public, dataset.private, rng)
+    made: Mapping[str, Any] = _call(competition, "submissions", dataset.public, dataset.private, rng)
     folder.mkdir(parents=True, exist_ok=True)
     paths = {ANSWERS: dataset.perfect_submission, SAMPLE: dataset.sample_submission}
     for name, content in made.items():
         path = folder / (name if "." in name else f"{name}.csv")
         if isinstance(content, pd.DataFrame):
             content.to_csv(path, index=False)
-        else:
+        elif isinstance(content, str):
             path.write_text(content, encoding="utf-8", newline="")
+        else:
+            kind = type(content).__name__
+            raise CompetitionError(
+                f"{competition.id}: synthetic.py: submission {name!r} is a {kind}, not a table or text"
+            )
         paths[path.name] = path
     return paths
 
@@ -70,25 +96,25 @@ class Grade:
 
 def grade_all(competition: Competition, dataset: Dataset, submissions: Mapping[str, Path]) -> Iterator[Grade]:
     """Grade submissions by name, unrounded."""
-    grader = Grader(competition, dataset)
+    scorer = Scorer(competition, dataset.answers)
     for name, path in submissions.items():
         try:
-            yield Grade(name, score=grader.score(path))
+            yield Grade(name, score=scorer.score(path))
         except GraderDefect as error:
             yield Grade(name, reason=str(error), defect=True)
         except InvalidSubmission as error:
             yield Grade(name, reason=str(error))
 
 
-def make_golden(competition: Competition, scratch: Path, seed: int = 1) -> dict[str, Any]:
+def make_golden(competition: Competition, scratch: Path, seed: int = 1, reporter: Reporter = silent) -> dict[str, Any]:
     """Prepare and grade the synthetic data in an empty folder; raises CompetitionError if the grader is defective."""
-    logging.getLogger("pytest_mlebench").setLevel(logging.ERROR)
-    dataset = prepare_synthetic(competition, DataStore(scratch / "data"), seed)
+    dataset = prepare_synthetic(competition, DataStore(scratch / "data"), seed, reporter)
     submissions = synthetic_submissions(competition, dataset, scratch / "submissions", seed)
+    reporter(Step(competition.id, f"grading {pluralize(len(submissions), 'submission')}"))
     grades = list(grade_all(competition, dataset, submissions))
-    if defects := [f"{grade.name}: {grade.reason}" for grade in grades if grade.defect]:
+    if defects := [f"{grade.name}: {grade.reason}" for grade in _once(grades) if grade.defect]:
         raise CompetitionError(
-            f"{competition.id}: grade.py must raise InvalidSubmission with a reason for these:\n  "
+            f"{competition.id}: grade.py must return a score or raise InvalidSubmission with a reason:\n  "
             + "\n  ".join(defects)
         )
     grades.sort(key=lambda grade: grade.name)
@@ -101,6 +127,42 @@ def make_golden(competition: Competition, scratch: Path, seed: int = 1) -> dict[
         "no_score": [name for name, score in scores.items() if math.isnan(score)],
         "invalid": [grade.name for grade in grades if grade.reason is not None],
     }
+
+
+def write_golden(competition: Competition, made: Mapping[str, Any], *, force: bool = False) -> dict[str, Any]:
+    """Write ``golden.json``, and return it.
+
+    Results of the reference are kept: further submissions are added to them, and CompetitionError says what differs.
+    With ``force`` they are replaced, and are the competition's own from then on.
+    """
+    path = competition.file("golden.json")
+    golden = {"origin": "own", **made}
+    if not force and path.is_file() and (old := competition.golden).get("origin") == "reference":
+        if wrong := _golden_differences(old, made):
+            raise CompetitionError(
+                f"{path} holds the reference's results, and these differ:\n  " + "\n  ".join(wrong) + "\n"
+                f"Correct the competition's files; or write them as its own: `mlebench golden --force {path.parent}`"
+            )
+        golden = {
+            **old,
+            "scores": dict(sorted({**made["scores"], **old["scores"]}.items())),
+            "no_score": made["no_score"],
+            "invalid": [*old["invalid"], *(name for name in made["invalid"] if name not in old["invalid"])],
+        }
+    path.write_text(json.dumps(golden, indent=1) + "\n", encoding="utf-8")
+    return golden
+
+
+def _golden_differences(old: Mapping[str, Any], made: Mapping[str, Any]) -> list[str]:
+    """What of the old results is missing or otherwise in the new ones."""
+    grades = {name: Grade(name, score=score) for name, score in made["scores"].items()}
+    grades |= {name: Grade(name, score=math.nan) for name in made["no_score"]}
+    grades |= {name: Grade(name, reason="rejected") for name in made["invalid"]}
+    return [
+        *(line for side in ("public", "private") for line in differences(old[side], made[side], where=side)),
+        *(line for name, score in _wanted(old).items() if (line := _differs(name, score, grades.get(name)))),
+        *_not_rejected(old, grades),
+    ]
 
 
 def prepared_listing(dataset: Dataset) -> dict[str, dict[str, Any]]:
@@ -120,30 +182,65 @@ def prepared_differences(competition: Competition, dataset: Dataset) -> list[str
     ]
 
 
+def advice(competition: Competition, *files: str) -> str:
+    """Where to look when results differ from the golden, and how to accept them."""
+    force = "--force " if competition.golden.get("origin") == "reference" else ""
+    return (
+        f"Look at {' and '.join(str(competition.file(name)) for name in files)}. "
+        f"If the change is intended, accept it: mlebench golden {force}{competition.folder}"
+    )
+
+
 def score_differences(competition: Competition, grades: Mapping[str, Grade]) -> list[str]:
     """Which valid submissions of the golden come out otherwise; empty if all hold."""
     golden = competition.golden
-    wanted: dict[str, float] = {**golden["scores"], **dict.fromkeys(golden["no_score"], math.nan)}
-    return [*_unknown(golden, grades), *(line for name in wanted if (line := _differs(wanted[name], grades.get(name))))]
+    wanted = _wanted(golden)
+    defects = _once([grades[name] for name in wanted if name in grades and grades[name].defect])
+    sound = (name for name in wanted if name not in grades or not grades[name].defect)
+    return [
+        *_unknown(golden, grades),
+        *(f"{grade.name}: {grade.reason}" for grade in defects),
+        *(line for name in sound if (line := _differs(name, wanted[name], grades.get(name)))),
+    ]
 
 
 def rejection_differences(competition: Competition, grades: Mapping[str, Grade]) -> list[str]:
     """Which malformed submissions of the golden are not rejected with a reason; empty if all are."""
-    wrong = []
-    for name in competition.golden["invalid"]:
-        grade = grades.get(name)
-        if grade is None:
-            wrong.append(f"{name} is not among the synthetic submissions")
-        elif grade.reason is None:
-            wrong.append(f"{name} must be invalid; it scores {grade.score!r}")
+    return _not_rejected(competition.golden, grades)
+
+
+def _once(grades: Sequence[Grade]) -> list[Grade]:
+    """The grades, with each defect of the grader once: its name lists the submissions."""
+    names: dict[str | None, list[str]] = {}
+    for grade in grades:
+        if grade.defect:
+            names.setdefault(grade.reason, []).append(grade.name)
+    shown = [grade for grade in grades if not grade.defect or names[grade.reason][0] == grade.name]
+    return [replace(grade, name=_listed(names[grade.reason])) if grade.defect else grade for grade in shown]
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+def _wanted(golden: Mapping[str, Any]) -> dict[str, float]:
+    return {**golden["scores"], **dict.fromkeys(golden["no_score"], math.nan)}
+
+
+def _not_rejected(golden: Mapping[str, Any], grades: Mapping[str, Grade]) -> list[str]:
+    names = golden["invalid"]
+    wrong = [f"{name} is not among the synthetic submissions" for name in names if name not in grades]
+    for grade in _once([grades[name] for name in names if name in grades]):
+        if grade.reason is None:
+            wrong.append(f"{grade.name} must be invalid; it scores {grade.score!r}")
         elif grade.defect or not grade.reason.strip():
-            wrong.append(f"{name} must be rejected with a reason: {grade.reason}")
+            wrong.append(f"{grade.name} must be rejected with a reason: {grade.reason}")
     return wrong
 
 
-def _differs(wanted: float, grade: Grade | None) -> str | None:
+def _differs(name: str, wanted: float, grade: Grade | None) -> str | None:
     if grade is None:
-        return "a submission of the golden is not among the synthetic ones"
+        return f"{name} is in golden.json, but not among the synthetic submissions"
     if grade.score is None:
         return f"{grade.name} must score {wanted!r}; it is invalid: {grade.reason}"
     same = (

@@ -4,72 +4,45 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from pytest_mlebench.catalog.competition import Competition
 from pytest_mlebench.data.dataset import Dataset
-from pytest_mlebench.data.tables import read_csv
-from pytest_mlebench.errors import CompetitionError, DataError, InvalidSubmission
+from pytest_mlebench.defaults import MAX_SUBMISSION_BYTES
+from pytest_mlebench.grading import bounded
+from pytest_mlebench.grading.limits import GradingLimits
 from pytest_mlebench.grading.report import Report
-from pytest_mlebench.grading.submission import MAX_BYTES, read_submission
 
 logger = logging.getLogger(__name__)
 
 
-class GraderDefect(InvalidSubmission):
-    """A grader raised what it should not; the submission counts as invalid."""
-
-
 class Grader:
-    """A competition's ``grade.py`` with the answers, which are read once and kept while the grader lives.
+    """Grades submissions of a competition, each within limits, in a process that has nothing else to lose.
 
-    ``grade(submission, answers)`` takes the tables that were read; a ``read_answers(path)`` beside it reads answers
-    that are no CSV file.
+    Submissions that are graded one after another share a process, which reads the answers once.
+    Raises DataError where the data is not prepared, CompetitionError where the competition's folder is broken.
     """
 
-    def __init__(self, competition: Competition, dataset: Dataset, *, max_bytes: int = MAX_BYTES) -> None:
+    def __init__(
+        self,
+        competition: Competition,
+        dataset: Dataset,
+        *,
+        max_bytes: int = MAX_SUBMISSION_BYTES,
+        limits: GradingLimits | None = None,
+    ) -> None:
         self.competition = competition
-        self.dataset = dataset
-        self.max_bytes = max_bytes
-        module = competition.module("grade")
-        self._grade: Callable[[Any, Any], float] = module.grade
-        self._read_answers: Callable[[Path], Any] = getattr(module, "read_answers", read_csv)
-        self._answers: Any = None
-
-    @property
-    def answers(self) -> Any:
-        if self._answers is None:
-            try:
-                self._answers = self._read_answers(self.dataset.answers)
-            except FileNotFoundError as error:
-                raise DataError(
-                    f"{self.competition.id}: no answers at {self.dataset.answers}; "
-                    f"run `mlebench prepare -c {self.competition.id}` first"
-                ) from error
-        return self._answers
-
-    def score(self, path: Path) -> float:
-        """The unrounded score of a submission, NaN if it has none.
-
-        Raises InvalidSubmission with the reason; GraderDefect, after logging it, where the grader itself broke.
-        """
-        answers = self.answers
-        submission = read_submission(path, self.max_bytes)
-        try:
-            return float(self._grade(submission, answers.copy() if hasattr(answers, "copy") else answers))
-        except InvalidSubmission:
-            raise
-        except CompetitionError:
-            raise
-        except Exception as error:
-            logger.warning("grader of %s is defective: it raised on %s", self.competition.id, path, exc_info=True)
-            raise GraderDefect(f"the grader could not score the file: {type(error).__name__}: {error}") from error
+        self.limits = limits or GradingLimits()
+        answers = dataset.answers.absolute()
+        self._job = bounded.job_of(
+            competition, answers, answers=str(answers), max_bytes=max_bytes, memory=self.limits.memory
+        )
+        bounded.prepare(self._job, self.limits.seconds)  # what is broken is said before an agent runs for a day
 
     def report(self, path: Path) -> Report:
         """Grade a submission; every ending but a fault of the data or the competition is a report."""
+        path = Path(path)
         score: float | None = None
         error: str | None = None
         defect = False
@@ -77,13 +50,7 @@ class Grader:
         if not exists:
             error = f"there is no file {path}"
         else:
-            try:
-                score = round(self.score(path), 5)
-            except InvalidSubmission as reason:
-                error, defect = str(reason), isinstance(reason, GraderDefect)
-        valid = exists and error is None
-        if score is not None and math.isnan(score):
-            score = None
+            score, error, defect = self._grade(path)
         leaderboard = self.competition.leaderboard
         medal = leaderboard.medal(score)
         return Report(
@@ -99,7 +66,7 @@ class Grader:
             bronze_medal=medal == "bronze",
             above_median=leaderboard.is_above_median(score),
             submission_exists=exists,
-            valid_submission=valid,
+            valid_submission=exists and error is None,
             is_lower_better=leaderboard.lower_is_better,
             created_at=datetime.now(UTC).isoformat(),
             submission_path=str(path),
@@ -108,10 +75,34 @@ class Grader:
             percentile=leaderboard.percentile(score),
         )
 
+    def _grade(self, path: Path) -> tuple[float | None, str | None, bool]:
+        """The rounded score, the reason why there is none, and whether that is the grader's defect."""
+        try:
+            reply = bounded.ask(self._job, path, self.limits.seconds)
+        except bounded.ProcessDied as died:
+            reply = {"defect": str(died)}
+        if "invalid" in reply:
+            return None, str(reply["invalid"]), False
+        if "beyond" in reply:
+            return None, self.limits.exceeded(reply["beyond"]), False
+        score = reply.get("rounded")
+        if isinstance(score, float):
+            return None if math.isnan(score) else score, None, False
+        defect = str(reply.get("defect", "the grading process gave no score"))
+        logger.warning("%s: the grader failed on %s: %s", self.competition.id, path, reply.get("traceback", defect))
+        return None, defect, True
 
-def grade(submission_path: Path, competition: Competition, dataset: Dataset, *, max_bytes: int = MAX_BYTES) -> Report:
+
+def grade(
+    submission_path: Path,
+    competition: Competition,
+    dataset: Dataset,
+    *,
+    max_bytes: int = MAX_SUBMISSION_BYTES,
+    limits: GradingLimits | None = None,
+) -> Report:
     """Grade one submission against a prepared data set (see Report).
 
     Raises DataError where the data is not prepared, CompetitionError where the competition's folder is broken.
     """
-    return Grader(competition, dataset, max_bytes=max_bytes).report(Path(submission_path))
+    return Grader(competition, dataset, max_bytes=max_bytes, limits=limits).report(submission_path)

@@ -17,7 +17,7 @@ def find_leaks(dataset: Dataset) -> list[str]:
     """Public files that give answers away, a sentence for each; empty if none was found.
 
     Looks for copies of the private files, and for tables that hold the ids of the answers beside their true values.
-    What is hidden in pictures, records or nested formats it cannot see: a competition's ``known_leak`` tells of that.
+    It cannot see what is hidden in images, records or nested formats: a competition's ``known_leak`` says so.
     """
     sample = md5(dataset.sample_submission)  # it may lie among the private files
     private = {md5(path): path for path in _files(dataset.private) if path.stat().st_size}

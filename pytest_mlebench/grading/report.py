@@ -41,5 +41,5 @@ class Report:
         return "gold" if self.gold_medal else "silver" if self.silver_medal else "bronze" if self.bronze_medal else None
 
     def to_json(self) -> dict[str, Any]:
-        """The report with plain values, of which a score may be infinite (see ``results.record.json_text``)."""
+        """The report with plain values, of which a score may be infinite (see ``json_values.json_text``)."""
         return asdict(self)

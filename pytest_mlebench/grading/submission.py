@@ -4,26 +4,21 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
+from pytest_mlebench.defaults import MAX_SUBMISSION_BYTES
 from pytest_mlebench.errors import InvalidSubmission
 
 if TYPE_CHECKING:
     import pandas as pd
 
-MAX_BYTES = 1 << 30
-"""Largest submission that is read; the largest honest one (denoising-dirty-documents) has 0.2 GB."""
-_MAX_LINE_BYTES = 1 << 20
-_MAX_COLUMNS = 10_000
-
 
 @contextmanager
-def open_submission(path: Path, max_bytes: int = MAX_BYTES) -> Iterator[IO[bytes]]:
+def open_submission(path: Path, max_bytes: int = MAX_SUBMISSION_BYTES) -> Iterator[IO[bytes]]:
     """Open a submission for reading, as what it is when it is opened: a regular file of a bounded size.
 
     Raises InvalidSubmission for a link, a pipe, a folder or a device, and for a file that is too large.
@@ -44,30 +39,25 @@ def open_submission(path: Path, max_bytes: int = MAX_BYTES) -> Iterator[IO[bytes
         yield file
 
 
-def read_submission(path: Path, max_bytes: int = MAX_BYTES) -> pd.DataFrame:
+def read_submission(path: Path, max_bytes: int = MAX_SUBMISSION_BYTES) -> pd.DataFrame:
     """Read a submission as pandas does, floats parsed round-trip; an empty file is a table without columns.
 
     Raises InvalidSubmission with the reason for what cannot be read.
     """
     import pandas as pd
 
+    from pytest_mlebench.grading.tokens import require_bounded
+
     try:
         with open_submission(path, max_bytes) as file:
-            lines = [file.readline(_MAX_LINE_BYTES + 1) for _ in range(2)]
-            if len(lines[0]) > _MAX_LINE_BYTES:
-                raise InvalidSubmission(f"the first line is longer than {_MAX_LINE_BYTES:,} bytes; is this a CSV file?")
-            if any(_fields(line) > _MAX_COLUMNS for line in lines):  # pandas would take minutes
-                raise InvalidSubmission(f"the file has more than {_MAX_COLUMNS:,} columns")
-            file.seek(0)
+            require_bounded(file)
             table = pd.read_csv(file)
     except pd.errors.EmptyDataError:
         return pd.DataFrame()
     except OSError as error:
         raise InvalidSubmission(f"{path.name} cannot be read: {error.strerror}") from error
-    except (ValueError, OverflowError, MemoryError, pd.errors.ParserError) as error:
+    except (ValueError, OverflowError, pd.errors.ParserError) as error:
+        if "out of memory" in str(error):  # as pandas' parser says it
+            raise MemoryError from error
         raise InvalidSubmission(f"not a readable CSV file: {error}") from error
     return table.set_axis(pd.RangeIndex(len(table)))  # a field more in each row than in the header is row names
-
-
-def _fields(line: bytes) -> int:
-    return re.sub(rb'"[^"]*"', b"", line).count(b",") + 1

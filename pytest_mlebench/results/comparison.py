@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pytest_mlebench.quantities import counted, format_seconds
-from pytest_mlebench.results.group import RunGroupResults
+from pytest_mlebench.defaults import TIME_LIMIT
 from pytest_mlebench.results.published import SPLITS, PublishedResult, published_results
 from pytest_mlebench.results.statistics import PairedDifference, paired_difference
 from pytest_mlebench.results.summary import SplitSummary, split_rank
-
-CANONICAL_SECONDS = 24 * 3600.0
+from pytest_mlebench.runs.group import RunGroup
+from pytest_mlebench.units import format_seconds, pluralize
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,7 +18,7 @@ class Standing:
     """Where an agent stands among the comparable published results of a split, by its any-medal rate.
 
     Rank 1 is the best; equal rates share a rank. ``better`` and ``worse`` are all on either side, nearest first;
-    those in ``worse`` have the same rate or less. ``caveats`` says what keeps this run from comparing in full.
+    those in ``worse`` have the same rate or less. ``caveats`` says why this run may not compare in full.
     """
 
     summary: SplitSummary
@@ -33,13 +32,13 @@ class Standing:
 
     @property
     def of(self) -> int:
-        """How many there are, this agent included."""
+        """How many results there are, including this agent's."""
         return len(self.better) + len(self.worse) + 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class SplitComparison:
-    """Two agents' any-medal rates on a split, paired by competition; ``difference`` is ours less theirs."""
+    """Two agents' any-medal rates on a split, paired by competition; ``difference`` is ours minus theirs."""
 
     split: str
     ours: SplitSummary
@@ -47,8 +46,8 @@ class SplitComparison:
     difference: PairedDifference
 
 
-def standings(summaries: Sequence[SplitSummary], groups: Sequence[RunGroupResults]) -> list[Standing]:
-    """The standing on each split of the published results that was run in full; on ``all`` alone where it was."""
+def standings(summaries: Sequence[SplitSummary], groups: Sequence[RunGroup]) -> list[Standing]:
+    """Each agent's standing on the published splits that it ran in full; only on ``all`` if it ran that."""
     ranked = [summary for summary in summaries if not summary.is_provisional and summary.covers_split]
     on_all = {summary.label for summary in ranked if summary.split == "all"}
     by_folder = {group.folder: group for group in groups}
@@ -59,9 +58,9 @@ def standings(summaries: Sequence[SplitSummary], groups: Sequence[RunGroupResult
     ]
 
 
-def _standing(summary: SplitSummary, group: RunGroupResults) -> Standing:
+def _standing(summary: SplitSummary, group: RunGroup) -> Standing:
     split = summary.split
-    mean = round(summary.any_medal.mean, 2)  # as the published ones are, so that equal counts of medals are equal
+    mean = round(summary.any_medal.mean, 2)  # as published rates are, so that equal counts of medals are equal
     others = sorted(
         (result for result in published_results() if result.comparable and split in result.rates),
         key=lambda result: -result.rates[split].mean,
@@ -75,7 +74,7 @@ def _standing(summary: SplitSummary, group: RunGroupResults) -> Standing:
 
 
 def not_ranked(summaries: Sequence[SplitSummary]) -> list[str]:
-    """Of each agent on each split of the published results that has no standing: why."""
+    """Why an agent has no standing on a published split."""
     reasons = []
     for summary in summaries:
         if summary.split not in SPLITS or summary.split == "all":
@@ -84,33 +83,32 @@ def not_ranked(summaries: Sequence[SplitSummary]) -> list[str]:
             reasons.append(f"{summary.label} on {summary.split}: no seed is complete")
         elif not summary.covers_split:
             reasons.append(
-                f"{summary.label} on {summary.split}: {counted(summary.competitions, 'competition')} "
+                f"{summary.label} on {summary.split}: {pluralize(summary.competitions, 'competition')} "
                 "and not all of the split"
             )
     return reasons
 
 
 def _seed_caveats(summary: SplitSummary) -> list[str]:
-    caveats = ["a single seed tells nothing of the spread"] if summary.seeds == 1 else []
+    caveats = ["a single seed shows nothing of the spread"] if summary.seeds == 1 else []
     return [*caveats, summary.note] if summary.note else caveats
 
 
-def _setting_caveats(summary: SplitSummary, group: RunGroupResults) -> list[str]:
-    canonical = group.manifest.get("canonical")
-    if canonical:
-        return [str(difference) for difference in canonical.get("differences", [])]
+def _setting_caveats(summary: SplitSummary, group: RunGroup) -> list[str]:
+    if group.manifest.canonical is not None:
+        return list(group.manifest.canonical.differences)
     limits = {run.limits.get("time_limit") for run in group.records if run.agent == summary.agent}
     hours = [
         f"a time limit of {format_seconds(limit)}, not of 24 hours"
-        for limit in sorted(limit for limit in limits if limit is not None and limit != CANONICAL_SECONDS)
+        for limit in sorted(limit for limit in limits if limit is not None and limit != TIME_LIMIT)
     ]
-    return [*hours, "the setting was not recorded, so that other differences are unknown"]
+    return [*hours, "the setting was not recorded, so other differences are unknown"]
 
 
 def flags(result: PublishedResult) -> str:
-    """What else is to be known of a published result; empty where it was made in the canonical setting."""
+    """How a published result's setting differs from the canonical one; empty if it does not."""
     words = [result.note] if result.note else []
-    if result.hours != CANONICAL_SECONDS / 3600:
+    if result.hours != TIME_LIMIT / 3600:
         words.append("hours unknown" if result.hours is None else f"{result.hours:g} hours")
     if result.padded_incomplete_seeds:
         words.append("incomplete seeds padded")
@@ -120,7 +118,7 @@ def flags(result: PublishedResult) -> str:
 def compare(summaries: Sequence[SplitSummary]) -> list[SplitComparison]:
     """The first of two agents against the second, on every split (or category) of which both have counted seeds.
 
-    Only competitions that both met are compared. Empty unless the summaries are of exactly two agents.
+    Only competitions that both ran on are compared. Empty unless the summaries are of exactly two agents.
     """
     labels = list(dict.fromkeys(summary.label for summary in summaries))
     if len(labels) != 2:

@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Any
 
 from pytest_mlebench.grading.report import Report
-from pytest_mlebench.results.record import GRADING_REPORT, METADATA, RunRecord, write_json
-from pytest_mlebench.sandbox.base import Ending
+from pytest_mlebench.runs.json_files import write_json
+from pytest_mlebench.runs.layout import GRADING_REPORT, METADATA
+from pytest_mlebench.runs.record import RunRecord
+from pytest_mlebench.sandbox.contract import Ending
 
 
 def grading_report(reports: Sequence[Report]) -> dict[str, Any]:
@@ -30,9 +32,9 @@ def grading_report(reports: Sequence[Report]) -> dict[str, Any]:
     }
 
 
-def write_group(group_dir: Path, run_group: str, created_at: str, records: Iterable[RunRecord]) -> None:
+def write_group(group_dir: Path, created_at: str, records: Iterable[RunRecord]) -> None:
     """Write ``metadata.json`` and ``grading_report.json`` of a run group."""
     records = list(records)
     runs = {r.run_id: {"success": r.ending == Ending.FINISHED, "outcome": r.outcome} for r in records}
-    write_json(group_dir / METADATA, {"run_group": run_group, "created_at": created_at, "runs": runs})
+    write_json(group_dir / METADATA, {"run_group": group_dir.name, "created_at": created_at, "runs": runs})
     write_json(group_dir / GRADING_REPORT, grading_report([record.report for record in records]))

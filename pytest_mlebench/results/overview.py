@@ -1,29 +1,30 @@
-"""All that ``mlebench report`` tells of run groups, as values and as JSON."""
+"""Run groups summed up and compared: everything that reports show."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
 
 from pytest_mlebench.errors import UsageError
-from pytest_mlebench.results.comparison import SplitComparison, Standing, compare, flags, not_ranked, standings
-from pytest_mlebench.results.group import RunGroupResults
-from pytest_mlebench.results.published import PublishedResult
-from pytest_mlebench.results.run_table import run_rows
-from pytest_mlebench.results.statistics import LEVEL, Interval
-from pytest_mlebench.results.summary import SplitSummary, summarise
+from pytest_mlebench.results.comparison import SplitComparison, Standing, compare, not_ranked, standings
+from pytest_mlebench.results.summary import SplitSummary, labels, summarise
+from pytest_mlebench.runs.group import RunGroup
+from pytest_mlebench.runs.record import RunKey, RunRecord
 
 RATES = ("any_medal", "gold", "silver", "bronze", "above_median", "valid", "submitted")
 """The rates of a summary, by name."""
-_NEIGHBOURS = 2
 
 
 @dataclass(frozen=True, kw_only=True)
 class Overview:
-    """Run groups summed up and compared. ``categories`` is empty unless it was asked for."""
+    """Run groups summed up and compared. ``categories`` is empty unless requested.
 
-    groups: tuple[RunGroupResults, ...]
+    ``records``, ``run_dirs`` and ``planned`` are those of all groups, with agents called by their ``labels``.
+    """
+
+    groups: tuple[RunGroup, ...]
     pad_missing: bool
     summaries: tuple[SplitSummary, ...]
     categories: tuple[SplitSummary, ...]
@@ -31,8 +32,32 @@ class Overview:
     not_ranked: tuple[str, ...]
     comparisons: tuple[SplitComparison, ...]
 
+    @cached_property
+    def records(self) -> tuple[RunRecord, ...]:
+        names = labels(self.groups)
+        return tuple(
+            replace(record, agent=names[group.folder, record.agent])
+            for group in self.groups
+            for record in group.records
+        )
 
-def overview(groups: Sequence[RunGroupResults], *, pad_missing: bool = False, by_category: bool = False) -> Overview:
+    @cached_property
+    def run_dirs(self) -> tuple[Path, ...]:
+        """Where the run of each record left its files."""
+        return tuple(group.folder / record.run_id for group in self.groups for record in group.records)
+
+    @cached_property
+    def planned(self) -> Mapping[RunKey, str]:
+        """The split of every run that the groups were started for."""
+        names = labels(self.groups)
+        return {
+            key._replace(agent=names[group.folder, key.agent]): group.splits_and_categories[key.competition_id].split
+            for group in self.groups
+            for key in group.planned
+        }
+
+
+def overview(groups: Sequence[RunGroup], *, pad_missing: bool = False, by_category: bool = False) -> Overview:
     """Sum up run groups; raises UsageError where one is given twice."""
     folders = [group.folder.resolve() for group in groups]
     if twice := next((folder for folder in folders if folders.count(folder) > 1), None):
@@ -48,116 +73,3 @@ def overview(groups: Sequence[RunGroupResults], *, pad_missing: bool = False, by
         not_ranked=tuple(not_ranked(summaries)),
         comparisons=tuple(compare(summaries)),
     )
-
-
-def to_json(view: Overview) -> dict[str, Any]:
-    """The overview as JSON values. Rates, differences and intervals are in per cent, intervals of 95 %.
-
-    =================  ==================================================================================
-    ``pad_missing``    whether runs without a result count as failures (else their seeds are left out)
-    ``groups``         by group: its name, folder, planned runs and records, ``canonical`` (whether the
-                       setting is MLE-bench's own, and the differences; null if not recorded), and
-                       ``broken`` (why a file that should be a run's record is none)
-    ``summaries``      by agent and split: see ``SplitSummary``; a rate is ``{mean, standard_error}``,
-                       the latter null for a single seed; ``pass_at_k`` is by k, ``medal_rates`` by
-                       competition; ``interval`` is the bootstrap interval of ``any_medal``
-    ``categories``     the same by category, if that was asked for
-    ``published``      ``standings``: rank ``of`` so many, with the nearest published results on either
-                       side, and the ``caveats``; ``not_ranked``: who has no rank, and why
-    ``comparisons``    of two agents, by split: ``difference`` of their any-medal rates (ours less
-                       theirs), its ``interval``, wins, ties and losses by competition, and the
-                       two-sided p-value of the sign test
-    ``runs``           every run, with the columns of the CSV format
-    =================  ==================================================================================
-    """
-    return {
-        "pad_missing": view.pad_missing,
-        "groups": [
-            {
-                "name": group.name,
-                "folder": str(group.folder),
-                "planned": len(group.planned),
-                "records": len(group.runs),
-                "canonical": group.manifest.get("canonical"),
-                "broken": list(group.broken),
-            }
-            for group in view.groups
-        ],
-        "summaries": [_summary(summary) for summary in view.summaries],
-        "categories": [_summary(summary) for summary in view.categories],
-        "published": {
-            "standings": [_standing(standing) for standing in view.standings],
-            "not_ranked": list(view.not_ranked),
-        },
-        "comparisons": [_comparison(comparison) for comparison in view.comparisons],
-        "runs": list(run_rows(view.groups)),
-    }
-
-
-def _summary(summary: SplitSummary) -> dict[str, Any]:
-    return {
-        "label": summary.label,
-        "group": summary.group,
-        "agent": summary.agent,
-        "split": summary.split,
-        "category": summary.category,
-        "competitions": summary.competitions,
-        "covers_split": summary.covers_split,
-        "seeds": summary.seeds,
-        "counted_seeds": list(summary.counted_seeds),
-        "left_out_seeds": list(summary.left_out_seeds),
-        "padded_seeds": list(summary.padded_seeds),
-        "provisional": summary.is_provisional,
-        "results": summary.results,
-        "missing": summary.missing,
-        "note": summary.note,
-        "outcomes": summary.counts,
-        **{name: asdict(getattr(summary, name)) for name in RATES},
-        "interval": _interval(summary.interval),
-        "pass_at_k": {str(k): value for k, value in enumerate(summary.pass_at_k, 1)},
-        "medal_rates": summary.medal_rates,
-    }
-
-
-def _interval(interval: Interval | None) -> dict[str, float] | None:
-    return None if interval is None else {**asdict(interval), "level": LEVEL}
-
-
-def _standing(standing: Standing) -> dict[str, Any]:
-    split = standing.summary.split
-
-    def published(result: PublishedResult) -> dict[str, Any]:
-        return {
-            "agent": result.agent,
-            "llm": result.llm,
-            "date": result.date,
-            "hours": result.hours,
-            "any_medal": asdict(result.rates[split]),
-            "flags": flags(result),
-        }
-
-    return {
-        "label": standing.summary.label,
-        "split": split,
-        "rank": standing.rank,
-        "of": standing.of,
-        "better": [published(result) for result in standing.better[:_NEIGHBOURS]],
-        "worse": [published(result) for result in standing.worse[:_NEIGHBOURS]],
-        "caveats": list(standing.caveats),
-    }
-
-
-def _comparison(comparison: SplitComparison) -> dict[str, Any]:
-    difference = comparison.difference
-    return {
-        "split": comparison.split,
-        "ours": comparison.ours.label,
-        "theirs": comparison.theirs.label,
-        "competitions": difference.pairs,
-        "difference": difference.mean,
-        "interval": _interval(difference.interval),
-        "wins": difference.wins,
-        "ties": difference.ties,
-        "losses": difference.losses,
-        "p_value": difference.p_value,
-    }

@@ -15,7 +15,7 @@ RESAMPLES = 9999
 class Rate:
     """A share of runs in per cent: the mean over seeds (NaN without a run), and its standard error.
 
-    The standard error is None for a single seed, which tells nothing of the spread.
+    The standard error is None for a single seed, which shows nothing of the spread.
     """
 
     mean: float
@@ -72,7 +72,7 @@ def pass_at_k(successes: Sequence[int], runs: int, k: int) -> float:
     on Code" (2021), eq. 1. Raises ValueError unless 1 ≤ k ≤ runs.
 
     >>> pass_at_k([1, 0], runs=3, k=2)  # of 3 pairs of runs, 2 hold the one that succeeded
-    33.33333333333333
+    33.333333333333336
     """
     if not 1 <= k <= runs:
         raise ValueError(f"pass@{k} cannot be estimated from {runs} runs")
@@ -80,12 +80,12 @@ def pass_at_k(successes: Sequence[int], runs: int, k: int) -> float:
 
 
 def bootstrap_interval(values: Sequence[float], *, resamples: int = RESAMPLES, seed: int = 0) -> Interval | None:
-    """The percentile bootstrap interval of the mean: what it could have been with other competitions like these.
+    """The percentile bootstrap interval of the mean: the means that similar competitions could have given.
 
     ``values`` has one rate, or difference, for each competition. The same values give the same interval. Percentiles
-    rather than BCa: they never leave the range of the values and need no jackknife, which fails on rates that are all
-    but alike; in simulations of 15 to 75 competitions both held the true rate equally often, in 92 to 95 of 100 cases.
-    None where resampling tells nothing: fewer than two values, or all alike.
+    rather than BCa: they stay in the range of the values and need no jackknife, which fails on nearly equal rates; in
+    simulations of 15 to 75 competitions both contained the true rate equally often, in 92 to 95 of 100 cases.
+    None where resampling shows nothing: fewer than two values, or equal values.
 
     Source: Efron and Tibshirani, "An Introduction to the Bootstrap" (1993), chapter 13.
     """
@@ -102,7 +102,7 @@ def bootstrap_interval(values: Sequence[float], *, resamples: int = RESAMPLES, s
 
 
 def sign_test(wins: int, losses: int) -> float:
-    """The two-sided p-value of the exact sign test: as uneven a split of wins and losses, if both were as likely.
+    """The two-sided p-value of the exact sign test: how likely so uneven a split of wins and losses is by chance.
 
     Ties are left out. With a single run on each side this is McNemar's exact test.
 
@@ -114,9 +114,9 @@ def sign_test(wins: int, losses: int) -> float:
 
 
 def paired_difference(ours: Sequence[float], theirs: Sequence[float]) -> PairedDifference:
-    """Compare two sides that met the same competitions, in the same order; raises ValueError where there are none.
+    """Compare two sides on the same competitions, in the same order; raises ValueError if there are none.
 
-    Pairing takes out that some competitions are harder than others, which is most of the spread between them.
+    Pairing removes the differences between competitions, which are most of the spread.
     """
     differences = [our - their for our, their in zip(ours, theirs, strict=True)]
     if not differences:

@@ -1,4 +1,4 @@
-"""Summaries of run groups: medal rates by split and category, as mean ± standard error over complete seeds."""
+"""Summaries of run groups: medal rates by split and category, mean ± standard error over complete seeds."""
 
 from __future__ import annotations
 
@@ -9,21 +9,22 @@ from itertools import chain
 from pathlib import Path
 
 from pytest_mlebench.catalog.catalogue import BENCHMARK, default_catalogue
-from pytest_mlebench.quantities import counted
-from pytest_mlebench.results.group import RunGroupResults
-from pytest_mlebench.results.record import OUTCOMES, RunRecord
 from pytest_mlebench.results.statistics import Interval, Rate, bootstrap_interval, pass_at_k, rate
+from pytest_mlebench.runs.group import RunGroup
+from pytest_mlebench.runs.outcome import Outcome
+from pytest_mlebench.runs.record import RunRecord
+from pytest_mlebench.units import pluralize
 
 SPLIT_ORDER = ("smoke", "dev", "low", "medium", "high", "all")
 
 
 @dataclass(frozen=True, kw_only=True)
 class SplitSummary:
-    """What an agent's runs on a split, or on a category within it, came to.
+    """The results of an agent's runs on a split, or on a category within it.
 
-    A seed is complete when each of the competitions has a result; an ``error`` of the harness is none. Rates are over
-    ``counted_seeds``: the complete ones, or all of them where missing results were padded with failures. Without any,
-    rates are the share of the results that there are (``is_provisional``), and compare with nothing.
+    A seed is complete when each of the competitions has a result; an ``error`` is none. Rates are over
+    ``counted_seeds``: the complete ones, or all seeds if missing results were padded with failures. Without any, rates
+    are of the results that there are (``is_provisional``) and cannot be compared.
     """
 
     label: str
@@ -41,8 +42,8 @@ class SplitSummary:
     results: int
     """Runs that have a result, in whatever seed."""
     missing: int
-    """Runs that have none: never recorded, or an ``error`` (these are ``counts["error"]``)."""
-    counts: dict[str, int]
+    """Runs that have none: never recorded, or an ``error`` (these are ``counts[Outcome.error]``)."""
+    counts: Mapping[Outcome, int]
     """Runs by outcome, over all seeds."""
     medals: Mapping[str, int]
     """Counted seeds that earned any medal, by competition."""
@@ -92,10 +93,10 @@ class SplitSummary:
 
     @property
     def note(self) -> str:
-        """What of the runs is not in the rates, or is in them as a failure; empty where all is as planned."""
-        errors = self.counts["error"]
-        lack = f"{counted(self.missing, 'run')} of {self.results + self.missing} without a result"
-        lack += f", {errors} of them by an error of the harness" if errors else ""
+        """Which runs the rates leave out or count as failures; empty if there are none."""
+        errors = self.counts[Outcome.error]
+        lack = f"{pluralize(self.missing, 'run')} of {self.results + self.missing} without a result"
+        lack += f", {errors} of them with an error of the harness or a grader" if errors else ""
         if self.is_provisional:
             return f"provisional: no seed is complete ({lack}); rates are of the runs that have one"
         if self.padded_seeds:
@@ -106,7 +107,7 @@ class SplitSummary:
 
 
 def summarise(
-    groups: Sequence[RunGroupResults], *, pad_missing: bool = False, by_category: bool = False
+    groups: Sequence[RunGroup], *, pad_missing: bool = False, by_category: bool = False
 ) -> list[SplitSummary]:
     """Summaries by group, agent and split; ``all`` is added where more than one of low, medium and high is planned.
 
@@ -122,13 +123,25 @@ def summarise(
     ]
 
 
+def grader_defects(records: Iterable[RunRecord]) -> list[str]:
+    """A sentence for each competition whose grader raised, which voids the result of a run."""
+    by_competition: dict[str, list[RunRecord]] = {}
+    for record in records:
+        if record.report.grader_defect:
+            by_competition.setdefault(record.competition_id, []).append(record)
+    return [
+        f"the grader of {id} is defective: {pluralize(len(own), 'run')} could not be graded ({own[-1].report.error})"
+        for id, own in sorted(by_competition.items())
+    ]
+
+
 def split_rank(split: str) -> tuple[int, str]:
-    """A sorting key: the benchmark's splits in their order, then others by name."""
-    return (SPLIT_ORDER.index(split) if split in SPLIT_ORDER else len(SPLIT_ORDER), split)
+    """A sort key: the benchmark's splits in their order, then others by name."""
+    return SPLIT_ORDER.index(split) if split in SPLIT_ORDER else len(SPLIT_ORDER), split
 
 
-def labels(groups: Sequence[RunGroupResults]) -> dict[tuple[Path, str], str]:
-    """What to call an agent, by its group's folder and its id: by the id, with its group where others have it too."""
+def labels(groups: Sequence[RunGroup]) -> dict[tuple[Path, str], str]:
+    """An agent's name in reports, by its group's folder and its id: its id, with the group if others have it too."""
     agents = list(chain.from_iterable(group.agents for group in groups))
     names = [group.name for group in groups]
     return {
@@ -140,25 +153,29 @@ def labels(groups: Sequence[RunGroupResults]) -> dict[tuple[Path, str], str]:
     }
 
 
-def _parts(group: RunGroupResults, agent: str, by_category: bool) -> Iterator[tuple[str, str | None, tuple[str, ...]]]:
+def _parts(group: RunGroup, agent: str, by_category: bool) -> Iterator[tuple[str, str | None, tuple[str, ...]]]:
     """Split, category and competitions of each summary."""
     ids = sorted({key.competition_id for key in (*group.planned, *group.runs) if key.agent == agent})
     splits: dict[str, list[str]] = {}
     for id in ids:
-        splits.setdefault(group.places[id].split, []).append(id)
+        splits.setdefault(group.splits_and_categories[id].split, []).append(id)
     if len(splits.keys() & set(BENCHMARK)) > 1:
-        splits["all"] = [id for id in ids if group.places[id].split in BENCHMARK]
+        splits["all"] = [id for id in ids if group.splits_and_categories[id].split in BENCHMARK]
     for split in sorted(splits, key=split_rank):
         if not by_category:
             yield split, None, tuple(splits[split])
         elif split not in BENCHMARK or "all" not in splits:
-            for category in sorted({group.places[id].category for id in splits[split]}):
-                yield split, category, tuple(id for id in splits[split] if group.places[id].category == category)
+            for category in sorted({group.splits_and_categories[id].category for id in splits[split]}):
+                yield (
+                    split,
+                    category,
+                    tuple(id for id in splits[split] if group.splits_and_categories[id].category == category),
+                )
 
 
 def _summary(
     label: str,
-    group: RunGroupResults,
+    group: RunGroup,
     agent: str,
     split: str,
     category: str | None,
@@ -168,7 +185,7 @@ def _summary(
     wanted = set(ids)
     own = [key for key in group.planned | group.runs.keys() if key.agent == agent and key.competition_id in wanted]
     runs = [group.runs[key] for key in own if key in group.runs]
-    results = {(run.seed, run.competition_id): run for run in runs if run.outcome != "error"}
+    results = {(run.seed, run.competition_id): run for run in runs if run.outcome is not Outcome.error}
     seeds = sorted({key.seed for key in own})
     incomplete = tuple(seed for seed in seeds if any((seed, id) not in results for id in ids))
     counted_seeds = tuple(seed for seed in seeds if pad_missing or seed not in incomplete)
@@ -190,7 +207,7 @@ def _summary(
         padded_seeds=incomplete if pad_missing else (),
         results=len(results),
         missing=len(seeds) * len(ids) - len(results),
-        counts={name: sum(run.outcome == name for run in runs) for name in OUTCOMES},
+        counts={outcome: sum(run.outcome is outcome for run in runs) for outcome in Outcome},
         medals={
             id: sum(_earned(results.get((seed, id)), "any_medal") for seed in counted_seeds)
             for id in (ids if counted_seeds else ())

@@ -1,5 +1,14 @@
-"""Where an agent runs: the contract, the sandboxes that keep it, and the submission checker."""
+"""Where an agent runs: the contract, the sandboxes that fulfil it, and the submission checker."""
 
-from pytest_mlebench.sandbox.base import Ending, Execution, Limits, Sandbox, Task
+from pytest_mlebench.sandbox.contract import (
+    Connection,
+    Ending,
+    Execution,
+    Limits,
+    Sandbox,
+    SandboxAccount,
+    Task,
+    Validation,
+)
 
-__all__ = ["Ending", "Execution", "Limits", "Sandbox", "Task"]
+__all__ = ["Connection", "Ending", "Execution", "Limits", "Sandbox", "SandboxAccount", "Task", "Validation"]

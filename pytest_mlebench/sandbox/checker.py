@@ -1,13 +1,17 @@
-"""The submission checker: tells an agent whether its file is well formed, never its score.
+"""The submission checker: whether an agent's file has the right form, never its score.
 
-It runs outside the sandbox, on a local port or a Unix socket. ``GET /health`` answers ``{"status": "ok"}``;
-``POST /validate`` takes a multipart form with the field ``file`` and answers ``{"result": "…"}``.
+It runs outside the sandbox, on a local port or a Unix socket, and answers as scripts made for MLE-bench expect:
+``GET /health`` with ``{"status": "running"}``; ``POST /validate``, a multipart form with the field ``file``, with
+``{"result": "…"}``.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
+import math
+import re
 import socket
 import socketserver
 import tempfile
@@ -15,25 +19,35 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Protocol
 
-from pytest_mlebench.grading.submission import MAX_BYTES
+from pytest_mlebench.defaults import MAX_SUBMISSION_BYTES
+from pytest_mlebench.sandbox.contract import Task
 
 logger = logging.getLogger(__name__)
 
 PORT = 5000
 _BLOCK = 1 << 16
 _MAX_PART_HEADER = 1 << 14
+_MAX_CONNECTIONS = 32
+_KEPT_VERDICTS = 1000
+_KEPT_TEXT = 1000
+_CLOSE_SECONDS = 10.0
+_LINGER_SECONDS = 5.0
+_OVER = (503, "The run is over.")
 
 
 class SubmissionChecker:
-    """An HTTP server in a thread of its own; use it as a context manager.
+    """An HTTP server in a thread of its own; use it as a context manager, after which nothing of it runs.
 
-    ``validate(path)`` returns the text that the agent is given. At most ``requests_per_minute`` files are looked at in
-    a minute, one at a time. Every verdict is kept in ``history`` as (seconds since the start, verdict).
+    ``validate(path)`` returns the text that the agent is given; ``stop`` makes a call of it that is running return.
+    Files are checked one at a time, at most ``requests_per_minute`` in a minute, and a verdict is given after a whole
+    number of ``step`` seconds, so that its timing says little about how it was found. The latest verdicts are kept in
+    ``history`` as (seconds since the start, verdict).
     """
 
     def __init__(
@@ -42,19 +56,25 @@ class SubmissionChecker:
         *,
         unix_socket: Path | None = None,
         port: int = PORT,
-        max_bytes: int = MAX_BYTES,
+        max_bytes: int = MAX_SUBMISSION_BYTES,
         requests_per_minute: int = 30,
+        step: float = 1.0,
+        stop: Callable[[], None] = lambda: None,
     ) -> None:
-        self.history: deque[tuple[float, str]] = deque(maxlen=1000)
+        self.history: deque[tuple[float, str]] = deque(maxlen=_KEPT_VERDICTS)
         self._validate = validate
+        self._stop = stop
+        self._step = step
+        self._closing = threading.Event()
         self._max_bytes = max_bytes
         self._per_minute = requests_per_minute
         self._recent: deque[float] = deque()
         self._one_at_a_time = threading.Lock()
         self._started = time.monotonic()
+        self._uploads = tempfile.TemporaryDirectory(prefix="mlebench-check-")
         handler = type("Handler", (_Handler,), {"checker": self})
         if unix_socket is not None:
-            self._server: socketserver.BaseServer = _UnixServer(str(unix_socket), handler)
+            self._server: _Server = _UnixServer(str(unix_socket), handler)
             # The sandbox's user is not ours; the folder around the socket is what keeps others away.
             unix_socket.chmod(0o666)
             self.url = f"http://localhost:{PORT}"
@@ -63,26 +83,48 @@ class SubmissionChecker:
             self.url = f"http://localhost:{self._server.server_address[1]}"
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.1,), daemon=True)
 
+    @classmethod
+    def of(cls, task: Task, *, unix_socket: Path | None = None) -> SubmissionChecker:
+        """The checker of a run."""
+        max_bytes = task.max_submission_bytes
+        return cls(task.validate, stop=task.stop_validation, max_bytes=max_bytes, unix_socket=unix_socket)
+
     def __enter__(self) -> SubmissionChecker:
         self._thread.start()
         return self
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self._closing.set()
         self._server.shutdown()
-        self._server.server_close()
+        self._stop()
+        self._server.close()
+        self._uploads.cleanup()
 
     def check(self, read: Callable[[IO[bytes]], str | None]) -> tuple[int, str]:
         """HTTP status and text for a file that ``read`` writes to a stream; ``read`` returns an error or None."""
         with self._one_at_a_time:
+            if self._closing.is_set():
+                return _OVER
             if not self._admit():
                 return 429, f"Too many requests: at most {self._per_minute} a minute. Try again later."
-            with tempfile.TemporaryDirectory(prefix="mlebench-check-") as folder:
-                path = Path(folder) / "submission.csv"
+            path = Path(self._uploads.name) / "submission.csv"
+            try:
                 with path.open("wb") as file:
                     if error := read(file):
                         return 400, error
+                began = time.monotonic()
                 verdict = self._validate(path)
-        self.history.append((time.monotonic() - self._started, verdict))
+            except ConnectionError:
+                raise
+            except Exception:
+                logger.warning("the submission checker failed", exc_info=True)
+                return 500, "The checker failed; try again later."
+            finally:
+                path.unlink(missing_ok=True)
+            took = time.monotonic() - began
+            if self._closing.wait(math.ceil(took / self._step) * self._step - took):
+                return _OVER  # what a validation that was stopped says is no verdict
+            self.history.append((time.monotonic() - self._started, verdict[:_KEPT_TEXT]))
         return 200, verdict
 
     @property
@@ -106,24 +148,51 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         if self.path.rstrip("/") == "/health":
-            self._answer(200, {"status": "ok"})
+            self._answer(200, {"status": "running"})
         else:
             self._answer(404, {"result": "Not found; POST a file to /validate."})
 
     def do_POST(self) -> None:
         self.close_connection = True
+        if refusal := self._refusal():
+            self._answer(*refusal)
+            return self._read_the_rest()
+        length, boundary = int(self.headers["Content-Length"]), _boundary(self.headers["Content-Type"])
+        assert boundary is not None
+        status, text = self.checker.check(lambda file: _copy_part(self.rfile, length, boundary, file))
+        self._answer(status, {"result": text})
+        return self._read_the_rest()
+
+    def handle_expect_100(self) -> bool:
+        """A client that asks before it sends a large file is answered at once."""
+        if self.command == "POST" and (refusal := self._refusal()):
+            self.close_connection = True
+            self._answer(*refusal)
+            return False
+        return super().handle_expect_100()
+
+    def _refusal(self) -> tuple[int, dict[str, Any]] | None:
+        """The answer to a request whose body is not even looked at."""
+        length, most = self.headers.get("Content-Length", ""), self.checker.max_bytes
         if self.path.rstrip("/") != "/validate":
-            return self._answer(404, {"result": "Not found; POST a file to /validate."})
-        length = self.headers.get("Content-Length", "")
-        boundary = _boundary(self.headers.get("Content-Type", ""))
-        if boundary is None:
-            return self._answer(400, {"result": "Send the file as multipart/form-data in the field 'file'."})
-        if not length.isdecimal():
-            return self._answer(411, {"result": "The request has no Content-Length."})
-        if int(length) > self.checker.max_bytes + 2 * _MAX_PART_HEADER:
-            return self._answer(413, {"result": f"The file is too large: at most {self.checker.max_bytes:,} bytes."})
-        status, text = self.checker.check(lambda file: _copy_part(self.rfile, int(length), boundary, file))
-        return self._answer(status, {"result": text})
+            return 404, {"result": "Not found; POST a file to /validate."}
+        if _boundary(self.headers.get("Content-Type", "")) is None:
+            return 400, {"result": "Send the file as multipart/form-data in the field 'file'."}
+        if not re.fullmatch("[0-9]+", length):
+            return 411, {"result": "The request has no Content-Length."}
+        if len(length) > 18 or int(length) > most + 2 * _MAX_PART_HEADER:
+            return 413, {"result": f"The file is too large: at most {most:,} bytes."}
+        return None
+
+    def _read_the_rest(self) -> None:
+        """Let a client finish that still sends: it may not look for an answer before, and a reset would lose that."""
+        deadline = time.monotonic() + _LINGER_SECONDS
+        with suppress(OSError):
+            self.connection.shutdown(socket.SHUT_WR)
+            while (left := deadline - time.monotonic()) > 0:
+                self.connection.settimeout(left)
+                if not self.connection.recv(_BLOCK):
+                    break
 
     def _answer(self, status: int, body: dict[str, Any]) -> None:
         content = json.dumps(body).encode()
@@ -142,30 +211,54 @@ class _Handler(BaseHTTPRequestHandler):
         logger.debug(format, *args)
 
 
-class _TcpServer(socketserver.ThreadingTCPServer):
+class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
+    """Serves a bounded number of connections, each in a thread."""
+
     daemon_threads = True
     allow_reuse_address = True
 
+    def __init__(self, *arguments: Any) -> None:
+        self._connections: dict[socket.socket, threading.Thread] = {}
+        super().__init__(*arguments)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        if len(self._connections) >= _MAX_CONNECTIONS:
+            return self.shutdown_request(request)
+        thread = threading.Thread(target=self.process_request_thread, args=(request, client_address), daemon=True)
+        self._connections[request] = thread
+        thread.start()
+        return None
+
+    def shutdown_request(self, request: Any) -> None:
+        super().shutdown_request(request)
+        self._connections.pop(request, None)
+
+    def close(self) -> None:
+        """Close all connections, and wait until nothing is done for them any more."""
+        self.server_close()
+        for connection, thread in list(self._connections.items()):
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+            thread.join(_CLOSE_SECONDS)
+
     def handle_error(self, request: Any, client_address: Any) -> None:
         logger.debug("submission checker: connection broke", exc_info=True)
 
 
-class _UnixServer(socketserver.ThreadingUnixStreamServer):
-    daemon_threads = True
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        logger.debug("submission checker: connection broke", exc_info=True)
+class _UnixServer(_Server):
+    address_family = socket.AF_UNIX
 
 
-def _tcp_server(port: int, handler: type[BaseHTTPRequestHandler]) -> _TcpServer:
+def _tcp_server(port: int, handler: type[BaseHTTPRequestHandler]) -> _Server:
     """On the usual port, or on a free one where that is taken (by another worker, or by anybody)."""
     try:
         with socket.socket() as probe:  # allow_reuse_address must not let two servers share the port
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
+            probe.settimeout(1.0)  # its owner may hang
+            if probe.connect_ex(("127.0.0.1", port)) != errno.ECONNREFUSED:
                 raise OSError("taken")
-        return _TcpServer(("127.0.0.1", port), handler)
+        return _Server(("127.0.0.1", port), handler)
     except OSError:
-        return _TcpServer(("127.0.0.1", 0), handler)
+        return _Server(("127.0.0.1", 0), handler)
 
 
 def _boundary(content_type: str) -> bytes | None:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from pytest_mlebench.agents.definition import Agent
 from pytest_mlebench.errors import SandboxError
-from pytest_mlebench.sandbox.base import Sandbox
+from pytest_mlebench.sandbox.contract import Sandbox
 
 
 def choose(kind: str, agent: Agent, *, local: Callable[[], Sandbox], docker: Callable[[], Sandbox]) -> Sandbox:

@@ -1,26 +1,32 @@
-"""What a container's end means."""
+"""How an agent's run ended: one judge for all sandboxes."""
 
 from __future__ import annotations
 
 import signal
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from pytest_mlebench.sandbox.base import Ending
+from pytest_mlebench.sandbox.contract import Ending, Limits
 from pytest_mlebench.sandbox.instructions import format_duration
+
+_MEMORY_ERRORS = ("MemoryError", "Cannot allocate memory", "std::bad_alloc")
 
 
 @dataclass(frozen=True, kw_only=True)
 class End:
-    """All that is known of an agent's end. ``lost`` says that nobody saw it: the container's first process died too.
+    """Everything a sandbox knows about an agent's end.
 
-    No agent can end that process, so ``judge`` is not for an end that is lost and has no other explanation.
+    ``lost``: nobody saw the end, because the container's first process died too. No agent can kill that process, so a
+    lost end without another explanation is not the agent's doing and has no ending.
     """
 
     exit_code: int | None = None
     signal: str | None = None
     oom_kills: int = 0
+    """Processes that the kernel killed for memory."""
     time_limit: float | None = None
-    """Seconds, where the time limit was what ended the agent."""
+    """Seconds, if the time limit ended the agent."""
+    out_of_memory: str = ""
+    """In words, if the sandbox stopped the agent for memory or a process of it was refused memory."""
     disk_full: str = ""
     lost: bool = False
 
@@ -28,12 +34,33 @@ class End:
     def is_unexplained(self) -> bool:
         return self.lost and self.time_limit is None and not self.oom_kills and not self.disk_full
 
+    def with_clues(self, limits: Limits, log_tail: str, *, memory: bool = False) -> End:
+        """Add what limits and the end of the log suggest about a failure.
+
+        ``memory``: a failed allocation in the log counts as out of memory, where the kernel kills no process for it.
+        """
+        if self.exit_code == 0:
+            return self
+        disk_full = self.disk_full
+        if limits.disk is not None and not disk_full:
+            too_large = self.signal == "SIGXFSZ" or self.exit_code == 128 + signal.SIGXFSZ
+            if too_large or "File too large" in log_tail:
+                disk_full = f"a file grew over the limit of {limits.disk:,} bytes"
+            elif "No space left on device" in log_tail:
+                disk_full = f"the limit is {limits.disk:,} bytes"
+        out_of_memory = self.out_of_memory
+        if memory and limits.memory is not None and any(word in log_tail for word in _MEMORY_ERRORS):
+            out_of_memory = out_of_memory or f"a process asked for more than {limits.memory:,} bytes"
+        return replace(self, disk_full=disk_full, out_of_memory=out_of_memory)
+
     def judge(self) -> tuple[Ending, str]:
-        """The ending, and in words what it leaves open."""
+        """The ending, and in words the details it leaves open."""
         if self.time_limit is not None:
             return Ending.TIMED_OUT, self._with_kills(f"stopped after {_duration(self.time_limit)}")
         if self.disk_full:
             return Ending.CRASHED, self._with_kills(f"disk full: {self.disk_full}")
+        if self.out_of_memory:
+            return Ending.OUT_OF_MEMORY, self._with_kills(self.out_of_memory)
         if self.exit_code == 0:
             return Ending.FINISHED, self._with_kills("")
         if self.oom_kills:

@@ -7,12 +7,14 @@ import os
 import random
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_mlebench.errors import SandboxError
+from pytest_mlebench.progress import Note, Reporter, silent
+from pytest_mlebench.units import pluralize
 
 _PAUSE = (0.5, 1.5)
 
@@ -75,8 +77,8 @@ class GpuPool:
             raise SandboxError(f"each run is to have {number} GPUs, but only {len(available)} may be used")
 
     @contextmanager
-    def lease(self, number: int, waiting: Callable[[str], None] = lambda text: None) -> Iterator[list[Gpu]]:
-        """Hold so many GPUs; waits until they are free, and says so, once, through ``waiting``.
+    def lease(self, number: int, reporter: Reporter = silent) -> Iterator[list[Gpu]]:
+        """Hold so many GPUs; waits until they are free, and reports once that it waits.
 
         All or none: two runs that wait for two GPUs must not hold one each.
         """
@@ -85,11 +87,11 @@ class GpuPool:
             yield []
             return
         gpus = self.available()
-        told = False
+        reported = False
         while len(held := self._take(gpus, number)) < number:
-            if not told:
-                waiting(f"waiting for {number} of {len(gpus)} GPU{'s'[: len(gpus) != 1]}: others are using them")
-                told = True
+            if not reported:
+                reporter(Note(f"waiting for {number} of {pluralize(len(gpus), 'GPU')}: other runs use them"))
+                reported = True
             time.sleep(random.uniform(*_PAUSE))
         try:
             yield [gpu for gpu, _ in held]

@@ -25,13 +25,20 @@ class Hardware:
 
 def this_machine() -> Hardware:
     """The hardware found here; GPUs are those that ``nvidia-smi`` shows."""
+    cpus, memory = machine_size()
     return Hardware(
         host=socket.gethostname(),
         cpu=_cpu_model(),
-        cpus=len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1,
-        memory=os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        cpus=cpus,
+        memory=memory,
         gpus=dict(Counter(gpu.name for gpu in detect())),
     )
+
+
+def machine_size() -> tuple[int, int]:
+    """Processors that this process may use, and the machine's memory in bytes."""
+    cpus = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return cpus, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def _cpu_model() -> str:

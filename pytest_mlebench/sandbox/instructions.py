@@ -1,10 +1,10 @@
-"""What an agent is told: ``instructions.txt``."""
+"""The instructions that an agent reads: ``instructions.txt``."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from pytest_mlebench.catalog.catalogue import bundled
+from pytest_mlebench._paths import bundled
 
 INSTRUCTIONS = "instructions.txt"
 VALIDATE = "validate_submission.sh"

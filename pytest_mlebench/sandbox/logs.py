@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
 from pathlib import Path
 
+from pytest_mlebench.sandbox.redaction import Redactor
+
 _HEAD_SHARE = 4
-MASK = b"***"
+_LONGEST_SPAN = 1 << 20
+"""A secret that repeats itself without end is not waited for."""
 TAIL_SUFFIX = ".tail"
 """What is added to a log's name for the file of its end, while it is written and too large to be kept whole."""
 
@@ -15,18 +17,16 @@ TAIL_SUFFIX = ".tail"
 class LogWriter:
     """Appends bytes to a file until it is full, then keeps the newest in a second file; ``close`` joins the two.
 
-    Of ``max_bytes`` a quarter is the head of the output, the rest its tail. Secret values are masked, also where they
-    are split between two writes.
+    Of ``max_bytes`` a quarter is the head of the output, the rest its tail. Secrets are masked, also where they are
+    split between two writes.
     """
 
-    def __init__(self, path: Path, max_bytes: int, secrets: Iterable[str] = ()) -> None:
+    def __init__(self, path: Path, max_bytes: int, redactor: Redactor | None = None) -> None:
         self._path = path
         self._tail_path = path.with_name(path.name + TAIL_SUFFIX)
         self._head_left = max(1, max_bytes // _HEAD_SHARE)
         self._tail_bytes = max(1, max_bytes - self._head_left)
-        # The longest first: one secret may be part of another.
-        self._secrets = sorted((secret.encode() for secret in secrets if secret), key=len, reverse=True)
-        self._overlap = max((len(secret) for secret in self._secrets), default=1) - 1
+        self._redactor = redactor or Redactor()
         self._pending = b""
         self._head = path.open("wb", buffering=0)
         self._tail = bytearray()
@@ -35,17 +35,24 @@ class LogWriter:
 
     def write(self, data: bytes) -> None:
         """Take some of the output."""
-        self._pending = self._mask(self._pending + data)
-        ready = len(self._pending) - self._overlap
+        self._pending += data
+        ready = len(self._pending) - self._redactor.overlap
+        for start, end in self._redactor.spans(self._pending):
+            if start < ready < end:  # it may continue in the next block
+                ready = start
+                if end - start > _LONGEST_SPAN:
+                    self._store(self._redactor.bytes(self._pending[:end]))
+                    self._pending, ready = self._pending[end:], 0
+                break
         if ready > 0:
-            self._store(self._pending[:ready])
+            self._store(self._redactor.bytes(self._pending[:ready]))
             self._pending = self._pending[ready:]
 
     def close(self) -> None:
         """Write what is left; the file is complete afterwards. May be called again."""
         if self._head.closed:
             return
-        self._store(self._mask(self._pending))
+        self._store(self._redactor.bytes(self._pending))
         self._pending = b""
         self._trim()
         if self._dropped:
@@ -78,11 +85,6 @@ class LogWriter:
         if excess > 0:
             del self._tail[:excess]
             self._dropped += excess
-
-    def _mask(self, data: bytes) -> bytes:
-        for secret in self._secrets:
-            data = data.replace(secret, MASK)
-        return data
 
 
 def tail(path: Path, lines: int = 30, max_bytes: int = 1 << 14) -> str:

@@ -1,4 +1,4 @@
-"""Whose a container or a temporary folder is: enough to tell, later, that its session is dead."""
+"""Whose a container or a temporary folder is: enough to know, later, that its session is dead."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def owner_labels() -> dict[str, str]:
 
 
 def is_dead(labels: Mapping[str, str]) -> bool:
-    """Whether the process that these labels name runs no more; False where that cannot be told from here."""
+    """Whether the process that these labels name runs no more; False where that cannot be known from here."""
     host, boot, namespace = _here()
     if labels.get(f"{LABEL}host") != host:
         return False

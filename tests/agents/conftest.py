@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from pytest_mlebench._paths import bundled
 from pytest_mlebench.catalog import Competition, default_catalogue
-from pytest_mlebench.catalog.catalogue import bundled
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.grading.golden import prepare_synthetic

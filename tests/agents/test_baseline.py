@@ -5,7 +5,7 @@ import time
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -22,7 +22,7 @@ Synthetic = Callable[[str], Dataset]
 
 @pytest.fixture
 def rows() -> pd.DataFrame:
-    """Sixty rows in which ``x`` tells nearly everything; the ids keep their zeros only as text."""
+    """Sixty rows in which ``x`` predicts nearly everything; the ids keep their zeros only as text."""
     rng = np.random.default_rng(0)
     table = pd.DataFrame({"key": [f"{k:04}" for k in range(60)], "x": rng.normal(size=60)})
     table["colour"] = rng.choice(["red", "green"], 60)
@@ -42,7 +42,7 @@ def lay_out(data: Path, rows: pd.DataFrame, target: str, sample: pd.DataFrame, d
     (data / "description.md").write_text(description)
 
 
-def sample_of(rows: pd.DataFrame, **columns: object) -> pd.DataFrame:
+def sample_of(rows: pd.DataFrame, **columns: Any) -> pd.DataFrame:
     return rows.loc[:40:-1, ["key"]].assign(**columns)
 
 
@@ -65,6 +65,8 @@ def test_it_earns_a_medal_on_the_smoke_split(synthetic: Synthetic, start: Start)
     assert "metric: rmse" in ran.output and "progression: regression" in ran.output
 
 
+@pytest.mark.full  # it goes by the clock, as it must
+@pytest.mark.serial
 def test_it_recognises_digits_even_if_its_time_ends_early(synthetic: Synthetic, start: Start) -> None:
     dataset = synthetic("smoke-digits")
     ran = start("baseline", dataset.public, TIME_LIMIT_SECS="10")

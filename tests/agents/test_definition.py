@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from pytest_mlebench.agents import AgentRegistry
+from pytest_mlebench.agents.config import check_folder
 from pytest_mlebench.errors import AgentError, UsageError
 
 CONFIG = """
@@ -52,16 +53,16 @@ def test_keys_with_a_start_are_agents_and_others_only_carry_anchors(agents: Path
 
 
 def test_omegaconf_arguments_are_key_equals_value(agents: Path) -> None:
-    launch = AgentRegistry(agents)["scaffold"].launch({"TEST_API_KEY": "k"})
+    launch = AgentRegistry(agents)["scaffold"].launch({"TEST_API_KEY": "k-12345678"})
     assert launch.arguments == ("agent.steps=2000", "agent.model=some-model")
-    assert launch.environment == {"API_KEY": "k", "HOME_PAGE": "here"}
-    assert launch.secrets == {"k"}
+    assert launch.environment == {"API_KEY": "k-12345678", "HOME_PAGE": "here"}
+    assert launch.secrets == {"k-12345678"}
 
 
 def test_argparse_arguments_are_options_and_secrets_are_filled_in(agents: Path) -> None:
     agent = AgentRegistry(agents)["scaffold/dev"]
-    words = agent.launch({"TEST_API_KEY": "k"}).arguments
-    assert words == ("--agent.steps", "1", "--agent.model", "some-model", "--key", "k")
+    words = agent.launch({"TEST_API_KEY": "k-12345678"}).arguments
+    assert words == ("--agent.steps", "1", "--agent.model", "some-model", "--key", "k-12345678")
     assert (agent.privileged, agent.trusted, agent.llm_hosts) == (True, False, ("api.example.com",))
 
 
@@ -70,10 +71,15 @@ def test_a_missing_secret_is_named(agents: Path) -> None:
         AgentRegistry(agents)["scaffold"].launch({"TEST_API_KEY": ""})
 
 
+def test_a_secret_too_short_to_be_kept_out_of_logs_is_refused_with_the_reason(agents: Path) -> None:
+    with pytest.raises(AgentError, match="the secret TEST_API_KEY has 1 character, must have at least 8"):
+        AgentRegistry(agents)["scaffold"].launch({"TEST_API_KEY": "5"})
+
+
 def test_secret_values_are_in_no_description(agents: Path) -> None:
     agent = AgentRegistry(agents)["scaffold/dev"]
-    launch = agent.launch({"TEST_API_KEY": "hunter2"})
-    assert "hunter2" not in f"{agent!r} {agent.describe()} {launch!r}"
+    launch = agent.launch({"TEST_API_KEY": "hunter22"})
+    assert "hunter22" not in f"{agent!r} {agent.describe()} {launch!r}"
     assert agent.describe()["env_vars"]["API_KEY"] == "${{ secrets.TEST_API_KEY }}"
 
 
@@ -85,7 +91,7 @@ def test_an_unknown_agent_is_told_with_close_matches(agents: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[", "cannot be read"),
+        ("[", "is not YAML"),
         ("- a", "must be a mapping"),
         ("vars: {a: 1}", "defines no agent"),
         ("scaffold: {start: scaffold/none.sh}", "start script .*none.sh does not exist"),
@@ -93,9 +99,55 @@ def test_an_unknown_agent_is_told_with_close_matches(agents: Path) -> None:
         ("scaffold: {start: scaffold/start.sh, kwargs: {a: 1}}", "kwargs_type is None"),
         ("scaffold: {start: scaffold/start.sh, kwargs: [a]}", "must be mappings"),
         ("'../x': {start: scaffold/start.sh}", "an id is made of"),
+        ('scaffold: {start: scaffold/start.sh, trusted: "no"}', "trusted is the text 'no', must be true or false"),
+        ('scaffold: {start: scaffold/start.sh, privileged: "false"}', "privileged is the text 'false', must be"),
+        ("scaffold: {start: scaffold/start.sh, privileged: 1}", "privileged is the value 1, must be"),
+        ("scaffold: {start: scaffold/start.sh, trusted: [false]}", "trusted is a list"),
+        ("scaffold: {start: scaffold/start.sh, llm_hosts: api.example.com}", "llm_hosts is the text .*must be a list"),
+        ("scaffold: {start: scaffold/start.sh, llm_hosts: [1]}", "llm_hosts is a list .*must be a list of texts"),
+        ("scaffold: {start: scaffold/start.sh, env_vars: {A: '${{ secret.X }}'}}", "A: '.*must be of the form"),
+        ("scaffold: {start: scaffold/start.sh, env_vars: {A: '${{ secrets.X-Y }}'}}", "A: '.*must be of the form"),
+        (
+            "scaffold: {start: scaffold/start.sh, kwargs_type: argparse, kwargs: {a: 'x ${{secrets.A}} ${{ env.B }}'}}",
+            "a: '.*must be of the form",
+        ),
+        ("scaffold: {start: scaffold/start.sh, env_vars: {A: [1]}}", "A is a list"),
+        ("scaffold: {start: scaffold/start.sh, env_vars: {'A=B': 1}}", "not the name of a variable"),
+        ('scaffold: {start: scaffold/start.sh, env_vars: {A: "x\\0y"}}', "A holds a zero byte"),
+        (
+            "scaffold: {start: scaffold/start.sh, dockerfile: /etc/passwd}",
+            "dockerfile is '/etc/passwd', must be",
+        ),
+        ("scaffold: {start: scaffold/start.sh, dockerfile: scaffold/../../x}", "dockerfile is .*must be a path inside"),
+        ("scaffold: {start: scaffold/start.sh, dockerfile: [x]}", "dockerfile is a list"),
+        ("scaffold: {start: ../outside.sh}", "start is '../outside.sh', must be a path inside"),
+        ("scaffold: {start: /etc/passwd}", "start is '/etc/passwd', must be a path inside"),
+        ("scaffold: {start: scaffold/link.sh}", "a link that leaves the agent's folder"),
+        ("scaffold: {start: start.sh}", "must be <folder>/<script>"),
+        ("scaffold: {start: {a: b}}", "start is a mapping"),
+        ("[" * 3000, "more than 20 levels"),
+        ("a: " + "{b: " * 3000, "more than 20 levels"),
+        ("a: &a [*a]", "refers to what it is part of"),
+        (
+            "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n"
+            + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 10)),
+            "more than 20,000 values",
+        ),
+        ("#" * (1 << 20) + "\n\n", "may have 1,048,576"),
     ],
 )
 def test_a_broken_definition_is_told_with_file_and_key(agents: Path, text: str, message: str) -> None:
     (agents / "scaffold/config.yaml").write_text(text)
-    with pytest.raises(AgentError, match=f"config.yaml.*{message}"):
+    (agents / "scaffold/link.sh").symlink_to("/etc/passwd")
+    with pytest.raises(AgentError, match=f"config.yaml.*{message}") as caught:
         AgentRegistry(agents).load()
+    assert "\n" not in str(caught.value) and len(str(caught.value)) < 500
+
+
+def test_a_link_that_leaves_the_agents_folder_is_refused(agents: Path) -> None:
+    agent = AgentRegistry(agents)["scaffold"]
+    (agents / "scaffold/inside").symlink_to("start.sh")
+    check_folder(agent)
+    (agents / "scaffold/private").symlink_to(agents.parent)
+    with pytest.raises(AgentError, match="scaffold/private is a link that leaves the agent's folder"):
+        check_folder(agent)

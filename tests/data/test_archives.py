@@ -1,9 +1,10 @@
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from pytest_mlebench.data.archives import (
+from pytest_mlebench.data.authoring.archives import (
     ArchiveError,
     ZipWriter,
     open_zip,
@@ -23,10 +24,10 @@ def test_a_member_of_a_zip_archive_can_be_written_piece_by_piece(tmp_path: Path)
         member.write(b"one ")
         member.write(b"two")
     for name in ("whole.zip", "pieces.zip"):
-        with zipfile.ZipFile(tmp_path / name) as archive:
-            assert archive.read("a.txt") == b"one two"
-            assert archive.getinfo("a.txt").compress_type == zipfile.ZIP_DEFLATED
-            assert archive.getinfo("a.txt").date_time == (1980, 1, 1, 0, 0, 0)
+        with zipfile.ZipFile(tmp_path / name) as written:
+            assert written.read("a.txt") == b"one two"
+            assert written.getinfo("a.txt").compress_type == zipfile.ZIP_DEFLATED
+            assert written.getinfo("a.txt").date_time == (1980, 1, 1, 0, 0, 0)
 
 
 MEMBERS = {"train/": b"", "train/1.txt": b"one", "train/deep/2.jpg": b"\xff\xd8", "täst.csv": b"id\n"}
@@ -42,22 +43,22 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_unpacking_gives_all_files_in_the_order_of_the_archive(archive: Path, tmp_path: Path):
+def test_unpacking_gives_all_files_in_the_order_of_the_archive(archive: Path, tmp_path: Path) -> None:
     assert unpack_zip(archive, tmp_path / "out") == ["train/1.txt", "train/deep/2.jpg", "täst.csv"]
     assert contents(tmp_path / "out") == {name: data for name, data in MEMBERS.items() if not name.endswith("/")}
 
 
-def test_unpacking_renames_by_a_mapping_and_leaves_the_others_out(archive: Path, tmp_path: Path):
+def test_unpacking_renames_by_a_mapping_and_leaves_the_others_out(archive: Path, tmp_path: Path) -> None:
     assert unpack_zip(archive, tmp_path / "out", {"train/1.txt": "test/a.txt"}) == ["test/a.txt"]
     assert contents(tmp_path / "out") == {"test/a.txt": b"one"}
 
 
-def test_unpacking_renames_by_a_function_and_leaves_out_what_has_no_name(archive: Path, tmp_path: Path):
+def test_unpacking_renames_by_a_function_and_leaves_out_what_has_no_name(archive: Path, tmp_path: Path) -> None:
     unpack_zip(archive, tmp_path / "out", lambda name: name.upper() if "train" in name else None)
     assert contents(tmp_path / "out") == {"TRAIN/1.TXT": b"one", "TRAIN/DEEP/2.JPG": b"\xff\xd8"}
 
 
-def test_a_member_that_is_not_there_is_named_with_its_archive(archive: Path, tmp_path: Path):
+def test_a_member_that_is_not_there_is_named_with_its_archive(archive: Path, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"data\.zip has no member train/3\.txt"):
         unpack_zip(archive, tmp_path / "out", {"train/1.txt": "1", "train/3.txt": "3"})
     with pytest.raises(DataError, match=r"data\.zip has no member nothing"), zip_member(archive, "nothing"):
@@ -65,20 +66,20 @@ def test_a_member_that_is_not_there_is_named_with_its_archive(archive: Path, tmp
     assert not (tmp_path / "out").exists()
 
 
-def test_one_member_is_read_as_a_file(archive: Path):
+def test_one_member_is_read_as_a_file(archive: Path) -> None:
     with zip_member(archive, "train/1.txt") as file:
         assert file.read() == b"one"
 
 
-def test_the_only_file_of_an_archive_needs_no_name(archive: Path, tmp_path: Path):
-    write_zip(tmp_path / "single.zip", {"folder/": b"", "folder/a.csv": "x\n"})
+def test_the_only_file_of_an_archive_needs_no_name(archive: Path, tmp_path: Path) -> None:
+    write_zip(tmp_path / "single.zip", {"folder/": b"", "folder/a.csv": b"x\n"})
     with zip_member(tmp_path / "single.zip") as file:
         assert file.read() == b"x\n"
     with pytest.raises(DataError, match=r"data\.zip holds 3 files"), zip_member(archive):
         pass
 
 
-def test_missing_and_damaged_archives_are_named(tmp_path: Path):
+def test_missing_and_damaged_archives_are_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"a\.zip is missing in the raw data"), open_zip(tmp_path / "a.zip"):
         pass
     (tmp_path / "b.zip").write_bytes(b"PK\3\4 and nothing else")
@@ -86,7 +87,7 @@ def test_missing_and_damaged_archives_are_named(tmp_path: Path):
         pass
 
 
-def test_a_member_whose_bytes_were_changed_is_damage(tmp_path: Path):
+def test_a_member_whose_bytes_were_changed_is_damage(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
         archive.writestr("1.txt", b"before")
     (tmp_path / "a.zip").write_bytes((tmp_path / "a.zip").read_bytes().replace(b"before", b"behind"))
@@ -95,12 +96,12 @@ def test_a_member_whose_bytes_were_changed_is_damage(tmp_path: Path):
 
 
 @pytest.mark.parametrize("name", ["../evil", "a/../../evil", "/evil", "..", "a\\..\\evil", "C:\\evil", ""])
-def test_names_that_leave_the_folder_are_refused(name: str, tmp_path: Path):
+def test_names_that_leave_the_folder_are_refused(name: str, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="would be written outside"):
         safe_join(tmp_path, name)
 
 
-def test_nothing_is_written_beside_the_folder_that_is_unpacked_to(tmp_path: Path):
+def test_nothing_is_written_beside_the_folder_that_is_unpacked_to(tmp_path: Path) -> None:
     with zipfile.ZipFile(tmp_path / "evil.zip", "w") as archive:
         archive.writestr("../evil", b"")
     with pytest.raises(DataError, match="would be written outside"):
@@ -108,12 +109,12 @@ def test_nothing_is_written_beside_the_folder_that_is_unpacked_to(tmp_path: Path
     assert not (tmp_path / "evil").exists()
 
 
-def test_two_members_of_one_name_do_not_overwrite_each_other(archive: Path, tmp_path: Path):
+def test_two_members_of_one_name_do_not_overwrite_each_other(archive: Path, tmp_path: Path) -> None:
     with pytest.raises(ArchiveError, match=r"more than one member for .*same"):
         unpack_zip(archive, tmp_path / "out", lambda name: "same")
 
 
-def test_an_archive_depends_on_its_members_alone(tmp_path: Path):
+def test_an_archive_depends_on_its_members_alone(tmp_path: Path) -> None:
     (tmp_path / "1.txt").write_bytes(b"one")
     for folder in ("a", "b"):
         write_zip(tmp_path / folder / "x.zip", [("1.txt", tmp_path / "1.txt"), ("2.txt", "two"), ("3.txt", b"three")])
@@ -121,28 +122,29 @@ def test_an_archive_depends_on_its_members_alone(tmp_path: Path):
     assert (tmp_path / "a" / "x.zip").read_bytes() == (tmp_path / "b" / "x.zip").read_bytes()
 
 
-def test_bytes_text_paths_and_open_files_are_written_alike(tmp_path: Path):
+def test_bytes_text_paths_and_open_files_are_written_alike(tmp_path: Path) -> None:
     (tmp_path / "é.txt").write_text("é", encoding="utf-8")
     with ZipWriter(tmp_path / "x.zip") as archive, (tmp_path / "é.txt").open("rb") as file:
-        for name, content in {"1": "é", "2": "é".encode(), "3": tmp_path / "é.txt", "4": file}.items():
+        contents: list[Any] = ["é", "é".encode(), tmp_path / "é.txt", file]
+        for name, content in zip("1234", contents, strict=True):
             archive.write(name, content)
     with zipfile.ZipFile(tmp_path / "x.zip") as archive:
         assert [archive.read(name) for name in "1234"] == ["é".encode()] * 4
 
 
-def test_media_are_stored_and_text_is_deflated(tmp_path: Path):
+def test_media_are_stored_and_text_is_deflated(tmp_path: Path) -> None:
     write_zip(tmp_path / "x.zip", {"1.JPG": bytes(1000), "1.csv": bytes(1000)})
     with zipfile.ZipFile(tmp_path / "x.zip") as archive:
         kinds = {info.filename: info.compress_type for info in archive.infolist()}
     assert kinds == {"1.JPG": zipfile.ZIP_STORED, "1.csv": zipfile.ZIP_DEFLATED}
 
 
-def test_an_existing_archive_is_not_overwritten(archive: Path):
+def test_an_existing_archive_is_not_overwritten(archive: Path) -> None:
     with pytest.raises(FileExistsError):
         write_zip(archive, {})
 
 
-def test_a_missing_or_damaged_7z_archive_is_named(tmp_path: Path):
+def test_a_missing_or_damaged_7z_archive_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"a\.7z is missing in the raw data"):
         unpack_7z(tmp_path / "a.7z", tmp_path / "out")
     (tmp_path / "b.7z").write_bytes(b"7z\xbc\xaf\x27\x1c nothing")

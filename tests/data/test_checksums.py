@@ -3,11 +3,12 @@ import io
 import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
 
-from pytest_mlebench.data.archives import write_7z, write_tar_gz, write_zip
+from pytest_mlebench.data.authoring.archives import write_7z, write_tar_gz, write_zip
 from pytest_mlebench.data.checksums import differences, digest, listing, md5
 
 ONE = "f97c5d29941bfb1b2fdab0874906ab82"  # echo -n one | md5sum
@@ -15,13 +16,13 @@ TWO = "b8a9f715dbb64fd5c56e7783c6820a61"
 EMPTY = "d41d8cd98f00b204e9800998ecf8427e"
 
 
-def test_bytes_files_and_open_files_have_the_same_md5(tmp_path: Path):
+def test_bytes_files_and_open_files_have_the_same_md5(tmp_path: Path) -> None:
     (tmp_path / "one").write_bytes(b"one")
     assert md5(b"one") == md5(tmp_path / "one") == md5(io.BytesIO(b"one")) == ONE
     assert md5(b"") == md5(io.BytesIO()) == EMPTY
 
 
-def test_a_large_file_is_read_in_blocks(tmp_path: Path):
+def test_a_large_file_is_read_in_blocks(tmp_path: Path) -> None:
     content = os.urandom(3 << 20)
     (tmp_path / "large").write_bytes(content)
     assert md5(tmp_path / "large") == hashlib.md5(content).hexdigest()
@@ -30,19 +31,20 @@ def test_a_large_file_is_read_in_blocks(tmp_path: Path):
 @pytest.mark.parametrize(
     ("write", "name"), [(write_zip, "x.zip"), (write_tar_gz, "x.tar.gz"), (write_tar_gz, "x.tgz"), (write_7z, "x.7z")]
 )
-def test_an_archive_is_digested_by_its_members(write: Callable[..., None], name: str, tmp_path: Path):
+def test_an_archive_is_digested_by_its_members(write: Callable[..., None], name: str, tmp_path: Path) -> None:
     write(tmp_path / name, {"1.txt": b"one", "deep/2.txt": b"two"})
     assert digest(tmp_path / name) == {"1.txt": ONE, "deep/2.txt": TWO}
 
 
-def test_folders_in_an_archive_do_not_count(tmp_path: Path):
+def test_folders_in_an_archive_do_not_count(tmp_path: Path) -> None:
     write_zip(tmp_path / "x.zip", {"folder/": b"", "folder/1.txt": b"one"})
     assert digest(tmp_path / "x.zip") == {"folder/1.txt": ONE}
 
 
-def test_a_parquet_table_is_digested_by_its_columns_and_rows(tmp_path: Path):
+def test_a_parquet_table_is_digested_by_its_columns_and_rows(tmp_path: Path) -> None:
     table = pd.DataFrame({"a": [1, 2], "b": ["x", None]})
-    for name, options in {"a": {}, "b": {"compression": None}, "c": {"row_group_size": 1}}.items():
+    options_by_name: dict[str, dict[str, Any]] = {"a": {}, "b": {"compression": None}, "c": {"row_group_size": 1}}
+    for name, options in options_by_name.items():
         table.to_parquet(tmp_path / f"{name}.parquet", **options)
     table[["b", "a"]].to_parquet(tmp_path / "swapped.parquet")
     same = [digest(tmp_path / f"{name}.parquet") for name in "abc"]
@@ -50,12 +52,12 @@ def test_a_parquet_table_is_digested_by_its_columns_and_rows(tmp_path: Path):
     assert len({(tmp_path / f"{name}.parquet").read_bytes() for name in "abc"}) == 3
 
 
-def test_any_other_file_is_digested_by_its_bytes(tmp_path: Path):
+def test_any_other_file_is_digested_by_its_bytes(tmp_path: Path) -> None:
     (tmp_path / "zip").write_bytes(b"one")
     assert digest(tmp_path / "zip") == ONE
 
 
-def test_a_listing_has_every_file_by_its_path(tmp_path: Path):
+def test_a_listing_has_every_file_by_its_path(tmp_path: Path) -> None:
     for name, content in {"b/2.txt": b"two", "a.txt": b"one", "b/0.txt": b""}.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(content)
@@ -63,9 +65,9 @@ def test_a_listing_has_every_file_by_its_path(tmp_path: Path):
     assert list(listing(tmp_path).items()) == [("a.txt", ONE), ("b/0.txt", EMPTY), ("b/2.txt", TWO)]
 
 
-def test_each_difference_is_a_sentence():
-    expected = {"same": ONE, "gone": ONE, "changed": ONE, "x.zip": {"1": ONE, "2": TWO}}
-    found = {"same": ONE, "more": TWO, "changed": TWO, "x.zip": {"2": TWO, "1": ONE}}
+def test_each_difference_is_a_sentence() -> None:
+    expected: dict[str, Any] = {"same": ONE, "gone": ONE, "changed": ONE, "x.zip": {"1": ONE, "2": TWO}}
+    found: dict[str, Any] = {"same": ONE, "more": TWO, "changed": TWO, "x.zip": {"2": TWO, "1": ONE}}
     assert differences(expected, found, where="public") == [
         "public/gone is missing",
         "public/more should not be there",

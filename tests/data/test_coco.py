@@ -1,18 +1,19 @@
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_mlebench.data.coco import (
+from pytest_mlebench.data.authoring.coco import (
     hold_out_by_category,
     read_metadata,
     select,
     split_by_category,
     write_metadata,
 )
-from pytest_mlebench.data.tables import split
+from pytest_mlebench.data.authoring.tables import split
 from pytest_mlebench.errors import DataError
 
 
@@ -48,7 +49,7 @@ def test_which_categories_are_small_can_be_told() -> None:
     assert train == split(list(range(4)), test_size=0.25)[0]
 
 
-METADATA = {
+METADATA: dict[str, Any] = {
     "annotations": [{"image_id": k, "category_id": k % 2} for k in range(6)],
     "images": [{"id": k, "file_name": f"images/{k % 2}/{k}.jpg"} for k in range(6)],
     "categories": [{"id": 0, "name": "Günther"}],
@@ -86,7 +87,7 @@ def test_missing_metadata_are_named(tmp_path: Path) -> None:
         read_metadata(tmp_path / "x.json")
 
 
-def test_held_out_pictures_are_numbered_anew_without_a_trace_of_their_category(tmp_path: Path) -> None:
+def test_held_out_images_are_numbered_anew_without_a_trace_of_their_category(tmp_path: Path) -> None:
     for image in METADATA["images"]:
         path = tmp_path / "raw" / image["file_name"]
         path.parent.mkdir(parents=True, exist_ok=True)

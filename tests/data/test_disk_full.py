@@ -12,7 +12,10 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from kaggle_server import KaggleServer
+
+from tests.kaggle_server import KaggleServer
+
+pytestmark = pytest.mark.full
 
 ID = "aerial-cactus-identification"
 MEGABYTE = 1 << 20
@@ -39,7 +42,7 @@ def mount(tmp_path: Path) -> Iterator[Callable[[str], Path]]:
 
 @pytest.fixture
 def files(raw_files: Callable[[str], dict[str, bytes]]) -> dict[str, bytes]:
-    """Raw data of 6 MB, nearly all of them pictures, which the preparer writes once more."""
+    """Raw data of 6 MB, nearly all of them images, which the preparer writes once more."""
     files = raw_files(ID)
     buffer = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(files["train.zip"])) as old, zipfile.ZipFile(buffer, "w") as new:
@@ -70,7 +73,7 @@ def test_full_while_downloading(
     assert done.returncode == 1 and "not enough disk" in done.stderr and "MB are missing" in done.stderr
     assert names(disk) == {"ballast"}
     done = prepare(disk, "--skip-disk-check")
-    assert done.returncode == 1 and "No space left on device" in done.stderr and "goes on from it" in done.stderr
+    assert done.returncode == 1 and "No space left on device" in done.stderr and "call again to resume" in done.stderr
     part = disk / ID / f"{ID}.zip.part"
     assert names(disk / ID) == {part.name, f"{part.name}.json"}
     there = part.stat().st_size
@@ -83,7 +86,7 @@ def test_full_while_unpacking(
     mount: Callable[[str], Path], kaggle_server: KaggleServer, files: dict[str, bytes]
 ) -> None:
     served = kaggle_server.add(ID, {**files, **{f"more/{k}.txt": b"" for k in range(200)}})
-    disk = mount("size=64m,nr_inodes=350")  # what the archive's directory does not tell
+    disk = mount("size=64m,nr_inodes=350")  # what the archive's directory does not show
     (disk / "ballast").mkdir()
     for number in range(200):
         (disk / "ballast" / str(number)).touch()

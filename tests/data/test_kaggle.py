@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 import os
 import random
 import socket
@@ -13,19 +12,23 @@ import threading
 import time
 from email.utils import formatdate
 from pathlib import Path
+from typing import Any
 
 import pytest
-from kaggle_server import Cut, KaggleServer, Served, Stall, Status, zip_bytes
+import urllib3
 
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.data.checksums import md5
-from pytest_mlebench.data.downloads import Size
-from pytest_mlebench.data.kaggle import KaggleDownloads
-from pytest_mlebench.data.retry import Patience
+from pytest_mlebench.data.download.contract import Size
+from pytest_mlebench.data.download.kaggle import KaggleDownloads
+from pytest_mlebench.data.download.retry import RetryPolicy
 from pytest_mlebench.errors import DataError
+from pytest_mlebench.progress import Event, Step, WarningNote
+from pytest_mlebench.units import format_size
+from tests.kaggle_server import Cut, KaggleServer, Served, Stall, Status, zip_bytes
 
 ID = "some-competition"
-QUICK = Patience(attempts=4, delay=0.01, stall=0.5)
+QUICK = RetryPolicy(attempts=4, delay=0.01, stall=0.5)
 FILES = {
     "train.csv": random.Random(1).randbytes(400_000),
     "test.csv": random.Random(2).randbytes(100_000),
@@ -39,6 +42,7 @@ def make_competition(folder: Path, id: str = ID, **values: object) -> Competitio
     required = {"id": id, "title": "Some", "split": "low", "category": "c", "metric": "m", "direction": "higher"}
     content = {**required, "leaderboard": leaderboard, **values}
     (folder / id / "competition.yaml").write_text(json.dumps(content))
+    (folder / id / "description.md").write_text("The task.")
     return Competition.load(folder / id)
 
 
@@ -63,13 +67,19 @@ def target(tmp_path: Path) -> Path:
 
 
 class Watch:
-    """A progress callback that notes what it is told."""
+    """A reporter that keeps what it gets: bytes so far and in all, and the texts of notes and warnings."""
 
     def __init__(self) -> None:
         self.seen: list[tuple[int, int | None]] = []
+        self.notes: list[str] = []
+        self.warnings: list[str] = []
 
-    def __call__(self, done: int, total: int | None) -> None:
-        self.seen.append((done, total))
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, Step):
+            assert (event.subject, event.activity) == (ID, "downloading")
+            self.seen.append((event.done, event.total))
+        else:
+            (self.warnings if isinstance(event, WarningNote) else self.notes).append(event.text)
 
 
 def leftovers(target: Path) -> list[str]:
@@ -111,9 +121,9 @@ def test_another_process_goes_on_where_the_last_was_killed(
     program = (
         "import sys, pathlib\n"
         "from pytest_mlebench.catalog import Competition\n"
-        "from pytest_mlebench.data.kaggle import KaggleDownloads\n"
+        "from pytest_mlebench.data.download.kaggle import KaggleDownloads\n"
         "competition = Competition.load(pathlib.Path(sys.argv[1]))\n"
-        "KaggleDownloads().download(competition, pathlib.Path(sys.argv[2]), lambda done, total: None)\n"
+        "KaggleDownloads().download(competition, pathlib.Path(sys.argv[2]))\n"
     )
     process = subprocess.Popen([sys.executable, "-c", program, str(competition.folder), str(target)])
     part = target.with_name("archive.zip.part")
@@ -144,7 +154,7 @@ def test_a_server_that_stalls_is_left_and_asked_again(
 
 @pytest.mark.parametrize("endpoint", ["DownloadDataFiles", "archive"])
 @pytest.mark.parametrize("code", [429, 500, 502, 503])
-def test_trouble_that_passes_is_waited_for(
+def test_a_failure_that_passes_is_retried_and_every_wait_is_reported(
     endpoint: str,
     code: int,
     downloads: KaggleDownloads,
@@ -153,7 +163,10 @@ def test_trouble_that_passes_is_waited_for(
     kaggle_server: KaggleServer,
 ) -> None:
     kaggle_server.script(endpoint, Status(code), Status(code))
-    downloads.download(competition, target, Watch())
+    watch = Watch()
+    downloads.download(competition, target, watch)
+    assert [note.partition("; trying again in ")[0] for note in watch.notes] == [f"{ID}: Kaggle answered {code}"] * 2
+    assert [note.partition(" (")[2] for note in watch.notes] == ["attempt 2 of 4)", "attempt 3 of 4)"]
     assert md5(target) == competition.checksums["zip"] and len(kaggle_server.asked(endpoint)) == 3
 
 
@@ -179,9 +192,9 @@ def test_a_server_that_wants_hours_is_not_waited_for(
 
 
 def test_delays_grow_and_differ() -> None:
-    patience = Patience(delay=1.0, longest_delay=60.0)
+    policy = RetryPolicy(delay=1.0, longest_delay=60.0)
     for failures, middle in [(1, 1), (2, 2), (4, 8), (10, 60)]:
-        drawn = {patience.delay_after(failures) for _ in range(100)}
+        drawn = {policy.delay_after(failures) for _ in range(100)}
         assert len(drawn) > 50 and min(drawn) >= middle / 2 and max(drawn) <= middle * 1.5
 
 
@@ -269,18 +282,18 @@ def test_a_full_disk_is_an_error_and_the_next_call_goes_on(
         "import resource, sys, pathlib\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))\n"
         "from pytest_mlebench.catalog import Competition\n"
-        "from pytest_mlebench.data.kaggle import KaggleDownloads\n"
+        "from pytest_mlebench.data.download.kaggle import KaggleDownloads\n"
         "from pytest_mlebench.errors import DataError\n"
         "competition = Competition.load(pathlib.Path(sys.argv[1]))\n"
         "try:\n"
-        "    KaggleDownloads().download(competition, pathlib.Path(sys.argv[2]), lambda done, total: None)\n"
+        "    KaggleDownloads().download(competition, pathlib.Path(sys.argv[2]))\n"
         "except DataError as error:\n"
         "    print(error)\n"
     )
     command = [sys.executable, "-c", program, str(competition.folder), str(target)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     missing = len(served.archive) - 200_000
-    assert f"File too large, {missing} bytes are still to come; what is there is kept" in done.stdout
+    assert f"File too large with {format_size(missing)} still to come. The part that has arrived is kept" in done.stdout
     watch = Watch()
     KaggleDownloads(QUICK).download(competition, target, watch)
     assert watch.seen[0][0] == 200_000 and target.read_bytes() == served.archive
@@ -311,20 +324,19 @@ def test_an_archive_that_kaggle_packed_anew_is_taken_with_a_warning(
     competition: Competition,
     served: Served,
     target: Path,
-    caplog: pytest.LogCaptureFixture,
 ) -> None:
     served.archive = zip_bytes(dict(reversed(FILES.items())))
-    with caplog.at_level(logging.WARNING):
-        downloads.download(competition, target, Watch())
+    watch = Watch()
+    downloads.download(competition, target, watch)
     assert target.read_bytes() == served.archive
-    assert f"expected md5 {competition.checksums['zip']}, found {md5(served.archive)}" in caplog.text
+    assert f"expected md5 {competition.checksums['zip']}, found {md5(served.archive)}" in watch.warnings[0]
 
 
 def test_the_md5_that_the_server_names_is_held_against_what_arrived(
     downloads: KaggleDownloads, tmp_path: Path, served: Served, target: Path
 ) -> None:
     served.google_hash = "crc32c=AAAAAA==,md5=AAAAAAAAAAAAAAAAAAAAAA=="
-    with pytest.raises(DataError, match=r"not what the server sent.*expected md5 0{32}, found"):
+    with pytest.raises(DataError, match=r"its md5 differs from the server's.*expected md5 0{32}, found"):
         downloads.download(make_competition(tmp_path), target, Watch())
 
 
@@ -382,7 +394,7 @@ def test_all_rules_that_are_not_accepted_are_listed_at_once(
     ("status", "message"),
     [
         (403, "some-competition: Kaggle answered 403: scripted; .*https://www.kaggle.com/c/some-competition/rules"),
-        (404, "some-competition: Kaggle answered 404: scripted; .* not .* there"),
+        (404, "some-competition: Kaggle answered 404: scripted; .* not, or no longer, on Kaggle"),
         (401, "some-competition: Kaggle answered 401: scripted; the API key in .KAGGLE_KEY, user ada is not accepted"),
         (400, "some-competition: Kaggle answered 400: scripted"),
     ],
@@ -417,8 +429,51 @@ def test_no_way_to_kaggle_is_an_error_in_words(
     with socket.socket() as closed:  # a port on which nobody listens
         closed.bind(("127.0.0.1", 0))
         monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{closed.getsockname()[1]}")
-        with pytest.raises(DataError, match=r"given up after 4 attempts: the connection to api.kaggle.com failed"):
+        with pytest.raises(DataError, match=r"4 attempts: the proxy does not connect to api.kaggle.com "):
             downloads.download(competition, target, Watch())
+
+
+@pytest.mark.parametrize(
+    ("raised", "named"),
+    [
+        (socket.gaierror(-2, "Name or service not known"), "the name localhost cannot be looked up: this machine is"),
+        (ConnectionRefusedError(), "localhost refused the connection"),
+        (TimeoutError(), "localhost did not answer within 30 s"),
+    ],
+)
+def test_the_cause_of_a_failed_connection_is_named(
+    raised: OSError,
+    named: str,
+    downloads: KaggleDownloads,
+    competition: Competition,
+    target: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(*arguments: object, **options: object) -> None:
+        raise raised
+
+    monkeypatch.delenv("http_proxy")
+    monkeypatch.setattr("urllib3.util.connection.create_connection", fail)
+    with pytest.raises(DataError, match=f"given up after 4 attempts: {named}"):
+        downloads.download(competition, target, Watch())
+
+
+def test_a_server_without_tls_is_named(
+    downloads: KaggleDownloads,
+    competition: Competition,
+    target: Path,
+    kaggle_server: KaggleServer,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("KAGGLE_API_ENVIRONMENT", "PROD")
+    connect = urllib3.util.connection.create_connection
+
+    def redirected(address: object, *arguments: Any, **options: Any) -> socket.socket:
+        return connect(("127.0.0.1", kaggle_server.port), *arguments, **options)  # which speaks plain HTTP
+
+    monkeypatch.setattr("urllib3.util.connection.create_connection", redirected)
+    with pytest.raises(DataError, match=r"given up after 4 attempts: the TLS connection to api.kaggle.com failed"):
+        downloads.download(competition, target, Watch())
 
 
 def test_what_is_bundled_is_not_asked_for(

@@ -10,15 +10,15 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from kaggle_server import KEY, TOKEN, USERNAME, KaggleServer, Status
 
 from pytest_mlebench.catalog import default_catalogue
-from pytest_mlebench.data.kaggle import KaggleDownloads
-from pytest_mlebench.data.retry import Patience
+from pytest_mlebench.data.download.kaggle import KaggleDownloads
+from pytest_mlebench.data.download.retry import RetryPolicy
 from pytest_mlebench.errors import DataError
+from tests.kaggle_server import KEY, TOKEN, USERNAME, KaggleServer, Status
 
 ID = "spaceship-titanic"
-QUICK = Patience(attempts=4, delay=0.01, stall=0.5)
+QUICK = RetryPolicy(attempts=4, delay=0.01, stall=0.5)
 JSON_KEY = json.dumps({"username": USERNAME, "key": KEY})
 
 
@@ -145,8 +145,8 @@ def test_without_credentials_the_command_says_how_to_get_some(home: Path, kaggle
 
 def test_the_client_is_not_imported_before_it_is_needed() -> None:
     program = (
-        "import sys, pytest_mlebench.plugin, pytest_mlebench.cli\n"
-        "from pytest_mlebench.data.kaggle import KaggleDownloads\n"
+        "import sys, pytest_mlebench.plugin.hooks, pytest_mlebench.cli.main\n"
+        "from pytest_mlebench.data.download.kaggle import KaggleDownloads\n"
         "KaggleDownloads()\n"
         "print([name for name in ('kaggle', 'kagglesdk', 'requests', 'pandas', 'numpy') if name in sys.modules])"
     )

@@ -13,7 +13,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from kaggle_server import KaggleServer
+
+from tests.kaggle_server import KaggleServer
+
+pytestmark = pytest.mark.full
 
 ID = "plant-pathology-2020-fgvc7"
 PICTURES = 8000

@@ -17,6 +17,7 @@ import pytest
 
 from pytest_mlebench.data import locks
 from pytest_mlebench.data.locks import LockHeld, hold, hold_any, holder
+from pytest_mlebench.progress import Event, Step, silent
 
 WITHOUT_FLOCK = f"""
 import errno, fcntl
@@ -32,7 +33,7 @@ def start_holder(path: Path, before: str = "") -> subprocess.Popen[str]:
         f"{before}\n"
         "import sys, pathlib\n"
         "from pytest_mlebench.data.locks import hold\n"
-        f"with hold(pathlib.Path({str(path)!r}), 'prepares toy'):\n"
+        f"with hold(pathlib.Path({str(path)!r}), 'prepares', 'toy'):\n"
         "    print('held', flush=True)\n"
         "    sys.stdin.read()\n"
     )
@@ -46,16 +47,16 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / ".lock"
 
 
-def test_whoever_waits_is_told_who_holds_it(path: Path) -> None:
+def test_waiting_is_reported_with_the_holder(path: Path) -> None:
     process = start_holder(path)
     who = f"process {process.pid} on host {socket.gethostname()}, which prepares toy"
     assert holder(path) == who
-    with pytest.raises(LockHeld, match=who), hold(path, "removes toy"):
+    with pytest.raises(LockHeld, match=who), hold(path, "removes", "toy"):
         pass
-    told: list[str] = []
+    events: list[Event] = []
     threading.Timer(0.5, process.communicate).start()
-    with hold(path, "prepares toy", told.append):
-        assert told == [f"waiting for {who}"]
+    with hold(path, "prepares", "toy", events.append):
+        assert events == [Step("toy", f"waiting for {who}")]
         assert holder(path) == f"process {os.getpid()} on host {socket.gethostname()}, which prepares toy"
     assert holder(path) is None
 
@@ -65,13 +66,13 @@ def test_a_holder_that_was_killed_holds_nothing(path: Path, before: str, monkeyp
     process = start_holder(path, before)
     if before:
         monkeypatch.setattr(fcntl, "flock", refuse)
-    with pytest.raises(LockHeld), hold(path, "prepares toy"):
+    with pytest.raises(LockHeld), hold(path, "prepares", "toy"):
         pass
     process.send_signal(signal.SIGKILL)
     process.communicate()
-    waited: list[str] = []
+    waited: list[Event] = []
     begin = time.monotonic()
-    with hold(path, "prepares toy", waited.append):
+    with hold(path, "prepares", "toy", waited.append):
         assert time.monotonic() - begin < 5
     assert holder(path) is None
 
@@ -84,35 +85,35 @@ def test_a_holder_on_a_host_that_no_longer_answers_is_waited_for_no_longer_than_
     elsewhere = f"import socket; socket.gethostname = lambda: 'elsewhere'\n{WITHOUT_FLOCK}"
     elsewhere += "from pytest_mlebench.data import locks; locks.LEASE_SECONDS = 2.0"
     process = start_holder(path, elsewhere)
-    with pytest.raises(LockHeld, match=f"process {process.pid} on host elsewhere"), hold(path, "prepares toy"):
+    with pytest.raises(LockHeld, match=f"process {process.pid} on host elsewhere"), hold(path, "prepares", "toy"):
         pass
     time.sleep(3)  # it is refreshed
-    with pytest.raises(LockHeld), hold(path, "prepares toy"):
+    with pytest.raises(LockHeld), hold(path, "prepares", "toy"):
         pass
     process.send_signal(signal.SIGKILL)
     process.communicate()
     begin = time.monotonic()
-    with hold(path, "prepares toy", lambda text: None):
+    with hold(path, "prepares", "toy", silent):
         assert 1 < time.monotonic() - begin < 20
 
 
 def test_so_many_may_hold_one_of_several(tmp_path: Path) -> None:
     paths = [tmp_path / "0", tmp_path / "1"]
-    told: list[str] = []
-    with hold_any(paths, "downloads a", told.append), hold_any(paths, "downloads b", told.append):
-        assert told == []
+    events: list[Event] = []
+    with hold_any(paths, "downloads", "a", events.append), hold_any(paths, "downloads", "b", events.append):
+        assert events == []
         released = threading.Event()
         entered = threading.Event()
 
         def third() -> None:
-            with hold_any(paths, "downloads c", told.append):
+            with hold_any(paths, "downloads", "c", events.append):
                 assert released.is_set()
                 entered.set()
 
         thread = threading.Thread(target=third)
         thread.start()
         time.sleep(0.5)
-        assert told == ["waiting for one of 2 downloads at once to end"] and not entered.is_set()
+        assert events == [Step("c", "waiting for one of 2 other processes to end")] and not entered.is_set()
         released.set()
     thread.join(10)
     assert entered.is_set()

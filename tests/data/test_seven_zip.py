@@ -1,12 +1,16 @@
 from pathlib import Path
 
-from pytest_mlebench.data.archives import unpack_7z, write_7z
+from pytest_mlebench.data.authoring.archives import unpack_7z, write_7z
 from pytest_mlebench.data.checksums import digest
 
 
 def test_a_7z_archive_gives_back_bytes_text_and_files(tmp_path: Path) -> None:
     (tmp_path / "picture.jpg").write_bytes(b"\xff\xd8")
-    members = {"train/1.jpg": tmp_path / "picture.jpg", "train/2.jpg": b"two", "names.csv": "é\n"}
+    members: dict[str, bytes | str | Path] = {
+        "train/1.jpg": tmp_path / "picture.jpg",
+        "train/2.jpg": b"two",
+        "names.csv": "é\n",
+    }
     write_7z(tmp_path / "new" / "data.7z", members)
     unpack_7z(tmp_path / "new" / "data.7z", tmp_path / "out")
     found = {

@@ -1,12 +1,13 @@
 import struct
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_mlebench.data.synthetic import tfrecord
-from pytest_mlebench.data.tfrecord import parse_example, read_examples, read_records
+from pytest_mlebench.data.authoring.synthetic import tfrecord
+from pytest_mlebench.data.authoring.tfrecord import parse_example, read_examples, read_records
 from pytest_mlebench.errors import DataError
 
 values = st.binary(max_size=300) | st.text() | st.integers(0, 2**63 - 1)
@@ -23,8 +24,10 @@ def example(feature: bytes) -> bytes:
 
 
 @given(st.lists(st.dictionaries(st.text(), values, max_size=4), max_size=3))
-def test_what_was_written_is_read_again(tmp_path_factory, written) -> None:
-    path = tmp_path_factory.mktemp("records") / "pictures.tfrec"
+def test_what_was_written_is_read_again(
+    tmp_path_factory: pytest.TempPathFactory, written: list[dict[str, Any]]
+) -> None:
+    path = tmp_path_factory.mktemp("records") / "images.tfrec"
     path.write_bytes(tfrecord(written))
     assert list(read_examples(path)) == [
         {name: [value.encode() if isinstance(value, str) else value] for name, value in features.items()}

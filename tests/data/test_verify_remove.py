@@ -10,9 +10,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from kaggle_server import zip_bytes
 
 from pytest_mlebench.data.locks import hold
+from tests.kaggle_server import zip_bytes
 
 DIGITS, TITANIC = "smoke-digits", "spaceship-titanic"
 Mlebench = Callable[..., subprocess.CompletedProcess[str]]
@@ -51,7 +51,7 @@ def state(mlebench: Mlebench, id: str) -> str:
 def test_verify_finds_what_is_missing_has_changed_or_is_too_much(prepared: Path, mlebench: Mlebench) -> None:
     assert state(mlebench, DIGITS) == "prepared (verified)"
     done = mlebench("verify", "-c", DIGITS)
-    assert done.returncode == 0 and done.stdout == f"{DIGITS}: as it should be\n"
+    assert done.returncode == 0 and done.stdout == f"{DIGITS}: no differences\n"
     public = prepared / DIGITS / "prepared/public"
     (public / "sample_submission.csv").unlink()
     (public / "train.csv").chmod(0o644)
@@ -61,7 +61,7 @@ def test_verify_finds_what_is_missing_has_changed_or_is_too_much(prepared: Path,
     done = mlebench("verify", "-c", DIGITS)
     assert done.returncode == 1
     head, *wrong = done.stdout.splitlines()
-    assert head == f"{DIGITS}: 3 wrong"
+    assert head == f"{DIGITS}: 3 differences"
     assert any("public/sample_submission.csv is missing" in line for line in wrong)
     assert any("public/train.csv" in line for line in wrong)
     assert any("public/more.csv should not be there" in line for line in wrong)
@@ -88,7 +88,7 @@ def test_remove_frees_raw_data_or_all(prepared: Path, mlebench: Mlebench) -> Non
     assert done.stdout.splitlines()[0] == f"{TITANIC}: freed {before / 1000:.1f} kB"
     assert [path.name for path in (prepared / TITANIC).iterdir()] == [".lock"]
     assert state(mlebench, TITANIC) == "absent"
-    assert mlebench("remove", "-c", TITANIC).stdout == "freed 0 bytes in all\n"
+    assert mlebench("remove", "-c", TITANIC).stdout == "freed 0 bytes in total\n"
 
 
 def test_files_that_somebody_else_has_too_do_not_count_as_freed(prepared: Path, mlebench: Mlebench) -> None:
@@ -104,7 +104,7 @@ def test_files_that_somebody_else_has_too_do_not_count_as_freed(prepared: Path, 
 
 
 def test_nothing_is_removed_while_a_process_uses_it(prepared: Path, mlebench: Mlebench) -> None:
-    with hold(prepared / TITANIC / ".lock", f"prepares {TITANIC}"):
+    with hold(prepared / TITANIC / ".lock", "prepares", TITANIC):
         done = mlebench("remove", "-c", TITANIC)
         assert f"in use by process {os.getpid()}" in state(mlebench, TITANIC)
     assert done.returncode == 1

@@ -1,3 +1,5 @@
+from io import StringIO
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -31,6 +33,31 @@ def test_a_fraction_raises_or_is_cut_off_towards_zero() -> None:
 def test_what_is_no_integer_names_its_row(value: object) -> None:
     with pytest.raises(InvalidSubmission, match="column 'label', row 3"):
         class_labels(table(1, 2, value), ANSWERS, "label", on="id", truncate=True)
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        ["9223372036854775807", "-9223372036854775808", "0"],
+        ["9223372036854775808", "18446744073709551615", "0"],
+        ["9007199254740993", "9007199254740992", "9007199254740991"],
+    ],
+    ids=["with a sign", "without a sign", "no floats"],
+)
+def test_integers_of_64_bits_stay_what_they_are(labels: list[str]) -> None:
+    read = pd.read_csv(StringIO("\n".join(["label", *labels])))
+    for truncate in (False, True):
+        assert whole_numbers(read, "label", truncate=truncate).tolist() == list(map(int, labels))
+
+
+def test_floats_are_integers_as_far_as_64_bits_reach() -> None:
+    assert whole_numbers(table(-(2.0**63), 2.0**62, 0.5), "label", truncate=True).tolist() == [-(2**63), 2**62, 0]
+    assert whole_numbers(table(2.0**63, 1.5, 0.0), "label", truncate=True).tolist() == [2**63, 1, 0]
+    for values in ((2.0**63, -1.0, 0.0), (2.0**64, 0.0, 0.0)):
+        with pytest.raises(InvalidSubmission, match=r"row 1: the value .* is not a whole number"):
+            whole_numbers(table(*values), "label", truncate=True)
+    with pytest.raises(InvalidSubmission, match=r"row 2: the value .* is not a whole number"):
+        whole_numbers(table(1.0, 2.0**63, 0.0), "label")
 
 
 def test_label_sets_ignore_order_repetition_and_space() -> None:
@@ -71,7 +98,7 @@ def test_rows_are_aligned_on_several_columns() -> None:
 def test_an_empty_id_is_no_id_on_several_columns() -> None:
     answers = pd.DataFrame({"image": ["a", "a", "b"], "box": [1, 2, 1]})
     with pytest.raises(InvalidSubmission, match=r"image/box \(nan, .*\) is not an id"):
-        alignment(answers.assign(image=["a", "a", None]), answers, on=["image", "box"])
+        alignment(answers.assign(image=pd.Series(["a", "a", None])), answers, on=["image", "box"])
 
 
 PROBABILITIES = pd.DataFrame({"id": ["a", "b"], "cat": [0.25, 1.0], "dog": [0.75, 0.0]})
@@ -87,7 +114,7 @@ def test_class_probabilities_come_in_the_order_of_the_answers() -> None:
     [(0.26, "row 1: the values sum to 1.01"), (np.nan, "row 1: the values sum to 0.75"), ("cat", "is not a number")],
 )
 def test_class_probabilities_must_sum_to_one(cat: object, reason: str) -> None:
-    table = PROBABILITIES.assign(cat=[cat, 1.0])
+    table = PROBABILITIES.assign(cat=pd.Series([cat, 1.0]))
     with pytest.raises(InvalidSubmission, match=reason):
         class_probabilities(table, PROBABILITIES, ["cat", "dog"], on="id")
     if cat == 0.26:

@@ -1,3 +1,5 @@
+from random import Random
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -10,7 +12,7 @@ ANSWERS = pd.DataFrame({"id": [3, 1, 2]})
 
 
 @given(st.lists(st.integers(-5, 50), unique=True), st.randoms(use_true_random=False))
-def test_integer_ids_are_aligned_as_any_others(ids, random) -> None:
+def test_integer_ids_are_aligned_as_any_others(ids: list[int], random: Random) -> None:
     shuffled = random.sample(ids, len(ids))
     submission, answers = pd.DataFrame({"id": shuffled}), pd.DataFrame({"id": ids})
     order = alignment(submission, answers, "id")
@@ -22,7 +24,7 @@ def test_integer_ids_are_aligned_as_any_others(ids, random) -> None:
     ("ids", "reason"),
     [([1, 1, 3], "1 occurs more than once"), ([1, 2, 4], "4 is not an id"), ([1, 2], "3 is missing")],
 )
-def test_wrong_integer_ids_are_named(ids, reason) -> None:
+def test_wrong_integer_ids_are_named(ids: list[int], reason: str) -> None:
     with pytest.raises(InvalidSubmission, match=reason):
         alignment(pd.DataFrame({"id": ids}), ANSWERS, "id")
 
@@ -32,7 +34,7 @@ def test_the_same_ids_may_occur_any_number_of_times() -> None:
 
 
 @pytest.mark.parametrize(("ids", "reason"), [([1, 2, 2, 9, 3], "9 is not an id"), ([1, 2, 2, 1], "3 is missing")])
-def test_ids_that_are_not_the_answers_are_named(ids, reason) -> None:
+def test_ids_that_are_not_the_answers_are_named(ids: list[int], reason: str) -> None:
     with pytest.raises(InvalidSubmission, match=reason):
         require_same_ids(pd.DataFrame({"id": ids}), ANSWERS, "id")
 

@@ -62,7 +62,7 @@ def test_the_reason_for_missing_ids_counts_them() -> None:
 
 def test_texts_give_a_missing_field_the_text_that_is_asked_for() -> None:
     table = pd.DataFrame({"text": ["a", None], "number": [1.5, None], "flag": [True, None], "NA": [None, None]})
-    assert [texts(table, column, missing="nan").tolist() for column in table] == [
+    assert [texts(table, column, missing="nan").tolist() for column in ["text", "number", "flag", "NA"]] == [
         ["a", "nan"],
         ["1.5", "nan"],
         ["True", "nan"],

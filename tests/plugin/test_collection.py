@@ -10,12 +10,9 @@ from pathlib import Path
 import pytest
 
 from pytest_mlebench.catalog import default_catalogue
+from tests.plugin.collected import collected
 
 Collect = Callable[..., list[str]]
-
-
-def collected(result: pytest.RunResult) -> list[str]:
-    return [line for line in result.outlines if "::" in line and not line.startswith(("FAILED", "ERROR", " "))]
 
 
 @pytest.fixture
@@ -147,10 +144,10 @@ def test_the_plugin_can_be_left_out(project: pytest.Pytester) -> None:
         ),
         (["--agent=toy/gold", "--time-limit=soon"], "*'soon' is not a duration; write for example 24h, 90m or 30s*"),
         (["--agent=toy/gold", "--memory=much"], "*'much' is not a size*"),
-        (["--agent=toy/gold", "--seeds=0"], "*'0' must be a whole number of at least 1*"),
-        (["--agent=toy/gold", "--run-group=a/b"], "*run group 'a/b' must be a plain folder name*"),
+        (["--agent=toy/gold", "--seeds=0"], "*--seeds: '0' is not a whole number of at least 1*"),
+        (["--agent=toy/gold", "--run-group=a/b"], "*--run-group: 'a/b' must be a plain folder name*"),
         (["--agent=toy/gold", "--runs-dir=typo.txt"], "*typo.txt/* cannot be written: Not a directory*"),
-        (["--agent=toy/gold", "--agents-dir=nowhere"], "*--agents-dir nowhere is not a folder*"),
+        (["--agent=toy/gold", "--agents-dir=nowhere"], "*--agents-dir: */nowhere is not a folder*"),
     ],
 )
 def test_a_mistake_in_the_options_is_one_line_and_runs_nothing(
@@ -167,9 +164,9 @@ def test_a_mistake_in_the_options_is_one_line_and_runs_nothing(
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("id: [", "*is not YAML*"),
-        ("title: x", "*lacks id*"),
-        ("- a list", "*must be a mapping*"),
+        ("leaderboard: [", "*is not YAML*"),
+        ("leaderboard: {}", "*lacks id*"),
+        ("leaderboard:\n- 1", "*lacks id*"),
     ],
 )
 def test_a_broken_competition_is_a_collection_error_in_words(project: pytest.Pytester, text: str, message: str) -> None:

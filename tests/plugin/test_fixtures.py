@@ -47,7 +47,7 @@ def test_a_missing_or_wrong_mark_is_an_error_in_words(project: pytest.Pytester) 
     result.assert_outcomes(errors=2, skipped=1)
     result.stdout.fnmatch_lines_random(
         [
-            "*say which competition: @pytest.mark.competition(ID)*",
+            "*name the competition: @pytest.mark.competition(ID)*",
             "*unknown competition 'smoke-digit'; did you mean smoke-digits*",
             "*spaceship-titanic is not prepared; run: mlebench prepare -c spaceship-titanic *",
         ]

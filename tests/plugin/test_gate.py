@@ -51,7 +51,7 @@ def test_a_grader_that_breaks_on_a_malformed_file_fails(project: pytest.Pytester
     grade.write_text("def grade(submission, answers):\n    return float(submission['odd'].sum() / 0)\n")
     result = check(project, "-k", "rejections")
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["text.csv must be rejected with a reason: the grader could not score the file: *"])
+    result.stdout.fnmatch_lines(["text.csv must be rejected with a reason: grade.py raised TypeError: *"])
 
 
 @pytest.mark.parametrize(
@@ -104,3 +104,52 @@ def test_wrong_checksums_of_real_data_are_named(project: pytest.Pytester) -> Non
     result = check(project, "--real-data", "-k", "checksums")
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(["private/test.csv: expected 0123456789abcdef0123456789abcdef, found 10f94463*"])
+
+
+def test_a_failing_check_says_where_to_look_and_how_to_accept(project: pytest.Pytester) -> None:
+    replace(project.path / TOY / "grade.py", "return ", "return 0.9 * ")
+    result = check(project, "-k", "scores")
+    result.stdout.fnmatch_lines(
+        [
+            "<answers> must score 1.0; it scores 0.9",
+            "Look at *toy-parity/grade.py. If the change is intended, accept it: mlebench golden *toy-parity",
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "message"),
+    [
+        ("grade.py", "score = 1\n", "*toy-parity/grade.py has no function 'grade'*"),
+        ("prepare.py", "", "*toy-parity/prepare.py has no function 'prepare'*"),
+        ("synthetic.py", "def make(raw, seed):\n    pass\n", "*toy-parity/synthetic.py has no function 'submissions'*"),
+        (
+            "synthetic.py",
+            "def make(raw, seed):\n    raw / seed\n",
+            "*toy-parity: synthetic.py raised TypeError: * (synthetic.py, line 2: raw / seed)*",
+        ),
+        (
+            "prepare.py",
+            "def prepare(raw, public, private):\n    return raw['x']\n",
+            "*: prepare.py raised TypeError: * (prepare.py, line 2: return raw*) on the data of synthetic.py*",
+        ),
+    ],
+)
+def test_a_broken_file_is_named_with_its_line(project: pytest.Pytester, file: str, text: str, message: str) -> None:
+    (project.path / TOY / file).write_text(text)
+    result = check(project, "-k", "scores")
+    result.stdout.fnmatch_lines([message])
+    assert "Traceback" not in result.stdout.str() and "unpacked download" not in result.stdout.str()
+
+
+def test_one_error_of_the_grader_is_shown_once(project: pytest.Pytester) -> None:
+    grade = project.path / TOY / "grade.py"
+    grade.write_text("def grade(submission, answers):\n    return answers['none'].mean()\n")
+    result = check(project, "-k", "scores")
+    result.stdout.fnmatch_lines(
+        [
+            "<answers>, <sample_submission>, all_odd.csv and 1 more: grade.py raised KeyError: 'none' "
+            "(grade.py, line 2: return answers*none*.mean())"
+        ]
+    )
+    assert result.stdout.str().count("KeyError") == 1

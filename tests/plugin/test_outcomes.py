@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -12,7 +14,10 @@ from xml.etree import ElementTree
 
 import pytest
 
+from tests.plugin.workers import in_one_process_and_with_xdist
+
 Run = Callable[..., pytest.RunResult]
+SILENT = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
 Records = Callable[[], dict[str, dict[str, Any]]]
 
 
@@ -31,7 +36,7 @@ def left_over_homes(project: pytest.Pytester) -> list[Path]:
     return list(project.path.glob("reports/*/*/.home-*"))
 
 
-@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["in one process", "with xdist"])
+@in_one_process_and_with_xdist
 def test_medals_have_their_own_letters_words_and_counts(run_toys: Run, workers: tuple[str, ...]) -> None:
     result = run_toys("gold", "silver", "bronze", "above-median", "no-medal", options=workers)
     assert result.ret == 0
@@ -42,7 +47,7 @@ def test_medals_have_their_own_letters_words_and_counts(run_toys: Run, workers: 
     verbose.stdout.fnmatch_lines_random(["*GOLD*", "*SILVER*"])
 
 
-@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["in one process", "with xdist"])
+@in_one_process_and_with_xdist
 def test_failures_tell_the_reason_and_the_end_of_the_log(
     run_toys: Run, records: Records, project: pytest.Pytester, workers: tuple[str, ...]
 ) -> None:
@@ -79,6 +84,26 @@ def test_failures_tell_the_reason_and_the_end_of_the_log(
     assert not left_over_homes(project)
 
 
+@in_one_process_and_with_xdist
+def test_a_grader_that_raises_is_an_error_named_in_table_page_and_exit_status(
+    run_toys: Run, records: Records, project: pytest.Pytester, workers: tuple[str, ...]
+) -> None:
+    grade = project.path / "competitions/toy-parity/grade.py"
+    grade.write_text(grade.read_text() + "\n\nright = grade\n\n\ndef grade(submission, answers):\n")
+    with grade.open("a") as file:
+        file.write("    if right(submission, answers) == 1:\n        raise KeyError('too good')\n")
+        file.write("    return right(submission, answers)\n")
+    result = run_toys("gold", "silver", options=workers)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert "1 error" in result.outlines[-1] and "1 silver" in result.outlines[-1]
+    assert records()["gold"]["outcome"] == "error"
+    named = "the grader of toy-parity is defective: 1 run could not be graded (*too good*)"
+    result.stdout.fnmatch_lines(["toy-parity * error *", named])
+    assert "the grader of toy-parity is defective" in (project.path / "reports/toys/report.html").read_text()
+    again = project.runpytest_subprocess("--resume=toys", "--retry-failed=error", "-p", "no:cacheprovider")
+    assert "1 error" in again.outlines[-1] and len(list(project.path.glob("reports/toys/*/run.json"))) == 3
+
+
 def test_a_submission_that_was_left_before_the_end_is_graded(run_toys: Run, records: Records) -> None:
     result = run_toys("sleeps-late", "crashes-late", options=("--time-limit=2s",))
     assert result.ret == 0
@@ -104,6 +129,22 @@ def test_a_flood_of_output_is_cut_in_the_middle(run_toys: Run, project: pytest.P
         assert file.read().endswith(b"the last line\n")
 
 
+def test_an_agent_cannot_command_the_terminal_or_change_a_report(run_toys: Run, project: pytest.Pytester) -> None:
+    start = project.path / "agents/toy/start.sh"
+    hostile = r"\033]0;owned\007\033[2J\302\2332J\342\200\256gnp.exe"
+    start.write_text(f"printf '{hostile}\\n'; printf '{hostile},b\\n1,2\\n' > $SUBMISSION_DIR/submission.csv\n")
+    result = run_toys("gold", options=("--junitxml=junit.xml", "--html=html/report.html", "--self-contained-html"))
+    assert "gnp.exe" in result.stdout.str() and "1 invalid submission" in result.outlines[-1]
+    shown = result.stdout.str() + "".join(
+        (project.path / name).read_text() for name in ("junit.xml", "html/report.html", "reports/toys/report.html")
+    )
+    assert not re.findall("[\x07\x1b\x80-\x9f\u202e]", shown.replace("\x1b[0m", ""))
+    for format in ("table", "md", "csv"):
+        command = [sys.executable, "-m", "pytest_mlebench.cli", "report", "reports/toys", f"--format={format}"]
+        printed = subprocess.run(command, cwd=project.path, capture_output=True, text=True, check=True).stdout
+        assert not re.findall("[\x07\x1b\x80-\x9f\u202e]", printed)
+
+
 def test_secrets_are_masked_everywhere(
     run_toys: Run, project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -127,7 +168,7 @@ def test_min_medal_turns_less_into_a_failure(run_toys: Run) -> None:
     result = run_toys("gold", "bronze", "above-median", "no-medal", options=("--min-medal=bronze",))
     assert result.ret == 1
     assert "2 failed" in result.outlines[-1] and "1 gold, 1 bronze" in result.outlines[-1]
-    result.stdout.fnmatch_lines(["*score 0.65; --min-medal bronze asks for 0.7"])
+    result.stdout.fnmatch_lines(["*score 0.65; --min-medal bronze requires 0.7"])
     assert "3 failed" not in run_toys("gold", "bronze", "above-median", options=("--min-medal=median",)).outlines[-1]
 
 
@@ -176,12 +217,12 @@ def test_properties_reach_junit_xml(run_toys: Run, project: pytest.Pytester) -> 
     assert float(values["seconds"] or "nan") < 60
 
 
-@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["in one process", "with xdist"])
+@in_one_process_and_with_xdist
 def test_ctrl_c_leaves_nothing_running_and_keeps_finished_runs(
     project: pytest.Pytester, workers: tuple[str, ...]
 ) -> None:
     command = ["--agent=toy/gold", "--agent=toy/sleeps", "--run-group=toys", "competitions/toy-parity", *workers]
-    process = project.popen([sys.executable, "-m", "pytest", *command], process_group=0)
+    process = project.popen([sys.executable, "-m", "pytest", *command], process_group=0, **SILENT)
     group = project.path / "reports/toys"
     deadline = time.monotonic() + 60
     while not (any(group.glob("*gold*/run.json")) and any(group.glob("*sleeps*/run.log"))):
@@ -202,7 +243,7 @@ def test_ctrl_c_leaves_nothing_running_and_keeps_finished_runs(
 
 def test_a_session_that_is_killed_leaves_no_agent_running(project: pytest.Pytester) -> None:
     process = project.popen(
-        [sys.executable, "-m", "pytest", "--agent=toy/sleeps", "--run-group=toys", "competitions/toy-parity"]
+        [sys.executable, "-m", "pytest", "--agent=toy/sleeps", "--run-group=toys", "competitions/toy-parity"], **SILENT
     )
     deadline = time.monotonic() + 60
     while "sleep 1000" not in living_commands():

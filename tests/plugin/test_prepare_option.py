@@ -1,4 +1,4 @@
-"""Data for pytest runs: prepared as it is needed, or the test is skipped; told before the first run."""
+"""Data for pytest runs: prepared when it is needed, or the test is skipped; reported before the first run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kaggle_server import KaggleServer
+
+from tests.kaggle_server import KaggleServer
+from tests.plugin.workers import in_one_process_and_with_xdist
 
 ID = "toy-parity"
 Records = Callable[[], dict[str, dict[str, Any]]]
@@ -25,13 +27,13 @@ def kaggle(kaggle_server: KaggleServer, project: pytest.Pytester) -> KaggleServe
     return kaggle_server
 
 
-@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["one process", "xdist"])
+@in_one_process_and_with_xdist
 def test_what_a_run_needs_is_downloaded_and_prepared(
     workers: tuple[str, ...], kaggle: KaggleServer, project: pytest.Pytester, run_toys: Run, records: Records
 ) -> None:
     result = run_toys("gold", options=("--seeds=2", *workers))
     assert result.ret == 0
-    result.stderr.fnmatch_lines([f"mlebench: {ID}: downloading", f"mlebench: {ID}: preparing"])
+    result.stdout.fnmatch_lines([f"mlebench: {ID}: downloading", f"mlebench: {ID}: preparing"])
     assert len([request for request in kaggle.asked("archive") if request.range != "bytes=0-0"]) == 1
     assert {path.name for path in (project.path / "data" / ID).iterdir() if path.name != ".lock"} == {
         "prepared",
@@ -52,7 +54,7 @@ def test_without_preparing_a_run_is_skipped_with_the_command_that_prepares(
     assert kaggle.requests == [] and records() == {}
 
 
-@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["one process", "xdist"])
+@in_one_process_and_with_xdist
 def test_missing_credentials_are_told_before_the_first_run(
     workers: tuple[str, ...], kaggle: KaggleServer, monkeypatch: pytest.MonkeyPatch, run_toys: Run, records: Records
 ) -> None:
@@ -116,11 +118,11 @@ def test_a_test_of_ones_own_is_skipped_or_has_its_data_prepared(
     kaggle_server.add(id, {"train.csv": b"PassengerId\n"})
     result = project.runpytest_subprocess(path)
     result.assert_outcomes(errors=1)
-    result.stdout.fnmatch_lines([f"{id}: preparation failed with *; is {project.path}*/raw the complete*download?"])
+    result.stdout.fnmatch_lines([f"{id}: prepare.py raised *; is {project.path}*/raw the complete*download?"])
 
 
-def test_a_wrong_ini_value_is_told(project: pytest.Pytester) -> None:
+def test_a_wrong_ini_value_is_a_usage_error(project: pytest.Pytester) -> None:
     project.makeini("[pytest]\nmlebench_prepare = always\n")
     result = project.runpytest_subprocess()
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    assert "ini key mlebench_prepare is 'always', must be one of auto, never" in result.stderr.str()
+    result.stderr.fnmatch_lines(["ERROR: mlebench_prepare in */tox.ini: 'always' is not one of auto, never"])

@@ -1,4 +1,4 @@
-"""Going on with a run group, whatever stopped it."""
+"""Resuming a run group, whatever stopped it."""
 
 from __future__ import annotations
 
@@ -16,11 +16,13 @@ from typing import Any
 
 import pytest
 
-from pytest_mlebench.results.group import read_group
-from pytest_mlebench.results.manifest import UNKNOWN, canonical_differences, changes
-from pytest_mlebench.results.record import read_records
+from pytest_mlebench.runs.group import GroupReader, read_group
+from pytest_mlebench.runs.manifest import UNKNOWN, canonical_differences, changes
 from pytest_mlebench.sandbox import Limits
 from pytest_mlebench.sandbox.hardware import Hardware
+from tests.plugin.workers import in_one_process_and_with_xdist
+
+pytestmark = pytest.mark.full  # sessions in processes of their own, by the dozen
 
 Run = Callable[..., pytest.RunResult]
 
@@ -37,7 +39,7 @@ def run_ids(project: pytest.Pytester) -> dict[str, list[str]]:
     return found
 
 
-@pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["in one process", "with xdist"])
+@in_one_process_and_with_xdist
 def test_finished_runs_are_shown_as_they_were_and_not_run_again(
     project: pytest.Pytester, run_toys: Run, workers: tuple[str, ...]
 ) -> None:
@@ -144,10 +146,11 @@ def test_a_group_has_one_session_at_a_time(project: pytest.Pytester, run_toys: R
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--resume=toy"], "*unknown run group 'toy'*did you mean toys?*"),
+        (["--resume=toy"], "*unknown run group * 'toy'*did you mean toys?*"),
         (["--resume=toys", "--retry-failed=slow"], "*'slow' is not one of*crashed*all*"),
         (["--resume=toys", "--run-group=toy"], "*--resume=toys and --run-group=toy are two groups*"),
-        (["--resume=../toys"], "*must be a plain folder name*"),
+        (["--resume=../toys"], "*unknown run group *'../toys'*"),
+        (["--run-group=../toys"], "*must be a plain folder name*"),
     ],
 )
 def test_a_mistake_in_resuming_is_told(
@@ -173,6 +176,7 @@ def await_file(project: pytest.Pytester, pattern: str, known: Iterable[Path] = (
         time.sleep(0.05)
 
 
+@pytest.mark.full
 def test_a_session_killed_at_random_points_and_resumed_has_every_run_exactly_once(project: pytest.Pytester) -> None:
     options = ["--agent=toy/slow", "--seeds=12", "-n", "2"]
     rng = random.Random(7)
@@ -190,7 +194,7 @@ def test_a_session_killed_at_random_points_and_resumed_has_every_run_exactly_onc
         assert session.poll() is None, "it ended before it could be killed"
         os.kill(session.pid, signal.SIGKILL)
         session.wait()
-        records = {record.key: record.run_id for record in read_records(folder)}
+        records = {record.key: record.run_id for record in GroupReader(folder).records()}
         assert records.items() >= kept.items(), "a finished run was lost or run again"
         kept = records
         finished_at.append(len(kept))
@@ -224,15 +228,15 @@ def test_the_manifest_tells_what_a_reader_needs_and_no_secret(
     assert "time limit 30.0 s instead of 24 h" in manifest["canonical"]["differences"]
     assert [run["seed"] for run in manifest["runs"]] == [0]
     before_any_run = replace(read_group(project.path / "reports/toys"), records=())
-    assert before_any_run.places["toy-parity"] == ("smoke", "Tabular")
+    assert before_any_run.splits_and_categories["toy-parity"] == ("smoke", "Tabular")
 
 
 def test_a_sandbox_that_could_not_be_had_the_first_time_is_no_change() -> None:
     before, after = ({"agents": {"aide": {"sandbox": kind}}} for kind in (UNKNOWN, "docker"))
-    assert changes(before, after) == []
-    assert changes(after, {"agents": {"aide": {"sandbox": "local"}, "other": {}}}) == [
-        "agents aide sandbox was 'docker', is 'local'"
-    ]
+    assert changes(before, after) == ()
+    assert changes(after, {"agents": {"aide": {"sandbox": "local"}, "other": {}}}) == (
+        "agents aide sandbox was 'docker', is 'local'",
+    )
 
 
 MACHINE = Hardware(host="h", cpu="c", cpus=36, memory=440 << 30, gpus={"NVIDIA A10": 1})

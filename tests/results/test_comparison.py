@@ -8,15 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from groups import record_with
 
 from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.results.comparison import Standing, compare, flags, not_ranked, standings
-from pytest_mlebench.results.group import RunGroupResults
 from pytest_mlebench.results.published import published_results
 from pytest_mlebench.results.summary import summarise
+from pytest_mlebench.runs.group import RunGroup
+from pytest_mlebench.runs.manifest import Canonical, Manifest, PlannedRun
+from tests.groups import record_with
 
-CANONICAL = {"is_canonical": True, "differences": []}
+CANONICAL = Canonical(is_canonical=True)
 IDS = {split: [competition.id for competition in default_catalogue().split(split)] for split in ("low", "all")}
 
 
@@ -26,24 +27,23 @@ def group(
     seeds: int = 3,
     agent: str = "agent",
     name: str = "g",
-    canonical: Mapping[str, Any] | None = CANONICAL,
-) -> RunGroupResults:
-    """A group in which every seed came to the same outcomes, by competition."""
+    canonical: Canonical | None = CANONICAL,
+) -> RunGroup:
+    """A group in which every seed has the same outcomes, by competition."""
     records = [
         record_with(default_catalogue()[id], outcome, agent=agent, seed=seed)
         for id, outcome in outcomes.items()
         for seed in range(seeds)
     ]
-    manifest = {} if canonical is None else {"canonical": canonical}
-    return RunGroupResults(name=name, folder=Path(name), records=tuple(records), manifest=manifest)
+    return RunGroup(folder=Path(name), records=tuple(records), manifest=Manifest(canonical=canonical))
 
 
-def with_medals(split: str, medals: int, **options: Any) -> RunGroupResults:
+def with_medals(split: str, medals: int, **options: Any) -> RunGroup:
     """A group over a whole split with so many medals in each seed."""
     return group({id: "gold" if k < medals else "no_medal" for k, id in enumerate(IDS[split])}, **options)
 
 
-def standing_of(group: RunGroupResults, *, pad_missing: bool = False) -> Standing:
+def standing_of(group: RunGroup, *, pad_missing: bool = False) -> Standing:
     (standing,) = standings(summarise([group], pad_missing=pad_missing), [group])
     return standing
 
@@ -87,7 +87,7 @@ def test_a_split_that_was_run_in_full_compares_on_its_own() -> None:
     assert standing.better[0].agent == "AIRA-dojo"
 
 
-def test_a_split_that_was_run_in_part_is_not_ranked_and_it_is_told_why() -> None:
+def test_a_split_that_was_run_in_part_is_not_ranked_and_the_reason_is_given() -> None:
     part = group(dict.fromkeys(IDS["low"][:21], "gold"))
     summaries = summarise([part])
     assert standings(summaries, [part]) == []
@@ -96,14 +96,14 @@ def test_a_split_that_was_run_in_part_is_not_ranked_and_it_is_told_why() -> None
 
 def test_a_group_without_a_complete_seed_is_not_ranked() -> None:
     whole = with_medals("low", 3, seeds=1)
-    broken = replace(whole, records=whole.records[1:], manifest={**whole.manifest, "runs": _runs(whole)})
+    broken = replace(whole, records=whole.records[1:], manifest=replace(whole.manifest, runs=_runs(whole)))
     assert standings(summarise([broken]), [broken]) == []
     assert not_ranked(summarise([broken])) == ["agent on low: no seed is complete"]
     assert standing_of(broken, pad_missing=True).caveats[-1].startswith("seed 0 is padded with failures")
 
 
-def _runs(group: RunGroupResults) -> list[dict[str, Any]]:
-    return [key._asdict() for key in group.runs]
+def _runs(group: RunGroup) -> tuple[PlannedRun, ...]:
+    return tuple(PlannedRun(*key) for key in group.runs)
 
 
 def test_the_canonical_setting_compares_without_a_caveat() -> None:
@@ -111,7 +111,7 @@ def test_the_canonical_setting_compares_without_a_caveat() -> None:
 
 
 def test_each_difference_from_the_canonical_setting_is_a_caveat() -> None:
-    canonical = {"is_canonical": False, "differences": ["8 CPUs instead of 36", "no GPU"]}
+    canonical = Canonical(is_canonical=False, differences=("8 CPUs instead of 36", "no GPU"))
     assert standing_of(with_medals("low", 3, canonical=canonical)).caveats == ("8 CPUs instead of 36", "no GPU")
 
 
@@ -119,19 +119,19 @@ def test_without_a_record_of_the_setting_the_time_limit_is_looked_up() -> None:
     unknown = with_medals("low", 3, canonical=None)
     hasty = replace(unknown, records=tuple(replace(r, limits={"time_limit": 3600.0}) for r in unknown.records))
     assert standing_of(hasty).caveats[0] == "a time limit of 1:00:00, not of 24 hours"
-    assert standing_of(unknown).caveats == ("the setting was not recorded, so that other differences are unknown",)
+    assert standing_of(unknown).caveats == ("the setting was not recorded, so other differences are unknown",)
 
 
 def test_a_single_seed_is_a_caveat() -> None:
-    assert standing_of(with_medals("low", 3, seeds=1)).caveats == ("a single seed tells nothing of the spread",)
+    assert standing_of(with_medals("low", 3, seeds=1)).caveats == ("a single seed shows nothing of the spread",)
 
 
-def test_published_results_tell_what_is_particular_to_them() -> None:
-    told = {(result.agent, result.date): flags(result) for result in published_results()}
-    assert told["PiEvolve", "2026-01-05"] == "12 hours, incomplete seeds padded"
-    assert told["Neo multi-agent", "2025-07-28"] == "36 hours"
-    assert told["AIDE", "2024-10-08"] == ""
-    assert told["LoongFlow", "2026-02-09"] == "test-set feedback, incomplete seeds padded"
+def test_published_results_show_how_their_setting_differs() -> None:
+    shown = {(result.agent, result.date): flags(result) for result in published_results()}
+    assert shown["PiEvolve", "2026-01-05"] == "12 hours, incomplete seeds padded"
+    assert shown["Neo multi-agent", "2025-07-28"] == "36 hours"
+    assert shown["AIDE", "2024-10-08"] == ""
+    assert shown["LoongFlow", "2026-02-09"] == "test-set feedback, incomplete seeds padded"
 
 
 def test_two_agents_are_compared_competition_by_competition() -> None:

@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from groups import record_with, save_group
 
 from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.grading.report import Report
 from pytest_mlebench.results.grading_report import grading_report
-from pytest_mlebench.results.group import read_group
-from pytest_mlebench.results.record import OUTCOMES, RunRecord
+from pytest_mlebench.runs.group import read_group
+from pytest_mlebench.runs.outcome import Outcome
+from pytest_mlebench.runs.record import RunRecord
+from tests.groups import record_with, save_group
 
 TOTALS = {
     "total_runs",
@@ -65,7 +66,7 @@ def with_score(record: RunRecord, score: float | None, *, seed: int = 100) -> Ru
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """A group with a run of every outcome, and with scores that are no numbers."""
-    records = [record_with(SPACESHIP, outcome, seed=seed) for seed, outcome in enumerate(OUTCOMES)]
+    records = [record_with(SPACESHIP, outcome, seed=seed) for seed, outcome in enumerate(Outcome)]
     scores = (math.inf, -math.inf, math.nan, None)
     odd = [with_score(records[4], score, seed=100 + k) for k, score in enumerate(scores)]
     save_group(tmp_path / "g", [*records, *odd])
@@ -76,7 +77,7 @@ def test_the_grading_report_has_the_fields_and_types_of_mle_bench(folder: Path) 
     report = strictly(folder / "grading_report.json")
     assert report.keys() == TOTALS | {"competition_reports"}
     assert all(type(report[key]) is int for key in TOTALS)
-    assert len(report["competition_reports"]) == report["total_runs"] == len(OUTCOMES) + 4
+    assert len(report["competition_reports"]) == report["total_runs"] == len(Outcome) + 4
     for one in report["competition_reports"]:
         assert one.keys() >= FIELDS.keys()
         assert not {key: one[key] for key, kind in FIELDS.items() if not isinstance(one[key], kind)}
@@ -108,7 +109,7 @@ def test_an_invalid_submission_has_no_score_and_a_reason(folder: Path) -> None:
 
 def test_every_file_of_a_group_is_json_without_nan(folder: Path) -> None:
     files = sorted(folder.rglob("*.json"))
-    assert len(files) == len(OUTCOMES) + 4 + 2
+    assert len(files) == len(Outcome) + 4 + 2
     for path in files:
         strictly(path)
 

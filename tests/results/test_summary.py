@@ -8,12 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from groups import record_with
 
 from pytest_mlebench.catalog import default_catalogue
-from pytest_mlebench.results.group import RunGroupResults
-from pytest_mlebench.results.record import RunKey
 from pytest_mlebench.results.summary import SplitSummary, summarise
+from pytest_mlebench.runs.group import RunGroup
+from pytest_mlebench.runs.manifest import Manifest, PlannedRun
+from pytest_mlebench.runs.outcome import Outcome
+from tests.groups import record_with
 
 LOW = [competition.id for competition in default_catalogue().split("low")]
 MEDIUM = [competition.id for competition in default_catalogue().split("medium")]
@@ -22,31 +23,30 @@ A, B = LOW[1], LOW[2]
 
 def group(
     outcomes: Mapping[str, Sequence[str | None]], *, name: str = "g", agent: str = "agent", manifest: bool = True
-) -> RunGroupResults:
-    """A group whose runs came to these outcomes, by competition and seed; None is a run without a record."""
+) -> RunGroup:
+    """A group whose runs have these outcomes, by competition and seed; None is a run without a record."""
     planned = [(id, seed, outcome) for id, by_seed in outcomes.items() for seed, outcome in enumerate(by_seed)]
-    runs = [RunKey(agent, id, seed)._asdict() for id, seed, _ in planned]
-    return RunGroupResults(
-        name=name,
+    runs = tuple(PlannedRun(agent, id, seed) for id, seed, _ in planned)
+    return RunGroup(
         folder=Path("reports", name),
         records=tuple(
             record_with(default_catalogue()[id], outcome, agent=agent, seed=seed)
             for id, seed, outcome in planned
             if outcome
         ),
-        manifest={"runs": runs} if manifest else {},
+        manifest=Manifest(runs=runs if manifest else ()),
     )
 
 
-def summary_of(group: RunGroupResults, split: str = "low", *, pad_missing: bool = False) -> SplitSummary:
+def summary_of(group: RunGroup, split: str = "low", *, pad_missing: bool = False) -> SplitSummary:
     return next(s for s in summarise([group], pad_missing=pad_missing) if s.split == split)
 
 
 def test_rates_are_means_over_seeds_with_their_standard_error() -> None:
     # Seed 0 earns 2 medals of 2, seed 1 one: shares of 100 and 50, mean 75, standard error 35.36 / √2 = 25.
     summary = summary_of(group({A: ["gold", "no_medal"], B: ["bronze", "gold"]}))
-    assert (summary.any_medal.mean, summary.any_medal.standard_error) == (75, pytest.approx(25))
-    assert (summary.gold.mean, summary.gold.standard_error) == (50, pytest.approx(0))
+    assert (summary.any_medal.mean, summary.any_medal.standard_error) == pytest.approx((75, 25))
+    assert (summary.gold.mean, summary.gold.standard_error) == pytest.approx((50, 0))
     assert (summary.silver.mean, summary.bronze.mean) == (0, 25)
     assert (summary.competitions, summary.seeds, summary.note) == (2, 2, "")
     assert summary.medal_rates == {A: 50, B: 100}
@@ -64,17 +64,17 @@ def test_rates_below_a_medal_count_what_they_say() -> None:
 @pytest.mark.parametrize("lack", [None, "error"])
 def test_a_seed_without_a_result_for_each_competition_is_left_out(lack: str | None) -> None:
     summary = summary_of(group({A: ["gold", "no_medal", "gold"], B: ["gold", lack, "no_medal"]}))
-    assert (summary.any_medal.mean, summary.any_medal.standard_error) == (75, pytest.approx(25))
+    assert (summary.any_medal.mean, summary.any_medal.standard_error) == pytest.approx((75, 25))
     assert (summary.counted_seeds, summary.left_out_seeds, summary.missing) == ((0, 2), (1,), 1)
-    by_error = ", 1 of them by an error of the harness" if lack else ""
+    by_error = ", 1 of them with an error of the harness or a grader" if lack else ""
     assert summary.note == f"seed 1 is incomplete and left out (1 run of 6 without a result{by_error})"
 
 
 @pytest.mark.parametrize("lack", [None, "error"])
-def test_a_seed_is_padded_with_failures_if_asked(lack: str | None) -> None:
+def test_a_seed_is_padded_with_failures_if_requested(lack: str | None) -> None:
     # Shares of 100, 0 and 50.
     summary = summary_of(group({A: ["gold", "no_medal", "gold"], B: ["gold", lack, "no_medal"]}), pad_missing=True)
-    assert (summary.any_medal.mean, summary.any_medal.standard_error) == (50, pytest.approx(50 / math.sqrt(3)))
+    assert (summary.any_medal.mean, summary.any_medal.standard_error) == pytest.approx((50, 50 / math.sqrt(3)))
     assert (summary.counted_seeds, summary.left_out_seeds, summary.padded_seeds) == ((0, 1, 2), (), (1,))
     assert summary.note.startswith("seed 1 is padded with failures (1 run of 6 without a result")
 
@@ -107,7 +107,7 @@ def test_of_several_records_of_a_run_the_last_one_counts() -> None:
     one = group({A: ["crashed"]}, manifest=False)
     again = replace(record_with(default_catalogue()[A], "gold"), run_id="again", started_at="2026-03-02T00:00:00+00:00")
     summary = summary_of(replace(one, records=(*one.records, again)))
-    assert summary.any_medal.mean == 100 and summary.counts["crashed"] == 0
+    assert summary.any_medal.mean == 100 and summary.counts[Outcome.crashed] == 0
 
 
 def test_splits_are_summed_up_apart_and_together() -> None:
@@ -148,10 +148,10 @@ def test_competitions_of_ones_own_may_have_a_split_of_their_own() -> None:
     assert [summary.split for summary in summarise([both])] == ["low", "house"]
 
 
-def test_a_competition_that_no_record_or_catalogue_knows_is_told_as_missing() -> None:
+def test_a_competition_that_no_record_or_catalogue_knows_is_counted_as_missing() -> None:
     one = group({A: ["gold"]})
-    planned = [*one.manifest["runs"], RunKey("agent", "unheard-of", 0)._asdict()]
-    summaries = summarise([replace(one, manifest={"runs": planned})])
+    planned = (*one.manifest.runs, PlannedRun("agent", "unheard-of", 0))
+    summaries = summarise([replace(one, manifest=Manifest(runs=planned))])
     assert [(s.split, s.missing) for s in summaries] == [("low", 0), ("unknown", 1)]
 
 
@@ -163,7 +163,7 @@ def test_only_the_whole_split_covers_it() -> None:
     assert not any(summary.covers_split for summary in summarise([whole], by_category=True))
 
 
-def test_agents_of_several_groups_are_told_apart() -> None:
+def test_agents_of_several_groups_have_different_names() -> None:
     groups = [
         group({A: ["gold"]}, name="one", agent="aide"),
         group({A: ["gold"]}, name="two", agent="aide"),

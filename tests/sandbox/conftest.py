@@ -6,18 +6,22 @@ import os
 from pathlib import Path
 
 import pytest
-from scripted import SANDBOXES, Runner, docker_sandbox, engine_problem, make_runner
 
 from pytest_mlebench.sandbox import Sandbox
+from tests.sandbox.scripted import SANDBOXES, Runner, docker_sandbox, engine_problem, make_runner
 
 
-@pytest.fixture
-def docker_engine() -> None:
+def require_docker() -> None:
     """Skips where no engine answers; where there has to be one, as in CI, its absence is a failure."""
     if problem := engine_problem():
         if os.environ.get("MLEBENCH_REQUIRE_DOCKER") or os.environ.get("CI") == "true":
             pytest.fail(f"this test needs a Docker engine: {problem}")
         pytest.skip(problem)
+
+
+@pytest.fixture
+def docker_engine() -> None:
+    require_docker()
 
 
 @pytest.fixture(

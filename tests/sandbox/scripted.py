@@ -1,4 +1,4 @@
-"""An agent that does what a test tells it, in any sandbox."""
+"""An agent that does what a test asks for, in any sandbox."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pytest_mlebench.agents.definition import Agent, Launch, read_config
+from pytest_mlebench.agents import Agent, Launch
+from pytest_mlebench.agents.config import read_config
 from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.sandbox import Execution, Limits, Sandbox, Task
 
@@ -20,7 +21,7 @@ VALID = "The submission is valid."
 
 @cache
 def engine_problem() -> str:
-    from pytest_mlebench.sandbox.engine import connect
+    from pytest_mlebench.sandbox.docker.engine import connect
 
     try:
         connect().close()
@@ -31,14 +32,14 @@ def engine_problem() -> str:
 
 @cache
 def docker_sandbox(**options: Any) -> Sandbox:
-    from pytest_mlebench.sandbox.docker import DockerSandbox
+    from pytest_mlebench.sandbox.docker.sandbox import DockerSandbox
 
-    return DockerSandbox(progress=print, **options)
+    return DockerSandbox(reporter=print, **options)
 
 
 @cache
 def local_sandbox() -> Sandbox:
-    from pytest_mlebench.sandbox.local import LocalSandbox
+    from pytest_mlebench.sandbox.local.sandbox import LocalSandbox
 
     return LocalSandbox()
 

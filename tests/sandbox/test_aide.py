@@ -15,14 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scripted import docker_sandbox
 
-from pytest_mlebench.agents.definition import AgentRegistry
+from pytest_mlebench._paths import bundled
+from pytest_mlebench.agents import AgentRegistry
 from pytest_mlebench.catalog import default_catalogue
-from pytest_mlebench.catalog.catalogue import bundled
 from pytest_mlebench.data.store import DataStore
-from pytest_mlebench.runs import RunGroup, run_agent
+from pytest_mlebench.runs.run import RunOptions, run_agent
 from pytest_mlebench.sandbox import Limits
+from tests.sandbox.scripted import docker_sandbox
 
 KEY = "sk-test-0123456789abcdef"
 
@@ -129,7 +129,7 @@ def test_aide_solves_a_competition_through_the_proxy(
     competition = default_catalogue()["smoke-breast-cancer"]
     agent = AgentRegistry(bundled("agents"))["aide/local"]
     agent = replace(agent, kwargs={**agent.kwargs, "agent.steps": 3})
-    group = RunGroup(name="group", folder=tmp_path / "runs/group", limits=Limits(time_limit=600, memory=4 << 30))
+    group = RunOptions(folder=tmp_path / "runs/group", limits=Limits(time_limit=600, memory=4 << 30))
 
     record = run_agent(agent, competition, DataStore(tmp_path / "data").prepare(competition), docker_sandbox(), group)
 
@@ -154,8 +154,8 @@ def test_aide_solves_a_competition_through_the_proxy(
     assert model.keys == {f"Bearer {KEY}"}
     assert len(model.requests) == 6
     assert "Breast Cancer in Wisconsin" in json.dumps(model.requests[0])
-    connections = record.sandbox["connections"]
-    assert {(entry["host"], entry["allowed"]) for entry in connections} == {("host.docker.internal", True)}
+    connections = record.sandbox.connections
+    assert {(entry.host, entry.allowed) for entry in connections} == {("host.docker.internal", True)}
 
     # Its key is nowhere.
     for path in filter(Path.is_file, group.folder.rglob("*")):

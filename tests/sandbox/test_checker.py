@@ -6,8 +6,12 @@ import http.client
 import json
 import socket
 import subprocess
+import threading
+import time
 from collections.abc import Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlparse
 
 import pytest
@@ -25,15 +29,15 @@ def size_of(path: Path) -> str:
 
 @pytest.fixture
 def checker() -> Iterator[SubmissionChecker]:
-    with SubmissionChecker(size_of, max_bytes=1_000_000, requests_per_minute=5) as running:
+    with SubmissionChecker(size_of, max_bytes=1_000_000, requests_per_minute=5, step=0.01) as running:
         yield running
 
 
-def ask(checker: SubmissionChecker, method: str, path: str, body: bytes = b"", **headers: str) -> tuple[int, str]:
-    connection = http.client.HTTPConnection(urlparse(checker.url).netloc, timeout=10)
-    connection.request(method, path, body, {name.replace("_", "-"): value for name, value in headers.items()})
-    answer = connection.getresponse()
-    values = json.loads(answer.read())
+def ask(checker: SubmissionChecker, method: str, path: str, body: bytes = b"", **headers: str) -> tuple[int, Any]:
+    with closing(http.client.HTTPConnection(urlparse(checker.url).netloc, timeout=10)) as connection:
+        connection.request(method, path, body, {name.replace("_", "-"): value for name, value in headers.items()})
+        answer = connection.getresponse()
+        values = json.loads(answer.read())
     return answer.status, values.get("result", values)
 
 
@@ -45,12 +49,25 @@ def form(content: bytes, field: str = "file") -> bytes:
     )
 
 
-def validate(checker: SubmissionChecker, body: bytes) -> tuple[int, str]:
+def validate(checker: SubmissionChecker, body: bytes) -> tuple[int, Any]:
     return ask(checker, "POST", "/validate", body, Content_Type=f"multipart/form-data; boundary={BOUNDARY}")
 
 
 def test_health_answers(checker: SubmissionChecker) -> None:
-    assert ask(checker, "GET", "/health") == (200, {"status": "ok"})
+    assert ask(checker, "GET", "/health") == (200, {"status": "running"})
+
+
+def test_a_program_that_has_the_usual_port_and_hangs_does_not_hold_up_the_checker() -> None:
+    with ExitStack() as sockets:
+        hanging = sockets.enter_context(socket.create_server(("127.0.0.1", 0), backlog=0))
+        for _ in range(3):  # more than it lets wait
+            client = sockets.enter_context(socket.socket())
+            client.setblocking(False)
+            client.connect_ex(hanging.getsockname())
+        port = hanging.getsockname()[1]
+        with SubmissionChecker(size_of, port=port, step=0.01) as checker:
+            assert urlparse(checker.url).port != port
+            assert ask(checker, "GET", "/health") == (200, {"status": "running"})
 
 
 @pytest.mark.parametrize(
@@ -96,6 +113,25 @@ def test_a_large_upload_is_refused_before_it_is_read(checker: SubmissionChecker)
         assert b" 413 " in connection.recv(1000)
 
 
+@pytest.mark.parametrize("size", [1_100_000, 30_000_000])
+def test_the_reason_for_refusing_a_large_file_arrives(checker: SubmissionChecker, tmp_path: Path, size: int) -> None:
+    (tmp_path / "large.csv").write_bytes(bytes(size))
+    done = subprocess.run(
+        ["bash", validate_script(), tmp_path / "large.csv"],
+        env={"VALIDATION_URL": checker.url, "PATH": "/usr/bin:/bin"}, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert json.loads(done.stdout) == {"result": "The file is too large: at most 1,000,000 bytes."}
+
+
+@pytest.mark.parametrize("length", ["-1", "1e3", "9" * 5000, "", "٣"])
+def test_a_length_that_is_no_number_is_refused(checker: SubmissionChecker, length: str) -> None:
+    netloc = urlparse(checker.url)
+    with socket.create_connection((netloc.hostname, netloc.port), timeout=10) as connection:
+        head = f"POST /validate HTTP/1.1\r\nHost: x\r\nContent-Type: multipart/form-data; boundary={BOUNDARY}\r\n"
+        connection.sendall(f"{head}Content-Length: {length}\r\n\r\n".encode())
+        assert connection.recv(1000)[:12] in (b"HTTP/1.1 411", b"HTTP/1.1 413")
+
+
 def test_the_rate_is_limited(checker: SubmissionChecker) -> None:
     codes = [validate(checker, form(b"x"))[0] for _ in range(7)]
     assert codes == [200] * 5 + [429] * 2
@@ -120,4 +156,69 @@ def test_a_unix_socket_serves_as_well(tmp_path: Path) -> None:
             ["curl", "-s", "--unix-socket", tmp_path / "checker.sock", f"{checker.url}/health"],
             capture_output=True, text=True, check=True,
         )  # fmt: skip
-        assert json.loads(done.stdout) == {"status": "ok"}
+        assert json.loads(done.stdout) == {"status": "running"}
+
+
+def test_a_verdict_comes_after_a_whole_number_of_steps() -> None:
+    with SubmissionChecker(size_of, step=0.5) as checker:
+        for _ in range(2):
+            validate(checker, form(b"x"))
+    for seconds, _ in checker.history:
+        assert seconds >= 0.5
+    assert checker.history[1][0] - checker.history[0][0] >= 0.5
+
+
+def test_nothing_runs_after_the_checker_is_closed() -> None:
+    started, stopped = threading.Event(), threading.Event()
+    threads = threading.active_count()
+
+    def check(path: Path) -> str:
+        started.set()
+        stopped.wait(30)
+        return "stopped"
+
+    answers: list[object] = []
+    with SubmissionChecker(check, stop=stopped.set) as checker:
+        asking = threading.Thread(target=lambda: answers.append(_broken_off(checker)))
+        asking.start()
+        started.wait(30)
+    assert stopped.is_set()
+    asking.join()
+    assert answers[0] in ("broken off", (503, "The run is over.")) and not checker.history
+    assert threading.active_count() == threads
+
+
+def _broken_off(checker: SubmissionChecker) -> object:
+    try:
+        return validate(checker, form(b"x"))
+    except (OSError, http.client.HTTPException):
+        return "broken off"
+
+
+def test_a_client_that_stalls_does_not_hold_up_the_end() -> None:
+    with SubmissionChecker(size_of) as checker:
+        netloc = urlparse(checker.url)
+        stalled = [socket.create_connection((netloc.hostname, netloc.port), timeout=10) for _ in range(100)]
+        stalled[0].sendall(b"POST /validate HTTP/1.1\r\nContent-Length: 5\r\n")
+        began, threads = time.monotonic(), threading.active_count()
+    assert time.monotonic() - began < 10 and threads < 60
+    for connection in stalled:
+        connection.close()
+
+
+def test_a_check_that_fails_is_no_verdict() -> None:
+    def check(path: Path) -> str:
+        raise RuntimeError("broken")
+
+    with SubmissionChecker(check, step=0.01) as checker:
+        assert validate(checker, form(b"x")) == (500, "The checker failed; try again later.")
+        assert ask(checker, "GET", "/health")[0] == 200
+    assert not checker.history
+
+
+def test_uploads_are_removed() -> None:
+    seen: list[Path] = []
+    with SubmissionChecker(lambda path: seen.append(path) or "seen", step=0.01) as checker:  # type: ignore[func-returns-value]
+        validate(checker, form(b"x"))
+        assert not seen[0].exists()
+    assert not seen[0].parent.exists()

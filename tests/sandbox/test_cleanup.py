@@ -14,17 +14,17 @@ from pathlib import Path
 
 import docker
 import pytest
-from scripted import Runner
 
-from pytest_mlebench.sandbox.cleanup import clean
+from pytest_mlebench.sandbox.docker.cleanup import clean
+from pytest_mlebench.sandbox.docker.socket_folder import PREFIX
 from pytest_mlebench.sandbox.owner import LABEL, is_dead, owner_labels
-from pytest_mlebench.sandbox.run_folder import PREFIX
+from tests.sandbox.scripted import Runner
 
 SESSION = """
 import sys
 from pathlib import Path
 sys.path.insert(0, {here!r})
-from scripted import docker_sandbox, make_runner
+from tests.sandbox.scripted import docker_sandbox, make_runner
 run = make_runner(docker_sandbox(), Path({folder!r}))
 run({script!r}, time_limit=600, keep={keep})
 """
@@ -38,7 +38,7 @@ class Session:
     def __init__(self, folder: Path, keep: bool = False) -> None:
         folder.mkdir()
         code = SESSION.format(
-            here=str(Path(__file__).parent), folder=str(folder), script="echo ready; sleep 600", keep=keep
+            here=str(Path(__file__).parents[2]), folder=str(folder), script="echo ready; sleep 600", keep=keep
         )
         self.process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.DEVNULL)
         log = folder / "run-1/run.log"
@@ -120,7 +120,7 @@ def test_clean_leaves_alone_what_is_not_a_dead_sessions(session: Session, run_in
 @pytest.mark.docker
 def test_a_kept_container_stays_until_it_is_asked_for(run_in_container: Runner) -> None:
     result = run_in_container("echo x > /home/note", keep=True)
-    container = docker.from_env().containers.get(result.execution.kept.removeprefix("container "))
+    container = docker.from_env().containers.get(result.execution.sandbox.kept.removeprefix("container "))
     try:
         assert container.status == "exited"
         assert container.labels["mlebench.keep"] == "true"
@@ -181,5 +181,17 @@ def test_a_killed_run_group_that_is_resumed_leaves_no_container(docker_engine: N
     resumed = [*command, f"--resume={group}", "--time-limit=1s", "--allow-changes"]
     done = subprocess.run(resumed, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert "1 timed out" in done.stdout, done.stdout
-    assert "which a killed session left" in done.stderr
+    assert "removing container" in done.stdout
     assert left() == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount")
+def test_the_mounted_disk_of_a_dead_session_is_removed(docker_engine: None) -> None:
+    folder = Path(f"/var/tmp/mlebench-disk-{2**22 + 7}-1-{uuid.uuid4().hex}")
+    for name in ("root", "disk"):
+        (folder / name).mkdir(parents=True)
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", folder / name], check=True)
+    assert f"disk {folder}" in map(str, clean(dry_run=True))
+    assert folder.exists()
+    assert f"disk {folder}" in map(str, clean())
+    assert not folder.exists()

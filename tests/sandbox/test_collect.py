@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_mlebench.sandbox.collect import Collector
+from pytest_mlebench.sandbox.collection import Collector
+from pytest_mlebench.sandbox.redaction import Redactor
 
 
 @pytest.fixture
@@ -73,6 +74,6 @@ def test_folders_without_end_do_not_end_the_collection(source: Path, tmp_path: P
 
 
 def test_secrets_are_masked_in_collected_files(source: Path, tmp_path: Path) -> None:
-    (source / "config.py").write_text("key = 'hunter2'")
-    Collector(1000, 100, ["hunter2"]).collect(source, tmp_path / "target")
-    assert (tmp_path / "target/config.py").read_text() == "key = '***'"
+    (source / "config.py").write_text("key = 'hunter2-key'")
+    Collector(1000, 100, Redactor(["hunter2-key"])).collect(source, tmp_path / "target")
+    assert (tmp_path / "target/config.py").read_text() == "key = '***********'"

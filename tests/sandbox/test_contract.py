@@ -8,13 +8,16 @@ import signal
 import threading
 import time
 import uuid
+from functools import partial
 from pathlib import Path
 
 import psutil
 import pytest
-from scripted import MB, SAMPLE, VALID, Runner
 
 from pytest_mlebench.sandbox import Ending, Sandbox
+from tests.sandbox.scripted import MB, SAMPLE, VALID, Runner
+
+pytestmark = pytest.mark.serial
 
 SUBMIT = 'cp "$DATA_DIR/sample_submission.csv" "$SUBMISSION_DIR/submission.csv"'
 EAT_MEMORY = "python3 -c 'x = []\nwhile True: x.append(bytearray(1 << 24))'"
@@ -112,9 +115,9 @@ def test_the_submission_checker_answers_the_agent(run: Runner) -> None:
         'curl -s "$VALIDATION_URL/health"; bash "$script" "$SUBMISSION_DIR/submission.csv"; '
         'echo nonsense > bad.csv; bash "$script" bad.csv'.replace("bad.csv", "$LOGS_DIR/bad.csv")
     )
-    assert '{"status": "ok"}' in result.log
+    assert '{"status": "running"}' in result.log
     assert result.log.index(VALID) < result.log.index("wrong columns")
-    assert [verdict for _, verdict in result.execution.sandbox["validations"]] == result.verdicts != []
+    assert [made.verdict for made in result.execution.sandbox.validations] == result.verdicts != []
 
 
 def test_an_exit_with_zero_is_finished(run: Runner) -> None:
@@ -240,7 +243,7 @@ def test_links_pipes_and_what_they_lead_to_are_not_collected(run: Runner, tmp_pa
     kept = {str(path.relative_to(result.run_dir)) for path in result.run_dir.rglob("*") if not path.is_dir()}
     assert kept == {"logs/file", "run.log"}
     assert not any(path.is_symlink() for path in result.run_dir.rglob("*"))
-    left_out = " ".join(result.execution.sandbox["left_out"])
+    left_out = " ".join(result.execution.sandbox.left_out)
     assert all(name in left_out for name in ("submission.csv", "logs/link", "code/root", "logs/pipe"))
 
 
@@ -254,7 +257,7 @@ def test_too_large_and_too_many_files_are_left_out_and_told(run: Runner) -> None
     assert result.submission == SAMPLE
     assert [path.name for path in (result.run_dir / "logs").iterdir()] == ["small"]
     assert len(list((result.run_dir / "code").iterdir())) <= 20
-    assert "logs/big" in " ".join(result.execution.sandbox["left_out"])
+    assert "logs/big" in " ".join(result.execution.sandbox.left_out)
 
 
 def test_a_folder_that_was_exchanged_for_a_link_is_not_followed(run: Runner) -> None:
@@ -287,12 +290,16 @@ def _leftovers(run_dir: Path) -> set[str]:
     return {path.name for path in run_dir.iterdir()} - {"code", "logs", "run.log", "submission"}
 
 
+def _verdict(n: int, path: Path) -> str:
+    return f"verdict {n} on {path.read_text().strip()}"
+
+
 def test_runs_at_the_same_time_do_not_meet(run: Runner) -> None:
     tasks = [
         run.task(
             f"echo {n} > $SUBMISSION_DIR/submission.csv; sleep 1; cat $SUBMISSION_DIR/submission.csv; "
             'curl -s -F "file=@$SUBMISSION_DIR/submission.csv" "$VALIDATION_URL/validate"',
-            validate=lambda path, n=n: f"verdict {n} on {path.read_text().strip()}",
+            validate=partial(_verdict, n),
         )
         for n in range(3)
     ]
@@ -307,4 +314,4 @@ def test_runs_at_the_same_time_do_not_meet(run: Runner) -> None:
 
 
 def test_the_record_names_the_sandbox(run: Runner, sandbox: Sandbox) -> None:
-    assert run("true").execution.sandbox["name"] == sandbox.name
+    assert run("true").execution.sandbox.name == sandbox.name

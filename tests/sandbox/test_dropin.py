@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 
 import pytest
-from scripted import AGENTS, SAMPLE, Result, Runner
 
-from pytest_mlebench.agents.definition import AgentRegistry
+from pytest_mlebench.agents import AgentRegistry
 from pytest_mlebench.sandbox import Ending
+from tests.sandbox.scripted import AGENTS, SAMPLE, Result, Runner
 
 pytestmark = pytest.mark.docker
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_mlebench.sandbox import Ending
+from pytest_mlebench.sandbox import Ending, Limits
 from pytest_mlebench.sandbox.endings import End
 
 
@@ -35,6 +35,7 @@ from pytest_mlebench.sandbox.endings import End
             Ending.TIMED_OUT,
             "stopped after 1 hour; 2 processes were killed for memory",
         ),
+        (End(exit_code=0, out_of_memory="over 9 bytes"), Ending.OUT_OF_MEMORY, "over 9 bytes"),
         (End(lost=True, disk_full="9 bytes written"), Ending.CRASHED, "disk full: 9 bytes written"),
     ],
 )
@@ -42,7 +43,30 @@ def test_an_end_is_judged(end: End, ending: Ending, detail: str) -> None:
     assert end.judge() == (ending, detail)
 
 
-def test_an_end_that_nobody_saw_and_nothing_explains_is_the_harnesss_trouble() -> None:
+def test_an_end_that_nobody_saw_and_nothing_explains_is_the_harnesss_error() -> None:
     assert End(lost=True).is_unexplained
     for end in (End(), End(lost=True, time_limit=1), End(lost=True, oom_kills=1), End(lost=True, disk_full="x")):
         assert not end.is_unexplained
+
+
+@pytest.mark.parametrize(
+    ("end", "log", "detail"),
+    [
+        (End(signal="SIGXFSZ"), "", "disk full: a file grew over the limit of 9 bytes"),
+        (End(exit_code=153), "", "disk full: a file grew over the limit of 9 bytes"),
+        (End(exit_code=1), "OSError: File too large", "disk full: a file grew over the limit of 9 bytes"),
+        (End(exit_code=1), "No space left on device", "disk full: the limit is 9 bytes"),
+        (End(exit_code=1), "MemoryError", "a process asked for more than 8 bytes"),
+        (End(exit_code=1), "ValueError", "exit code 1"),
+        (End(exit_code=0), "MemoryError: No space left on device", ""),
+    ],
+)
+def test_limits_and_the_end_of_the_log_explain_a_failure(end: End, log: str, detail: str) -> None:
+    assert end.with_clues(Limits(disk=9, memory=8), log, memory=True).judge()[1] == detail
+
+
+def test_without_a_limit_the_log_alone_explains_nothing() -> None:
+    assert End(exit_code=1).with_clues(Limits(), "No space left on device; MemoryError", memory=True).judge() == (
+        Ending.CRASHED,
+        "exit code 1",
+    )

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from pytest_mlebench.errors import SandboxError
-from pytest_mlebench.sandbox.base import Limits
+from pytest_mlebench.progress import Event, Note
+from pytest_mlebench.sandbox.contract import Limits
 from pytest_mlebench.sandbox.gpus import GpuPool, detect
 
 
@@ -92,11 +93,11 @@ def test_processes_that_want_one_or_two_never_meet_and_never_deadlock(two_gpus: 
 
 
 def test_who_waits_says_so_once_and_gets_it_when_it_is_free(two_gpus: Path) -> None:
-    said: list[str] = []
+    events: list[Event] = []
     got = threading.Event()
 
     def wait() -> None:
-        with GpuPool(folder=two_gpus).lease(2, said.append):
+        with GpuPool(folder=two_gpus).lease(2, events.append):
             got.set()
 
     with GpuPool(["0"], folder=two_gpus).lease(1):
@@ -105,7 +106,7 @@ def test_who_waits_says_so_once_and_gets_it_when_it_is_free(two_gpus: Path) -> N
         assert not got.wait(2)
     thread.join(20)
     assert got.is_set()
-    assert said == ["waiting for 2 of 2 GPUs: others are using them"]
+    assert events == [Note("waiting for 2 of 2 GPUs: other runs use them")]
 
 
 def test_a_lease_is_freed_when_its_holder_dies(two_gpus: Path) -> None:
@@ -147,7 +148,7 @@ def test_locks_can_be_taken_by_every_user_of_the_machine(two_gpus: Path) -> None
 
 
 def test_a_container_is_given_exactly_its_gpus(two_gpus: Path, tmp_path: Path) -> None:
-    from pytest_mlebench.sandbox.container import configuration
+    from pytest_mlebench.sandbox.docker.container import configuration
 
     with GpuPool(["1"], folder=two_gpus).lease(1) as gpus:
         settings = configuration(
@@ -159,7 +160,6 @@ def test_a_container_is_given_exactly_its_gpus(two_gpus: Path, tmp_path: Path) -
             runtime=None,
             privileged=False,
             shm_bytes=1,
-            engine_cpus=1,
         )
     (request,) = settings["device_requests"]
     assert request["DeviceIDs"] == ["GPU-bbbb"]
@@ -170,9 +170,8 @@ def test_a_container_is_given_exactly_its_gpus(two_gpus: Path, tmp_path: Path) -
 def test_a_machine_without_gpus_is_an_error_before_the_first_run(
     docker_engine: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from scripted import script_agent
-
-    from pytest_mlebench.sandbox.docker import DockerSandbox
+    from pytest_mlebench.sandbox.docker.sandbox import DockerSandbox
+    from tests.sandbox.scripted import script_agent
 
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(SandboxError, match="nvidia-smi shows none"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -13,12 +13,13 @@ from pathlib import Path
 import docker
 import docker.errors
 import pytest
-from scripted import docker_sandbox, script_agent
 
+from pytest_mlebench._paths import bundled
 from pytest_mlebench.agents.definition import Agent
-from pytest_mlebench.catalog.catalogue import bundled
 from pytest_mlebench.errors import SandboxError
-from pytest_mlebench.sandbox.images import BASE_IMAGE, Images
+from pytest_mlebench.progress import Event, Note, Step
+from pytest_mlebench.sandbox.docker.images import BASE_IMAGE, Images
+from tests.sandbox.scripted import docker_sandbox, script_agent
 
 pytestmark = pytest.mark.docker
 
@@ -48,23 +49,28 @@ class Workshop:
     environment: Path
     agent: Agent
     made: set[str]
-    said: list[str] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
 
     def images(self) -> Images:
-        return Images(self.client, base_image=BASE_IMAGE, progress=self._progress, folder=self.environment)
+        return Images(self.client, base_image=BASE_IMAGE, reporter=self._report, folder=self.environment)
 
-    def _progress(self, line: str) -> None:
-        self.said.append(line)
-        if line.startswith("building "):
-            self.made.add(line.split()[1])
+    def _report(self, event: Event) -> None:
+        self.events.append(event)
+        if isinstance(event, Step) and event.activity == "building":
+            self.made.add(event.subject)
 
     def build(self) -> str:
-        self.said.clear()
+        self.events.clear()
         return self.images().agent(self.agent)
 
     @property
     def built(self) -> list[str]:
-        return [line.split()[1].split(":")[0] for line in self.said if line.startswith("building ")]
+        steps = [event for event in self.events if isinstance(event, Step) and event.activity == "building"]
+        return [step.subject.split(":")[0] for step in steps]
+
+    @property
+    def said(self) -> list[str]:
+        return [event.text for event in self.events if isinstance(event, Note)]
 
     def sh(self, image: str, command: str) -> str:
         container = self.client.containers.run(image, ["-c", command], entrypoint="sh", detach=True)
@@ -107,7 +113,7 @@ def test_an_unchanged_agent_costs_nothing(workshop: Workshop) -> None:
     assert len(workshop.built) == 1
     started = time.monotonic()
     assert workshop.build() == first
-    assert workshop.said == []
+    assert workshop.events == []
     assert time.monotonic() - started < 1
 
 
@@ -118,7 +124,7 @@ def test_the_progress_of_a_build_is_shown(workshop: Workshop) -> None:
 
 def test_every_change_in_the_agents_folder_rebuilds_the_agent_alone(workshop: Workshop) -> None:
     folder = workshop.agent.folder
-    changes = {
+    changes: dict[str, Callable[[], object]] = {
         "nothing": lambda: None,
         "content": lambda: (folder / "start.sh").write_text("echo other\n"),
         "new file": lambda: (folder / "new").touch(),
@@ -209,7 +215,7 @@ def test_a_dockerfile_that_is_wrong_is_an_error(workshop: Workshop, text: str) -
 
 
 def test_workers_that_start_at_once_build_once(workshop: Workshop) -> None:
-    workshop.said.clear()
+    workshop.events.clear()
     tags: list[str] = []
     threads = [threading.Thread(target=lambda: tags.append(workshop.images().agent(workshop.agent))) for _ in range(4)]
     for thread in threads:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
 import ssl
 import threading
@@ -14,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from scripted import Runner, docker_sandbox, make_runner, script_agent
 
 from pytest_mlebench.agents.definition import Launch
 from pytest_mlebench.errors import SandboxError
-from pytest_mlebench.sandbox.network import Endpoint, endpoints
-from pytest_mlebench.sandbox.proxy import Proxy
-from pytest_mlebench.sandbox.tls import HelloError, server_name
+from pytest_mlebench.sandbox.network.policy import Endpoint, endpoints
+from pytest_mlebench.sandbox.network.proxy import Proxy
+from pytest_mlebench.sandbox.network.tls import HelloError, server_name
+from tests.sandbox.scripted import Runner, docker_sandbox, make_runner, script_agent
 
 
 class Server(ThreadingHTTPServer):
@@ -70,7 +71,7 @@ def test_an_agent_reaches_what_its_definition_lists_and_the_record_tells(
     run_in_container: Runner, server: Server
 ) -> None:
     listed = f"host.docker.internal:{server.port}"
-    agent = replace(script_agent(), llm_hosts=(listed,))
+    agent = replace(script_agent(), llm_hosts=(f"http://{listed}",))
     result = run_in_container(
         f"curl -sN -d hello http://{listed}/v1/chat?x=1; "
         "curl -s -o /dev/null -w '%{http_code}' http://other.example.com/; "
@@ -79,11 +80,11 @@ def test_an_agent_reaches_what_its_definition_lists_and_the_record_tells(
     )
     assert result.log == "data: 0\ndata: 1\ndata: 2\n403 refused\n"
     assert server.seen == [(listed, "/v1/chat?x=1", "hello")]
-    allowed, *refused = result.execution.sandbox["connections"]
-    assert (allowed["host"], allowed["port"], allowed["allowed"]) == ("host.docker.internal", server.port, True)
-    assert allowed["received"] > 20
-    assert allowed["sent"] > 20
-    assert [(entry["host"], entry["port"], entry["allowed"]) for entry in refused] == [
+    allowed, *refused = result.execution.sandbox.connections
+    assert (allowed.host, allowed.port, allowed.allowed) == ("host.docker.internal", server.port, True)
+    assert allowed.received > 20
+    assert allowed.sent > 20
+    assert [(entry.host, entry.port, entry.allowed) for entry in refused] == [
         ("other.example.com", 80, False),
         ("other.example.com", 443, False),
     ]
@@ -92,7 +93,7 @@ def test_an_agent_reaches_what_its_definition_lists_and_the_record_tells(
 @pytest.mark.docker
 def test_more_hosts_can_be_allowed_for_a_session(docker_engine: None, server: Server, tmp_path: Path) -> None:
     listed = f"host.docker.internal:{server.port}"
-    run = make_runner(docker_sandbox(allow_hosts=(listed,)), tmp_path)
+    run = make_runner(docker_sandbox(allow_hosts=(f"http://{listed}",)), tmp_path)
     assert "data: 2" in run(f"curl -s -d x http://{listed}/").log
 
 
@@ -113,8 +114,8 @@ def test_the_checker_answers_under_every_policy(
     run = make_runner(docker_sandbox(network=network), tmp_path)
     result = run("ls /sys/class/net; curl -s $VALIDATION_URL/health; curl -s http://localhost:5000/health")
     assert result.log.split()[: len(interfaces)] == interfaces
-    assert result.log.count('{"status": "ok"}') == 2
-    assert result.execution.sandbox["network"] == network
+    assert result.log.count('{"status": "running"}') == 2
+    assert result.execution.sandbox.network == network
 
 
 @pytest.mark.docker
@@ -122,7 +123,7 @@ def test_without_a_network_there_is_no_proxy(docker_engine: None, tmp_path: Path
     run = make_runner(docker_sandbox(network="none"), tmp_path)
     result = run("env | grep -i proxy; curl -s -x http://localhost:3128 http://example.com/ || echo nothing there")
     assert result.log == "nothing there\n"
-    assert "connections" not in result.execution.sandbox
+    assert not result.execution.sandbox.connections
 
 
 @pytest.mark.docker
@@ -155,7 +156,7 @@ def test_an_unknown_policy_is_an_error(docker_engine: None) -> None:
 def test_hosts_and_urls_are_understood() -> None:
     assert Endpoint.parse("API.OpenAI.com") == Endpoint("api.openai.com", 443)
     assert Endpoint.parse("localhost:8000") == Endpoint("localhost", 8000)
-    assert Endpoint.parse("http://model.local/v1") == Endpoint("model.local", 80)
+    assert Endpoint.parse("http://model.local/v1") == Endpoint("model.local", 80, plain=True)
     assert Endpoint.parse("https://x.example:8443/v1") == Endpoint("x.example", 8443)
     assert Endpoint.parse("[::1]:80") == Endpoint("::1", 80)
 
@@ -197,6 +198,41 @@ def test_an_agent_that_lists_none_has_the_providers_of_its_keys() -> None:
 
 def test_an_agent_without_keys_has_no_host() -> None:
     assert endpoints(script_agent(), Launch()) == ()
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        *("localhost", "LOCALHOST.", "a.localhost", "127.0.0.1", "127.9.9.9", "[::1]", "0.0.0.0", "0.1.2.3", "[::]"),
+        *("2130706433", "127.1", "[::ffff:127.0.0.1]", "[::127.0.0.1]", "[64:ff9b::7f00:1]", "[2002:7f00:1::]"),
+        *("169.254.169.254", "http://169.254.169.254/latest", "metadata.google.internal", "[fd00:ec2::254]"),
+        *("100.100.100.200", "168.63.129.16", "[fe80::1]", "224.0.0.1", "[ff02::1]"),
+        *("*.com", "*.uk", "*.co.uk", "*.com.au", "*.localhost", "*.internal"),
+    ],
+)
+def test_an_agent_may_not_list_this_machine_its_cloud_or_half_the_internet(host: str) -> None:
+    with pytest.raises(SandboxError, match="llm_hosts may not list"):
+        endpoints(replace(script_agent(), llm_hosts=(host,)), Launch())
+
+
+def test_this_machines_own_addresses_may_not_be_listed() -> None:
+    own = [str(entry[4][0]) for entry in socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET)]
+    for address in own:
+        with pytest.raises(SandboxError, match="llm_hosts may not list"):
+            endpoints(replace(script_agent(), llm_hosts=(address,)), Launch())
+
+
+@pytest.mark.parametrize(
+    "host", ["api.openai.com", "*.openai.azure.com", "*.example.co.uk", "10.9.8.7:8000", "[fd00::5]"]
+)
+def test_an_agent_may_list_a_provider_or_its_companys_own_model(host: str) -> None:
+    assert len(endpoints(replace(script_agent(), llm_hosts=(host,)), Launch())) == 1
+
+
+def test_a_base_url_may_not_name_the_metadata_address_either_and_the_sandboxs_own_needs_no_proxy() -> None:
+    with pytest.raises(SandboxError, match="credentials"):
+        endpoints(script_agent(), Launch(environment={"OPENAI_BASE_URL": "http://169.254.169.254/v1"}))
+    assert endpoints(script_agent(), Launch(environment={"OPENAI_BASE_URL": "http://localhost:8000/v1"})) == ()
 
 
 # --- the proxy by itself
@@ -276,10 +312,12 @@ def test_anything_else_is_not_passed_on(sent: bytes) -> None:
 
 def test_a_tunnel_to_a_shared_front_end_cannot_ask_for_another_host(tmp_path: Path) -> None:
     with Client(tmp_path, "localhost") as client:
-        answer = client.send(b"CONNECT localhost:443 HTTP/1.1\r\n\r\n", _hello("evil.example"), answer_between=True)
+        answer = client.send(
+            b"CONNECT localhost:443 HTTP/1.1\r\nHost: x\r\n\r\n", _hello("evil.example"), answer_between=True
+        )
     assert answer.startswith(b"HTTP/1.1 200")
-    assert client.proxy.connections[0]["allowed"] is False
-    assert "evil.example" in client.proxy.connections[0]["reason"]
+    assert client.proxy.connections[0].allowed is False
+    assert "evil.example" in client.proxy.connections[0].reason
 
 
 @pytest.mark.parametrize(
@@ -304,12 +342,23 @@ def test_a_tunnel_to_a_shared_front_end_cannot_ask_for_another_host(tmp_path: Pa
 )
 def test_what_is_not_listed_or_not_clear_is_refused(line: bytes, tmp_path: Path) -> None:
     with Client(tmp_path, "api.openai.com") as client:
-        answer = client.send(line + b"\r\n\r\n")
+        answer = client.send(line + b"\r\nHost: x\r\n\r\n")
     assert answer.startswith(b"HTTP/1.1 403")
-    assert client.proxy.connections[0]["allowed"] is False
+    assert client.proxy.connections[0].allowed is False
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1", "169.254.169.254", "::1", "fe80::1", "0.0.0.0", "::ffff:127.0.0.1"])
+def _own_address() -> str:
+    return str(socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET)[0][4][0])
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        *("127.0.0.1", "169.254.169.254", "::1", "fe80::1", "0.0.0.0", "0.1.2.3", "::ffff:127.0.0.1", "::127.0.0.1"),
+        *("64:ff9b::a9fe:a9fe", "64:ff9b:1::7f00:1", "2002:7f00:1::1", "fd00:ec2::254", "100.100.100.200"),
+        _own_address(),
+    ],
+)
 def test_a_listed_name_does_not_lead_to_this_machine(
     address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -318,12 +367,153 @@ def test_a_listed_name_does_not_lead_to_this_machine(
 
     monkeypatch.setattr(socket, "getaddrinfo", lookup)
     with Client(tmp_path, "api.openai.com") as client:
-        assert client.send(b"CONNECT api.openai.com:443 HTTP/1.1\r\n\r\n").startswith(b"HTTP/1.1 403")
+        assert client.send(b"CONNECT api.openai.com:443 HTTP/1.1\r\nHost: x\r\n\r\n").startswith(b"HTTP/1.1 403")
+
+
+SMUGGLED = b"GET http://evil.example/ HTTP/1.1\r\nHost: evil.example\r\n\r\n"
+
+
+class Recorder:
+    """A server that keeps every byte it is sent, and answers once."""
+
+    def __init__(self) -> None:
+        self.socket = socket.create_server(("127.0.0.1", 0))
+        self.port = self.socket.getsockname()[1]
+        self.received: list[bytes] = []
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                peer, _ = self.socket.accept()
+                peer.settimeout(0.5)
+                data = b""
+                with peer, contextlib.suppress(TimeoutError, OSError):
+                    self.received.append(data)
+                    while block := peer.recv(1 << 16):
+                        data += block
+                        self.received[-1] = data
+                        if b"\r\n\r\n" in data and len(self.received) == 1:
+                            peer.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nConnection: close\r\n\r\nok")
+
+
+@pytest.fixture
+def recorder() -> Iterator[Recorder]:
+    recorder = Recorder()
+    yield recorder
+    recorder.socket.close()
+
+
+@pytest.mark.parametrize(
+    ("head", "body"),
+    [
+        ("{target}Host: x", SMUGGLED),
+        ("{target}Host: x\r\nContent-Length: 2", b"hi" + SMUGGLED),
+        ("{target}Host: x\r\nTransfer-Encoding: chunked", b"2\r\nhi\r\n0\r\n\r\n" + SMUGGLED),
+        ("{target}Host: evil.example", b""),
+        ("{target}Host: x\r\nConnection: keep-alive\r\nKeep-Alive: 9", SMUGGLED),
+    ],
+    ids=["pipelined", "after a body", "after chunks", "another Host", "kept alive"],
+)
+def test_a_listed_server_gets_one_request_and_its_own_name(
+    head: str, body: bytes, tmp_path: Path, recorder: Recorder
+) -> None:
+    target = f"POST http://localhost:{recorder.port}/x HTTP/1.1\r\n"
+    with Client(tmp_path, f"http://localhost:{recorder.port}") as client:
+        client.send(head.format(target=target).encode() + b"\r\n\r\n" + body)
+    (received,) = recorder.received
+    assert b"evil" not in received and b"keep-alive" not in received
+    assert received.count(b"HTTP/1.1") == 1
+    assert received.startswith(f"POST /x HTTP/1.1\r\nHost: localhost:{recorder.port}\r\n".encode())
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        b"Host: x\r\nHost: evil.example",
+        b"Host: x\r\nContent-Length: 2\r\nTransfer-Encoding: chunked",
+        b"Host: x\r\nContent-Length: 2\r\nContent-Length: 3",
+        b"Host: x\r\nContent-Length: +2",
+        b"Host: x\r\nTransfer-Encoding: xchunked",
+        b"Host: x\nX: y",
+        b"Host: x\rX: y",
+        b"Host: x\r\n folded: y",
+        b"Host : x",
+        b"Host: x\r\nX-\0: y",
+        b"Host: x\r\nUpgrade: h2c\r\nConnection: Upgrade",
+        b"X: y",
+    ],
+)
+def test_a_request_that_two_readers_could_read_differently_is_refused(
+    fields: bytes, tmp_path: Path, recorder: Recorder
+) -> None:
+    with Client(tmp_path, f"http://localhost:{recorder.port}") as client:
+        line = f"POST http://localhost:{recorder.port}/x HTTP/1.1\r\n".encode()
+        assert client.send(line + fields + b"\r\n\r\nhi").startswith(b"HTTP/1.1 403")
+    assert recorder.received == [] and client.proxy.connections[0].allowed is False
+
+
+def test_a_tls_hello_disguised_as_a_method_does_not_pass(tmp_path: Path, recorder: Recorder) -> None:
+    hello = _hello("evil.example").replace(b" ", b"_")
+    with Client(tmp_path, f"localhost:{recorder.port}", f"http://127.0.0.1:{recorder.port}") as client:
+        for host in ("localhost", "127.0.0.1"):
+            line = b"%b http://%b:%d/ HTTP/1.1\r\nHost: x\r\n\r\n" % (hello, host.encode(), recorder.port)
+            assert client.send(line).startswith(b"HTTP/1.1 403")
+    assert recorder.received == []
+
+
+def test_http_without_tls_needs_an_endpoint_that_says_so(tmp_path: Path, recorder: Recorder) -> None:
+    with Client(tmp_path, f"localhost:{recorder.port}", "api.openai.com") as client:
+        for target in (f"localhost:{recorder.port}", "api.openai.com:443"):
+            answer = client.send(f"GET http://{target}/ HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+            assert answer.startswith(b"HTTP/1.1 403") and b"not listed for HTTP without TLS" in answer
+    assert recorder.received == []
+    with pytest.raises(SandboxError, match="port of HTTPS"):
+        Endpoint.parse("http://api.openai.com:443/")
+
+
+def test_a_tunnel_carries_tls_on_every_port(tmp_path: Path, recorder: Recorder) -> None:
+    with Client(tmp_path, f"localhost:{recorder.port}") as client:
+        connect = f"CONNECT localhost:{recorder.port} HTTP/1.1\r\nHost: x\r\n\r\n".encode()
+        client.send(connect, b"GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n", answer_between=True)
+    assert recorder.received == [] and "not a TLS handshake" in client.proxy.connections[0].reason
+
+
+@pytest.mark.parametrize(
+    "host", ["a" * 64 + ".example.com", "a\0b.example.com", "a..example.com", "a" * 60_000, "*.example.com"]
+)
+def test_a_name_that_is_no_name_is_refused_and_not_recorded_as_allowed(host: str, tmp_path: Path) -> None:
+    with Client(tmp_path, "*.example.com") as client:
+        assert client.send(f"CONNECT {host}:443 HTTP/1.1\r\nHost: x\r\n\r\n".encode()).startswith(b"HTTP/1.1 403")
+    (connection,) = client.proxy.connections
+    assert connection.allowed is False and len(connection.reason) < 600 and len(connection.host) < 256
+
+
+def test_a_connection_that_encrypts_its_hosts_name_is_refused() -> None:
+    hello = _hello("api.openai.com")
+    extension = b"\xfe\x0d\x00\x04\x00\x01\x00\x01"
+    body = bytearray(hello[5:])
+    at = 4 + 2 + 32
+    at += 1 + body[at]
+    at += 2 + int.from_bytes(body[at : at + 2])
+    at += 1 + body[at]
+    body[at : at + 2] = (int.from_bytes(body[at : at + 2]) + len(extension)).to_bytes(2)
+    body[at + 2 : at + 2] = extension
+    body[1:4] = (len(body) - 4).to_bytes(3)
+    with pytest.raises(HelloError, match="ECH"):
+        asyncio.run(_checked(b"\x16\x03\x01" + len(body).to_bytes(2) + bytes(body), "api.openai.com"))
+
+
+def test_methods_are_bounded_in_the_record(tmp_path: Path) -> None:
+    with Client(tmp_path, "api.openai.com") as client:
+        for _ in range(20):
+            client.send(b"X" * 60_000 + b" http://api.openai.com/ HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert len(repr(client.proxy.connections)) < 20_000
 
 
 def test_the_host_header_is_the_listed_host(tmp_path: Path, server: Server) -> None:
     request = f"POST http://localhost:{server.port}/x HTTP/1.1\r\nHost: evil.example\r\nProxy-Authorization: secret\r\n"
-    with Client(tmp_path, f"localhost:{server.port}") as client:
+    with Client(tmp_path, f"http://localhost:{server.port}") as client:
         client.send(request.encode() + b"Content-Length: 2\r\n\r\nhi")
     assert server.seen == [(f"localhost:{server.port}", "/x", "hi")]
 
@@ -345,10 +535,11 @@ class _Tunnel(BaseHTTPRequestHandler):
     def do_CONNECT(self) -> None:
         self.server.asked.append((self.path, self.headers["Proxy-Authorization"]))
         if not self.path.startswith("model.example:"):
-            return self.send_error(407)
+            self.send_error(407)
+            return
         self.send_response_only(200)
         self.end_headers()
-        return self.connection.sendall(b"from there: " + self.connection.recv(1 << 16))
+        self.connection.sendall(b"from there: " + self.connection.recv(1 << 16))
 
     def log_message(self, format: str, *args: Any) -> None:
         pass
@@ -366,13 +557,15 @@ def upstream(monkeypatch: pytest.MonkeyPatch) -> Iterator[Upstream]:
 
 def test_a_proxy_of_this_machine_is_gone_through(tmp_path: Path, upstream: Upstream) -> None:
     hello = _hello("model.example")
-    with Client(tmp_path, "model.example", "model.example:80", "other.example") as client:
-        secure = client.send(b"CONNECT model.example:443 HTTP/1.1\r\n\r\n", hello, answer_between=True)
-        plain = client.send(b"GET http://model.example/ HTTP/1.1\r\n\r\n")
-        refused = client.send(b"GET http://other.example:443/ HTTP/1.1\r\n\r\n")
+    with Client(tmp_path, "model.example", "http://model.example", "other.example") as client:
+        secure = client.send(b"CONNECT model.example:443 HTTP/1.1\r\nHost: x\r\n\r\n", hello, answer_between=True)
+        plain = client.send(b"GET http://model.example/ HTTP/1.1\r\nHost: x\r\n\r\n")
+        refused = client.send(
+            b"CONNECT other.example:443 HTTP/1.1\r\nHost: x\r\n\r\n", _hello("other.example"), answer_between=True
+        )
     assert secure.endswith(b"from there: " + hello)
     assert plain.startswith(b"from there: GET / HTTP/1.1\r\nHost: model.example\r\n")
-    assert refused.startswith(b"HTTP/1.1 502") and "answered HTTP/1.0 407" in client.proxy.connections[2]["reason"]
+    assert b"HTTP/1.1 502" in refused and "answered HTTP/1.0 407" in client.proxy.connections[2].reason
     login = "Basic YWRhOnBAc3M="
     assert upstream.asked == [(f"{host}.example:{port}", login) for host, port in
                               (("model", 443), ("model", 80), ("other", 443))]  # fmt: skip
@@ -384,18 +577,20 @@ def test_a_proxy_of_this_machine_that_cannot_be_used_is_told(
 ) -> None:
     monkeypatch.setenv("https_proxy", url)
     with Client(tmp_path, "model.example") as client:
-        client.send(b"CONNECT model.example:443 HTTP/1.1\r\n\r\n", _hello("model.example"), answer_between=True)
-    assert reason in client.proxy.connections[0]["reason"]
+        client.send(
+            b"CONNECT model.example:443 HTTP/1.1\r\nHost: x\r\n\r\n", _hello("model.example"), answer_between=True
+        )
+    assert reason in client.proxy.connections[0].reason
 
 
 def test_what_needs_no_proxy_is_reached_directly(tmp_path: Path, upstream: Upstream, server: Server) -> None:
-    here = [f"{host}:{server.port}" for host in ("localhost", "127.0.0.1")]
+    here = [f"http://{host}:{server.port}" for host in ("localhost", "127.0.0.1")]
     with Client(tmp_path, *here, "near.example") as client:
         for place in here:
-            request = f"POST http://{place}/x HTTP/1.1\r\nContent-Length: 0\r\n\r\n"
+            request = f"POST {place}/x HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n"
             assert b"data: 2" in client.send(request.encode())
-        near = client.send(b"CONNECT near.example:443 HTTP/1.1\r\n\r\n", _hello("near.example"))
-        unlisted = client.send(b"CONNECT model.example:443 HTTP/1.1\r\n\r\n")
+        near = client.send(b"CONNECT near.example:443 HTTP/1.1\r\nHost: x\r\n\r\n")
+        unlisted = client.send(b"CONNECT model.example:443 HTTP/1.1\r\nHost: x\r\n\r\n")
     assert near.startswith(b"HTTP/1.1 502") and unlisted.startswith(b"HTTP/1.1 403")
     assert upstream.asked == []
 
@@ -403,16 +598,18 @@ def test_what_needs_no_proxy_is_reached_directly(tmp_path: Path, upstream: Upstr
 def test_a_host_that_is_down_is_a_bad_gateway(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-    with Client(tmp_path, f"127.0.0.1:{port}") as client:
-        assert client.send(f"GET http://127.0.0.1:{port}/ HTTP/1.1\r\n\r\n".encode()).startswith(b"HTTP/1.1 502")
-    assert "ConnectionRefused" in client.proxy.connections[0]["reason"]
+    with Client(tmp_path, f"http://127.0.0.1:{port}") as client:
+        assert client.send(f"GET http://127.0.0.1:{port}/ HTTP/1.1\r\nHost: x\r\n\r\n".encode()).startswith(
+            b"HTTP/1.1 502"
+        )
+    assert "ConnectionRefused" in client.proxy.connections[0].reason
 
 
 def test_the_record_of_connections_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pytest_mlebench.sandbox.proxy._RECORDED", 5)
+    monkeypatch.setattr("pytest_mlebench.sandbox.network.proxy._RECORDED", 5)
     with Client(tmp_path) as client:
         for _ in range(8):
-            client.send(b"CONNECT evil.example:443 HTTP/1.1\r\n\r\n")
+            client.send(b"CONNECT evil.example:443 HTTP/1.1\r\nHost: x\r\n\r\n")
     assert (len(client.proxy.connections), client.proxy.unrecorded) == (5, 3)
 
 
@@ -420,7 +617,7 @@ def test_a_proxy_ends_while_connections_are_open(tmp_path: Path, server: Server)
     with Client(tmp_path, f"127.0.0.1:{server.port}") as client:
         idle = socket.socket(socket.AF_UNIX)
         idle.connect(str(client.path))
-        idle.sendall(f"CONNECT 127.0.0.1:{server.port} HTTP/1.1\r\n\r\n".encode())
+        idle.sendall(f"CONNECT 127.0.0.1:{server.port} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
         idle.recv(100)
         started = time.monotonic()
     assert time.monotonic() - started < 5

@@ -21,8 +21,7 @@ def angular_error(true: ArrayLike, predicted: ArrayLike) -> NDArray[np.float64]:
     """
     azimuth, zenith = np.asarray(true, dtype=np.float64).T
     other_azimuth, other_zenith = np.asarray(predicted, dtype=np.float64).T
-    cosine = np.cos(azimuth) * np.cos(other_azimuth)
-    cosine += np.sin(azimuth) * np.sin(other_azimuth)
+    cosine = np.cos(azimuth - other_azimuth)
     cosine *= np.sin(zenith) * np.sin(other_zenith)
     cosine += np.cos(zenith) * np.cos(other_zenith)
     error: NDArray[np.float64] = np.arccos(np.clip(cosine, -1, 1, out=cosine), out=cosine)

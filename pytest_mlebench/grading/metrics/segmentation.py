@@ -1,4 +1,4 @@
-"""Metrics of masks, most of them given as runs (see ``pytest_mlebench.data.rle``)."""
+"""Metrics of masks, most of them given as runs (see ``pytest_mlebench.data.authoring.rle``)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.spatial import KDTree
 
-from pytest_mlebench.data.rle import Runs
+from pytest_mlebench.data.authoring.rle import Runs
 
 
 def area(runs: Runs) -> int:
@@ -98,16 +98,22 @@ def hausdorff_distance(a: ArrayLike, b: ArrayLike, *, spacing: ArrayLike = 1.0) 
     return max(_directed_hausdorff(first, second, step), _directed_hausdorff(second, first, step))
 
 
+_NEAR = 3
+"""Steps along each axis within which the nearest pixel is looked for by trying offsets, before a tree is built."""
+
+
 def _directed_hausdorff(mask: NDArray[np.bool_], other: NDArray[np.bool_], spacing: NDArray[np.float64]) -> float:
     """max over the pixels of a mask of the distance to the nearest pixel of the other mask.
 
-    Only pixels outside of the other mask can be away from it, and what is nearest to them lies on its surface.
-    Distances of two pixels differ by no more than the way between them, so one pixel of a block bounds those of the
-    others; few blocks remain that can hold the maximum.
+    Masks that are compared mostly lie close to each other: offsets are tried in the order of their length until every
+    pixel has met the other mask. Pixels that are farther away ask a tree of the other mask's surface. Distances of two
+    pixels differ by no more than the way between them, so one pixel of a block bounds those of the others; few blocks
+    remain that can hold the maximum.
     """
-    points = _points(mask & ~other)
+    farthest, points = _nearby(mask & ~other, other, spacing)
+    if not len(points):
+        return farthest
     surface = KDTree(_points(_surface(other)) * spacing)
-    farthest = 0.0
     for side in (16, 4, 1):
         if not len(points):
             break
@@ -121,6 +127,32 @@ def _directed_hausdorff(mask: NDArray[np.bool_], other: NDArray[np.bool_], spaci
         farthest = max(farthest, float(distances.max()))
         points = points[distances[block] + np.linalg.norm((side - 1) * spacing) > farthest]
     return farthest
+
+
+def _nearby(
+    mask: NDArray[np.bool_], other: NDArray[np.bool_], spacing: NDArray[np.float64]
+) -> tuple[float, NDArray[np.int64]]:
+    """The longest distance of the pixels that lie near the other mask, and the coordinates of the pixels that do not.
+
+    Gives up early where most pixels lie far away.
+    """
+    padded = np.pad(other, _NEAR).ravel()
+    shape = np.array(other.shape) + 2 * _NEAR
+    strides = np.append(np.cumprod(shape[:0:-1])[::-1], 1)
+    offsets = np.indices((2 * _NEAR + 1,) * other.ndim).reshape(other.ndim, -1).T - _NEAR
+    lengths = np.linalg.norm(offsets * spacing, axis=1)
+    complete = lengths < (_NEAR + 1) * spacing.min()  # beyond, an offset outside of the cube may be shorter
+    order = np.argsort(lengths[complete], kind="stable")
+    pixels = (_points(mask) + _NEAR) @ strides
+    farthest, start = 0.0, len(pixels)
+    for tried, k in enumerate(np.flatnonzero(complete)[order]):
+        if not len(pixels) or (tried == 3**other.ndim and len(pixels) > start // 2):
+            break
+        met = padded[pixels + offsets[k] @ strides]
+        if met.any():
+            farthest = float(lengths[k])
+            pixels = pixels[~met]
+    return farthest, np.column_stack(np.unravel_index(pixels, shape)) - _NEAR
 
 
 def _points(mask: NDArray[np.bool_]) -> NDArray[np.int64]:

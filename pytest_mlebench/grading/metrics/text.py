@@ -40,9 +40,9 @@ def word_error_rate(true: Sequence[Sequence[Hashable]], predicted: Sequence[Sequ
 def word_jaccard(y_true: Iterable[str], y_pred: Iterable[str], *, zero_division: float = 0.0) -> NDArray[np.float64]:
     """For each row |A ∩ B| / |A ∪ B|, where A and B are the sets of words of the two strings.
 
-    Words are parted by Unicode white space and compared in lower case; punctuation belongs to its word. Shapes (rows,).
-    Range [0, 1], 1 is perfect; ``zero_division`` where neither string has a word. Source: Jaccard, The distribution
-    of the flora in the alpine zone, 1912.
+    Words are separated by Unicode white space and compared in lower case; punctuation belongs to its word. Shape
+    (rows,). Range [0, 1], 1 is perfect; ``zero_division`` where neither string has a word. Source: Jaccard, The
+    distribution of the flora in the alpine zone, 1912.
 
     >>> word_jaccard(["so happy today", ""], ["Happy today !", ""])
     array([0.5, 0. ])

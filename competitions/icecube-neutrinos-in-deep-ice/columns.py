@@ -1,0 +1,1 @@
+ANGLES = ["azimuth", "zenith"]

@@ -1,0 +1,1 @@
+CLASSES = ["toxic", "severe_toxic", "obscene", "threat", "insult", "identity_hate"]

@@ -1,0 +1,1 @@
+TARGETS = ["formation_energy_ev_natom", "bandgap_energy_ev"]

@@ -1,0 +1,1 @@
+TARGET = "requester_received_pizza"

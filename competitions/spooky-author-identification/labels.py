@@ -1,0 +1,1 @@
+AUTHORS = ["EAP", "HPL", "MWS"]

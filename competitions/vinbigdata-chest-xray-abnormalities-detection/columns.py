@@ -1,0 +1,1 @@
+CORNERS = ["x_min", "y_min", "x_max", "y_max"]

@@ -1,0 +1,172 @@
+"""Reading ``agents/<name>/config.yaml``: bounded, checked against a schema, every error one line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import yaml
+
+from pytest_mlebench.agents.definition import CONFIG, SECRET, Agent
+from pytest_mlebench.errors import AgentError
+
+_KEYS = {"start", "dockerfile", "kwargs_type", "kwargs", "env_vars", "privileged", "trusted", "llm_hosts"}
+_ANCHORS = {"vars", "defaults"}
+_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)*")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_MAX_BYTES = 1 << 20
+_MAX_NODES = 20_000
+_MAX_DEPTH = 20
+_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def read_config(file: Path) -> list[Agent]:
+    """The agents that a ``config.yaml`` defines; raises AgentError that names the file and the key."""
+    values = _load(file)
+    if not isinstance(values, dict):
+        raise AgentError(f"{file}: must be a mapping of agent ids to definitions")
+    definitions = {
+        id: value for id, value in values.items() if isinstance(value, dict) and "start" in value and id not in _ANCHORS
+    }
+    if not definitions:
+        raise AgentError(f"{file}: defines no agent (a top-level key with `start` and `dockerfile`)")
+    return [_Definition(f"{file}: agent {id}", value, file).agent(str(id)) for id, value in definitions.items()]
+
+
+def _load(file: Path) -> Any:
+    try:
+        if (size := file.stat().st_size) > _MAX_BYTES:
+            raise AgentError(f"{file}: has {size:,} bytes, may have {_MAX_BYTES:,}")
+        text = file.read_text(encoding="utf-8")
+        _check_size(file, text)
+        return yaml.load(text, Loader=_LOADER)
+    except yaml.YAMLError as error:
+        raise AgentError(f"{file}: is not YAML: {' '.join(str(error).split())}") from error
+    except (OSError, ValueError) as error:
+        raise AgentError(f"{file}: cannot be read: {error}") from error
+
+
+def _check_size(file: Path, text: str) -> None:
+    """Count nodes and levels as they are once aliases are expanded, before anything is made of them."""
+    sizes: dict[str, int] = {}
+    open_nodes: list[tuple[str | None, int]] = []  # anchor, and how many nodes came before
+    nodes = 0
+    for event in yaml.parse(text, Loader=_LOADER):
+        if isinstance(event, yaml.CollectionEndEvent):
+            anchor, before = open_nodes.pop()
+            if anchor is not None:
+                sizes[anchor] = nodes - before
+        elif isinstance(event, yaml.CollectionStartEvent):
+            open_nodes.append((event.anchor, nodes))
+            nodes += 1
+        elif isinstance(event, yaml.ScalarEvent):
+            nodes += 1
+        elif isinstance(event, yaml.AliasEvent):
+            if any(anchor == event.anchor for anchor, _ in open_nodes):
+                raise AgentError(f"{file}: the alias *{event.anchor} refers to what it is part of")
+            nodes += sizes.get(str(event.anchor), 1)
+        if len(open_nodes) > _MAX_DEPTH:
+            raise AgentError(f"{file}: has more than {_MAX_DEPTH} levels")
+        if nodes > _MAX_NODES:
+            raise AgentError(f"{file}: has more than {_MAX_NODES:,} values, aliases expanded")
+
+
+class _Definition:
+    """One agent's definition, being checked. ``where`` begins every error."""
+
+    def __init__(self, where: str, values: Mapping[Any, Any], file: Path) -> None:
+        self._where, self._values, self._file = where, values, file
+
+    def agent(self, id: str) -> Agent:
+        if extra := sorted(map(str, self._values.keys() - _KEYS)):
+            raise AgentError(f"{self._where} has unknown keys {', '.join(extra)}")
+        if not _ID.fullmatch(id):
+            raise AgentError(f"{self._where}: an id is made of letters, digits, '-', '_', '.', '/' before a variant")
+        agents = self._file.parents[1]
+        start = self._path("start", "")
+        if len(start.parts) < 2:
+            raise AgentError(f"{self._where}: start is {str(start)!r}, must be <folder>/<script>")
+        if not (agents / start).is_file():
+            raise AgentError(f"{self._where}: start script {agents / start} does not exist")
+        kwargs, env_vars = self._mapping("kwargs"), self._mapping("env_vars")
+        kwargs_type = self._values.get("kwargs_type")
+        if kwargs_type not in ("argparse", "omegaconf", None) or (kwargs and kwargs_type is None):
+            raise AgentError(f"{self._where}: kwargs_type is {kwargs_type!r}, must be argparse or omegaconf")
+        for name, value in env_vars.items():
+            if not _VARIABLE.fullmatch(name):
+                raise AgentError(f"{self._where}: env_vars: {name!r} is not the name of a variable")
+            if not isinstance(value, str | int | float | bool):
+                raise AgentError(f"{self._where}: env_vars: {name} is {_kind(value)}, must be text or a number")
+        for name, value in [*kwargs.items(), *env_vars.items()]:
+            if "\0" in f"{name}{value}":
+                raise AgentError(f"{self._where}: {name} holds a zero byte")
+            if (at := SECRET.sub("", str(value)).find("${{")) >= 0:
+                text = SECRET.sub("", str(value))[at : at + 60]
+                raise AgentError(f"{self._where}: {name}: {text!r} must be of the form ${{{{ secrets.NAME }}}}")
+        return Agent(
+            id=id,
+            folder=agents / start.parts[0],
+            start=agents / start,
+            dockerfile=agents / self._path("dockerfile", f"{self._file.parent.name}/Dockerfile"),
+            kwargs_type=kwargs_type,
+            kwargs=kwargs,
+            env_vars={name: str(value) for name, value in env_vars.items()},
+            privileged=self._flag("privileged"),
+            trusted=self._flag("trusted"),
+            llm_hosts=self._texts("llm_hosts"),
+        )
+
+    def _path(self, key: str, default: str) -> PurePosixPath:
+        """A file below the folder of all agents, also once links are followed."""
+        value = self._values.get(key) or default
+        agents = self._file.parents[1]
+        if not isinstance(value, str):
+            raise AgentError(f"{self._where}: {key} is {_kind(value)}, must be a path from the agents' folder")
+        path = PurePosixPath(value)
+        if path.is_absolute() or ".." in path.parts or "\0" in value:
+            raise AgentError(f"{self._where}: {key} is {value!r}, must be a path inside the agents' folder {agents}")
+        folder = (agents / path.parts[0]).resolve() if path.parts else agents
+        if not (agents / path).resolve().is_relative_to(folder):
+            raise AgentError(f"{self._where}: {key} {value!r} is a link that leaves the agent's folder {folder}")
+        return path
+
+    def _flag(self, key: str) -> bool:
+        value = self._values.get(key, False)
+        if not isinstance(value, bool):
+            raise AgentError(f"{self._where}: {key} is {_kind(value)}, must be true or false, without quotes")
+        return value
+
+    def _mapping(self, key: str) -> dict[str, Any]:
+        value = self._values.get(key)
+        if not isinstance(value, dict | None):
+            raise AgentError(f"{self._where}: {key} is {_kind(value)}; kwargs and env_vars must be mappings")
+        return {str(name): entry for name, entry in (value or {}).items()}
+
+    def _texts(self, key: str) -> tuple[str, ...]:
+        value = self._values.get(key)
+        if value is None:
+            return ()
+        if not isinstance(value, list) or not all(isinstance(entry, str) for entry in value):
+            raise AgentError(f"{self._where}: {key} is {_kind(value)}, must be a list of texts: [api.example.com]")
+        return tuple(value)
+
+
+def _kind(value: Any) -> str:
+    kinds = {str: "the text", list: "a list", dict: "a mapping", bool: "the truth value"}
+    kind = next((word for kind, word in kinds.items() if isinstance(value, kind)), "the value")
+    return f"{kind} {value!r:.60}"
+
+
+def check_folder(agent: Agent) -> None:
+    """Raises AgentError if a link in the agent's folder leads out of it: it would take other files along."""
+    folder = agent.folder.resolve()
+    for path in agent.folder.rglob("*"):
+        if path.is_symlink() and not path.resolve().is_relative_to(folder):
+            raise AgentError(f"agent {agent.id}: {path} is a link that leaves the agent's folder: copy it")
+    for name, file in (("start", agent.start), ("dockerfile", agent.dockerfile)):
+        if name == "start" and not file.resolve().is_relative_to(folder):
+            raise AgentError(f"agent {agent.id}: its start script {file} lies outside of its folder {folder}")
+        if file.exists() and not file.is_file():
+            raise AgentError(f"agent {agent.id}: {file} is not a file; remove it, or name another {CONFIG} {name}")

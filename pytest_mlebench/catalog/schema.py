@@ -1,0 +1,381 @@
+"""What a ``competition.yaml`` may hold, and the errors for what it may not: each names the key and what was expected.
+
+The checks are our own. Importing pydantic costs more than reading the YAML of all bundled competitions.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import pairwise
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import yaml
+
+from pytest_mlebench.catalog.leaderboard import Leaderboard
+from pytest_mlebench.errors import CompetitionError
+
+SPLITS = ("low", "medium", "high", "dev", "smoke")
+SPLIT_ALIASES = ("lite", "all")
+SOURCES = ("kaggle", "bundled")
+DIRECTIONS = ("lower", "higher")
+CATEGORIES = (
+    *("3D", "Audio Classification", "Forecasting", "Image Classification", "Image Regression", "Image Segmentation"),
+    *("Image To Image", "Image To Text", "Multimodal", "Object Detection", "Question Answering", "Recommendation"),
+    *("Seq->Seq", "Signal Processing", "Tabular", "Text Classification", "Text Ranking", "Text Regression", "Video"),
+)
+METRICS = (
+    # scikit-learn's names of scorers, without neg_
+    *("accuracy", "average_precision", "balanced_accuracy", "f1", "f1_macro", "f1_micro", "f1_weighted", "jaccard"),
+    *("log_loss", "matthews_corrcoef", "mean_absolute_error", "mean_squared_error", "mean_squared_log_error"),
+    *("median_absolute_error", "precision", "r2", "recall", "roc_auc", "root_mean_squared_error"),
+    *("root_mean_squared_log_error", "zero_one_loss"),
+    # and others
+    *("fbeta_0.5", "kendall_tau", "laplace_log_likelihood", "lwlrap", "mean_dice", "mean_kl_divergence"),
+    *("mean_average_precision_at_5", "mean_columnwise_roc_auc", "mean_levenshtein_distance", "pearson_correlation"),
+    *("quadratic_weighted_kappa", "weighted_log_loss", "weighted_roc_auc", "word_error_rate"),
+)
+
+_PERCENTILES = re.compile(r"^ +percentiles: \[([-0-9., \n]+)\]$", re.MULTILINE)
+_MAX_DEPTH = 20
+_SMALL = 4000
+"""Characters of a file that cannot nest deeply enough to exhaust the stack of libyaml's reader."""
+
+# Each of 80 competitions holds a leaderboard of 100 figures: libyaml reads them ten times as fast.
+_YamlLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+def read_yaml(path: Path) -> Any:
+    """The content of a YAML file; raises CompetitionError of one line. Aliases and deep nesting are refused."""
+    try:
+        text = path.read_text(encoding="utf-8")
+        if len(text) > _SMALL or re.search(r"[&*]\w", text):
+            _refuse_bombs(text, path)
+        return _load(text)
+    except OSError as error:
+        raise CompetitionError(f"{path}: cannot be read ({error.strerror})") from error
+    except UnicodeDecodeError as error:
+        raise CompetitionError(f"{path}: is not a text in UTF-8") from error
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = f", line {mark.line + 1}" if mark else ""
+        raise CompetitionError(f"{path}{line}: is not YAML: {error.problem or error.context}") from error
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise CompetitionError(f"{path}: is not YAML: {' '.join(str(error).split())}") from error
+
+
+def _load(text: str) -> Any:
+    """YAML, but a leaderboard's 100 percentiles, in which nearly all of the time goes, are read by Python itself."""
+    if match := _PERCENTILES.search(text):
+        values = yaml.load(text[: match.start(1)] + text[match.end(1) :], Loader=_YamlLoader)
+        try:
+            if values["leaderboard"]["percentiles"] == []:
+                values["leaderboard"]["percentiles"] = [float(number) for number in match[1].split(",")]
+                return values
+        except (TypeError, KeyError, ValueError):
+            pass
+    return yaml.load(text, Loader=_YamlLoader)
+
+
+def _refuse_bombs(text: str, path: Path) -> None:
+    depth = 0
+    for event in yaml.parse(text, Loader=_YamlLoader):
+        if isinstance(event, yaml.AliasEvent):
+            raise CompetitionError(f"{path}: *{event.anchor}: aliases are not supported; repeat the value")
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        if depth > _MAX_DEPTH:
+            raise CompetitionError(f"{path}: is nested deeper than {_MAX_DEPTH} levels")
+
+
+def has_leaderboard(path: Path) -> bool:
+    """Whether a file may be a competition of ours: whether it has a top-level key ``leaderboard``. It is not parsed."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return False
+    return re.search(r"""^["']?leaderboard["']?\s*:|^\s*\{.*leaderboard""", text, re.MULTILINE) is not None
+
+
+def check(values: Any, file: Path) -> dict[str, Any]:
+    """The fields of a Competition from what its file holds.
+
+    Raises CompetitionError with a line for each thing that is wrong: file, key, what was expected and what was found.
+    """
+    if not isinstance(values, Mapping):
+        raise CompetitionError(f"{file}: must be a mapping of keys, for example `id: {file.parent.name}`")
+    problems = list(_problems(values, file.parent.name))
+    if problems:
+        raise CompetitionError("\n".join(f"{file}: {problem}" for problem in problems))
+    fields = {key: value for key, value in values.items() if value is not None}
+    for key in ("data_types", "known_issues"):
+        fields[key] = tuple(fields.get(key, ()))
+    if "sample_submission_score" in fields:
+        fields["sample_submission_score"] = float(fields["sample_submission_score"])
+    numbers = fields["leaderboard"]
+    fields["leaderboard"] = Leaderboard(
+        teams=numbers["teams"],
+        lower_is_better=fields["direction"] == "lower",
+        percentiles=tuple(map(float, numbers.get("percentiles") or ())),
+        source=numbers.get("source") or "",
+        **{key: float(numbers[key]) for key in ("gold", "silver", "bronze", "median")},
+    )
+    return fields
+
+
+class _Wrong(Exception):
+    """What is wrong with a value, and where in it."""
+
+    def __init__(self, problem: str, key: str = "") -> None:
+        super().__init__(problem)
+        self.key = key
+
+
+def _expected(what: str, found: Any, key: str = "") -> _Wrong:
+    return _Wrong(f"expected {what}, found {shown(found)}", key)
+
+
+def shown(value: Any) -> str:
+    """A value of a YAML file in an error, in a few words however large it is."""
+    match value:
+        case None:
+            return "nothing"
+        case bool():
+            return f"the boolean {str(value).lower()}"
+        case int() | float():
+            return f"the number {value!r:.40}"
+        case str():
+            return repr(value if len(value) <= 60 else value[:57] + "...")
+        case Mapping():
+            return "a mapping"
+        case list() | tuple():
+            return "a list"
+    return f"a {type(value).__name__}"
+
+
+def close_matches(name: str, choices: Iterable[str]) -> list[str]:
+    """At most three of the choices that the name may have been meant for, the closest first."""
+    names = sorted(choices)
+    lowered = {n.lower(): n for n in names}
+    close = [lowered[n] for n in difflib.get_close_matches(name.lower(), lowered, n=3, cutoff=0.5)]
+    return close + [n for n in names if name.lower() in n.lower() and n not in close][: 3 - len(close)]
+
+
+def _problems(values: Mapping[Any, Any], folder: str) -> Iterator[str]:
+    yield from (_unknown_key(key, _CHECKS) for key in values if key not in _CHECKS)
+    if missing := [key for key in _REQUIRED if values.get(key) is None]:
+        yield f"lacks {', '.join(missing)}"
+    for key, check in _CHECKS.items():
+        if values.get(key) is not None:
+            try:
+                check(values[key])
+            except _Wrong as wrong:
+                yield f"{key}{wrong.key}: {wrong}"
+    if isinstance(id := values.get("id"), str) and id != folder:
+        yield f"id: expected the folder's name, {folder!r}, found {id!r}"
+    if isinstance(leaderboard := values.get("leaderboard"), Mapping) and values.get("direction") in DIRECTIONS:
+        try:
+            _check_order(leaderboard, lower=values["direction"] == "lower")
+        except _Wrong as wrong:
+            yield f"leaderboard{wrong.key}: {wrong}"
+
+
+def _unknown_key(key: Any, known: Iterable[str]) -> str:
+    close = close_matches(str(key), known)
+    hint = f"did you mean {' or '.join(close)}?" if close else f"the keys are {', '.join(known)}"
+    return f"unknown key {shown(key)}; {hint}"
+
+
+def _text(value: Any) -> None:
+    if not isinstance(value, str):
+        quoted = " in quotes" if isinstance(value, int | float) else ""
+        raise _expected(f"text{quoted}", value)
+
+
+def _title(value: Any) -> None:
+    _text(value)
+    if not value.strip() or "\n" in value:
+        raise _expected("text of one line", value)
+
+
+def _id(value: Any) -> None:
+    _text(value)
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", value):
+        raise _expected("letters, digits, '-', '_' and '.'", value)
+
+
+def _bool(value: Any) -> None:
+    if not isinstance(value, bool):
+        raise _expected("true or false", value)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _number(value: Any) -> None:
+    if not _is_number(value):
+        # YAML takes 1e-5 for a text
+        hint = " with a point, as in 1.0e-5" if isinstance(value, str) and re.fullmatch(r"-?\d+e-?\d+", value) else ""
+        raise _expected(f"a finite number{hint}", value)
+
+
+def _score(value: Any) -> None:
+    if not (isinstance(value, float) and math.isnan(value)):  # valid, but without a score
+        _number(value)
+
+
+def _count(value: Any) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise _expected("a whole number above 0", value)
+
+
+def _list_of(check: Callable[[Any], None], what: str) -> Callable[[Any], None]:
+    def check_list(values: Any) -> None:
+        if not isinstance(values, list):
+            raise _expected(f"a list of {what}", values)
+        for position, value in enumerate(values):
+            try:
+                check(value)
+            except _Wrong as wrong:
+                wrong.key = f"[{position}]{wrong.key}"
+                raise
+
+    return check_list
+
+
+def _one_of(choices: Iterable[str]) -> Callable[[Any], None]:
+    def check(value: Any) -> None:
+        if value not in choices:
+            raise _expected(" or ".join(map(repr, choices)), value)
+
+    return check
+
+
+def _known_or_own(what: str, known: Iterable[str], reserved: Iterable[str] = ()) -> Callable[[Any], None]:
+    """One of the known names, or a name of one's own that cannot be a misspelling of one of them."""
+
+    def check(value: Any) -> None:
+        _title(value)
+        if value in known:
+            return
+        if value in reserved:
+            raise _Wrong(f"{value!r} stands for other {what}s: name one of them, or choose a name of your own")
+        if close := next((name for name in known if _is_misspelling(value, name)), None):
+            raise _Wrong(f"unknown {what} {value!r}; did you mean {close}?")
+
+    return check
+
+
+def _is_misspelling(name: str, known: str) -> bool:
+    if name.lower() == known.lower():
+        return True
+    if re.search(r"\d", name):
+        return False  # "dev2" is meant
+    from rapidfuzz.distance import OSA
+
+    return OSA.distance(name.lower(), known.lower()) <= (1 if len(known) < 8 else 2)
+
+
+def _below(*sides: str) -> Callable[[Any], None]:
+    def check(value: Any) -> None:
+        _text(value)
+        path = PurePosixPath(value)
+        if len(path.parts) < 2 or path.parts[0] not in sides or ".." in path.parts:
+            raise _expected(f"a path below {' or '.join(f'{side}/' for side in sides)}", value)
+
+    return check
+
+
+def _mapping(checks: Mapping[str, Callable[[Any], None]], required: Iterable[str] = ()) -> Callable[[Any], None]:
+    def check_mapping(values: Any) -> None:
+        if not isinstance(values, Mapping):
+            raise _expected(f"a mapping with {', '.join(required or checks)}", values)
+        if missing := [key for key in required if values.get(key) is None]:
+            raise _expected("a number", None, f".{missing[0]}")
+        for key, value in values.items():
+            if key not in checks:
+                raise _Wrong(_unknown_key(key, checks))
+            if value is None:
+                continue
+            try:
+                checks[key](value)
+            except _Wrong as wrong:
+                wrong.key = f".{key}{wrong.key}"
+                raise
+
+    return check_mapping
+
+
+def _digest(value: Any) -> None:
+    if not isinstance(value, str) or not re.fullmatch(r"[0-9a-f]{32}", value):
+        raise _expected("an md5 digest of 32 hexadecimal digits", value)
+
+
+def _digests(values: Any) -> None:
+    if not isinstance(values, Mapping):
+        raise _expected("a mapping of files to md5 digests", values)
+    for name, digest in values.items():
+        try:
+            _text(name)
+            _digest(digest)
+        except _Wrong as wrong:
+            wrong.key = f"[{shown(name)}]"
+            raise
+
+
+def _check_order(leaderboard: Mapping[Any, Any], *, lower: bool) -> None:
+    """Better scores come first: best, gold, silver, bronze, median, worst, and the percentiles."""
+
+    def is_better(one: float, other: float) -> bool:
+        return one < other if lower else one > other
+
+    scores = {key: leaderboard[key] for key in _THRESHOLDS if _is_number(leaderboard.get(key))}
+    for (better, first), (key, second) in pairwise(scores.items()):
+        if is_better(second, first):
+            side, word = ("at least", "lower") if lower else ("at most", "higher")
+            raise _expected(f"{side} the score of {better}, {first!r}, since {word} is better", second, f".{key}")
+    percentiles = leaderboard.get("percentiles")
+    if not isinstance(percentiles, list) or not all(map(_is_number, percentiles)):
+        return
+    if len(percentiles) not in (0, 100):
+        raise _expected("100 scores, those at the top 1 %, 2 %, … 100 %", len(percentiles), ".percentiles")
+    for position, (first, second) in enumerate(pairwise(percentiles), 1):
+        if is_better(second, first):
+            raise _expected(f"a score no better than the one before, {first!r}", second, f".percentiles[{position}]")
+
+
+_THRESHOLDS = ("best", "gold", "silver", "bronze", "median", "worst")
+_REQUIRED = ("id", "title", "split", "category", "metric", "direction", "leaderboard")
+_CHECKS: dict[str, Callable[[Any], None]] = {
+    "id": _id,
+    "title": _title,
+    "url": _text,
+    "split": _known_or_own("split", SPLITS, reserved=SPLIT_ALIASES),
+    "category": _known_or_own("category", CATEGORIES),
+    "data_types": _list_of(_text, "text"),
+    "kernel_only": _bool,
+    "metric": _known_or_own("metric", METRICS),
+    "direction": _one_of(DIRECTIONS),
+    "source": _one_of(SOURCES),
+    "answers": _below("private"),
+    "perfect_submission": _below("private"),
+    "sample_submission": _below("public", "private"),
+    "sample_submission_score": _score,
+    "answers_rows": _count,
+    "raw_scale": _text,
+    "checksums": _mapping({"zip": _digest, "public": _digests, "private": _digests}),
+    "known_issues": _list_of(_text, "text"),
+    "known_leak": _text,
+    "leaderboard": _mapping(
+        {
+            "teams": _count,
+            **dict.fromkeys(_THRESHOLDS, _number),
+            "source": _text,
+            "percentiles": _list_of(_number, "100 numbers"),
+        },
+        required=("teams", "gold", "silver", "bronze", "median"),
+    ),
+}

@@ -1,0 +1,1 @@
+"""The ``mlebench`` command, a module for each group of sub-commands."""

@@ -1,0 +1,56 @@
+"""What several sub-commands share: options, choosing competitions, printing JSON."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from pytest_mlebench import settings
+from pytest_mlebench.catalog import Catalogue, Competition
+from pytest_mlebench.catalog.catalogue import read_ids
+from pytest_mlebench.ini import find_ini_file
+from pytest_mlebench.json_values import json_text
+
+
+def add_options(parser: argparse.ArgumentParser, *names: str) -> None:
+    """Options that pytest has too: same meaning, same ini key."""
+    for name in names:
+        option = settings.OPTIONS[name]
+        parser.add_argument(option.name, **option.for_argparse)
+
+
+def read_settings(options: argparse.Namespace) -> settings.Settings:
+    """The settings of this call: command line, ini file as pytest finds it, environment. Raises UsageError."""
+    here = Path.cwd()
+    ini = find_ini_file(here)
+    sources = [
+        settings.from_command_line(options, here),
+        settings.from_ini(ini.values, ini.path, here),
+        settings.from_environment(here),
+    ]
+    return settings.read(sources, runs_dir=ini.root / "reports")
+
+
+def add_selection(parser: argparse.ArgumentParser, *, required: bool) -> None:
+    """Ways to choose competitions, of which one may be used; no ini key takes part."""
+    which = parser.add_mutually_exclusive_group(required=required)
+    which.add_argument("-c", "--competition", "--competition-id", dest="competition", metavar="ID", action="append",
+        help="this competition; repeatable")  # fmt: skip
+    which.add_argument("--lite", dest="split", action="store_const", const="lite", help="the 22 of the lite split")
+    which.add_argument("-a", "--all", dest="split", action="store_const", const="all", help="all 75")
+    which.add_argument("--split", metavar="NAME", help=settings.OPTIONS["--split"].help)
+    which.add_argument("-l", "--list", type=Path, metavar="FILE", help="a file with one id per line")
+    add_options(parser, "--competitions-dir")
+
+
+def selected(options: argparse.Namespace, catalogue: Catalogue) -> list[Competition]:
+    """The chosen competitions, each once; without a choice all of the catalogue."""
+    if options.split is not None:
+        return catalogue.split(options.split)
+    ids = read_ids(options.list) if options.list is not None else options.competition
+    return [catalogue[id] for id in dict.fromkeys(ids)] if ids is not None else list(catalogue)
+
+
+def print_json(value: Any) -> None:
+    print(json_text(value))

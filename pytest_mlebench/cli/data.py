@@ -1,0 +1,248 @@
+"""``mlebench prepare``, ``list``, ``verify`` and ``remove``: the competitions and their data."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+from pathlib import Path
+from typing import Any
+
+from pytest_mlebench import factories
+from pytest_mlebench.catalog import Competition
+from pytest_mlebench.catalog.leaderboard import MEDALS
+from pytest_mlebench.cli.common import add_options, add_selection, print_json, read_settings, selected
+from pytest_mlebench.data import disk, jobs
+from pytest_mlebench.data.dataset import Dataset
+from pytest_mlebench.data.download.kaggle import KaggleDownloads
+from pytest_mlebench.data.store import DataStore, PrepareOptions
+from pytest_mlebench.errors import DataError, UsageError
+from pytest_mlebench.units import format_size, pluralize
+
+logger = logging.getLogger("pytest_mlebench")
+
+
+def add(commands: Any) -> None:
+    prepare = commands.add_parser("prepare", help="download, unpack and prepare competitions' data")
+    add_selection(prepare, required=True)
+    add_options(prepare, "--data-dir", "--description")
+    prepare.add_argument("--raw-dir", type=Path, metavar="DIR",
+        help="use this unpacked download (for one competition); files that need no change are hard-linked")  # fmt: skip
+    prepare.add_argument("--jobs", type=int, default=jobs.DEFAULT_JOBS, metavar="N",
+        help="competitions to download or prepare at once (default: %(default)s)")  # fmt: skip
+    prepare.add_argument("--keep-raw", action="store_true", help="keep raw data after preparation")
+    prepare.add_argument(
+        "--skip-verification", action="store_true", help="do not compare data with the known checksums"
+    )
+    prepare.add_argument(
+        "--skip-denied", action="store_true", help="if Kaggle denies some competitions, prepare the others"
+    )
+    prepare.add_argument("--skip-disk-check", action="store_true", help="start even if the disk may be too small")
+    prepare.add_argument("--json", action="store_true", help="print the result as JSON")
+    prepare.add_argument("--force", action="store_true", help="prepare again what is prepared already")
+    prepare.set_defaults(command=_prepare)
+
+    listing = commands.add_parser("list", help="show the competitions and the state of their data")
+    add_selection(listing, required=False)
+    add_options(listing, "--data-dir")
+    listing.add_argument("--json", action="store_true", help="print as JSON")
+    listing.set_defaults(command=_list)
+
+    verify = commands.add_parser("verify", help="check prepared data for missing, changed and unexpected files")
+    add_selection(verify, required=False)
+    add_options(verify, "--data-dir")
+    verify.add_argument("--json", action="store_true", help="print as JSON")
+    verify.set_defaults(command=_verify)
+
+    remove = commands.add_parser("remove", help="remove competitions' data to free disk space")
+    add_selection(remove, required=True)
+    add_options(remove, "--data-dir")
+    remove.add_argument("--raw", action="store_true", help="remove only raw data and archives, keep prepared data")
+    remove.set_defaults(command=_remove)
+
+
+def _prepare(options: argparse.Namespace) -> int:
+    from pytest_mlebench.reports.progress import shown
+
+    settings = read_settings(options)
+    competitions = selected(options, factories.catalogue(settings))
+    if options.raw_dir is not None:
+        if len(competitions) != 1:
+            raise UsageError(f"--raw-dir needs exactly one competition, not {len(competitions)}")
+        if not options.raw_dir.is_dir():
+            raise UsageError(f"--raw-dir: {options.raw_dir} is not a folder")
+    if options.jobs < 1:
+        raise UsageError(f"--jobs: {options.jobs} must be at least 1")
+    store = factories.data_store(settings, parallel_downloads=options.jobs)
+    how = PrepareOptions(
+        raw_dir=options.raw_dir,
+        verify=not options.skip_verification,
+        force=options.force,
+        keep_raw=options.keep_raw,
+        description=factories.prepare_options(settings)["description"],
+        check_disk=not options.skip_disk_check,
+    )
+    try:
+        with shown(len(competitions)) as reporter:
+            # What this returns fails on its own when its turn comes.
+            jobs.check(
+                store,
+                competitions,
+                KaggleDownloads(),
+                jobs=options.jobs,
+                skip_denied=options.skip_denied,
+                reporter=reporter,
+                **how,
+            )
+            how["check_disk"] = False  # it was, for all of them
+
+            def ended(result: jobs.Result) -> None:
+                reporter.end(result.competition.id, _ended(store, result))
+
+            results = jobs.prepare_all(
+                store, competitions, KaggleDownloads, reporter, ended=ended, jobs=options.jobs, **how
+            )
+    except KeyboardInterrupt:
+        logger.error("stopped; what is complete is kept, and the same command resumes")
+        raise
+    failed = [result for result in results if result.error]
+    if failed and len(results) > 1:
+        logger.error("\n%d of %d competitions failed:", len(failed), len(results))
+        for result in failed:
+            logger.error("  %s", (result.error or "").splitlines()[0])
+    if options.json:
+        print_json({result.competition.id: _as_json(store, result) for result in results})
+    return 1 if failed else 0
+
+
+def _ended(store: DataStore, result: jobs.Result) -> str:
+    if result.error:
+        return result.error
+    dataset = store.dataset(result.competition)
+    return f"{result.competition.id}: prepared in {dataset.prepared}{_verification(dataset)}"
+
+
+def _as_json(store: DataStore, result: jobs.Result) -> dict[str, Any]:
+    if result.error:
+        return {"prepared": False, "error": result.error}
+    dataset = store.dataset(result.competition)
+    return {
+        "prepared": True,
+        "path": str(dataset.prepared),
+        "verified": dataset.is_verified,
+        "description": dataset.description,
+    }
+
+
+def _verification(dataset: Dataset) -> str:
+    if dataset.is_verified is False:
+        return " (not the reference's data: checksums differ)"
+    return " (checksums match)" if dataset.is_verified and dataset.competition.checksums else ""
+
+
+def _list(options: argparse.Namespace) -> int:
+    settings = read_settings(options)
+    store = factories.data_store(settings)
+    rows = [_list_row(competition, store) for competition in selected(options, factories.catalogue(settings))]
+    if options.json:
+        print_json(rows)
+        return 0
+    heads = ("id", "split", "category", "metric", "direction", "teams", *MEDALS, "median", "size", "state")
+    sizes = ({"size": format_size(row["bytes"]) if row["bytes"] else ""} for row in rows)
+    table = [heads, *(tuple(str((row | size)[head]) for head in heads) for row, size in zip(rows, sizes, strict=True))]
+    widths = [max(len(line[k]) for line in table) for k in range(len(heads))]
+    for line in table:
+        print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+    return 0
+
+
+def _list_row(competition: Competition, store: DataStore) -> dict[str, Any]:
+    dataset = store.dataset(competition)
+    leaderboard = competition.leaderboard
+    state = _state(dataset)
+    if holder := store.holder(competition):
+        state += f", in use by {holder}"
+    return {
+        "id": competition.id,
+        "title": competition.title,
+        "split": competition.split,
+        "category": competition.category,
+        "metric": competition.metric,
+        "direction": competition.direction,
+        "teams": leaderboard.teams,
+        "gold": leaderboard.gold,
+        "silver": leaderboard.silver,
+        "bronze": leaderboard.bronze,
+        "median": leaderboard.median,
+        "state": state,
+        "description": dataset.description,
+        "bytes": _size(dataset),
+        "known_issues": list(competition.known_issues),
+    }
+
+
+def _state(dataset: Dataset) -> str:
+    if dataset.is_prepared:
+        verified = bool(dataset.is_verified and dataset.competition.checksums)
+        known = " (verified)" if verified else " (not the reference's)" if dataset.is_verified is False else ""
+        return f"prepared{known}"
+    if dataset.competition.source == "bundled":
+        return "bundled"
+    if dataset.has_raw:
+        return "raw"
+    if dataset.archive.is_file():
+        return "downloaded"
+    return "partly downloaded" if dataset.partial_archive.is_file() else "absent"
+
+
+def _size(dataset: Dataset) -> int:
+    """Bytes on disk; the size of prepared data was noted when it was made, since it may be a million files."""
+    if not dataset.folder.is_dir():
+        return 0
+    noted = dataset.state.get("bytes") if dataset.is_prepared else None
+    paths = (path for path in dataset.folder.iterdir() if noted is None or path != dataset.prepared)
+    return disk.used(paths) + (noted or 0)
+
+
+def _verify(options: argparse.Namespace) -> int:
+    from pytest_mlebench.reports.progress import Lines
+
+    settings = read_settings(options)
+    store = factories.data_store(settings)
+    chosen = selected(options, factories.catalogue(settings))
+    if options.competition is None and options.split is None and options.list is None:
+        chosen = [competition for competition in chosen if store.dataset(competition).is_prepared]
+    found: dict[str, list[str]] = {}
+    reporter = Lines()
+    for competition in chosen:
+        try:
+            found[competition.id] = store.verify(competition, reporter)
+        except DataError as error:
+            found[competition.id] = [str(error)]
+    if options.json:
+        print_json(found)
+    else:
+        for id, wrong in found.items():
+            print(
+                "\n  ".join([f"{id}: {pluralize(len(wrong), 'difference')}", *wrong])
+                if wrong
+                else f"{id}: no differences"
+            )
+    return 1 if any(found.values()) else 0
+
+
+def _remove(options: argparse.Namespace) -> int:
+    settings = read_settings(options)
+    store = factories.data_store(settings)
+    freed, failed = 0, False
+    for competition in selected(options, factories.catalogue(settings)):
+        try:
+            size = store.remove(competition, raw_only=options.raw)
+        except DataError as error:
+            logger.error("%s", error)
+            failed = True
+        else:
+            freed += size
+            if size:
+                print(f"{competition.id}: freed {format_size(size)}")
+    print(f"freed {format_size(freed)} in total")
+    return 1 if failed else 0

@@ -1,0 +1,143 @@
+"""``mlebench grade``, ``grade-sample`` and ``golden``: submissions and graders."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import tempfile
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_mlebench import factories
+from pytest_mlebench.catalog import Catalogue, Competition
+from pytest_mlebench.catalog.leaderboard import MEDALS
+from pytest_mlebench.cli.common import add_options, print_json, read_settings
+from pytest_mlebench.data.dataset import Dataset
+from pytest_mlebench.data.store import DataStore
+from pytest_mlebench.errors import UsageError
+from pytest_mlebench.units import pluralize
+
+if TYPE_CHECKING:
+    from pytest_mlebench.grading.report import Report
+
+logger = logging.getLogger("pytest_mlebench")
+
+
+def add(commands: Any) -> None:
+    grade = commands.add_parser("grade", help="grade submissions that a JSONL file lists")
+    grade.add_argument("--submission", type=Path, required=True, metavar="FILE.jsonl",
+        help="one JSON object per line, with competition_id and submission_path")  # fmt: skip
+    grade.add_argument("--output-dir", type=Path, required=True, metavar="DIR", help="folder for the grading report")
+    _add_grading(grade)
+    grade.set_defaults(command=_grade)
+
+    sample = commands.add_parser("grade-sample", help="grade one submission and print its report")
+    sample.add_argument("file", type=Path, metavar="FILE")
+    sample.add_argument("competition", metavar="ID")
+    _add_grading(sample)
+    sample.set_defaults(command=_grade_sample)
+
+    golden = commands.add_parser("golden", help="write golden.json of competitions that you add or change")
+    golden.add_argument("competitions", nargs="+", metavar="COMPETITION", help="a competition's folder, or its id")
+    golden.add_argument("--force", action="store_true",
+        help="replace results of the reference with those of the folder's files")  # fmt: skip
+    add_options(golden, "--competitions-dir")
+    golden.set_defaults(command=_golden)
+
+
+def _add_grading(parser: argparse.ArgumentParser) -> None:
+    add_options(
+        parser, "--competitions-dir", "--data-dir", "--max-submission-size", "--grading-memory", "--grading-time"
+    )
+    parser.add_argument("--json", action="store_true", help="print the report as JSON")
+
+
+def _grade(options: argparse.Namespace) -> int:
+    from pytest_mlebench.grading.grader import Grader
+    from pytest_mlebench.results.grading_report import grading_report
+    from pytest_mlebench.runs.json_files import write_json
+
+    settings = read_settings(options)
+    store, grader, reports = factories.data_store(settings), None, []
+    for line, competition, path in _read_submissions(options.submission, factories.catalogue(settings)):
+        if grader is None or grader.competition.id != competition.id:
+            grader = Grader(competition, _prepared(store, competition), **factories.grading_options(settings))
+        report = grader.report(path)
+        reports.append(report)
+        logger.info("line %d: %s", line, _summary(report))
+    summary = grading_report(reports)
+    options.output_dir.mkdir(parents=True, exist_ok=True)
+    path = options.output_dir / f"{datetime.now(UTC):%Y-%m-%dT%H-%M-%S-UTC}_grading_report.json"
+    write_json(path, summary)
+    submissions, medals = pluralize(len(reports), "submission"), pluralize(summary["total_medals"], "medal")
+    logger.info("%s, %d valid, %s: %s", submissions, summary["total_valid_submissions"], medals, path)
+    if options.json:
+        print_json(summary)
+    return 0
+
+
+def _read_submissions(path: Path, catalogue: Catalogue) -> Iterator[tuple[int, Competition, Path]]:
+    """Line number, competition and submission of each line; raises UsageError that names the line."""
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} cannot be read: {error}") from error
+    for number, line in enumerate(lines, 1):
+        text = line.strip()
+        if not text or text.startswith(("#", "//")):
+            continue
+        try:
+            values = json.loads(text)
+            id, submission = str(values["competition_id"]), values["submission_path"]
+        except (ValueError, TypeError, KeyError) as error:
+            raise UsageError(f"{path}, line {number}: needs competition_id and submission_path ({error!r})") from error
+        try:
+            yield number, catalogue[id], Path(submission or "")
+        except UsageError as error:
+            raise UsageError(f"{path}, line {number}: {error}") from error
+
+
+def _grade_sample(options: argparse.Namespace) -> int:
+    from pytest_mlebench.grading.grader import grade
+
+    settings = read_settings(options)
+    competition = factories.catalogue(settings)[options.competition]
+    dataset = _prepared(factories.data_store(settings), competition)
+    report = grade(options.file, competition, dataset, **factories.grading_options(settings))
+    if options.json:
+        print_json(report.to_json())
+    else:
+        print(_summary(report))
+    return 0 if report.valid_submission else 1
+
+
+def _prepared(store: DataStore, competition: Competition) -> Dataset:
+    dataset = store.dataset(competition)
+    return dataset if dataset.is_prepared else store.prepare(competition)
+
+
+def _summary(report: Report) -> str:
+    if not report.valid_submission:
+        return f"{report.competition_id}: invalid: {report.error}"
+    medal = report.medal or ("above median" if report.above_median else "no medal")
+    thresholds = ", ".join(f"{name} {getattr(report, f'{name}_threshold'):g}" for name in (*MEDALS, "median"))
+    return f"{report.competition_id}: score {report.score}, {medal} ({thresholds})"
+
+
+def _golden(options: argparse.Namespace) -> int:
+    from pytest_mlebench.grading.golden import make_golden, write_golden
+    from pytest_mlebench.reports.progress import Lines
+
+    catalogue = factories.catalogue(read_settings(options))
+    reporter = Lines()
+    for name in options.competitions:
+        competition = Competition.load(Path(name)) if Path(name).is_dir() else catalogue[name]
+        with tempfile.TemporaryDirectory() as scratch:
+            made = make_golden(competition, Path(scratch), reporter=reporter)
+        golden = write_golden(competition, made, force=options.force)
+        counts = (len(golden["scores"]), len(golden["invalid"]), golden["origin"])
+        logger.info("%s: %d scores, %d invalid, origin: %s", competition.folder / "golden.json", *counts)
+    return 0

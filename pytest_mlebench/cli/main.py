@@ -1,0 +1,47 @@
+"""The ``mlebench`` command: prepare data, grade submissions and look at results without pytest."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import sys
+from collections.abc import Callable, Sequence
+
+from pytest_mlebench._version import __version__
+from pytest_mlebench.cli import data, grading, leaderboard, new, report, sandbox, watch
+from pytest_mlebench.errors import MLEBenchError, UsageError
+
+Command = Callable[[argparse.Namespace], int]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; the exit status is 0, 1 where something failed, 2 where the call was wrong."""
+    options = _parser().parse_args(arguments)
+    logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
+    command: Command = options.command
+    try:
+        status = command(options)
+        sys.stdout.flush()
+        return status
+    except UsageError as error:
+        print(f"mlebench: {error}", file=sys.stderr)
+        return 2
+    except MLEBenchError as error:
+        print(f"mlebench: {error}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python complains of it as it ends
+        return 1
+    except KeyboardInterrupt:
+        print("mlebench: interrupted", file=sys.stderr)
+        return 130
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="mlebench", description=__doc__)
+    parser.add_argument("--version", action="version", version=f"mlebench {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    for module in (data, leaderboard, grading, report, watch, sandbox, new):
+        module.add(commands)
+    return parser

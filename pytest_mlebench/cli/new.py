@@ -1,0 +1,77 @@
+"""``mlebench new-competition`` and ``new-agent``: folders to start from, which pass their checks as they are."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import re
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from pytest_mlebench._paths import bundled
+from pytest_mlebench.catalog import Competition, default_catalogue
+from pytest_mlebench.errors import UsageError
+
+TEMPLATES = Path(__file__).parent / "templates"
+
+logger = logging.getLogger("pytest_mlebench")
+
+
+def add(commands: Any) -> None:
+    competition = commands.add_parser("new-competition", help="make the folder of a competition of your own")
+    competition.add_argument("id", metavar="ID")
+    competition.add_argument("--dir", type=Path, default=Path("competitions"), metavar="DIR",
+        help="the folder of all competitions, which may be new (default: competitions)")  # fmt: skip
+    competition.set_defaults(command=_new_competition)
+
+    agent = commands.add_parser("new-agent", help="make the folder of an agent of your own")
+    agent.add_argument("id", metavar="NAME")
+    agent.add_argument("--dir", type=Path, default=Path("agents"), metavar="DIR",
+        help="the folder of all agents, which may be new (default: agents)")  # fmt: skip
+    agent.set_defaults(command=_new_agent)
+
+
+def _new_competition(options: argparse.Namespace) -> int:
+    from pytest_mlebench.grading.golden import make_golden, write_golden
+
+    if options.id in default_catalogue():
+        raise UsageError(f"{options.id} is a bundled competition; choose another id")
+    folder = _write("competition", options.id, options.dir)
+    competition = Competition.load(folder)
+    with tempfile.TemporaryDirectory() as scratch:
+        write_golden(competition, make_golden(competition, Path(scratch)))
+    logger.info("%s is made. Write your own into its files, then:", folder)
+    logger.info("    mlebench golden %s    writes down what they give", folder)
+    logger.info("    pytest %s             checks them", folder)
+    return 0
+
+
+def _new_agent(options: argparse.Namespace) -> int:
+    folder = _write("agent", options.id, options.dir)
+    where = "" if options.dir.resolve() == bundled("agents") else f" --agents-dir={options.dir}"
+    logger.info("%s is made. To run it:", folder)
+    logger.info("    pytest --agent=%s%s --split=smoke", options.id, where)
+    return 0
+
+
+def _write(kind: str, id: str, parent: Path) -> Path:
+    """Copy a template to a new folder; raises UsageError for a bad name, and where something is in the way."""
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", id):
+        raise UsageError(f"{id!r} cannot name a folder here: use letters, digits, '-', '_' and '.'")
+    if parent.exists() and not parent.is_dir():
+        raise UsageError(f"{parent} is not a folder")
+    folder = parent / id
+    title = re.sub(r"[-_.]+", " ", id).title()
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir()
+        for template in sorted((TEMPLATES / kind).iterdir()):
+            if template.is_file():
+                text = template.read_text(encoding="utf-8").replace("{{id}}", id).replace("{{title}}", title)
+                (folder / template.name).write_text(text, encoding="utf-8")
+    except FileExistsError as error:
+        raise UsageError(f"{error.filename} exists; nothing was overwritten") from error
+    except OSError as error:
+        raise UsageError(f"{folder} cannot be made: {error.strerror} ({error.filename})") from error
+    return folder

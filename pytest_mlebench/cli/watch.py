@@ -1,0 +1,41 @@
+"""``mlebench watch``: the progress of a run group."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import time
+from contextlib import suppress
+from typing import Any
+
+from pytest_mlebench.cli.common import add_options, read_settings
+from pytest_mlebench.reports.watch import progress
+from pytest_mlebench.runs.group import GroupReader, find_group
+
+_REDRAW = "\033[H\033[J"
+
+
+def add(commands: Any) -> None:
+    watch = commands.add_parser("watch", help="show live what each worker of a run group is doing")
+    watch.add_argument("group", metavar="GROUP", help="a run group's folder, or its name below --runs-dir")
+    add_options(watch, "--runs-dir")
+    watch.add_argument("--interval", type=float, default=2.0, metavar="SECONDS", help="between updates (default: 2)")
+    watch.add_argument(
+        "--once", action="store_true", help="show it once, as happens anyway when the output is not a terminal"
+    )
+    watch.set_defaults(command=_watch)
+
+
+def _watch(options: argparse.Namespace) -> int:
+    reader = GroupReader(find_group(options.group, read_settings(options).runs_dir))
+    if options.once or not sys.stdout.isatty():
+        print(progress(reader))
+        return 0
+    with suppress(KeyboardInterrupt):
+        while True:
+            size = shutil.get_terminal_size()
+            lines = progress(reader, width=size.columns).splitlines()
+            print(_REDRAW + "\n".join(lines[: size.lines - 1]), flush=True)
+            time.sleep(max(0.1, options.interval))
+    return 0

@@ -1,0 +1,1 @@
+"""What preparers share: tables, files, archives and rarer formats, and synthetic data."""

@@ -1,0 +1,1 @@
+"""Where competitions' archives come from: the contract, and Kaggle."""

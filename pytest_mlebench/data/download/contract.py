@@ -1,0 +1,57 @@
+"""Where competitions' archives come from, as a contract that the store works with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from pytest_mlebench.catalog import Competition
+from pytest_mlebench.errors import DataError
+from pytest_mlebench.progress import Reporter, silent
+
+
+@dataclass(frozen=True, kw_only=True)
+class Size:
+    """How large a competition's raw data is, in bytes."""
+
+    download: int
+    """The archive."""
+    unpacked: int
+    """The files in it."""
+
+
+class Downloads(Protocol):
+    """Where competitions' archives come from. Every wait goes to a method's ``reporter``."""
+
+    def check(
+        self, competitions: Sequence[Competition], *, skip_denied: bool = False, reporter: Reporter = silent
+    ) -> dict[str, DataError]:
+        """Check that these may be downloaded: credentials, and acceptance of every competition's rules.
+
+        Raises DataError that lists everything that the user can fix, with links. Returns, by id, why others are not
+        available whatever the user does, as they are no longer there: that need not stop the rest. With ``skip_denied``
+        those are among them whose rules are not accepted.
+        """
+        ...
+
+    def size(self, competition: Competition, reporter: Reporter = silent) -> Size:
+        """How large the raw data is. Raises DataError."""
+        ...
+
+    def download(self, competition: Competition, target: Path, reporter: Reporter = silent) -> None:
+        """Download the archive to ``target`` and verify it; reports steps "downloading".
+
+        A partial download beside it (``target`` + ".part") is resumed. Raises DataError; the part of the archive that
+        has arrived is kept, or, if it is damaged, renamed to ``target`` + ".damaged". The names of all files beside
+        ``target`` begin with its name.
+        """
+
+    def description(self, competition: Competition, reporter: Reporter = silent) -> str:
+        """The competition's own pages, as Markdown. Raises DataError."""
+        ...
+
+    def leaderboard(self, competition: Competition, reporter: Reporter = silent) -> list[float]:
+        """The final scores of all teams on the private leaderboard. Raises DataError."""
+        ...

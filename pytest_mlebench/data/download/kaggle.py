@@ -1,0 +1,298 @@
+"""Kaggle's competitions: rules, archives, pages and leaderboards, through Kaggle's own client."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from pytest_mlebench.catalog import Competition
+from pytest_mlebench.data.authoring.archives import check_zip
+from pytest_mlebench.data.download.contract import Size
+from pytest_mlebench.data.download.kaggle_pages import Page, pages_to_markdown
+from pytest_mlebench.data.download.kaggle_scores import read_scores, to_scores
+from pytest_mlebench.data.download.retry import RetryPolicy, retry
+from pytest_mlebench.errors import DataError
+from pytest_mlebench.progress import Note, Reporter, WarningNote, silent
+from pytest_mlebench.units import pluralize
+
+if TYPE_CHECKING:
+    import requests
+
+    from pytest_mlebench.data.download.kaggle_client import Credentials, RefusedError
+    from pytest_mlebench.data.download.transfer import PartialFile
+
+T = TypeVar("T")
+
+_PARALLEL = 8
+_PAGE_SIZE = 200  # files or teams; the most that Kaggle gives at once
+
+
+class KaggleDownloads:
+    """Downloads from Kaggle (see Downloads). Nothing is imported or looked up before it is needed.
+
+    Several threads may use it at once.
+    """
+
+    def __init__(self, policy: RetryPolicy | None = None) -> None:
+        self.policy = policy or RetryPolicy()
+        self._credentials: Credentials | None = None
+        self._lock = threading.Lock()
+
+    def check(
+        self, competitions: Sequence[Competition], *, skip_denied: bool = False, reporter: Reporter = silent
+    ) -> dict[str, DataError]:
+        from pytest_mlebench.data.download.kaggle_client import RefusedError
+
+        def refusal(competition: Competition) -> RefusedError | None:
+            try:
+                self._archive_bytes(competition, reporter)
+            except RefusedError as error:
+                if error.status == 401:  # the same for all
+                    raise
+                return error
+            return None
+
+        self.credentials(reporter)
+        with ThreadPoolExecutor(_PARALLEL) as pool:
+            refusals = list(zip(competitions, pool.map(refusal, competitions), strict=True))
+        denied = [(competition, error) for competition, error in refusals if error and error.status == 403]
+        if denied and not skip_denied:
+            others = "; `mlebench prepare --skip-denied` prepares the others" if len(denied) < len(competitions) else ""
+            raise DataError(_in_one_message(denied) + others)
+        return {competition.id: error for competition, error in refusals if error}
+
+    def size(self, competition: Competition, reporter: Reporter = silent) -> Size:
+        """See Downloads. Where Kaggle does not list the files, they are taken to be as large as the archive."""
+        from pytest_mlebench.data.download.kaggle_client import RefusedError
+
+        archive = self._archive_bytes(competition, reporter)
+        try:
+            unpacked = self._unpacked_bytes(competition, reporter)
+        except RefusedError as error:
+            reporter(Note(f"{error}; the disk space is estimated from the archive"))
+            unpacked = archive or 0
+        return Size(download=archive or unpacked, unpacked=unpacked)
+
+    def download(self, competition: Competition, target: Path, reporter: Reporter = silent) -> None:
+        """See Downloads.
+
+        Kaggle packs archives anew now and then, so another md5 than the competition's is only a warning as long as
+        the archive is whole: the checksums of the prepared files decide. An archive that is not whole is renamed to
+        ``target`` + ".damaged".
+        """
+        from pytest_mlebench.data.download.transfer import PartialFile, transfer
+
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise DataError(f"{target.parent} cannot be written: {error.strerror}") from error
+        with PartialFile(target.with_name(f"{target.name}.part")) as part:
+            with self._advised(competition):
+                transfer(
+                    lambda headers: self._open(competition, headers, reporter),
+                    part,
+                    self.policy,
+                    competition.id,
+                    reporter,
+                )
+            _verify(competition, part, target, reporter)
+            part.become(target)
+
+    def description(self, competition: Competition, reporter: Reporter = silent) -> str:
+        from kagglesdk.competitions.types.competition_api_service import ApiListCompetitionPagesRequest
+
+        request = ApiListCompetitionPagesRequest()
+        request.competition_name = competition.id
+        found = self._call(competition, lambda api: api.list_competition_pages(request).pages, reporter)
+        if not found:
+            raise DataError(f"{competition.id}: Kaggle shows no pages of this competition; use the bundled description")
+        pages = [Page(page.name, page.post_title, page.content, page.mime_type) for page in found]
+        return pages_to_markdown(competition.title, pages)
+
+    def leaderboard(self, competition: Competition, reporter: Reporter = silent) -> list[float]:
+        """See Downloads. Kaggle shows the private leaderboard page by page; what it packs may be the public one.
+
+        Source: https://github.com/Kaggle/kaggle-cli/issues/731
+        """
+        from kagglesdk.competitions.types.competition_api_service import ApiGetLeaderboardRequest
+
+        from pytest_mlebench.data.download.kaggle_client import RefusedError
+
+        request = ApiGetLeaderboardRequest()
+        request.competition_name = competition.id
+        request.page_size = _PAGE_SIZE
+        scores: list[str] = []
+        try:
+            while True:
+                page = self._call(competition, lambda api: api.get_leaderboard(request), reporter)
+                scores += [team.score for team in page.submissions]
+                if not page.next_page_token:
+                    break
+                request.page_token = page.next_page_token
+        except RefusedError as error:
+            if error.status != 404:
+                raise
+            return self._packed_leaderboard(competition, reporter)
+        try:
+            return to_scores(scores)
+        except DataError as error:
+            raise DataError(f"{competition.id}: the leaderboard cannot be read: {error}") from error
+
+    def _packed_leaderboard(self, competition: Competition, reporter: Reporter) -> list[float]:
+        from kagglesdk.competitions.types.competition_api_service import ApiDownloadLeaderboardRequest
+
+        request = ApiDownloadLeaderboardRequest()
+        request.competition_name = competition.id
+        content = self._call(competition, lambda api: api.download_leaderboard(request).content, reporter)
+        try:
+            scores = read_scores(content)
+        except DataError as error:
+            raise DataError(f"{competition.id}: the leaderboard's download cannot be read: {error}") from error
+        if "public" in scores.file.lower():
+            reporter(
+                WarningNote(
+                    f"{competition.id}: {scores.file} looks like the public leaderboard; medals need the private one"
+                )
+            )
+        return scores.values
+
+    def credentials(self, reporter: Reporter = silent) -> Credentials:
+        """The user's credentials, looked up once. Raises DataError that says how to get some."""
+        from pytest_mlebench.data.download.kaggle_credentials import find_credentials
+
+        with self._lock:
+            if self._credentials is None:
+                self._credentials = retry(lambda: find_credentials(self.policy), self.policy, "Kaggle", reporter)
+            return self._credentials
+
+    def _archive_bytes(self, competition: Competition, reporter: Reporter) -> int | None:
+        """The archive's size, from a request for its first byte, which also shows whether it may be downloaded."""
+
+        def ask() -> int | None:
+            with self._open(competition, {"Range": "bytes=0-0"}, reporter) as response:
+                total = response.headers.get("Content-Range", "").rpartition("/")[2]
+                length = total if response.status_code == 206 else response.headers.get("Content-Length", "")
+                return int(length) if length.isdigit() else None
+
+        with self._advised(competition):
+            return retry(ask, self.policy, competition.id, reporter)
+
+    @contextmanager
+    def _open(
+        self, competition: Competition, headers: Mapping[str, str], reporter: Reporter
+    ) -> Iterator[requests.Response]:
+        """Request the archive; redirects are followed, the body is not yet read."""
+        from kagglesdk.competitions.types.competition_api_service import ApiDownloadDataFilesRequest
+
+        from pytest_mlebench.data.download.kaggle_client import connected
+
+        request = ApiDownloadDataFilesRequest()
+        request.competition_name = competition.id
+        with connected(self.credentials(reporter), self.policy, headers) as client:
+            response: requests.Response = client.competitions.competition_api_client.download_data_files(request)
+            with response:
+                yield response
+
+    def _unpacked_bytes(self, competition: Competition, reporter: Reporter) -> int:
+        from kagglesdk.competitions.types.competition_api_service import ApiListDataFilesRequest
+
+        request = ApiListDataFilesRequest()
+        request.competition_name = competition.id
+        request.page_size = _PAGE_SIZE
+        total = 0
+        while True:
+            page = self._call(competition, lambda api: api.list_data_files(request), reporter)
+            total += sum(int(file.total_bytes) for file in page.files)
+            if not page.next_page_token:
+                return total
+            # With hundreds of thousands of images, the list takes as long as a download.
+            if not request.page_token and (summary := self._summary_bytes(competition, reporter)):
+                return summary
+            request.page_token = page.next_page_token
+
+    def _summary_bytes(self, competition: Competition, reporter: Reporter) -> int:
+        """The unpacked files' size in one request; 0 where Kaggle has no summary."""
+        from kagglesdk.competitions.types.competition_api_service import ApiGetCompetitionDataFilesSummaryRequest
+
+        from pytest_mlebench.data.download.kaggle_client import RefusedError
+
+        request = ApiGetCompetitionDataFilesSummaryRequest()
+        request.competition_name = competition.id
+        try:
+            summary = self._call(competition, lambda api: api.get_competition_data_files_summary(request), reporter)
+        except RefusedError:
+            return 0
+        files = summary.file_summary_info
+        return sum(int(kind.total_size) for kind in files.file_types) if files else 0
+
+    def _call(self, competition: Competition, call: Callable[[Any], T], reporter: Reporter) -> T:
+        """One call of the API; failures that may pass are retried."""
+        from pytest_mlebench.data.download.kaggle_client import connected
+
+        def attempt() -> T:
+            with connected(self.credentials(reporter), self.policy) as client:
+                return call(client.competitions.competition_api_client)
+
+        with self._advised(competition):
+            return retry(attempt, self.policy, competition.id, reporter)
+
+    @contextmanager
+    def _advised(self, competition: Competition) -> Iterator[None]:
+        """A refusal says what to do about it."""
+        from pytest_mlebench.data.download.kaggle_client import RefusedError
+        from pytest_mlebench.data.download.kaggle_credentials import SETTINGS
+
+        if competition.source != "kaggle":
+            raise DataError(f"{competition.id} is not on Kaggle: its data is bundled")
+        try:
+            yield
+        except RefusedError as error:
+            advice = {
+                401: f"{self.credentials().source} is not accepted; get new credentials at {SETTINGS}",
+                403: f"have you accepted the competition's rules? {_rules(competition)}",
+                404: f"this competition is not, or no longer, on Kaggle: {competition.url}",
+            }.get(error.status, f"see {competition.url}")
+            raise RefusedError(error.status, error.message, advice, competition.id) from error
+
+
+def _rules(competition: Competition) -> str:
+    return f"https://www.kaggle.com/c/{competition.id}/rules"
+
+
+def _in_one_message(denied: Sequence[tuple[Competition, RefusedError]]) -> str:
+    reasons = " / ".join(sorted({error.message for _, error in denied}))
+    what = f"the data of {pluralize(len(denied), 'competition')}"
+    problem = f"Kaggle denies {what}: {reasons}: accept the rules on these pages, then call again"
+    hint = "if a page has no button for that, try the page of the competition's data"
+    return "\n  ".join([problem, *(_rules(competition) for competition, _ in denied), hint])
+
+
+def _verify(competition: Competition, part: PartialFile, target: Path, reporter: Reporter) -> None:
+    """Check that the archive arrived whole; raises DataError and renames it if it did not."""
+    expected = competition.checksums.get("zip")
+    if part.md5 == expected:
+        return
+    try:
+        if part.server_md5 and part.server_md5 != part.md5:
+            raise DataError("its md5 differs from the server's")
+        if not part.server_md5:
+            check_zip(part.path)
+    except DataError as error:
+        damaged = target.with_name(f"{target.name}.damaged")
+        part.become(damaged)
+        raise DataError(
+            f"{competition.id}: the archive is damaged ({error}): {damaged}: expected md5 "
+            f"{part.server_md5 or expected or 'unknown'}, found {part.md5}; remove this file and call again to "
+            "download the archive anew"
+        ) from error
+    if expected is not None:
+        reporter(
+            WarningNote(
+                f"{competition.id}: {target} is complete, but not the known archive (expected md5 {expected}, found "
+                f"{part.md5}): Kaggle may have packed it anew. The prepared files' own checksums decide"
+            )
+        )

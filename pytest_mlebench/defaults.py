@@ -1,0 +1,30 @@
+"""What applies where the user says nothing: the one place for limits and sizes. Sizes in bytes, times in seconds."""
+
+from __future__ import annotations
+
+TIME_LIMIT = 24 * 3600.0
+"""Of a run, as in MLE-bench."""
+MAX_SUBMISSION_BYTES = 1 << 30
+"""Largest submission that is read; the largest honest one (denoising-dirty-documents) has 0.2 GB."""
+GRADING_MEMORY = 8 << 30
+"""Of the process that grades one submission."""
+GRADING_SECONDS = 600.0
+"""Of the process that grades one submission."""
+PROCESSES = 4096
+"""Of one run's agent."""
+LOG_BYTES = 64 << 20
+"""Kept of an agent's output, its head and its tail."""
+COLLECT_BYTES = 8 << 30
+"""Collected at most from each of an agent's folders ``submission``, ``logs`` and ``code``."""
+COLLECT_FILES = 100_000
+"""Collected at most from each of these folders."""
+SHM_BYTES = 1 << 30
+"""Size of a container's ``/dev/shm``, which counts as memory."""
+GRACE_SECONDS = 5.0
+"""Between SIGTERM and SIGKILL, when a run's time is over."""
+BUILD_SECONDS = 4 * 3600.0
+"""Of building one image."""
+BUILD_MEMORY = 16 << 30
+"""Of the commands of one Dockerfile; at most what the machine has."""
+IMAGE_BYTES = 64 << 30
+"""Of one agent's image."""

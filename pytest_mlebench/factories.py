@@ -1,0 +1,205 @@
+"""What settings lead to: a catalogue, agents, a data store, sandboxes, and how to run agents."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from pytest_mlebench._paths import bundled
+from pytest_mlebench.agents import Agent, AgentRegistry
+from pytest_mlebench.catalog import Catalogue, Competition, default_catalogue
+from pytest_mlebench.data.dataset import Description
+from pytest_mlebench.data.store import DataStore, PrepareOptions, default_data_dir
+from pytest_mlebench.grading.limits import GradingLimits
+from pytest_mlebench.progress import Reporter
+from pytest_mlebench.runs.group import find_group
+from pytest_mlebench.runs.run import RunOptions
+from pytest_mlebench.sandbox import Limits, Sandbox
+from pytest_mlebench.sandbox.choice import choose
+from pytest_mlebench.settings import Settings
+
+if TYPE_CHECKING:
+    from pytest_mlebench.llm.ledger import Recording
+    from pytest_mlebench.llm.settings import GatewaySettings
+
+
+def catalogue(settings: Settings) -> Catalogue:
+    """The bundled competitions, and those of ``--competitions-dir``."""
+    return default_catalogue(*settings.competitions_dirs)
+
+
+def competitions(settings: Settings) -> list[Competition]:
+    """The competitions of ``--split``; without it MLE-bench's 75. Raises UsageError for an unknown split."""
+    return catalogue(settings).split(settings.split or "all")
+
+
+def agent_registry(settings: Settings) -> AgentRegistry:
+    """The bundled agents, and those of ``--agents-dir``."""
+    return AgentRegistry(bundled("agents"), *settings.agents_dirs)
+
+
+def agents(settings: Settings) -> tuple[Agent, ...]:
+    """The agents of ``--agent``; raises UsageError for an unknown one."""
+    registry = agent_registry(settings)
+    return tuple(registry[id] for id in settings.agents)
+
+
+def data_dir(settings: Settings) -> Path:
+    """The folder of the data; raises DataError where there is no home directory to put it in."""
+    return settings.data_dir or default_data_dir()
+
+
+def data_store(settings: Settings, *, parallel_downloads: int | None = None) -> DataStore:
+    """The store in ``--data-dir``."""
+    options = {} if parallel_downloads is None else {"parallel_downloads": parallel_downloads}
+    return DataStore(data_dir(settings), **options)
+
+
+def prepare_options(settings: Settings) -> PrepareOptions:
+    """How a session prepares data: raw data that was there before stays."""
+    return PrepareOptions(keep_raw=None, description=cast("Description | None", settings.description))
+
+
+def limits(settings: Settings) -> Limits:
+    """What each run may use."""
+    return Limits(
+        time_limit=settings.time_limit,
+        cpus=settings.cpus,
+        memory=settings.memory,
+        disk=settings.disk,
+        gpus=settings.gpus,
+    )
+
+
+def grading_options(settings: Settings) -> dict[str, Any]:
+    """How submissions are graded, as ``Grader`` takes it."""
+    grading = GradingLimits(memory=settings.grading_memory, seconds=settings.grading_time)
+    return {"max_bytes": settings.max_submission_size, "limits": grading}
+
+
+def run_options(settings: Settings, folder: Path, *, worker: str = "") -> RunOptions:
+    """How agents run, and the folder of the run group."""
+    return RunOptions(
+        folder=folder,
+        limits=limits(settings),
+        max_submission_bytes=settings.max_submission_size,
+        grading=GradingLimits(memory=settings.grading_memory, seconds=settings.grading_time),
+        keep_sandbox=settings.keep_sandbox,
+        gateway=None if settings.llm_gateway == "off" else lambda: gateway_settings(settings),
+        replay=replayed_group(settings),
+        worker=worker,
+    )
+
+
+@cache
+def gateway_settings(settings: Settings) -> GatewaySettings:
+    """What the gateways to language models do; raises UsageError for a wrong file of providers or prices."""
+    from pytest_mlebench.llm.budget import Limits as Budget
+    from pytest_mlebench.llm.prices import Prices
+    from pytest_mlebench.llm.providers import load_providers
+    from pytest_mlebench.llm.settings import GatewaySettings
+
+    def dollars(value: float | None) -> Decimal | None:
+        return None if value is None else Decimal(str(value))
+
+    return GatewaySettings(
+        providers=load_providers(*settings.llm_providers),
+        record=cast("Recording", settings.llm_record),
+        limits=Budget(
+            max_cost=dollars(settings.max_cost),
+            max_tokens=settings.max_tokens,
+            max_calls=settings.max_calls,
+            max_total_cost=dollars(settings.max_total_cost),
+        ),
+        models=settings.models,
+        prices=Prices.load(*settings.prices),
+        retries=settings.llm_retries,
+        rpm=settings.llm_rpm,
+        allow_provider_tools=settings.allow_provider_tools,
+    )
+
+
+def replayed_group(settings: Settings) -> Path | None:
+    """The folder of ``--llm-replay``; raises UsageError for an unknown group."""
+    return None if settings.llm_replay is None else find_group(settings.llm_replay, settings.runs_dir).absolute()
+
+
+def check_agent(settings: Settings, agent: Agent) -> None:
+    """Notice before the first run what an agent's start would lack; raises AgentError or UsageError."""
+    if settings.llm_gateway == "off" or not agent.may_ask_models:
+        agent.launch()
+        return
+    from pytest_mlebench.llm.run_gateway import check_secrets
+
+    check_secrets(gateway_settings(settings), agent, replayed=replayed_group(settings) is not None)
+
+
+def container_options(settings: Settings) -> dict[str, Any]:
+    """What containers are like, as ``DockerSandbox`` takes it."""
+    return {
+        "network": settings.network,
+        "build_network": settings.build_network,
+        "allow_hosts": list(settings.allow_hosts),
+        "runtime": settings.runtime,
+        "allow_privileged": settings.allow_privileged,
+        "base_image": settings.base_image,
+        "heavy": settings.heavy,
+    }
+
+
+def comparable_settings(settings: Settings) -> dict[str, Any]:
+    """What must stay the same, beside agents and limits, for the runs of a group to compare."""
+    return {
+        "description": settings.description,
+        "max_submission_size": settings.max_submission_size,
+        "grading": {"memory": settings.grading_memory, "seconds": settings.grading_time},
+        **container_options(settings),
+        **_comparable_llm_settings(settings),
+    }
+
+
+def _comparable_llm_settings(settings: Settings) -> dict[str, Any]:
+    """What differs from the defaults, so that groups without models compare with groups of earlier versions."""
+    names = ("llm_gateway", "max_cost", "max_tokens", "max_calls", "models", "allow_provider_tools")
+    values = {name: getattr(settings, name) for name in names}
+    if settings.llm_replay is not None:
+        values["llm_replay"] = settings.llm_replay
+    own = {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+    default = {name: getattr(Settings, name, None) for name in own}
+    return {name: value for name, value in own.items() if value not in (None, [], False, default[name])}
+
+
+class Sandboxes:
+    """The sandboxes of one session: one connection to the engine, and images that are asked for once."""
+
+    def __init__(self, settings: Settings, reporter: Reporter, *, workers: int = 1) -> None:
+        self._settings = settings
+        self._shares: dict[str, Any] = {"limits": limits(settings), "workers": workers}
+        self._reporter = reporter
+        self._docker_sandbox: Sandbox | None = None
+
+    def choose(self, agent: Agent) -> Sandbox:
+        """The sandbox for an agent; raises SandboxError."""
+        return choose(self._settings.sandbox, agent, local=self._local, docker=self._docker)
+
+    def _local(self) -> Sandbox:
+        from pytest_mlebench.sandbox.local.sandbox import LocalSandbox
+
+        settings = self._settings
+        return LocalSandbox(gpu_ids=settings.gpu_ids, network=settings.network, reporter=self._reporter, **self._shares)
+
+    def _docker(self) -> Sandbox:
+        from pytest_mlebench.sandbox.docker.sandbox import DockerSandbox
+
+        if self._docker_sandbox is None:
+            settings = self._settings
+            self._docker_sandbox = DockerSandbox(
+                **container_options(settings),
+                gpus=settings.gpus,
+                gpu_ids=settings.gpu_ids,
+                reporter=self._reporter,
+                **self._shares,
+            )
+        return self._docker_sandbox

@@ -1,0 +1,147 @@
+"""Having a grading process do a job (see ``process``): the harness itself opens no submission."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import subprocess
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from pytest_mlebench.catalog.competition import Competition
+from pytest_mlebench.errors import CompetitionError, DataError, MLEBenchError
+from pytest_mlebench.grading.process import ENVIRONMENT, MAX_REPLY, Job, Reply, start_command
+
+_ERRORS = {"CompetitionError": CompetitionError, "DataError": DataError}
+_STOP_SECONDS = 5.0
+
+
+class GradingProcess:
+    """A process that grades; one request at a time. It ends when ``stop`` is called, or with this process."""
+
+    def __init__(self) -> None:
+        self.job: Job | None = None
+        self._complaints = tempfile.TemporaryFile()  # noqa: SIM115
+        self._process = subprocess.Popen(
+            start_command(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._complaints,
+            env=os.environ | ENVIRONMENT,
+            cwd="/",
+            start_new_session=True,  # Ctrl-C is the harness's to handle
+        )
+
+    def ask(self, job: Job, path: Path | None, seconds: float) -> Reply:
+        """The reply to a request; raises ProcessDied, after which this process is of no more use."""
+        assert self._process.stdout is not None
+        self.job = job
+        self._send({"job": job, "path": None if path is None else str(path.absolute()), "seconds": seconds})
+        line = self._process.stdout.readline(MAX_REPLY + 1)
+        if not line.endswith(b"\n"):
+            raise ProcessDied(self._last_words())
+        reply: Reply = json.loads(line)
+        return reply
+
+    def cancel(self) -> None:
+        """End the request that another thread waits for, and what works on it."""
+        with suppress(ProcessDied):
+            self._send({"cancel": True})
+
+    def stop(self) -> None:
+        """End the process and what it does."""
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            with suppress(OSError):
+                pipe.close()
+        try:
+            self._process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._complaints.close()
+
+    def _send(self, request: Reply) -> None:
+        assert self._process.stdin is not None
+        try:
+            os.write(self._process.stdin.fileno(), json.dumps(request).encode() + b"\n")
+        except OSError as error:
+            raise ProcessDied(self._last_words()) from error
+
+    def _last_words(self) -> str:
+        self._complaints.seek(0)
+        lines = self._complaints.read().decode("utf-8", "replace").strip().splitlines()
+        return f"the grading process ended{f': {lines[-1]}' if lines else ''}"
+
+
+class ProcessDied(MLEBenchError):
+    """A grading process ended though nothing made it."""
+
+
+def job_of(competition: Competition, data: Path, **parameters: Any) -> Job:
+    """A job for a competition with the files at ``data``; another one when its code or these have changed."""
+    files = [*competition.folder.glob("**/*.py"), data]
+    return {
+        "competition": str(competition.folder.absolute()),
+        "version": competition.version,
+        "changed": max((file.stat().st_mtime_ns for file in files if file.exists()), default=0),
+        **parameters,
+    }
+
+
+_lock = threading.Lock()
+_idle: list[GradingProcess] = []
+
+
+@contextmanager
+def grading_process(job: Job) -> Iterator[GradingProcess]:
+    """A grading process, if possible the one that did this job before: starting one takes a second."""
+    with _lock:
+        known = next((process for process in _idle if process.job == job), _idle[-1] if _idle else None)
+        if known is not None:
+            _idle.remove(known)
+    process = known or GradingProcess()
+    try:
+        yield process
+    except BaseException:  # it may still be at work, or gone
+        process.stop()
+        raise
+    with _lock:
+        _idle.append(process)
+
+
+def ask(job: Job, path: Path | None, seconds: float) -> Reply:
+    """The reply of a grading process; of a second one, where the first died.
+
+    Raises CompetitionError and DataError as the job does, ProcessDied where two died.
+    """
+    for retry in (True, False):
+        try:
+            with grading_process(job) as process:
+                reply = process.ask(job, path, seconds)
+                break
+        except ProcessDied:
+            if not retry:
+                raise
+    if "error" in reply:
+        raise _ERRORS.get(reply["kind"], MLEBenchError)(reply["error"])
+    return reply
+
+
+def prepare(job: Job, seconds: float) -> None:
+    """See that a job can be done; raises CompetitionError or DataError where it cannot."""
+    reply = ask(job, None, seconds)
+    if "ready" not in reply:
+        reason = reply.get("defect") or f"it takes more {reply.get('beyond')} than grading may"
+        raise CompetitionError(f"{Path(job['competition']) / 'grade.py'} cannot be used: {reason}")
+
+
+@atexit.register
+def _stop_all() -> None:
+    while _idle:
+        _idle.pop().stop()

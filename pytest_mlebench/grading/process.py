@@ -1,0 +1,339 @@
+"""The grading process: a helper that forks a worker for each job, limits it, and answers for it.
+
+The harness starts it with ``start_command`` and writes requests to its standard input, one JSON object per line; each
+is answered by one on its standard output. The helper itself never opens a submission: it imports what graders need,
+once, and forks. The worker of a job is kept for further requests of the same job, so that a competition's answers are
+read once; whatever becomes of a worker, the helper lives on and forks the next one.
+
+request: ``{"job": {…}, "path": "submission.csv", "seconds": 600}``, without ``path`` to see that the job can be done;
+or ``{"cancel": true}``, which ends the request that is being worked on.
+
+reply, of at most ``MAX_REPLY`` bytes, with one of these keys:
+
+==============  ====================================================================
+``ready``       the job can be done
+``score``       the unrounded score, with ``rounded`` beside it
+``valid``       true: the form is as it should be
+``invalid``     the reason why the submission is invalid
+``beyond``      ``memory`` or ``time``: the limit that the worker exceeded
+``defect``      what the grader raised, with a ``traceback``; or how the worker died
+``error``       why the job cannot be done, with the ``kind`` of error
+``cancelled``   true
+==============  ====================================================================
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import importlib
+import json
+import os
+import re
+import resource
+import select
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NoReturn
+
+from pytest_mlebench.grading.landlock import read_only
+
+MAX_REPLY = 1 << 16
+_MAX_REQUEST = 1 << 20
+_POLL_SECONDS = 0.05
+_IDLE_SECONDS = 60.0
+_MAX_TEXT = 4000
+# What graders import takes longer than most gradings: the helper imports it once for all its workers.
+_PRELOADED = ("pandas", "pyarrow.compute", "pytest_mlebench.grading.form", "pytest_mlebench.grading.scorer")
+_PRELOADED_IF_USED = re.compile(r"^from ((?:scipy|sklearn|pytest_mlebench\.grading\.metrics)\b[\w.]*) import", re.M)
+# One thread: what grading takes does not depend on the machine, and a process with threads does not fork well.
+ENVIRONMENT = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+
+Job = dict[str, Any]
+Reply = dict[str, Any]
+
+
+def start_command() -> list[str]:
+    """The command that starts the helper, with the modules that this process finds."""
+    boot = f"import json, sys; sys.path[:] = json.loads(sys.argv[1]); from {__name__} import main; main()"
+    return [sys.executable, "-P", "-c", boot, json.dumps([str(Path(entry).absolute()) for entry in sys.path])]
+
+
+def main() -> None:
+    """Answer requests until the harness closes the input, or ends."""
+    control, replies = _Lines(os.dup(0)), os.dup(1)
+    _import(_PRELOADED)
+    _silence()
+    worker: _Worker | None = None
+    while True:
+        line = control.next(_IDLE_SECONDS if worker else None)
+        request = {} if line is None else json.loads(line)
+        if "cancel" in request:  # too late
+            continue
+        if worker is not None and (not worker.alive or worker.job != request.get("job")):
+            worker.kill()  # also when idle: its memory is given back
+            worker = None
+        if line is None:
+            continue
+        if worker is None:
+            _import(_used_by(Path(request["job"]["competition"])))
+            worker = _fork(request["job"], close=(control.descriptor, replies))
+        reply = _attend(worker, request, control)
+        if "beyond" in reply:
+            worker.kill()
+        os.write(replies, json.dumps(reply).encode() + b"\n")
+
+
+def _import(names: Iterable[str]) -> None:
+    for name in names:
+        with suppress(Exception):  # a competition that needs it will say so
+            importlib.import_module(name)
+    gc.collect()
+    gc.freeze()  # a worker that collects garbage need not copy these
+
+
+def _used_by(competition: Path) -> list[str]:
+    """What takes long to import of what a competition's ``grade.py`` imports."""
+    try:
+        return _PRELOADED_IF_USED.findall((competition / "grade.py").read_text(encoding="utf-8"))
+    except (OSError, ValueError):  # a worker will say so
+        return []
+
+
+class _Lines:
+    """Lines that come in on a descriptor."""
+
+    def __init__(self, descriptor: int, max_bytes: int = _MAX_REQUEST) -> None:
+        self.descriptor = descriptor
+        self._max_bytes = max_bytes
+        self._buffer = b""
+
+    def next(self, timeout: float | None) -> bytes | None:
+        """The next line, None where none comes in time; ends the process at the end of the input."""
+        while (line := self.take()) is None:
+            if not _readable([self.descriptor], timeout):
+                return None
+            if not self.fill():
+                os._exit(0)  # a worker ends with its parent
+        return line
+
+    def take(self) -> bytes | None:
+        """A line that is there already."""
+        line, end, rest = self._buffer.partition(b"\n")
+        if not end:
+            return None
+        self._buffer = rest
+        return line
+
+    def fill(self) -> bool:
+        """Read what is there; False at the end of the input, or of what may come without a line's end."""
+        block = os.read(self.descriptor, 1 << 16)
+        self._buffer += block
+        return bool(block) and (b"\n" in self._buffer or len(self._buffer) <= self._max_bytes)
+
+
+@dataclass
+class _Worker:
+    """A forked process that does one job."""
+
+    job: Job
+    pid: int
+    requests: int
+    replies: _Lines
+    alive: bool = True
+
+    def death(self) -> Reply:
+        """Why the process ended without a reply."""
+        for _ in range(100):  # its pipe is closed, so it is ending
+            pid, status, usage = os.wait4(self.pid, os.WNOHANG)
+            if pid:
+                self._close()
+                break
+            time.sleep(0.01)
+        else:
+            self.kill()
+            return {"defect": "grading gave no reply"}
+        ended_by = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+        # Code that does not look whether it was given the memory that it asked for dies in many ways; the kernel
+        # kills where the machine has no more.
+        if ended_by == signal.SIGKILL or usage.ru_maxrss * 1024 > self.job["memory"] / 2:
+            return {"beyond": "memory"}
+        return {"defect": f"grading ended with {signal.Signals(ended_by).name if ended_by else 'no reply'}"}
+
+    def kill(self) -> None:
+        if self.alive:
+            for kill in (os.killpg, os.kill):  # it may not lead its group yet
+                with suppress(ProcessLookupError):
+                    kill(self.pid, signal.SIGKILL)
+            os.waitpid(self.pid, 0)
+            self._close()
+
+    def _close(self) -> None:
+        self.alive = False
+        os.close(self.requests)
+        os.close(self.replies.descriptor)
+
+
+def _fork(job: Job, close: Sequence[int]) -> _Worker:
+    worker_reads, requests = os.pipe()
+    replies, worker_writes = os.pipe()
+    helper = os.getpid()
+    pid = os.fork()
+    if pid:
+        os.close(worker_reads)
+        os.close(worker_writes)
+        return _Worker(job, pid, requests, _Lines(replies, MAX_REPLY))
+    try:
+        for descriptor in (*close, requests, replies):
+            os.close(descriptor)
+        _confine(job["memory"], helper)
+        _work(job, _Lines(worker_reads), worker_writes)
+    finally:
+        os._exit(1)
+
+
+def _attend(worker: _Worker, request: Reply, control: _Lines) -> Reply:
+    """Have the worker do what is requested; returns its reply, or what became of it."""
+    deadline = time.monotonic() + request["seconds"]
+    with suppress(BrokenPipeError):
+        os.write(worker.requests, json.dumps({"path": request.get("path")}).encode() + b"\n")
+    while (line := worker.replies.take()) is None:
+        ready = _readable([control.descriptor, worker.replies.descriptor], _POLL_SECONDS)
+        if control.descriptor in ready:
+            if not control.fill():
+                worker.kill()
+                os._exit(0)
+            if control.take() is not None:
+                worker.kill()
+                return {"cancelled": True}
+        if worker.replies.descriptor in ready and not worker.replies.fill():
+            return worker.death()
+        if time.monotonic() > deadline:
+            worker.kill()
+            return {"beyond": "time"}
+        if _memory(worker.pid) > worker.job["memory"]:
+            worker.kill()
+            return {"beyond": "memory"}
+    try:
+        reply = json.loads(line)
+    except (ValueError, RecursionError):
+        reply = None
+    return reply if isinstance(reply, dict) else {"defect": "the worker's reply makes no sense"}
+
+
+def _memory(pid: int) -> int:
+    """Bytes that a process holds alone, 0 where that is not known: files that it maps are not counted."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return 0
+    return sum(int(line.split()[1]) << 10 for line in lines if line.startswith(("RssAnon:", "RssShmem:")))
+
+
+def _confine(memory: int, parent: int) -> None:
+    """What a worker may use, and that it ends with its parent."""
+    os.setsid()
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
+    if os.getppid() != parent:
+        os._exit(1)
+    with suppress(OSError):  # where the machine runs out of memory, this goes before the harness
+        Path("/proc/self/oom_score_adj").write_text("1000")
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_DATA, (memory, memory))
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def _silence() -> None:
+    null = os.open(os.devnull, os.O_RDWR)
+    for descriptor in range(3):
+        os.dup2(null, descriptor)
+    os.close(null)
+
+
+# The worker
+
+
+def _work(job: Job, requests: _Lines, replies: int) -> NoReturn:
+    evaluate: Callable[[Path], Reply] | None = None
+    while True:
+        path = json.loads(requests.next(None) or b"{}")["path"]
+        try:
+            evaluate = evaluate or _evaluation(job)
+            reply = evaluate(Path(path)) if path is not None else {"ready": True}
+        except MemoryError:
+            reply = {"beyond": "memory"}
+        except Exception as error:
+            reply = _error(error)
+        os.write(replies, _bounded(reply) + b"\n")
+
+
+def _evaluation(job: Job) -> Callable[[Path], Reply]:
+    """What is done with each submission: it is graded, or without ``answers`` in the job its form is checked."""
+    from pytest_mlebench.catalog.competition import Competition
+    from pytest_mlebench.grading.form import Form
+    from pytest_mlebench.grading.scorer import Scorer
+
+    folder, max_bytes = Path(job["competition"]), job["max_bytes"]
+    if "answers" not in job:
+        read_only(_public_paths(job))
+        form = Form(Competition.load(folder, version=job["version"]), Path(job["public"]), max_bytes=max_bytes)
+
+        def check(path: Path) -> Reply:
+            form.check(path)
+            return {"valid": True}
+
+        return check
+    scorer = Scorer(Competition.load(folder, version=job["version"]), Path(job["answers"]), max_bytes=max_bytes)
+
+    def grade(path: Path) -> Reply:
+        score = scorer.score(path)
+        return {"score": float(score), "rounded": float(round(score, 5))}
+
+    return grade
+
+
+def _public_paths(job: Job) -> Iterator[Path]:
+    """All that a check of the form has to read; the data's private side lies beside the public one."""
+    public = Path(job["public"])
+    yield from (public, Path(job["competition"]), Path(job.get("uploads", public)), Path(__file__).parents[1])
+    yield from map(Path, ("/usr", "/lib", "/lib64", "/etc", "/dev/null", "/dev/urandom"))
+    for entry in (*map(Path, (sys.prefix, sys.base_prefix)), *map(Path, sys.path)):
+        if not public.is_relative_to(entry):
+            yield entry
+
+
+def _error(error: Exception) -> Reply:
+    from pytest_mlebench.errors import InvalidSubmission, MLEBenchError
+    from pytest_mlebench.grading.scorer import GraderDefect
+
+    if isinstance(error, InvalidSubmission):
+        return {"invalid": str(error)}
+    if isinstance(error, GraderDefect):
+        return {"defect": str(error), "traceback": "".join(traceback.format_exception(error.__cause__))}
+    if isinstance(error, MLEBenchError):
+        return {"error": str(error), "kind": type(error).__name__}
+    text = f"{type(error).__name__}: {error}"
+    return {"defect": text, "traceback": "".join(traceback.format_exception(error))}
+
+
+def _bounded(reply: Reply) -> bytes:
+    """A reply of which no text is too long: the end of a traceback matters, the beginning of others."""
+    for key, value in reply.items():
+        if isinstance(value, str) and len(value) > _MAX_TEXT:
+            reply[key] = f"…{value[-_MAX_TEXT:]}" if key == "traceback" else f"{value[:_MAX_TEXT]}…"
+    return json.dumps(reply).encode()
+
+
+def _readable(descriptors: Sequence[int], timeout: float | None) -> set[int]:
+    poll = select.poll()
+    for descriptor in descriptors:
+        poll.register(descriptor, select.POLLIN)
+    return {descriptor for descriptor, _ in poll.poll(None if timeout is None else timeout * 1000)}

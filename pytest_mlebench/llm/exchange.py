@@ -1,0 +1,125 @@
+"""A request on its way through the gateway, and how it is read."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl
+
+from pytest_mlebench.llm.flavours import Endpoint, Flavour, Refusal
+from pytest_mlebench.llm.flavours.base import StreamReader
+from pytest_mlebench.llm.ledger import Call
+from pytest_mlebench.llm.providers import Provider
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+MAX_ELEMENTS = 1_000_000
+"""Commas and brackets in a body: parsed, each may take a hundred bytes."""
+HIDDEN = "[key]"
+
+
+@dataclass
+class Exchange:
+    """A request on its way, and what is known of it by now."""
+
+    request: web.BaseRequest
+    flavour: Flavour
+    call: Call
+    provider: Provider | None = None
+    endpoint: Endpoint | None = None
+    path: str = ""
+    raw: bytes = b""
+    context: dict[str, str] = field(default_factory=dict)
+    reservation: int | None = None
+    sent: bool = False
+    """Whether the provider may have begun to answer, and to charge for it."""
+    failed: bool = False
+    """Whether the provider refused, which costs nothing."""
+    begun: bool = False
+    complete: bool = False
+    finished: bool = False
+    answer: dict[str, Any] | None = None
+    reader: StreamReader | None = None
+    stream: list[bytes] | None = None
+    started: float = field(default_factory=time.monotonic)
+
+    def elapsed(self) -> float:
+        return round(time.monotonic() - self.started, 6)
+
+
+class Hiding:
+    """Takes a provider's key out of a stream, should the provider repeat it, also where two chunks share it."""
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+        self._rest = b""
+
+    def feed(self, chunk: bytes) -> bytes:
+        if not self._key:
+            return chunk
+        chunk = (self._rest + chunk).replace(self._key, HIDDEN.encode())
+        held = next((n for n in range(min(len(self._key) - 1, len(chunk)), 0, -1) if chunk.endswith(self._key[:n])), 0)
+        self._rest = chunk[len(chunk) - held :]
+        return chunk[: len(chunk) - held]
+
+    def rest(self) -> bytes:
+        return self._rest
+
+
+def parse_body(raw: bytes) -> dict[str, Any]:
+    """A request's JSON object, read in the one way in which everybody reads it. Raises Refusal."""
+    if sum(map(raw.count, (b",", b"[", b"{"))) > MAX_ELEMENTS:
+        raise Refusal("too_large", "the body has too many elements")
+    try:
+        body = json.loads(raw.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_no_constant)
+    except RecursionError:
+        raise Refusal("invalid", "the body is nested too deeply") from None
+    except ValueError as error:
+        raise Refusal("invalid", f"the body is not JSON: {error}") from None
+    if not isinstance(body, dict):
+        raise Refusal("invalid", "the body must be a JSON object")
+    return body
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Of a key that is there twice one reader takes the first value, and another the last."""
+    values = dict(pairs)
+    if len(values) != len(pairs):
+        raise ValueError("a key is there twice")
+    return values
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON")
+
+
+def target(raw: str) -> tuple[str, str, dict[str, str]]:
+    """A request's provider, the path below it, and its query; the provider is empty for what is no plain path."""
+    path, _, query = raw.partition("?")
+    parts = path.split("/")
+    if parts[0] or len(parts) < 3 or any(part in ("", ".", "..") for part in parts[1:]) or set(path) & set("%\\;#"):
+        return "", path, dict(parse_qsl(query))
+    return parts[1], "/" + "/".join(parts[2:]), dict(parse_qsl(query, keep_blank_values=True))
+
+
+def json_object(content: bytes) -> dict[str, Any] | None:
+    try:
+        value = json.loads(content)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def error_text(answer: Mapping[str, Any] | None, content: bytes) -> str:
+    error = (answer or {}).get("error")
+    message = error.get("message") if isinstance(error, Mapping) else error
+    return str(message or content[:500].decode("utf-8", "replace"))[:1000]
+
+
+def reason(error: BaseException, key: str) -> str:
+    text = str(error) or type(error).__name__
+    return (text.replace(key, HIDDEN) if key else text)[:300]

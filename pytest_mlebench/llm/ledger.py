@@ -1,0 +1,244 @@
+"""The record of a run's model calls: a line for each in ``llm/calls.jsonl``, what was said in ``llm/bodies.jsonl.zst``.
+
+A line is written when its call has ended, so whatever happens to the process, all is there but what was in progress.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Literal
+
+from pytest_mlebench.llm.prices import Tokens
+
+FOLDER = "llm"
+CALLS = f"{FOLDER}/calls.jsonl"
+BODIES = f"{FOLDER}/bodies.jsonl.zst"
+Recording = Literal["bodies", "calls", "off"]
+RECORDINGS: tuple[Recording, ...] = ("bodies", "calls", "off")
+MAX_CALLS_BYTES = 256 << 20
+MAX_BODIES_BYTES = 2 << 30
+MAX_BODY_BYTES = 64 << 20
+"""Of one call, before compression; longer ones are left out."""
+_NAMES, _NAME = 100, 128
+_WINDOW_LOG = 22
+"""4 MiB: what an agent says again in each call, its whole conversation, is found in the one before."""
+
+
+@dataclass(kw_only=True)
+class Call:
+    """One call of a model, as its line in the ledger has it. Times in seconds from ``started_at``."""
+
+    number: int
+    started_at: str = field(default_factory=lambda: datetime.now(UTC).isoformat(timespec="milliseconds"))
+    provider: str = ""
+    flavour: str = ""
+    endpoint: str = ""
+    kind: str = ""
+    model: str = ""
+    answered_model: str | None = None
+    stream: bool = False
+    status: int | None = None
+    first_token: float | None = None
+    seconds: float = 0.0
+    tokens: Tokens | None = None
+    cost: Decimal | None = None
+    retries: int = 0
+    error: str | None = None
+    withheld: tuple[str, ...] = ()
+    output_limited: int | None = None
+    replayed: bool = False
+    request_bytes: int = 0
+    response_bytes: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        values = asdict(self)
+        values["tokens"] = None if self.tokens is None else self.tokens.to_json()
+        values["cost"] = None if self.cost is None else float(self.cost)
+        values["withheld"] = list(self.withheld)
+        return values
+
+
+@dataclass
+class Totals:
+    """The sums of a run's calls. ``cost`` is what is known; ``cost_is_complete`` says whether that is all."""
+
+    calls: int = 0
+    tokens: Tokens = field(default_factory=Tokens)
+    cost: Decimal = Decimal(0)
+    calls_of_unknown_cost: int = 0
+    calls_of_unknown_usage: int = 0
+    seconds: float = 0.0
+    retries: int = 0
+    replayed: int = 0
+    replay_misses: int = 0
+    models: dict[str, dict[str, Any]] = field(default_factory=dict)
+    errors: Counter[str] = field(default_factory=Counter)
+    withheld: Counter[str] = field(default_factory=Counter)
+    budget_ended: str | None = None
+
+    def add(self, call: Call) -> None:
+        for name in call.withheld:
+            self.withheld[_known(name, self.withheld)] += 1
+        self.retries += call.retries
+        if call.error is not None or call.status is None or call.status >= 400:
+            self.errors[str(call.status or "none")] += 1
+        if call.kind not in ("generate", "embed"):
+            return
+        self.seconds += call.seconds
+        if call.status is None or call.status >= 400:
+            return
+        self.calls += 1
+        self.replayed += call.replayed
+        name = _known(call.answered_model or call.model, self.models)
+        model = self.models.setdefault(
+            name, {"provider": call.provider, "calls": 0, "input_tokens": 0, "output_tokens": 0, "cost": 0.0}
+        )
+        model["calls"] += 1
+        if call.tokens is None:
+            self.calls_of_unknown_usage += 1
+        else:
+            sums = (asdict(self.tokens)[name] + value for name, value in call.tokens.to_json().items())
+            self.tokens = Tokens(*sums)
+            model["input_tokens"] += call.tokens.input
+            model["output_tokens"] += call.tokens.output
+        if call.cost is None:
+            self.calls_of_unknown_cost += 1
+            model["cost"] = None
+        else:
+            self.cost += call.cost
+            if model["cost"] is not None:
+                model["cost"] = round(model["cost"] + float(call.cost), 9)
+
+    def to_json(self) -> dict[str, Any]:
+        """For ``run.json``; ``cost`` is null where the cost of a call is not known."""
+        return {
+            "calls": self.calls,
+            "tokens": self.tokens.to_json(),
+            "cost": None if self.calls_of_unknown_cost else float(self.cost),
+            "known_cost": float(self.cost),
+            "calls_of_unknown_cost": self.calls_of_unknown_cost,
+            "calls_of_unknown_usage": self.calls_of_unknown_usage,
+            "models": self.models,
+            "seconds": round(self.seconds, 3),
+            "retries": self.retries,
+            "replayed": self.replayed,
+            "replay_misses": self.replay_misses,
+            "errors": dict(self.errors),
+            "withheld": dict(self.withheld),
+            "budget_ended": self.budget_ended,
+        }
+
+
+def _known(name: str, names: Collection[str]) -> str:
+    """The name, or ``others``: agents choose names, and a record stays small."""
+    return name[:_NAME] if name[:_NAME] in names or len(names) < _NAMES else "others"
+
+
+class Ledger:
+    """Writes a run's calls; ``secrets`` are never in what it writes. To be used by one thread."""
+
+    def __init__(self, run_dir: Path, *, record: Recording = "bodies", secrets: Iterable[str] = ()) -> None:
+        self.totals = Totals()
+        self.left_out = 0
+        self._record = record
+        self._secrets = sorted({text for secret in secrets if secret for text in _spellings(secret)}, reverse=True)
+        self._calls: io.FileIO | None = None
+        self._bodies: Any = None
+        self._bodies_file: io.FileIO | None = None
+        if record == "off":
+            return
+        (run_dir / FOLDER).mkdir(parents=True, exist_ok=True)
+        self._calls = io.FileIO(run_dir / CALLS, "a")
+        if record == "bodies":
+            import zstandard
+
+            parameters = zstandard.ZstdCompressionParameters.from_level(3, window_log=_WINDOW_LOG, enable_ldm=True)
+            self._bodies_file = io.FileIO(run_dir / BODIES, "a")
+            compressor = zstandard.ZstdCompressor(compression_params=parameters)
+            self._bodies = compressor.stream_writer(self._bodies_file, closefd=False)
+            self._flush = zstandard.FLUSH_BLOCK
+
+    def write(self, call: Call, bodies: Mapping[str, Any] | None = None) -> None:
+        """Note a call that has ended, and what was said in it."""
+        self.totals.add(call)
+        if self._calls is None:
+            return
+        if self._calls.tell() > MAX_CALLS_BYTES:
+            self.left_out += 1
+            return
+        line = self._clean(json.dumps(call.to_json(), ensure_ascii=False))
+        self._calls.write(line.encode("utf-8", "replace") + b"\n")
+        if self._bodies is None or self._bodies_file is None or bodies is None:
+            return
+        text = self._clean(json.dumps({"number": call.number, **bodies}, ensure_ascii=False))
+        content = text.encode("utf-8", "replace") + b"\n"
+        if len(content) > MAX_BODY_BYTES or self._bodies_file.tell() > MAX_BODIES_BYTES:
+            self.left_out += 1
+            return
+        self._bodies.write(content)
+        self._bodies.flush(self._flush)
+
+    def close(self) -> None:
+        if self._bodies is not None and self._bodies_file is not None:
+            self._bodies.close()
+            self._bodies_file.close()
+        if self._calls is not None:
+            self._calls.close()
+
+    def _clean(self, text: str) -> str:
+        for secret in self._secrets:
+            text = text.replace(secret, "[secret]")
+        return text
+
+
+def _spellings(secret: str) -> set[str]:
+    """A secret as it is, and as JSON has it."""
+    return {secret, json.dumps(secret)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]}
+
+
+def read_calls(run_dir: Path) -> list[dict[str, Any]]:
+    """The lines of a run's ledger; empty where it has none. A line that was cut off is left out."""
+    try:
+        lines = (run_dir / CALLS).read_bytes().splitlines()
+    except OSError:
+        return []
+    return [value for line in lines if isinstance(value := _json(line), dict)]
+
+
+def read_bodies(run_dir: Path) -> Iterator[dict[str, Any]]:
+    """What was said in a run's calls, in the order in which they ended, also of a run that was killed."""
+    import zstandard
+
+    try:
+        file = (run_dir / BODIES).open("rb")
+    except OSError:
+        return
+    with file:
+        decompressor = zstandard.ZstdDecompressor(max_window_size=1 << 27)
+        reader = decompressor.stream_reader(file, read_across_frames=True)
+        rest = b""
+        while True:
+            try:
+                chunk = reader.read(1 << 20)
+            except zstandard.ZstdError:  # what follows a frame that was cut off cannot be read
+                chunk = b""
+            if not chunk:
+                return
+            *lines, rest = (rest + chunk).split(b"\n")
+            for line in lines:
+                if isinstance(value := _json(line), dict):
+                    yield value
+
+
+def _json(line: bytes) -> Any:
+    try:
+        return json.loads(line)
+    except ValueError:
+        return None

@@ -1,0 +1,208 @@
+"""Passing a call on to its provider, and the answer back: chunk by chunk, and nothing changed that need not be."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import Mapping
+
+import aiohttp
+from aiohttp import web
+
+from pytest_mlebench.llm.books import PAID, Books
+from pytest_mlebench.llm.events import ServerSentEvents, StreamTooLarge, parse, parse_array
+from pytest_mlebench.llm.exchange import HIDDEN, Exchange, Hiding, error_text, json_object, reason
+from pytest_mlebench.llm.flavours import Endpoint, Refusal
+from pytest_mlebench.llm.flavours.base import Problem, sse
+from pytest_mlebench.llm.providers import Provider
+from pytest_mlebench.llm.settings import GatewaySettings
+from pytest_mlebench.llm.upstream import headers_back, headers_there, proxy_of, url_of
+
+MAX_ANSWER = 128 << 20
+MAX_RECORDED_STREAM = 32 << 20
+CALL_SECONDS = 2 * 3600.0
+"""The longest that an answer may take, so that a stream without an end has one."""
+_BACKOFF_SECONDS = 1.0
+_MAX_BACKOFF_SECONDS = 60.0
+_RETRIED = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
+
+
+class Passing:
+    """The way there and back; ``keys`` are the providers'."""
+
+    def __init__(
+        self, settings: GatewaySettings, session: aiohttp.ClientSession, keys: Mapping[str, str], books: Books
+    ) -> None:
+        self._settings = settings
+        self._session = session
+        self._keys = keys
+        self._books = books
+
+    async def forward(
+        self,
+        exchange: Exchange,
+        provider: Provider,
+        endpoint: Endpoint,
+        path: str,
+        query: Mapping[str, str],
+        content: bytes,
+        *,
+        drop_usage: bool,
+    ) -> web.StreamResponse:
+        flavour, call, request = exchange.flavour, exchange.call, exchange.request
+        url = url_of(provider, path, query)
+        key = self._keys[provider.name]
+        headers = headers_there(request.headers, provider, key, flavour.key_header)
+        proxy, login = proxy_of(url)
+        for attempt in range(self._settings.retries + 1):
+            last = attempt == self._settings.retries
+            call.retries = attempt
+            if self._settings.rpm is not None and endpoint.kind in PAID:
+                await self._books.pace(provider, self._settings.rpm)
+            try:
+                exchange.sent = True
+                async with (
+                    asyncio.timeout(CALL_SECONDS),
+                    self._session.request(
+                        request.method,
+                        url,
+                        data=content or None,
+                        headers=headers,
+                        proxy=proxy,
+                        proxy_headers=login,
+                        allow_redirects=False,
+                    ) as upstream,
+                ):
+                    if upstream.status in _RETRIED and not last:
+                        exchange.sent = False
+                        pause = _pause(attempt, upstream.headers.get("retry-after"))
+                    else:
+                        return await self._pass_back(exchange, endpoint, upstream, key, drop_usage)
+            except aiohttp.ClientConnectorError as error:
+                exchange.sent = False  # nothing was asked
+                if last:
+                    raise Refusal("upstream", f"{provider.name} cannot be reached: {reason(error, key)}") from error
+                pause = _pause(attempt, None)
+            except (aiohttp.ClientError, TimeoutError) as error:
+                if exchange.begun:  # the client has a part of it, and learns by its connection that this is not all
+                    call.error = f"the stream broke off: {reason(error, key)}"
+                    if request.transport is not None:
+                        request.transport.abort()
+                    raise ConnectionResetError(call.error) from error
+                if last:
+                    problem: Problem = "timeout" if isinstance(error, TimeoutError) else "upstream"
+                    raise Refusal(problem, f"{provider.name} did not answer: {reason(error, key)}") from error
+                pause = _pause(attempt, None)
+            await asyncio.sleep(pause)
+        raise AssertionError("unreachable")
+
+    async def _pass_back(
+        self, exchange: Exchange, endpoint: Endpoint, upstream: aiohttp.ClientResponse, key: str, drop_usage: bool
+    ) -> web.StreamResponse:
+        call = exchange.call
+        exchange.failed = upstream.status >= 300
+        if 300 <= upstream.status < 400:
+            raise Refusal("upstream", f"{call.provider} answered {upstream.status}; redirects are not followed")
+        call.status = upstream.status
+        headers = {
+            name: value.replace(key, HIDDEN) if key else value for name, value in headers_back(upstream.headers).items()
+        }
+        if call.stream and upstream.status < 300:
+            return await self._pass_stream(exchange, endpoint, upstream, headers, key, drop_usage)
+        received = bytearray()
+        async for chunk in upstream.content.iter_any():
+            received += chunk
+            if len(received) > MAX_ANSWER:
+                raise Refusal("upstream", f"{call.provider}'s answer is larger than {MAX_ANSWER >> 20} MiB")
+        content = bytes(received)
+        if key:
+            content = content.replace(key.encode(), HIDDEN.encode())
+        call.first_token = exchange.elapsed()
+        call.response_bytes = len(content)
+        exchange.answer = json_object(content)
+        if upstream.status >= 400:
+            call.error = error_text(exchange.answer, content)
+        await self._books.finish(exchange)
+        return web.Response(status=upstream.status, reason=upstream.reason, body=content, headers=headers)
+
+    async def _pass_stream(
+        self,
+        exchange: Exchange,
+        endpoint: Endpoint,
+        upstream: aiohttp.ClientResponse,
+        headers: Mapping[str, str],
+        key: str,
+        drop_usage: bool,
+    ) -> web.StreamResponse:
+        call = exchange.call
+        exchange.reader = reader = exchange.flavour.stream(endpoint, drop_usage=drop_usage)
+        events = ServerSentEvents() if upstream.content_type == "text/event-stream" else None
+        response = web.StreamResponse(status=upstream.status, reason=upstream.reason, headers=headers)
+        await response.prepare(exchange.request)
+        exchange.begun = True
+        hiding = Hiding(key.encode())
+        recorded: list[bytes] = []
+        exchange.stream = recorded
+
+        def keep(chunk: bytes) -> None:
+            call.response_bytes += len(chunk)
+            if call.response_bytes <= MAX_RECORDED_STREAM:
+                recorded.append(chunk)
+            else:
+                recorded.clear()
+
+        async def take(chunk: bytes) -> None:
+            if call.first_token is None:
+                call.first_token = exchange.elapsed()
+            passed, ended = b"", False
+            for event, data in events.feed(chunk) if events else ():
+                value = parse(data)
+                if value is not None:
+                    reader.feed(value)
+                    if value.get("error"):
+                        call.error = error_text(value, event)
+                ended |= reader.is_last(value, data)
+                kept = reader.pass_on(value) if drop_usage and value is not None else value
+                if kept is value:
+                    passed += event
+                elif kept is not None:
+                    passed += sse(None, kept)
+            passed = passed if drop_usage else chunk
+            keep(passed)
+            if ended and events is not None and not events.rest():
+                # Clients read no further, and may end the run: what the call used is noted before they can.
+                exchange.complete = True
+                await self._books.finish(exchange)
+            if passed:
+                await response.write(passed)
+            if call.response_bytes > MAX_ANSWER:
+                raise aiohttp.ClientPayloadError(f"it is longer than {MAX_ANSWER >> 20} MiB")
+
+        try:
+            async for chunk in upstream.content.iter_any():
+                if shown := hiding.feed(chunk):
+                    await take(shown)
+            if rest := hiding.rest():
+                await take(rest)
+        except StreamTooLarge:
+            raise aiohttp.ClientPayloadError("one of its events is too large") from None
+        if events is None:
+            for value in parse_array(b"".join(recorded)):
+                reader.feed(value)
+        elif drop_usage and (rest := events.rest()):
+            keep(rest)
+            await response.write(rest)
+        exchange.complete = True
+        await self._books.finish(exchange)
+        await response.write_eof()
+        return response
+
+
+def _pause(attempt: int, retry_after: str | None) -> float:
+    """Seconds until a call is tried again: what the provider says, else longer each time; and some jitter."""
+    jitter = 1 + secrets.randbelow(250) / 1000
+    with contextlib.suppress(TypeError, ValueError):
+        if (seconds := float(retry_after)) >= 0:  # type: ignore[arg-type]
+            return min(seconds, _MAX_BACKOFF_SECONDS) * jitter
+    return float(min(_BACKOFF_SECONDS * 2**attempt, _MAX_BACKOFF_SECONDS)) * jitter

@@ -1,0 +1,295 @@
+"""What calls use and cost: read and priced by genai-prices' offline snapshot, with a user's own prices before it."""
+
+from __future__ import annotations
+
+import contextlib
+import fnmatch
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from pytest_mlebench.errors import UsageError
+from pytest_mlebench.llm.flavours.base import Expected
+from pytest_mlebench.llm.providers import Provider
+
+_FIELDS = {
+    "input": "input_mtok",
+    "cached": "cache_read_mtok",
+    "cache_written": "cache_write_mtok",
+    "output": "output_mtok",
+}
+_LIMITS = ("context_window", "output_limit")
+_MAX_TOKENS = 10**12
+"""Counts beyond are no usage but an error."""
+
+_OUTPUT_LIMITS = {
+    "gpt-3.5*": 4_096,
+    "gpt-4": 8_192,
+    "gpt-4-0*": 8_192,
+    "gpt-4-turbo*": 4_096,
+    "gpt-4o*": 16_384,
+    "chatgpt-4o*": 16_384,
+    "gpt-4.1*": 32_768,
+    "o1*": 100_000,
+    "o3*": 100_000,
+    "o4*": 100_000,
+    "gpt-5*": 128_000,
+    "gemini-1.5*": 8_192,
+    "gemini-2.0*": 8_192,
+    "gemini-2.5*": 65_536,
+    "gemini-3*": 65_536,
+}
+"""How long answers can get where a request sets no limit, by the providers' documentation."""
+_CONTEXT_WINDOW = 400_000
+"""Of a model whose own is not known."""
+
+
+@dataclass(frozen=True)
+class Tokens:
+    """What one call used. ``input`` includes what was cached or written to the cache, ``output`` the reasoning."""
+
+    input: int = 0
+    output: int = 0
+    cached: int = 0
+    cache_written: int = 0
+    reasoning: int = 0
+
+    @property
+    def total(self) -> int:
+        return self.input + self.output
+
+    def to_json(self) -> dict[str, int]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class OwnPrice:
+    """A line of a prices file: US dollars for a million tokens, and what the model's limits are."""
+
+    rates: Mapping[str, Decimal]
+    limits: Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What an answer says that it used: ``tokens``, and genai-prices' own finer account of it."""
+
+    tokens: Tokens
+    detail: Any = None
+
+
+@dataclass(frozen=True)
+class Prices:
+    """Prices of models: ``own`` by patterns of ``model`` or ``provider/model``, then genai-prices'."""
+
+    own: Mapping[str, OwnPrice]
+
+    @classmethod
+    def load(cls, *files: Path) -> Prices:
+        """From YAML files, ``model: {input: 0.5, output: 1.5}`` a line; raises UsageError."""
+        return cls({pattern: price for file in files for pattern, price in _read(file).items()})
+
+    def cost(
+        self, provider: Provider, model: str, usage: Usage, context: Mapping[str, str] | None = None
+    ) -> Decimal | None:
+        """US dollars of a call; None where the model has no known price."""
+        from genai_prices import calc_price
+
+        tokens = usage.tokens
+        detail = usage.detail if usage.detail is not None else _detail(tokens)
+        own = self._own(provider, model)
+        with contextlib.suppress(LookupError, ValueError):
+            if own is not None and own.rates:
+                return Decimal(_model_price(own).calc_price(detail)["total_price"])
+            if provider.prices is None:
+                return None
+            price = calc_price(detail, model, provider_id=provider.prices, price_context=context or None)
+            rates = price.model_price
+            if rates.input_mtok is None and rates.output_mtok is None:
+                return None
+            total: Decimal = price.total_price
+            return total
+        return None
+
+    def most(
+        self, provider: Provider, model: str, expected: Expected, context: Mapping[str, str] | None = None
+    ) -> Most:
+        """The most that a call can use and cost."""
+        limits = self._limits(provider, model)
+        window = limits["context_window"]
+        input = window if expected.input_tokens is None else min(expected.input_tokens, window)
+        output = limits["output_limit"] if expected.output_tokens is None else expected.output_tokens
+        output *= expected.answers
+        variants = [
+            {},
+            {"cache_write_tokens": input},
+            {"cache_write_tokens": input, "cache_write_1h_tokens": input},
+            *([{"input_audio_tokens": input}] if expected.audio else []),
+        ]
+        costs = [self._bound(provider, model, input, 0, more, context) for more in variants]
+        ends = [self._bound(provider, model, input, output, {}, context)]
+        if costs[0] is None or ends[0] is None:
+            return Most(input=input, output=output, answers=expected.answers, input_cost=None, output_cost=None)
+        dearest = max(cost for cost in costs if cost is not None)
+        of_output = ends[0] - costs[0]
+        return Most(input=input, output=output, answers=expected.answers, input_cost=dearest, output_cost=of_output)
+
+    def _bound(
+        self,
+        provider: Provider,
+        model: str,
+        input: int,
+        output: int,
+        more: Mapping[str, int],
+        context: Mapping[str, str] | None,
+    ) -> Decimal | None:
+        from genai_prices import Usage as Detail
+
+        detail = Detail(input_tokens=input, output_tokens=output, **more)
+        return self.cost(provider, model, Usage(Tokens(input, output), detail), context)
+
+    def _own(self, provider: Provider, model: str) -> OwnPrice | None:
+        names = (f"{provider.name}/{model}", model)
+        return next((price for pattern, price in self.own.items() if _matches(pattern, names)), None)
+
+    def _limits(self, provider: Provider, model: str) -> dict[str, int]:
+        own = self._own(provider, model)
+        given = dict(own.limits) if own else {}
+        if "context_window" not in given:
+            given["context_window"] = _context_window(provider, model) or _CONTEXT_WINDOW
+        if "output_limit" not in given:
+            name = model.rpartition("/")[2].lower()
+            known = (limit for pattern, limit in _OUTPUT_LIMITS.items() if fnmatch.fnmatchcase(name, pattern))
+            given["output_limit"] = min(next(known, given["context_window"]), given["context_window"])
+        return given
+
+
+@dataclass(frozen=True, kw_only=True)
+class Most:
+    """The most that a call can use, in tokens and US dollars; costs are None where the price is not known."""
+
+    input: int
+    output: int
+    answers: int
+    input_cost: Decimal | None
+    output_cost: Decimal | None
+
+    @property
+    def tokens(self) -> int:
+        return self.input + self.output
+
+    @property
+    def cost(self) -> Decimal | None:
+        return None if self.input_cost is None or self.output_cost is None else self.input_cost + self.output_cost
+
+    def affordable(self, tokens: int | None, dollars: Decimal | None) -> int:
+        """How long one answer may be at most, so that the call uses no more than this; less than 1: not at all."""
+        lengths = [self.output]
+        if tokens is not None:
+            lengths.append(tokens - self.input)
+        if dollars is not None and self.input_cost is not None and self.output_cost:
+            lengths.append(math.floor((dollars - self.input_cost) / (self.output_cost / self.output)))
+        return min(lengths) // self.answers
+
+
+def read_usage(flavour: str, api: str, answer: Mapping[str, Any]) -> Usage | None:
+    """What an answer says that it used; None where it says nothing, or nothing that can be true.
+
+    ``flavour`` is a provider of genai-prices, ``api`` what that calls the API.
+    """
+    from genai_prices.data_snapshot import get_snapshot
+
+    try:
+        _, usage = get_snapshot().find_provider(None, flavour, None).extract_usage(answer, api_flavor=api)
+    except (LookupError, ValueError, TypeError):
+        return None
+    values = {name: value for name, value in vars(usage).items() if isinstance(value, int)}
+    tokens = Tokens(
+        input=values.get("input_tokens", 0),
+        output=values.get("output_tokens", 0),
+        cached=values.get("cache_read_tokens", 0),
+        cache_written=values.get("cache_write_tokens", 0),
+        reasoning=values.get("output_reasoning_tokens", 0),
+    )
+    if any(not 0 <= value < _MAX_TOKENS for value in asdict(tokens).values()):
+        return None
+    return Usage(tokens, usage)
+
+
+def _detail(tokens: Tokens) -> Any:
+    from genai_prices import Usage as Detail
+
+    return Detail(
+        input_tokens=tokens.input,
+        output_tokens=tokens.output,
+        cache_read_tokens=tokens.cached,
+        cache_write_tokens=tokens.cache_written,
+        output_reasoning_tokens=tokens.reasoning,
+    )
+
+
+def _model_price(own: OwnPrice) -> Any:
+    from genai_prices.types import ModelPrice
+
+    rates = dict(own.rates)
+    for missing in ("input", "output"):
+        rates.setdefault(missing, Decimal(0))
+    return ModelPrice(**{_FIELDS[name]: rate for name, rate in rates.items()})
+
+
+def _context_window(provider: Provider, model: str) -> int | None:
+    from genai_prices.data_snapshot import get_snapshot
+
+    if provider.prices is None:
+        return None
+    try:
+        return get_snapshot().find_provider_model(model, None, provider.prices, None)[1].context_window
+    except LookupError:
+        return None
+
+
+def _matches(pattern: str, names: tuple[str, ...]) -> bool:
+    return any(fnmatch.fnmatchcase(name.lower(), pattern.lower()) for name in names)
+
+
+def matches_any(patterns: tuple[str, ...], provider: Provider, model: str) -> bool:
+    """Whether ``model`` or ``provider/model`` matches one of these globs; capitals do not matter."""
+    return any(_matches(pattern, (f"{provider.name}/{model}", model)) for pattern in patterns)
+
+
+def _read(file: Path) -> dict[str, OwnPrice]:
+    try:
+        values = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise UsageError(f"prices in {file} cannot be read: {error}") from error
+    if not isinstance(values, dict):
+        raise UsageError(
+            f"{file}: must be a mapping of models to prices, such as `my-model: {{input: 0.5, output: 2}}`"
+        )
+    return {str(name): _price(value, f"{file}: {name}") for name, value in values.items()}
+
+
+def _price(values: Any, where: str) -> OwnPrice:
+    known = (*_FIELDS, *_LIMITS)
+    if not isinstance(values, dict) or not values or values.keys() - set(known):
+        raise UsageError(f"{where}: must be a mapping with some of {', '.join(known)}")
+    rates: dict[str, Decimal] = {}
+    limits: dict[str, int] = {}
+    for name, value in values.items():
+        try:
+            number = Decimal(str(value))
+            right = number.is_finite() and number >= 0 and not isinstance(value, bool)
+        except InvalidOperation:
+            right = False
+        if not right:
+            raise UsageError(f"{where}: {name} is {value!r}, must be a number of at least 0")
+        if name in _FIELDS:
+            rates[name] = number
+        else:
+            limits[name] = int(number)
+    return OwnPrice(rates, limits)

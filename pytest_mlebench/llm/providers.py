@@ -1,0 +1,121 @@
+"""Providers of language models, as data: bundled ones and those of a user's file."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal, get_args
+from urllib.parse import urlsplit
+
+import yaml
+
+from pytest_mlebench.errors import UsageError
+
+FlavourName = Literal["openai", "anthropic", "gemini"]
+BUNDLED = Path(__file__).parent / "providers.yaml"
+HOST_ALIAS = "host.docker.internal"
+"""How agents in containers name the harness's machine; the gateway runs on it."""
+
+_LISTS = ("keys", "url_variables")
+_MAPPINGS = ("query", "headers")
+_TEXTS = ("base_url", "prices", "key_header", "output_limit")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Provider:
+    """A server of language models: the API that it speaks, where it is, and where its key comes from.
+
+    ``prices`` names a provider of genai-prices. ``keys`` and ``url_variables`` are variables of the environment.
+    """
+
+    name: str
+    flavour: FlavourName
+    base_url: str
+    keys: tuple[str, ...] = ()
+    url_variables: tuple[str, ...] = ()
+    prices: str | None = None
+    key_header: str | None = None
+    output_limit: str = "max_tokens"
+    query: Mapping[str, str] = field(default_factory=dict)
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+    def key(self, environment: Mapping[str, str] = os.environ) -> str:
+        """Its key; empty where none is set."""
+        return next((environment[name] for name in self.keys if environment.get(name)), "")
+
+    @property
+    def host(self) -> str:
+        return urlsplit(self.base_url).hostname or ""
+
+    def is_above(self, url: str) -> bool:
+        """Whether a URL is the provider's base URL, or below it."""
+        return f"{url.rstrip('/')}/".startswith(f"{self.base_url}/")
+
+    def located(self, environment: Mapping[str, str] = os.environ) -> Provider:
+        """The provider with the base URL that the harness's own environment gives it."""
+        moved = next((environment[name] for name in self.url_variables if environment.get(name)), None)
+        return replace(self, base_url=_base_url(moved, f"${self.url_variables[0]}")) if moved else self
+
+
+def load_providers(*files: Path) -> dict[str, Provider]:
+    """The bundled providers and those of these files, by name; later ones win. Raises UsageError."""
+    return {provider.name: provider for file in (BUNDLED, *files) for provider in _read(file)}
+
+
+def gateway_url(provider: Provider, url: str) -> str:
+    """A provider's base URL on the gateway, in the form in which the flavour's clients expect it."""
+    return f"{url}/{provider.name}" + ("/v1" if provider.flavour == "openai" else "")
+
+
+def _read(file: Path) -> list[Provider]:
+    try:
+        values = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise UsageError(f"providers in {file} cannot be read: {error}") from error
+    if not isinstance(values, dict):
+        raise UsageError(f"{file}: must be a mapping of providers' names to what they are")
+    return [_provider(name, value, f"{file}: provider {name}") for name, value in values.items()]
+
+
+def _provider(name: Any, values: Any, where: str) -> Provider:
+    if not isinstance(name, str) or not re.fullmatch(r"[a-z0-9][a-z0-9._-]*", name):
+        raise UsageError(f"{where}: a name is made of small letters, digits, '-', '_' and '.'")
+    if not isinstance(values, dict):
+        raise UsageError(f"{where}: must be a mapping with `flavour` and `base_url`")
+    if extra := sorted(map(str, values.keys() - {"flavour", *_LISTS, *_MAPPINGS, *_TEXTS})):
+        raise UsageError(f"{where} has unknown keys {', '.join(extra)}")
+    if values.get("flavour") not in get_args(FlavourName):
+        raise UsageError(f"{where}: flavour is {values.get('flavour')!r}, must be {', '.join(get_args(FlavourName))}")
+    given: dict[str, Any] = {"flavour": values["flavour"]}
+    for key in _LISTS:
+        entries = values.get(key) or []
+        if not isinstance(entries, list) or not all(isinstance(entry, str) for entry in entries):
+            raise UsageError(f"{where}: {key} must be a list of names of variables")
+        given[key] = tuple(entries)
+    for key in _MAPPINGS:
+        entries = values.get(key) or {}
+        if not isinstance(entries, dict):
+            raise UsageError(f"{where}: {key} must be a mapping")
+        given[key] = {str(name): str(value) for name, value in entries.items()}
+    for key in _TEXTS:
+        if (text := values.get(key)) is None:
+            continue
+        if not isinstance(text, str):
+            raise UsageError(f"{where}: {key} is {text!r}, must be a text")
+        given[key] = text
+    given["base_url"] = _base_url(given.get("base_url", ""), f"{where}: base_url")
+    return Provider(name=name, **given)
+
+
+def _base_url(url: str, where: str) -> str:
+    try:
+        parts = urlsplit(url)
+        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
+    except ValueError:
+        valid = False
+    if not valid or parts.query or parts.fragment:
+        raise UsageError(f"{where} is {url!r}, must be a URL such as https://api.openai.com/v1")
+    return url.rstrip("/")

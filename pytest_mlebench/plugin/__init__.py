@@ -1,0 +1,1 @@
+"""pytest: the hooks, and what happens behind them. Nothing outside of this room imports pytest."""

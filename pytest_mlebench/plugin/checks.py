@@ -1,0 +1,117 @@
+"""The checks that prove a competition's preparer and grader: on synthetic data, or on the prepared real data.
+
+Graders, and pandas with them, are imported when a check runs: collecting needs none of it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_mlebench.catalog import Competition
+from pytest_mlebench.data.dataset import Dataset
+from pytest_mlebench.data.verification import checksum_errors
+
+if TYPE_CHECKING:
+    from pytest_mlebench.grading.golden import Grade
+
+Check = Callable[..., None]
+
+
+def checks(*, real_data: bool) -> Sequence[tuple[str, Check]]:
+    """The checks by their names in node ids."""
+    if real_data:
+        return (
+            ("checksums", real_checksums),
+            ("sample_submission", real_sample_submission),
+            ("perfect_submission", real_perfect_submission),
+            ("answers_stay_private", real_answers_stay_private),
+        )
+    return (
+        ("prepare", synthetic_prepare),
+        ("scores", synthetic_scores),
+        ("rejections", synthetic_rejections),
+        ("answers_stay_private", synthetic_answers_stay_private),
+    )
+
+
+def synthetic_prepare(competition: Competition, synthetic_dataset: Dataset) -> None:
+    """The prepared files are byte for byte (archives member for member) those of the golden."""
+    from pytest_mlebench.grading.golden import advice, prepared_differences
+
+    _none(prepared_differences(competition, synthetic_dataset), advice(competition, "prepare.py", "synthetic.py"))
+
+
+def synthetic_scores(competition: Competition, synthetic_grades: dict[str, Grade]) -> None:
+    """Every valid submission scores as in the golden."""
+    from pytest_mlebench.grading.golden import advice, score_differences
+
+    _none(score_differences(competition, synthetic_grades), advice(competition, "grade.py"))
+
+
+def synthetic_rejections(competition: Competition, synthetic_grades: dict[str, Grade]) -> None:
+    """Every malformed submission is rejected, with a reason."""
+    from pytest_mlebench.grading.golden import advice, rejection_differences
+
+    _none(rejection_differences(competition, synthetic_grades), advice(competition, "grade.py"))
+
+
+def synthetic_answers_stay_private(
+    competition: Competition, synthetic_dataset: Dataset, request: pytest.FixtureRequest
+) -> None:
+    """No public file holds the answers."""
+    _no_leaks(competition, synthetic_dataset, request)
+
+
+def real_checksums(dataset: Dataset) -> None:
+    """The prepared files are the reference's."""
+    if not dataset.competition.checksums:
+        pytest.skip("the competition has no checksums")
+    _none(checksum_errors(dataset))
+
+
+def real_sample_submission(competition: Competition, dataset: Dataset) -> None:
+    """The sample submission has its known score and earns no medal."""
+    from pytest_mlebench.grading.grader import Grader
+
+    report = Grader(competition, dataset).report(dataset.sample_submission)
+    expected = competition.sample_submission_score
+    if expected is None or math.isnan(expected):
+        assert report.score is None, f"the sample submission scores {report.score}; it must have no score"
+    else:
+        assert report.score == pytest.approx(expected, abs=1.1e-5), report.error
+    assert not report.any_medal, f"the sample submission earns a medal: {report.medal}"
+
+
+def real_perfect_submission(competition: Competition, dataset: Dataset) -> None:
+    """The answers themselves earn gold."""
+    from pytest_mlebench.grading.grader import Grader
+
+    report = Grader(competition, dataset).report(dataset.perfect_submission)
+    assert report.gold_medal, f"score {report.score}, gold is {report.gold_threshold} ({report.error})"
+
+
+def real_answers_stay_private(competition: Competition, dataset: Dataset, request: pytest.FixtureRequest) -> None:
+    """No public file holds the answers."""
+    _no_leaks(competition, dataset, request)
+
+
+def _no_leaks(competition: Competition, dataset: Dataset, request: pytest.FixtureRequest) -> None:
+    from pytest_mlebench.grading.leaks import find_leaks
+
+    found = find_leaks(dataset)
+    if competition.known_leak:
+        request.node.user_properties.append(("known_leak", competition.known_leak))
+        pytest.xfail(f"known leak: {competition.known_leak}")
+    _none(found)
+
+
+def _none(differences: Sequence[Any], advice: str = "") -> None:
+    if differences:
+        shown = [str(difference) for difference in differences[:50]]
+        if len(differences) > len(shown):
+            shown.append(f"... and {len(differences) - len(shown)} more")
+        pytest.fail("\n".join([*shown, *filter(None, [advice])]), pytrace=False)

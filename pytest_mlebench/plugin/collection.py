@@ -1,0 +1,154 @@
+"""What pytest collects: a competition's folder, the runs of agents on it, or the checks of its grader."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_mlebench._paths import bundled
+from pytest_mlebench.agents import Agent
+from pytest_mlebench.catalog import Competition
+from pytest_mlebench.errors import CompetitionError, MLEBenchError, UsageError
+from pytest_mlebench.factories import catalogue
+from pytest_mlebench.plugin import private
+from pytest_mlebench.plugin.reporting import HARNESS_ERROR, RECORD
+from pytest_mlebench.plugin.session import session_of
+from pytest_mlebench.runs.record import RunKey, RunRecord
+from pytest_mlebench.settings import Settings
+
+
+class CompetitionFile(pytest.File):
+    """A ``competition.yaml``. Collecting it reads YAML and imports nothing of the competition."""
+
+    competition: Competition
+
+    @classmethod
+    def of(cls, path: Path, parent: pytest.Collector) -> CompetitionFile | None:
+        """The collector of a file; None for one of another tool.
+
+        A competition of the catalogue that lies outside of the rootdir, and a bundled one anywhere, is named as in a
+        checkout: ``competitions/ID/competition.yaml``.
+        """
+        config = parent.config
+        is_bundled = path.parent.parent == bundled("competitions")
+        in_catalogue = is_bundled or path.parent.parent in session_of(config).settings.competitions_dirs
+        if not (in_catalogue or Competition.is_ours(path)):
+            return None
+        has_own_name = path.is_relative_to(config.rootpath) and not is_bundled
+        name = None if has_own_name or not in_catalogue else f"competitions/{path.parent.name}/{path.name}"
+        return cls.from_parent(parent, path=path, nodeid=name)
+
+    def collect(self) -> Iterator[pytest.Item]:
+        session = session_of(self.config)
+        try:
+            self.competition = Competition.load(self.path)
+        except CompetitionError as error:
+            raise self.CollectError(str(error)) from error
+        if session.chosen is not None and self.competition.id not in {chosen.id for chosen in session.chosen}:
+            return
+        for word in (
+            self.competition.split,
+            *(["lite"] if self.competition.split == "low" else []),
+            self.competition.category,
+        ):
+            name = marker_name(word)
+            self.config.addinivalue_line("markers", f"{name}: competitions of {word}")
+            self.add_marker(name)
+        self.add_marker(pytest.mark.competition(self.competition.id))
+        if session.settings.has_runs:
+            for agent in session.agents:
+                for seed in range(session.settings.seeds):
+                    yield AgentRun.of(self, agent, seed)
+        else:
+            from pytest_mlebench.plugin.checks import checks
+
+            for name, check in checks(real_data=session.settings.real_data):
+                yield CompetitionItem.from_parent(self, name=name, callobj=check)
+
+
+class CompetitionItem(pytest.Function):
+    """A test function that runs for one competition; fixtures, marks and properties work as for any other."""
+
+    @property
+    def competition(self) -> Competition:
+        assert isinstance(self.parent, CompetitionFile)
+        return self.parent.competition
+
+    @property
+    def id(self) -> Any:
+        return private.parsed_id(super().id)
+
+    def reportinfo(self) -> tuple[Path, int, str]:
+        return self.path, 0, f"{self.competition.id}::{self.name}"
+
+
+class AgentRun(CompetitionItem):
+    """One agent on one competition with one seed."""
+
+    agent: Agent
+    key: RunKey
+
+    @classmethod
+    def of(cls, parent: CompetitionFile, agent: Agent, seed: int) -> AgentRun:
+        """A run still to be done, or one that the run group has the record of: it needs neither data nor sandbox."""
+        key = RunKey(agent.id, parent.competition.id, seed)
+        callobj = _replay if key in session_of(parent.config).finished else _run
+        item: AgentRun = cls.from_parent(parent, name=f"{agent.id}[seed={seed}]", callobj=callobj)
+        item.agent, item.key = agent, key
+        return item
+
+
+def competition_of(item: pytest.Item, settings: Settings) -> Competition | None:
+    """The competition that an item is about, whether it was collected or has a mark."""
+    if isinstance(item, CompetitionItem):
+        return item.competition
+    mark = item.get_closest_marker("competition")
+    with suppress(UsageError, IndexError):  # its fixture says that it is unknown
+        return catalogue(settings)[mark.args[0]] if mark else None
+    return None
+
+
+def _replay(request: pytest.FixtureRequest) -> None:
+    """What an AgentRun does that was finished in an earlier session: show its record."""
+    from pytest_mlebench.reports.run_details import properties
+
+    record = session_of(request.config).finished[request.node.key]
+    request.node.user_properties.extend(properties(record))
+    _judge(request, record)
+
+
+def _run(run_agent: Callable[[], RunRecord], request: pytest.FixtureRequest) -> None:
+    """What an AgentRun does: run the agent, and judge the record."""
+    from pytest_mlebench.reports.untrusted import plain
+
+    try:
+        record = run_agent()
+    except MLEBenchError as error:
+        request.node.stash[HARNESS_ERROR] = message = plain(str(error))  # an engine may quote an agent
+    else:
+        _judge(request, record)
+        return
+    pytest.fail(message, pytrace=False)  # outside of the handler: pytest would show both
+
+
+def _judge(request: pytest.FixtureRequest, record: RunRecord) -> None:
+    from pytest_mlebench.reports.run_details import failure_text
+    from pytest_mlebench.runs.layout import RUN_LOG
+    from pytest_mlebench.sandbox.logs import tail
+
+    session = session_of(request.config)
+    request.node.stash[RECORD] = record
+    if not record.outcome.passed or record.outcome.is_below(session.settings.min_medal):
+        log = tail(session.group / record.run_id / RUN_LOG)
+        pytest.fail(failure_text(record, log, session.settings.min_medal), pytrace=False)
+
+
+def marker_name(word: str) -> str:
+    """A split or category as a marker, for example ``image_classification``."""
+    cleaned = "".join(letter if letter.isalnum() else "_" for letter in word.lower().replace("->", " to "))
+    name = "_".join(filter(None, cleaned.split("_")))
+    return f"category_{name}" if name[0].isdigit() else name  # a marker must be an identifier

@@ -1,0 +1,53 @@
+"""Competitions' data for items: prepared when they need it, or skipped, as ``--prepare`` says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from pytest_mlebench import factories
+from pytest_mlebench.catalog import Competition
+from pytest_mlebench.data import jobs
+from pytest_mlebench.data.dataset import Dataset
+from pytest_mlebench.data.download.kaggle import KaggleDownloads
+from pytest_mlebench.data.store import DataStore
+from pytest_mlebench.errors import CompetitionError, DataError, UsageError
+from pytest_mlebench.plugin.reporting import NOT_PREPARED
+from pytest_mlebench.progress import Reporter
+from pytest_mlebench.settings import Settings
+
+
+def provide(
+    item: pytest.Item, competition: Competition, store: DataStore, settings: Settings, reporter: Reporter
+) -> Dataset:
+    """The competition's data set, ready to use. Skips the item if it may not be prepared; raises DataError."""
+    options = factories.prepare_options(settings)
+    if settings.prepare == "never":
+        if store.is_usable(competition, **options):
+            return store.dataset(competition)
+        source = () if settings.description is None else (f"--description {settings.description}",)
+        item.stash[NOT_PREPARED] = reason = store.not_prepared(competition, *source)
+        pytest.skip(reason)
+    return store.prepare(competition, downloads=KaggleDownloads(), reporter=reporter, **options)
+
+
+def check(settings: Settings, folders: Iterable[str], reporter: Reporter) -> None:
+    """See before the first test that the data of these competitions can be had; raises UsageError."""
+    if settings.prepare == "never":
+        return
+    competitions = []
+    for folder in folders:
+        with suppress(CompetitionError):  # its items report it
+            competitions.append(Competition.load(Path(folder)))
+    if not competitions:
+        return
+    options = factories.prepare_options(settings)
+    try:
+        store = factories.data_store(settings)
+        if absent := jobs.check(store, competitions, KaggleDownloads(), reporter=reporter, **options):
+            raise DataError("\n".join(map(str, absent.values())))
+    except DataError as error:
+        raise UsageError(f"{error}\nTo run what is prepared and skip the rest: --prepare=never") from error

@@ -1,0 +1,195 @@
+"""Fixtures for competition items, and for anyone's own tests.
+
+pytest imports this module at every start. That is why each fixture imports what it needs itself.
+
+A test of your own names its competition, and its agent, with marks::
+
+    @pytest.mark.competition("smoke-digits")
+    @pytest.mark.agent("baseline")
+    def test_the_baseline_earns_a_medal(run_agent):
+        assert run_agent().report.any_medal
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import pytest
+
+if TYPE_CHECKING:
+    from pytest_mlebench.agents import Agent
+    from pytest_mlebench.catalog import Competition
+    from pytest_mlebench.data.dataset import Dataset
+    from pytest_mlebench.data.store import DataStore
+    from pytest_mlebench.grading.golden import Grade
+    from pytest_mlebench.grading.report import Report
+    from pytest_mlebench.runs.record import RunRecord
+    from pytest_mlebench.runs.run import RunOptions
+    from pytest_mlebench.sandbox import Sandbox
+    from pytest_mlebench.settings import Settings
+
+Result = TypeVar("Result")
+GRADES = pytest.StashKey["dict[str, dict[str, Grade]]"]()
+
+
+def _or_fail(act: Callable[[], Result]) -> Result:
+    """Call the function; an error of ours fails the test with its text, without a traceback."""
+    from pytest_mlebench.errors import MLEBenchError
+    from pytest_mlebench.reports.untrusted import plain
+
+    try:
+        return act()
+    except MLEBenchError as error:
+        message = plain(str(error))
+    pytest.fail(message, pytrace=False)  # outside of the handler: pytest would show both
+
+
+def _settings(request: pytest.FixtureRequest) -> Settings:
+    from pytest_mlebench.plugin.session import session_of
+
+    return session_of(request.config).settings
+
+
+@pytest.fixture
+def competition(request: pytest.FixtureRequest) -> Competition:
+    """The Competition of the item, or of ``@pytest.mark.competition(ID)``."""
+    from pytest_mlebench.factories import catalogue
+    from pytest_mlebench.plugin.collection import CompetitionItem
+
+    if isinstance(request.node, CompetitionItem):
+        return request.node.competition
+    return _or_fail(lambda: catalogue(_settings(request))[_marked(request, "competition")])
+
+
+@pytest.fixture(scope="session")
+def data_store(request: pytest.FixtureRequest) -> DataStore:
+    """The DataStore in ``--data-dir``."""
+    from pytest_mlebench.factories import data_store
+
+    return _or_fail(lambda: data_store(_settings(request)))
+
+
+@pytest.fixture
+def dataset(request: pytest.FixtureRequest, competition: Competition, data_store: DataStore) -> Dataset:
+    """The competition's Dataset, downloaded and prepared if necessary; ``--prepare=never`` skips the test."""
+    from pytest_mlebench.plugin.datasets import provide
+    from pytest_mlebench.plugin.events import reporter_of
+
+    reporter = reporter_of(request.config)
+    return _or_fail(lambda: provide(request.node, competition, data_store, _settings(request), reporter))
+
+
+@pytest.fixture
+def agent(request: pytest.FixtureRequest) -> Agent:
+    """The Agent of the item, of ``@pytest.mark.agent(ID)``, or the first ``--agent``."""
+    from pytest_mlebench.factories import agent_registry
+    from pytest_mlebench.plugin.collection import AgentRun
+    from pytest_mlebench.plugin.session import session_of
+
+    if isinstance(request.node, AgentRun):
+        return request.node.agent
+    if request.node.get_closest_marker("agent") is None and (agents := session_of(request.config).agents):
+        return agents[0]
+    return _or_fail(lambda: agent_registry(_settings(request))[_marked(request, "agent")])
+
+
+@pytest.fixture
+def sandbox(request: pytest.FixtureRequest, agent: Agent) -> Sandbox:
+    """The Sandbox that ``--sandbox`` gives the agent, ready to run it."""
+    from pytest_mlebench.plugin.group import sandboxes_of
+
+    def ready() -> Sandbox:
+        chosen = sandboxes_of(request.config).choose(agent)
+        chosen.check(agent)
+        chosen.prepare(agent)
+        return chosen
+
+    return _or_fail(ready)
+
+
+@pytest.fixture
+def run_group(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> RunOptions:
+    """The session's RunOptions: folder of the run group, limits; a test of your own gets a folder of its own."""
+    from pytest_mlebench.factories import run_options
+    from pytest_mlebench.plugin.collection import AgentRun
+    from pytest_mlebench.plugin.session import session_of
+
+    session = session_of(request.config)
+    folder = session.group if isinstance(request.node, AgentRun) else tmp_path_factory.mktemp("runs")
+    return run_options(session.settings, folder, worker=session.worker)
+
+
+@pytest.fixture
+def run_agent(
+    request: pytest.FixtureRequest,
+    agent: Agent,
+    competition: Competition,
+    dataset: Dataset,
+    sandbox: Sandbox,
+    run_group: RunOptions,
+) -> Callable[..., RunRecord]:
+    """A function that runs the agent on the competition and returns the RunRecord; ``seed=`` as an option."""
+    from pytest_mlebench.plugin.collection import AgentRun
+    from pytest_mlebench.reports.run_details import properties
+    from pytest_mlebench.runs import run
+
+    own_seed = request.node.key.seed if isinstance(request.node, AgentRun) else 0
+
+    def run_it(*, seed: int = own_seed) -> RunRecord:
+        record = run.run_agent(agent, competition, dataset, sandbox, run_group, seed=seed)
+        # Not by record_property, which warns of JUnit's default family though the properties arrive.
+        request.node.user_properties.extend(properties(record))
+        return record
+
+    return run_it
+
+
+@pytest.fixture
+def grade_submission(competition: Competition, dataset: Dataset) -> Callable[[Path], Report]:
+    """A function that grades a submission's file against the competition's answers and returns the Report."""
+    from pytest_mlebench.grading.grader import Grader
+
+    grader = _or_fail(lambda: Grader(competition, dataset))
+    return lambda path: grader.report(Path(path))
+
+
+@pytest.fixture
+def synthetic_dataset(
+    request: pytest.FixtureRequest, competition: Competition, tmp_path_factory: pytest.TempPathFactory
+) -> Dataset:
+    """The competition's synthetic data, prepared (once for all workers)."""
+    from pytest_mlebench.data.store import DataStore
+    from pytest_mlebench.grading.golden import prepare_synthetic
+    from pytest_mlebench.plugin.session import is_worker
+
+    base = tmp_path_factory.getbasetemp()
+    shared = base.parent if is_worker(request.config) else base  # each worker has a folder of its own in the session's
+    store = DataStore(shared / "mlebench-synthetic")
+    return _or_fail(lambda: prepare_synthetic(competition, store, competition.golden["seed"]))
+
+
+@pytest.fixture
+def synthetic_grades(
+    request: pytest.FixtureRequest, competition: Competition, synthetic_dataset: Dataset, tmp_path: Path
+) -> dict[str, Grade]:
+    """How every synthetic submission is graded, by name."""
+    from pytest_mlebench.grading.golden import grade_all, synthetic_submissions
+
+    known = request.config.stash.setdefault(GRADES, {})
+    if competition.id not in known:
+
+        def grade() -> dict[str, Grade]:
+            paths = synthetic_submissions(competition, synthetic_dataset, tmp_path, competition.golden["seed"])
+            return {grade.name: grade for grade in grade_all(competition, synthetic_dataset, paths)}
+
+        known[competition.id] = _or_fail(grade)
+    return known[competition.id]
+
+
+def _marked(request: pytest.FixtureRequest, name: str) -> str:
+    mark = request.node.get_closest_marker(name)
+    if mark is None or not mark.args:
+        pytest.fail(f"name the {name}: @pytest.mark.{name}(ID)", pytrace=False)
+    return str(mark.args[0])

@@ -1,0 +1,114 @@
+"""The run group of a session: opened before the first run, given the planned runs, closed after the last."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_mlebench.plugin import private
+from pytest_mlebench.plugin.events import reporter_of
+from pytest_mlebench.plugin.session import is_worker, read_finished, session_of, usage_errors, writes_group
+
+if TYPE_CHECKING:
+    from pytest_mlebench.factories import Sandboxes
+    from pytest_mlebench.runs.group import RunGroup
+    from pytest_mlebench.runs.writer import RunGroupWriter
+
+_WRITER: pytest.StashKey[RunGroupWriter] = pytest.StashKey()
+_HELD: pytest.StashKey[int | None] = pytest.StashKey()
+_SANDBOXES: pytest.StashKey[Sandboxes] = pytest.StashKey()
+
+
+def sandboxes_of(config: pytest.Config) -> Sandboxes:
+    """The session's sandboxes, made when they are needed first."""
+    from pytest_mlebench.factories import Sandboxes
+
+    if _SANDBOXES not in config.stash:
+        workers = private.worker_count(config)
+        config.stash[_SANDBOXES] = Sandboxes(session_of(config).settings, reporter_of(config), workers=workers)
+    return config.stash[_SANDBOXES]
+
+
+def open_group(config: pytest.Config) -> None:
+    """Open the run group, and build images before workers start, so that their progress can be seen.
+
+    Raises pytest.UsageError if the run group cannot be resumed. An image that cannot be built is an error of its items.
+    """
+    session = session_of(config)
+    if is_worker(config) and session.settings.has_runs:
+        from pytest_mlebench.runs.writer import hold_as_worker
+
+        config.stash[_HELD] = hold_as_worker(session.group)
+    if not writes_group(config):
+        return
+    from pytest_mlebench import factories
+    from pytest_mlebench.errors import SandboxError
+    from pytest_mlebench.runs.manifest import UNKNOWN
+    from pytest_mlebench.runs.writer import RunGroupWriter
+
+    kinds = {}
+    for agent in session.agents:
+        kinds[agent.id] = UNKNOWN
+        with suppress(SandboxError):
+            sandbox = sandboxes_of(config).choose(agent)
+            kinds[agent.id] = sandbox.name
+            sandbox.prepare(agent)
+    with usage_errors():
+        writer = config.stash[_WRITER] = RunGroupWriter(
+            session.group,
+            agents=session.agents,
+            sandboxes=kinds,
+            limits=factories.limits(session.settings),
+            workers=private.worker_count(config),
+            settings=factories.comparable_settings(session.settings),
+            options={**session.settings.restored_options(), "--data-dir": str(factories.data_dir(session.settings))},
+            competition_file=session.competition_file,
+            allow_changes=session.settings.allow_changes,
+            reporter=reporter_of(config),
+        )
+        read_finished(config)
+    if "docker" in kinds.values() and writer.is_resumed:
+        from pytest_mlebench.sandbox.docker.cleanup import clean
+
+        with suppress(SandboxError):
+            clean(run_group=session.group.name, reporter=reporter_of(config))
+
+
+def plan_runs(config: pytest.Config, runs: Iterable[tuple[str, str, int, str]]) -> None:
+    """Note in the run group what this session is going to run."""
+    if (writer := config.stash.get(_WRITER, None)) is not None:
+        from pytest_mlebench.runs.manifest import PlannedRun
+
+        writer.plan(PlannedRun(*run) for run in runs)
+
+
+def close_group(config: pytest.Config) -> None:
+    """Write the run group's metadata, grading report and page, and complete its manifest."""
+    writer = config.stash.get(_WRITER, None)
+    if writer is None:
+        return
+    from pytest_mlebench.errors import UsageError
+    from pytest_mlebench.progress import WarningNote
+    from pytest_mlebench.results.grading_report import write_group
+
+    reader = session_of(config).reader
+    assert reader is not None
+    try:
+        records = reader.records()
+        if records:
+            write_group(writer.folder, writer.manifest.created_at, records)
+        writer.close(records)
+        _write_page(reader.read())
+    except (OSError, UsageError) as error:  # each run's own record is there already
+        reporter_of(config)(WarningNote(f"the run group's reports cannot be written: {error}"))
+
+
+def _write_page(group: RunGroup) -> None:
+    from pytest_mlebench.reports.page import page
+    from pytest_mlebench.results.overview import overview
+    from pytest_mlebench.runs.layout import REPORT
+
+    (group.folder / REPORT).write_text(page(overview([group])), encoding="utf-8")

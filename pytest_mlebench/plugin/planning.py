@@ -1,0 +1,89 @@
+"""What a session is about to do: its runs, and the data that they need. xdist's workers send theirs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_mlebench.plugin import events, private
+from pytest_mlebench.plugin.session import for_workers, is_worker, session_of, usage_errors
+
+if TYPE_CHECKING:
+    from pytest_mlebench.settings import Settings
+
+_DATASET = "dataset"
+"""The fixture that needs a competition's data."""
+_SENT = "mlebench_plan"
+_CHECKED = pytest.StashKey[bool]()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The runs among a session's items, each as agent, competition id, seed and node id; and the folder of each
+    competition whose data is needed. These are plain values, which xdist can send."""
+
+    runs: tuple[tuple[str, str, int, str], ...]
+    folders: tuple[str, ...]
+
+    @classmethod
+    def of(cls, items: Iterable[pytest.Item], settings: Settings) -> Plan:
+        from pytest_mlebench.plugin.collection import AgentRun, competition_of
+
+        needed = [
+            competition.folder
+            for item in items
+            if _DATASET in getattr(item, "fixturenames", ())
+            and (competition := competition_of(item, settings)) is not None
+        ]
+        return cls(
+            runs=tuple((*item.key, item.nodeid) for item in items if isinstance(item, AgentRun)),
+            folders=tuple(dict.fromkeys(map(str, needed))),
+        )
+
+
+def configure_worker(node: Any) -> None:
+    """Before xdist starts a worker: give it the run group, and let it send its plan and its events."""
+    node.workerinput.update(for_workers(node.config))
+    private.open_worker_channel(node, partial(_receive, node))
+
+
+def _receive(node: Any, message: tuple[str, Any]) -> None:
+    kind, values = message
+    if kind == "plan":
+        setattr(node, _SENT, Plan(*values))
+    else:
+        events.receive(node.config, node.gateway.id, values)
+
+
+def collection_finished(session: pytest.Session) -> None:
+    """When all items are chosen; with xdist the controller has none."""
+    items = [item for item in session.items if item.get_closest_marker("competition") is not None]
+    if not items:
+        return
+    plan = Plan.of(items, session_of(session.config).settings)
+    if is_worker(session.config):
+        private.send_to_controller(session.config, ("plan", (plan.runs, plan.folders)))
+    else:
+        _take_up(session.config, plan)
+
+
+def worker_collection_finished(node: Any) -> None:
+    """When an xdist worker has sent its items; all workers have the same."""
+    if (plan := getattr(node, _SENT, None)) is not None and not node.config.stash.get(_CHECKED, False):
+        node.config.stash[_CHECKED] = True
+        _take_up(node.config, plan)
+
+
+def _take_up(config: pytest.Config, plan: Plan) -> None:
+    """Note the runs in the run group, and see before the first test that data can be had; raises pytest.UsageError."""
+    from pytest_mlebench.plugin.datasets import check
+    from pytest_mlebench.plugin.group import plan_runs
+
+    with usage_errors():
+        plan_runs(config, plan.runs)
+        if not config.option.collectonly:
+            check(session_of(config).settings, plan.folders, events.reporter_of(config))

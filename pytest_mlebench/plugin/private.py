@@ -1,0 +1,100 @@
+"""Every use of what pytest, argparse and xdist do not document. Each has a test that notices when they change it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import pytest
+
+_CHANNEL = "mlebench_channel"
+_NO_PATHS = (pytest.Config.ArgsSource.INVOCATION_DIR, pytest.Config.ArgsSource.TESTPATHS)
+
+
+def taken_option_names(parser: pytest.Parser) -> set[str]:
+    """The command-line options that other plugins and conftests have added so far."""
+    return {name for group in parser._groups for option in group.options for name in option.names()}
+
+
+def release_option_names(config: pytest.Config, names: Mapping[str, str]) -> None:
+    """Let conftests that are loaded later add options of these names, each given with the ``dest`` of ours.
+
+    The command line has been parsed already.
+    """
+    actions = config._parser.optparser._option_string_actions
+    for name, dest in names.items():
+        if name in actions and actions[name].dest == dest:
+            del actions[name]
+
+
+def has_paths(config: pytest.Config) -> bool:
+    """Whether the command line names what to collect."""
+    return config.args_source not in _NO_PATHS
+
+
+def set_paths(config: pytest.Config, paths: Iterable[str]) -> None:
+    """Collect these paths and node ids."""
+    config.args = list(paths)
+
+
+def capture_suspended(config: pytest.Config) -> AbstractContextManager[None]:
+    """Inside, what is printed is seen at once, even while a test runs."""
+    capture: Any = config.pluginmanager.getplugin("capturemanager")
+    return capture.global_and_fixture_disabled() if capture else nullcontext()
+
+
+def write_line(config: pytest.Config, text: str) -> None:
+    """Write a line of its own at once, even while a test runs or a line of letters is being written."""
+    terminal: Any = config.pluginmanager.getplugin("terminalreporter")
+    with capture_suspended(config):
+        if terminal is None:
+            print(text, file=sys.stderr, flush=True)
+            return
+        terminal.ensure_newline()
+        if terminal._tw.width_of_current_line:  # letters without a file's name before them, as with xdist
+            terminal._tw.line()
+        terminal.write_line(text)
+        terminal.flush()
+
+
+def parsed_id(item_id: Any) -> Any:
+    """An item's id as pytest reads it back from text, which is how ``--lf`` compares it.
+
+    The seed in brackets must be a part of its own in it, as if a parametrisation had made it.
+    """
+    return item_id.parse(str(item_id))
+
+
+def worker_count(config: pytest.Config) -> int:
+    """The number of processes that run tests."""
+    known = (worker_input(config) or {}).get("workercount")
+    return known or len(getattr(config.option, "tx", None) or ()) or 1
+
+
+def worker_input(config: pytest.Config) -> dict[str, Any] | None:
+    """What xdist's controller sent to this worker; None in any other process."""
+    values: dict[str, Any] | None = getattr(config, "workerinput", None)
+    return values
+
+
+def open_worker_channel(node: Any, receive: Callable[[Any], None]) -> None:
+    """Let an xdist worker send values to this process.
+
+    ``receive`` is called in execnet's thread, before xdist handles what the worker sends afterwards.
+    """
+    channel = node.gateway.newchannel()
+    channel.setcallback(receive)
+    node.workerinput[_CHANNEL] = channel
+
+
+def send_to_controller(config: pytest.Config, values: Any) -> None:
+    """As an xdist worker: send values of plain types."""
+    (worker_input(config) or {})[_CHANNEL].send(values)
+
+
+def reports_of(reporter: pytest.TerminalReporter, categories: Iterable[str]) -> Iterator[Any]:
+    """The reports that the terminal has counted in these categories."""
+    for category in categories:
+        yield from reporter.getreports(category)

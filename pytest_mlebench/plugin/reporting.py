@@ -1,0 +1,106 @@
+"""What a session shows: its header, each run's outcome, the failed runs, and the medal table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from pytest_mlebench.plugin import private
+from pytest_mlebench.plugin.session import session_of, writes_group
+
+if TYPE_CHECKING:
+    from pytest_mlebench.runs.record import RunRecord
+
+RECORD: pytest.StashKey[RunRecord] = pytest.StashKey()
+HARNESS_ERROR = pytest.StashKey[str]()
+"""Why a run has no record: the harness could not even write one."""
+NOT_PREPARED = pytest.StashKey[str]()
+"""Why an item was skipped: its data is not there."""
+_ATTACHED = "mlebench"
+"""The attribute of a report that holds what is above; a mapping of plain values travels from workers to xdist's
+controller."""
+
+
+def header(config: pytest.Config) -> list[str]:
+    session = session_of(config)
+    if not session.settings.has_runs:
+        return []
+    agents = ", ".join(agent.id for agent in session.agents)
+    lines = [f"mlebench: {agents}, sandbox {session.settings.sandbox}, run group {session.group}"]
+    if session.finished:
+        lines.append(f"mlebench: {len(session.finished)} runs of this group are finished; they are not run again")
+    return lines
+
+
+def attach(item: pytest.Item, report: pytest.TestReport) -> None:
+    """Attach to a report what its item has left."""
+    attached: dict[str, Any] = {}
+    if NOT_PREPARED in item.stash:
+        attached["not_prepared"] = item.stash[NOT_PREPARED]
+    if report.when == "call" and HARNESS_ERROR in item.stash:
+        attached["harness_error"] = item.stash[HARNESS_ERROR]
+    if report.when == "call" and (record := item.stash.get(RECORD, None)) is not None:
+        session = session_of(item.config)
+        assert session.reader is not None
+        session.reader.add(record)
+        attached |= {"record": record.to_json(), "run_dir": str(session.group / record.run_id)}
+    if attached:
+        setattr(report, _ATTACHED, attached)
+
+
+def record_of(config: pytest.Config, report: Any) -> RunRecord | None:
+    """The record that a report has."""
+    values, reader = getattr(report, _ATTACHED, {}).get("record"), session_of(config).reader
+    return reader.received(values) if values is not None and reader is not None else None
+
+
+def run_dir_of(report: Any) -> Path:
+    """The run directory of a report that has a record."""
+    return Path(getattr(report, _ATTACHED)["run_dir"])
+
+
+def status(config: pytest.Config, report: pytest.TestReport) -> tuple[str, str, tuple[str, Mapping[str, bool]]] | None:
+    """Category, letter, and word with colour of a run; None for all other reports."""
+    attached = getattr(report, _ATTACHED, {})
+    if not attached.keys() & {"record", "harness_error"}:
+        return None
+    from pytest_mlebench.reports.palette import terminal_markup
+    from pytest_mlebench.runs.outcome import Outcome
+
+    record = record_of(config, report)
+    outcome = Outcome.error if record is None else record.outcome
+    if outcome.passed and report.failed:  # less than --min-medal requires
+        return "failed", "F", (f"FAILED ({outcome.label})", {"red": True})
+    return outcome.label, outcome.letter, (outcome.label.upper(), terminal_markup(outcome.colour))
+
+
+def summarise(reporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Print the failed runs, then the medal table."""
+    if not writes_group(config):
+        return
+    from pytest_mlebench.errors import UsageError
+    from pytest_mlebench.reports.terminal import write_medal_table
+    from pytest_mlebench.runs.outcome import FAILURES, Outcome
+
+    skipped = [getattr(report, _ATTACHED, {}) for report in private.reports_of(reporter, ["skipped"])]
+    if reasons := sorted({attached["not_prepared"] for attached in skipped if "not_prepared" in attached}):
+        reporter.write_sep("=", "not prepared")
+        for reason in reasons:
+            reporter.write_line(reason)
+    labels = [outcome.label for outcome in FAILURES if outcome is not Outcome.error]  # pytest prints errors itself
+    failed = list(private.reports_of(reporter, labels))
+    if failed and config.option.tbstyle != "no":
+        reporter.write_sep("=", "failed runs")
+        for report in failed:
+            reporter.write_sep("_", report.nodeid, red=True)
+            reporter.write_line(report.longreprtext)
+    group_reader = session_of(config).reader
+    assert group_reader is not None
+    try:
+        if (group := group_reader.read()).records:
+            write_medal_table(reporter, group)
+    except UsageError as error:
+        reporter.write_line(f"no medal table: {error}")

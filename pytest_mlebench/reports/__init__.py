@@ -1,0 +1,1 @@
+"""How results are shown: tables, terminal, CSV, JSON, Markdown, the page, plots."""

@@ -1,0 +1,135 @@
+"""An overview as JSON values."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Any
+
+from pytest_mlebench.reports.run_table import run_rows
+from pytest_mlebench.results.comparison import SplitComparison, Standing, flags
+from pytest_mlebench.results.costs import spending
+from pytest_mlebench.results.overview import RATES, Overview
+from pytest_mlebench.results.published import PublishedResult
+from pytest_mlebench.results.statistics import LEVEL, Interval
+from pytest_mlebench.results.summary import SplitSummary
+
+_NEIGHBOURS = 2
+
+
+def to_json(view: Overview) -> dict[str, Any]:
+    """The overview as JSON values. Rates, differences and intervals are in per cent, intervals of 95 %.
+
+    =================  ==================================================================================
+    ``pad_missing``    whether runs without a result count as failures (else their seeds are left out)
+    ``groups``         by group: its name, folder, planned runs and records, ``canonical`` (whether the
+                       setting is MLE-bench's own, and the differences; null if not recorded), and
+                       ``broken`` (why a file that should be a run's record could not be read)
+    ``summaries``      by agent and split: see ``SplitSummary``; a rate is ``{mean, standard_error}``,
+                       the latter null for a single seed; ``pass_at_k`` is by k, ``medal_rates`` by
+                       competition; ``interval`` is the bootstrap interval of ``any_medal``
+    ``categories``     the same by category, if requested
+    ``published``      ``standings``: rank ``of`` so many, with the nearest published results on either
+                       side, and the ``caveats``; ``not_ranked``: who has no rank, and why
+    ``comparisons``    of two agents, by split: ``difference`` of their any-medal rates (ours minus
+                       theirs), its ``interval``, wins, ties and losses by competition, and the
+                       two-sided p-value of the sign test
+    ``costs``          what runs spent on language models, by agent and split, in US dollars; null where
+                       the cost of a call is not known
+    ``runs``           every run, with the columns of the CSV format
+    =================  ==================================================================================
+    """
+    return {
+        "pad_missing": view.pad_missing,
+        "groups": [
+            {
+                "name": group.name,
+                "folder": str(group.folder),
+                "planned": len(group.planned),
+                "records": len(group.runs),
+                "canonical": None if group.manifest.canonical is None else asdict(group.manifest.canonical),
+                "broken": list(group.broken),
+            }
+            for group in view.groups
+        ],
+        "summaries": [_summary(summary) for summary in view.summaries],
+        "categories": [_summary(summary) for summary in view.categories],
+        "published": {
+            "standings": [_standing(standing) for standing in view.standings],
+            "not_ranked": list(view.not_ranked),
+        },
+        "comparisons": [_comparison(comparison) for comparison in view.comparisons],
+        "costs": [
+            {**asdict(own), "cost_per_run": own.cost_per_run, "cost_per_medal": own.cost_per_medal}
+            for own in spending(view.records)
+        ],
+        "runs": list(run_rows(view.groups)),
+    }
+
+
+def _summary(summary: SplitSummary) -> dict[str, Any]:
+    return {
+        "label": summary.label,
+        "group": summary.group,
+        "agent": summary.agent,
+        "split": summary.split,
+        "category": summary.category,
+        "competitions": summary.competitions,
+        "covers_split": summary.covers_split,
+        "seeds": summary.seeds,
+        "counted_seeds": list(summary.counted_seeds),
+        "left_out_seeds": list(summary.left_out_seeds),
+        "padded_seeds": list(summary.padded_seeds),
+        "provisional": summary.is_provisional,
+        "results": summary.results,
+        "missing": summary.missing,
+        "note": summary.note,
+        "outcomes": summary.counts,
+        **{name: asdict(getattr(summary, name)) for name in RATES},
+        "interval": _interval(summary.interval),
+        "pass_at_k": {str(k): value for k, value in enumerate(summary.pass_at_k, 1)},
+        "medal_rates": summary.medal_rates,
+    }
+
+
+def _interval(interval: Interval | None) -> dict[str, float] | None:
+    return None if interval is None else {**asdict(interval), "level": LEVEL}
+
+
+def _standing(standing: Standing) -> dict[str, Any]:
+    split = standing.summary.split
+
+    def published(result: PublishedResult) -> dict[str, Any]:
+        return {
+            "agent": result.agent,
+            "llm": result.llm,
+            "date": result.date,
+            "hours": result.hours,
+            "any_medal": asdict(result.rates[split]),
+            "flags": flags(result),
+        }
+
+    return {
+        "label": standing.summary.label,
+        "split": split,
+        "rank": standing.rank,
+        "of": standing.of,
+        "better": [published(result) for result in standing.better[:_NEIGHBOURS]],
+        "worse": [published(result) for result in standing.worse[:_NEIGHBOURS]],
+        "caveats": list(standing.caveats),
+    }
+
+
+def _comparison(comparison: SplitComparison) -> dict[str, Any]:
+    difference = comparison.difference
+    return {
+        "split": comparison.split,
+        "ours": comparison.ours.label,
+        "theirs": comparison.theirs.label,
+        "competitions": difference.pairs,
+        "difference": difference.mean,
+        "interval": _interval(difference.interval),
+        "wins": difference.wins,
+        "ties": difference.ties,
+        "losses": difference.losses,
+        "p_value": difference.p_value,
+    }

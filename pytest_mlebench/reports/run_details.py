@@ -1,0 +1,156 @@
+"""The details of a single run, which any kind of report shows beside its row in a table."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from pytest_mlebench.reports.untrusted import plain
+from pytest_mlebench.runs.record import RunRecord
+from pytest_mlebench.sandbox.contract import SandboxAccount
+from pytest_mlebench.units import format_dollars, format_score, format_seconds, pluralize
+
+_CHECKS = 20
+_HOSTS = 10
+_ELSEWHERE = {"validations", "connections", "unrecorded_connections"}
+"""Parts of a sandbox's account with a line of their own."""
+
+
+def run_details(record: RunRecord) -> list[tuple[str, str]]:
+    """Terms and texts, the most interesting first; a text may have several lines.
+
+    The texts are untrusted: neither plain nor escaped.
+    """
+    better = "lower" if record.report.is_lower_better else "higher"
+    thresholds = ", ".join(f"{name} {format_score(threshold)}" for name, threshold in record.thresholds.items())
+    found = {
+        "run": record.run_id,
+        "outcome": record.outcome.label + (f": {record.reason}" if record.reason else ""),
+        "ended": ending_in_words(record),
+        "score": f"{format_score(record.score)}, {better} is better; {thresholds}",
+        "checks": "\n".join(_checks(record.sandbox)),
+        "models": "\n".join(_models(record)),
+        "connections": "\n".join(_connections(record.sandbox)),
+        "data": _data(record),
+        "sandbox": _in_words({key: value for key, value in record.sandbox.to_json().items() if key not in _ELSEWHERE}),
+        "limits": _in_words(_limits(record.limits)),
+        "versions": _in_words(record.versions),
+        "started": record.started_at,
+    }
+    return [(term, text) for term, text in found.items() if text]
+
+
+def ending_in_words(record: RunRecord) -> str:
+    """For example ``crashed after 3.2 s (exit code 3)``."""
+    return f"{record.ending} after {format_seconds(record.seconds)}" + (f" ({record.detail})" if record.detail else "")
+
+
+def failure_text(record: RunRecord, log_tail: str, min_medal: str | None = None) -> str:
+    """Why a run failed: the reason, how it ended, and the end of the agent's log, safe to show on a terminal."""
+    report = record.report
+    lines = [f"{record.agent} on {record.competition_id}, seed {record.seed}: {record.outcome.label}"]
+    if record.outcome.is_below(min_medal):
+        lines.append(f"score {report.score}; --min-medal {min_medal} requires {record.thresholds[str(min_medal)]}")
+    elif record.error is not None:
+        lines.append(f"the harness failed: {record.error}")
+    elif report.submission_exists:
+        lines.append(f"reason: {record.reason}")
+    else:
+        lines.append("reason: the agent left no submission.csv")
+    lines.append(f"the run: {ending_in_words(record)}")
+    if log_tail:
+        lines += ["end of the agent's log:", *(f"    {line}" for line in log_tail.splitlines())]
+    return plain("\n".join(lines))
+
+
+def properties(record: RunRecord) -> list[tuple[str, Any]]:
+    """A run as properties of a test case, which JUnit's XML has."""
+    report = record.report
+    return [
+        ("competition", record.competition_id),
+        ("agent", record.agent),
+        ("seed", record.seed),
+        ("outcome", str(record.outcome)),
+        ("ending", str(record.ending)),
+        ("seconds", record.seconds),
+        ("score", record.score),
+        ("medal", report.medal),
+        *((f"{name}_threshold", threshold) for name, threshold in record.thresholds.items()),
+        ("percentile", report.percentile),
+        ("run_id", record.run_id),
+        *_llm_properties(record),
+    ]
+
+
+def _llm_properties(record: RunRecord) -> list[tuple[str, Any]]:
+    if "calls" not in record.llm:
+        return []
+    tokens = record.llm.get("tokens")
+    return [
+        ("cost", record.llm.get("cost")),
+        ("model_calls", record.llm["calls"]),
+        ("models", ", ".join(record.models_called)),
+        *((f"{name}_tokens", count) for name, count in (tokens or {}).items()),
+        ("model_seconds", record.llm.get("seconds")),
+        ("budget_ended", record.llm.get("budget_ended")),
+    ]
+
+
+def _data(record: RunRecord) -> str:
+    known = {True: "matches the reference's checksums", False: "differs from the reference's", None: ""}[
+        record.data_verified
+    ]
+    return ", ".join(filter(None, [known, record.description and f"{record.description} description"]))
+
+
+def _checks(sandbox: SandboxAccount) -> list[str]:
+    checks = sandbox.validations
+    earlier = [f"{len(checks) - _CHECKS} earlier ones"] if len(checks) > _CHECKS else []
+    return earlier + [f"after {format_seconds(made.at)}: {made.verdict}" for made in checks[-_CHECKS:]]
+
+
+def _models(record: RunRecord) -> list[str]:
+    llm = record.llm
+    if "calls" not in llm:
+        return ["the gateway was off"] if llm.get("gateway") == "off" else []
+    tokens, models = llm.get("tokens") or {}, llm.get("models") or {}
+    lines = [
+        f"{pluralize(llm['calls'], 'call')}, {tokens.get('input', 0):,} tokens in, "
+        f"{tokens.get('cached', 0):,} of them cached, {tokens.get('output', 0):,} out, "
+        f"{format_seconds(float(llm.get('seconds') or 0))}, cost "
+        f"{format_dollars(record.cost) if llm['calls'] else '$0'}"
+    ]
+    lines += [
+        f"{own.get('calls')} × {name}, {format_dollars(own.get('cost'))}" for name, own in list(models.items())[:_HOSTS]
+    ]
+    for what in ("errors", "withheld"):
+        if counts := llm.get(what):
+            lines.append(f"{what}: " + ", ".join(f"{count} × {name}" for name, count in list(counts.items())[:_HOSTS]))
+    return lines
+
+
+def _connections(sandbox: SandboxAccount) -> list[str]:
+    counts = Counter((made.host, made.port, made.allowed) for made in sandbox.connections)
+    lines = [
+        f"{count} × {host}:{port}{'' if allowed else ' refused'}"
+        for (host, port, allowed), count in counts.most_common(_HOSTS)
+    ]
+    others = sum(counts.values()) - sum(count for _, count in counts.most_common(_HOSTS))
+    others += sandbox.unrecorded_connections
+    return [*lines, f"{others} others"] if others else lines
+
+
+def _limits(limits: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The limits with readable durations and sizes."""
+    shown = dict(limits)
+    for key, value in limits.items():
+        if isinstance(value, int | float) and key == "time_limit":
+            shown[key] = format_seconds(value)
+        elif isinstance(value, int | float) and key in ("memory", "disk", "log_bytes", "collect_bytes"):
+            shown[key] = f"{value / (1 << 30):.4g} GiB"
+    return {key.replace("_", " "): value for key, value in shown.items()}
+
+
+def _in_words(values: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key} {value}" for key, value in values.items() if value not in (None, "", [], {}))

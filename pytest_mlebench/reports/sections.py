@@ -1,0 +1,240 @@
+"""An overview as titled tables, which ``mlebench report`` shows in a terminal and as Markdown."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from pytest_mlebench.reports.tables import Section, Table
+from pytest_mlebench.results.comparison import Standing, flags
+from pytest_mlebench.results.costs import spending
+from pytest_mlebench.results.overview import RATES, Overview
+from pytest_mlebench.results.statistics import Interval, Rate
+from pytest_mlebench.results.summary import SplitSummary, grader_defects, split_rank
+from pytest_mlebench.runs.group import RunGroup
+from pytest_mlebench.runs.outcome import Outcome
+from pytest_mlebench.units import format_dollars, pluralize
+
+Cell = Callable[[SplitSummary], str]
+
+_LABEL_WIDTH = 26
+_NEAR = 2
+"""How many published results are shown on either side of an agent."""
+_SHOWN_K = (2, 3, 4)
+_EXPLANATION = (
+    "Per cent of the competitions, mean ± standard error over seeds. The 95 % interval is the bootstrap over "
+    "competitions: the rates that similar competitions could have given. pass@k: any medal in the best of k runs."
+)
+_POINTS = "in percentage points, over the competitions that both ran on; p is of the two-sided exact sign test"
+
+
+def sections(view: Overview) -> Iterator[Section]:
+    """The report's parts, the most important first."""
+    yield Section("Run groups", remarks=[_setting(group) for group in view.groups])
+    yield from rate_sections(view)
+    yield from cost_sections(view)
+    yield Section("Runs by outcome", remarks=[_outcomes(label, view) for label in _labels(view)])
+    yield from comparison_sections(view)
+    if defects := grader_defects(view.records):
+        yield Section("Defective graders", remarks=defects)
+    if broken := [f"left out: {reason}" for group in view.groups for reason in group.broken]:
+        yield Section("Broken files", remarks=broken)
+
+
+def rate_sections(view: Overview) -> Iterator[Section]:
+    """How often each agent earned what, by split and, if requested, by category."""
+    yield _medals(view)
+    yield Section("Other rates", [_rates(view.summaries, RATES[1:])])
+    for split in dict.fromkeys(summary.split for summary in view.categories):
+        yield _categories(split, [summary for summary in view.categories if summary.split == split])
+
+
+def cost_sections(view: Overview) -> Iterator[Section]:
+    """What the runs spent on language models, if they reached them by the gateway."""
+    if not (costs := spending(view.records)):
+        return
+    heads = ("split", "agent", "runs", "cost", "a run", "a medal", "calls", "tokens in", "cached", "out", "reasoning")
+    rows = [
+        (
+            own.split,
+            _short(own.agent),
+            str(own.runs),
+            *map(format_dollars, (own.cost, own.cost_per_run)),
+            format_dollars(own.cost_per_medal) if own.medals else "-",
+            *(
+                f"{number:,}"
+                for number in (
+                    own.calls,
+                    own.input_tokens,
+                    own.cached_tokens,
+                    own.output_tokens,
+                    own.reasoning_tokens,
+                )
+            ),
+        )
+        for own in costs
+    ]
+    remarks = [
+        f"{own.agent} on {own.split}: the cost of some calls is not known; the others cost "
+        f"{format_dollars(own.known_cost)}. --prices adds prices of models."
+        for own in costs
+        if own.cost is None
+    ]
+    remarks += [
+        f"{own.agent} on {own.split}: the budget of {pluralize(own.budgets_ended, 'run')} ended"
+        for own in costs
+        if own.budgets_ended
+    ]
+    yield Section("Cost", [Table(heads, rows, frozenset(heads[2:]))], remarks)
+
+
+def comparison_sections(view: Overview) -> Iterator[Section]:
+    """Where each agent stands among the published results, and two agents against each other."""
+    for split in dict.fromkeys(standing.summary.split for standing in view.standings):
+        yield _published(split, [standing for standing in view.standings if standing.summary.split == split])
+    if view.not_ranked:
+        yield Section("Not compared with the published results", remarks=view.not_ranked)
+    if view.comparisons:
+        yield _paired(view)
+
+
+def _setting(group: RunGroup) -> str:
+    canonical = group.manifest.canonical
+    if canonical is None:
+        setting = "setting not recorded"
+    elif canonical.is_canonical:
+        setting = "canonical setting"
+    else:
+        setting = f"not the canonical setting: {'; '.join(canonical.differences)}"
+    return f"{group.name}: {len(group.runs)} of {pluralize(len(group.planned), 'run')} recorded; {setting}"
+
+
+def _medals(view: Overview) -> Section:
+    seeds = max((summary.seeds for summary in view.summaries), default=0)
+    ks = [k for k in _SHOWN_K if k < seeds] + ([seeds] if seeds > 1 else [])
+    columns = {
+        "runs": _runs,
+        "any medal": lambda s: _rate(s.any_medal) + "*" * s.is_provisional,
+        "95 % interval": lambda s: _interval(s.interval),
+        **{f"pass@{k}": _pass_at(k) for k in ks},
+    }
+    notes = [f"{s.label} on {s.split}: {'* ' * s.is_provisional}{s.note}" for s in _ordered(view.summaries) if s.note]
+    return Section("Medals", [_table(view.summaries, columns)], [*notes, _EXPLANATION])
+
+
+def _rates(summaries: Sequence[SplitSummary], names: Iterable[str]) -> Table:
+    return _table(summaries, _rate_columns(names))
+
+
+def _categories(split: str, summaries: Sequence[SplitSummary]) -> Section:
+    tables = [_table(summaries, {"runs": _runs, **_rate_columns(RATES[:4])}), _rates(summaries, RATES[4:])]
+    notes = [f"{s.label} on {s.category}: {s.note}" for s in _ordered(summaries) if s.note]
+    return Section(f"By category, {split}", tables, notes)
+
+
+def _rate_columns(names: Iterable[str]) -> dict[str, Cell]:
+    def column(name: str) -> Cell:
+        return lambda summary: _rate(getattr(summary, name))
+
+    return {name.replace("_", " "): column(name) for name in names}
+
+
+def _pass_at(k: int) -> Cell:
+    return lambda summary: f"{summary.pass_at_k[k - 1]:.1f}" if k <= summary.seeds else "-"
+
+
+def _runs(summary: SplitSummary) -> str:
+    return f"{summary.competitions} × {summary.seeds}"
+
+
+def _table(summaries: Sequence[SplitSummary], columns: dict[str, Cell]) -> Table:
+    what = "split" if all(summary.category is None for summary in summaries) else "category"
+    rows = [
+        (summary.category or summary.split, _short(summary.label), *(cell(summary) for cell in columns.values()))
+        for summary in _ordered(summaries)
+    ]
+    return Table((what, "agent", *columns), rows, frozenset(columns))
+
+
+def _ordered(summaries: Iterable[SplitSummary]) -> list[SplitSummary]:
+    """By split, so that several agents stand side by side."""
+    return sorted(summaries, key=lambda s: (split_rank(s.split), s.category or ""))
+
+
+def _outcomes(label: str, view: Overview) -> str:
+    own = [summary for summary in view.summaries if summary.label == label and summary.split != "all"]
+    counts = {outcome.label: sum(summary.counts[outcome] for summary in own) for outcome in Outcome}
+    counts["missing"] = sum(summary.missing - summary.counts[Outcome.error] for summary in own)
+    shown = ", ".join(f"{count} {word}" for word, count in counts.items() if count)
+    return f"{label}: {pluralize(sum(counts.values()), 'run')}: {shown}"
+
+
+def _published(split: str, standings: Sequence[Standing]) -> Section:
+    others = [*reversed(standings[0].better), *standings[0].worse]
+    rows: list[tuple[str, ...]] = []
+    shown_last = -1
+    for position in range(len(others) + 1):
+        for standing in sorted(standings, key=lambda standing: -standing.summary.any_medal.mean):
+            if len(standing.better) == position:
+                own = standing.summary
+                rows.append(("→", _short(own.label), "", _rate(own.any_medal), "", ""))
+        if position < len(others) and any(-_NEAR <= position - len(s.better) < _NEAR for s in standings):
+            if position != shown_last + 1:
+                rows.append(("…", "", "", "", "", ""))
+            shown_last = position
+            result = others[position]
+            rows.append(
+                (str(position + 1), result.agent, result.llm, _rate(result.rates[split]), result.date, flags(result))
+            )
+    table = Table(("rank", "agent", "LLM", "any medal", "date", "remarks"), rows, frozenset({"rank", "any medal"}))
+    ranks = [f"{s.summary.label}: rank {s.rank} of {s.of}" for s in standings]
+    caveats: dict[str, list[str]] = {}
+    for standing in standings:
+        for caveat in standing.caveats:
+            caveats.setdefault(caveat, []).append(standing.summary.label)
+    shown = [f"{', '.join(labels)}: {caveat}" for caveat, labels in caveats.items()]
+    return Section(f"Among the published results, {split}", [table], [*ranks, *shown])
+
+
+def _paired(view: Overview) -> Section:
+    heads = ("split", "competitions", "difference", "95 % interval", "wins", "ties", "losses", "p")
+    rows = [
+        (
+            comparison.split,
+            str(comparison.difference.pairs),
+            f"{comparison.difference.mean:+.1f}",
+            _interval(comparison.difference.interval),
+            str(comparison.difference.wins),
+            str(comparison.difference.ties),
+            str(comparison.difference.losses),
+            _p_value(comparison.difference.p_value),
+        )
+        for comparison in view.comparisons
+    ]
+    ours, theirs = _labels(view)
+    remark = f"{ours} minus {theirs}, {_POINTS}"
+    return Section("Paired comparison, any medal", [Table(heads, rows, frozenset(heads[1:]))], [remark])
+
+
+def _labels(view: Overview) -> list[str]:
+    return list(dict.fromkeys(summary.label for summary in view.summaries))
+
+
+def _rate(rate: Rate) -> str:
+    if math.isnan(rate.mean):
+        return "-"
+    return f"{rate.mean:.1f}" + ("" if rate.standard_error is None else f" ± {rate.standard_error:.1f}")
+
+
+def _interval(interval: Interval | None) -> str:
+    return "-" if interval is None else str(interval)
+
+
+def _p_value(p: float) -> str:
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def _short(label: str) -> str:
+    """A label that fits its column. The middle is left out, as the ends of run groups' names differ."""
+    half = (_LABEL_WIDTH - 1) // 2
+    return label if len(label) <= _LABEL_WIDTH else f"{label[:half]}…{label[-half:]}"

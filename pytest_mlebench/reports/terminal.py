@@ -1,0 +1,85 @@
+"""The medal table at the end of a session."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_mlebench.reports.palette import terminal_markup
+from pytest_mlebench.reports.tables import Table
+from pytest_mlebench.reports.untrusted import one_line
+from pytest_mlebench.results.costs import Spending, spending
+from pytest_mlebench.results.summary import SplitSummary, grader_defects, split_rank, summarise
+from pytest_mlebench.runs.group import RunGroup
+from pytest_mlebench.runs.layout import REPORT
+from pytest_mlebench.runs.outcome import THRESHOLDS
+from pytest_mlebench.runs.record import RunRecord
+from pytest_mlebench.sandbox.contract import Ending
+from pytest_mlebench.units import format_dollars, format_score, format_seconds, pluralize
+
+_HEADS = ("competition", "agent", "seed", "medal", "score", *THRESHOLDS, "time", "ended")
+_WITH_COST = (*_HEADS[:-1], "cost", _HEADS[-1])
+_NUMBERS = frozenset({"seed", "score", *THRESHOLDS, "time", "cost"})
+_BUDGET_ENDED = "budget ended"
+
+
+def write_medal_table(writer: pytest.TerminalReporter, group: RunGroup) -> None:
+    """Write all runs by split, then any-medal rates, then where the reports are."""
+    ordered = sorted(group.records, key=lambda r: (split_rank(r.split), r.competition_id, r.agent, r.seed))
+    costs = spending(ordered)
+    rows = [_row(record, with_cost=bool(costs)) for record in ordered]
+    heads, *lines = Table(_WITH_COST if costs else _HEADS, rows, _NUMBERS).lines()
+    writer.write_sep("=", "medals")
+    writer.write_line(heads, bold=True)
+    split = None
+    for record, line in zip(ordered, lines, strict=True):
+        if record.split != split:
+            split = record.split
+            writer.write_line(f"-- {one_line(split)}", bold=True)
+        writer.write_line(line, **terminal_markup(record.outcome.colour))
+    writer.write_line("")
+    for summary in summarise([group]):
+        writer.write_line(one_line(summary_line(summary)))
+        if summary.note:
+            writer.write_line(f"  {summary.note}")
+    for spent in costs:
+        writer.write_line(one_line(spending_line(spent)))
+    for defect in grader_defects(group.records):
+        writer.write_line(one_line(defect), red=True)
+    for reason in group.broken:
+        writer.write_line(f"left out: {one_line(reason)}", yellow=True)
+    writer.write_line(f"run group: {group.folder}")
+    if (report := group.folder / REPORT).exists():
+        writer.write_line(f"report: {report.as_uri()}")
+
+
+def summary_line(summary: SplitSummary) -> str:
+    """For example ``baseline on smoke: any medal 66.7 % ± 0.0 (3 competitions × 2 seeds; 4 gold, 2 no medal)``."""
+    counts = ", ".join(f"{count} {outcome.label}" for outcome, count in summary.counts.items() if count)
+    runs = f"{pluralize(summary.competitions, 'competition')} × {pluralize(summary.seeds, 'seed')}"
+    return f"{summary.label} on {summary.split}: any medal {summary.any_medal} ({runs}; {counts or 'no run'})"
+
+
+def spending_line(spent: Spending) -> str:
+    """For example ``aide on low: cost: $3.20, $0.80 a medal; 120 model calls, 1,200,000 tokens in, 34,000 out``."""
+    medal = "" if spent.cost_per_medal is None else f", {format_dollars(spent.cost_per_medal)} a medal"
+    known = f" ({format_dollars(spent.known_cost)} known)" if spent.cost is None else ""
+    ended = f"; {pluralize(spent.budgets_ended, 'run')} ended their budget" if spent.budgets_ended else ""
+    return (
+        f"{spent.agent} on {spent.split}: cost: {format_dollars(spent.cost)}{known}{medal}; "
+        f"{pluralize(spent.calls, 'model call')}, {spent.input_tokens:,} tokens in, {spent.output_tokens:,} out{ended}"
+    )
+
+
+def _row(record: RunRecord, *, with_cost: bool) -> tuple[str, ...]:
+    cost = ((format_dollars(record.cost) if record.llm.get("calls") else "-"),) if with_cost else ()
+    return (
+        record.competition_id,
+        record.agent,
+        str(record.seed),
+        record.outcome.label,
+        format_score(record.score),
+        *map(format_score, record.thresholds.values()),
+        format_seconds(record.seconds),
+        *cost,
+        _BUDGET_ENDED if record.llm.get("budget_ended") and record.ending == Ending.FINISHED else record.ending,
+    )

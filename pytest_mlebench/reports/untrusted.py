@@ -1,0 +1,39 @@
+"""Text that an agent influenced, made safe to show: it may command a terminal, mislead a reader or break a page."""
+
+from __future__ import annotations
+
+import re
+
+# What a terminal obeys: colours and cursor moves (CSI), titles and links (OSC), and the short ones.
+_SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~])")
+# Controls (C0 and C1), halves of surrogate pairs, marks that change the direction of text, and what XML does not allow.
+_UNSHOWN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufffe\uffff]"
+)
+
+
+def plain(text: str, max_characters: int | None = None) -> str:
+    r"""The text as a terminal would finally show it, without control sequences; what cannot be shown becomes ``�``.
+
+    Of a line that was overwritten, as progress bars are, the last state is kept. Markup is not escaped.
+
+    >>> plain("\x1b[31mred\x1b[0m")
+    'red'
+    >>> plain("10 %\r100 %\r\n")
+    '100 %\n'
+    """
+    if max_characters is not None and len(text) > max_characters:
+        text = text[:max_characters] + "…"
+    text = _SEQUENCE.sub("", text).replace("\r\n", "\n")
+    if "\r" in text:
+        text = "\n".join(line.rstrip("\r").rsplit("\r", 1)[-1] for line in text.split("\n"))
+    return _UNSHOWN.sub("\ufffd", text)
+
+
+def one_line(text: str) -> str:
+    r"""The text in one line, for a cell of a table.
+
+    >>> one_line("two\n lines")
+    'two lines'
+    """
+    return " ".join(plain(text).split())

@@ -1,0 +1,133 @@
+"""A run group as it lies on disk: its manifest and the records of its runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pytest_mlebench.catalog.catalogue import default_catalogue, unknown
+from pytest_mlebench.errors import UsageError
+from pytest_mlebench.runs.json_files import read_json
+from pytest_mlebench.runs.layout import MANIFEST, RECORD
+from pytest_mlebench.runs.manifest import Manifest
+from pytest_mlebench.runs.record import RunKey, RunRecord
+
+
+class SplitAndCategory(NamedTuple):
+    """Where a competition belongs."""
+
+    split: str
+    category: str
+
+
+UNKNOWN = SplitAndCategory("unknown", "unknown")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunGroup:
+    """The runs of one experiment so far: one record for each key, by start.
+
+    ``manifest`` is empty for a group that was made without one. ``broken`` says why a file that should be a record
+    could not be read.
+    """
+
+    folder: Path
+    records: tuple[RunRecord, ...]
+    manifest: Manifest = field(default_factory=Manifest)
+    broken: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return self.folder.resolve().name
+
+    @cached_property
+    def planned(self) -> frozenset[RunKey]:
+        """The runs that the group was started for; without a manifest, those that have a record."""
+        return self.manifest.keys or frozenset(self.runs)
+
+    @cached_property
+    def runs(self) -> Mapping[RunKey, RunRecord]:
+        return {record.key: record for record in self.records}
+
+    @cached_property
+    def agents(self) -> tuple[str, ...]:
+        """Every agent that has a run or is to have one."""
+        return tuple(sorted({key.agent for key in (*self.planned, *self.runs)}))
+
+    @cached_property
+    def splits_and_categories(self) -> Mapping[str, SplitAndCategory]:
+        """Split and category of each competition: as its records say, else the manifest, else the catalogue."""
+        found = {record.competition_id: SplitAndCategory(record.split, record.category) for record in self.records}
+        noted = self.manifest.settings.get("competitions", {})
+        catalogue = default_catalogue()
+        for id in sorted({key.competition_id for key in self.planned} - found.keys()):
+            if {"split", "category"} <= noted.get(id, {}).keys():
+                found[id] = SplitAndCategory(noted[id]["split"], noted[id]["category"])
+            elif id in catalogue.ids:
+                found[id] = SplitAndCategory(catalogue[id].split, catalogue[id].category)
+            else:
+                found[id] = UNKNOWN
+        return found
+
+
+class GroupReader:
+    """Reads a run group's folder while the group grows. However often it reads, each record is read once."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._records: dict[str, RunRecord] = {}
+        self._broken: list[str] = []
+
+    def add(self, record: RunRecord) -> None:
+        """Take a record that need not be read, since this process made it."""
+        self._records[record.run_id] = record
+
+    def received(self, values: Mapping[str, Any]) -> RunRecord:
+        """A record that another process sent as JSON values."""
+        known = self._records.get(values["run_id"])
+        if known is None:
+            self.add(known := RunRecord.from_json(values))
+        return known
+
+    def records(self) -> tuple[RunRecord, ...]:
+        """The latest record of each run, by start; a file that is no record is left out."""
+        self._broken = []
+        for path in sorted(self.folder.glob(f"*/{RECORD}")):
+            if path.parent.name not in self._records:
+                try:
+                    self._records[path.parent.name] = read_json(path, RunRecord)
+                except (OSError, ValueError) as error:
+                    self._broken.append(f"{path} is no run's record: {error}")
+        ordered = sorted(self._records.values(), key=lambda record: (record.started_at, record.run_id))
+        latest = {record.key: record for record in ordered}
+        return tuple(record for record in ordered if latest[record.key] is record)
+
+    def read(self) -> RunGroup:
+        """The group as it is now; raises UsageError where there is none."""
+        folder = self.folder
+        if not folder.is_dir():
+            raise UsageError(f"run group {folder} does not exist")
+        records, manifest = self.records(), Manifest.read(folder)
+        if not records and manifest is None:
+            raise UsageError(
+                f"{folder} is no run group: it holds neither {MANIFEST} nor the record of a run"
+                + "".join(f"\n{reason}" for reason in self._broken)
+            )
+        return RunGroup(folder=folder, records=records, manifest=manifest or Manifest(), broken=tuple(self._broken))
+
+
+def find_group(name: str, runs_dir: Path) -> Path:
+    """The folder of a run group that is given as a path or as a name below ``runs_dir``; raises UsageError."""
+    for folder in (Path(name).expanduser(), runs_dir / name):
+        if folder.is_dir():
+            return folder
+    groups = [path.name for path in runs_dir.glob("*") if path.is_dir()] if runs_dir.is_dir() else []
+    raise unknown(f"run group (below {runs_dir})", name, groups)
+
+
+def read_group(folder: Path) -> RunGroup:
+    """Read a run group's folder; raises UsageError where there is none."""
+    return GroupReader(folder).read()

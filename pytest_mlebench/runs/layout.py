@@ -1,0 +1,42 @@
+"""Names of the files in a run group's folder and in the directories of its runs.
+
+``RUN_LOG``, ``SUBMISSION`` and ``COLLECTED`` are those that a sandbox leaves in a run directory (see its contract).
+"""
+
+from __future__ import annotations
+
+from pytest_mlebench.sandbox.contract import COLLECTED, RUN_LOG, SUBMISSION
+
+__all__ = [
+    "COLLECTED",
+    "EVENTS",
+    "GRADING_REPORT",
+    "LOCK",
+    "MANIFEST",
+    "METADATA",
+    "RECORD",
+    "REPORT",
+    "RUNNING",
+    "RUN_LOG",
+    "SUBMISSION",
+    "WORKERS",
+]
+
+MANIFEST = "manifest.json"
+"""What the runs of a group have in common (see ``runs.manifest``)."""
+METADATA = "metadata.json"
+"""Each run's success, as MLE-bench writes it."""
+GRADING_REPORT = "grading_report.json"
+"""All runs' grades, as MLE-bench writes them."""
+REPORT = "report.html"
+EVENTS = "events.jsonl"
+"""What the sessions of the group reported beside its runs (see ``runs.events``)."""
+LOCK = ".lock"
+"""Held by the session that writes the group."""
+WORKERS = ".workers"
+"""Held by the workers of a session."""
+
+RECORD = "run.json"
+"""In a run directory: the record of a run that has ended (see ``runs.record``)."""
+RUNNING = "running.json"
+"""In a run directory: a run that has not ended yet (see ``runs.running``)."""

@@ -1,0 +1,125 @@
+"""A run's record: everything that is known of one run of an agent, kept in ``run.json``."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pytest_mlebench.grading.report import Report
+from pytest_mlebench.json_values import parse
+from pytest_mlebench.runs.json_files import write_json
+from pytest_mlebench.runs.layout import RECORD
+from pytest_mlebench.runs.outcome import THRESHOLDS, Outcome, without_submission
+from pytest_mlebench.sandbox.contract import Ending, SandboxAccount
+
+
+class RunKey(NamedTuple):
+    """What a run is of: a group holds one run for each key."""
+
+    agent: str
+    competition_id: str
+    seed: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunRecord:
+    """One run: agent × competition × seed, how it ended, and what its submission is worth.
+
+    Times are ISO 8601 in UTC, durations in seconds. ``error`` is why the harness failed, if it did.
+    """
+
+    run_id: str
+    run_group: str
+    competition_id: str
+    split: str
+    category: str
+    agent: str
+    seed: int
+    started_at: str
+    ended_at: str
+    ending: Ending
+    seconds: float
+    detail: str = ""
+    exit_code: int | None = None
+    signal: str | None = None
+    report: Report
+    error: str | None = None
+    versions: Mapping[str, str] = field(default_factory=dict)
+    limits: Mapping[str, Any] = field(default_factory=dict)
+    sandbox: SandboxAccount = field(default_factory=SandboxAccount)
+    llm: Mapping[str, Any] = field(default_factory=dict)
+    """What it asked of language models (see ``llm.ledger.Totals``); empty where it asked nothing."""
+    agent_definition: Mapping[str, Any] = field(default_factory=dict)
+    data_verified: bool | None = None
+    data: Mapping[str, str] = field(default_factory=dict)
+    """Digests of the prepared data (see ``data.verification.fingerprint``)."""
+    description: str | None = None
+    """Which task description the agent read: ours (``bundled``), that of Kaggle's pages (``kaggle``), or that of
+    another program that prepared the data, as MLE-bench (``other``)."""
+
+    @property
+    def key(self) -> RunKey:
+        return RunKey(self.agent, self.competition_id, self.seed)
+
+    @property
+    def cost(self) -> float | None:
+        """US dollars that its model calls cost; None where that is not known, or it made none by the gateway."""
+        cost = self.llm.get("cost")
+        return float(cost) if isinstance(cost, int | float) and self.llm.get("calls") else None
+
+    @property
+    def models_called(self) -> dict[str, int]:
+        """The language models that answered, with the number of calls."""
+        models = self.llm.get("models")
+        found = models.items() if isinstance(models, Mapping) else ()
+        return {str(name): int(own.get("calls", 0)) for name, own in found if isinstance(own, Mapping)}
+
+    @property
+    def score(self) -> float | None:
+        return self.report.score
+
+    @property
+    def thresholds(self) -> Mapping[str, float]:
+        """The leaderboard's thresholds: gold, silver, bronze and median."""
+        return {name: getattr(self.report, f"{name}_threshold") for name in THRESHOLDS}
+
+    @property
+    def outcome(self) -> Outcome:
+        """What the run came to. A grader that raises is defective: this is no failure of the agent."""
+        report = self.report
+        if self.error is not None or report.grader_defect:
+            return Outcome.error
+        if report.valid_submission:
+            return Outcome[report.medal or ("above_median" if report.above_median else "no_medal")]
+        return Outcome.invalid_submission if report.submission_exists else without_submission(self.ending)
+
+    @property
+    def reason(self) -> str | None:
+        """Why the run has no valid submission; None if it has one."""
+        if self.error is None and self.report.grader_defect:
+            return f"the grader of {self.competition_id} is defective: {self.report.error}"
+        return self.error or self.report.error
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, which xdist can send."""
+        return {
+            **asdict(self),
+            "ending": self.ending.value,
+            "report": self.report.to_json(),
+            "sandbox": self.sandbox.to_json(),
+            "outcome": self.outcome.value,
+        }
+
+    @classmethod
+    def from_json(cls, values: Any) -> RunRecord:
+        """The reverse of ``to_json``; keys that a later version has added are ignored.
+
+        Raises ValueError for anything else.
+        """
+        return parse(cls, values)
+
+    def write(self, run_dir: Path) -> None:
+        """Write ``run.json``, at once or not at all."""
+        write_json(run_dir / RECORD, self.to_json())

@@ -1,0 +1,187 @@
+"""One run: an agent on a competition in a sandbox, graded and recorded."""
+
+from __future__ import annotations
+
+import platform
+import re
+import secrets
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_mlebench import defaults
+from pytest_mlebench._version import __version__
+from pytest_mlebench.agents import Agent
+from pytest_mlebench.agents.definition import Launch
+from pytest_mlebench.catalog import Competition
+from pytest_mlebench.data.dataset import Dataset
+from pytest_mlebench.data.verification import fingerprint
+from pytest_mlebench.errors import SandboxError
+from pytest_mlebench.grading.grader import Grader
+from pytest_mlebench.grading.limits import GradingLimits
+from pytest_mlebench.grading.verdicts import FormChecker
+from pytest_mlebench.runs.bounds import bounded
+from pytest_mlebench.runs.group import GroupReader
+from pytest_mlebench.runs.layout import SUBMISSION
+from pytest_mlebench.runs.record import RunKey, RunRecord
+from pytest_mlebench.runs.running import shown_as_running
+from pytest_mlebench.sandbox import Ending, Execution, Limits, Sandbox, Task
+
+if TYPE_CHECKING:
+    from pytest_mlebench.llm.run_gateway import RunGateway
+    from pytest_mlebench.llm.settings import GatewaySettings
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions:
+    """How and where agents run: ``folder`` is that of the run group."""
+
+    folder: Path
+    limits: Limits = field(default_factory=Limits)
+    max_submission_bytes: int = defaults.MAX_SUBMISSION_BYTES
+    grading: GradingLimits = field(default_factory=GradingLimits)
+    keep_sandbox: bool = False
+    gateway: Callable[[], GatewaySettings] | None = None
+    """How agents reach language models; None: on their own, with their keys."""
+    replay: Path | None = None
+    """The run group whose recordings answer in place of language models."""
+    worker: str = ""
+    """The xdist worker that runs them."""
+
+
+def run_agent(
+    agent: Agent, competition: Competition, dataset: Dataset, sandbox: Sandbox, options: RunOptions, *, seed: int = 0
+) -> RunRecord:
+    """Run an agent to its end, grade its submission, and write ``run.json`` into its run directory.
+
+    Whatever the agent does is an outcome in the record. So is an error of the harness, which is not raised: other runs
+    continue. An interruption leaves no record and is raised. Raises SandboxError if not even a record can be written.
+    """
+    key = RunKey(agent.id, competition.id, seed)
+    run_id = _new_run_id(key)
+    run_dir = options.folder / run_id
+    try:
+        run_dir.mkdir(parents=True)
+    except OSError as problem:
+        raise SandboxError(f"run directory {run_dir} cannot be made: {problem.strerror}") from problem
+    variables = {"SEED": str(seed)}
+    gateway = _gateway(agent, run_dir, options, key, variables)
+    launch = agent.launch() if gateway is None else Launch()
+    launch = replace(launch, environment={**variables, **launch.environment})
+    grader = Grader(competition, dataset, max_bytes=options.max_submission_bytes, limits=options.grading)
+    checker = FormChecker(competition, dataset.public, max_bytes=options.max_submission_bytes, limits=options.grading)
+    task = Task(
+        competition_id=competition.id,
+        agent=agent,
+        launch=launch,
+        gateway=gateway,
+        public=dataset.public,
+        run_dir=run_dir,
+        validate=checker,
+        stop_validation=checker.stop,
+        max_submission_bytes=options.max_submission_bytes,
+        limits=options.limits,
+        labels={"run_group": options.folder.name, "run_id": run_id, "worker": options.worker},
+        keep=options.keep_sandbox,
+    )
+    started = datetime.now(UTC)
+    error: str | None = None
+    with shown_as_running(run_dir, key, worker=options.worker, time_limit=options.limits.time_limit):
+        try:
+            execution = sandbox.run(task)
+        except SandboxError as problem:
+            execution = Execution(ending=Ending.NOT_STARTED, seconds=0.0)
+            error = str(problem)
+        ended = datetime.now(UTC)
+        report = grader.report(run_dir / SUBMISSION)
+    llm = _llm(agent, gateway, options)
+    complete = RunRecord(
+        run_id=run_id,
+        run_group=options.folder.name,
+        competition_id=competition.id,
+        split=competition.split,
+        category=competition.category,
+        agent=agent.id,
+        seed=seed,
+        started_at=started.isoformat(),
+        ended_at=ended.isoformat(),
+        ending=execution.ending,
+        seconds=round(execution.seconds, 3),
+        detail=_detail(execution, llm),
+        exit_code=execution.exit_code,
+        signal=execution.signal,
+        report=report,
+        error=error,
+        versions=_versions(),
+        limits=asdict(options.limits),
+        sandbox=execution.sandbox,
+        llm=llm,
+        agent_definition=agent.describe(),
+        data_verified=dataset.is_verified,
+        data=fingerprint(dataset),
+        description=dataset.description,
+    )
+    record = bounded(complete)
+    try:
+        record.write(run_dir)
+    except OSError as problem:
+        raise SandboxError(f"the run's record cannot be written to {run_dir}: {problem.strerror}") from problem
+    return record
+
+
+def _gateway(
+    agent: Agent, run_dir: Path, options: RunOptions, key: RunKey, variables: Mapping[str, str]
+) -> RunGateway | None:
+    """The gateway of a run; None where there is none, or the agent needs none. Raises SandboxError."""
+    if options.gateway is None or not agent.may_ask_models:
+        return None
+    from pytest_mlebench.llm.run_gateway import RunGateway, providers_of
+
+    settings = options.gateway()
+    if not providers_of(settings, agent, replayed=options.replay is not None):
+        return None
+    replay = None if options.replay is None else _recorded(options.replay, key)
+    return RunGateway(settings, agent, run_dir=run_dir, variables=variables, replay=replay)
+
+
+@cache
+def _reader(group: Path) -> GroupReader:
+    """The reader of a group that is replayed: its records are read once for all runs."""
+    return GroupReader(group)
+
+
+def _recorded(group: Path, key: RunKey) -> Path:
+    """The directory of the run in a group that is replayed."""
+    from pytest_mlebench.llm.ledger import BODIES
+
+    for record in _reader(group).records():
+        if record.key == key and (group / record.run_id / BODIES).exists():
+            return group / record.run_id
+    raise SandboxError(
+        f"{group} has no recording of {key.agent} on {key.competition_id} with seed {key.seed}, which is to be replayed"
+    )
+
+
+def _llm(agent: Agent, gateway: RunGateway | None, options: RunOptions) -> dict[str, Any]:
+    """What the record says of language models."""
+    if gateway is not None:
+        return gateway.account()
+    return {"gateway": "off"} if options.gateway is None and agent.may_ask_models else {}
+
+
+def _detail(execution: Execution, llm: Mapping[str, Any]) -> str:
+    ended = llm.get("budget_ended")
+    return "; ".join(filter(None, (execution.detail, f"budget ended ({ended})" if ended else "")))
+
+
+def _new_run_id(key: RunKey) -> str:
+    """``<competition id>_<unique>``, of which the latter shows agent and seed to a reader."""
+    readable = re.sub(r"[^A-Za-z0-9.]+", "-", key.agent)
+    return f"{key.competition_id}_{readable}-{key.seed}-{secrets.token_hex(4)}"
+
+
+def _versions() -> Mapping[str, str]:
+    return {"pytest-mlebench": __version__, "python": platform.python_version()}

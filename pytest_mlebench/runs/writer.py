@@ -1,0 +1,217 @@
+"""Writing a run group: one session at a time opens it, plans its runs and closes it; a later one may resume it."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from filelock import FileLock, Timeout
+
+from pytest_mlebench._version import __version__
+from pytest_mlebench.agents import Agent
+from pytest_mlebench.catalog.competition import Competition
+from pytest_mlebench.errors import CompetitionError, UsageError
+from pytest_mlebench.progress import Note, Reporter, silent
+from pytest_mlebench.runs.layout import LOCK, WORKERS
+from pytest_mlebench.runs.manifest import (
+    Canonical,
+    Manifest,
+    PlannedRun,
+    Session,
+    canonical_differences,
+    changes,
+    folder_digest,
+    library_versions,
+    merge,
+    model_differences,
+)
+from pytest_mlebench.runs.record import RunRecord
+from pytest_mlebench.sandbox.contract import Limits
+from pytest_mlebench.sandbox.hardware import this_machine
+from pytest_mlebench.sandbox.owner import owner_labels
+
+_WAIT_FOR_WORKERS_SECONDS = 120.0
+"""Seconds that the workers of a killed session get to end; they stop their agents first."""
+
+
+class RunGroupWriter:
+    """A run group that this session writes. No other session can open it before ``close``, or this process's end.
+
+    ``sandboxes`` has the kind of sandbox of each agent; ``settings`` what else must stay the same for runs to compare,
+    ``options`` what ``--resume`` restores. ``competition_file`` finds the ``competition.yaml`` of a run's node id.
+    ``allow_changes`` accepts settings that differ from those the group was made with. ``reporter`` is called when the
+    writer has to wait.
+
+    Raises UsageError where another session has the group, and where it was made with other settings, which are listed.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        agents: Iterable[Agent],
+        sandboxes: Mapping[str, str],
+        limits: Limits,
+        workers: int,
+        settings: Mapping[str, Any],
+        options: Mapping[str, Any],
+        competition_file: Callable[[str], Path],
+        allow_changes: bool = False,
+        reporter: Reporter = silent,
+    ) -> None:
+        self.folder = folder
+        self._competition_file = competition_file
+        self._lock = _lock(folder)
+        try:
+            _await_workers(folder, reporter)
+            now = datetime.now(UTC).isoformat()
+            self.manifest = Manifest.read(folder) or Manifest(run_group=folder.name, created_at=now)
+            comparable = {
+                "version": __version__,
+                "agents": {agent.id: _agent(agent, sandboxes[agent.id]) for agent in agents},
+                "limits": asdict(limits),
+                **settings,
+                "competitions": self._competitions(self.manifest.runs),
+            }
+            changed = changes(self.manifest.settings, comparable)
+            if changed and not allow_changes:
+                raise UsageError(
+                    f"run group {folder} was made with other settings:\n  "
+                    + "\n  ".join(changed)
+                    + "\nrestore them, name another --run-group, or add --allow-changes to mix them in one group"
+                )
+            hardware = this_machine()
+            self._write(
+                replace(
+                    self.manifest,
+                    options=options,
+                    settings=merge(self.manifest.settings, comparable),
+                    sessions=(
+                        *self.manifest.sessions,
+                        Session(
+                            started_at=now,
+                            workers=workers,
+                            hardware=hardware,
+                            libraries=library_versions(),
+                            owner=owner_labels(),
+                            changes=changed,
+                        ),
+                    ),
+                    canonical=Canonical.of_all(
+                        self.manifest.canonical,
+                        [
+                            *canonical_differences(
+                                limits, hardware, workers=workers, sandboxes=set(sandboxes.values())
+                            ),
+                            *model_differences(settings),
+                        ],
+                    ),
+                )
+            )
+        except BaseException:
+            self._lock.release()
+            raise
+
+    @property
+    def is_resumed(self) -> bool:
+        """Whether an earlier session wrote this group."""
+        return len(self.manifest.sessions) > 1
+
+    def plan(self, runs: Iterable[PlannedRun]) -> None:
+        """Note runs that the session is to do; those that are known already, as each worker reports the same, count
+        once."""
+        known = self.manifest.keys
+        added = tuple({run.key: run for run in runs if run.key not in known}.values())
+        if added:
+            settings = merge(self.manifest.settings, {"competitions": self._competitions(added)})
+            self._write(replace(self.manifest, runs=(*self.manifest.runs, *added), settings=settings))
+
+    def close(self, records: Iterable[RunRecord]) -> None:
+        """Complete the manifest, and release the group."""
+        *earlier, own = self.manifest.sessions
+        ended = replace(own, ended_at=datetime.now(UTC).isoformat())
+        self._write(replace(self.manifest.summarised(records), sessions=(*earlier, ended)))
+        self._lock.release()
+
+    def _competitions(self, runs: Iterable[PlannedRun]) -> dict[str, dict[str, Any]]:
+        files = {run.competition_id: self._competition_file(run.nodeid) for run in runs}
+        return {id: _competition(file) for id, file in files.items()}
+
+    def _write(self, manifest: Manifest) -> None:
+        self.manifest = manifest
+        try:
+            manifest.write(self.folder)
+        except OSError as error:
+            raise UsageError(f"{self.folder} cannot be written: {error.strerror}") from error
+
+
+def _lock(folder: Path) -> FileLock:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(folder / LOCK)
+        lock.acquire(blocking=False)
+    except Timeout as error:
+        raise UsageError(
+            f"run group {folder} is in use by another session; wait for its end, or name another group"
+        ) from error
+    except OSError as error:
+        raise UsageError(f"{folder} cannot be written: {error.strerror}") from error
+    return lock
+
+
+def hold_as_worker(folder: Path) -> int | None:
+    """Keep the next session waiting until this worker process has ended; returns the descriptor to keep open for that.
+
+    A worker outlives a session that was killed for some seconds, in which it may still finish a run.
+    """
+    try:
+        descriptor = os.open(folder / WORKERS, os.O_RDWR | os.O_CREAT, 0o644)
+        fcntl.flock(descriptor, fcntl.LOCK_SH)
+    except OSError:  # a file system without such locks: a run that is done twice counts once
+        return None
+    return descriptor
+
+
+def _await_workers(folder: Path, reporter: Reporter) -> None:
+    with (folder / WORKERS).open("w") as file:
+        deadline, reported = time.monotonic() + _WAIT_FOR_WORKERS_SECONDS, False
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise UsageError(
+                        f"workers of an earlier session still run in {folder}: wait for their end, or end them"
+                    ) from None
+            except OSError:
+                return
+            else:
+                return
+            if not reported:
+                reporter(Note("waiting for the workers of a session that was killed"))
+                reported = True
+            time.sleep(0.2)
+
+
+def _agent(agent: Agent, sandbox: str) -> dict[str, Any]:
+    return {**agent.describe(), "sandbox": sandbox, "digest": folder_digest(agent.folder)}
+
+
+def _competition(file: Path) -> dict[str, Any]:
+    """Split and category of a competition, and version and digest of the files that determine its data and grades."""
+    try:
+        competition = Competition.load(file)
+    except CompetitionError:  # it is gone, or broken by now
+        return {"digest": None}
+    return {
+        "split": competition.split,
+        "category": competition.category,
+        "version": competition.version,
+        "digest": folder_digest(file.parent, [path.relative_to(file.parent).as_posix() for path in competition.files]),
+    }

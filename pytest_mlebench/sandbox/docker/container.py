@@ -1,0 +1,262 @@
+"""A container that holds one agent: how it is confined, started, stopped, emptied and removed."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import docker
+from docker.errors import APIError, DockerException, NotFound
+from docker.types import DeviceRequest, LogConfig, Mount, Ulimit
+
+from pytest_mlebench._paths import bundled
+from pytest_mlebench.errors import SandboxError
+from pytest_mlebench.sandbox.contract import Limits
+from pytest_mlebench.sandbox.docker.seccomp import profile as seccomp_profile
+from pytest_mlebench.sandbox.gpus import Gpu
+from pytest_mlebench.sandbox.logs import LogWriter
+from pytest_mlebench.sandbox.owner import LABEL
+
+logger = logging.getLogger(__name__)
+
+INIT = "/opt/mlebench/init.py"
+HARNESS = "/opt/mlebench/private/harness"
+FULL_NETWORK = "mlebench-full"
+
+# What the first process needs: to become the agent's user, and to signal its processes. The agent itself has none, and
+# `no-new-privileges` keeps it from any.
+_CAPABILITIES = ["SETUID", "SETGID", "KILL"]
+
+
+def configuration(
+    limits: Limits,
+    *,
+    public: Path,
+    sockets: Path,
+    full_network: bool,
+    gpus: Sequence[Gpu],
+    runtime: str | None,
+    privileged: bool,
+    shm_bytes: int,
+    disk: Sequence[Mount] = (),
+) -> dict[str, Any]:
+    """The arguments of ``containers.create`` that confine an agent; ``disk`` holds all that it may write, if given."""
+    confined: dict[str, Any] = {
+        # Ours, whatever the image has in its place.
+        "entrypoint": ["/usr/bin/python3", "-I", INIT],
+        "command": [],
+        "user": "root",
+        "hostname": "sandbox",
+        "network_mode": FULL_NETWORK if full_network else "none",
+        # Read-only, both: what an agent leaves is taken out of the container when it has ended.
+        "mounts": [
+            *disk,
+            Mount("/home/data", str(public.resolve()), type="bind", read_only=True),
+            Mount(HARNESS, str(sockets), type="bind", read_only=True),
+            Mount(INIT, str(bundled("environment") / "init.py"), type="bind", read_only=True),
+        ],
+        "read_only": bool(disk),
+        "pids_limit": limits.processes,
+        "shm_size": shm_bytes,
+        "ulimits": [Ulimit(name="core", soft=0, hard=0)],
+        # The output goes to our log, which is bounded, and nowhere else.
+        "log_config": LogConfig(type="none"),
+    }
+    if privileged:
+        confined["privileged"] = True
+    else:
+        security = ["no-new-privileges", f"seccomp={seccomp_profile()}"]
+        confined |= {"cap_drop": ["ALL"], "cap_add": _CAPABILITIES, "security_opt": security}
+    if limits.memory is not None:
+        confined |= {"mem_limit": limits.memory, "memswap_limit": limits.memory}  # together: no swap
+    if limits.cpus is not None:
+        confined["nano_cpus"] = int(limits.cpus * 1e9)
+    if limits.disk is not None:  # at once, and not only when somebody looks
+        confined["ulimits"].append(Ulimit(name="fsize", soft=limits.disk, hard=limits.disk))
+    if gpus:
+        confined["device_requests"] = [DeviceRequest(device_ids=[gpu.uuid for gpu in gpus], capabilities=[["gpu"]])]
+    if runtime:
+        confined["runtime"] = runtime
+    return confined
+
+
+class Container:
+    """One container from its creation to its removal. Every method raises SandboxError where the engine fails."""
+
+    def __init__(self, client: docker.DockerClient, name: str) -> None:
+        self.name = name
+        self._client = client
+        self._output: threading.Thread | None = None
+        self._stream: Any = None
+        self._log_error: OSError | None = None
+        self.has_quota = False
+
+    def create(self, image: str, settings: Mapping[str, Any], labels: Mapping[str, str], *, quota: int | None) -> None:
+        """``quota`` (bytes) limits what the container writes, if the storage driver can (see ``has_quota``)."""
+        with _engine("create"):
+            if quota is not None:
+                try:
+                    self._create(image, settings, labels, storage_opt={"size": str(quota)})
+                    self.has_quota = True
+                    return
+                except APIError as error:
+                    if "storage-opt" not in str(error) and "quota" not in str(error):
+                        raise
+            self._create(image, settings, labels)
+
+    def _create(self, image: str, settings: Mapping[str, Any], labels: Mapping[str, str], **more: Any) -> None:
+        self._created = time.time()
+        self._container = self._client.containers.create(image, name=self.name, labels=dict(labels), **settings, **more)
+
+    def start(self, log: LogWriter) -> None:
+        """Start it; all that it prints goes to the log, from the first byte."""
+        with _engine("start"):
+            stream = self._container.attach(stdout=True, stderr=True, stream=True, logs=False)
+            self._stream = stream
+            self._output = threading.Thread(target=self._copy, args=(stream, log), daemon=True)
+            self._output.start()
+            self._container.start()
+
+    def _copy(self, stream: Iterator[bytes], log: LogWriter) -> None:
+        with suppress(DockerException, OSError, ValueError):  # the engine closed the stream
+            for block in stream:
+                if self._log_error is None:  # else read on: a full pipe would hold the agent up
+                    try:
+                        log.write(block)
+                    except OSError as error:
+                        self._log_error = error
+
+    def alive(self) -> bool:
+        with _engine("inspect"):
+            return bool(self.state()["Running"])
+
+    def state(self) -> dict[str, Any]:
+        with _engine("inspect"):
+            state: dict[str, Any] = self._client.api.inspect_container(self.name)["State"]
+            return state
+
+    def written(self) -> int | None:
+        """Bytes that it holds beyond its image; None where the engine cannot measure it.
+
+        The engine answers -1 where a path is too long for it.
+        """
+        with suppress(DockerException, OSError):
+            for entry in self._client.api.containers(all=True, size=True, filters={"name": f"^/{self.name}$"}):
+                size = int(entry.get("SizeRw") or 0)
+                return size if size >= 0 else None
+        return 0
+
+    def oom_kills(self) -> int | None:
+        """How many processes the kernel killed for memory, read on the host; None where that cannot be read.
+
+        Only while the container runs: its control group goes with it.
+        """
+        with suppress(DockerException, OSError, ValueError, KeyError, SandboxError):
+            groups = Path(f"/proc/{self.state()['Pid']}/cgroup").read_text().splitlines()
+            for number, controllers, path in (line.split(":", 2) for line in groups):
+                if number == "0" and not controllers:
+                    file = Path(f"/sys/fs/cgroup{path}/memory.events")
+                elif "memory" in controllers.split(","):
+                    file = Path(f"/sys/fs/cgroup/memory{path}/memory.oom_control")
+                else:
+                    continue
+                if file.exists():
+                    return int(dict(line.split() for line in file.read_text().splitlines())["oom_kill"])
+        return None
+
+    def was_stopped_from_outside(self) -> bool:
+        """Whether somebody else stopped or removed it, by way of the engine."""
+        try:
+            self._client.api.inspect_container(self.name)
+            events = self._client.api.events(
+                since=int(self._created), until=int(time.time()) + 1, decode=True, filters={"container": self.name}
+            )
+            try:
+                return any(event.get("Action") in ("kill", "stop", "destroy", "pause", "restart") for event in events)
+            finally:
+                _close(events)
+        except (DockerException, OSError):
+            return True
+
+    def kill(self) -> None:
+        """End it now, with all its processes; does nothing where it does not run."""
+        with suppress(DockerException, OSError):
+            self._client.api.kill(self.name)
+
+    def finish_output(self) -> None:
+        """Wait until all that it printed is in the log; raises SandboxError if the log could not be written."""
+        if self._output is not None:
+            self._output.join(30)
+            _close(self._stream)
+        if self._log_error is not None:
+            raise SandboxError(f"the agent's output could not be written: {self._log_error}")
+
+    @contextmanager
+    def archive(self, path: str) -> Iterator[Iterator[bytes]]:
+        """A tar stream of a path, which need not be read to its end; empty where the container has no such path.
+
+        Raises SandboxError where the engine does not read it.
+        """
+        api = self._client.api
+        url = f"{api.base_url}/v{api.api_version}/containers/{self.name}/archive"
+        # Not the client's own method: its stream cannot be closed, and until it is, the engine keeps on reading, for
+        # hours if an agent made a file of terabytes, and holds the container locked.
+        with (
+            _engine("read"),
+            api.get(url, params={"path": path}, stream=True, timeout=api.timeout) as response,
+        ):
+            if response.status_code == 404:
+                yield iter(())
+                return
+            response.raise_for_status()
+            yield response.iter_content(1 << 20)
+
+    def close(self) -> None:
+        """Let go of its output, whatever has been read of it."""
+        if self._stream is not None:
+            _close(self._stream)
+
+    def remove(self) -> None:
+        """Remove it, running or not."""
+        try:
+            self._client.api.remove_container(self.name, force=True, v=True)
+        except NotFound:
+            pass
+        except (DockerException, OSError) as error:
+            logger.warning("container %s is not removed (`mlebench clean` will): %s", self.name, error)
+
+
+def _close(stream: Any) -> None:
+    """Close a stream of the client, and the response around it, which the client leaves open."""
+    with suppress(OSError, AttributeError):
+        stream.close()
+    with suppress(OSError, AttributeError):
+        stream._response.close()
+
+
+def provide_full_network(client: docker.DockerClient) -> None:
+    """The network of the policy ``full``: out to the world, but not from one container to another."""
+    with _engine("make a network for"):
+        if client.networks.list(names=[f"^{FULL_NETWORK}$"]):
+            return
+        with suppress(APIError):  # another worker made it meanwhile
+            client.networks.create(
+                FULL_NETWORK,
+                driver="bridge",
+                options={"com.docker.network.bridge.enable_icc": "false"},
+                labels={f"{LABEL}network": "full"},
+            )
+
+
+@contextmanager
+def _engine(what: str) -> Iterator[None]:
+    try:
+        yield
+    except (DockerException, OSError) as error:
+        text = getattr(error, "explanation", None) or error
+        raise SandboxError(f"the Docker engine could not {what} a container: {text}") from error

@@ -1,0 +1,66 @@
+"""A limit on what a container writes, where the storage driver has none: look every few seconds, stop what is over."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+_INTERVAL = 0.25
+_UNMEASURED = 3
+_SHARE = 0.1
+"""At most this share of the time is spent on looking: where there are many files, looking takes long."""
+
+
+def has_quota(info: dict[str, Any]) -> bool:
+    """Whether the engine's storage driver may be able to limit what a container writes; it says for sure when asked.
+
+    That is overlay2 on XFS with project quotas. What btrfs and zfs limit is a container together with its image.
+    """
+    return info.get("Driver") == "overlay2" and ["Backing Filesystem", "xfs"] in (info.get("DriverStatus") or [])
+
+
+class DiskWatcher:
+    """Calls ``stop`` once ``written`` (bytes, or None if it cannot be measured) is over the limit; a context manager.
+
+    Between two looks an agent may write more than its limit; how much more depends on the disk. What cannot be measured
+    three times in a row counts as too much: no honest agent makes paths that the engine cannot follow. ``full`` says in
+    words what was found.
+    """
+
+    def __init__(self, limit: int, written: Callable[[], int | None], stop: Callable[[], None]) -> None:
+        self.limit = limit
+        self.full = ""
+        self._unmeasured = 0
+        self._written, self._stop = written, stop
+        self._done = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> DiskWatcher:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self._done.set()
+        self._thread.join()
+
+    def look(self) -> bool:
+        """Whether the limit is reached."""
+        size = self._written()
+        self._unmeasured = 0 if size is not None else self._unmeasured + 1
+        if self._unmeasured >= _UNMEASURED and not self.full:
+            self.full = "the space in use cannot be measured, as paths are too long"
+        elif size is not None and size > self.limit and not self.full:
+            self.full = f"{size:,} bytes written, the limit is {self.limit:,}"
+        return bool(self.full)
+
+    def _watch(self) -> None:
+        pause = _INTERVAL
+        while not self._done.wait(pause):
+            start = time.monotonic()
+            if self.look():
+                self._stop()
+                return
+            pause = max(_INTERVAL, (time.monotonic() - start) / _SHARE)

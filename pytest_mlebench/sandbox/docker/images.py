@@ -1,0 +1,292 @@
+"""Images, built on demand and tagged by what they are made from: a change rebuilds, an unchanged one costs nothing."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import tempfile
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any, Literal
+
+import docker
+from docker.errors import APIError, DockerException, ImageNotFound
+from docker.utils.build import create_archive, exclude_paths
+from filelock import FileLock, Timeout
+
+from pytest_mlebench import defaults
+from pytest_mlebench._paths import bundled
+from pytest_mlebench.agents.definition import Agent
+from pytest_mlebench.errors import SandboxError
+from pytest_mlebench.progress import Note, Reporter, Step, silent
+from pytest_mlebench.sandbox.contract import check_agent_folder
+from pytest_mlebench.sandbox.docker.build_network import build_network
+from pytest_mlebench.sandbox.docker.loop_disk import layers
+from pytest_mlebench.sandbox.instructions import format_duration
+from pytest_mlebench.sandbox.owner import LABEL
+from pytest_mlebench.units import format_size
+
+ENVIRONMENT = "mlebench-env"
+BASE_IMAGE = "debian:bookworm-slim"
+CONTAINER_DIRS = {
+    "SUBMISSION_DIR": "/home/submission",
+    "LOGS_DIR": "/home/logs",
+    "CODE_DIR": "/home/code",
+    "AGENT_DIR": "/home/agent",
+}
+"""The build arguments that every agent's Dockerfile may count on."""
+
+BuildNetwork = Literal["none", "registries", "full"]
+BUILD_NETWORKS: tuple[BuildNetwork, ...] = ("none", "registries", "full")
+_TAIL_LINES = 40
+_MAX_LINE = 1000
+_IGNORED = ["**/__pycache__", "**/*.pyc", ".git"]
+_FROM = re.compile(
+    rf"^(\s*FROM\s+(?:--platform=\S+\s+)?){ENVIRONMENT}(?::latest)?(?=\s|$)", re.IGNORECASE | re.MULTILINE
+)
+_DEFAULT_DOCKERFILE = f"FROM {ENVIRONMENT}\nARG AGENT_DIR\nCOPY . ${{AGENT_DIR}}\n"
+# The agent may write everywhere below its home, also over what its Dockerfile, as root, put there. As this is done in
+# the image and not when a container starts, the entry point needs no right to change owners.
+_OWNED_BY_AGENT = """
+USER root
+RUN ["/usr/bin/find", "/home", "-path", "/home/data", "-prune", "-o", "!", "-user", "nonroot", \
+"-exec", "/bin/chown", "-h", "nonroot:nonroot", "{}", "+"]
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Recipe:
+    """All that an image is made from."""
+
+    name: str
+    folder: Path
+    dockerfile: str
+    arguments: Mapping[str, str]
+    parent: str = ""
+    network: BuildNetwork = "full"
+
+    def files(self) -> list[str]:
+        """What the builder gets, as paths relative to the folder."""
+        ignore = self.folder / ".dockerignore"
+        patterns = ignore.read_text(encoding="utf-8").splitlines() if ignore.is_file() else []
+        patterns = [line.strip() for line in patterns if line.strip() and not line.lstrip().startswith("#")]
+        return sorted(exclude_paths(str(self.folder), [*_IGNORED, *patterns]) - {".dockerignore"})
+
+    def tag(self) -> str:
+        digest = hashlib.sha256()
+
+        def add(*parts: str | bytes) -> None:
+            for part in parts:
+                content = part.encode() if isinstance(part, str) else part
+                digest.update(f"{len(content)}:".encode() + content)
+
+        add(
+            self.dockerfile,
+            self.parent,
+            self.network,
+            *(f"{key}={value}" for key, value in sorted(self.arguments.items())),
+        )
+        for name in self.files():
+            path = self.folder / name
+            if path.is_symlink():
+                add(name, "link", str(path.readlink()))
+            elif path.is_file():
+                add(name, "program" if path.stat().st_mode & 0o111 else "file")
+                with path.open("rb") as file:
+                    add(hashlib.file_digest(file, "sha256").digest())
+            else:
+                add(name, "folder")
+        return f"{self.name}:{digest.hexdigest()[:16]}"
+
+    def write_context(self, file: IO[bytes], dockerfile: str) -> None:
+        # The builder reads its Dockerfile, then leaves out what .dockerignore lists.
+        own = [(".dockerignore", f".dockerignore\n{dockerfile}\n"), (dockerfile, self.dockerfile)]
+        create_archive(str(self.folder), self.files(), file, extra_files=own)
+        file.seek(0)
+
+
+class Images:
+    """The images of an engine.
+
+    ``heavy`` adds the common machine-learning packages to the environment. ``reporter`` gets the builder's lines.
+    ``build_network`` is what the Dockerfiles of agents reach while they are built (see ``build_network``); the
+    environment is ours and is built with all of it.
+    """
+
+    def __init__(
+        self,
+        client: docker.DockerClient,
+        *,
+        base_image: str = BASE_IMAGE,
+        heavy: bool = False,
+        arguments: Mapping[str, str] | None = None,
+        reporter: Reporter = silent,
+        folder: Path | None = None,
+        build_network: BuildNetwork = "full",
+    ) -> None:
+        if build_network not in BUILD_NETWORKS:
+            raise SandboxError(f"build network {build_network!r} must be one of {', '.join(BUILD_NETWORKS)}")
+        self._build_network = build_network
+        self._client = client
+        self._folder = folder or bundled("environment")
+        self._is_ours = folder is None
+        self._arguments = {
+            "BASE_IMAGE": base_image,
+            "INSTALL_HEAVY_DEPENDENCIES": str(heavy).lower(),
+            **(arguments or {}),
+        }
+        self._reporter = reporter
+
+    def environment(self) -> str:
+        """The tag of ``mlebench-env``, built if it is not there; raises SandboxError with the end of the log."""
+        recipe = _Recipe(
+            name=ENVIRONMENT,
+            folder=self._folder,
+            dockerfile=_read(self._folder / "Dockerfile"),
+            arguments=self._arguments,
+        )
+        # For those who build an agent's image by hand; we ourselves always mean this very environment.
+        return self._provide(recipe, also=f"{ENVIRONMENT}:latest" if self._is_ours else "")
+
+    def agent(self, agent: Agent) -> str:
+        """The tag of the agent's image, built if it is not there; raises SandboxError with the end of the log.
+
+        The build's context is the agent's folder; agents of one folder and Dockerfile share an image.
+        """
+        check_agent_folder(agent)
+        environment = self.environment()
+        text = _read(agent.dockerfile) if agent.dockerfile.is_file() else _DEFAULT_DOCKERFILE
+        # `FROM mlebench-env` means this environment, whatever another session calls the latest.
+        recipe = _Recipe(
+            name=f"mlebench-agent-{re.sub(r'[^a-z0-9]+', '-', agent.folder.name.lower()).strip('-') or 'x'}",
+            folder=agent.folder,
+            dockerfile=_FROM.sub(lambda match: match[1] + environment, text) + _OWNED_BY_AGENT,
+            arguments=CONTAINER_DIRS,
+            parent=environment,
+            network=self._build_network,
+        )
+        return self._provide(recipe)
+
+    def digest(self, tag: str) -> str:
+        """The engine's own digest of an image; raises SandboxError."""
+        return str(self._inspect(tag).get("Id") or "")
+
+    def _provide(self, recipe: _Recipe, also: str = "") -> str:
+        tag = recipe.tag()
+        if self._has(tag):
+            return tag
+        with _lock(tag, self._reporter):
+            if not self._has(tag):  # nobody built it while we waited
+                self._reporter(Step(tag, "building"))
+                self._build(recipe, tag)
+                if also:
+                    self._client.images.get(tag).tag(also)
+        return tag
+
+    def _has(self, tag: str) -> bool:
+        try:
+            self._client.images.get(tag)
+        except ImageNotFound:
+            return False
+        except (DockerException, OSError) as error:
+            raise SandboxError(f"the Docker engine could not look for image {tag}: {error}") from error
+        return True
+
+    def _build(self, recipe: _Recipe, tag: str) -> None:
+        log: deque[str] = deque(maxlen=_TAIL_LINES)
+        name = "Dockerfile.mlebench"
+        deadline = time.monotonic() + defaults.BUILD_SECONDS
+        memory = min(defaults.BUILD_MEMORY, int(self._client.info().get("MemTotal") or defaults.BUILD_MEMORY))
+        try:
+            with tempfile.TemporaryFile() as context, build_network(self._client, recipe.network) as (mode, proxies):
+                recipe.write_context(context, name)
+                messages = self._client.api.build(
+                    fileobj=context,
+                    custom_context=True,
+                    dockerfile=name,
+                    tag=tag,
+                    buildargs={**recipe.arguments, **proxies},
+                    labels={f"{LABEL}image": recipe.name, f"{LABEL}build-network": recipe.network},
+                    network_mode=mode,
+                    container_limits={"memory": memory, "memswap": memory},
+                    rm=True,
+                    forcerm=True,
+                    decode=True,
+                )
+                for line in _lines(messages):
+                    log.append(line[:_MAX_LINE])
+                    self._reporter(Note(line[:_MAX_LINE]))
+                    if time.monotonic() > deadline:  # closing the stream ends the build
+                        raise _BuildError(f"the build takes longer than {format_duration(defaults.BUILD_SECONDS)}")
+        except _BuildError as error:
+            log.append(str(error))
+        except (APIError, DockerException, OSError) as error:
+            log.append(str(error))
+        else:
+            if self._has(tag):
+                return self._check_size(tag)
+            log.append("the builder ended and left no image")
+        shown = "\n".join(log)
+        hint = f" (its network was {recipe.network}; see --build-network)" if recipe.network != "full" else ""
+        raise SandboxError(f"image {tag} (from {recipe.folder}) does not build{hint}; its log ends with:\n{shown}")
+
+    def _check_size(self, tag: str) -> None:
+        size = int(self._client.images.get(tag).attrs.get("Size") or 0)
+        if size > defaults.IMAGE_BYTES:
+            self._client.images.remove(tag, force=True)
+            raise SandboxError(f"image {tag} has {format_size(size)}, may have {format_size(defaults.IMAGE_BYTES)}")
+
+    def volumes(self, tag: str) -> list[str]:
+        """The paths that an image declares as volumes; raises SandboxError."""
+        return sorted(self._inspect(tag)["Config"].get("Volumes") or {})
+
+    def layers(self, tag: str) -> list[Path]:
+        """The folders of an image's layers, where a disk of limited size can be laid on them; raises SandboxError."""
+        return layers(self._inspect(tag))
+
+    def _inspect(self, tag: str) -> dict[str, Any]:
+        try:
+            return dict(self._client.images.get(tag).attrs)
+        except (DockerException, OSError) as error:
+            raise SandboxError(f"the Docker engine could not inspect image {tag}: {error}") from error
+
+
+class _BuildError(Exception):
+    """What went wrong, as the builder reports it."""
+
+
+def _lines(messages: Iterator[dict[str, Any]]) -> Iterator[str]:
+    for message in messages:
+        if "error" in message:
+            raise _BuildError(str(message["error"]))
+        text = message.get("stream") or message.get("status") or ""
+        yield from (line.rstrip() for line in re.split(r"[\r\n]+", str(text)) if line.strip())
+
+
+def _read(dockerfile: Path) -> str:
+    try:
+        return dockerfile.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SandboxError(f"{dockerfile} cannot be read: {error}") from error
+
+
+@contextmanager
+def _lock(tag: str, reporter: Reporter) -> Iterator[None]:
+    """One builder at a time for each image on this machine; it is freed when its holder dies."""
+    folder = Path(tempfile.gettempdir()) / f"mlebench-build-{os.getuid()}"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    lock = FileLock(folder / f"{tag.replace(':', '-')}.lock")
+    try:
+        lock.acquire(blocking=False)
+    except Timeout:
+        reporter(Step(tag, "waiting for another process that builds it"))
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()

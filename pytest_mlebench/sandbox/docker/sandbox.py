@@ -1,0 +1,425 @@
+"""A sandbox that an agent can neither cheat nor break: a container of its own for every run."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import secrets
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from docker.types import Mount
+
+from pytest_mlebench import defaults
+from pytest_mlebench.agents.definition import Agent, Launch
+from pytest_mlebench.errors import SandboxError
+from pytest_mlebench.progress import Reporter, silent
+from pytest_mlebench.sandbox.checker import PORT, SubmissionChecker
+from pytest_mlebench.sandbox.collection import Collector
+from pytest_mlebench.sandbox.contract import (
+    COLLECTED,
+    RUN_LOG,
+    SUBMISSION,
+    Execution,
+    Limits,
+    SandboxAccount,
+    Task,
+    check_agent_folder,
+)
+from pytest_mlebench.sandbox.docker.archive import DiskFull, collect_archive, collect_file
+from pytest_mlebench.sandbox.docker.container import Container, configuration, provide_full_network
+from pytest_mlebench.sandbox.docker.control_channel import AgentEnded, ControlChannel, ControlChannelClosed, Started
+from pytest_mlebench.sandbox.docker.disk import DiskWatcher, has_quota
+from pytest_mlebench.sandbox.docker.engine import connect, engine_info
+from pytest_mlebench.sandbox.docker.images import BASE_IMAGE, CONTAINER_DIRS, BuildNetwork, Images
+from pytest_mlebench.sandbox.docker.loop_disk import limited_disk
+from pytest_mlebench.sandbox.docker.socket_folder import socket_folder
+from pytest_mlebench.sandbox.endings import End
+from pytest_mlebench.sandbox.fair_share import Machine, apply, describe
+from pytest_mlebench.sandbox.gpus import GpuPool
+from pytest_mlebench.sandbox.instructions import INSTRUCTIONS, VALIDATE, render_instructions
+from pytest_mlebench.sandbox.logs import LogWriter, tail
+from pytest_mlebench.sandbox.network.policy import NETWORKS, Network, endpoints
+from pytest_mlebench.sandbox.network.proxy import Proxy
+from pytest_mlebench.sandbox.owner import LABEL, owner_labels
+from pytest_mlebench.sandbox.redaction import Redactor, connections, validations
+from pytest_mlebench.sandbox.signals import sigterm_interrupts
+
+logger = logging.getLogger(__name__)
+
+START_SECONDS = 120.0
+PROXY_PORT = 3128
+GATEWAY_PORT = 5001
+HOME = "/home"
+DATA = f"{HOME}/data"
+ACCEPT_PRIVILEGED = "I_ACCEPT_RUNNING_PRIVILEGED_CONTAINERS"
+_POLL_SECONDS = 1.0
+
+
+class DockerSandbox:
+    """Runs each agent in a container: confined, watched, emptied at the end, and removed.
+
+    ``network`` is the policy (see ``sandbox.network.policy``); ``allow_hosts`` are let through beside the agent's own.
+    ``gpus`` is how many GPUs each run will ask for, checked up front; ``gpu_ids`` restricts to some. ``shm_bytes`` is
+    the size of ``/dev/shm``, which counts as memory. ``reporter`` gets what takes long: builds, line by
+    line, and waiting for GPUs. ``loop_disks``: where the engine has no quotas, a limit on disk space is kept with a
+    file system for each run, if this process may make one. ``workers`` runs share the machine;
+    ``limits`` are those that runs will ask for, checked up front.
+
+    The runtime ``runsc`` (gVisor) must let containers open the host's Unix sockets (``--host-uds=open``).
+    """
+
+    name = "docker"
+
+    def __init__(
+        self,
+        *,
+        network: Network = "llm",
+        allow_hosts: Iterable[str] = (),
+        runtime: str | None = None,
+        allow_privileged: bool = False,
+        gpus: int = 0,
+        gpu_ids: Sequence[str] = (),
+        shm_bytes: int = defaults.SHM_BYTES,
+        base_image: str | None = None,
+        heavy: bool = False,
+        build_arguments: Mapping[str, str] | None = None,
+        build_network: BuildNetwork = "full",
+        loop_disks: bool = True,
+        workers: int = 1,
+        limits: Limits | None = None,
+        reporter: Reporter = silent,
+    ) -> None:
+        if network not in NETWORKS:
+            raise SandboxError(f"network policy {network!r} must be one of {', '.join(NETWORKS)}")
+        self._network = network
+        self._allow_hosts = tuple(allow_hosts)
+        self._runtime = runtime
+        self._privileged = allow_privileged or os.environ.get(ACCEPT_PRIVILEGED, "").lower() in ("1", "true", "yes")
+        self._gpus = gpus
+        self._gpu_pool = GpuPool(gpu_ids)
+        self._shm_bytes = shm_bytes
+        self._reporter = reporter
+        self._client = connect()
+        self._info = engine_info(self._client)
+        self.images = Images(
+            self._client,
+            base_image=base_image or BASE_IMAGE,
+            heavy=heavy,
+            arguments=build_arguments,
+            reporter=reporter,
+            build_network=build_network,
+        )
+        self._build_network = build_network
+        self._loop_disks = loop_disks
+        self._workers = workers
+        self._limits = limits or Limits()
+
+    def check(self, agent: Agent) -> None:
+        if agent.privileged and not self._privileged:
+            raise SandboxError(
+                f"agent {agent.id} asks for a privileged container, which can do anything on this machine: allow it "
+                f"with --allow-privileged or {ACCEPT_PRIVILEGED}=true, or confine it with --runtime sysbox-runc"
+            )
+        if self._info.get("OSType") != "linux":
+            raise SandboxError("the Docker engine runs no Linux containers")
+        runtimes = self._info.get("Runtimes") or {}
+        if self._runtime and self._runtime not in runtimes:
+            raise SandboxError(
+                f"the Docker engine has no runtime {self._runtime}, only {', '.join(sorted(runtimes))}: install it and "
+                "name it in /etc/docker/daemon.json"
+            )
+        check_agent_folder(agent)
+        self._gpu_pool.check(self._gpus)
+        self._share(self._limits)
+        endpoints(agent, Launch(), self._allow_hosts)
+
+    def _share(self, limits: Limits) -> Limits:
+        machine = Machine(cpus=int(self._info.get("NCPU") or 1), memory=int(self._info.get("MemTotal") or 0))
+        return apply(limits, machine, workers=self._workers)
+
+    def prepare(self, agent: Agent) -> None:
+        self.check(agent)
+        self.images.agent(agent)
+
+    def run(self, task: Task) -> Execution:
+        self.check(task.agent)
+        task = replace(task, limits=self._share(task.limits))
+        image = self.images.agent(task.agent)
+        _check_readable(task.public)
+        try:
+            with ExitStack() as stack:
+                return self._run(task, image, stack)
+        except OSError as error:
+            raise SandboxError(f"the Docker sandbox failed: {error}") from error
+
+    def _limited_disk(self, task: Task, image: str, stack: ExitStack) -> list[Mount]:
+        """The mounts of a disk of the run's own, where there can be one; raises SandboxError for what has no limit."""
+        limit = task.limits.disk
+        if limit is None:
+            return []
+        volumes = self.images.volumes(image)
+        layers = self.images.layers(image)
+        if self._loop_disks and layers and not task.keep and not task.agent.privileged:
+            return stack.enter_context(limited_disk(limit, layers, volumes))
+        if volumes:
+            raise SandboxError(
+                f"agent {task.agent.id}: its Dockerfile declares VOLUME {', '.join(volumes)}, which no limit on disk "
+                "space covers here: remove it, or run without --disk"
+            )
+        return []
+
+    def _run(self, task: Task, image: str, stack: ExitStack) -> Execution:
+        limits = task.limits
+        stack.enter_context(sigterm_interrupts())
+        gpus = stack.enter_context(self._gpu_pool.lease(limits.gpus, self._reporter))
+        sockets = stack.enter_context(socket_folder())
+        checker = stack.enter_context(SubmissionChecker.of(task, unix_socket=sockets / "checker.sock"))
+        channel = stack.enter_context(ControlChannel(sockets / "control.sock"))
+        relays = {str(PORT): "checker.sock"}
+        through_gateway: frozenset[str] = frozenset()
+        if task.gateway is not None:
+            through_gateway = task.gateway.hosts
+            opened = task.gateway.open(sockets / "llm.sock", url=f"http://localhost:{GATEWAY_PORT}")
+            task = replace(task, launch=stack.enter_context(opened))
+            relays[str(GATEWAY_PORT)] = "llm.sock"
+        launch = task.launch
+        proxy = None
+        if self._network == "llm":
+            allowed = endpoints(task.agent, launch, self._allow_hosts, without=through_gateway)
+            proxy = stack.enter_context(Proxy(allowed, unix_socket=sockets / "proxy.sock"))
+            relays[str(PROXY_PORT)] = "proxy.sock"
+        elif self._network == "full":
+            provide_full_network(self._client)
+
+        task.run_dir.mkdir(parents=True, exist_ok=True)
+        redactor = Redactor(launch.secrets)
+        log = LogWriter(task.run_dir / RUN_LOG, limits.log_bytes, redactor)
+        stack.callback(log.close)
+        container = Container(self._client, _container_name(task))
+        if not task.keep:
+            stack.callback(container.remove)
+        stack.callback(container.close)
+        stack.callback(container.kill)
+        account = SandboxAccount(
+            name=self.name,
+            image=image,
+            image_digest=self.images.digest(image),
+            container=container.name,
+            network=self._network,
+            build_network=self._build_network,
+            runtime=self._runtime or str(self._info.get("DefaultRuntime") or ""),
+            privileged=task.agent.privileged,
+            gpus=tuple(gpu.uuid for gpu in gpus),
+            limits=describe(limits),
+            notes=_not_enforced(self._info),
+            kept=f"container {container.name}" if task.keep else "",
+        )
+        disk = self._limited_disk(task, image, stack)
+        settings = configuration(
+            limits,
+            disk=disk,
+            public=task.public,
+            sockets=sockets,
+            full_network=self._network == "full",
+            gpus=gpus,
+            runtime=self._runtime,
+            privileged=task.agent.privileged,
+            shm_bytes=self._shm_bytes,
+        )
+        quota = limits.disk if has_quota(self._info) and not disk else None
+        container.create(image, settings, _labels(task), quota=quota)
+        watcher = None
+        if limits.disk is not None:
+            enforced = "loop" if disk else "quota" if container.has_quota else "watched"
+            account = replace(account, disk=enforced)
+        if limits.disk is not None and not disk:
+            watcher = DiskWatcher(limits.disk, container.written, container.kill)
+        try:
+            container.start(log)
+            _start_agent(task, channel, container, relays)
+            started = time.monotonic()
+            with watcher or ExitStack():
+                end = _await(channel, container, limits.time_limit)
+            seconds = time.monotonic() - started
+        except BaseException:
+            container.kill()
+            with suppress(SandboxError):  # the first error is the one to report
+                _collect(task, container, redactor)
+            raise
+        watched = replace(end, disk_full=watcher.full) if watcher is not None else end
+        stopped = watched.is_unexplained and container.was_stopped_from_outside()
+        container.kill()
+        left_out, left_out_unnamed = _collect(task, container, redactor)
+        container.finish_output()
+        end = _complete(end, container, watcher, task)
+        if stopped and end.is_unexplained:
+            raise SandboxError(f"container {container.name} was stopped from outside")
+        ending, detail = end.judge()
+        account = replace(
+            account,
+            validations=validations(checker.history, redactor),
+            left_out=tuple(left_out),
+            left_out_unnamed=left_out_unnamed,
+            connections=connections(proxy.connections, redactor) if proxy is not None else (),
+            unrecorded_connections=proxy.unrecorded if proxy is not None else 0,
+        )
+        return Execution(
+            ending=ending,
+            seconds=seconds,
+            exit_code=end.exit_code,
+            signal=end.signal,
+            detail=detail,
+            sandbox=account,
+        )
+
+
+def _not_enforced(info: Mapping[str, Any]) -> tuple[str, ...]:
+    """The limits that this engine's kernel does not keep."""
+    kept = {"MemoryLimit": "memory", "SwapLimit": "swap", "CpuCfsQuota": "processors", "PidsLimit": "processes"}
+    return tuple(f"not enforced by this engine: {name}" for key, name in kept.items() if info.get(key) is False)
+
+
+def _labels(task: Task) -> dict[str, str]:
+    own = {f"{LABEL}{key.replace('_', '-')}": value for key, value in task.labels.items()}
+    return owner_labels() | own | ({f"{LABEL}keep": "true"} if task.keep else {})
+
+
+def _container_name(task: Task) -> str:
+    run = task.labels.get("run_id") or task.competition_id
+    return f"mlebench-{re.sub(r'[^A-Za-z0-9_.-]+', '-', run)[:180]}-{secrets.token_hex(4)}"
+
+
+def _check_readable(public: Path) -> None:
+    if not public.is_dir():
+        raise SandboxError(f"the public data {public} is not a folder")
+    for path in (public, *public.iterdir()):
+        wanted = 0o005 if path.is_dir() else 0o004
+        if not path.is_symlink() and path.stat().st_mode & wanted != wanted:
+            raise SandboxError(
+                f"an agent in a container is another user and may not read {path}: chmod -R o+rX {public}"
+            )
+
+
+def _start_agent(task: Task, channel: ControlChannel, container: Container, relays: Mapping[str, str]) -> None:
+    """Give the container's first process its order; returns when the agent runs."""
+    start = task.agent.start.relative_to(task.agent.folder).as_posix()
+    environment = {
+        **CONTAINER_DIRS,
+        "DATA_DIR": DATA,
+        "COMPETITION_ID": task.competition_id,
+        "TIME_LIMIT_SECS": f"{task.limits.time_limit:g}",
+        "VALIDATION_URL": f"http://localhost:{PORT}",
+        "PYTHONUNBUFFERED": "1",
+        **(_proxy_variables() if str(PROXY_PORT) in relays else {}),
+        **task.launch.environment,
+    }
+    instructions = render_instructions(
+        data=DATA,
+        submission=CONTAINER_DIRS["SUBMISSION_DIR"],
+        logs=CONTAINER_DIRS["LOGS_DIR"],
+        code=CONTAINER_DIRS["CODE_DIR"],
+        validate=f"{HOME}/{VALIDATE}",
+        time_limit=task.limits.time_limit,
+    )
+    order = {
+        "command": ["/bin/bash", f"{CONTAINER_DIRS['AGENT_DIR']}/{start}", *task.launch.arguments],
+        "environment": environment,
+        "files": {f"{HOME}/{INSTRUCTIONS}": instructions},
+        "relays": dict(relays),
+    }
+    try:
+        channel.accept(timeout=START_SECONDS, alive=container.alive)
+        channel.send(order)
+        if not isinstance(channel.receive(START_SECONDS), Started):
+            raise SandboxError("the container does not start the agent")
+    except (ControlChannelClosed, SandboxError) as error:
+        container.kill()
+        container.finish_output()
+        output = tail(task.run_dir / RUN_LOG)
+        reason = str(error) or "its first process ended"
+        raise SandboxError(f"the container did not start: {reason}; its output ends with: {output}") from error
+
+
+def _proxy_variables() -> dict[str, str]:
+    proxy, own = f"http://localhost:{PROXY_PORT}", "localhost,127.0.0.1,::1"
+    variables = {"HTTP_PROXY": proxy, "HTTPS_PROXY": proxy, "ALL_PROXY": proxy, "NO_PROXY": own}
+    return variables | {name.lower(): value for name, value in variables.items()}
+
+
+def _await(channel: ControlChannel, container: Container, time_limit: float) -> End:
+    """Wait for the agent's end, or make one when its time is over."""
+    deadline = time.monotonic() + time_limit
+    try:
+        while (left := deadline - time.monotonic()) > 0:
+            # In short steps: a signal's handler runs between two of them, whatever the platform.
+            if message := channel.receive(min(left, _POLL_SECONDS)):
+                return _end(message, container)
+        channel.send({"signal": "SIGTERM"})
+        message = channel.receive(defaults.GRACE_SECONDS)
+        return replace(_end(message, container), time_limit=time_limit)
+    except ControlChannelClosed:
+        over = time.monotonic() >= deadline
+        return End(lost=True, time_limit=time_limit if over else None)
+
+
+def _end(message: Started | AgentEnded | None, container: Container) -> End:
+    kills = container.oom_kills()  # the host's count is not the image's to fake
+    if not isinstance(message, AgentEnded):
+        return End(lost=message is not None, oom_kills=kills or 0)
+    if kills is None:
+        kills = message.oom_kills or 0
+    return End(exit_code=message.exit_code, signal=message.signal, oom_kills=kills)
+
+
+def _complete(end: End, container: Container, watcher: DiskWatcher | None, task: Task) -> End:
+    """Add what the engine, the disk and the log know."""
+    if container.state().get("OOMKilled") and not end.oom_kills:
+        end = replace(end, oom_kills=1)
+    if watcher is not None and end.exit_code != 0:
+        end = replace(end, disk_full=watcher.full)
+    return end.with_clues(task.limits, tail(task.run_dir / RUN_LOG))
+
+
+def _collect(task: Task, container: Container, redactor: Redactor) -> tuple[list[str], int]:
+    """Take out what the agent left; returns what was left out, and how many more there were.
+
+    Whatever the agent made of its folders, this takes what is there and goes on.
+    """
+    left_out: list[str] = []
+    unnamed = 0
+    budget = task.limits.disk  # what sparse files pretend to hold counts
+    for name in COLLECTED:
+        size = task.limits.collect_bytes if budget is None else min(task.limits.collect_bytes, budget)
+        collector = Collector(size, task.limits.collect_files, redactor)
+        folder = CONTAINER_DIRS[f"{name.upper()}_DIR"]
+        target = task.run_dir / name
+        target.mkdir(parents=True, exist_ok=True)
+        with _noted(collector, name), container.archive(folder) as chunks:
+            collect_archive(chunks, target, collector)
+        result = task.run_dir / SUBMISSION
+        if name == "submission" and collector.left_out and not result.exists():
+            # It may stand behind others in the stream that are too much; what counts is this one.
+            with _noted(collector, SUBMISSION), container.archive(f"{HOME}/{SUBMISSION}") as chunks:
+                collect_file(chunks, result, collector)
+        left_out += collector.left_out
+        unnamed += collector.unnamed
+        if budget is not None:
+            budget = max(0, budget - collector.collected_bytes)
+    return left_out, unnamed
+
+
+@contextmanager
+def _noted(collector: Collector, what: str) -> Iterator[None]:
+    """What the engine cannot read is left out: a link loop in the place of a folder, for example."""
+    try:
+        yield
+    except DiskFull:
+        raise
+    except SandboxError as error:
+        collector.note(f"{what} ({error})")

@@ -1,0 +1,1 @@
+"""Agents as local processes, for trusted code: limited and cleaned up after, not isolated."""

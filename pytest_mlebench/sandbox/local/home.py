@@ -1,0 +1,69 @@
+"""The private home of an agent that runs as a local process."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+from pytest_mlebench.sandbox.contract import COLLECTED, Task
+from pytest_mlebench.sandbox.instructions import INSTRUCTIONS, render_instructions, validate_script
+
+
+def create_home(home: Path, task: Task, validation_url: str) -> dict[str, str]:
+    """Lay out the agent's home; returns the agent's environment variables."""
+    folders = {name: home / name for name in (*COLLECTED, "tmp", "data")}
+    for folder in folders.values():
+        folder.mkdir()
+    # A tree of its own: the folder next to the store's public data holds the answers.
+    _link_tree(task.public, folders["data"])
+    for folder in _folders(folders["data"]):
+        folder.chmod(0o555)
+    shutil.copytree(task.agent.folder, home / "agent")
+    shutil.copy(validate_script(), home)
+    directories = {name: str(folder) for name, folder in folders.items() if name != "tmp"}
+    script = str(home / validate_script().name)
+    (home / INSTRUCTIONS).write_text(
+        render_instructions(validate=script, time_limit=task.limits.time_limit, **directories),
+        encoding="utf-8",
+    )
+    environment = {
+        # The agent's `python` is ours: a trusted agent can count on the harness's packages.
+        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
+        "HOME": str(home),
+        "LANG": "C.UTF-8",
+        "PYTHONUNBUFFERED": "1",
+        "TMPDIR": str(folders["tmp"]),
+        **{f"{name.upper()}_DIR": directory for name, directory in directories.items()},
+        "AGENT_DIR": str(home / "agent"),
+        "COMPETITION_ID": task.competition_id,
+        "TIME_LIMIT_SECS": f"{task.limits.time_limit:g}",
+        "VALIDATION_URL": validation_url,
+    }
+    return environment | dict(task.launch.environment)
+
+
+def remove_home(home: Path) -> None:
+    """Remove a home, read-only folders included."""
+    for folder in _folders(home / "data"):
+        with suppress(OSError):
+            folder.chmod(0o755)
+    shutil.rmtree(home, ignore_errors=True)
+
+
+def _folders(root: Path) -> list[Path]:
+    return [root, *(path for path in root.rglob("*") if path.is_dir())]
+
+
+def _link_tree(source: Path, target: Path) -> None:
+    for path in sorted(source.rglob("*")):
+        copy = target / path.relative_to(source)
+        if path.is_dir():
+            copy.mkdir(parents=True, exist_ok=True)
+            continue
+        try:
+            os.link(path.resolve(), copy)
+        except OSError:  # another file system, a limit on links, or files of another owner
+            shutil.copyfile(path, copy)

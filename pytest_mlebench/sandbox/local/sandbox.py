@@ -1,0 +1,228 @@
+"""A sandbox without a container: a process in a private home, for agents that are trusted.
+
+It keeps an honest agent within its limits and cleans up after it. It isolates nothing from a hostile one, which runs
+with your user's rights: it can read your files, the answers among them, and reach the network.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import nullcontext, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pytest_mlebench import defaults
+from pytest_mlebench.agents.definition import Agent
+from pytest_mlebench.errors import SandboxError
+from pytest_mlebench.progress import Reporter, silent
+from pytest_mlebench.sandbox.checker import SubmissionChecker
+from pytest_mlebench.sandbox.collection import Collector
+from pytest_mlebench.sandbox.contract import (
+    COLLECTED,
+    RUN_LOG,
+    Execution,
+    Limits,
+    SandboxAccount,
+    Task,
+    check_agent_folder,
+)
+from pytest_mlebench.sandbox.endings import End
+from pytest_mlebench.sandbox.fair_share import Machine, apply, describe
+from pytest_mlebench.sandbox.gpus import GpuPool
+from pytest_mlebench.sandbox.hardware import machine_size
+from pytest_mlebench.sandbox.local import supervisor
+from pytest_mlebench.sandbox.local.home import create_home, remove_home
+from pytest_mlebench.sandbox.logs import LogWriter, tail
+from pytest_mlebench.sandbox.redaction import Redactor, validations
+from pytest_mlebench.sandbox.signals import sigterm_interrupts
+
+logger = logging.getLogger(__name__)
+
+_BLOCK = 1 << 16
+_NOT_ENFORCED = (
+    "not enforced by the local sandbox: network, number of processes",
+    "enforced for each file or process only: disk, processors",
+)
+
+
+class LocalSandbox:
+    """Runs an agent's start script as a process group of this machine.
+
+    ``gpu_ids`` restricts which GPUs a run may be given; waiting for one goes to ``reporter``.
+    ``workers`` runs share the machine; ``limits`` are those that runs will ask for, checked up front.
+    ``network`` is only there to refuse ``none``, which nothing here would enforce.
+    """
+
+    name = "local"
+
+    def __init__(
+        self,
+        *,
+        gpu_ids: Sequence[str] = (),
+        reporter: Reporter = silent,
+        workers: int = 1,
+        limits: Limits | None = None,
+        network: str | None = None,
+    ) -> None:
+        if network == "none":
+            raise SandboxError("the local sandbox cannot keep an agent from the network: use --sandbox=docker")
+        self._workers = workers
+        self._limits = limits or Limits()
+        self._gpu_pool = GpuPool(gpu_ids)
+        self._reporter = reporter
+
+    def check(self, agent: Agent) -> None:
+        """Any agent's start script runs on a Linux with bash."""
+        if sys.platform != "linux":
+            raise SandboxError("the local sandbox needs Linux; use --sandbox=docker")
+        if shutil.which("bash") is None:
+            raise SandboxError("the local sandbox needs bash")
+        check_agent_folder(agent)
+        self._share(self._limits)
+
+    def _share(self, limits: Limits) -> Limits:
+        cpus, memory = machine_size()
+        return apply(limits, Machine(cpus=cpus, memory=memory), workers=self._workers)
+
+    def prepare(self, agent: Agent) -> None:
+        """Nothing to do."""
+
+    def run(self, task: Task) -> Execution:
+        self.check(task.agent)
+        task = replace(task, limits=self._share(task.limits))
+        try:
+            with task.gateway.open() if task.gateway is not None else nullcontext(task.launch) as launch:
+                return self._run(replace(task, launch=launch))
+        except OSError as error:
+            raise SandboxError(f"the local sandbox failed: {error}") from error
+
+    def _run(self, task: Task) -> Execution:
+        task.run_dir.mkdir(parents=True, exist_ok=True)
+        # In the run directory, since hard links to the data need its file system more often than not.
+        home = Path(tempfile.mkdtemp(prefix=".home-", dir=task.run_dir)).resolve()
+        redactor = Redactor(task.launch.secrets)
+        collector = Collector(task.limits.collect_bytes, task.limits.collect_files, redactor)
+        try:
+            with (
+                sigterm_interrupts(),
+                self._gpu_pool.lease(task.limits.gpus, self._reporter) as gpus,
+                SubmissionChecker.of(task) as checker,
+            ):
+                environment = create_home(home, task, checker.url)
+                # A convention that CUDA keeps; nothing stops an agent that does not.
+                environment["CUDA_VISIBLE_DEVICES"] = ",".join(gpu.uuid for gpu in gpus)
+                try:
+                    result = _supervise(home, task, environment)
+                finally:
+                    for name in COLLECTED:
+                        collector.collect(home / name, task.run_dir / name)
+            account = SandboxAccount(
+                name=self.name,
+                network="not enforced",
+                gpus=tuple(gpu.name for gpu in gpus),
+                limits=describe(task.limits),
+                notes=_NOT_ENFORCED,
+                left_out=tuple(collector.left_out),
+                left_out_unnamed=collector.unnamed,
+                left_behind=0 if result["reason"] else result["left_behind"],
+                validations=validations(checker.history, redactor),
+                kept=str(home) if task.keep else "",
+            )
+            end = _end(result, task)
+            ending, detail = end.judge()
+            return Execution(
+                ending=ending,
+                seconds=result["seconds"],
+                exit_code=end.exit_code,
+                signal=end.signal,
+                detail=detail,
+                sandbox=account,
+            )
+        finally:
+            if not task.keep:
+                remove_home(home)
+
+
+def _supervise(home: Path, task: Task, environment: dict[str, str]) -> dict[str, Any]:
+    limits = task.limits
+    start = home / "agent" / task.agent.start.relative_to(task.agent.folder)
+    reader, writer = os.pipe()
+    order = {
+        "command": ["bash", str(start), *task.launch.arguments],
+        "home": str(home),
+        "environment": environment,
+        "output": writer,
+        "time_limit": limits.time_limit,
+        "grace": defaults.GRACE_SECONDS,
+        "cpus": _cpus(limits.cpus, task.labels.get("worker", "")),
+        "limits": {
+            "memory": limits.memory,
+            "file_size": limits.disk,
+            "cpu_seconds": limits.cpus * limits.time_limit + 1 if limits.cpus else None,
+            "core": 0,
+        },
+    }
+    log = LogWriter(task.run_dir / RUN_LOG, limits.log_bytes, Redactor(task.launch.secrets))
+    process = subprocess.Popen(
+        [sys.executable, "-I", "-S", supervisor.__file__],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        pass_fds=[writer],
+        env={},  # the harness's own has keys in it
+        start_new_session=True,  # Ctrl-C is the harness's to handle
+    )
+    os.close(writer)
+    assert process.stdin is not None and process.stdout is not None
+    try:
+        process.stdin.write(json.dumps(order).encode() + b"\n")
+        process.stdin.flush()
+        while block := os.read(reader, _BLOCK):
+            log.write(block)
+        answer = process.stdout.readline()
+    except BaseException:
+        with suppress(OSError):
+            process.stdin.write(b"stop\n")
+            process.stdin.flush()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(defaults.GRACE_SECONDS + 5)
+        raise
+    finally:
+        process.stdin.close()
+        process.stdout.close()
+        process.wait()
+        os.close(reader)
+        log.close()
+    if not answer:
+        raise SandboxError(f"the agent's supervisor ended with status {process.returncode} and no result")
+    result: dict[str, Any] = json.loads(answer)
+    return result
+
+
+def _end(result: dict[str, Any], task: Task) -> End:
+    code, reason, limits = result["exit_code"], result["reason"], task.limits
+    return End(
+        exit_code=code if code >= 0 else None,
+        signal=signal.Signals(-code).name if code < 0 else None,
+        time_limit=limits.time_limit if reason == "timed out" else None,
+        out_of_memory=f"its processes used more than {limits.memory:,} bytes" if reason == "out of memory" else "",
+    ).with_clues(limits, tail(task.run_dir / RUN_LOG), memory=True)
+
+
+def _cpus(number: float | None, worker: str) -> list[int]:
+    """Which processors the agent may use; workers of one session take different ones."""
+    usable = sorted(os.sched_getaffinity(0))
+    if number is None or number >= len(usable):
+        return []
+    count = max(1, math.ceil(number))
+    first = count * int("".join(filter(str.isdigit, worker)) or 0)
+    return [usable[(first + k) % len(usable)] for k in range(count)]

@@ -1,0 +1,1 @@
+"""What a container may reach: the policy, and the proxy that enforces it."""

@@ -1,0 +1,177 @@
+"""What an agent may reach: ``none``, ``llm`` (the endpoints of its model's provider), or ``full``."""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import socket
+from collections.abc import Container, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+from urllib.parse import urlsplit
+
+from pytest_mlebench.agents.definition import Agent, Launch
+from pytest_mlebench.errors import SandboxError
+
+Network = Literal["llm", "none", "full"]
+NETWORKS: tuple[Network, ...] = ("llm", "none", "full")
+
+HOST_ALIAS = "host.docker.internal"
+"""How an agent names this machine, if its model runs here; it must be listed like any other host."""
+
+_PROVIDERS = {
+    "ANTHROPIC_API_KEY": "api.anthropic.com",
+    "COHERE_API_KEY": "api.cohere.com",
+    "DEEPSEEK_API_KEY": "api.deepseek.com",
+    "GEMINI_API_KEY": "generativelanguage.googleapis.com",
+    "GOOGLE_API_KEY": "generativelanguage.googleapis.com",
+    "GROQ_API_KEY": "api.groq.com",
+    "MISTRAL_API_KEY": "api.mistral.ai",
+    "OPENAI_API_KEY": "api.openai.com",
+    "OPENROUTER_API_KEY": "openrouter.ai",
+    "TOGETHER_API_KEY": "api.together.xyz",
+    "XAI_API_KEY": "api.x.ai",
+}
+_URL_VARIABLE = re.compile(r"_(BASE_URL|API_BASE|API_URL|ENDPOINT)$")
+_LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
+_NAME = re.compile(rf"(?:\*\.)?{_LABEL}(?:\.{_LABEL})*")
+_MAX_NAME = 253
+_LOCAL_NAMES = ("localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback")
+_METADATA = (
+    *("metadata", "metadata.google.internal", "instance-data", "instance-data.ec2.internal"),
+    *("169.254.169.254", "100.100.100.200", "168.63.129.16", "192.0.0.192", "fd00:ec2::254", "fd20:ce::254"),
+)
+"""Where clouds hand out their machines' credentials."""
+_SECOND_LEVEL = {"ac", "co", "com", "edu", "gov", "net", "or", "org"}
+"""Below two-letter domains these are open to everybody, as in ``co.uk``."""
+
+
+def is_host_name(host: str) -> bool:
+    """Whether this is a name that could be looked up (RFC 1123, and underscores); ``host`` in lower case."""
+    return len(host) <= _MAX_NAME and "*" not in host and _NAME.fullmatch(host) is not None
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """A host and a port that may be reached. ``*.example.com`` stands for every name below it, not for itself.
+
+    ``plain``: it speaks HTTP without TLS.
+    """
+
+    host: str
+    port: int = 443
+    plain: bool = False
+
+    @classmethod
+    def parse(cls, text: str) -> Endpoint:
+        """From ``host``, ``host:port`` or a URL; HTTP without TLS only from ``http://…``. Raises SandboxError."""
+        url = text if "://" in text else f"https://{text}"
+        try:
+            parts = urlsplit(url)
+            port = parts.port or (80 if parts.scheme == "http" else 443)
+        except ValueError as error:
+            raise SandboxError(f"{text!r:.300} is not a host that an agent could reach: {error}") from error
+        host = (parts.hostname or "").rstrip(".")
+        named = len(host) <= _MAX_NAME and _NAME.fullmatch(host) is not None
+        if parts.scheme not in ("http", "https") or (not named and as_address(host) is None):
+            raise SandboxError(f"{text!r:.300} is not a host that an agent could reach: write host, host:port or a URL")
+        if parts.scheme == "http" and port == 443:
+            raise SandboxError(f"{text!r:.300} asks for HTTP without TLS at the port of HTTPS")
+        return cls(host, port, plain=parts.scheme == "http")
+
+    @classmethod
+    def of_agent(cls, text: str) -> Endpoint:
+        """As ``parse``, for what an agent's definition lists: nothing that leads to this machine or its cloud."""
+        endpoint = cls.parse(text)
+        if why := endpoint._too_wide():
+            raise SandboxError(f"llm_hosts may not list {text!r:.300}: {why}")
+        return endpoint
+
+    def _too_wide(self) -> str:
+        name = self.host.removeprefix("*.")
+        labels = name.split(".")
+        if self.host.startswith("*.") and (
+            len(labels) < 2 or (len(labels) == 2 and labels[0] in _SECOND_LEVEL and len(labels[1]) == 2)
+        ):
+            return "the names below it belong to everybody"
+        if name in _METADATA:
+            return "it hands out this machine's credentials"
+        address = as_address(name)
+        if name in _LOCAL_NAMES or name.endswith(".localhost") or (address is not None and is_here(address)):
+            return f"it is this machine or its neighbourhood; a model that runs here is {HOST_ALIAS}"
+        if address is None and labels[-1].isdigit():  # 2130706433, 127.1: what resolvers make of it differs
+            return "it is neither a name nor an address in its usual form"
+        return ""
+
+    def admits(self, host: str, port: int) -> bool:
+        host = host.lower().rstrip(".")
+        if port != self.port:
+            return False
+        return host.endswith(self.host[1:]) and host != self.host[2:] if self.host[0] == "*" else host == self.host
+
+    def __str__(self) -> str:
+        return f"{'http://' if self.plain else ''}{self.host}:{self.port}"
+
+
+def as_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        return ipaddress.ip_address(text)
+    except ValueError:
+        return None
+
+
+_NAT64 = (ipaddress.IPv6Network("64:ff9b::/96"), ipaddress.IPv6Network("64:ff9b:1::/48"))
+
+
+def is_here(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+    """Whether an address is this machine, its link, or a cloud's metadata, in any of the forms that IPv4 has in IPv6.
+
+    Other private addresses are elsewhere: a company's own model has one.
+    """
+    if isinstance(address, ipaddress.IPv6Address):
+        low = ipaddress.IPv4Address(int(address) & 0xFFFFFFFF)
+        inner = address.ipv4_mapped or address.sixtofour or (address.teredo[1] if address.teredo else None)
+        if any(address in network for network in _NAT64) or 1 < int(address) < 1 << 32:
+            inner = low
+        if inner is not None:
+            return is_here(inner)
+    return (
+        address.is_loopback
+        or address.is_link_local
+        or address.is_unspecified
+        or address.is_multicast
+        or int(address) >> 24 == 0
+        or str(address) in _METADATA
+        or _is_own(str(address))
+    )
+
+
+def _is_own(address: str) -> bool:
+    """Whether one of this machine's interfaces has the address: then what is sent to it comes from it as well."""
+    with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect((address, 9))  # sends nothing
+            return str(probe.getsockname()[0]) == address
+        except OSError:
+            return False
+
+
+def endpoints(
+    agent: Agent, launch: Launch, more: Iterable[str] = (), *, without: Container[str] = ()
+) -> tuple[Endpoint, ...]:
+    """What the policy ``llm`` lets this agent reach; raises SandboxError for what it may not list.
+
+    Its ``llm_hosts``; where it lists none (agents made for MLE-bench know no such list), the providers of the keys that
+    it is given. Also the hosts of its variables ``…_BASE_URL``, and ``more``, which the user listed; not the hosts
+    ``without``, which it reaches by the gateway to language models.
+    """
+    hosts = agent.llm_hosts or tuple(_PROVIDERS[name] for name in agent.secret_names if name in _PROVIDERS)
+    own = map(Endpoint.of_agent, (*hosts, *_urls(launch.environment)))
+    direct = (endpoint for endpoint in own if endpoint.host not in without)
+    return tuple(dict.fromkeys((*direct, *map(Endpoint.parse, more))))
+
+
+def _urls(environment: Mapping[str, str]) -> list[str]:
+    """URLs of models; those at ``localhost`` are the sandbox's own, which no proxy is asked for."""
+    urls = [value for name, value in environment.items() if _URL_VARIABLE.search(name) and "://" in value]
+    return [url for url in urls if not re.match(r"https?://(localhost|127\.0\.0\.1|\[::1\])(?=[:/]|$)", url)]

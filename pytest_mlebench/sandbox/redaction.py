@@ -1,0 +1,162 @@
+"""Keeping secrets out of records: everything that an agent can influence passes through here before it is recorded."""
+
+from __future__ import annotations
+
+import base64
+import bz2
+import gzip
+import lzma
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import IO, Any
+from urllib.parse import quote, quote_plus
+
+from pytest_mlebench.agents.definition import MIN_SECRET
+from pytest_mlebench.sandbox.contract import Connection, Validation
+
+MASK = "***"
+_BLOCK = 1 << 20
+_UNPACKED = 256 << 20
+"""So many bytes of an archive are looked through."""
+_MEMBERS = 10_000
+_MAX_VERDICT, _MAX_HOST, _MAX_METHOD, _MAX_REASON = 1000, 255, 20, 500
+_PACKED: dict[bytes, Callable[[Path], Any]] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\0": lzma.open}
+
+
+def bounded(text: str, length: int) -> str:
+    """At most ``length`` characters of a text that can be stored and printed as UTF-8."""
+    text = text[: length + 1].encode("utf-8", "backslashreplace").decode()
+    return text if len(text) <= length else text[: length - 1] + "…"
+
+
+class Redactor:
+    """Masks secrets, in plain and in every encoding that a program could put them in by accident or on purpose.
+
+    These are base64 (both alphabets, at any offset), hexadecimal, URL encoding, UTF-16 and reversed. Secrets that
+    overlap are masked together. Values shorter than ``MIN_SECRET`` are not looked for: they would match by chance.
+    """
+
+    def __init__(self, secrets: Iterable[str] = ()) -> None:
+        long = sorted({secret for secret in secrets if len(secret) >= MIN_SECRET})
+        self._needles = sorted({form for secret in long for form in _forms(secret)}, key=len, reverse=True)
+        self.overlap = max((len(needle) for needle in self._needles), default=1) - 1
+        """How many bytes at the end of a block may be the start of a secret that goes on in the next."""
+
+    def spans(self, data: bytes | bytearray) -> list[tuple[int, int]]:
+        """Where secrets are, in order; those that overlap are joined."""
+        found = []
+        for needle in self._needles:
+            at = data.find(needle)
+            while at >= 0:
+                found.append((at, at + len(needle)))
+                at = data.find(needle, at + 1)
+        joined: list[tuple[int, int]] = []
+        for start, end in sorted(found):
+            if joined and start < joined[-1][1]:
+                joined[-1] = joined[-1][0], max(end, joined[-1][1])
+            else:
+                joined.append((start, end))
+        return joined
+
+    def bytes(self, data: bytes) -> bytes:
+        parts, last = [], 0
+        for start, end in self.spans(data):
+            parts += [data[last:start], MASK.encode()]
+            last = end
+        return b"".join([*parts, data[last:]]) if last else data
+
+    def text(self, text: str, length: int | None = None) -> str:
+        """The text without secrets, at most ``length`` characters of it."""
+        masked = self.bytes(text.encode("utf-8", "backslashreplace")).decode("utf-8", "replace")
+        return masked if length is None else bounded(masked, length)
+
+    def file(self, path: Path) -> bool:
+        """Mask a file in place, whatever its size; False if it is an archive that holds a secret, and has to go."""
+        if not self._needles:
+            return True
+        with path.open("r+b") as file:
+            start = 0
+            while block := _read_at(file, start, _BLOCK + self.overlap):
+                for first, end in self.spans(block):
+                    file.seek(start + first)
+                    file.write(b"*" * (end - first))  # of the same length: nothing else moves
+                start += _BLOCK
+        return not any(self.spans(block) for block in _unpacked(path, self.overlap))
+
+
+def validations(history: Iterable[tuple[float, str]], redactor: Redactor) -> tuple[Validation, ...]:
+    """The submission checker's verdicts for a record: they quote what is in the agent's file."""
+    return tuple(Validation(at=round(at, 3), verdict=redactor.text(verdict, _MAX_VERDICT)) for at, verdict in history)
+
+
+def connections(made: Iterable[Connection], redactor: Redactor) -> tuple[Connection, ...]:
+    """The proxy's connections for a record: hosts and reasons are what the agent wrote."""
+    return tuple(
+        replace(
+            connection,
+            host=redactor.text(connection.host, _MAX_HOST),
+            method=redactor.text(connection.method, _MAX_METHOD),
+            reason=redactor.text(connection.reason, _MAX_REASON),
+        )
+        for connection in made
+    )
+
+
+def _read_at(file: IO[bytes], position: int, size: int) -> bytes:
+    file.seek(position)
+    return file.read(size)
+
+
+def _forms(secret: str) -> Iterator[bytes]:
+    plain = secret.encode()
+    for value in (plain, plain[::-1]):
+        yield value
+        yield value.hex().encode()
+        yield value.hex().upper().encode()
+        for shift in range(3):  # what a secret looks like in base64 depends on where it begins
+            encoded = base64.b64encode(bytes(shift) + value)
+            first = (shift * 8 + 5) // 6
+            core = encoded[first : (shift + len(value)) * 8 // 6]
+            yield core
+            yield core.translate(bytes.maketrans(b"+/", b"-_"))
+    yield secret.encode("utf-16-le")
+    yield secret.encode("utf-16-be")
+    yield quote(secret, safe="").encode()
+    yield quote_plus(secret).encode()
+
+
+def _unpacked(path: Path, overlap: int) -> Iterator[bytes]:
+    """The contents of a compressed file or of a zip archive's members, in blocks that overlap, up to a bound."""
+    try:
+        with path.open("rb") as file:
+            magic = file.read(6)
+        opener = next((opener for prefix, opener in _PACKED.items() if magic.startswith(prefix)), None)
+        if opener is not None:
+            with opener(path) as stream:
+                yield from _blocks(stream, _UNPACKED, overlap)
+        elif magic[:4] in (b"PK\x03\x04", b"PK\x05\x06"):
+            with zipfile.ZipFile(path) as archive:
+                left = _UNPACKED
+                for member in archive.infolist()[:_MEMBERS]:
+                    yield member.filename.encode("utf-8", "replace")
+                    with archive.open(member) as stream:
+                        for block in _blocks(stream, left, overlap):
+                            left -= len(block)
+                            yield block
+                    if left <= 0:
+                        return
+    except (OSError, EOFError, ValueError, RuntimeError, NotImplementedError, zlib.error, lzma.LZMAError):
+        return  # damaged or encrypted: nobody reads a secret out of it in passing
+    except zipfile.BadZipFile:
+        return
+
+
+def _blocks(stream: IO[bytes], limit: int, overlap: int) -> Iterator[bytes]:
+    last = b""
+    while limit > 0 and (block := stream.read(_BLOCK)):
+        limit -= len(block)
+        yield last + block
+        last = block[-overlap:] if overlap else b""

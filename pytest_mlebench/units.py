@@ -1,0 +1,75 @@
+"""Durations, sizes, scores and counts as users write and read them."""
+
+from __future__ import annotations
+
+import re
+
+_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+_BYTES = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+
+
+def parse_duration(text: str) -> float:
+    """Seconds of ``24h``, ``90m``, ``30s``, ``1h30m`` or plain seconds; ValueError for anything else.
+
+    >>> parse_duration("1h30m")
+    5400.0
+    """
+    parts = re.findall(r"(\d+(?:\.\d+)?)\s*([smhd]?)", text.strip().lower())
+    if not parts or "".join(number + unit for number, unit in parts) != re.sub(r"\s+", "", text.lower()):
+        raise ValueError(f"{text!r} is not a duration; write for example 24h, 90m or 30s")
+    if (seconds := sum(float(number) * _SECONDS[unit] for number, unit in parts)) <= 0:
+        raise ValueError(f"{text!r} is no time at all")
+    return seconds
+
+
+def parse_size(text: str) -> int:
+    """Bytes of ``440g``, ``512m``, ``64GiB`` or plain bytes (units are powers of 1024); ValueError for anything else.
+
+    >>> parse_size("2g")
+    2147483648
+    """
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([bkmgt]?)(?:i?b)?", text.strip().lower())
+    if match is None or not (size := int(float(match[1]) * _BYTES[match[2]])):
+        raise ValueError(f"{text!r} is not a size; write for example 16g or 512m")
+    return size
+
+
+def format_seconds(seconds: float) -> str:
+    """A duration for a table, for example ``3.2 s``, ``4:05`` or ``23:59:59``."""
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+
+
+def format_score(score: float | None) -> str:
+    """A score for a table, with the five decimals it is rounded to."""
+    return "-" if score is None else f"{score:.5f}"
+
+
+def format_size(size: float) -> str:
+    """Bytes for a reader, in powers of 1000 as disks and downloads are sold, for example ``1.2 GB``."""
+    for unit in ("bytes", "kB", "MB", "GB"):
+        if size < 1000:
+            return f"{size:.0f} bytes" if unit == "bytes" else f"{size:.1f} {unit}"
+        size /= 1000
+    return f"{size:.1f} TB"
+
+
+def pluralize(number: int, word: str) -> str:
+    """``1 seed``, ``3 seeds``."""
+    return f"{number} {word}{'' if number == 1 else 's'}"
+
+
+def format_dollars(cost: float | None) -> str:
+    """US dollars for a table: cents, and what is less with two digits; ``unknown`` for None.
+
+    >>> format_dollars(12.345), format_dollars(0.00123), format_dollars(0.0)
+    ('$12.35', '$0.0012', '$0')
+    """
+    if cost is None:
+        return "unknown"
+    if cost >= 0.1:
+        return f"${cost:,.2f}"
+    return f"${cost:.2g}" if cost >= 1e-4 or not cost else f"${cost:.6f}"

@@ -1,0 +1,90 @@
+"""Competitions of several folders, and the splits they belong to."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pytest_mlebench.catalog import Catalogue, default_catalogue
+from pytest_mlebench.errors import UsageError
+
+YAML = """\
+id: {id}
+title: Mine
+split: {split}
+category: Tabular
+metric: accuracy
+direction: higher
+leaderboard: {{teams: 1000, gold: 0.9, silver: 0.8, bronze: 0.7, median: 0.6}}
+"""
+
+
+def make(folder: Path, split: str = "house") -> Path:
+    folder.mkdir(parents=True)
+    (folder / "description.md").write_text("# Mine\n")
+    (folder / "competition.yaml").write_text(YAML.format(id=folder.name, split=split))
+    return folder
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    make(tmp_path / "own/house-prices")
+    make(tmp_path / "own/cat-faces", split="dev")
+    (tmp_path / "own/other-tool").mkdir()
+    (tmp_path / "own/other-tool/competition.yaml").write_text("name: not ours\n")
+    return tmp_path / "own"
+
+
+def test_competitions_of_other_folders_stand_beside_the_bundled(own: Path) -> None:
+    catalogue = default_catalogue(own)
+    assert catalogue["house-prices"].folder == own / "house-prices" and "spaceship-titanic" in catalogue
+    assert len(catalogue) == len(default_catalogue()) + 2 and "house-prices" not in default_catalogue()
+
+
+def test_a_folder_may_be_a_competition_itself(own: Path) -> None:
+    assert Catalogue(own / "cat-faces").ids == ("cat-faces",)
+
+
+def test_a_split_of_ones_own_is_found_by_its_name(own: Path) -> None:
+    catalogue = default_catalogue(own)
+    assert [competition.id for competition in catalogue.split("house")] == ["house-prices"]
+    assert "house" in catalogue.split_names and "lite" in catalogue.split_names
+    with pytest.raises(UsageError, match="unknown split 'hous'; did you mean house"):
+        catalogue.split("hous")
+
+
+def test_a_bundled_split_takes_in_the_competitions_that_name_it(own: Path) -> None:
+    assert "cat-faces" in [competition.id for competition in default_catalogue(own).split("dev")]
+    assert len(default_catalogue(own).split("all")) == 75
+
+
+def test_an_unknown_id_has_close_matches_in_all_folders(own: Path) -> None:
+    with pytest.raises(UsageError, match="unknown competition 'house-price'; did you mean house-prices"):
+        default_catalogue(own)["house-price"]
+
+
+def test_the_same_id_in_two_folders_is_refused(own: Path, tmp_path: Path) -> None:
+    again = make(tmp_path / "again/house-prices")
+    with pytest.raises(UsageError, match=f"'house-prices' is in two folders: {own}/house-prices and {again}"):
+        Catalogue(own, tmp_path / "again")
+    assert Catalogue(own, own / "house-prices").ids == ("cat-faces", "house-prices")
+
+
+def test_a_folder_without_competitions_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="holds no competition"):
+        Catalogue(tmp_path)
+    with pytest.raises(UsageError, match="is not a folder"):
+        Catalogue(tmp_path / "nowhere")
+
+
+def test_a_split_file_has_one_id_per_line(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("# two\nsmoke-digits\n\n spaceship-titanic \nsmoke-digits\n")
+    found = default_catalogue().split(str(tmp_path / "mine.txt"))
+    assert [competition.id for competition in found] == ["smoke-digits", "spaceship-titanic"]
+
+
+def test_an_unknown_id_in_a_split_file_is_named_with_its_line(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("# two\nsmoke-digits\nsmoke-digit\n")
+    with pytest.raises(UsageError, match=r"mine.txt, line 3: unknown competition 'smoke-digit'; did you mean smoke-d"):
+        default_catalogue().split(str(tmp_path / "mine.txt"))

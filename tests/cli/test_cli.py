@@ -1,0 +1,156 @@
+"""The ``mlebench`` command, as a user calls it."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+def mlebench(*arguments: object, home: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """A call of the command; ``home`` is a folder without credentials."""
+    command = [sys.executable, "-m", "pytest_mlebench.cli", *map(str, arguments)]
+    environment = None
+    if home is not None:
+        environment = {name: value for name, value in os.environ.items() if not name.startswith(("KAGGLE_", "XDG_"))}
+        environment["HOME"] = str(home)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    assert "Traceback" not in done.stderr
+    return done
+
+
+@pytest.fixture(scope="module")
+def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("data")
+    done = mlebench("prepare", "--split", "smoke", "--data-dir", folder)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def grade(lines: str, data_dir: Path, tmp_path: Path) -> tuple[subprocess.CompletedProcess[str], dict[str, Any]]:
+    (tmp_path / "subs.jsonl").write_text(lines)
+    done = mlebench(
+        "grade", "--submission", tmp_path / "subs.jsonl", "--output-dir", tmp_path / "out", "--data-dir", data_dir
+    )
+    reports = sorted((tmp_path / "out").glob("*_grading_report.json"))
+    return done, json.loads(reports[-1].read_text()) if reports else {}
+
+
+def test_prepare_tells_what_it_did_as_json(tmp_path: Path) -> None:
+    done = mlebench("prepare", "-c", "smoke-digits", "--data-dir", tmp_path, "--json")
+    assert done.returncode == 0
+    result = json.loads(done.stdout)["smoke-digits"]
+    assert result["prepared"] and Path(result["path"]) == tmp_path / "smoke-digits/prepared"
+
+
+def test_prepare_without_credentials_says_how_to_get_them_and_begins_nothing(tmp_path: Path) -> None:
+    done = mlebench(
+        "prepare", "-c", "spaceship-titanic", "-c", "smoke-digits", "--data-dir", tmp_path / "data", home=tmp_path
+    )
+    assert done.returncode == 1
+    assert "KAGGLE_API_TOKEN" in done.stderr and not (tmp_path / "data").exists()
+
+
+def test_prepare_takes_lists_of_ids(tmp_path: Path) -> None:
+    (tmp_path / "ids.txt").write_text("smoke-digits\n# smoke-diabetes\n")
+    assert mlebench("prepare", "-l", tmp_path / "ids.txt", "--data-dir", tmp_path / "data").returncode == 0
+    assert (tmp_path / "data/smoke-digits/prepared").is_dir() and not (tmp_path / "data/smoke-diabetes").exists()
+
+
+def test_the_names_that_mle_bench_has_for_options_hold(tmp_path: Path) -> None:
+    done = mlebench("prepare", "--competition-id", "smoke-digits", "--data-dir", tmp_path)
+    assert done.returncode == 0 and (tmp_path / "smoke-digits/prepared").is_dir()
+    assert len(json.loads(mlebench("list", "-a", "--json", "--data-dir", tmp_path).stdout)) == 75
+
+
+def test_verify_reports_what_it_looks_at(data_dir: Path) -> None:
+    done = mlebench("verify", "-c", "smoke-digits", "--data-dir", data_dir)
+    assert done.stderr == "smoke-digits: verifying\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["prepare", "-c", "smoke-digit"], "unknown competition 'smoke-digit'; did you mean smoke-digits"),
+        (["prepare", "--split", "lihgt"], "unknown split 'lihgt'"),
+        (["prepare", "-l", "none.txt"], "none.txt is not a readable list"),
+        (["prepare", "--split", "smoke", "--raw-dir", "."], "--raw-dir needs exactly one competition, not 3"),
+        (["prepare", "-c", "smoke-digits", "--raw-dir", "nowhere"], "--raw-dir: nowhere is not a folder"),
+        (["grade", "--submission", "none.jsonl", "--output-dir", "."], "none.jsonl cannot be read"),
+        (["grade-sample", "x.csv", "smoke-digts"], "did you mean smoke-digits"),
+        (["prepare"], "one of the arguments"),
+        (["fly"], "invalid choice"),
+    ],
+)
+def test_a_wrong_call_is_a_line_and_status_2(arguments: list[str], message: str, tmp_path: Path) -> None:
+    done = mlebench(*arguments)
+    assert done.returncode == 2
+    assert message in done.stderr
+
+
+def test_grade_writes_mle_benchs_report(data_dir: Path, tmp_path: Path) -> None:
+    perfect = data_dir / "smoke-digits/prepared/private/test.csv"
+    sample = data_dir / "smoke-diabetes/prepared/public/sample_submission.csv"
+    lines = [
+        {"competition_id": "smoke-digits", "submission_path": str(perfect), "more": "is ignored"},
+        {"competition_id": "smoke-diabetes", "submission_path": str(sample)},
+        {"competition_id": "smoke-digits", "submission_path": str(sample)},
+        {"competition_id": "smoke-digits", "submission_path": str(tmp_path / "none.csv")},
+        {"competition_id": "smoke-digits", "submission_path": None},
+    ]
+    text = "# comment\n\n// another\n" + "\n".join(map(json.dumps, lines)) + "\n"
+    done, report = grade(text, data_dir, tmp_path)
+    assert done.returncode == 0
+    totals = {key: value for key, value in report.items() if key.startswith("total")}
+    assert totals == {
+        "total_runs": 5,
+        "total_runs_with_submissions": 3,
+        "total_valid_submissions": 2,
+        "total_medals": 1,
+        "total_gold_medals": 1,
+        "total_silver_medals": 0,
+        "total_bronze_medals": 0,
+        "total_above_median": 1,
+    }
+    first = report["competition_reports"][0]
+    assert first["score"] == 1.0 and first["gold_medal"] and first["percentile"] == 99.0
+    fields = (
+        "competition_id score gold_threshold silver_threshold bronze_threshold median_threshold any_medal gold_medal "
+        "silver_medal bronze_medal above_median submission_exists valid_submission is_lower_better created_at "
+        "submission_path error percentile"
+    )
+    assert set(fields.split()) <= first.keys()
+    assert report["competition_reports"][2]["error"].startswith("column ")
+
+
+@pytest.mark.parametrize(
+    "line", ["{", '"text"', '{"competition_id": "smoke-digits"}', '{"competition_id": "x", "submission_path": "y"}']
+)
+def test_a_wrong_line_is_named(line: str, data_dir: Path, tmp_path: Path) -> None:
+    done, _ = grade(f"\n{line}\n", data_dir, tmp_path)
+    assert done.returncode == 2 and "subs.jsonl, line 2" in done.stderr
+
+
+def test_grade_sample_prints_one_report(data_dir: Path) -> None:
+    sample = data_dir / "smoke-digits/prepared/public/sample_submission.csv"
+    done = mlebench("grade-sample", sample, "smoke-digits", "--data-dir", data_dir)
+    assert done.returncode == 0 and done.stdout.startswith("smoke-digits: score 0.") and "no medal" in done.stdout
+    report = json.loads(mlebench("grade-sample", sample, "smoke-digits", "--data-dir", data_dir, "--json").stdout)
+    assert report["valid_submission"] and not report["any_medal"]
+    missing = mlebench("grade-sample", "none.csv", "smoke-digits", "--data-dir", data_dir)
+    assert missing.returncode == 1 and "there is no file" in missing.stdout
+
+
+def test_list_shows_every_competition_and_its_state(data_dir: Path) -> None:
+    lines = mlebench("list", "--data-dir", data_dir).stdout.splitlines()
+    assert len(lines) == 1 + 82 + 3
+    assert " ".join(lines[0].split()) == "id split category metric direction teams gold silver bronze median size state"
+    digits = next(line for line in lines if line.startswith("smoke-digits "))
+    assert digits.split()[1] == "smoke" and digits.endswith("kB  prepared (verified)")
+    rows = json.loads(mlebench("list", "--split", "lite", "--json", "--data-dir", data_dir).stdout)
+    assert len(rows) == 22 and {row["state"] for row in rows} == {"absent"}

@@ -1,0 +1,86 @@
+"""New competitions and agents: folders that pass their checks as they are."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pytest_mlebench.catalog import Competition, default_catalogue
+from pytest_mlebench.cli.main import main
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run_pytest(*arguments: str) -> pytest.RunResult:
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True)
+    return pytest.RunResult(done.returncode, done.stdout.splitlines(), done.stderr.splitlines(), 0)
+
+
+def test_a_new_competition_passes_the_gate_at_once(folder: Path) -> None:
+    assert main(["new-competition", "house-prices"]) == 0
+    made = folder / "competitions/house-prices"
+    assert {path.name for path in made.iterdir() if path.is_file()} == {
+        *("competition.yaml", "description.md", "golden.json", "prepare.py", "grade.py", "synthetic.py"),
+    }
+    run_pytest("competitions/house-prices").assert_outcomes(passed=4)
+    competition = Competition.load(made)
+    assert competition.title == "House Prices" and competition.golden["origin"] == "own"
+    assert len(competition.golden["invalid"]) == 11
+
+
+def test_a_new_competition_stands_beside_the_bundled_ones(folder: Path) -> None:
+    assert main(["new-competition", "house-prices", "--dir", "mine"]) == 0
+    assert "house-prices" in default_catalogue(folder / "mine")
+
+
+def test_the_files_of_the_templates_are_clean(folder: Path) -> None:
+    main(["new-competition", "house-prices"])
+    main(["new-agent", "smith"])
+    for command in (["check", "--select=E,F,W,B,UP,RUF"], ["format", "--check"]):
+        options = ["--isolated", "--line-length=120", "competitions", "agents"]
+        subprocess.run([sys.executable, "-m", "ruff", *command, *options], check=True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["new-competition", "taken"], "competitions/taken exists; nothing was overwritten"),
+        (["new-competition", "a/b"], "'a/b' cannot name a folder here"),
+        (["new-competition", "spaceship-titanic"], "spaceship-titanic is a bundled competition"),
+        (["new-agent", "taken"], "agents/taken exists; nothing was overwritten"),
+        (["new-agent", "../x"], "'../x' cannot name a folder here"),
+        (["new-agent", "x", "--dir", "file"], "file is not a folder"),
+    ],
+)
+def test_what_cannot_be_made_is_said_in_one_line(
+    folder: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    for kind in ("competitions", "agents"):
+        (folder / kind / "taken").mkdir(parents=True)
+    (folder / "file").touch()
+    assert main(arguments) == 2
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1
+    assert not list(folder.glob("*/taken/*"))
+
+
+@pytest.mark.parametrize("sandbox", ["local", pytest.param("docker", marks=pytest.mark.docker)])
+def test_a_new_agent_runs(folder: Path, sandbox: str) -> None:
+    assert main(["new-agent", "smith"]) == 0
+    result = run_pytest(
+        *("--agent=smith", "--agents-dir=agents", "--split=smoke", "-k", "digits", f"--sandbox={sandbox}"),
+        *("--runs-dir=runs", "--data-dir=data"),
+    )
+    result.stdout.fnmatch_lines(["smoke-digits*smith*no medal*0.08345*finished"])
+    (record,) = folder.glob("runs/*/smoke-digits_*/run.json")
+    assert json.loads(record.read_text())["outcome"] != "error"

@@ -1,0 +1,38 @@
+"""What long commands report while they work."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from pytest_mlebench._paths import bundled
+from pytest_mlebench.sandbox.docker.socket_folder import PREFIX
+from tests.cli.test_cli import mlebench
+
+
+def test_golden_reports_each_step_and_what_it_wrote(tmp_path: Path) -> None:
+    folder = shutil.copytree(bundled("competitions") / "smoke-digits", tmp_path / "smoke-digits")
+    done = mlebench("golden", folder)
+    assert done.returncode == 0, done.stderr
+    lines = done.stderr.splitlines()
+    assert lines[:2] == ["smoke-digits: making synthetic data", "smoke-digits: preparing"]
+    assert lines[-2].startswith("smoke-digits: grading ") and lines[-2].endswith(" submissions")
+    assert lines[-1].startswith(f"{folder / 'golden.json'}: ")
+
+
+@pytest.mark.docker
+def test_clean_reports_what_it_removes() -> None:
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    folder = Path(f"/tmp/{PREFIX}{ended.pid}-1-test")
+    folder.mkdir()
+    try:
+        assert f"would remove folder {folder}" in mlebench("clean", "--dry-run").stdout.splitlines()
+        assert folder.is_dir()
+        assert f"removing folder {folder}" in mlebench("clean").stdout.splitlines()
+        assert not folder.exists()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,297 @@
+"""``mlebench report`` in each format."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from pytest_mlebench.catalog import default_catalogue
+from pytest_mlebench.cli.main import main
+from pytest_mlebench.reports.run_table import COLUMNS
+from pytest_mlebench.runs.record import RunKey
+from tests.groups import make_group, record_with, save_group
+
+LOW = default_catalogue().split("low")
+MISSING = RunKey("aide", LOW[3].id, 1)
+
+
+@pytest.fixture(scope="module")
+def runs_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """``full``: all 75 competitions, one agent; ``two``: the 22 of low, two agents, one run missing."""
+    folder = tmp_path_factory.mktemp("reports")
+    make_group(folder / "full", seeds=2)
+    make_group(folder / "two", agents={"aide": 0.8, "baseline": 0.4}, competitions=LOW, missing=[MISSING])
+    return folder
+
+
+@pytest.fixture
+def report(runs_dir: Path, capsys: pytest.CaptureFixture[str]) -> Any:
+    """Run the command; gives what it prints and what it says beside that."""
+
+    def run(*arguments: object, status: int = 0) -> tuple[str, str]:
+        assert main(["report", "--runs-dir", str(runs_dir), *map(str, arguments)]) == status
+        done = capsys.readouterr()
+        return done.out, done.err
+
+    return run
+
+
+def strict(text: str) -> Any:
+    def refuse(constant: str) -> None:
+        raise AssertionError(f"{constant} is no JSON")
+
+    return json.loads(text, parse_constant=refuse)
+
+
+def cells(text: str, start: str) -> list[str]:
+    """The cells of the line that starts so."""
+    return re.split(r"\s{2,}", next(line for line in text.splitlines() if re.match(start, line)))
+
+
+def test_the_table_fits_a_terminal_of_120_columns(report: Any) -> None:
+    for arguments in (["full"], ["two", "--by=category"], ["full", "two", "--pad-missing"]):
+        out, _ = report(*arguments)
+        assert max(map(len, out.splitlines())) <= 120
+
+
+def test_table_and_json_tell_the_same(report: Any) -> None:
+    out, _ = report("full")
+    summaries = {one["split"]: one for one in strict(report("full", "--format=json")[0])["summaries"]}
+    assert list(summaries) == ["low", "medium", "high", "all"]
+    for split, one in summaries.items():
+        rate, interval = one["any_medal"], one["interval"]
+        split, agent, runs, any_medal, shown, pass_at_2 = cells(out, rf"{split} ")
+        assert (agent, runs) == ("aide", f"{one['competitions']} × 2")
+        assert any_medal == f"{rate['mean']:.1f} ± {rate['standard_error']:.1f}"
+        assert shown == f"[{interval['low']:.1f}, {interval['high']:.1f}]"
+        assert pass_at_2 == f"{one['pass_at_k']['2']:.1f}"
+
+
+def test_the_table_shows_the_neighbours_in_the_published_table(report: Any) -> None:
+    out, _ = report("full")
+    (standing,) = strict(report("full", "--format=json")[0])["published"]["standings"]
+    part = out[out.index("Among the published results, all") :].splitlines()
+    own = next(k for k, line in enumerate(part) if line.split()[:2] == ["→", "aide"])
+    near = [*reversed(standing["better"]), None, *standing["worse"]]
+    assert [result is None or result["agent"] in part[own - 2 + k] for k, result in enumerate(near)] == [True] * 5
+    assert part[own - 3].strip() == "…" and part[own + 3] == ""
+    assert f"aide: rank {standing['rank']} of {standing['of']}" in part
+
+
+def test_two_agents_are_shown_side_by_side_and_compared(report: Any) -> None:
+    out, _ = report("two", "--pad-missing")
+    lines = out.splitlines()
+    row = next(k for k, line in enumerate(lines) if line.startswith("low"))
+    assert lines[row].split()[1] == "aide" and lines[row + 1].split()[1] == "baseline"
+    data = strict(report("two", "--pad-missing", "--format=json")[0])
+    ours, theirs = data["summaries"]
+    (comparison,) = data["comparisons"]
+    assert comparison["difference"] == pytest.approx(ours["any_medal"]["mean"] - theirs["any_medal"]["mean"])
+    assert comparison["wins"] + comparison["ties"] + comparison["losses"] == comparison["competitions"] == 22
+    assert cells(out, r"low +22 ")[2] == f"{comparison['difference']:+.1f}"
+
+
+def test_missing_runs_are_left_out_or_padded_and_every_format_says_so(report: Any) -> None:
+    left_out = "seed 1 is incomplete and left out (1 run of 66 without a result)"
+    padded = "seed 1 is padded with failures (1 run of 66 without a result)"
+    for format in ("table", "md", "json"):
+        assert left_out in report("two", "--format", format)[0]
+        assert padded in report("two", "--pad-missing", "--format", format)[0]
+    by_outcome = report("two")[0]
+    assert re.search(r"aide: 66 runs: .*\b1 missing", " ".join(by_outcome.split()))
+    rows = pd.read_csv(io.StringIO(report("two", "--format=csv")[0]))
+    assert rows[rows.outcome == "missing"][["agent", "competition_id", "seed"]].values.tolist() == [list(MISSING)]
+
+
+def test_json_holds_all_of_it(report: Any) -> None:
+    data = strict(report("full", "two", "--by=category", "--format=json")[0])
+    assert data.keys() == {
+        "pad_missing",
+        "groups",
+        "summaries",
+        "categories",
+        "published",
+        "comparisons",
+        "costs",
+        "runs",
+    }
+    assert [group["planned"] for group in data["groups"]] == [150, 132]
+    assert [group["records"] for group in data["groups"]] == [150, 131]
+    assert len(data["runs"]) == 282
+    labels = {summary["label"] for summary in data["summaries"]}
+    assert labels == {"aide in full", "aide in two", "baseline"}
+    of_full = [one for one in data["categories"] if one["group"] == "full"]
+    assert sum(one["competitions"] for one in of_full) == 75
+
+
+def test_json_is_strict_without_any_result(report: Any, tmp_path: Path) -> None:
+    save_group(tmp_path / "begun", [], planned=[RunKey("aide", LOW[0].id, 0)])
+    (summary,) = strict(report(tmp_path / "begun", "--format=json")[0])["summaries"]
+    assert summary["any_medal"] == {"mean": None, "standard_error": None} and summary["provisional"]
+    assert "provisional: no seed is complete" in report(tmp_path / "begun")[0]
+
+
+def test_padding_does_not_go_with_csv(report: Any) -> None:
+    assert "--pad-missing changes rates" in report("two", "--format=csv", "--pad-missing", status=2)[1]
+
+
+def test_csv_has_a_line_for_each_run(report: Any, runs_dir: Path) -> None:
+    rows = pd.read_csv(io.StringIO(report("two", "full", "--format=csv")[0]))
+    assert tuple(rows.columns) == COLUMNS and len(rows) == 282
+    own = rows[(rows.group == "full")]
+    grading = json.loads((runs_dir / "full/grading_report.json").read_text())
+    assert own.any_medal.astype(bool).sum() == grading["total_medals"]
+    assert own.score.notna().sum() == sum(one["score"] is not None for one in grading["competition_reports"])
+
+
+def test_markdown_is_made_of_headings_and_whole_tables(report: Any) -> None:
+    out, _ = report("full", "two", "--by=category", "--format=md")
+    assert out.startswith("# MLE-bench: full, two\n")
+    blocks = [block.splitlines() for block in out.split("\n\n")]
+    tables = [block for block in blocks if block[0].startswith("|")]
+    assert len(tables) >= 5
+    for head, rule, *rows in tables:
+        assert rows and re.fullmatch(r"\|( -+:? \|)+", rule)
+        columns = {len(re.findall(r"(?<!\\)\|", line)) for line in (head, rule, *rows)}
+        assert len(columns) == 1
+    assert all(line.startswith("- ") for block in blocks for line in block if not line.startswith(("#", "|")))
+
+
+def test_names_cannot_break_markdown(report: Any, tmp_path: Path) -> None:
+    save_group(tmp_path / "g", [record_with(LOW[1], "gold", agent="a|b *c*")])
+    assert r"| a\|b \*c\* |" in report(tmp_path / "g", "--format=md")[0]
+
+
+def test_long_names_leave_the_table_readable(report: Any, tmp_path: Path) -> None:
+    for name in ("2026-03-01T12-00-00-aaaa", "2026-03-01T12-00-00-bbbb"):
+        make_group(tmp_path / name, agents=["a-scaffold/with-a-variant"], competitions=LOW)
+    out, _ = report(*tmp_path.iterdir())
+    assert max(len(line) for line in out.splitlines()) <= 120
+    assert re.search(r"…\S+-aaaa  22 × \d", out) and re.search(r"…\S+-bbbb  22 × \d", out)
+
+
+def test_a_report_is_written_to_a_file(report: Any, tmp_path: Path) -> None:
+    assert report("full", "--format=json", "--output", tmp_path / "report.json")[0] == ""
+    assert strict((tmp_path / "report.json").read_text())["runs"]
+    _, err = report("full", "--output", tmp_path / "no/such/folder.txt", status=2)
+    assert "cannot be written: No such file or directory" in err
+
+
+def test_an_unknown_group_is_told_with_close_matches(report: Any, runs_dir: Path) -> None:
+    _, err = report("ful", status=2)
+    assert f"unknown run group (below {runs_dir}) 'ful'; did you mean full?" in err
+
+
+def test_a_folder_that_holds_no_run_is_no_group(report: Any, tmp_path: Path) -> None:
+    _, err = report(tmp_path, status=2)
+    assert "is no run group: it holds neither manifest.json nor the record of a run" in err
+
+
+def test_a_group_given_twice_is_refused(report: Any, runs_dir: Path) -> None:
+    _, err = report("full", runs_dir / "full", status=2)
+    assert "is given twice" in err
+
+
+@pytest.mark.parametrize(
+    ("manifest", "message"),
+    [
+        ("[]", "it must be an object, not []"),
+        ("{", "Expecting property name"),
+        ("[" * 100_000, "it is nested much too deeply"),
+        ('{"options": ' + '{"a": ' * 500 + "1" + "}" * 501, "it is nested deeper than 50 levels"),
+        ('{"runs": [{"agent": "a"}]}', "it lacks runs[0].competition_id"),
+        ('{"runs": {}}', "runs must be a list, not {}"),
+        ('{"runs": [], "sessions": [3]}', "sessions[0] must be an object, not 3"),
+        ('{"created_at": 1}', "created_at must be text, not 1"),
+        ('{"canonical": {"is_canonical": "no"}}', 'canonical.is_canonical must be true or false, not "no"'),
+        ('{"settings": {"competitions": []}}', "settings.competitions must be an object of objects"),
+    ],
+)
+def test_a_broken_manifest_is_an_error_in_words(report: Any, tmp_path: Path, manifest: str, message: str) -> None:
+    save_group(tmp_path / "g", [record_with(LOW[1], "gold")])
+    (tmp_path / "g/manifest.json").write_text(manifest)
+    _, err = report(tmp_path / "g", status=2)
+    assert f"{tmp_path / 'g/manifest.json'}" in err and message in err
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("{", "Expecting property name"),
+        ("[]", "it must be an object, not []"),
+        ('{"run_id": "x"}', "it lacks run_group"),
+        ('{"report": {}}', "it lacks run_id"),
+        ("\xff", "can't decode byte"),
+    ],
+)
+def test_a_broken_record_is_told_with_its_path(report: Any, tmp_path: Path, text: str, reason: str) -> None:
+    save_group(tmp_path / "g", [record_with(LOW[1], "gold", seed=seed) for seed in range(2)])
+    path = sorted((tmp_path / "g").glob("*/run.json"))[0]
+    path.write_bytes(text.encode("latin-1"))
+    out = " ".join(report(tmp_path / "g")[0].split())
+    assert f"left out: {path} is no run's record: " in out and reason in out
+    assert reason in strict(report(tmp_path / "g", "--format=json")[0])["groups"][0]["broken"][0]
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "reason"),
+    [
+        ("started_at", None, "started_at must be text, not null"),
+        ("seed", "0", 'seed must be a whole number, not "0"'),
+        ("seconds", 10**400, "seconds must be a number, not 1000"),
+        ("ending", "tired", "ending must be one of finished, timed out"),
+    ],
+)
+def test_a_record_with_a_wrong_value_is_broken(
+    report: Any, tmp_path: Path, key: str, value: object, reason: str
+) -> None:
+    save_group(tmp_path / "g", [record_with(LOW[1], "crashed", seed=seed) for seed in range(2)])
+    path = sorted((tmp_path / "g").glob("*/run.json"))[0]
+    path.write_text(json.dumps(json.loads(path.read_text()) | {key: value}))
+    assert f"no run's record: {reason}" in " ".join(report(tmp_path / "g")[0].split())
+
+
+def test_a_broken_record_is_a_warning_whatever_the_format(tmp_path: Path) -> None:
+    save_group(tmp_path / "g", [record_with(LOW[1], "gold", seed=seed) for seed in range(2)])
+    path = sorted((tmp_path / "g").glob("*/run.json"))[0]
+    path.write_text("{")
+    command = [sys.executable, "-m", "pytest_mlebench.cli", "report", str(tmp_path / "g"), "--format=csv"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stderr.startswith(f"warning: {path} is no run's record: ")
+    assert len(list(csv.reader(done.stdout.splitlines()))) == 2
+
+
+def test_a_reader_that_stops_early_is_no_error(runs_dir: Path) -> None:
+    command = f"{sys.executable} -m pytest_mlebench.cli report full --format=csv --runs-dir '{runs_dir}' | head -n 1"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
+    assert next(csv.reader([done.stdout])) == list(COLUMNS)
+    assert done.stderr == ""
+
+
+def test_html_is_the_page_of_the_groups_with_the_same_figures(report: Any, tmp_path: Path) -> None:
+    out, _ = report("two", "--format=html", "--pad-missing", "--by=category", f"--output={tmp_path / 'report.html'}")
+    html = (tmp_path / "report.html").read_text()
+    assert out == "" and html.startswith("<!doctype html>") and html.rstrip().endswith("</html>")
+    table, _ = report("two", "--pad-missing")
+    assert cells(table, "low +aide")[3] in html and "padded with failures" in html and "By category, low" in html
+
+
+def test_pictures_are_written_where_the_reader_asks(report: Any, tmp_path: Path) -> None:
+    report("two", f"--plots={tmp_path / 'plots'}")
+    written = sorted(path.name for path in (tmp_path / "plots").iterdir())
+    assert written == ["outcomes.svg", "rates.svg", "scores.svg", "time.svg"]
+
+
+def test_a_folder_for_pictures_that_cannot_be_made_is_told(report: Any, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    out, told = report("two", f"--plots={tmp_path / 'file'}", status=2)
+    assert out == "" and "cannot be written" in told and "name another folder" in told

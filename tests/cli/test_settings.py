@@ -1,0 +1,150 @@
+"""``mlebench`` reads ini files as pytest does, and options mean the same in both."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy  # noqa: F401 - a session in this process forgets what it imports; numpy cannot be imported twice
+import pytest
+
+from pytest_mlebench.cli.main import main
+from pytest_mlebench.errors import UsageError
+from pytest_mlebench.ini import find_ini_file
+from pytest_mlebench.settings import OPTIONS, from_ini, read
+
+KEYS = {
+    "ini": 'mlebench_seeds = 3\nmlebench_runs_dir = my runs\nmlebench_agents_dir = a "b c"\nmlebench_split = lite\n',
+    "toml": "mlebench_seeds = '3'\nmlebench_runs_dir = 'my runs'\nmlebench_agents_dir = ['a', 'b c']\n",
+    "ini_options": "mlebench_seeds = 3\nmlebench_runs_dir = 'my runs'\nmlebench_agents_dir = ['a', 'b c']\n",
+}
+"""The same values in each notation."""
+FILES = [
+    ("pytest.toml", "[pytest]\n" + KEYS["toml"]),
+    (".pytest.toml", "[pytest]\n" + KEYS["toml"]),
+    ("pytest.ini", "[pytest]\n" + KEYS["ini"]),
+    (".pytest.ini", "[pytest]\n" + KEYS["ini"]),
+    ("pyproject.toml", "[tool.pytest]\n" + KEYS["toml"]),
+    ("pyproject.toml", "[tool.pytest.ini_options]\n" + KEYS["ini_options"]),
+    ("tox.ini", "[pytest]\n" + KEYS["ini"]),
+    ("setup.cfg", "[tool:pytest]\n" + KEYS["ini"]),
+]
+PRINT_SETTINGS = """
+    import json
+    from pytest_mlebench.plugin.session import session_of
+
+    def pytest_collection_finish(session):
+        found = session_of(session.config).settings
+        names = ("seeds", "runs_dir", "agents_dirs", "split", "competitions_dirs")
+        print("settings", json.dumps({name: getattr(found, name) for name in names}, default=str))
+"""
+
+
+@pytest.fixture
+def folders(pytester: pytest.Pytester) -> Path:
+    """A project's root with the folders that the ini keys name."""
+    for name in ("a", "b c", "below/deeper"):
+        (pytester.path / name).mkdir(parents=True)
+    return pytester.path
+
+
+def as_pytest_reads_it(pytester: pytest.Pytester) -> dict[str, object]:
+    pytester.makeconftest(PRINT_SETTINGS)
+    result = pytester.runpytest_inprocess("-s", "-p", "no:cacheprovider", "--rootdir", str(pytester.path))
+    (line,) = [line for line in result.outlines if line.startswith("settings ")]
+    found: dict[str, object] = json.loads(line.removeprefix("settings "))
+    return found
+
+
+@pytest.mark.parametrize(("name", "text"), FILES, ids=[f"{name} {text.split(chr(10))[0]}" for name, text in FILES])
+def test_every_kind_of_ini_file_is_read_as_pytest_reads_it(
+    pytester: pytest.Pytester, folders: Path, name: str, text: str
+) -> None:
+    (folders / name).write_text(text)
+    ini = find_ini_file(folders / "below/deeper")
+    assert (ini.root, ini.path) == (folders, folders / name)
+    ours = read([from_ini(ini.values, ini.path, Path("/"))], runs_dir=Path("/nowhere"))
+    assert (ours.seeds, ours.runs_dir) == (3, folders / "my runs")
+    assert ours.agents_dirs == (folders / "a", folders / "b c")
+    theirs = as_pytest_reads_it(pytester)
+    names = ("seeds", "runs_dir", "agents_dirs", "split")
+    assert {name: json.loads(json.dumps(getattr(ours, name), default=str)) for name in names}.items() <= theirs.items()
+
+
+@pytest.mark.parametrize(
+    ("files", "found"),
+    [
+        (["pytest.ini", "pyproject.toml"], "pytest.ini"),
+        (["pyproject.toml", "tox.ini", "setup.cfg"], "pyproject.toml"),
+        (["tox.ini", "setup.cfg"], "tox.ini"),
+        (["below/tox.ini", "pytest.ini"], "below/tox.ini"),
+    ],
+)
+def test_of_several_ini_files_the_nearest_and_then_the_first_in_pytests_order_is_read(
+    pytester: pytest.Pytester, folders: Path, monkeypatch: pytest.MonkeyPatch, files: list[str], found: str
+) -> None:
+    sections = {"pyproject.toml": "[tool.pytest.ini_options]\n", "setup.cfg": "[tool:pytest]\n"}
+    for name in files:
+        (folders / name).write_text(sections.get(name, "[pytest]\n") + "mlebench_seeds = 2\n")
+    assert find_ini_file(folders / "below").path == folders / found
+    monkeypatch.chdir(folders / "below")
+    config = pytester.parseconfig()
+    assert config.inipath == folders / found
+
+
+@pytest.mark.parametrize("marker", ["pyproject.toml", "setup.py", None])
+def test_without_an_ini_file_the_root_is_pytests(
+    pytester: pytest.Pytester, folders: Path, monkeypatch: pytest.MonkeyPatch, marker: str | None
+) -> None:
+    if marker:
+        (folders / marker).touch()
+    monkeypatch.chdir(folders / "below/deeper")
+    ini = find_ini_file(Path.cwd())
+    assert ini.path is None and ini.root == pytester.parseconfig().rootpath
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("pytest.ini", "mlebench_seeds = 1\n"),
+        ("pyproject.toml", "[tool.pytest\n"),
+        ("tox.ini", "[pytest]\nmlebench_agents_dir = 'a\n"),
+        ("setup.cfg", "[tool:pytest]\nx = 1\nx = 2\n"),
+        ("pytest.toml", "[pytest]\nx = '\xff'\n"),
+    ],
+)
+def test_an_ini_file_that_cannot_be_read_is_one_line(tmp_path: Path, name: str, text: str) -> None:
+    (tmp_path / name).write_bytes(text.encode("latin-1"))
+    with pytest.raises(UsageError, match=name):
+        find_ini_file(tmp_path)
+
+
+def test_run_groups_are_where_pytest_writes_them(
+    pytester: pytest.Pytester, folders: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folders / "reports/mine").mkdir(parents=True)
+    (folders / "pytest.ini").touch()
+    monkeypatch.chdir(folders / "below")
+    assert main(["report", "min"]) == 2
+    assert "did you mean mine?" in capsys.readouterr().err
+    (folders / "pytest.ini").write_text("[pytest]\nmlebench_runs_dir = elsewhere\n")
+    (folders / "elsewhere/other").mkdir(parents=True)
+    assert main(["report", "othe"]) == 2
+    assert "did you mean other?" in capsys.readouterr().err
+
+
+def test_a_wrong_ini_key_is_one_line_and_status_2(
+    folders: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folders / "tox.ini").write_text("[pytest]\nmlebench_cpus = abc\n")
+    monkeypatch.chdir(folders)
+    assert main(["list", "--split=smoke"]) == 2
+    assert capsys.readouterr().err == f"mlebench: mlebench_cpus in {folders}/tox.ini: 'abc' is not a positive number\n"
+
+
+def test_options_that_pytest_has_too_have_the_same_help(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["grade", "--help"])
+    text = " ".join(capsys.readouterr().out.split())
+    for name in ("--data-dir", "--competitions-dir", "--max-submission-size", "--grading-memory", "--grading-time"):
+        assert OPTIONS[name].help in text

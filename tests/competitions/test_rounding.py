@@ -1,0 +1,52 @@
+"""Scores are rounded as the reference rounds them: where its score is a ``np.float64``, ours is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pytest_mlebench.catalog import default_catalogue
+from pytest_mlebench.data.store import DataStore
+from pytest_mlebench.grading.golden import prepare_synthetic
+from pytest_mlebench.grading.scorer import Scorer
+
+CATALOGUE = default_catalogue()
+OF_NUMPY = {
+    "alaska2-image-steganalysis",
+    "billion-word-imputation",
+    "bms-molecular-translation",
+    "champs-scalar-coupling",
+    "freesound-audio-tagging-2019",
+    "google-quest-challenge",
+    "google-research-identify-contrails-reduce-global-warming",
+    "h-and-m-personalized-fashion-recommendations",
+    "hms-harmful-brain-activity-classification",
+    "hotel-id-2021-fgvc8",
+    "hubmap-kidney-segmentation",
+    "icecube-neutrinos-in-deep-ice",
+    "jigsaw-unintended-bias-in-toxicity-classification",
+    "nomad2018-predict-transparent-conductors",
+    "osic-pulmonary-fibrosis-progression",
+    "rsna-2022-cervical-spine-fracture-detection",
+    "rsna-breast-cancer-detection",
+    "siim-covid19-detection",
+    "smartphone-decimeter-2022",
+    "stanford-covid-vaccine",
+    "tgs-salt-identification-challenge",
+    "tweet-sentiment-extraction",
+    "us-patent-phrase-to-phrase-matching",
+    "uw-madison-gi-tract-image-segmentation",
+    "vesuvius-challenge-ink-detection",
+    "vinbigdata-chest-xray-abnormalities-detection",
+    "whale-categorization-playground",
+}
+
+
+@pytest.mark.parametrize("competition_id", CATALOGUE.ids)
+def test_the_score_has_the_type_of_the_references(competition_id: str, tmp_path: Path) -> None:
+    competition = CATALOGUE[competition_id]
+    dataset = prepare_synthetic(competition, DataStore(tmp_path))
+    score = Scorer(competition, dataset.answers).score(dataset.perfect_submission)
+    assert isinstance(score, np.float64) == (competition_id in OF_NUMPY)

@@ -1,0 +1,102 @@
+"""Data folders that this user may not read or write: one line that names the folder and what to do."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PR_CAPBSET_DROP = 24
+CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH = 1, 2
+_libc = ctypes.CDLL(None)
+
+
+def obey_permissions() -> None:
+    """Even root, who is asked no permissions otherwise, obeys them after the exec that follows."""
+    if os.geteuid() == 0:
+        for capability in (CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH):
+            _libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)
+
+
+def run(*arguments: object, **environment: object) -> subprocess.CompletedProcess[str]:
+    done = subprocess.run(
+        [sys.executable, "-m", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, **{name: str(value) for name, value in environment.items()}},
+        preexec_fn=obey_permissions,
+    )
+    for mark in ("Traceback", "INTERNALERROR"):
+        assert mark not in done.stdout + done.stderr, done.stdout + done.stderr
+    return done
+
+
+def mlebench(*arguments: object, **environment: object) -> subprocess.CompletedProcess[str]:
+    return run("pytest_mlebench.cli", *arguments, **environment)
+
+
+@pytest.fixture
+def closed(tmp_path: Path) -> Iterator[Path]:
+    folder = tmp_path / "closed"
+    folder.mkdir(mode=0o000)
+    yield folder
+    folder.chmod(0o700)
+
+
+@pytest.fixture
+def no_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("MLEBENCH_DATA_DIR", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.parametrize("command", [("list",), ("prepare", "-c", "smoke-digits"), ("verify",)])
+def test_a_data_folder_that_may_not_be_read_is_named(command: tuple[str, ...], closed: Path) -> None:
+    done = mlebench(*command, "--data-dir", closed)
+    assert done.returncode == 1 and done.stderr.count("\n") == 1
+    assert str(closed) in done.stderr and "Permission denied" in done.stderr and "--data-dir" in done.stderr
+
+
+@pytest.mark.usefixtures("no_variables")
+@pytest.mark.parametrize("command", [("list",), ("prepare", "-c", "smoke-digits")])
+def test_a_home_that_may_not_be_read_is_named(command: tuple[str, ...], closed: Path) -> None:
+    done = mlebench(*command, HOME=closed)
+    assert done.returncode == 1 and done.stderr.count("\n") == 1
+    assert f"{closed}/.cache" in done.stderr and "MLEBENCH_DATA_DIR" in done.stderr
+
+
+def test_a_run_on_a_data_folder_that_may_not_be_read_fails_in_one_line(closed: Path, tmp_path: Path) -> None:
+    runs = ("--agent=dummy", "--sandbox=local", f"--runs-dir={tmp_path / 'runs'}", f"--data-dir={closed}")
+    done = run("pytest", "-k", "smoke-digits", "-p", "no:cacheprovider", f"--rootdir={tmp_path}", *runs)
+    assert done.returncode not in (0, pytest.ExitCode.INTERNAL_ERROR)
+    assert f"{closed}/smoke-digits/prepared/public cannot be read: Permission denied" in done.stdout + done.stderr
+
+
+@pytest.mark.usefixtures("no_variables")
+def test_a_run_with_a_home_that_may_not_be_read_fails_in_one_line(closed: Path, tmp_path: Path) -> None:
+    runs = ("--agent=dummy", "--sandbox=local", f"--runs-dir={tmp_path / 'runs'}")
+    done = run("pytest", "-k", "smoke-digits", "-p", "no:cacheprovider", f"--rootdir={tmp_path}", *runs, HOME=closed)
+    assert done.returncode not in (0, pytest.ExitCode.INTERNAL_ERROR)
+    assert f"{closed}/.cache/mlebench/smoke-digits/prepared/public cannot be read" in done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("folder", ["/proc/x", "{file}"], ids=["proc", "a file"])
+def test_what_cannot_be_a_data_folder_is_not_called_a_full_disk(folder: str, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    path = folder.format(file=tmp_path / "file")
+    done = mlebench("prepare", "-c", "smoke-digits", "--data-dir", path)
+    assert done.returncode == 1 and done.stderr.count(path) and "full" not in done.stderr
+    assert f"data folder {path} cannot be written" in done.stderr
+
+
+def test_credentials_that_may_not_be_read_are_named(closed: Path, tmp_path: Path) -> None:
+    names = ("KAGGLE_KEY", "KAGGLE_USERNAME", "KAGGLE_API_TOKEN")
+    done = mlebench("prepare", "-c", "leaf-classification", "--data-dir", tmp_path / "data", HOME=closed,
+                    **dict.fromkeys(names, ""))  # fmt: skip
+    assert done.returncode == 1 and done.stderr.splitlines()[-1].startswith("mlebench: Kaggle")
+    assert "cannot be read" in done.stderr and "https://www.kaggle.com/settings/api" in done.stderr

@@ -1,0 +1,111 @@
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import array_shapes, arrays
+from scipy.spatial.distance import directed_hausdorff
+from sklearn.metrics import f1_score, fbeta_score, jaccard_score
+
+from pytest_mlebench.data.authoring.rle import Runs, decode_rle, encode_rle
+from pytest_mlebench.grading.metrics.segmentation import (
+    area,
+    dice,
+    fbeta,
+    hausdorff_distance,
+    intersection,
+    iou,
+    join,
+)
+
+SIZE = 30
+MASKS = arrays(bool, SIZE)
+EMPTY = np.empty((0, 2), dtype=np.int64)
+
+
+def runs(mask: np.ndarray) -> Runs:
+    return decode_rle(encode_rle(mask), mask.size)
+
+
+@given(MASKS, MASKS)
+def test_areas_of_runs_are_those_of_the_masks(a: np.ndarray, b: np.ndarray) -> None:
+    assert area(runs(a)) == a.sum()
+    assert intersection(runs(a), runs(b)) == (a & b).sum()
+
+
+@given(MASKS, MASKS, st.sampled_from([0.5, 1, 2]))
+def test_overlaps_agree_with_scikit_learn_on_the_pixels(a: np.ndarray, b: np.ndarray, beta: float) -> None:
+    assume(a.any() or b.any())
+    assert iou(runs(a), runs(b)) == pytest.approx(jaccard_score(a, b, zero_division=0))
+    assert dice(runs(a), runs(b)) == pytest.approx(f1_score(a, b, zero_division=0))
+    assert fbeta(runs(a), runs(b), beta=beta) == pytest.approx(fbeta_score(a, b, beta=beta, zero_division=0))
+
+
+@given(MASKS)
+def test_the_same_mask_overlaps_itself_fully(mask: np.ndarray) -> None:
+    assume(mask.any())
+    assert iou(runs(mask), runs(mask)) == dice(runs(mask), runs(mask)) == fbeta(runs(mask), runs(mask), beta=2) == 1
+
+
+def test_two_empty_masks_score_what_was_asked_for() -> None:
+    assert iou(EMPTY, EMPTY) == dice(EMPTY, EMPTY) == 1
+    assert fbeta(EMPTY, EMPTY, beta=0.5) == 0
+    assert np.isnan(dice(EMPTY, EMPTY, empty=np.nan))
+
+
+def test_one_empty_mask_scores_nothing() -> None:
+    mask = np.array([[3, 8]])
+    assert iou(EMPTY, mask) == dice(mask, EMPTY) == fbeta(EMPTY, mask, beta=0.5) == 0
+
+
+def test_a_lower_beta_weighs_precision_more() -> None:
+    truth, half, double = np.array([[0, 10]]), np.array([[0, 5]]), np.array([[0, 20]])
+    assert fbeta(truth, half, beta=0.5) > fbeta(truth, double, beta=0.5)
+    assert fbeta(truth, half, beta=2) < fbeta(truth, double, beta=2)
+
+
+@given(st.lists(st.tuples(MASKS, MASKS), min_size=1, max_size=5))
+def test_the_dice_of_joined_masks_counts_the_pixels_of_all_images_together(
+    pairs: list[tuple[np.ndarray, np.ndarray]],
+) -> None:
+    truth, predicted = (join([runs(pair[side]) for pair in pairs], [SIZE] * len(pairs)) for side in (0, 1))
+    both = sum((a & b).sum() for a, b in pairs)
+    total = sum(a.sum() + b.sum() for a, b in pairs)
+    assert dice(truth, predicted) == pytest.approx(2 * both / total if total else 1)
+
+
+def test_no_masks_join_to_an_empty_one() -> None:
+    assert join([], []).shape == (0, 2)
+
+
+@settings(deadline=None)
+@given(
+    array_shapes(min_dims=1, max_dims=3, min_side=1, max_side=24).flatmap(
+        lambda shape: st.tuples(*[arrays(bool, shape)] * 2)
+    )
+)
+def test_the_hausdorff_distance_agrees_with_scipy(masks: tuple[np.ndarray, np.ndarray]) -> None:
+    a, b = masks
+    assume(a.any() and b.any())
+    spacing = np.array([1.0, 0.3, 2.5])[: a.ndim]
+    first, second = np.argwhere(a) * spacing, np.argwhere(b) * spacing
+    expected = max(directed_hausdorff(first, second)[0], directed_hausdorff(second, first)[0])
+    assert hausdorff_distance(a, b, spacing=spacing) == pytest.approx(expected)
+    assert hausdorff_distance(b, a, spacing=spacing) == pytest.approx(expected)
+
+
+def test_the_hausdorff_distance_of_large_shapes_agrees_with_scipy() -> None:
+    z, y, x = np.mgrid[:40, :60, :60]
+    ball = (z - 20) ** 2 + (y - 30) ** 2 + (x - 30) ** 2 < 15**2
+    shell = ball & ((z - 20) ** 2 + (y - 30) ** 2 + (x - 30) ** 2 > 12**2)
+    first, second = np.argwhere(ball), np.argwhere(shell)
+    expected = max(directed_hausdorff(first, second)[0], directed_hausdorff(second, first)[0])
+    assert hausdorff_distance(ball, shell) == pytest.approx(expected)
+
+
+def test_equal_masks_have_no_distance() -> None:
+    assert hausdorff_distance([[1, 0], [1, 1]], [[1, 0], [1, 1]]) == 0
+
+
+def test_an_empty_mask_has_no_hausdorff_distance() -> None:
+    with pytest.raises(ValueError, match="empty"):
+        hausdorff_distance([[0, 0]], [[0, 1]])

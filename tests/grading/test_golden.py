@@ -1,0 +1,81 @@
+"""golden.json: what is written, and what is kept because the reference gives it too."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_mlebench.cli.main import main
+
+TOY = Path(__file__).parents[1] / "toys/competitions/toy-parity"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(TOY, tmp_path / "toy-parity"))
+
+
+def golden(folder: Path, **changes: Any) -> dict[str, Any]:
+    path = folder / "golden.json"
+    values: dict[str, Any] = json.loads(path.read_text()) | changes
+    path.write_text(json.dumps(values))
+    return values
+
+
+def replace(path: Path, old: str, new: str) -> None:
+    assert old in path.read_text()
+    path.write_text(path.read_text().replace(old, new))
+
+
+def test_a_competitions_own_results_are_written_anew(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
+    replace(folder / "grade.py", "return ", "return 0.9 * ")
+    assert main(["golden", str(folder)]) == 0
+    assert golden(folder)["scores"]["<answers>"] == 0.9 and golden(folder)["origin"] == "own"
+
+
+def test_the_reference_results_are_kept(folder: Path) -> None:
+    kept = golden(folder, origin="reference")
+    assert main(["golden", str(folder)]) == 0
+    assert golden(folder) == kept
+    replace(
+        folder / "synthetic.py",
+        '"all_odd"',
+        '"no_file": "x,y",\n        "all_ones": answers.assign(odd=1.0), "all_odd"',
+    )
+    assert main(["golden", str(folder)]) == 0
+    added = golden(folder)
+    assert added["origin"] == "reference" and added["scores"] == {**kept["scores"], "all_ones.csv": 0.5}
+    assert added["invalid"] == [*kept["invalid"], "no_file.csv"]
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "message"),
+    [
+        ("grade.py", "return ", "return 0.9 * ", "shuffled.csv must score 1.0; it scores 0.9"),
+        ("grade.py", "return ", "return 1.0 or ", "all_odd.csv must score 0.5; it scores 1.0"),
+        ("prepare.py", "assign(odd=0)", "assign(odd=1)", "public/sample_submission.csv: expected e8952"),
+        ("synthetic.py", '"missing_row": answers[1:],', "", "missing_row.csv is not among the synthetic submissions"),
+        ("synthetic.py", '"all_odd": answers.assign(odd=1),', "", "all_odd.csv is in golden.json, but not among"),
+    ],
+)
+def test_results_that_differ_from_the_reference_are_refused_unless_forced(
+    folder: Path, capsys: pytest.CaptureFixture[str], file: str, old: str, new: str, message: str
+) -> None:
+    kept = golden(folder, origin="reference")
+    replace(folder / file, old, new)
+    assert main(["golden", str(folder)]) == 1
+    error = capsys.readouterr().err
+    assert message in error and "`mlebench golden --force " in error
+    assert golden(folder) == kept
+    assert main(["golden", "--force", str(folder)]) == 0
+    assert golden(folder)["origin"] == "own"
+
+
+def test_a_golden_that_is_not_one_is_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "golden.json").write_text('{"origin": "reference"}')
+    assert main(["golden", str(folder)]) == 1
+    assert "golden.json: must be a mapping with invalid, no_score" in capsys.readouterr().err

@@ -1,0 +1,78 @@
+"""Plain HTTP to a gateway, for what no client would send."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from pytest_mlebench.llm.gateway import Gateway
+
+CHAT = "/openai/v1/chat/completions"
+QUESTION: dict[str, Any] = {"model": "gpt-4o", "messages": [{"role": "user", "content": "Which model first?"}]}
+
+
+@dataclass
+class Answer:
+    status: int
+    headers: dict[str, str]
+    content: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.content)
+
+    @property
+    def message(self) -> str:
+        return str(self.json["error"]["message"])
+
+
+def ask(
+    gateway: Gateway,
+    body: Any = QUESTION,
+    *,
+    path: str = CHAT,
+    method: str = "POST",
+    token: str | None = None,
+    headers: dict[str, str] | None = None,
+) -> Answer:
+    """One request; a body that is no bytes is sent as JSON."""
+    port = urlsplit(gateway.url).port
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    content = body if isinstance(body, bytes) else json.dumps(body).encode()
+    given = {"Authorization": f"Bearer {gateway.token if token is None else token}", "Content-Type": "application/json"}
+    try:
+        connection.request(method, path, content if method == "POST" else None, {**given, **(headers or {})})
+        response = connection.getresponse()
+        return Answer(response.status, {k.lower(): v for k, v in response.getheaders()}, response.read())
+    finally:
+        connection.close()
+
+
+def send(gateway: Gateway, data: bytes, *, timeout: float = 15) -> bytes:
+    """Bytes as they are; returns all that comes back until the connection ends, or for a second of silence."""
+    with socket.create_connection(("127.0.0.1", urlsplit(gateway.url).port or 0), timeout=timeout) as connection:
+        connection.sendall(data)
+        connection.settimeout(3)
+        answer = b""
+        try:
+            while chunk := connection.recv(1 << 16):
+                answer += chunk
+        except (TimeoutError, ConnectionError):
+            pass
+        return answer
+
+
+def head(gateway: Gateway, *lines: str, start: str = f"POST {CHAT} HTTP/1.1") -> bytes:
+    """The head of a request with this run's token."""
+    fields = [
+        "Host: localhost",
+        "Connection: close",
+        f"Authorization: Bearer {gateway.token}",
+        "Content-Type: application/json",
+        *lines,
+    ]
+    return "\r\n".join([start, *fields, "", ""]).encode()

@@ -1,0 +1,533 @@
+"""What a hostile agent, or a hostile provider, tries on the gateway."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import socket
+import threading
+import time
+import zlib
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from pytest_mlebench.llm import passing, service
+from pytest_mlebench.llm.gateway import Gateway
+from pytest_mlebench.llm.ledger import read_bodies, read_calls
+from tests.llm.conftest import Start
+from tests.llm.talking import CHAT, QUESTION, ask, head, send
+from tests.llm.upstreams import KEY, Failure, Upstream
+
+pytestmark = pytest.mark.serial
+
+BODY = json.dumps(QUESTION).encode()
+MESSAGES = "/anthropic/v1/messages"
+GENERATE = "/gemini/v1beta/models/gemini-2.5-pro:generateContent"
+
+
+# Ways to elsewhere.
+
+
+@pytest.mark.parametrize(
+    "target",
+    [
+        "http://example.org/openai/v1/chat/completions",
+        "https://api.openai.com/v1/files",
+        "//example.org/openai/v1/chat/completions",
+        "/openai/v1/../../admin",
+        "/openai/v1/%2e%2e/files",
+        "/openai/v1/./chat/completions",
+        "/openai//v1/chat/completions",
+        "/openai\\v1\\chat\\completions",
+        "/openai/v1/chat/completions;x=1",
+        "/openai/v1/chat/completions#/files",
+        "/openai/v1/chat%2Fcompletions",
+        "/openai/v1/models/../files",
+        "/openai/v1/files",
+        "/openai/v1/containers",
+        "/openai/v1/responses/resp_1",
+        "/openai/chat/completions",
+        "/v1/chat/completions",
+        "/",
+        "*",
+        "/gemini/v1beta/models/x:generateContent/../../files",
+        "/gemini/v1beta/cachedContents",
+        "/gemini/upload/v1beta/files",
+        "/anthropic/v1/files",
+        "/anthropic/v1/messages/batches",
+    ],
+)
+def test_only_the_listed_paths_of_the_providers_are_reached(target: str, gateway: Gateway, upstream: Upstream) -> None:
+    for method in ("POST", "GET"):
+        start = f"{method} {target} HTTP/1.1"
+        answer = send(gateway, head(gateway, f"Content-Length: {len(BODY)}", start=start) + BODY)
+        assert answer.split()[1] in (b"400", b"404"), answer[:200]
+    assert upstream.seen == []
+
+
+def test_it_is_no_proxy(gateway: Gateway, upstream: Upstream) -> None:
+    answer = send(gateway, head(gateway, start=f"CONNECT localhost:{upstream.port} HTTP/1.1"))
+    assert answer.split()[1] in (b"400", b"404")
+    assert upstream.seen == []
+
+
+@pytest.mark.parametrize("host", ["example.org", "localhost:1", "169.254.169.254"])
+def test_the_host_header_leads_nowhere_else(host: str, gateway: Gateway, upstream: Upstream) -> None:
+    answer = ask(gateway, headers={"Host": host, "X-Forwarded-Host": host, "X-Original-URL": "/v1/files"})
+    assert answer.status == 200
+    (seen,) = upstream.seen
+    assert seen.headers["Host"] == f"localhost:{upstream.port}"
+    assert "X-Forwarded-Host" not in seen.headers
+    assert "X-Original-URL" not in seen.headers
+
+
+def test_a_redirect_is_not_followed(gateway: Gateway, upstream: Upstream) -> None:
+    upstream.failures.append(Failure(307, {}, {"Location": f"{upstream.url}/v1/files"}))
+    answer = ask(gateway)
+    assert answer.status == 502
+    assert "location" not in answer.headers
+    assert len(upstream.seen) == 1
+
+
+def test_another_method_is_not_smuggled_in(gateway: Gateway, upstream: Upstream) -> None:
+    ask(gateway, headers={"X-HTTP-Method-Override": "DELETE", "X-Method-Override": "DELETE"})
+    assert not {name for name in upstream.seen[0].headers if "override" in name.lower()}
+    assert send(gateway, head(gateway, start=f"DELETE {CHAT} HTTP/1.1")).split()[1] == b"404"
+
+
+@pytest.mark.parametrize(
+    "query", ["fields=candidates", "access_token=x", "$httpMethod=DELETE", "key=other", "alt=proto"]
+)
+def test_googles_common_parameters_do_not_pass(query: str, gateway: Gateway, upstream: Upstream) -> None:
+    answer = ask(gateway, {"contents": [{"parts": [{"text": "x"}]}]}, path=f"{GENERATE}?{query}")
+    assert answer.status == (400 if "proto" in query else 200)
+    assert all(seen.query == "" for seen in upstream.seen)
+
+
+# Two readings of one request.
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["Content-Length: 5", f"Content-Length: {len(BODY)}"],
+        [f"Content-Length: {len(BODY)}", "Transfer-Encoding: chunked"],
+        ["Transfer-Encoding: chunked", "Transfer-Encoding: identity"],
+        ["Transfer-Encoding: xchunked"],
+        ["Transfer-Encoding : chunked"],
+        [f"Content-Length: +{len(BODY)}"],
+        ["Content-Length: 0x10"],
+        [f"Content-Length: {len(BODY)}", "X-A: b\nX-B: c"],
+        [f"Content-Length: {len(BODY)}", " folded: yes"],
+    ],
+)
+def test_a_request_with_two_readings_is_refused(lines: list[str], gateway: Gateway, upstream: Upstream) -> None:
+    smuggled = head(gateway, "Content-Length: 0", start="POST /openai/v1/chat/completions HTTP/1.1")
+    answer = send(gateway, head(gateway, *lines) + b"0\r\n\r\n" + smuggled)
+    assert answer.split()[1] != b"200", answer[:300]
+    assert upstream.seen == []
+
+
+def test_a_chunked_request_is_one_request(gateway: Gateway, upstream: Upstream) -> None:
+    chunks = b"%x\r\n%s\r\n0\r\n\r\n" % (len(BODY), BODY)
+    assert send(gateway, head(gateway, "Transfer-Encoding: chunked") + chunks).split()[1] == b"200"
+    assert upstream.seen[0].raw == BODY
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'{"model": "gpt-4o", "messages": [], "tools": [{"type": "web_search"}], "tools": []}',
+        b'{"model": "gpt-4o-mini", "model": "gpt-4o", "messages": []}',
+        b'{"model": "gpt-4o", "messages": [], "Tools": [{"type": "web_search"}]}',
+        b'{"model": "gpt-4o", "messages": [], "web-search-options": {}}',
+        b'{"model": "gpt-4o", "messages": [], "n": NaN}',
+        b'{"model": "gpt-4o", "messages": []} {"tools": [{"type": "web_search"}]}',
+        json.dumps(QUESTION).encode("utf-16"),
+        b"\xef\xbb\xbf" + BODY,
+        b'{"model": "gpt-4o", "messages": ' + b"[" * 5000 + b"]" * 5000 + b"}",
+        b'{"model": ["gpt-4o"], "messages": []}',
+        b"[]",
+        b"",
+    ],
+)
+def test_a_body_with_two_readings_is_refused(body: bytes, gateway: Gateway, upstream: Upstream) -> None:
+    answer = ask(gateway, body)
+    assert answer.status == 400
+    assert answer.message
+    assert upstream.seen == []
+
+
+# Too much, too slow.
+
+
+def test_oversized_headers_are_refused(gateway: Gateway, upstream: Upstream) -> None:
+    assert send(gateway, head(gateway, f"X-Large: {'x' * 100_000}")).split()[1] in (b"400", b"431")
+    assert send(gateway, head(gateway, *(f"X-{n}: y" for n in range(10_000)))).split()[1] in (b"400", b"431")
+    assert upstream.seen == []
+
+
+def test_oversized_bodies_are_refused(gateway: Gateway, upstream: Upstream) -> None:
+    assert send(gateway, head(gateway, f"Content-Length: {1 << 40}")).split()[1] == b"413"
+    assert ask(gateway, b'{"model": "gpt-4o", "messages": [' + b"[]," * 2_000_000 + b"[]]}").status == 413
+    assert upstream.seen == []
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "zstd"])
+def test_a_decompression_bomb_is_not_unpacked(encoding: str, gateway: Gateway, upstream: Upstream) -> None:
+    bomb = (gzip.compress if encoding == "gzip" else zlib.compress)(b" " * (1 << 26))
+    assert ask(gateway, bomb, headers={"Content-Encoding": encoding}).status == 415
+    assert upstream.seen == []
+
+
+def test_a_slow_client_is_cut_off_and_holds_nobody_up(
+    gateway: Gateway, upstream: Upstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "HEAD_SECONDS", 1.0)
+    port = urlsplit(gateway.url).port or 0
+    slow = [socket.create_connection(("127.0.0.1", port), timeout=20) for _ in range(100)]
+    try:
+        for connection in slow:
+            connection.sendall(b"POST /openai/v1/chat/completions HTTP/1.1\r\nX-Slow: ")
+        assert ask(gateway).status == 200
+        assert slow[0].recv(1000) == b""  # the gateway ended it
+    finally:
+        for connection in slow:
+            connection.close()
+
+
+def test_a_slow_body_is_cut_off(gateway: Gateway, upstream: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "BODY_SECONDS", 0.5)
+    answer = send(gateway, head(gateway, "Content-Length: 100") + b'{"model"')
+    assert answer.split()[1] == b"400"
+    assert upstream.seen == []
+
+
+# Tokens.
+
+
+def test_only_this_runs_token_is_taken(start: Start, upstream: Upstream) -> None:
+    own, other = start("own"), start("other")
+    for token in ("", "x", other.token, KEY, own.token[:-1], f"{own.token}x", own.token.upper(), "Bearer"):
+        answer = ask(own, token=token)
+        assert answer.status == 401
+        assert answer.json["error"]["code"] == "invalid_api_key"
+    assert upstream.seen == []
+    for headers in (
+        {"Authorization": "", "x-api-key": own.token},
+        {"Authorization": "", "x-goog-api-key": own.token},
+        {"Authorization": "", "api-key": own.token},
+    ):
+        assert ask(own, headers=headers).status == 200
+    assert all(own.token not in json.dumps(seen.headers) for seen in upstream.seen)
+
+
+def test_a_token_is_worthless_after_its_run(start: Start, upstream: Upstream) -> None:
+    first = start("first")
+    token, port = first.token, urlsplit(first.url).port or 0
+    first.close()
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port), timeout=5)
+    second = start("second")
+    assert ask(second, token=token).status == 401
+
+
+# Tools of the provider, in disguise.
+
+FUNCTION = {"type": "function", "function": {"name": "shell", "parameters": {}}}
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "left"),
+    [
+        (CHAT, {"tools": [FUNCTION, {"type": "web_search"}]}, {"tools": [FUNCTION]}),
+        (CHAT, {"tools": [{"type": "openrouter:web_search"}], "tool_choice": "auto"}, {}),
+        (CHAT, {"web_search_options": {"search_context_size": "low"}}, {}),
+        (CHAT, {"plugins": [{"id": "web"}]}, {}),
+        (CHAT, {"search_parameters": {"mode": "on"}}, {}),
+        ("/openai/v1/responses", {"tools": [{"type": "mcp", "server_url": "https://x"}]}, {}),
+        ("/openai/v1/responses", {"tools": [{"type": "function", "server_url": "https://x"}]}, {}),
+        ("/openai/v1/responses", {"tools": [{"type": "web_search_preview_2025_03_11"}]}, {}),
+        ("/openai/v1/responses", {"tools": [{"type": "code_interpreter", "container": {"type": "auto"}}]}, {}),
+        ("/openai/v1/responses", {"tools": [{"type": "file_search", "vector_store_ids": ["v"]}]}, {}),
+        ("/openai/v1/responses", {"tools": [{"type": "shell"}]}, {}),
+        ("/openai/v1/responses", {"tools": [{"type": "shell", "environment": {"type": "container_auto"}}]}, {}),
+        (
+            "/openai/v1/responses",
+            {"tools": [{"type": "namespace", "name": "n", "tools": [{"type": "web_search"}]}]},
+            {},
+        ),
+        (MESSAGES, {"tools": [{"type": "web_search_20250305", "name": "shell"}]}, {}),
+        (MESSAGES, {"tools": [{"type": "web_fetch_20260209", "name": "w"}, {"name": "b"}]}, {"tools": [{"name": "b"}]}),
+        (MESSAGES, {"tools": [{"type": "code_execution_20250825", "name": "c"}]}, {}),
+        (MESSAGES, {"mcp_servers": [{"type": "url", "url": "https://x", "name": "x"}]}, {}),
+        (GENERATE, {"tools": [{"googleSearch": {}}]}, {}),
+        (GENERATE, {"tools": [{"url_context": {}, "functionDeclarations": [{"name": "f"}]}]}, None),
+        (GENERATE, {"tools": {"codeExecution": {}}}, {}),
+        (GENERATE, {"tools": [{"GoogleSearch": {}}, {"google_search_retrieval": {}}]}, {}),
+    ],
+)
+def test_the_providers_own_tools_are_withheld(
+    path: str, body: dict[str, Any], left: dict[str, Any] | None, gateway: Gateway, upstream: Upstream, run_dir: Path
+) -> None:
+    answer = ask(gateway, {**_question(path), **body}, path=path)
+
+    assert answer.status == 200, answer.content
+    expected = {"tools": [{"functionDeclarations": [{"name": "f"}]}]} if left is None else left
+    assert upstream.seen[0].body == {**_question(path), **expected}
+    (call,) = read_calls(run_dir)
+    assert call["withheld"]
+    assert gateway.totals.to_json()["withheld"]
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        (CHAT, {"model": "gpt-4o-search-preview"}),
+        (CHAT, {"model": "openai/gpt-4o:online"}),
+        (CHAT, {"model": "gpt-4o", "models": ["perplexity/sonar"]}),
+        (CHAT, {"tools": [{"type": "web_search"}], "tool_choice": "required"}),
+        (CHAT, {"preset": "searching"}),
+        ("/openai/v1/responses", {"model": "o3-deep-research"}),
+        ("/openai/v1/responses", {"tools": [{"type": "web_search"}], "tool_choice": {"type": "web_search"}}),
+        ("/openai/v1/responses", {"background": True}),
+        ("/openai/v1/responses", {"prompt": {"id": "pmpt_1"}}),
+        (
+            MESSAGES,
+            {"tools": [{"type": "web_search_20250305", "name": "s"}], "tool_choice": {"type": "tool", "name": "s"}},
+        ),
+        (GENERATE, {"cachedContent": "cachedContents/1"}),
+        (GENERATE, {"cached_content": "cachedContents/1"}),
+        (
+            GENERATE,
+            {"tools": [{"googleSearch": {}}], "toolConfig": {"functionCallingConfig": {"mode": "ANY"}}},
+        ),
+    ],
+)
+def test_what_makes_no_sense_without_them_is_refused(
+    path: str, body: dict[str, Any], gateway: Gateway, upstream: Upstream
+) -> None:
+    answer = ask(gateway, {**_question(path), **body}, path=path)
+    assert answer.status == 400
+    assert len(answer.message) > 30
+    assert upstream.seen == []
+
+
+@pytest.mark.parametrize(
+    ("path", "content"),
+    [
+        (CHAT, [{"type": "image_url", "image_url": {"url": "https://example.org/x.png"}}]),
+        (CHAT, [{"type": "image_url", "image_url": "HTTP://example.org/x.png"}]),
+        (CHAT, [{"type": "file", "file": {"file_id": "file-1"}}]),
+        (CHAT, [{"type": "video_url", "video_url": {"url": "gs://bucket/x"}}]),
+        ("/openai/v1/responses", [{"type": "input_image", "image_url": "https://example.org/x.png"}]),
+        ("/openai/v1/responses", [{"type": "input_file", "file_url": "https://example.org/x.pdf"}]),
+        ("/openai/v1/responses", [{"type": "input_file", "file_id": "file-1"}]),
+        (MESSAGES, [{"type": "image", "source": {"type": "url", "url": "https://example.org/x.png"}}]),
+        (MESSAGES, [{"type": "document", "source": {"type": "file", "file_id": "f"}}]),
+        (MESSAGES, [{"type": "container_upload", "file_id": "f"}]),
+        (
+            MESSAGES,
+            [
+                {
+                    "type": "tool_result",
+                    "tool_use_id": "t",
+                    "content": [{"type": "image", "source": {"type": "url", "url": "https://example.org"}}],
+                }
+            ],
+        ),
+        (GENERATE, [{"fileData": {"fileUri": "https://example.org/x.pdf"}}]),
+        (GENERATE, [{"file_data": {"file_uri": "https://www.youtube.com/watch?v=x"}}]),
+    ],
+)
+def test_nothing_is_fetched_by_its_address(path: str, content: Any, gateway: Gateway, upstream: Upstream) -> None:
+    body = _question(path)
+    holder = body.get("messages") or body.get("input") or body["contents"]
+    holder[0]["parts" if path == GENERATE else "content"] = content
+    answer = ask(gateway, body, path=path)
+    assert answer.status == 400
+    assert "inline" in answer.message
+    assert upstream.seen == []
+
+
+def test_addresses_in_what_the_agents_own_tools_say_are_no_media(gateway: Gateway, upstream: Upstream) -> None:
+    arguments = {"url": "https://example.org", "file_id": "x"}
+    body = _question(MESSAGES)
+    body["messages"] += [
+        {"role": "assistant", "content": [{"type": "tool_use", "id": "t", "name": "n", "input": arguments}]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "t", "content": "https://example.org"}]},
+    ]
+    assert ask(gateway, body, path=MESSAGES).status == 200
+    body = _question(GENERATE)
+    body["contents"] += [{"role": "model", "parts": [{"functionCall": {"name": "n", "args": arguments}}]}]
+    body["contents"] += [{"role": "user", "parts": [{"functionResponse": {"name": "n", "response": arguments}}]}]
+    assert ask(gateway, body, path=GENERATE).status == 200
+    assert len(upstream.seen) == 2
+
+
+def test_provider_tools_pass_where_they_are_allowed(start: Start, upstream: Upstream) -> None:
+    gateway = start(allow_provider_tools=True)
+    body = {**QUESTION, "tools": [{"type": "web_search"}], "web_search_options": {}}
+    assert ask(gateway, body).status == 200
+    assert upstream.seen[0].body == body
+
+
+def _question(path: str) -> dict[str, Any]:
+    if path == GENERATE:
+        return {"contents": [{"role": "user", "parts": [{"text": "Which model first?"}]}]}
+    if path == MESSAGES:
+        return {"model": "claude-sonnet-4-6", "max_tokens": 50, "messages": [{"role": "user", "content": "Which?"}]}
+    if path.endswith("responses"):
+        return {"model": "gpt-5", "input": [{"role": "user", "content": "Which?"}]}
+    return json.loads(json.dumps(QUESTION))  # type: ignore[no-any-return]
+
+
+# A provider that means harm, or repeats what it should not.
+
+
+@pytest.mark.parametrize(
+    "usage",
+    [
+        False,
+        {"prompt_tokens": -5, "completion_tokens": 10**30},
+        {"prompt_tokens": "many", "completion_tokens": None},
+        {"prompt_tokens": float("nan"), "completion_tokens": True},
+        {"prompt_tokens": {"$gt": 0}},
+        "none",
+        [],
+        10**30,
+    ],
+)
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_a_usage_that_cannot_be_true_is_unknown(
+    usage: Any, stream: bool, gateway: Gateway, upstream: Upstream, run_dir: Path
+) -> None:
+    upstream.usage = usage
+    assert ask(gateway, {**QUESTION, "stream": stream}).status == 200
+    (call,) = read_calls(run_dir)
+    assert call["tokens"] is None
+    assert call["cost"] is None
+    totals = gateway.totals.to_json()
+    assert totals["cost"] is None
+    assert totals["calls_of_unknown_usage"] == 1
+
+
+def test_a_stream_that_never_ends_is_ended(
+    gateway: Gateway, upstream: Upstream, run_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(passing, "CALL_SECONDS", 1.0)
+    upstream.endless = True
+    data = json.dumps({**QUESTION, "stream": True}).encode()
+    answer = send(gateway, head(gateway, f"Content-Length: {len(data)}") + data, timeout=30)
+    assert b"still here" in answer
+    assert not answer.endswith(b"0\r\n\r\n")  # a client can see that this is not all
+    _wait(lambda: read_calls(run_dir))
+    (call,) = read_calls(run_dir)
+    assert "broke off" in call["error"]
+    assert call["tokens"] is None
+
+
+def test_a_stream_that_breaks_off_breaks_off_for_the_client(
+    gateway: Gateway, upstream: Upstream, run_dir: Path
+) -> None:
+    upstream.breaks_off = True
+    data = json.dumps({**QUESTION, "stream": True}).encode()
+    answer = send(gateway, head(gateway, f"Content-Length: {len(data)}") + data)
+    assert b"Standard " in answer
+    assert not answer.endswith(b"0\r\n\r\n")
+    _wait(lambda: read_calls(run_dir))
+    assert read_calls(run_dir)[0]["tokens"] is None
+
+
+def test_an_answer_without_an_end_is_refused(
+    gateway: Gateway, upstream: Upstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(passing, "MAX_ANSWER", 100_000)
+    upstream.reply = "x" * 200_000
+    assert ask(gateway).status == 502
+
+
+def test_a_compressed_answer_is_read_all_the_same(gateway: Gateway, upstream: Upstream, run_dir: Path) -> None:
+    upstream.compressed = True
+    answer = ask(gateway, headers={"Accept-Encoding": "gzip"})
+    assert "content-encoding" not in answer.headers
+    assert answer.json["choices"]
+    assert read_calls(run_dir)[0]["tokens"]
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_a_key_that_the_provider_repeats_does_not_reach_the_agent(
+    stream: bool, gateway: Gateway, upstream: Upstream, tmp_path: Path
+) -> None:
+    upstream.echo = f" {KEY} x{KEY}"
+    upstream.headers = {"x-you-are": KEY, "set-cookie": "a=b"}
+    answer = ask(gateway, {**QUESTION, "stream": stream})
+    upstream.failures.append(Failure(401, {"error": {"message": f"Incorrect API key provided: {KEY}"}}))
+    refused = ask(gateway)
+    gateway.close()
+
+    for part in (answer, refused):
+        assert KEY not in json.dumps(part.headers)
+        assert KEY.encode() not in part.content
+        assert "set-cookie" not in part.headers
+    assert b"[key]" in answer.content
+    forms = (KEY.encode(), KEY[::-1].encode(), base64.b64encode(KEY.encode()).rstrip(b"="))
+    for file in filter(Path.is_file, tmp_path.rglob("*")):
+        content = file.read_bytes()
+        if file.suffix == ".zst":
+            content += json.dumps(list(read_bodies(file.parents[1]))).encode()
+        assert not any(form in content for form in forms), file
+        assert gateway.token.encode() not in content, file
+
+
+def test_what_an_agent_says_of_its_secrets_is_not_recorded(start: Start, upstream: Upstream, tmp_path: Path) -> None:
+    gateway = start()
+    ask(gateway, {"model": "gpt-4o", "messages": [{"role": "user", "content": f"my token is {gateway.token}"}]})
+    (body,) = read_bodies(tmp_path / "group/run")
+    assert body["request"]["messages"][0]["content"] == "my token is [secret]"
+
+
+def test_an_unreachable_provider_is_an_error_in_its_form(
+    start: Start, upstream: Upstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", "https://localhost:9/v1")
+    answer = ask(start("other"))
+    assert answer.status == 502
+    assert "cannot be reached" in answer.message
+    assert KEY not in answer.content.decode()
+
+
+def test_a_certificate_that_is_not_trusted_is_not_accepted(
+    start: Start, upstream: Upstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SSL_CERT_FILE")
+    assert ask(start("other")).status == 502
+    assert upstream.seen == []
+
+
+def test_many_at_once_do_not_disturb_each_other(gateway: Gateway, upstream: Upstream, run_dir: Path) -> None:
+    statuses: list[int] = []
+
+    def one(number: int) -> None:
+        body = b"{" if number % 3 == 0 else json.dumps({**QUESTION, "stream": number % 3 == 1}).encode()
+        statuses.append(ask(gateway, body).status)
+
+    threads = [threading.Thread(target=one, args=(number,)) for number in range(60)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(statuses) == [200] * 40 + [400] * 20
+    assert len(read_calls(run_dir)) == 60
+    assert sorted(call["number"] for call in read_calls(run_dir)) == list(range(1, 61))
+
+
+def _wait(condition: Any, seconds: float = 10) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it does not happen"
+        time.sleep(0.02)

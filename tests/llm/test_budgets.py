@@ -1,0 +1,285 @@
+"""Budgets hold: with many calls at once, many workers, and processes that are killed."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_mlebench.llm import passing
+from pytest_mlebench.llm.budget import ACCOUNT, Account, Limits, Over, Wait
+from pytest_mlebench.llm.gateway import Gateway
+from pytest_mlebench.llm.ledger import read_calls
+from pytest_mlebench.llm.prices import Prices
+from pytest_mlebench.llm.providers import load_providers
+from pytest_mlebench.llm.settings import GatewaySettings
+from tests.llm.conftest import Start
+from tests.llm.talking import QUESTION, ask
+from tests.llm.upstreams import REASONING, REPLY, Upstream
+
+OUTPUT = len(REPLY.split()) + REASONING
+ASKED = {**QUESTION, "max_completion_tokens": 100, "stream": True}
+
+
+def prices(tmp_path: Path, **limits: float) -> Prices:
+    """Only output costs: a dollar a token."""
+    file = tmp_path / "prices.yaml"
+    file.write_text(json.dumps({"gpt-4o": {"input": 0, "output": 1_000_000, **limits}}))
+    return Prices.load(file)
+
+
+def ask_often(gateway: Gateway, number: int, body: Any = ASKED) -> Counter[int]:
+    statuses: list[int] = []
+    threads = [threading.Thread(target=lambda: statuses.append(ask(gateway, body).status)) for _ in range(number)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return Counter(statuses)
+
+
+def test_of_64_streams_at_once_no_more_are_paid_than_the_budget_has_calls(start: Start, upstream: Upstream) -> None:
+    upstream.pause = 0.002
+    gateway = start(limits=Limits(max_calls=10))
+    assert ask_often(gateway, 64) == {200: 10, 429: 54}
+    assert upstream.served == 10
+    assert gateway.totals.budget_ended == "--max-calls=10"
+
+
+def test_of_64_streams_at_once_no_more_are_paid_than_the_budget_has_dollars(
+    start: Start, upstream: Upstream, tmp_path: Path
+) -> None:
+    """Each may cost $100 and costs what it says: those that wait get what others leave."""
+    gateway = start(limits=Limits(max_cost=Decimal(10 * OUTPUT + 99)), prices=prices(tmp_path))
+    assert ask_often(gateway, 64) == {200: 10, 429: 54}
+    assert gateway.totals.cost == 10 * OUTPUT
+    assert upstream.most_open <= 3  # $100 of $219 each
+
+
+def test_tokens_have_a_budget(start: Start, upstream: Upstream) -> None:
+    gateway = start(limits=Limits(max_tokens=800))
+    assert ask_often(gateway, 64)[200] > 10
+    assert 500 < gateway.totals.tokens.total <= 800
+
+
+def _worker(folder: str, file: str, environment: dict[str, str], counts: Any) -> None:
+    os.environ.update(environment)
+    settings = GatewaySettings(
+        limits=Limits(max_total_cost=Decimal(10 * OUTPUT + 99)), prices=Prices.load(Path(file)), record="calls"
+    )
+    run_dir = Path(folder) / f"run-{os.getpid()}"
+    run_dir.mkdir()
+    providers = [provider.located() for provider in settings.providers.values()]
+    with Gateway(settings, providers, run_dir=run_dir, account_folder=Path(folder)) as gateway:
+        counts.put(ask_often(gateway, 16))
+
+
+def test_four_workers_share_the_sessions_budget(start: Start, upstream: Upstream, tmp_path: Path) -> None:
+    prices(tmp_path)
+    context = multiprocessing.get_context("spawn")
+    counts = context.Queue()
+    folder = tmp_path / "group"
+    folder.mkdir()
+    given = (str(folder), str(tmp_path / "prices.yaml"), dict(os.environ), counts)
+    workers = [context.Process(target=_worker, args=given) for _ in range(4)]
+    for worker in workers:
+        worker.start()
+    total: Counter[int] = sum((counts.get(timeout=60) for _ in workers), Counter())
+    for worker in workers:
+        worker.join(30)
+    assert total == {200: 10, 429: 54}
+    assert upstream.served == 10
+    assert (folder / ACCOUNT).exists()
+
+
+_KILLED = """
+import sys
+from decimal import Decimal
+from pathlib import Path
+from pytest_mlebench.llm import passing
+from pytest_mlebench.llm.budget import Limits
+from pytest_mlebench.llm.gateway import Gateway
+from pytest_mlebench.llm.prices import Prices
+from pytest_mlebench.llm.settings import GatewaySettings
+group, prices = map(Path, sys.argv[1:])
+settings = GatewaySettings(limits=Limits(max_total_cost=Decimal(250)), prices=Prices.load(prices))
+(group / "killed").mkdir(parents=True)
+with Gateway(settings, [p.located() for p in settings.providers.values()], run_dir=group / "killed",
+             account_folder=group) as gateway:
+    print(gateway.url, gateway.token, flush=True)
+    sys.stdin.read()
+"""
+
+
+def _ask_until_killed(gateway: Gateway) -> None:
+    with contextlib.suppress(OSError, http.client.HTTPException):
+        ask(gateway, ASKED)
+
+
+def test_what_a_killed_session_spent_is_not_forgotten(start: Start, upstream: Upstream, tmp_path: Path) -> None:
+    prices(tmp_path)
+    group = tmp_path / "group"
+    command = [sys.executable, "-c", _KILLED, str(group), str(tmp_path / "prices.yaml")]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    url, token = process.stdout.readline().split()
+    killed: Any = type("Killed", (), {"url": url, "token": token})
+    assert ask(killed, ASKED).status == 200
+    upstream.endless = True
+    threading.Thread(target=_ask_until_killed, args=(killed,), daemon=True).start()
+    _wait(lambda: upstream.open == 1)
+    time.sleep(0.3)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    upstream.endless = False
+
+    # All is recorded but the call in progress, of which is counted what it may have cost.
+    (call,) = read_calls(group / "killed")
+    assert call["cost"] == OUTPUT
+    gateway = start("resumed", limits=Limits(max_total_cost=Decimal(250)), prices=prices(tmp_path))
+    assert ask(gateway, ASKED).status == 200  # $12 and $100 are gone
+    assert ask(gateway, ASKED).status == 200
+    limited = ask(gateway, {**ASKED, "max_completion_tokens": 150})
+    assert limited.status == 429
+    assert "--max-total-cost=$250" in limited.message
+
+
+def test_a_call_that_fails_costs_nothing(start: Start, upstream: Upstream, tmp_path: Path) -> None:
+    from tests.llm.upstreams import Failure
+
+    gateway = start(limits=Limits(max_cost=Decimal(100), max_calls=1), prices=prices(tmp_path))
+    upstream.failures += [Failure(500, {"error": {"message": "x"}}), Failure(429, {"error": {"message": "x"}})]
+    assert [ask(gateway, ASKED).status for _ in range(3)] == [500, 429, 200]
+
+
+def test_a_call_whose_usage_is_unknown_costs_what_was_reserved(
+    start: Start, upstream: Upstream, tmp_path: Path
+) -> None:
+    gateway = start(limits=Limits(max_cost=Decimal(150)), prices=prices(tmp_path))
+    upstream.usage = False
+    assert [ask(gateway, ASKED).status for _ in range(2)] == [200, 429]
+
+
+def test_an_answer_that_did_not_arrive_costs_what_was_reserved(
+    start: Start, upstream: Upstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The provider may have made it, and charges for it."""
+    monkeypatch.setattr(passing, "CALL_SECONDS", 0.3)
+    gateway = start(limits=Limits(max_cost=Decimal(150)), prices=prices(tmp_path))
+    upstream.pause = 1
+    assert ask(gateway, {**ASKED, "stream": False}).status == 504
+    upstream.pause = 0
+    assert ask(gateway, ASKED).status == 429
+
+
+def test_an_answer_is_limited_to_what_is_left(start: Start, upstream: Upstream, tmp_path: Path) -> None:
+    gateway = start(limits=Limits(max_cost=Decimal(5000)), prices=prices(tmp_path, output_limit=100_000))
+    assert ask(gateway, QUESTION).status == 200
+    assert upstream.seen[0].body["max_completion_tokens"] == 5000
+    assert read_calls(tmp_path / "group/run")[0]["output_limited"] == 5000
+    assert ask(gateway, {**QUESTION, "max_tokens": 9000, "n": 2}).status == 200
+    assert upstream.seen[1].body["max_tokens"] == (5000 - OUTPUT) // 2
+
+
+def test_an_answer_is_not_limited_where_the_budget_allows_all(start: Start, upstream: Upstream) -> None:
+    gateway = start(limits=Limits(max_cost=Decimal(1)))
+    assert ask(gateway, QUESTION).status == 200
+    assert upstream.seen[0].raw == json.dumps(QUESTION).encode()
+
+
+def test_a_model_without_a_price_is_refused_under_a_budget_of_dollars(start: Start, upstream: Upstream) -> None:
+    gateway = start(limits=Limits(max_cost=Decimal(1)))
+    answer = ask(gateway, {**QUESTION, "model": "nobody-knows"})
+    assert answer.status == 400
+    assert "--prices" in answer.message
+    assert ask(start("other", limits=Limits(max_calls=1)), {**QUESTION, "model": "nobody-knows"}).status == 200
+
+
+def test_the_end_of_a_budget_has_each_providers_form(start: Start, upstream: Upstream) -> None:
+    gateway = start(limits=Limits(max_calls=0))
+    answer = ask(gateway)
+    assert answer.json["error"]["code"] == "insufficient_quota"
+    assert answer.headers["x-should-retry"] == "false"
+    messages = {"model": "claude-sonnet-4-6", "max_tokens": 9, "messages": []}
+    answer = ask(gateway, messages, path="/anthropic/v1/messages")
+    assert (answer.status, answer.json["error"]["type"]) == (402, "billing_error")
+    answer = ask(gateway, {"contents": []}, path="/gemini/v1beta/models/gemini-2.5-pro:generateContent")
+    assert (answer.status, answer.json["error"]["status"]) == (429, "RESOURCE_EXHAUSTED")
+    assert upstream.seen == []
+
+
+def test_other_models_are_refused(start: Start, upstream: Upstream) -> None:
+    gateway = start(models=("GPT-4o*", "anthropic/*"))
+    assert ask(gateway).status == 200
+    refused = ask(gateway, {**QUESTION, "model": "gpt-5"})
+    assert (refused.status, refused.json["error"]["code"]) == (404, "model_not_found")
+    assert ask(gateway, {**QUESTION, "models": ["gpt-4o", "gpt-5"]}).status == 404
+    messages = {"model": "claude-sonnet-4-6", "max_tokens": 9, "messages": [{"role": "user", "content": "x"}]}
+    assert ask(gateway, messages, path="/anthropic/v1/messages").status == 200
+    body = {"contents": [{"parts": [{"text": "x"}]}]}
+    assert ask(gateway, body, path="/gemini/v1beta/models/gemini-2.5-pro:generateContent").status == 404
+
+
+def test_an_account_waits_for_what_is_open_and_refuses_what_never_fits(tmp_path: Path) -> None:
+    account = Account(tmp_path, "run", Limits(max_tokens=100))
+    first = account.reserve(tokens=60, cost=None)
+    assert isinstance(first, int)
+    assert account.reserve(tokens=60, cost=None) == Wait()
+    over = account.reserve(tokens=101, cost=None)
+    assert isinstance(over, Over)
+    assert (over.option, over.left.tokens) == ("--max-tokens", 100)
+    account.settle(first, calls=1, tokens=40, cost=None)
+    assert isinstance(account.reserve(tokens=60, cost=None), int)
+    account.close()
+
+
+def test_the_reservations_of_a_dead_process_count_as_spent(tmp_path: Path) -> None:
+    account = Account(tmp_path, "run", Limits(max_tokens=100))
+    account.reserve(tokens=60, cost=None)
+    account._owner = "elsewhere"
+    account._database.execute("UPDATE open SET owner = ?", (f"{os.uname().nodename}:{1 << 22}:7",))
+    over = account.reserve(tokens=60, cost=None)
+    assert isinstance(over, Over)
+    assert over.left.tokens == 40
+    account.close()
+
+
+def test_calls_are_spaced_over_all_workers(tmp_path: Path) -> None:
+    accounts = [Account(tmp_path, f"run-{n}", Limits()) for n in range(2)]
+    pauses = [accounts[n % 2].pace("openai", 60) for n in range(4)]
+    assert pauses == pytest.approx([0, 1, 2, 3], abs=0.5)
+    assert accounts[0].pace("anthropic", 60) == pytest.approx(0, abs=0.5)
+    for account in accounts:
+        account.close()
+
+
+def test_bundled_prices_bound_what_a_call_can_cost() -> None:
+    from pytest_mlebench.llm.flavours.base import Expected
+
+    provider = load_providers()["openai"]
+    most = Prices({}).most(provider, "gpt-4o", Expected(1000, None))
+    assert (most.input, most.output) == (1000, 16_384)
+    assert most.cost == pytest.approx(Decimal("0.0025") + Decimal("0.16384"))
+    assert Prices({}).most(provider, "gpt-4o", Expected(None, 0)).input == 128_000
+    cached = Prices({}).most(load_providers()["anthropic"], "claude-sonnet-4-6", Expected(1000, 0))
+    assert cached.input_cost == Decimal("0.006")  # all of it written to the cache for an hour: twice the input's price
+
+
+def _wait(condition: Any, seconds: float = 15) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it does not happen"
+        time.sleep(0.02)

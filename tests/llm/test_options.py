@@ -1,0 +1,143 @@
+"""The gateway from pytest's command line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_mlebench.llm.ledger import read_calls
+from tests.llm.test_runs import ASK, SCRIPT
+from tests.llm.upstreams import KEY, REPLY, Upstream
+
+pytestmark = pytest.mark.full  # sessions in processes of their own, by the dozen
+
+Session = Callable[..., pytest.RunResult]
+
+
+@pytest.fixture
+def session(pytester: pytest.Pytester, upstream: Upstream) -> Session:
+    """Runs an agent that asks a model twice, on smoke-digits in the local sandbox."""
+    folder = pytester.mkdir("agents") / "asking"
+    folder.mkdir()
+    (folder / "start.sh").write_text(f"{SCRIPT.replace('$ASK', '$(cat $AGENT_DIR/ask.py)')}\n")
+    (folder / "ask.py").write_text(ASK.replace("TIMES", "2"))
+    (folder / "config.yaml").write_text(
+        "asking:\n  start: asking/start.sh\n  trusted: true\n"
+        "  env_vars:\n    OPENAI_API_KEY: ${{ secrets.OPENAI_API_KEY }}\n"
+    )
+
+    def run(*arguments: str) -> pytest.RunResult:
+        return pytester.runpytest_subprocess(
+            "--agent=asking", "--agents-dir=agents", "--sandbox=local", "-k", "smoke-digits", "-p", "no:cacheprovider",
+            f"--data-dir={pytester.path / 'data'}", *arguments,
+        )  # fmt: skip
+
+    return run
+
+
+def record(pytester: pytest.Pytester, group: str) -> tuple[dict[str, Any], Path]:
+    (file,) = (pytester.path / "reports" / group).glob("*/run.json")
+    values: dict[str, Any] = json.loads(file.read_text())
+    return values, file.parent
+
+
+def test_a_session_records_what_its_runs_cost(session: Session, pytester: pytest.Pytester, upstream: Upstream) -> None:
+    result = session("--run-group=g", "--junit-xml=out.xml")
+    values, run_dir = record(pytester, "g")
+    assert values["llm"]["calls"] == len(read_calls(run_dir)) == 2
+    assert values["llm"]["cost"] > 0
+    assert REPLY in (run_dir / "run.log").read_text()
+    manifest = json.loads((run_dir.parent / "manifest.json").read_text())
+    assert manifest["models"] == {"asking": {"gpt-4o": 2}}
+    result.stdout.fnmatch_lines(["*competition*cost*", "*smoke-digits*asking*$0.000*", "*cost: $0.000*"])
+    xml = (pytester.path / "out.xml").read_text()
+    assert 'name="cost"' in xml
+    assert 'name="model_calls" value="2"' in xml
+    for path in filter(Path.is_file, pytester.path.rglob("*")):
+        assert KEY.encode() not in path.read_bytes(), path
+
+
+def test_budgets_models_and_recordings_are_options(
+    session: Session, pytester: pytest.Pytester, upstream: Upstream
+) -> None:
+    session("--run-group=g", "--max-calls=1", "--models=gpt-4o*", "--llm-record=calls", "--max-cost=5")
+    values, run_dir = record(pytester, "g")
+    assert values["llm"]["budget_ended"] == "--max-calls=1"
+    assert "budget ended" in values["detail"]
+    assert sorted(path.name for path in (run_dir / "llm").iterdir()) == ["calls.jsonl"]
+    settings = json.loads((run_dir.parent / "manifest.json").read_text())["settings"]
+    assert (settings["max_calls"], settings["models"]) == (1, ["gpt-4o*"])
+    result = session("--run-group=g", "--max-calls=2")
+    result.stderr.fnmatch_lines(["*max_calls was 1, is 2*"])
+
+
+def test_ini_keys_set_defaults(session: Session, pytester: pytest.Pytester, upstream: Upstream) -> None:
+    pytester.makeini("[pytest]\nmlebench_max_calls = 1\nmlebench_models = gpt-5 gpt-4o\n")
+    session("--run-group=g")
+    assert record(pytester, "g")[0]["llm"]["budget_ended"] == "--max-calls=1"
+
+
+def test_a_group_is_replayed(
+    session: Session, pytester: pytest.Pytester, upstream: Upstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session("--run-group=first")
+    monkeypatch.delenv("OPENAI_API_KEY")
+    session("--run-group=second", "--llm-replay=first")
+    values, run_dir = record(pytester, "second")
+    assert (values["llm"]["replayed"], values["llm"]["cost"]) == (2, 0)
+    differences = json.loads((run_dir.parent / "manifest.json").read_text())["canonical"]["differences"]
+    assert "answers of language models are from a recording" in differences
+    assert len(upstream.seen) == 2
+
+
+def test_the_gateway_can_be_off(session: Session, pytester: pytest.Pytester, upstream: Upstream) -> None:
+    session("--run-group=g", "--llm-gateway=off")
+    values, _ = record(pytester, "g")
+    assert values["llm"] == {"gateway": "off"}
+    assert upstream.seen == []  # the script finds no address
+
+
+@pytest.mark.parametrize(
+    ("argument", "message"),
+    [
+        ("--max-cost=free", "--max-cost: 'free' is not a positive number"),
+        ("--max-calls=0", "--max-calls: '0' is not a whole number of at least 1"),
+        ("--llm-record=all", "--llm-record: 'all' is not one of bodies, calls, off"),
+        ("--prices=none.yaml", "--prices: *none.yaml is not a file"),
+        ("--llm-providers=bad.yaml", "*bad.yaml*must be a mapping*"),
+        ("--llm-replay=nothing", "*nothing*"),
+    ],
+)
+def test_a_wrong_value_is_named_at_once(
+    argument: str, message: str, session: Session, pytester: pytest.Pytester
+) -> None:
+    (pytester.path / "bad.yaml").write_text("[]")
+    result = session(argument)
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"*{message}*"])
+
+
+def test_a_missing_key_is_named_at_once(
+    session: Session, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY")
+    result = session()
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*asking needs OPENAI_API_KEY*"])
+
+
+def test_without_an_agent_that_uses_models_nothing_of_the_gateway_is_imported(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest(
+        "import sys\n"
+        "def pytest_unconfigure(config):\n"
+        "    heavy = ('aiohttp', 'genai_prices', 'sqlite3')\n"
+        "    print('loaded', [n for n in sys.modules if n in heavy or n.startswith('pytest_mlebench.llm')])\n"
+    )
+    result = pytester.runpytest_subprocess(
+        "--agent=dummy", "-k", "smoke-digits", "--sandbox=local", f"--data-dir={pytester.path / 'data'}", "-s"
+    )
+    result.stdout.fnmatch_lines(["loaded []"])

@@ -1,0 +1,367 @@
+"""The ledger, replay, retries, prices, and providers' files."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import anthropic
+import openai
+import pytest
+from google import genai
+from google.genai import types as genai_types
+
+from pytest_mlebench.agents.definition import Agent
+from pytest_mlebench.errors import AgentError, UsageError
+from pytest_mlebench.llm import ledger as ledger_module
+from pytest_mlebench.llm.gateway import Gateway
+from pytest_mlebench.llm.ledger import BODIES, CALLS, Call, Ledger, read_bodies, read_calls
+from pytest_mlebench.llm.prices import Prices, Tokens, Usage
+from pytest_mlebench.llm.providers import load_providers
+from pytest_mlebench.llm.run_gateway import check_secrets, keyless, providers_of
+from pytest_mlebench.llm.settings import GatewaySettings
+from tests.llm.conftest import Start
+from tests.llm.talking import QUESTION, ask
+from tests.llm.upstreams import REPLY, Failure, Upstream
+
+
+def call(number: int = 1, **values: Any) -> Call:
+    return Call(number=number, kind="generate", status=200, model="m", provider="openai", **values)
+
+
+# The ledger.
+
+
+def test_a_ledger_that_was_cut_off_is_read_up_to_there(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path)
+    for number in range(20):
+        ledger.write(call(number), {"path": "/x", "request": {"n": number}, "response": {"text": "again " * 500}})
+    # Nothing was closed. Lose the last bytes as well:
+    calls, bodies = (tmp_path / CALLS).read_bytes(), (tmp_path / BODIES).read_bytes()
+    (tmp_path / CALLS).write_bytes(calls[:-10])
+    (tmp_path / BODIES).write_bytes(bodies[:-3])
+    assert [line["number"] for line in read_calls(tmp_path)] == list(range(19))
+    assert [body["request"]["n"] for body in read_bodies(tmp_path)] == list(range(19))
+    assert len(bodies) < 5000  # what is said again takes no room
+    ledger.close()
+
+
+def test_a_ledger_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger_module, "MAX_CALLS_BYTES", 5000)
+    monkeypatch.setattr(ledger_module, "MAX_BODY_BYTES", 1000)
+    ledger = Ledger(tmp_path)
+    for number in range(100):
+        ledger.write(call(number), {"request": "x" * (10 if number % 2 else 2000)})
+    ledger.close()
+    assert (tmp_path / CALLS).stat().st_size < 6000
+    assert 0 < len(list(read_bodies(tmp_path))) < len(read_calls(tmp_path)) < 100
+    assert ledger.left_out > 80
+    assert ledger.totals.calls == 100
+
+
+@pytest.mark.parametrize(("record", "files"), [("off", []), ("calls", [CALLS]), ("bodies", [BODIES, CALLS])])
+def test_what_is_recorded_can_be_chosen(record: Any, files: list[str], start: Start, tmp_path: Path) -> None:
+    gateway = start(record=record)
+    assert ask(gateway).status == 200
+    run_dir = tmp_path / "group/run"
+    assert sorted(str(path.relative_to(run_dir)) for path in run_dir.rglob("*") if path.is_file()) == sorted(files)
+    assert gateway.totals.calls == 1
+
+
+def test_totals_say_what_is_not_known(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path, record="off")
+    ledger.write(call(1, tokens=Tokens(100, 20, 30, 0, 5), cost=Decimal("0.5"), seconds=1.5, answered_model="m-1"))
+    assert ledger.totals.to_json()["cost"] == 0.5
+    ledger.write(call(2, tokens=Tokens(1, 2), seconds=2.0))
+    failed = call(3, seconds=0.25)
+    failed.status = 429
+    ledger.write(failed)
+    assert ledger.totals.to_json() == {
+        "calls": 2,
+        "tokens": {"input": 101, "output": 22, "cached": 30, "cache_written": 0, "reasoning": 5},
+        "cost": None,
+        "known_cost": 0.5,
+        "calls_of_unknown_cost": 1,
+        "calls_of_unknown_usage": 0,
+        "models": {
+            "m-1": {"provider": "openai", "calls": 1, "input_tokens": 100, "output_tokens": 20, "cost": 0.5},
+            "m": {"provider": "openai", "calls": 1, "input_tokens": 1, "output_tokens": 2, "cost": None},
+        },
+        "seconds": 3.75,
+        "retries": 0,
+        "replayed": 0,
+        "replay_misses": 0,
+        "errors": {"429": 1},
+        "withheld": {},
+        "budget_ended": None,
+    }
+
+
+# Replay.
+
+
+def questions(gateway: Gateway, *, stream: bool, temperature: float = 0.5) -> list[str]:
+    """One question by each client, the first of them twice."""
+    said = []
+    with openai.OpenAI(base_url=f"{gateway.url}/openai/v1", api_key=gateway.token, max_retries=0) as client:
+        for _ in range(2):
+            asked: Any = {
+                "model": "gpt-4o",
+                "messages": [{"role": "user", "content": "one"}],
+                "temperature": temperature,
+            }
+            if stream:
+                chunks = client.chat.completions.create(**asked, stream=True)
+                said.append("".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices))
+            else:
+                said.append(client.chat.completions.create(**asked).choices[0].message.content)
+        if stream:
+            with client.responses.stream(model="gpt-5", input="two") as events:
+                said.append(events.get_final_response().output_text)
+        else:
+            said.append(client.responses.create(model="gpt-5", input="two").output_text)
+    with anthropic.Anthropic(base_url=f"{gateway.url}/anthropic", api_key=gateway.token, max_retries=0) as claude:
+        asked = {
+            "model": "claude-sonnet-4-6",
+            "max_tokens": 99,
+            "messages": [{"role": "user", "content": "three"}],
+        }
+        if stream:
+            with claude.messages.stream(**asked) as pieces:
+                said.append(pieces.get_final_message().content[0].text)  # type: ignore[union-attr]
+        else:
+            said.append(claude.messages.create(**asked).content[0].text)
+    google = genai.Client(api_key=gateway.token, http_options=genai_types.HttpOptions(base_url=f"{gateway.url}/gemini"))
+    if stream:
+        parts = google.models.generate_content_stream(model="gemini-2.5-pro", contents="four")
+        said.append("".join(part.text or "" for part in parts))
+    else:
+        said.append(google.models.generate_content(model="gemini-2.5-pro", contents="four").text or "")
+    return said
+
+
+@pytest.mark.parametrize("recorded", [False, True], ids=["recorded whole", "recorded streamed"])
+@pytest.mark.parametrize("replayed", [False, True], ids=["replayed whole", "replayed streamed"])
+def test_a_recording_answers_the_same_questions_without_a_key(
+    recorded: bool, replayed: bool, start: Start, upstream: Upstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def number(seen: Any) -> None:
+        upstream.reply = f"{REPLY} Said as number {len(upstream.seen)}."
+
+    upstream.on_request = number
+    first = start("first")
+    said = questions(first, stream=recorded)
+    first.close()
+    asked = len(upstream.seen)
+    for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY"):
+        monkeypatch.delenv(name)
+    second = start("second", replay=tmp_path / "group/first")
+
+    assert questions(second, stream=replayed) == said
+    assert len(set(said)) == 5  # the question that was asked twice has two answers
+    assert len(upstream.seen) == asked
+    totals = second.totals.to_json()
+    assert (totals["calls"], totals["replayed"], totals["cost"]) == (5, 5, 0)
+    assert all(call["replayed"] and call["tokens"] for call in read_calls(tmp_path / "group/second"))
+
+
+def test_what_was_not_recorded_is_an_error_that_shows_the_nearest_question(
+    start: Start, upstream: Upstream, tmp_path: Path
+) -> None:
+    first = start("first")
+    ask(first)
+    ask(first, {**QUESTION, "messages": [{"role": "user", "content": "Which features?"}], "temperature": 0.5})
+    second = start("second", replay=tmp_path / "group/first")
+    missed = ask(second, {**QUESTION, "messages": [{"role": "user", "content": "Which folds?"}], "temperature": 0.5})
+    assert missed.status == 400
+    assert "run first" in missed.message
+    assert "call 2" in missed.message
+    assert 'messages[0].content was "Which features?", is "Which folds?"' in missed.message
+    assert "no call of /anthropic" in ask(second, {"model": "m"}, path="/anthropic/v1/messages").message
+    assert second.totals.replay_misses == 2
+    # Who asks, and how it is sent, is no part of the question.
+    assert ask(second, {**dict(reversed(QUESTION.items())), "user": "x", "metadata": {"a": 1}}).status == 200
+    assert len(upstream.seen) == 2
+
+
+# Retries.
+
+
+def test_a_providers_errors_are_tried_again_where_that_is_wanted(
+    start: Start, upstream: Upstream, run_dir: Path
+) -> None:
+    busy = [Failure(status, {"error": {"message": "busy"}}, {"retry-after": "0"}) for status in (429, 529, 503)]
+    upstream.failures += busy
+    gateway = start(retries=3)
+    assert ask(gateway).status == 200
+    assert read_calls(run_dir)[0]["retries"] == 3
+    upstream.failures += [*busy, *busy]
+    answer = ask(gateway)
+    assert (answer.status, answer.headers["retry-after"]) == (429, "0")
+    upstream.failures.clear()
+    upstream.failures.append(Failure(400, {"error": {"message": "wrong"}}))
+    assert ask(gateway).status == 400
+    assert gateway.totals.retries == 6
+
+
+def test_a_providers_errors_are_passed_on_otherwise(gateway: Gateway, upstream: Upstream) -> None:
+    upstream.failures.append(Failure(503, {"error": {"message": "busy"}}, {"retry-after": "2"}))
+    assert ask(gateway).status == 503
+    assert len(upstream.seen) == 1
+
+
+def test_calls_of_a_run_are_spaced(start: Start, upstream: Upstream, run_dir: Path) -> None:
+    gateway = start(rpm=600)
+    for _ in range(4):
+        assert ask(gateway).status == 200
+    assert sum(call["seconds"] for call in read_calls(run_dir)) >= 0.25
+
+
+# Prices.
+
+
+def test_a_prices_file_adds_and_corrects(tmp_path: Path) -> None:
+    file = tmp_path / "prices.yaml"
+    file.write_text("gpt-4o: {input: 1, output: 2, cached: 0.5}\nopenrouter/my-*: {output: 3}\n")
+    providers, prices = load_providers(), Prices.load(file)
+    usage = Usage(Tokens(input=1_000_000, output=1_000_000, cached=500_000))
+    assert prices.cost(providers["openai"], "gpt-4o", usage) == Decimal("2.75")
+    assert prices.cost(providers["openrouter"], "my-model", usage) == Decimal(3)
+    assert prices.cost(providers["openai"], "my-model", usage) is None
+    assert Prices({}).cost(providers["openai"], "gpt-4o", usage) == Decimal("11.875")
+
+
+def test_tiers_are_priced() -> None:
+    gemini = load_providers()["gemini"]
+    small, large = (Prices({}).cost(gemini, "gemini-2.5-pro", Usage(Tokens(input=size))) for size in (200_000, 400_000))
+    assert small is not None
+    assert large is not None
+    assert large > 2 * small
+
+
+@pytest.mark.parametrize(
+    "text", ["[]", "m: 5", "m: {inputs: 1}", "m: {input: -1}", "m: {input: many}", "m: {input: .nan}", "m: {", "m: {}"]
+)
+def test_a_wrong_prices_file_is_named(text: str, tmp_path: Path) -> None:
+    file = tmp_path / "prices.yaml"
+    file.write_text(text)
+    with pytest.raises(UsageError, match=r"prices\.yaml"):
+        Prices.load(file)
+
+
+# Providers.
+
+
+def test_a_providers_file_adds_servers(start: Start, upstream: Upstream, tmp_path: Path) -> None:
+    file = tmp_path / "providers.yaml"
+    file.write_text(f"""
+vllm: {{flavour: openai, base_url: "{upstream.url}/deep/v1"}}
+azure: {{flavour: openai, base_url: "{upstream.url}/openai/v1", keys: [OPENAI_API_KEY], key_header: api-key,
+  query: {{api-version: preview}}, headers: {{X-Team: research}}}}
+""")
+    gateway = start(providers=load_providers(file))
+    assert ask(gateway, path="/vllm/v1/chat/completions", headers={"X-Own": "kept"}).status == 200
+    assert ask(gateway, path="/azure/v1/chat/completions?a=b", headers={"api-key": "x"}).status == 200
+    plain, azure = upstream.seen
+    assert plain.path == "/deep/v1/chat/completions"
+    assert "Authorization" not in plain.headers
+    assert plain.headers["X-Own"] == "kept"
+    assert azure.headers["api-key"].startswith("sk-upstream")
+    assert azure.headers["X-Team"] == "research"
+    assert azure.query == "a=b&api-version=preview"
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("[]", "must be a mapping"),
+        ("x: {flavour: telnet, base_url: http://a}", "flavour"),
+        ("x: {flavour: openai}", "base_url"),
+        ("x: {flavour: openai, base_url: ftp://a}", "base_url"),
+        ("x: {flavour: openai, base_url: http://a, keys: K}", "keys"),
+        ("x: {flavour: openai, base_url: http://a, color: red}", "unknown keys color"),
+        ("X Y: {flavour: openai, base_url: http://a}", "name"),
+        ("x: [", "cannot be read"),
+    ],
+)
+def test_a_wrong_providers_file_is_named(text: str, what: str, tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text(text)
+    with pytest.raises(UsageError, match=r"mine\.yaml") as error:
+        load_providers(file)
+    assert what in str(error.value)
+
+
+def agent(**values: Any) -> Agent:
+    here = Path(__file__)
+    return Agent(id="a", folder=here.parent, start=here, dockerfile=here, **values)
+
+
+SETTINGS = GatewaySettings()
+KEYS = {"OPENAI_API_KEY": "sk-openai-1", "GEMINI_API_KEY": "gm-key-12", "OPENROUTER_API_KEY": "or-key-12"}
+
+
+@pytest.mark.parametrize(
+    ("definition", "names"),
+    [
+        ({}, []),
+        ({"env_vars": {"KEY": "${{ secrets.OPENAI_API_KEY }}"}}, ["openai"]),
+        ({"kwargs": {"key": "${{ secrets.GEMINI_API_KEY }}"}, "kwargs_type": "argparse"}, ["gemini"]),
+        ({"env_vars": {"BASE": "${{ secrets.OPENROUTER_BASE_URL }}"}}, ["openrouter"]),
+        ({"env_vars": {"OPENAI_BASE_URL": "https://openrouter.ai/api/v1"}}, ["openrouter"]),
+        ({"env_vars": {"ANTHROPIC_API_KEY": "${{ secrets.ANTHROPIC_API_KEY }}"}}, []),  # there is no key
+        ({"llm_hosts": ("api.openai.com",)}, []),  # nor has it one itself
+    ],
+)
+def test_an_agent_gets_the_providers_whose_keys_it_asks_for(definition: dict[str, Any], names: list[str]) -> None:
+    assert [provider.name for provider in providers_of(SETTINGS, agent(**definition), KEYS)] == names
+
+
+def test_keys_and_addresses_are_replaced() -> None:
+    definition = agent(
+        env_vars={"OPENAI_BASE_URL": "https://openrouter.ai/api/v1/", "KEY": "${{ secrets.OPENROUTER_API_KEY }}"}
+    )
+    found = providers_of(SETTINGS, definition, KEYS)
+    launch = keyless(definition, found, "http://localhost:5001", "the-runs-token", KEYS)
+    assert launch.environment["KEY"] == launch.environment["OPENROUTER_API_KEY"] == "the-runs-token"
+    assert launch.environment["OPENAI_BASE_URL"] == "http://localhost:5001/openrouter/v1"
+    assert launch.secrets == {"the-runs-token"}
+
+    definition = agent(env_vars={"KEY": "${{ secrets.OPENAI_API_KEY }}", "G": "${{ secrets.GEMINI_API_KEY }}"})
+    launch = keyless(definition, providers_of(SETTINGS, definition, KEYS), "http://localhost:5001", "the-token", KEYS)
+    assert launch.environment["OPENAI_BASE_URL"] == "http://localhost:5001/openai/v1"
+    assert launch.environment["OPENAI_API_BASE"] == "http://localhost:5001/openai/v1"
+    assert launch.environment["GOOGLE_GEMINI_BASE_URL"] == "http://localhost:5001/gemini"
+    assert not set(KEYS.values()) & set(launch.environment.values())
+
+
+def test_an_agents_own_server_takes_the_place_of_the_bundled_one() -> None:
+    definition = agent(
+        env_vars={"OPENAI_BASE_URL": "http://models.example:8000/v1", "OPENAI_API_KEY": "${{ secrets.OPENAI_API_KEY }}"}
+    )
+    (provider,) = providers_of(SETTINGS, definition, KEYS)
+    assert provider.base_url == "http://models.example:8000/v1"
+    launch = keyless(definition, (provider,), "http://localhost:5001", "the-runs-token", KEYS)
+    assert launch.environment["OPENAI_BASE_URL"] == "http://localhost:5001/openai/v1"
+
+
+def test_a_replay_needs_no_key() -> None:
+    definition = agent(env_vars={"KEY": "${{ secrets.ANTHROPIC_API_KEY }}"})
+    with pytest.raises(AgentError, match="ANTHROPIC_API_KEY"):
+        check_secrets(SETTINGS, definition)
+    check_secrets(SETTINGS, definition, replayed=True)
+
+
+def test_the_machines_own_proxy_is_used(start: Start, upstream: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
+    from yarl import URL
+
+    from pytest_mlebench.llm.upstream import proxy_of
+
+    monkeypatch.setenv("HTTPS_PROXY", "http://me:pass@proxy.example:3128")
+    monkeypatch.setenv("NO_PROXY", "inner.example")
+    proxy, login = proxy_of(URL("https://api.openai.com/v1"))
+    assert str(proxy) == "http://proxy.example:3128"
+    assert login == {"Proxy-Authorization": "Basic bWU6cGFzcw=="}
+    assert proxy_of(URL("https://api.inner.example/v1")) == (None, {})
+    assert proxy_of(URL("https://localhost:4/v1")) == (None, {})

@@ -1,0 +1,238 @@
+"""Runs of agents that use models: in both sandboxes, without a key, and in a container without any network."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import subprocess
+from collections.abc import Iterator
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_mlebench._paths import bundled
+from pytest_mlebench.agents import Agent
+from pytest_mlebench.agents.registry import AgentRegistry
+from pytest_mlebench.catalog import default_catalogue
+from pytest_mlebench.data.store import DataStore
+from pytest_mlebench.errors import SandboxError
+from pytest_mlebench.llm.budget import Limits as Budget
+from pytest_mlebench.llm.ledger import CALLS, read_bodies, read_calls
+from pytest_mlebench.llm.settings import GatewaySettings
+from pytest_mlebench.runs.record import RunRecord
+from pytest_mlebench.runs.run import RunOptions, run_agent
+from pytest_mlebench.sandbox import Limits, Sandbox
+from tests.llm.upstreams import KEY, REPLY, Seen, Upstream
+from tests.sandbox.conftest import require_docker
+from tests.sandbox.scripted import docker_sandbox, local_sandbox, script_agent
+
+ASK = """
+import json, os, urllib.request
+body = {"model": "gpt-4o", "messages": [{"role": "user", "content": "Which model first?"}]}
+for number in range(TIMES):
+    request = urllib.request.Request(os.environ["OPENAI_BASE_URL"] + "/chat/completions", json.dumps(body).encode(),
+        {"Authorization": "Bearer " + os.environ["OPENAI_API_KEY"], "Content-Type": "application/json"})
+    try:
+        with urllib.request.urlopen(request) as answer:
+            print(json.load(answer)["choices"][0]["message"]["content"])
+    except urllib.error.HTTPError as error:
+        print(error.code, error.read().decode())
+print(json.dumps(dict(os.environ)))
+"""
+SCRIPT = (
+    'cp "$DATA_DIR/sample_submission.csv" "$SUBMISSION_DIR/submission.csv"; env > "$LOGS_DIR/environment"; '
+    'cat /proc/[0-9]*/environ > "$LOGS_DIR/environments" 2>/dev/null; '
+    'cat /proc/[0-9]*/cmdline > "$LOGS_DIR/commands" 2>/dev/null; python3 -c "$ASK"'
+)
+
+
+def asking_agent(times: int = 1) -> Agent:
+    return script_agent(
+        kwargs={"script": SCRIPT},
+        env_vars={"OPENAI_API_KEY": "${{ secrets.OPENAI_API_KEY }}", "ASK": ASK.replace("TIMES", str(times))},
+    )
+
+
+@pytest.fixture(params=[pytest.param("local"), pytest.param("docker", marks=pytest.mark.docker)])
+def sandbox(request: pytest.FixtureRequest) -> Sandbox:
+    if request.param == "local":
+        return local_sandbox()
+    require_docker()
+    return docker_sandbox(network="none")
+
+
+def run(
+    sandbox: Sandbox,
+    folder: Path,
+    agent: Agent | None = None,
+    *,
+    gateway: GatewaySettings | None = None,
+    competition: str = "smoke-digits",
+    **options: Any,
+) -> tuple[RunRecord, Path]:
+    chosen = default_catalogue()[competition]
+    dataset = DataStore(folder / "data").prepare(chosen)
+    settings = gateway or GatewaySettings()
+    made = RunOptions(
+        folder=folder / "runs/group",
+        limits=Limits(time_limit=300, memory=4 << 30),
+        gateway=lambda: settings,
+        **options,
+    )
+    record = run_agent(agent or asking_agent(), chosen, dataset, sandbox, made)
+    return record, made.folder / record.run_id
+
+
+def test_an_agent_asks_a_model_with_a_token_for_a_key(sandbox: Sandbox, upstream: Upstream, tmp_path: Path) -> None:
+    record, run_dir = run(sandbox, tmp_path)
+
+    log = (run_dir / "run.log").read_text()
+    assert record.error is None
+    assert REPLY in log
+    assert record.report.valid_submission
+    assert upstream.seen[0].headers["Authorization"] == f"Bearer {KEY}"
+    assert (record.llm["gateway"], record.llm["providers"], record.llm["calls"]) == ("on", ["openai"], 1)
+    assert record.llm["cost"] == read_calls(run_dir)[0]["cost"] > 0
+    assert list(record.llm["models"]) == ["gpt-4o"]
+    assert RunRecord.from_json(json.loads((run_dir / "run.json").read_text())) == record
+
+
+def _forms() -> Iterator[bytes]:
+    for text in (KEY.encode(), KEY[::-1].encode()):
+        yield text
+        for shift in range(3):  # wherever it stands in what was encoded
+            yield base64.b64encode(b"x" * shift + text)[4 if shift else 0 : -4]
+        yield gzip.compress(text)[10:-8]
+        yield text.hex().encode()
+
+
+@pytest.mark.docker
+def test_the_key_is_nowhere(upstream: Upstream, tmp_path: Path) -> None:
+    require_docker()
+    found: list[str] = []
+
+    def look(where: str, content: bytes) -> None:
+        found.extend(f"{where}: {form!r}" for form in _forms() if form in content)
+
+    def look_around(seen: Seen) -> None:
+        """While the agent waits for its answer."""
+        containers = subprocess.run(["docker", "ps", "-q"], capture_output=True, check=True, text=True).stdout.split()
+        for command in (["inspect"], ["top"], ["logs"]):
+            for container in containers:
+                done = subprocess.run(["docker", *command, container], capture_output=True)
+                look(f"docker {command[0]}", done.stdout + done.stderr)
+                inside = _pids(container)
+                assert command != ["top"] or inside
+                for pid in inside:
+                    look("environment", _read(Path(f"/proc/{pid}/environ")))
+        for process in Path("/proc").glob("[0-9]*"):
+            look("process list", _read(process / "cmdline"))
+        looked.append(seen)
+
+    looked: list[Seen] = []
+    upstream.on_request = look_around
+    upstream.echo = f" {KEY}"
+    record, run_dir = run(docker_sandbox(network="none"), tmp_path)
+
+    assert looked
+    assert record.error is None
+    for path in filter(Path.is_file, (tmp_path / "runs").rglob("*")):
+        look(str(path), path.read_bytes())
+    look("bodies", json.dumps(list(read_bodies(run_dir))).encode())
+    look("record", repr(record).encode())
+    assert "environments" in {path.name for path in run_dir.rglob("*")}
+    assert found == []
+
+
+def _pids(container: str) -> list[str]:
+    done = subprocess.run(["docker", "top", container, "-o", "pid"], capture_output=True, text=True)
+    return done.stdout.split()[1:]
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:  # it has ended
+        return b""
+
+
+def test_a_budget_that_ended_is_in_the_record(sandbox: Sandbox, upstream: Upstream, tmp_path: Path) -> None:
+    record, run_dir = run(sandbox, tmp_path, asking_agent(4), gateway=GatewaySettings(limits=Budget(max_calls=2)))
+    assert record.report.valid_submission
+    assert record.outcome.passed
+    assert "budget ended (--max-calls=2)" in record.detail
+    assert record.llm["budget_ended"] == "--max-calls=2"
+    assert (record.llm["calls"], record.llm["errors"]) == (2, {"429": 2})
+    assert "insufficient_quota" in (run_dir / "run.log").read_text()
+
+
+def test_a_groups_budget_counts_all_its_runs(upstream: Upstream, tmp_path: Path) -> None:
+    gateway = GatewaySettings(limits=Budget(max_total_cost=Decimal("0.0145")))  # the shortest call may cost 0.0104
+    ends = [run(local_sandbox(), tmp_path, asking_agent(10), gateway=gateway)[0].llm for _ in range(6)]
+    assert 5 < sum(end["calls"] for end in ends) < 60
+    assert sum(end["cost"] for end in ends) < 0.0145
+    assert ends[-1]["budget_ended"] == "--max-total-cost=$0.0145"
+
+
+def test_a_run_is_replayed_without_a_key_and_a_network(
+    sandbox: Sandbox, upstream: Upstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, _ = run(sandbox, tmp_path, asking_agent(2))
+    monkeypatch.delenv("OPENAI_API_KEY")
+    (tmp_path / "runs/group").rename(tmp_path / "runs/recorded")
+    second, run_dir = run(sandbox, tmp_path, asking_agent(2), replay=tmp_path / "runs/recorded")
+    assert second.error is None
+    assert (run_dir / "run.log").read_text().count(REPLY) == 2
+    assert (second.llm["gateway"], second.llm["replayed"], second.llm["cost"]) == ("replay", 2, 0)
+    assert second.llm["tokens"] == first.llm["tokens"]
+    assert len(upstream.seen) == 2
+    with pytest.raises(SandboxError, match="no recording of script on smoke-diabetes"):
+        run(sandbox, tmp_path, replay=tmp_path / "runs/recorded", competition="smoke-diabetes")
+
+
+def test_an_agent_that_asks_no_models_has_no_gateway(upstream: Upstream, tmp_path: Path) -> None:
+    record, run_dir = run(local_sandbox(), tmp_path, script_agent(kwargs={"script": "env"}))
+    assert record.llm == {}
+    assert "OPENAI" not in (run_dir / "run.log").read_text()
+    assert not (run_dir / CALLS).exists()
+
+
+def test_without_the_gateway_the_agent_has_its_key_and_the_record_says_so(upstream: Upstream, tmp_path: Path) -> None:
+    dataset = DataStore(tmp_path / "data").prepare(competition := default_catalogue()["smoke-digits"])
+    options = RunOptions(folder=tmp_path / "runs/group")
+    agent = script_agent(
+        kwargs={"script": 'test "$KEY" = "' + KEY + '" && echo same'},
+        env_vars={"KEY": "${{ secrets.OPENAI_API_KEY }}"},
+    )
+    record = run_agent(agent, competition, dataset, local_sandbox(), options)
+    assert "same" in (options.folder / record.run_id / "run.log").read_text()
+    assert record.llm == {"gateway": "off"}
+
+
+@pytest.mark.docker
+@pytest.mark.full
+def test_aide_solves_a_competition_without_a_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tests.sandbox.test_aide import FAILING, GOOD, WORSE, Model
+
+    require_docker()
+    with Model(FAILING, GOOD, WORSE) as model:
+        monkeypatch.setenv("OPENAI_API_KEY", KEY)
+        monkeypatch.setenv("OPENAI_BASE_URL", f"http://host.docker.internal:{model.server_address[1]}/v1")
+        aide = AgentRegistry(bundled("agents"))["aide/local"]
+        aide = replace(aide, kwargs={**aide.kwargs, "agent.steps": 3})
+        record, run_dir = run(docker_sandbox(network="none"), tmp_path, aide, competition="smoke-breast-cancer")
+        model.shutdown()
+
+    assert record.error is None
+    assert record.report.score is not None
+    assert record.report.score > 0.98
+    assert model.keys == {f"Bearer {KEY}"}
+    assert record.llm["calls"] == len(read_calls(run_dir)) == 6
+    assert record.llm["cost"] is None  # nobody knows what `local-model` costs
+    assert record.sandbox.connections == ()
+    for path in filter(Path.is_file, (tmp_path / "runs").rglob("*")):
+        assert KEY.encode() not in path.read_bytes(), path

@@ -1,0 +1,439 @@
+"""Providers of this machine: a server that speaks the APIs of OpenAI, Anthropic and Gemini over TLS, with a model that
+answers by a script. What it counts as tokens are words, so that every total can be checked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import json
+import ssl
+import threading
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import trustme
+from aiohttp import web
+
+KEY = "sk-upstream-0123456789abcdefghijklmnopqrstuv"
+REPLY = "Standard scaling and a logistic regression reach the best score."
+CACHED, REASONING = 3, 2
+
+
+@dataclass
+class Seen:
+    """A request as it came to the provider."""
+
+    method: str
+    path: str
+    query: str
+    headers: dict[str, str]
+    body: Any
+    raw: bytes
+
+
+@dataclass
+class Failure:
+    """What the next request gets instead of an answer."""
+
+    status: int
+    body: dict[str, Any]
+    headers: dict[str, str] = field(default_factory=dict)
+
+
+class Upstream:
+    """A provider in a thread of its own. Its switches may be set while it runs."""
+
+    def __init__(self, *, tls: ssl.SSLContext | None = None) -> None:
+        self.seen: list[Seen] = []
+        self.failures: deque[Failure] = deque()
+        self.reply = REPLY
+        self.pause = 0.0
+        """Seconds between the events of a stream, and before an answer."""
+        self.usage: Any = None
+        """What it says that it used, in place of the truth; False: nothing."""
+        self.endless = False
+        self.breaks_off = False
+        self.compressed = False
+        self.echo = ""
+        self.headers: dict[str, str] = {}
+        self.cancelled = 0
+        self.open = 0
+        self.most_open = 0
+        self.served = 0
+        self.on_request: Callable[[Seen], None] = lambda seen: None
+        self._tls = tls
+        self._started = threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True)
+
+    @property
+    def url(self) -> str:
+        return f"{'https' if self._tls else 'http'}://localhost:{self.port}"
+
+    def __enter__(self) -> Upstream:
+        self._thread.start()
+        assert self._started.wait(20)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(10)
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._stop = asyncio.Event()
+        runner = web.ServerRunner(
+            web.Server(
+                self._handle,
+                handler_cancellation=True,
+                access_log=None,
+                request_factory=self._request,
+            ),
+            shutdown_timeout=0.1,
+        )
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=self._tls)
+        await site.start()
+        self.port = runner.addresses[0][1]
+        self._started.set()
+        await self._stop.wait()
+        await runner.cleanup()
+
+    def _request(self, message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> web.BaseRequest:
+        return web.BaseRequest(message, payload, protocol, writer, task, self._loop, client_max_size=1 << 28)
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        self.open += 1
+        self.most_open = max(self.most_open, self.open)
+        try:
+            return await self._answer(request)
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+        finally:
+            self.open -= 1
+
+    async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
+        raw = await request.read()
+        body: Any = json.loads(raw) if raw else None
+        seen = Seen(request.method, request.path, request.query_string, dict(request.headers), body, raw)
+        self.seen.append(seen)
+        self.on_request(seen)
+        if self.failures:
+            failure = self.failures.popleft()
+            return web.json_response(failure.body, status=failure.status, headers=failure.headers)
+        path = request.path
+        if path.endswith("/chat/completions"):
+            events, whole = _chat(self, body)
+            return await self._send(request, body.get("stream"), events, whole)
+        if path.endswith("/responses"):
+            events, whole = _responses(self, body)
+            return await self._send(request, body.get("stream"), events, whole)
+        if path.endswith("/embeddings"):
+            usage = self._said({"prompt_tokens": 8, "total_tokens": 8})
+            data = [{"object": "embedding", "index": 0, "embedding": [0.5, -0.25]}]
+            return web.json_response({"object": "list", "data": data, "model": body["model"], "usage": usage})
+        if path.endswith("/models") and "v1beta" not in path:
+            return web.json_response(
+                {"object": "list", "data": [{"id": "gpt-4o", "object": "model", "created": 1, "owned_by": "us"}]}
+            )
+        if path.endswith("/messages"):
+            events, whole = _messages(self, body)
+            return await self._send(request, body.get("stream"), events, whole)
+        if path.endswith("/messages/count_tokens"):
+            return web.json_response({"input_tokens": _words(body)})
+        if path.endswith(":generateContent"):
+            _, whole = _contents(self, request.path, body)
+            return await self._send(request, False, [], whole)
+        if path.endswith(":streamGenerateContent"):
+            events, whole = _contents(self, request.path, body)
+            return await self._send(request, True, events, whole, array=request.query.get("alt") != "sse")
+        if path.endswith(":countTokens"):
+            return web.json_response({"totalTokens": _words(body)})
+        return web.json_response({"error": {"message": f"no {path}"}}, status=404)
+
+    def _said(self, usage: dict[str, Any]) -> Any:
+        return usage if self.usage is None else self.usage or None
+
+    async def _send(
+        self,
+        request: web.BaseRequest,
+        stream: bool | None,
+        events: list[tuple[str | None, Any]],
+        whole: dict[str, Any],
+        *,
+        array: bool = False,
+    ) -> web.StreamResponse:
+        if not stream:
+            await asyncio.sleep(self.pause)
+            content = json.dumps(whole).encode()
+            headers = {"content-type": "application/json", "request-id": "req_1", **self.headers}
+            if self.compressed:
+                content, headers["content-encoding"] = gzip.compress(content), "gzip"
+            self.served += 1
+            return web.Response(body=content, headers=headers)
+        kind = "application/json" if array else "text/event-stream"
+        response = web.StreamResponse(headers={"content-type": kind, "request-id": "req_1", **self.headers})
+        await response.prepare(request)
+        async for content in self._pieces(events, array=array):
+            await response.write(content)
+            await asyncio.sleep(self.pause)
+        if self.breaks_off:
+            assert request.transport is not None
+            request.transport.abort()
+            return response
+        self.served += 1
+        await response.write_eof()
+        return response
+
+    async def _pieces(self, events: list[tuple[str | None, Any]], *, array: bool) -> AsyncIterator[bytes]:
+        for number, (name, data) in enumerate(events):
+            if self.breaks_off and number == 3:
+                return
+            text = data if isinstance(data, str) else json.dumps(data)
+            if array:
+                yield (b"[" if number == 0 else b",\r\n") + text.encode()
+            else:
+                yield (f"event: {name}\n" if name else "").encode() + f"data: {text}\n\n".encode()
+            while self.endless and number == 3:
+                yield b": still here\n\n"
+                await asyncio.sleep(0.01)
+        if array:
+            yield b"]"
+
+
+def _words(value: Any) -> int:
+    if isinstance(value, dict):
+        return sum(map(_words, value.values()))
+    if isinstance(value, list):
+        return sum(map(_words, value))
+    return len(str(value).split()) if isinstance(value, str) else 0
+
+
+def _pieces_of(text: str) -> Iterator[str]:
+    words = text.split(" ")
+    for number, word in enumerate(words):
+        yield word if number == len(words) - 1 else word + " "
+
+
+def _tool(body: dict[str, Any]) -> dict[str, Any] | None:
+    """The first tool that the client runs; the model calls it where the last message asks for it."""
+    if "use the tool" not in json.dumps(body):
+        return None
+    for tool in body.get("tools") or ():
+        if "function" in tool:
+            return dict(tool["function"])
+        if "functionDeclarations" in tool or "function_declarations" in tool:
+            return dict((tool.get("functionDeclarations") or tool["function_declarations"])[0])
+        if tool.get("type") in (None, "custom", "function") and "name" in tool:
+            return dict(tool)
+    return None
+
+
+ARGUMENTS = {"command": "ls -la", "where": {"host": "https://example.org/häßlich"}}
+
+
+def _chat(up: Upstream, body: dict[str, Any]) -> tuple[list[tuple[str | None, Any]], dict[str, Any]]:
+    reply, tool = up.reply + up.echo, _tool(body)
+    output = len(reply.split()) + REASONING
+    usage = up._said(
+        {
+            "prompt_tokens": (prompt := _words(body["messages"]) + CACHED),
+            "completion_tokens": output,
+            "total_tokens": prompt + output,
+            "prompt_tokens_details": {"cached_tokens": CACHED},
+            "completion_tokens_details": {"reasoning_tokens": REASONING},
+        }
+    )
+    common = {"id": "chatcmpl-1", "created": 1_700_000_000, "model": f"{body['model']}", "x_unknown": {"kept": True}}
+    call: dict[str, Any] | None = None
+    if tool:
+        function = {"name": tool["name"], "arguments": json.dumps(ARGUMENTS)}
+        call = {"id": "call_1", "type": "function", "function": function}
+    message = {"role": "assistant", "content": None if call else reply, **({"tool_calls": [call]} if call else {})}
+    finish = "tool_calls" if call else "stop"
+    whole = {
+        **common,
+        "object": "chat.completion",
+        "choices": [{"index": 0, "message": message, "finish_reason": finish, "logprobs": None}],
+        "usage": usage,
+    }
+    asked = bool((body.get("stream_options") or {}).get("include_usage"))
+    extra = {"usage": None} if asked else {}
+    chunk = {**common, "object": "chat.completion.chunk", **extra}
+
+    def delta(value: dict[str, Any], finish: str | None = None) -> tuple[None, dict[str, Any]]:
+        return None, {**chunk, "choices": [{"index": 0, "delta": value, "finish_reason": finish, "logprobs": None}]}
+
+    events: list[tuple[str | None, Any]] = [delta({"role": "assistant", "content": None if call else ""})]
+    if call:
+        start = {**call, "index": 0, "function": {"name": (tool or {}).get("name"), "arguments": ""}}
+        events.append(delta({"tool_calls": [start]}))
+        text = json.dumps(ARGUMENTS)
+        events += [
+            delta({"tool_calls": [{"index": 0, "function": {"arguments": text[i : i + 7]}}]})
+            for i in range(0, len(text), 7)
+        ]
+    else:
+        events += [delta({"content": piece}) for piece in _pieces_of(reply)]
+    events.append(delta({}, finish))
+    if asked:
+        events.append((None, {**chunk, "choices": [], "usage": usage}))
+    return [*events, (None, "[DONE]")], whole
+
+
+def _responses(up: Upstream, body: dict[str, Any]) -> tuple[list[tuple[str | None, Any]], dict[str, Any]]:
+    reply, tool = up.reply + up.echo, _tool(body)
+    output = len(reply.split()) + REASONING
+    prompt = _words(body["input"]) + CACHED
+    usage = up._said(
+        {
+            "input_tokens": prompt,
+            "input_tokens_details": {"cached_tokens": CACHED},
+            "output_tokens": output,
+            "output_tokens_details": {"reasoning_tokens": REASONING},
+            "total_tokens": prompt + output,
+        }
+    )
+    item: dict[str, Any]
+    if tool:
+        item = {
+            "id": "fc_1",
+            "type": "function_call",
+            "call_id": "call_1",
+            "name": tool["name"],
+            "arguments": json.dumps(ARGUMENTS),
+            "status": "completed",
+        }
+    else:
+        part: dict[str, Any] = {"type": "output_text", "text": reply, "annotations": [], "logprobs": []}
+        item = {"id": "msg_1", "type": "message", "role": "assistant", "status": "completed", "content": [part]}
+    whole = {
+        "id": "resp_1",
+        "object": "response",
+        "created_at": 1_700_000_000,
+        "status": "completed",
+        "model": body["model"],
+        "output": [item],
+        "parallel_tool_calls": True,
+        "tool_choice": "auto",
+        "tools": body.get("tools") or [],
+        "usage": usage,
+    }
+    begun = {**whole, "status": "in_progress", "output": [], "usage": None}
+    events: list[dict[str, Any]] = [{"type": "response.created", "response": begun}]
+    events.append({"type": "response.output_item.added", "output_index": 0, "item": {**item, "status": "in_progress"}})
+    place = {"output_index": 0, "item_id": item["id"]}
+    if tool:
+        text = item["arguments"]
+        events += [
+            {"type": "response.function_call_arguments.delta", **place, "delta": text[i : i + 7]}
+            for i in range(0, len(text), 7)
+        ]
+        events.append(
+            {"type": "response.function_call_arguments.done", **place, "name": item["name"], "arguments": text}
+        )
+    else:
+        where = {**place, "content_index": 0}
+        events.append({"type": "response.content_part.added", **where, "part": {**item["content"][0], "text": ""}})
+        events += [
+            {"type": "response.output_text.delta", **where, "delta": piece, "logprobs": []}
+            for piece in _pieces_of(reply)
+        ]
+        events.append({"type": "response.output_text.done", **where, "text": reply, "logprobs": []})
+        events.append({"type": "response.content_part.done", **where, "part": item["content"][0]})
+    events.append({"type": "response.output_item.done", "output_index": 0, "item": item})
+    events.append({"type": "response.completed", "response": whole})
+    return [(event["type"], {**event, "sequence_number": n}) for n, event in enumerate(events)], whole
+
+
+def _messages(up: Upstream, body: dict[str, Any]) -> tuple[list[tuple[str | None, Any]], dict[str, Any]]:
+    reply, tool = up.reply + up.echo, _tool(body)
+    output = len(reply.split())
+    usage = up._said(
+        {
+            "input_tokens": _words(body["messages"]),
+            "cache_creation_input_tokens": 5,
+            "cache_read_input_tokens": CACHED,
+            "output_tokens": output,
+        }
+    )
+    block: dict[str, Any] = {"type": "text", "text": reply}
+    if tool:
+        block = {"type": "tool_use", "id": "toolu_1", "name": tool["name"], "input": ARGUMENTS}
+    stop = "tool_use" if tool else "end_turn"
+    whole = {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "model": body["model"],
+        "content": [block],
+        "stop_reason": stop,
+        "stop_sequence": None,
+        "usage": usage,
+    }
+    first = {**usage, "output_tokens": 1} if isinstance(usage, dict) else usage
+    begun = {**whole, "content": [], "stop_reason": None, "usage": first}
+    empty = {**block, "input": {}} if tool else {**block, "text": ""}
+    text = json.dumps(ARGUMENTS) if tool else reply
+    pieces = [text[i : i + 7] for i in range(0, len(text), 7)] if tool else list(_pieces_of(reply))
+    deltas = [
+        {"type": "input_json_delta", "partial_json": piece} if tool else {"type": "text_delta", "text": piece}
+        for piece in pieces
+    ]
+    last = {"output_tokens": usage["output_tokens"]} if isinstance(usage, dict) and "output_tokens" in usage else usage
+    events: list[dict[str, Any]] = [
+        {"type": "message_start", "message": begun},
+        {"type": "content_block_start", "index": 0, "content_block": empty},
+        {"type": "ping"},
+        *({"type": "content_block_delta", "index": 0, "delta": delta} for delta in deltas),
+        {"type": "content_block_stop", "index": 0},
+        {"type": "message_delta", "delta": {"stop_reason": stop, "stop_sequence": None}, "usage": last},
+        {"type": "message_stop"},
+    ]
+    return [(str(event["type"]), event) for event in events], whole
+
+
+def _contents(up: Upstream, path: str, body: dict[str, Any]) -> tuple[list[tuple[str | None, Any]], dict[str, Any]]:
+    reply, tool = up.reply + up.echo, _tool(body)
+    output = len(reply.split())
+    prompt = _words(body["contents"]) + CACHED
+    model = path.rpartition("/")[2].partition(":")[0]
+    usage = up._said(
+        {
+            "promptTokenCount": prompt,
+            "cachedContentTokenCount": CACHED,
+            "candidatesTokenCount": output,
+            "thoughtsTokenCount": REASONING,
+            "totalTokenCount": prompt + output + REASONING,
+        }
+    )
+
+    def answer(parts: list[Any], finish: str | None, usage: Any) -> dict[str, Any]:
+        candidate: dict[str, Any] = {"content": {"role": "model", "parts": parts}, "index": 0}
+        if finish:
+            candidate["finishReason"] = finish
+        return {"candidates": [candidate], "usageMetadata": usage, "modelVersion": model, "responseId": "r1"}
+
+    if tool:
+        parts = [{"functionCall": {"name": tool["name"], "args": ARGUMENTS}}]
+        return [(None, answer(parts, "STOP", usage))], answer(parts, "STOP", usage)
+    begun = {"promptTokenCount": prompt, "totalTokenCount": prompt} if usage else usage
+    pieces = [[{"text": piece}] for piece in _pieces_of(reply)]
+    events = [answer(parts, None, begun) for parts in pieces[:-1]] + [answer(pieces[-1], "STOP", usage)]
+    return [(None, event) for event in events], answer([{"text": reply}], "STOP", usage)
+
+
+@contextmanager
+def authority(folder: Path) -> Iterator[tuple[ssl.SSLContext, Path]]:
+    """A certificate authority: a server's context, and the file by which clients trust it."""
+    ca = trustme.CA()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    ca.issue_cert("localhost", "127.0.0.1").configure_cert(context)
+    file = folder / "ca.pem"
+    ca.cert_pem.write_to_path(str(file))
+    yield context, file

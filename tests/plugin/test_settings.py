@@ -1,0 +1,176 @@
+"""Where a value comes from, and what is said when it is wrong: options, ini keys, environment, resumed groups."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_mlebench import settings
+from pytest_mlebench.errors import UsageError
+from pytest_mlebench.runs.manifest import Manifest, PlannedRun
+from pytest_mlebench.settings import OPTIONS, Settings
+
+WRONG = [
+    ("--cpus", "abc", "'abc' is not a positive number"),
+    ("--cpus", "-2", "'-2' is not a positive number"),
+    ("--cpus", "nan", "'nan' is not a positive number"),
+    ("--cpus", "inf", "'inf' is not a positive number"),
+    ("--gpus", "-1", "'-1' is not a whole number of at least 0"),
+    ("--gpus", "1.5", "'1.5' is not a whole number of at least 0"),
+    ("--seeds", "0", "'0' is not a whole number of at least 1"),
+    ("--seeds", "²", "'²' is not a whole number of at least 1"),
+    ("--network", "foo", "'foo' is not one of llm, none, full"),
+    ("--build-network", "all", "'all' is not one of none, registries, full"),
+    ("--sandbox", "vm", "'vm' is not one of auto, docker, local"),
+    ("--prepare", "maybe", "'maybe' is not one of auto, never"),
+    ("--description", "mine", "'mine' is not one of bundled, kaggle"),
+    ("--min-medal", "iron", "'iron' is not one of gold, silver, bronze, median"),
+    ("--time-limit", "soon", "'soon' is not a duration; write for example 24h, 90m or 30s"),
+    ("--grading-time", "-1", "'-1' is not a duration; write for example 24h, 90m or 30s"),
+    ("--memory", "much", "'much' is not a size; write for example 16g or 512m"),
+    ("--max-submission-size", "0", "'0' is not a size; write for example 16g or 512m"),
+    ("--agents-dir", "nowhere", "{folder}/nowhere is not a folder"),
+    ("--competitions-dir", "nowhere", "{folder}/nowhere is not a folder"),
+    ("--data-dir", "a\0b", "the value contains a NUL character"),
+    ("--data-dir", "~nobody-of-this-name/data", "Could not determine home directory."),
+]
+
+
+def read(*sources: settings.Source) -> Settings:
+    return settings.read(sources, runs_dir=Path("/reports"))
+
+
+def from_words(folder: Path, words: str) -> settings.Source:
+    parser = argparse.ArgumentParser()
+    for option in OPTIONS.values():
+        parser.add_argument(option.name, **option.for_argparse)
+    return settings.from_command_line(parser.parse_args(words.split(" ")), folder)
+
+
+def from_option(folder: Path, name: str, text: str) -> settings.Source:
+    return from_words(folder, f"{name}={text}")
+
+
+def from_ini(folder: Path, name: str, text: str) -> settings.Source:
+    return settings.from_ini({OPTIONS[name].ini_key: text}, folder / "tox.ini", Path("/"))
+
+
+def manifest(folder: Path, options: Mapping[str, Any]) -> settings.Source:
+    runs = (PlannedRun("dummy", "smoke-digits", 0), PlannedRun("baseline", "smoke-digits", 1))
+    return settings.from_manifest(Manifest(options=options, runs=runs), folder / "manifest.json")
+
+
+def from_group(folder: Path, name: str, text: str) -> settings.Source:
+    return manifest(folder, {name: text})
+
+
+@pytest.mark.parametrize(("name", "text", "message"), WRONG)
+@pytest.mark.parametrize(
+    ("source", "origin"),
+    [
+        (from_option, "{name}"),
+        (from_ini, "{key} in {folder}/tox.ini"),
+        (from_group, "{name} in {folder}/manifest.json"),
+    ],
+    ids=["option", "ini key", "resumed group"],
+)
+def test_a_wrong_value_is_one_line_that_says_where_it_stands(
+    source: Callable[[Path, str, str], settings.Source], origin: str, name: str, text: str, message: str, tmp_path: Path
+) -> None:
+    if source is from_group and name in ("--seeds", "--prepare", "--min-medal"):
+        pytest.skip("a group does not restore it")
+    with pytest.raises(UsageError) as caught:
+        read(source(tmp_path, name, text))
+    expected = f"{origin}: {message}".format(name=name, key=OPTIONS[name].ini_key, folder=tmp_path)
+    assert str(caught.value) == expected
+
+
+@pytest.mark.parametrize("value", [[], {}, True, ["a"], {"a": 1}, [[1]]])
+def test_junk_in_a_resumed_manifest_is_named(value: Any, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"--network in .*/manifest\.json: .* is not"):
+        read(manifest(tmp_path, {"--network": value}))
+
+
+def test_a_flag_in_a_resumed_manifest_must_be_true_or_false(tmp_path: Path) -> None:
+    assert read(manifest(tmp_path, {"--heavy": True})).heavy
+    with pytest.raises(UsageError, match="'yes' is neither true nor false"):
+        read(manifest(tmp_path, {"--heavy": "yes"}))
+
+
+def test_the_environment_is_checked_and_named(tmp_path: Path) -> None:
+    assert read(settings.from_environment(tmp_path, {"MLEBENCH_DATA_DIR": "data"})).data_dir == tmp_path / "data"
+    with pytest.raises(UsageError, match=r"^\$MLEBENCH_DATA_DIR: Could not determine home directory"):
+        read(settings.from_environment(tmp_path, {"MLEBENCH_DATA_DIR": "~nobody-of-this-name"}))
+
+
+def test_an_earlier_source_wins_and_zero_is_a_value(tmp_path: Path) -> None:
+    both = (from_option(tmp_path, "--gpus", "0"), from_ini(tmp_path, "--gpus", "4"))
+    assert read(*both).gpus == 0
+    assert read(*both[1:]).gpus == 4
+    assert read().gpus == 0
+
+
+def test_an_empty_ini_key_is_absent_but_an_empty_option_is_a_mistake(tmp_path: Path) -> None:
+    assert read(from_ini(tmp_path, "--split", "")).split is None
+    with pytest.raises(UsageError, match=r"^--run-group: the value is empty"):
+        read(from_option(tmp_path, "--run-group", ""))
+
+
+def test_paths_start_at_the_folder_of_their_source(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").touch()
+    here, ini = tmp_path / "here", tmp_path
+    assert read(from_option(here, "--data-dir", "../data")).data_dir == tmp_path / "data"
+    assert read(from_ini(ini, "--runs-dir", "my runs")).runs_dir == tmp_path / "my runs"
+    assert read(from_ini(ini, "--split", "mine.txt")).split == str(tmp_path / "mine.txt")
+    assert read(from_option(here, "--split", "lite")).split == "lite"
+
+
+def test_a_resumed_group_says_what_it_was_made_with_and_the_command_line_goes_before_it(tmp_path: Path) -> None:
+    ini = settings.from_ini({"mlebench_cpus": "8", "mlebench_split": "dev"}, tmp_path / "tox.ini", tmp_path)
+    made_with = {"--cpus": None, "--memory": 1 << 30, "--time-limit": 90.0, "--network": "none", "--allow-host": ["a"]}
+    group = manifest(tmp_path, made_with)
+    found = read(from_option(tmp_path, "--network", "full"), group, ini)
+    assert (found.agents, found.seeds, found.split) == (("dummy", "baseline"), 2, None)
+    assert (found.cpus, found.memory, found.time_limit) == (None, 1 << 30, 90.0)
+    assert (found.network, found.allow_hosts) == ("full", ("a",))
+
+
+def test_what_a_group_restores_survives_json(tmp_path: Path) -> None:
+    words = "--gpu-ids=0,1 --agents-dir=. --allow-host=a --cpus=1.5 --heavy --data-dir=data --disk=2g"
+    given = from_words(tmp_path, words)
+    options = json.loads(json.dumps(read(given).restored_options()))
+    restored = settings.from_manifest(
+        Manifest(options=options, runs=(PlannedRun("dummy", "smoke-digits", 0),)), Path("/elsewhere/manifest.json")
+    )
+    again = read(restored)
+    for name in ("gpu_ids", "agents_dirs", "allow_hosts", "cpus", "heavy", "data_dir", "disk", "time_limit"):
+        assert getattr(again, name) == getattr(read(given), name), name
+
+
+def test_repeated_values_are_taken_once_each_and_in_order(tmp_path: Path) -> None:
+    assert read(from_words(tmp_path, "--agent=b --agent=a --agent=b")).agents == ("b", "a")
+
+
+@pytest.mark.parametrize(
+    ("text", "outcomes"),
+    [
+        ("crashed,no-submission", {"crashed", "no_submission"}),
+        ("timed-out", {"timed_out"}),
+        ("all", {"invalid_submission", "no_submission", "timed_out", "out_of_memory", "crashed", "error"}),
+    ],
+)
+def test_outcomes_to_run_again_are_given_as_they_are_shown(text: str, outcomes: set[str], tmp_path: Path) -> None:
+    assert read(from_option(tmp_path, "--retry-failed", text)).retry_failed == outcomes
+
+
+def test_the_help_names_every_choice(tmp_path: Path) -> None:
+    for name in ("--network", "--build-network", "--sandbox", "--prepare", "--description", "--min-medal"):
+        with pytest.raises(UsageError) as caught:
+            read(from_option(tmp_path, name, "?"))
+        choices = str(caught.value).rpartition("one of ")[2].split(", ")
+        assert [choice for choice in choices if choice not in OPTIONS[name].help] == []

@@ -1,0 +1,164 @@
+"""Chromium without a window, driven by the DevTools protocol over a pipe: what a reader does, and what they see."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+_OPTIONS = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
+_OPTIONS += ["--disable-component-update", "--disable-sync", "--remote-debugging-pipe"]
+_KEYS = {"Tab": ("Tab", 9, ""), "Enter": ("Enter", 13, "\r"), "Space": (" ", 32, " ")}
+
+
+class Browser:
+    """A process of Chromium; use it as a context manager."""
+
+    def __init__(self, executable: str, profile: Path) -> None:
+        to_browser, self._write = os.pipe()
+        self._read, from_browser = os.pipe()
+
+        def pipes_are_3_and_4() -> None:
+            far = os.dup(to_browser), os.dup(from_browser)
+            os.dup2(far[0], 3)
+            os.dup2(far[1], 4)
+
+        self._process = subprocess.Popen(
+            [executable, *_OPTIONS, f"--user-data-dir={profile}"],
+            preexec_fn=pipes_are_3_and_4,
+            close_fds=False,
+            stderr=subprocess.DEVNULL,
+        )
+        os.close(to_browser)
+        os.close(from_browser)
+        self._numbers = itertools.count(1)
+        self._received = b""
+        self._listeners: dict[str, Callable[[str, dict[str, Any]], None]] = {}
+
+    def __enter__(self) -> Browser:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self.call("Browser.close")
+            self._process.wait(20)
+        finally:
+            self._process.kill()
+            self._process.wait()
+
+    def call(self, method: str, session: str = "", **parameters: Any) -> Any:
+        number = next(self._numbers)
+        message = {"id": number, "method": method, "params": parameters} | ({"sessionId": session} if session else {})
+        os.write(self._write, json.dumps(message).encode() + b"\0")
+        while True:
+            answer = self._receive()
+            if answer.get("id") == number:
+                assert "error" not in answer, (method, answer["error"])
+                return answer["result"]
+            if listener := self._listeners.get(answer.get("sessionId", "")):
+                listener(answer["method"], answer["params"])
+
+    def open(self, url: str, **options: Any) -> Tab:
+        target = self.call("Target.createTarget", url="about:blank")["targetId"]
+        session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        tab = Tab(self, session, target, **options)
+        self._listeners[session] = tab.hear
+        tab.go(url)
+        return tab
+
+    def _receive(self) -> dict[str, Any]:
+        while b"\0" not in self._received:
+            data = os.read(self._read, 1 << 20)
+            assert data, "chromium has ended"
+            self._received += data
+        message, self._received = self._received.split(b"\0", 1)
+        answer: dict[str, Any] = json.loads(message)
+        return answer
+
+
+class Tab:
+    """An open page. ``errors`` are those of its scripts and of its security policy, ``requests`` what it loaded."""
+
+    def __init__(
+        self,
+        browser: Browser,
+        session: str,
+        target: str,
+        *,
+        width: int = 1280,
+        dark: bool = False,
+        scripts: bool = True,
+    ) -> None:
+        self.errors: list[str] = []
+        self.requests: list[str] = []
+        self._browser, self._session, self._target = browser, session, target
+        for domain in ("Page", "Runtime", "Log", "Network", "Accessibility"):
+            self.call(f"{domain}.enable")
+        phone = width < 600
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=800, deviceScaleFactor=1, mobile=phone)
+        self.call("Emulation.setScriptExecutionDisabled", value=not scripts)
+        self.media(dark=dark)
+
+    def call(self, method: str, **parameters: Any) -> Any:
+        return self._browser.call(method, self._session, **parameters)
+
+    def hear(self, method: str, parameters: dict[str, Any]) -> None:
+        if method == "Runtime.exceptionThrown":
+            self.errors.append(str(parameters["exceptionDetails"]))
+        elif method == "Log.entryAdded" and parameters["entry"]["level"] == "error":
+            self.errors.append(parameters["entry"]["text"])
+        elif method == "Network.requestWillBeSent":
+            self.requests.append(parameters["request"]["url"])
+
+    def media(self, *, dark: bool = False, print: bool = False) -> None:
+        scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
+        self.call("Emulation.setEmulatedMedia", media="print" if print else "screen", features=[scheme])
+
+    def go(self, url: str) -> None:
+        self.call("Page.navigate", url=url)
+        self.wait("document.readyState === 'complete' && location.href !== 'about:blank'")
+
+    def wait(self, condition: str) -> None:
+        """Wait until an expression is true."""
+        deadline = time.monotonic() + 30
+        while not self.see(f"!!({condition})"):
+            assert time.monotonic() < deadline, condition
+            time.sleep(0.02)
+
+    def see(self, expression: str) -> Any:
+        """The value of a JavaScript expression."""
+        answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True, awaitPromise=True)
+        assert "exceptionDetails" not in answer, answer["exceptionDetails"]
+        return answer["result"].get("value")
+
+    def press(self, key: str, times: int = 1) -> None:
+        """Press a key as a user does."""
+        value, number, text = _KEYS[key]
+        for _ in range(times):
+            for kind in ("keyDown", "keyUp"):
+                typed = {"text": text} if text and kind == "keyDown" else {}
+                self.call(
+                    "Input.dispatchKeyEvent", type=kind, key=value, code=key, windowsVirtualKeyCode=number, **typed
+                )
+
+    def type(self, text: str) -> None:
+        self.call("Input.insertText", text=text)
+
+    def accessible(self) -> list[tuple[str, str]]:
+        """Role and name of everything that a screen reader announces."""
+        nodes = self.call("Accessibility.getFullAXTree")["nodes"]
+        return [
+            (node["role"]["value"], node.get("name", {}).get("value", "")) for node in nodes if not node.get("ignored")
+        ]
+
+    def close(self) -> None:
+        self._browser.call("Target.closeTarget", targetId=self._target)
+
+
+Open = Callable[..., Tab]
+"""What the fixture ``open_tab`` is."""

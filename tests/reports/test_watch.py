@@ -1,0 +1,109 @@
+"""Watching a run group from another terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+import time
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import pytest
+
+from pytest_mlebench.runs.layout import RUNNING
+from pytest_mlebench.runs.record import RunKey
+from pytest_mlebench.runs.running import runs_in_progress, shown_as_running
+
+WATCH = [sys.executable, "-m", "pytest_mlebench.cli", "watch"]
+
+
+def watch(*arguments: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*WATCH, *map(str, arguments)], capture_output=True, text=True, check=False)
+
+
+def running(run_dir: Path) -> AbstractContextManager[None]:
+    run_dir.mkdir(parents=True)
+    return shown_as_running(run_dir, RunKey("a/b", "toy", 3), worker="gw1", time_limit=86400.0)
+
+
+@pytest.fixture
+def group(tmp_path: Path) -> Path:
+    folder = tmp_path / "reports/night"
+    folder.mkdir(parents=True)
+    runs = [{"agent": "a/b", "competition_id": "toy", "seed": seed, "nodeid": ""} for seed in range(5)]
+    (folder / "manifest.json").write_text(json.dumps({"run_group": "night", "created_at": "", "runs": runs}))
+    return folder
+
+
+def test_a_run_is_shown_with_its_worker_its_time_and_the_end_of_its_log(group: Path) -> None:
+    with running(group / "toy_1"):
+        (group / "toy_1/run.log").write_text("step 1\nstep 2 of 9\n\n")
+        done = watch("night", "--runs-dir", group.parent)
+    assert done.returncode == 0
+    assert "night: 0 of 5 runs finished, 1 running, 4 to come" in done.stdout
+    line = next(line for line in done.stdout.splitlines() if line.startswith("gw1"))
+    assert line.split() == ["gw1", "toy", "a/b", "3", *line.split()[4:6], "of", "24:00:00", "step", "2", "of", "9"]
+
+
+def test_the_end_of_a_log_that_is_too_large_to_be_kept_whole_is_shown(group: Path) -> None:
+    with running(group / "toy_1"):
+        (group / "toy_1/run.log").write_text("the head\n")
+        (group / "toy_1/run.log.tail").write_text("the newest\n")
+        assert "the newest" in watch(group).stdout
+
+
+def test_what_an_agent_writes_cannot_command_the_terminal(group: Path) -> None:
+    with running(group / "toy_1"):
+        (group / "toy_1/run.log").write_text("\033]0;owned\007\033[2Jharmless\r\n")
+        shown = watch(group).stdout
+    assert "harmless" in shown and "\033" not in shown and "\007" not in shown
+
+
+def test_a_run_whose_process_was_killed_is_shown_as_interrupted(group: Path) -> None:
+    code = (
+        "import os, signal; from pathlib import Path; from pytest_mlebench.runs.running import shown_as_running\n"
+        "from pytest_mlebench.runs.record import RunKey\n"
+        f"path = Path({str(group / 'toy_1')!r}); path.mkdir()\n"
+        "with shown_as_running(path, RunKey('a/b', 'toy', 3), worker='', time_limit=60.0):\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    subprocess.run([sys.executable, "-c", code], check=False)
+    assert "0 running, 4 to come, 1 interrupted: resume with --resume" in watch(group).stdout
+
+
+def test_a_run_on_another_host_counts_as_interrupted_when_it_is_no_longer_refreshed(group: Path) -> None:
+    with running(group / "toy_1"):
+        path = group / "toy_1" / RUNNING
+        values = json.loads(path.read_text())
+        values["owner"]["mlebench.host"] = "elsewhere"
+        path.write_text(json.dumps(values))
+        assert [run.interrupted for run in runs_in_progress(group)] == [False]
+        os.utime(path, (time.time() - 120,) * 2)
+        assert [run.interrupted for run in runs_in_progress(group)] == [True]
+
+
+def test_a_run_that_ended_is_no_longer_in_progress(group: Path) -> None:
+    with running(group / "toy_1"):
+        assert len(runs_in_progress(group)) == 1
+    assert runs_in_progress(group) == []
+
+
+def test_in_a_terminal_it_is_drawn_anew_until_it_is_interrupted(group: Path) -> None:
+    controller, terminal = pty.openpty()
+    process = subprocess.Popen([*WATCH, str(group), "--interval=0.2"], stdout=terminal, stderr=terminal, stdin=terminal)
+    os.close(terminal)
+    shown = ""
+    while shown.count("night: 0 of 5") < 3:
+        shown += os.read(controller, 4096).decode()
+    process.send_signal(2)
+    assert process.wait(30) == 0
+    os.close(controller)
+
+
+def test_an_unknown_group_is_an_error_with_close_matches(group: Path) -> None:
+    done = watch("nigth", "--runs-dir", group.parent)
+    assert done.returncode == 2
+    assert "did you mean night?" in done.stderr and "Traceback" not in done.stderr

@@ -1,0 +1,106 @@
+"""What a run leaves behind, whatever its sandbox reports."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+
+from pytest_mlebench.agents import Agent, AgentRegistry
+from pytest_mlebench.catalog import Competition
+from pytest_mlebench.data.store import DataStore
+from pytest_mlebench.errors import SandboxError
+from pytest_mlebench.runs.bounds import bounded
+from pytest_mlebench.runs.group import read_group
+from pytest_mlebench.runs.record import RunRecord
+from pytest_mlebench.runs.run import RunOptions, run_agent
+from pytest_mlebench.sandbox import Ending, Execution, Task
+from pytest_mlebench.sandbox.contract import SUBMISSION, Connection, SandboxAccount, Validation
+
+TOYS = Path(__file__).parents[1] / "toys"
+
+
+@dataclass
+class ScriptedSandbox:
+    """A sandbox whose agent wrote this submission, and which accounts for it like this."""
+
+    execution: Execution | SandboxError
+    submission: str | None = None
+    name: str = "scripted"
+
+    def check(self, agent: Agent) -> None: ...
+
+    def prepare(self, agent: Agent) -> None: ...
+
+    def run(self, task: Task) -> Execution:
+        if self.submission is not None:
+            (task.run_dir / SUBMISSION).parent.mkdir()
+            (task.run_dir / SUBMISSION).write_text(self.submission)
+        if isinstance(self.execution, SandboxError):
+            raise self.execution
+        return self.execution
+
+
+def run(sandbox: ScriptedSandbox, tmp_path: Path) -> RunRecord:
+    competition = Competition.load(TOYS / "competitions/toy-parity/competition.yaml")
+    dataset = DataStore(tmp_path / "data").prepare(competition)
+    agent = AgentRegistry(TOYS / "agents")["toy/gold"]
+    return run_agent(agent, competition, dataset, sandbox, RunOptions(folder=tmp_path / "runs/group"))
+
+
+@pytest.mark.parametrize("character", ["x", "\x00", "\U0001f600"], ids=["letters", "controls", "emoji"])
+def test_a_record_stays_below_one_megabyte_whatever_the_agent_does(tmp_path: Path, character: str) -> None:
+    long = character * 20_000
+    account = SandboxAccount(
+        name="docker",
+        connections=tuple(Connection(at=k, host=long[:255], port=443, method=long) for k in range(3000)),
+        unrecorded_connections=5,
+        validations=tuple(Validation(at=k, verdict=long) for k in range(1000)),
+        left_out=(long,) * 1000,
+        notes=(long,) * 1000,
+    )
+    execution = Execution(ending=Ending.CRASHED, seconds=1.0, detail=long, sandbox=account)
+    record = run(ScriptedSandbox(execution, submission=f"{long},b\n1,2\n"), tmp_path)
+    (path,) = tmp_path.glob("runs/group/*/run.json")
+    assert path.stat().st_size < 1_000_000
+    assert record.outcome == "invalid_submission"
+    found = record.sandbox
+    assert len(found.connections) + found.unrecorded_connections == 3005
+    assert len(found.left_out) + found.left_out_unnamed == 1000
+    assert found.validations[-1].at == 999, "the last validations are the interesting ones"
+    assert found.notes[-1] == f"{1000 - len(found.validations)} earlier validations are not recorded"
+    assert record.detail.endswith("…")
+    assert read_group(path.parents[1]).records == (record,)
+
+
+def test_what_an_agent_asks_of_models_is_bounded_in_its_record(tmp_path: Path) -> None:
+    record = run(ScriptedSandbox(Execution(ending=Ending.FINISHED, seconds=1.0)), tmp_path)
+    models = {f"{k} {'x' * 5000}": {"calls": 1, "cost": None} for k in range(5000)}
+    kept = bounded(replace(record, llm={"calls": 5000, "models": models}))
+    kept.write(tmp_path)
+    assert (tmp_path / "run.json").stat().st_size < 1_000_000
+    assert kept.llm["calls"] == 5000 and 0 < len(kept.llm["models"]) < 5000
+    assert bounded(kept) == kept
+
+
+def test_an_account_of_usual_size_is_recorded_unchanged(tmp_path: Path) -> None:
+    account = SandboxAccount(
+        name="docker",
+        connections=tuple(Connection(at=k, host="api.example.com", port=443, allowed=True) for k in range(500)),
+        validations=tuple(Validation(at=k, verdict="The submission is valid.") for k in range(200)),
+        left_out=("logs/socket (no regular file)",),
+        notes=("the disk limit is for each file",),
+    )
+    execution = Execution(ending=Ending.FINISHED, seconds=1.0, detail="", sandbox=account)
+    record = run(ScriptedSandbox(execution), tmp_path)
+    assert record.sandbox == account and record.outcome == "no_submission"
+
+
+def test_an_error_of_the_harness_is_recorded_and_not_raised(tmp_path: Path) -> None:
+    record = run(ScriptedSandbox(SandboxError("the engine is gone")), tmp_path)
+    assert (record.outcome, record.error, record.ending) == ("error", "the engine is gone", Ending.NOT_STARTED)
+    (path,) = tmp_path.glob("runs/group/*/run.json")
+    assert json.loads(path.read_text())["outcome"] == "error"
+    assert not list(tmp_path.glob("runs/group/*/running.json"))

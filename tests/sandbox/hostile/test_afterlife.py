@@ -1,0 +1,70 @@
+"""Attacks that want more time than the limit, or to outlive the run. Each test fails if the attack succeeds."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+
+import docker
+import psutil
+import pytest
+
+from pytest_mlebench.sandbox import Ending
+from tests.sandbox.scripted import SAMPLE, Runner
+
+pytestmark = [pytest.mark.docker, pytest.mark.serial]
+
+SUBMIT = 'cp "$DATA_DIR/sample_submission.csv" "$SUBMISSION_DIR/submission.csv"'
+
+
+def test_a_daemon_does_not_outlive_the_time_limit(attack: Runner) -> None:
+    name = f"daemon-{uuid.uuid4().hex}"
+    result = attack(
+        f"{SUBMIT}; (setsid nohup bash -c \"trap '' TERM HUP INT; while true; do exec -a {name} sleep 600; done\" "
+        "> /dev/null 2>&1 &); trap '' TERM; while true; do sleep 1; done",
+        time_limit=2,
+    )
+    assert result.execution.ending == Ending.TIMED_OUT
+    assert result.submission == SAMPLE
+    assert not _runs_on_host(name)
+    assert not docker.from_env().containers.list(all=True, filters={"name": result.execution.sandbox.container})
+
+
+def _runs_on_host(name: str) -> bool:
+
+    return any(name in " ".join(process.info["cmdline"] or []) for process in psutil.process_iter(["cmdline"]))
+
+
+def test_an_agent_that_stops_all_its_processes_is_still_ended_on_time(attack: Runner) -> None:
+    started = time.monotonic()
+    result = attack(f"{SUBMIT}; sleep 600 & kill -STOP -1; kill -STOP $$", time_limit=2)
+    assert result.execution.ending == Ending.TIMED_OUT
+    assert time.monotonic() - started < 30
+
+
+def test_other_agents_secrets_are_not_to_be_found(attack: Runner, monkeypatch: pytest.MonkeyPatch) -> None:
+    secret, own = f"sk-other-{uuid.uuid4().hex}", f"sk-own-{uuid.uuid4().hex}"
+    monkeypatch.setenv("OTHER_API_KEY", secret)
+    victim = attack.task("sleep 5", environment={"KEY": secret}, secrets=frozenset([secret]))
+    thread = threading.Thread(target=attack.sandbox.run, args=(victim,))
+    thread.start()
+    try:
+        time.sleep(1.5)
+        containers = docker.from_env().containers.list(all=True, ignore_removed=True)
+        settings = [str(container.attrs) for container in containers]
+        result = attack(
+            "env; cat /proc/*/environ /proc/*/cmdline 2>/dev/null | tr '\\0' '\\n'; "
+            "grep -raIhE 'sk-other-[0-9a-f]+' /home /tmp /run /opt /var /etc 2>/dev/null",
+            environment={"KEY": own},
+        )
+    finally:
+        thread.join()
+    assert own in result.log
+    assert secret not in result.log
+    assert not any(secret in text for text in settings)  # nor does the engine store it
+
+
+def test_an_ending_cannot_be_faked(attack: Runner) -> None:
+    result = attack('echo \'{"exit_code": 0, "oom_kills": 0}\'; echo \'{"exit_code": 0}\' > /proc/1/fd/3; exit 137')
+    assert (result.execution.ending, result.execution.exit_code) == (Ending.CRASHED, 137)

@@ -1,0 +1,93 @@
+"""Attacks on the harness by way of what it collects. Each test fails if the attack succeeds."""
+
+from __future__ import annotations
+
+import io
+import tarfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_mlebench.sandbox.collection import Collector
+from pytest_mlebench.sandbox.docker.archive import collect_archive
+from tests.sandbox.scripted import MB, SAMPLE, Runner
+
+pytestmark = pytest.mark.docker
+
+SUBMIT = 'cp "$DATA_DIR/sample_submission.csv" "$SUBMISSION_DIR/submission.csv"'
+
+
+def _archive(*members: tuple[str, bytes, dict[str, object]]) -> Iterator[bytes]:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as tar:
+        for name, content, attributes in members:
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            for key, value in attributes.items():
+                setattr(info, key, value)
+            tar.addfile(info, io.BytesIO(content))
+    content = buffer.getvalue()
+    return (content[at : at + 1000] for at in range(0, len(content), 1000))
+
+
+TRICKS: dict[str, list[tuple[str, bytes, dict[str, Any]]]] = {
+    "dots": [("logs/../../evil", b"x", {})],
+    "leading dots": [("../evil", b"x", {})],
+    "absolute": [("/tmp/evil", b"x", {})],
+    "absolute below": [("logs//tmp/evil", b"x", {})],
+    "through a link": [
+        ("logs/door", b"", {"type": tarfile.SYMTYPE, "linkname": "/tmp"}),
+        ("logs/door/evil", b"x", {}),
+    ],
+    "hard link": [("logs/hard", b"", {"type": tarfile.LNKTYPE, "linkname": "/etc/passwd"})],
+    "device": [("logs/disk", b"", {"type": tarfile.BLKTYPE, "devmajor": 8, "devminor": 0})],
+    "character device": [("logs/zero", b"", {"type": tarfile.CHRTYPE, "devmajor": 1, "devminor": 5})],
+    "pipe": [("logs/pipe", b"", {"type": tarfile.FIFOTYPE})],
+    "not a folder": [("logs", b"content", {})],
+    "set-user-id": [("logs/root", b"x", {"mode": 0o6777})],
+    "file over a file": [("logs/one", b"1", {}), ("logs/one", b"2", {})],
+    "file under a file": [("logs/one", b"1", {}), ("logs/one/two", b"2", {})],
+    "deep": [("logs/" + "d/" * 2000 + "x", b"x", {})],
+    "zero byte": [("logs/a\0b", b"x", {})],
+}
+
+
+@pytest.mark.parametrize("trick", TRICKS)
+def test_an_archive_writes_nothing_but_plain_files_below_its_target(trick: str, tmp_path: Path) -> None:
+    target = tmp_path / "run/logs"
+    collector = Collector(MB, 100)
+    collect_archive(_archive(("logs", b"", {"type": tarfile.DIRTYPE}), *TRICKS[trick]), target, collector)
+    for path in tmp_path.rglob("*"):
+        assert path in (target, target.parent) or path.is_relative_to(target)
+        assert not path.is_symlink()
+        assert path.is_dir() or (path.is_file() and path.stat().st_nlink == 1 and path.stat().st_mode & 0o7000 == 0)
+    assert collector.left_out or trick in ("set-user-id", "zero byte")
+    assert not Path("/tmp/evil").exists()
+
+
+def test_a_damaged_archive_is_told(tmp_path: Path) -> None:
+    collector = Collector(MB, 100)
+    collect_archive(iter([b"\x00garbage" * 1000]), tmp_path / "logs", collector)
+    assert "damaged" in collector.left_out[0]
+
+
+def test_ten_thousand_files_do_not_hold_up_the_harness(attack: Runner) -> None:
+    result = attack(
+        f'{SUBMIT}; python3 -c \'import os\nos.chdir(os.environ["LOGS_DIR"])\n'
+        'for i in range(10000): os.symlink("x", str(i)) if i % 2 else open(str(i), "w").close()\'',
+        collect_files=1000,
+    )
+    assert result.submission == SAMPLE
+    assert len(list((result.run_dir / "logs").iterdir())) <= 1000
+    assert len(result.execution.sandbox.left_out) < 1000
+
+
+def test_folders_of_any_depth_do_not_break_the_collection(attack: Runner) -> None:
+    result = attack(
+        f'{SUBMIT}; cd $CODE_DIR; python3 -c \'import os\nfor i in range(2100): os.mkdir("d"); os.chdir("d")\'; '
+        "echo kept > $LOGS_DIR/note"
+    )
+    assert result.submission == SAMPLE
+    assert (result.run_dir / "logs/note").exists()

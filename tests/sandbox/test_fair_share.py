@@ -1,0 +1,63 @@
+"""A run gets a fair share of the machine, and never more than there is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from pytest_mlebench.errors import SandboxError
+from pytest_mlebench.sandbox import Limits
+from pytest_mlebench.sandbox.fair_share import Machine, apply, describe
+from pytest_mlebench.sandbox.local.sandbox import LocalSandbox
+from tests.sandbox.scripted import Runner
+
+GIB = 1 << 30
+MACHINE = Machine(cpus=16, memory=100 * GIB)
+
+
+def test_without_limits_runs_share_what_the_harness_leaves() -> None:
+    share = apply(Limits(), MACHINE, workers=4)
+    assert (share.cpus, share.memory) == (3.8, 90 * GIB // 4)
+    alone = apply(Limits(), Machine(cpus=2, memory=4 * GIB))
+    assert (alone.cpus, alone.memory) == (1.9, 3 * GIB)
+
+
+def test_what_the_user_asks_for_stays() -> None:
+    asked = Limits(cpus=16, memory=100 * GIB, disk=GIB)
+    assert apply(asked, MACHINE, workers=4) == asked
+    assert describe(asked)["disk"] == GIB
+
+
+@pytest.mark.parametrize(
+    ("limits", "message"),
+    [
+        ({"cpus": 36}, "--cpus is 36, but this machine has 16 processors"),
+        ({"memory": 440 * GIB}, "--memory is 472.4 GB, but this machine has 107.4 GB"),
+        ({"cpus": 0}, "--cpus is 0, must be more than 0"),
+        ({"cpus": -1}, "--cpus is -1, must be more than 0"),
+        ({"cpus": float("nan")}, "--cpus is nan"),
+        ({"memory": 0}, "--memory is 0"),
+        ({"memory": 1000}, "--memory is 1.0 kB, must be at least 33.6 MB"),
+        ({"disk": 0}, "--disk is 0"),
+        ({"time_limit": 0}, "--time-limit is 0"),
+        ({"time_limit": float("inf")}, "--time-limit is inf"),
+        ({"processes": 0}, "processes is 0"),
+    ],
+)
+def test_what_cannot_be_is_refused(limits: dict[str, Any], message: str) -> None:
+    with pytest.raises(SandboxError, match=message):
+        apply(Limits(**limits), MACHINE)
+
+
+def test_a_run_beyond_the_machine_is_refused_and_what_applied_is_in_the_record(run: Runner) -> None:
+    for limits in ({"cpus": 10_000}, {"memory": 1 << 60}, {"cpus": 0}):
+        with pytest.raises(SandboxError, match=r"--(cpus|memory) is"):
+            run("true", **limits)
+    applied = run("true", memory=None, cpus=None).execution.sandbox.limits
+    assert applied["memory"] > 0 and applied["cpus"] > 0 and applied["processes"] == 4096
+
+
+def test_no_network_cannot_be_asked_of_the_local_sandbox() -> None:
+    with pytest.raises(SandboxError, match="--sandbox=docker"):
+        LocalSandbox(network="none")

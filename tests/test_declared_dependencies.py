@@ -1,0 +1,54 @@
+"""Whatever is imported is declared: by the project, or by its extra ``dev`` where only tests need it."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+import tomllib
+from collections.abc import Iterable, Iterator
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+OWN = {"pytest_mlebench", "competitions", "tests", "benchmarks"}
+
+
+def test_what_users_run_needs_no_more_than_the_projects_dependencies() -> None:
+    files = [*(ROOT / "pytest_mlebench").rglob("*.py"), *(ROOT / "competitions").rglob("*.py"), ROOT / "conftest.py"]
+    assert undeclared(files, "dependencies") == {"hypothesis"}  # without which the root conftest does
+
+
+def test_what_tests_benchmarks_and_tools_need_is_in_the_extra_dev() -> None:
+    folders = [ROOT / name for name in ("tests", "benchmarks", "tools")]
+    programs_in_containers = ROOT / "tests/sandbox/agents"
+    files = [path for folder in folders for path in folder.rglob("*.py") if programs_in_containers not in path.parents]
+    assert undeclared(files, "dependencies", "dev") == set()
+
+
+def undeclared(files: Iterable[Path], *groups: str) -> set[str]:
+    """The packages that the files import, and that no distribution of these groups of pyproject.toml provides."""
+    distributions = packages_distributions()
+    modules = {name for path in files for name in _modules(ast.parse(path.read_bytes()))}
+    third_party = modules - OWN - set(sys.stdlib_module_names)
+    allowed = declared(*groups)
+    return {name for name in third_party if allowed.isdisjoint(map(normalised, distributions.get(name, [])))}
+
+
+def _modules(tree: ast.Module) -> Iterator[str]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name.partition(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            yield node.module.partition(".")[0]
+
+
+def declared(*groups: str) -> set[str]:
+    """The distributions that pyproject.toml asks for."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    lists = {"dependencies": project["dependencies"], **project["optional-dependencies"]}
+    return {normalised(re.split(r"[<>=~!; \[]", entry)[0]) for group in groups for entry in lists[group]}
+
+
+def normalised(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()

@@ -1,0 +1,43 @@
+"""The files that other programs read: CI, hooks."""
+
+from __future__ import annotations
+
+import subprocess
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[1]
+
+
+def load(path: str) -> Any:
+    return yaml.safe_load((ROOT / path).read_text(encoding="utf-8"))
+
+
+def test_the_workflow_runs_the_continuous_integration_on_each_supported_python() -> None:
+    job = load(".github/workflows/ci.yml")["jobs"]["everything"]
+    assert ".ci/run" in job["steps"][-1]["run"]
+    classifiers = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["classifiers"]
+    for version in job["strategy"]["matrix"]["python"]:
+        assert f"Programming Language :: Python :: {version}" in classifiers
+
+
+@pytest.mark.parametrize("path", [".ci/run", ".ci/docker"])
+def test_the_scripts_of_continuous_integration_are_right_for_bash(path: str) -> None:
+    assert (ROOT / path).stat().st_mode & 0o111
+    subprocess.run(["bash", "-n", ROOT / path], check=True)
+
+
+def test_the_hooks_before_a_commit_need_no_network() -> None:
+    for repository in load(".pre-commit-config.yaml")["repos"]:
+        assert repository["repo"] == "local"
+        assert {hook["language"] for hook in repository["hooks"]} == {"system"}
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / ".github/ISSUE_TEMPLATE").glob("*.yml")), ids=lambda path: path.name)
+def test_issue_templates_ask_for_something(path: Path) -> None:
+    template = load(str(path.relative_to(ROOT)))
+    assert path.name == "config.yml" or all({"type", "attributes"} <= set(field) for field in template["body"])
