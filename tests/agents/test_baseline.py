@@ -14,6 +14,8 @@ import pytest
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.grading import Report, grade
 
+pytestmark = pytest.mark.full
+
 if TYPE_CHECKING:
     from tests.agents.conftest import Ran, Start
 

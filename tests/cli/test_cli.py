@@ -41,6 +41,7 @@ def grade(lines: str, data_dir: Path, tmp_path: Path) -> tuple[subprocess.Comple
     return done, json.loads(reports[-1].read_text()) if reports else {}
 
 
+@pytest.mark.full
 def test_prepare_tells_what_it_did_as_json(tmp_path: Path) -> None:
     done = mlebench("prepare", "-c", "smoke-digits", "--data-dir", tmp_path, "--json")
     assert done.returncode == 0
@@ -56,18 +57,21 @@ def test_prepare_without_credentials_says_how_to_get_them_and_begins_nothing(tmp
     assert "KAGGLE_API_TOKEN" in done.stderr and not (tmp_path / "data").exists()
 
 
+@pytest.mark.full
 def test_prepare_takes_lists_of_ids(tmp_path: Path) -> None:
     (tmp_path / "ids.txt").write_text("smoke-digits\n# smoke-diabetes\n")
     assert mlebench("prepare", "-l", tmp_path / "ids.txt", "--data-dir", tmp_path / "data").returncode == 0
     assert (tmp_path / "data/smoke-digits/prepared").is_dir() and not (tmp_path / "data/smoke-diabetes").exists()
 
 
+@pytest.mark.full
 def test_the_names_that_mle_bench_has_for_options_hold(tmp_path: Path) -> None:
     done = mlebench("prepare", "--competition-id", "smoke-digits", "--data-dir", tmp_path)
     assert done.returncode == 0 and (tmp_path / "smoke-digits/prepared").is_dir()
     assert len(json.loads(mlebench("list", "-a", "--json", "--data-dir", tmp_path).stdout)) == 75
 
 
+@pytest.mark.full
 def test_verify_reports_what_it_looks_at(data_dir: Path) -> None:
     done = mlebench("verify", "-c", "smoke-digits", "--data-dir", data_dir)
     assert done.stderr == "smoke-digits: verifying\n"
@@ -136,6 +140,7 @@ def test_a_wrong_line_is_named(line: str, data_dir: Path, tmp_path: Path) -> Non
     assert done.returncode == 2 and "subs.jsonl, line 2" in done.stderr
 
 
+@pytest.mark.full
 def test_grade_sample_prints_one_report(data_dir: Path) -> None:
     sample = data_dir / "smoke-digits/prepared/public/sample_submission.csv"
     done = mlebench("grade-sample", sample, "smoke-digits", "--data-dir", data_dir)

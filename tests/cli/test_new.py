@@ -12,6 +12,8 @@ import pytest
 from pytest_mlebench.catalog import Competition, default_catalogue
 from pytest_mlebench.cli.main import main
 
+pytestmark = pytest.mark.full
+
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

@@ -13,6 +13,7 @@ from pytest_mlebench.sandbox.docker.socket_folder import PREFIX
 from tests.cli.test_cli import mlebench
 
 
+@pytest.mark.full
 def test_golden_reports_each_step_and_what_it_wrote(tmp_path: Path) -> None:
     folder = shutil.copytree(bundled("competitions") / "smoke-digits", tmp_path / "smoke-digits")
     done = mlebench("golden", folder)

@@ -56,6 +56,7 @@ def as_pytest_reads_it(pytester: pytest.Pytester) -> dict[str, object]:
     return found
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("name", "text"), FILES, ids=[f"{name} {text.split(chr(10))[0]}" for name, text in FILES])
 def test_every_kind_of_ini_file_is_read_as_pytest_reads_it(
     pytester: pytest.Pytester, folders: Path, name: str, text: str

@@ -33,6 +33,7 @@ ACCEPTED = {
 """Submissions that are invalid, though the checker accepts them."""
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("competition_id", CATALOGUE.ids)
 def test_the_checker_agrees_with_the_grader_where_public_files_suffice(competition_id: str, tmp_path: Path) -> None:
     competition = CATALOGUE[competition_id]

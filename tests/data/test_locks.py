@@ -77,6 +77,7 @@ def test_a_holder_that_was_killed_holds_nothing(path: Path, before: str, monkeyp
     assert holder(path) is None
 
 
+@pytest.mark.full
 def test_a_holder_on_a_host_that_no_longer_answers_is_waited_for_no_longer_than_its_lease(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -10,6 +10,8 @@ import pytest
 
 from pytest_mlebench import DataError, DataStore, default_catalogue
 
+pytestmark = pytest.mark.full
+
 ID = "smoke-digits"
 
 

@@ -17,6 +17,8 @@ import pytest
 
 from tests.kaggle_server import Cut, KaggleServer, Request, zip_bytes
 
+pytestmark = pytest.mark.full
+
 TITANIC, CACTUS, PLANTS = "spaceship-titanic", "aerial-cactus-identification", "plant-pathology-2020-fgvc7"
 RawFiles = Callable[[str], dict[str, bytes]]
 Mlebench = Callable[..., subprocess.CompletedProcess[str]]

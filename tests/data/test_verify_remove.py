@@ -14,6 +14,8 @@ import pytest
 from pytest_mlebench.data.locks import hold
 from tests.kaggle_server import zip_bytes
 
+pytestmark = pytest.mark.full
+
 DIGITS, TITANIC = "smoke-digits", "spaceship-titanic"
 Mlebench = Callable[..., subprocess.CompletedProcess[str]]
 

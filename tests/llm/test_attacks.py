@@ -171,6 +171,7 @@ def test_oversized_headers_are_refused(gateway: Gateway, upstream: Upstream) -> 
     assert upstream.seen == []
 
 
+@pytest.mark.full
 def test_oversized_bodies_are_refused(gateway: Gateway, upstream: Upstream) -> None:
     assert send(gateway, head(gateway, f"Content-Length: {1 << 40}")).split()[1] == b"413"
     assert ask(gateway, b'{"model": "gpt-4o", "messages": [' + b"[]," * 2_000_000 + b"[]]}").status == 413
@@ -200,6 +201,7 @@ def test_a_slow_client_is_cut_off_and_holds_nobody_up(
             connection.close()
 
 
+@pytest.mark.full
 def test_a_slow_body_is_cut_off(gateway: Gateway, upstream: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service, "BODY_SECONDS", 0.5)
     answer = send(gateway, head(gateway, "Content-Length: 100") + b'{"model"')

@@ -87,6 +87,7 @@ def _worker(folder: str, file: str, environment: dict[str, str], counts: Any) ->
         counts.put(ask_often(gateway, 16))
 
 
+@pytest.mark.full
 def test_four_workers_share_the_sessions_budget(start: Start, upstream: Upstream, tmp_path: Path) -> None:
     prices(tmp_path)
     context = multiprocessing.get_context("spawn")

@@ -170,6 +170,7 @@ def test_a_budget_that_ended_is_in_the_record(sandbox: Sandbox, upstream: Upstre
     assert "insufficient_quota" in (run_dir / "run.log").read_text()
 
 
+@pytest.mark.full
 def test_a_groups_budget_counts_all_its_runs(upstream: Upstream, tmp_path: Path) -> None:
     gateway = GatewaySettings(limits=Budget(max_total_cost=Decimal("0.0145")))  # the shortest call may cost 0.0104
     ends = [run(local_sandbox(), tmp_path, asking_agent(10), gateway=gateway)[0].llm for _ in range(6)]

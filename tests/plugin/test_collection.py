@@ -26,6 +26,7 @@ def collect(project: pytest.Pytester) -> Collect:
     return run
 
 
+@pytest.mark.full
 def test_node_ids_name_competition_agent_and_seed(collect: Collect) -> None:
     assert collect("--agent=toy/gold", "--seeds=2", "competitions") == [
         "competitions/toy-parity/competition.yaml::toy/gold[seed=0]",
@@ -33,22 +34,26 @@ def test_node_ids_name_competition_agent_and_seed(collect: Collect) -> None:
     ]
 
 
+@pytest.mark.full
 def test_without_an_agent_the_items_are_the_graders_checks(collect: Collect) -> None:
     names = [line.split("::")[1] for line in collect("competitions")]
     assert names == ["prepare", "scores", "rejections", "answers_stay_private"]
 
 
+@pytest.mark.full
 def test_agents_are_taken_once_each_and_in_order(collect: Collect) -> None:
     found = collect("--agent=toy/silver", "--agent=toy/gold", "--agent=toy/silver", "competitions")
     assert [line.split("::")[1] for line in found] == ["toy/silver[seed=0]", "toy/gold[seed=0]"]
 
 
+@pytest.mark.full
 def test_a_split_without_a_path_collects_the_bundled_competitions_from_any_project(collect: Collect) -> None:
     ids = {line.split("/")[1] for line in collect("--split=smoke")}
     assert ids == {c.id for c in default_catalogue().split("smoke")}
     assert ids == {"smoke-digits", "smoke-breast-cancer", "smoke-diabetes"}
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("workers", [(), ("-n", "2")], ids=["in one process", "with xdist"])
 def test_a_split_without_a_path_leaves_the_projects_own_tests_out(
     project: pytest.Pytester, workers: tuple[str, ...]
@@ -58,17 +63,20 @@ def test_a_split_without_a_path_leaves_the_projects_own_tests_out(
     result.assert_outcomes(passed=1, deselected=0 if workers else 11)
 
 
+@pytest.mark.full
 def test_a_bundled_competition_is_found_by_its_node_id_from_any_project(collect: Collect) -> None:
     (found,) = collect("competitions/smoke-digits/competition.yaml::scores")
     assert found == "competitions/smoke-digits/competition.yaml::scores"
 
 
+@pytest.mark.full
 def test_a_split_file_chooses_competitions(project: pytest.Pytester, collect: Collect) -> None:
     (project.path / "mine.txt").write_text("# two\nsmoke-digits\n\nspaceship-titanic\n")
     assert {line.split("/")[1] for line in collect("--split=mine.txt")} == {"smoke-digits", "spaceship-titanic"}
     assert collect("--split=mine.txt", "competitions/toy-parity") == []
 
 
+@pytest.mark.full
 def test_markers_select_splits_and_categories(project: pytest.Pytester, collect: Collect) -> None:
     (project.path / "mine.txt").write_text("smoke-digits\nspaceship-titanic\nspooky-author-identification\n")
     chosen = ("--split=mine.txt", "--strict-markers")
@@ -84,11 +92,13 @@ def test_every_bundled_competition_is_collected(collect: Collect) -> None:
     assert found == "3d-object-detection-for-autonomous-vehicles"
 
 
+@pytest.mark.full
 def test_k_picks_one_competition(collect: Collect) -> None:
     found = collect("--agent=toy/gold", "--split=smoke", "-k", "diabetes")
     assert found == ["competitions/smoke-diabetes/competition.yaml::toy/gold[seed=0]"]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("chosen", "ids"),
     [
@@ -104,6 +114,7 @@ def test_without_a_split_k_and_m_choose_among_the_benchmark_and_then_among_the_r
     assert {line.split("/")[1] for line in collect("--agent=toy/gold", *chosen)} == ids
 
 
+@pytest.mark.full
 def test_without_a_split_the_rest_is_left_out_where_the_benchmark_is_chosen_from(collect: Collect) -> None:
     found = {line.split("/")[1] for line in collect("--agent=toy/gold", "-k", "not spooky")}
     assert found == {competition.id for competition in default_catalogue().split("all")} - {
@@ -111,6 +122,7 @@ def test_without_a_split_the_rest_is_left_out_where_the_benchmark_is_chosen_from
     }
 
 
+@pytest.mark.full
 def test_last_failed_runs_only_what_failed(project: pytest.Pytester) -> None:
     arguments = ("competitions", "--agent=toy/gold", "--agent=toy/crashes", "--agent=toy/nothing")
     assert "1 gold" in project.runpytest_subprocess(*arguments).outlines[-1]
@@ -119,11 +131,13 @@ def test_last_failed_runs_only_what_failed(project: pytest.Pytester) -> None:
     assert "1 crashed" in again.outlines[-1] and "1 no submission" in again.outlines[-1]
 
 
+@pytest.mark.full
 def test_x_stops_at_the_first_failed_run(project: pytest.Pytester) -> None:
     result = project.runpytest_subprocess("competitions", "--agent=toy/crashes", "--agent=toy/gold", "-x")
     assert "1 crashed" in result.outlines[-1] and "gold" not in result.outlines[-1]
 
 
+@pytest.mark.full
 def test_the_plugin_can_be_left_out(project: pytest.Pytester) -> None:
     project.makepyfile("def test_nothing(): pass")
     project.makeini("[pytest]")
@@ -131,6 +145,7 @@ def test_the_plugin_can_be_left_out(project: pytest.Pytester) -> None:
     result.assert_outcomes(passed=1)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -161,6 +176,7 @@ def test_a_mistake_in_the_options_is_one_line_and_runs_nothing(
     assert not (project.path / "reports").exists()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -187,6 +203,7 @@ def test_collection_imports_no_heavy_package(project: pytest.Pytester) -> None:
     assert done.stdout.splitlines()[-1] == "imported []"
 
 
+@pytest.mark.full
 def test_reports_of_other_suites_keep_their_columns(project: pytest.Pytester) -> None:
     project.makepyfile("def test_nothing(): pass")
     project.runpytest_subprocess(

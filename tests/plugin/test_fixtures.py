@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+pytestmark = pytest.mark.full
+
 
 def test_marks_choose_competition_and_agent(project: pytest.Pytester) -> None:
     path = project.makepyfile("""

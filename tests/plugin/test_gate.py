@@ -19,11 +19,13 @@ def replace(path: Path, old: str, new: str) -> None:
     path.write_text(text.replace(old, new))
 
 
+@pytest.mark.full
 def test_a_right_competition_passes_all_four_checks(project: pytest.Pytester) -> None:
     check(project).assert_outcomes(passed=4)
     check(project, "-n", "2").assert_outcomes(passed=4)
 
 
+@pytest.mark.full
 def test_a_changed_preparer_is_named_with_its_file(project: pytest.Pytester) -> None:
     replace(project.path / TOY / "prepare.py", "assign(odd=0)", "assign(odd=1)")
     result = check(project, "-k", "prepare")
@@ -31,6 +33,7 @@ def test_a_changed_preparer_is_named_with_its_file(project: pytest.Pytester) -> 
     result.stdout.fnmatch_lines(["public/sample_submission.csv: expected e895*, found *"])
 
 
+@pytest.mark.full
 def test_a_changed_grader_is_named_with_both_scores(project: pytest.Pytester) -> None:
     replace(project.path / TOY / "grade.py", "return accuracy_score", "return 0.9 * accuracy_score")
     result = check(project, "-k", "scores")
@@ -38,6 +41,7 @@ def test_a_changed_grader_is_named_with_both_scores(project: pytest.Pytester) ->
     result.stdout.fnmatch_lines(["shuffled.csv must score 1.0; it scores 0.9"])
 
 
+@pytest.mark.full
 def test_a_grader_that_accepts_what_is_malformed_fails(project: pytest.Pytester) -> None:
     grade = project.path / TOY / "grade.py"
     grade.write_text("def grade(submission, answers):\n    return 0.5\n")
@@ -46,6 +50,7 @@ def test_a_grader_that_accepts_what_is_malformed_fails(project: pytest.Pytester)
     result.stdout.fnmatch_lines(["missing_row.csv must be invalid; it scores 0.5"])
 
 
+@pytest.mark.full
 def test_a_grader_that_breaks_on_a_malformed_file_fails(project: pytest.Pytester) -> None:
     grade = project.path / TOY / "grade.py"
     grade.write_text("def grade(submission, answers):\n    return float(submission['odd'].sum() / 0)\n")
@@ -73,6 +78,7 @@ def test_answers_in_public_files_are_found(project: pytest.Pytester, leak: str, 
     result.stdout.fnmatch_lines([message])
 
 
+@pytest.mark.full
 def test_a_known_leak_is_told_instead(project: pytest.Pytester) -> None:
     config = project.path / TOY / "competition.yaml"
     config.write_text(config.read_text() + "known_leak: the ids give the answers away\n")
@@ -81,6 +87,7 @@ def test_a_known_leak_is_told_instead(project: pytest.Pytester) -> None:
     result.stdout.fnmatch_lines(["*known leak: the ids give the answers away*"])
 
 
+@pytest.mark.full
 def test_a_missing_golden_says_how_to_make_it(project: pytest.Pytester) -> None:
     (project.path / TOY / "golden.json").unlink()
     result = check(project)
@@ -88,6 +95,7 @@ def test_a_missing_golden_says_how_to_make_it(project: pytest.Pytester) -> None:
     result.stdout.fnmatch_lines(["*golden.json is missing: make it with `mlebench golden *"])
 
 
+@pytest.mark.full
 def test_real_data_is_checked_where_it_is_asked_for(project: pytest.Pytester) -> None:
     result = check(project, "--real-data", "-v")
     result.assert_outcomes(passed=3, skipped=1)
@@ -97,6 +105,7 @@ def test_real_data_is_checked_where_it_is_asked_for(project: pytest.Pytester) ->
     check(project, "--real-data", "-k", "sample_submission").assert_outcomes(failed=1)
 
 
+@pytest.mark.full
 def test_wrong_checksums_of_real_data_are_named(project: pytest.Pytester) -> None:
     check(project, "--real-data")  # prepares
     config = project.path / TOY / "competition.yaml"
@@ -117,6 +126,7 @@ def test_a_failing_check_says_where_to_look_and_how_to_accept(project: pytest.Py
     )
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("file", "text", "message"),
     [
@@ -142,6 +152,7 @@ def test_a_broken_file_is_named_with_its_line(project: pytest.Pytester, file: st
     assert "Traceback" not in result.stdout.str() and "unpacked download" not in result.stdout.str()
 
 
+@pytest.mark.full
 def test_one_error_of_the_grader_is_shown_once(project: pytest.Pytester) -> None:
     grade = project.path / TOY / "grade.py"
     grade.write_text("def grade(submission, answers):\n    return answers['none'].mean()\n")

@@ -9,7 +9,7 @@ import pytest
 
 from tests.plugin.workers import in_one_process_and_with_xdist
 
-pytestmark = pytest.mark.serial
+pytestmark = [pytest.mark.serial, pytest.mark.full]
 
 Run = Callable[..., pytest.RunResult]
 Records = Callable[[], dict[str, dict[str, Any]]]

@@ -16,6 +16,8 @@ from pytest_mlebench._paths import bundled
 from pytest_mlebench.settings import OPTIONS
 from tests.plugin.collected import collected
 
+pytestmark = pytest.mark.full
+
 TAKES_SHORT_NAMES = """
     def pytest_addoption(parser):
         for name in ("--agent", "--split", "--network", "--seeds"):

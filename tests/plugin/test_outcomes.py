@@ -47,6 +47,7 @@ def test_medals_have_their_own_letters_words_and_counts(run_toys: Run, workers: 
     verbose.stdout.fnmatch_lines_random(["*GOLD*", "*SILVER*"])
 
 
+@pytest.mark.full
 @in_one_process_and_with_xdist
 def test_failures_tell_the_reason_and_the_end_of_the_log(
     run_toys: Run, records: Records, project: pytest.Pytester, workers: tuple[str, ...]
@@ -84,6 +85,7 @@ def test_failures_tell_the_reason_and_the_end_of_the_log(
     assert not left_over_homes(project)
 
 
+@pytest.mark.full
 @in_one_process_and_with_xdist
 def test_a_grader_that_raises_is_an_error_named_in_table_page_and_exit_status(
     run_toys: Run, records: Records, project: pytest.Pytester, workers: tuple[str, ...]
@@ -104,6 +106,7 @@ def test_a_grader_that_raises_is_an_error_named_in_table_page_and_exit_status(
     assert "1 error" in again.outlines[-1] and len(list(project.path.glob("reports/toys/*/run.json"))) == 3
 
 
+@pytest.mark.full
 def test_a_submission_that_was_left_before_the_end_is_graded(run_toys: Run, records: Records) -> None:
     result = run_toys("sleeps-late", "crashes-late", options=("--time-limit=2s",))
     assert result.ret == 0
@@ -112,6 +115,7 @@ def test_a_submission_that_was_left_before_the_end_is_graded(run_toys: Run, reco
     assert (found["crashes-late"]["outcome"], found["crashes-late"]["ending"]) == ("silver", "crashed")
 
 
+@pytest.mark.full
 def test_children_that_an_agent_leaves_are_ended(run_toys: Run, records: Records, project: pytest.Pytester) -> None:
     assert run_toys("leaves-children").ret == 0
     assert "98765" not in living_commands()
@@ -119,6 +123,7 @@ def test_children_that_an_agent_leaves_are_ended(run_toys: Run, records: Records
     assert not left_over_homes(project)
 
 
+@pytest.mark.full
 def test_a_flood_of_output_is_cut_in_the_middle(run_toys: Run, project: pytest.Pytester) -> None:
     assert run_toys("floods").ret == 0
     (log,) = project.path.glob("reports/toys/*/run.log")
@@ -129,6 +134,7 @@ def test_a_flood_of_output_is_cut_in_the_middle(run_toys: Run, project: pytest.P
         assert file.read().endswith(b"the last line\n")
 
 
+@pytest.mark.full
 def test_an_agent_cannot_command_the_terminal_or_change_a_report(run_toys: Run, project: pytest.Pytester) -> None:
     start = project.path / "agents/toy/start.sh"
     hostile = r"\033]0;owned\007\033[2J\302\2332J\342\200\256gnp.exe"
@@ -145,6 +151,7 @@ def test_an_agent_cannot_command_the_terminal_or_change_a_report(run_toys: Run, 
         assert not re.findall("[\x07\x1b\x80-\x9f\u202e]", printed)
 
 
+@pytest.mark.full
 def test_secrets_are_masked_everywhere(
     run_toys: Run, project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -164,6 +171,7 @@ def test_secrets_are_masked_everywhere(
     assert "hunter2" not in result.stdout.str()
 
 
+@pytest.mark.full
 def test_min_medal_turns_less_into_a_failure(run_toys: Run) -> None:
     result = run_toys("gold", "bronze", "above-median", "no-medal", options=("--min-medal=bronze",))
     assert result.ret == 1
@@ -172,6 +180,7 @@ def test_min_medal_turns_less_into_a_failure(run_toys: Run) -> None:
     assert "3 failed" not in run_toys("gold", "bronze", "above-median", options=("--min-medal=median",)).outlines[-1]
 
 
+@pytest.mark.full
 def test_an_agent_that_is_not_trusted_is_an_error_that_names_both_ways_out(
     run_toys: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -184,6 +193,7 @@ def test_an_agent_that_is_not_trusted_is_an_error_that_names_both_ways_out(
     )
 
 
+@pytest.mark.full
 def test_trouble_of_the_harness_is_an_error_and_the_other_runs_go_on(run_toys: Run, project: pytest.Pytester) -> None:
     (project.path / "competitions/toy-parity/prepare.py").write_text("import nonexistent_package\n")
     result = run_toys("gold")
@@ -192,6 +202,7 @@ def test_trouble_of_the_harness_is_an_error_and_the_other_runs_go_on(run_toys: R
     assert "Traceback" not in result.stdout.str()
 
 
+@pytest.mark.full
 def test_a_run_whose_directory_cannot_be_made_is_an_error(run_toys: Run, project: pytest.Pytester) -> None:
     project.makeconftest("""
         from pathlib import Path
@@ -208,6 +219,7 @@ def test_a_run_whose_directory_cannot_be_made_is_an_error(run_toys: Run, project
     assert "Traceback" not in result.stdout.str()
 
 
+@pytest.mark.full
 def test_properties_reach_junit_xml(run_toys: Run, project: pytest.Pytester) -> None:
     run_toys("silver", options=("-n", "1", "--junitxml=junit.xml"))
     tree = ElementTree.parse(project.path / "junit.xml")
@@ -217,6 +229,7 @@ def test_properties_reach_junit_xml(run_toys: Run, project: pytest.Pytester) -> 
     assert float(values["seconds"] or "nan") < 60
 
 
+@pytest.mark.full
 @in_one_process_and_with_xdist
 def test_ctrl_c_leaves_nothing_running_and_keeps_finished_runs(
     project: pytest.Pytester, workers: tuple[str, ...]
@@ -241,6 +254,7 @@ def test_ctrl_c_leaves_nothing_running_and_keeps_finished_runs(
     assert '"total_gold_medals": 1' in (group / "grading_report.json").read_text()
 
 
+@pytest.mark.full
 def test_a_session_that_is_killed_leaves_no_agent_running(project: pytest.Pytester) -> None:
     process = project.popen(
         [sys.executable, "-m", "pytest", "--agent=toy/sleeps", "--run-group=toys", "competitions/toy-parity"], **SILENT

@@ -11,6 +11,8 @@ import pytest
 from pytest_mlebench.cli.main import main
 from tests.plugin.collected import collected
 
+pytestmark = pytest.mark.full
+
 ID = "own-parity"
 NAME = f"competitions/{ID}/competition.yaml"
 

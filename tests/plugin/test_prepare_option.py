@@ -12,6 +12,8 @@ import pytest
 from tests.kaggle_server import KaggleServer
 from tests.plugin.workers import in_one_process_and_with_xdist
 
+pytestmark = pytest.mark.full
+
 ID = "toy-parity"
 Records = Callable[[], dict[str, dict[str, Any]]]
 Run = Callable[..., pytest.RunResult]

@@ -9,6 +9,8 @@ import pytest
 
 from pytest_mlebench.plugin import private
 
+pytestmark = pytest.mark.full
+
 
 def test_names_of_options_are_known_whoever_added_them(pytester: pytest.Pytester) -> None:
     pytester.makeconftest("""

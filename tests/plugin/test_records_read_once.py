@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+pytestmark = pytest.mark.full
+
 COUNTER = """
     import json, os, sys
     from pathlib import Path

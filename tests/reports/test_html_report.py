@@ -13,6 +13,8 @@ import pytest
 
 from tests.reports.browser import Open, Tab
 
+pytestmark = pytest.mark.full
+
 TOYS = Path(__file__).parents[1] / "toys"
 WORDS = ["gold", "silver", "no medal", "invalid submission", "crashed"]
 

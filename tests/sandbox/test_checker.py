@@ -143,6 +143,7 @@ def test_verdicts_are_kept_for_the_record(checker: SubmissionChecker) -> None:
     assert seconds >= 0 and verdict == "1 bytes, b'x'"
 
 
+@pytest.mark.full
 def test_two_checkers_have_two_ports() -> None:
     with SubmissionChecker(size_of) as first, SubmissionChecker(lambda path: "second") as second:
         assert first.url != second.url
@@ -195,6 +196,7 @@ def _broken_off(checker: SubmissionChecker) -> object:
         return "broken off"
 
 
+@pytest.mark.full
 def test_a_client_that_stalls_does_not_hold_up_the_end() -> None:
     with SubmissionChecker(size_of) as checker:
         netloc = urlparse(checker.url)

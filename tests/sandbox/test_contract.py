@@ -144,20 +144,21 @@ def test_a_start_script_that_cannot_start_its_program_has_crashed(run: Runner) -
 
 def test_the_time_limit_is_the_harnesss_and_what_was_there_is_kept(run: Runner) -> None:
     started = time.monotonic()
-    result = run(f"{SUBMIT}; sleep 600", time_limit=1.5)
+    result = run(f"{SUBMIT}; sleep 600", time_limit=4)
     assert result.execution.ending == Ending.TIMED_OUT
     assert result.submission == SAMPLE
-    assert 1.5 <= result.execution.seconds < 5
-    assert time.monotonic() - started < 15
+    assert 4 <= result.execution.seconds < 10
+    assert time.monotonic() - started < 30
 
 
 def test_an_agent_is_asked_to_end_before_it_is_killed(run: Runner) -> None:
-    result = run(f"trap '{SUBMIT}; echo goodbye; exit 0' TERM; sleep 600 & wait", time_limit=1.5)
+    result = run(f"trap '{SUBMIT}; echo goodbye; exit 0' TERM; sleep 600 & wait", time_limit=4)
     assert result.execution.ending == Ending.TIMED_OUT
     assert "goodbye" in result.log
     assert result.submission == SAMPLE
 
 
+@pytest.mark.full
 def test_an_agent_that_does_not_listen_is_killed(run: Runner) -> None:
     started = time.monotonic()
     result = run("trap '' TERM; while true; do sleep 0.1; done", time_limit=1)
@@ -188,6 +189,7 @@ def _running(name: str) -> bool:
     return any(name in " ".join(process.info["cmdline"] or []) for process in psutil.process_iter(["cmdline"]))
 
 
+@pytest.mark.full
 def test_output_can_be_watched_while_the_agent_runs(run: Runner) -> None:
     task = run.task("echo early; sleep 4; echo late")
     seen: list[str] = []
