@@ -10,6 +10,7 @@ from pathlib import Path
 from pytest_mlebench.catalog.competition import Competition
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.defaults import MAX_SUBMISSION_BYTES
+from pytest_mlebench.errors import CompetitionError, DataError
 from pytest_mlebench.grading import bounded
 from pytest_mlebench.grading.limits import GradingLimits
 from pytest_mlebench.grading.report import Report
@@ -41,7 +42,7 @@ class Grader:
         bounded.prepare(self._job, self.limits.seconds)  # what is broken is said before an agent runs for a day
 
     def report(self, path: Path) -> Report:
-        """Grade a submission; every ending but a fault of the data or the competition is a report."""
+        """Grade a submission; whatever happens is a report. ``grader_defect`` says that it was not the submission."""
         path = Path(path)
         score: float | None = None
         error: str | None = None
@@ -79,8 +80,8 @@ class Grader:
         """The rounded score, the reason why there is none, and whether that is the grader's defect."""
         try:
             reply = bounded.ask(self._job, path, self.limits.seconds)
-        except bounded.ProcessDied as died:
-            reply = {"defect": str(died)}
+        except (bounded.ProcessDied, CompetitionError, DataError) as problem:
+            reply = {"defect": str(problem)}  # the folder or the data broke since the check at the start
         if "invalid" in reply:
             return None, str(reply["invalid"]), False
         if "beyond" in reply:

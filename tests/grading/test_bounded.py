@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 import subprocess
@@ -18,6 +17,7 @@ from pytest_mlebench.catalog import Competition
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import CompetitionError, DataError
+from pytest_mlebench.grading import bounded
 from pytest_mlebench.grading.grader import Grader
 from pytest_mlebench.grading.limits import GradingLimits
 from pytest_mlebench.grading.report import Report
@@ -209,6 +209,18 @@ def test_broken_competitions_and_missing_answers_are_said_before_anything_is_gra
         Grader(competition, Dataset(competition, tmp_path))
 
 
+def test_answers_that_are_lost_while_an_agent_runs_are_a_defect(submission: Path, tmp_path: Path) -> None:
+    competition = Competition.load(TOY)
+    store = DataStore(tmp_path / "data")
+    store.prepare(competition)
+    grader = Grader(competition, store.dataset(competition))
+    store.dataset(competition).answers.unlink()
+    bounded._stop_all()  # as if the process that has read them had died
+    report = grader.report(submission)
+    assert outcome(report) == (None, False, True)
+    assert "no answers" in str(report.error)
+
+
 def test_several_threads_grade_at_once(make_grader: MakeGrader, submission: Path) -> None:
     grader = make_grader("return 1")
     reports: list[Report] = []
@@ -220,7 +232,10 @@ def test_several_threads_grade_at_once(make_grader: MakeGrader, submission: Path
     assert [report.score for report in reports] == [1, 1, 1]
 
 
-def test_everything_ends_with_a_harness_that_is_killed(submission: Path, tmp_path: Path, toy_store: DataStore) -> None:
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT], ids=["killed", "Ctrl-C"])
+def test_everything_ends_with_its_harness(
+    how: signal.Signals, submission: Path, tmp_path: Path, toy_store: DataStore
+) -> None:
     folder = tmp_path / TOY.name
     shutil.copytree(TOY, folder)
     pids = tmp_path / "pids"
@@ -235,29 +250,17 @@ def test_everything_ends_with_a_harness_that_is_killed(submission: Path, tmp_pat
         f"competition = Competition.load(Path({str(folder)!r})); "
         f"grade(Path({str(submission)!r}), competition, DataStore(Path({str(toy_store.root)!r})).dataset(competition))"
     )
-    harness = subprocess.Popen([sys.executable, "-c", script])
+    harness = subprocess.Popen([sys.executable, "-c", script], stderr=subprocess.PIPE, text=True)
     try:
         _wait_for(lambda: pids.exists() and pids.read_text().endswith("\n"))
+        harness.send_signal(how)
+        _, errors = harness.communicate(timeout=60)
     finally:
         harness.kill()
         harness.wait()
+    assert how is signal.SIGKILL or errors.endswith("KeyboardInterrupt\n")
     processes = [int(pid) for pid in pids.read_text().split()]
     _wait_for(lambda: not any(map(_lives, processes)))
-
-
-def test_ctrl_c_stops_the_grading(make_grader: MakeGrader, submission: Path, tmp_path: Path) -> None:
-    pid = tmp_path / "pid"
-    body = f"import os\nopen({str(pid)!r}, 'w').write(f'{{os.getpid()}}\\n')\nwhile True: pass"
-    grader = make_grader(body, limits=GradingLimits(seconds=60))
-
-    def interrupt() -> None:
-        _wait_for(lambda: pid.exists() and pid.read_text().endswith("\n"))
-        os.kill(os.getpid(), signal.SIGINT)
-
-    threading.Thread(target=interrupt).start()
-    with pytest.raises(KeyboardInterrupt):
-        grader.report(submission)
-    _wait_for(lambda: not _lives(int(pid.read_text())))
 
 
 def _lives(pid: int) -> bool:
