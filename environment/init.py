@@ -26,7 +26,7 @@ from pathlib import Path
 
 HARNESS = "/opt/mlebench/private/harness"  # the harness's folder of sockets, behind a folder that only root may enter
 USER = "nonroot"
-CONNECTIONS = 64
+CONNECTIONS = 512  # of each relay at once, further ones wait; agents stream hundreds of answers at once
 OOM_SCORE = 900  # where memory runs out, a process of the agent goes, not this one
 BLOCK = 1 << 16
 LINE = 64 << 20
@@ -137,10 +137,10 @@ async def relay(port, path):
             for end in (writer, there_writer):
                 end.close()
 
-    await asyncio.start_server(connected, "127.0.0.1", port)
+    await asyncio.start_server(connected, "127.0.0.1", port, backlog=CONNECTIONS)
     if socket.has_ipv6:
         with contextlib.suppress(OSError):  # the container has no IPv6
-            await asyncio.start_server(connected, "::1", port)
+            await asyncio.start_server(connected, "::1", port, backlog=CONNECTIONS)
 
 
 async def pump(reader, writer):

@@ -37,6 +37,7 @@ _ENDINGS = {
     "timed_out": Ending.TIMED_OUT,
     "out_of_memory": Ending.OUT_OF_MEMORY,
     "crashed": Ending.CRASHED,
+    "budget_ended": Ending.BUDGET_ENDED,
     "error": Ending.NOT_STARTED,
 }
 

@@ -12,8 +12,12 @@ import shutil
 import sys
 import time
 import traceback
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+import openai
+from aide import backend
 from aide.agent import Agent
 from aide.interpreter import ExecutionResult, Interpreter
 from aide.journal import Journal, Node
@@ -28,8 +32,15 @@ FAILURES = 5
 LAST_SECONDS = 30
 """Less time than this is too little for another step."""
 
+COMPATIBLE = {
+    "gemini": ("GEMINI_API_KEY", "GEMINI_OPENAI_BASE_URL", "https://generativelanguage.googleapis.com/v1beta/openai"),
+    "openrouter": ("OPENROUTER_API_KEY", "OPENROUTER_BASE_URL", "https://openrouter.ai/api/v1"),
+}
+"""Providers of OpenAI's chat completions: the variables with their key and base URL, and their usual base URL."""
+
 
 def main() -> None:
+    use_base_urls()
     end = time.monotonic() + float(os.environ.get("TIME_LIMIT_SECS", 24 * 3600))
     config = load_cfg()
     config.log_dir = LOGS
@@ -63,6 +74,27 @@ def main() -> None:
         except Exception:  # AIDE cannot compare metrics whose direction the model did not say alike
             traceback.print_exc()
     interpreter.cleanup_session()
+
+
+def use_base_urls() -> None:
+    """Ask models at the base URLs of the environment: in AIDE's backends, all but Anthropic's are written down.
+
+    OpenRouter's backend cannot call functions either, which reviews need, so Gemini's is used for both.
+    """
+    backend.backend_openai.OPENAI_BASE_URL = os.environ.get("OPENAI_BASE_URL", backend.backend_openai.OPENAI_BASE_URL)
+    backend.backend_gemini._setup_gemini_client = lambda: None
+    for provider, (secret, variable, usual) in COMPATIBLE.items():
+        if key := os.environ.get(secret):
+            client = openai.OpenAI(api_key=key, base_url=os.environ.get(variable, usual), max_retries=0)
+            backend.provider_to_query_func[provider] = partial(ask, client)
+    if "OPENROUTER_API_KEY" in os.environ:  # else AIDE takes OPENAI_BASE_URL for the place of all other models
+        others = backend.determine_provider
+        backend.determine_provider = lambda model: "openrouter" if "/" in model else others(model)
+
+
+def ask(client: openai.OpenAI, **question: Any) -> Any:
+    backend.backend_gemini._client = client
+    return backend.backend_gemini.query(**question)
 
 
 def keep(config: Config, journal: Journal, node: Node, written: Path) -> None:

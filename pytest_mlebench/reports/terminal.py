@@ -13,13 +13,11 @@ from pytest_mlebench.runs.group import RunGroup
 from pytest_mlebench.runs.layout import REPORT
 from pytest_mlebench.runs.outcome import THRESHOLDS
 from pytest_mlebench.runs.record import RunRecord
-from pytest_mlebench.sandbox.contract import Ending
 from pytest_mlebench.units import format_dollars, format_score, format_seconds, pluralize
 
 _HEADS = ("competition", "agent", "seed", "medal", "score", *THRESHOLDS, "time", "ended")
 _WITH_COST = (*_HEADS[:-1], "cost", _HEADS[-1])
 _NUMBERS = frozenset({"seed", "score", *THRESHOLDS, "time", "cost"})
-_BUDGET_ENDED = "budget ended"
 
 
 def write_medal_table(writer: pytest.TerminalReporter, group: RunGroup) -> None:
@@ -63,7 +61,7 @@ def spending_line(spent: Spending) -> str:
     """For example ``aide on low: cost: $3.20, $0.80 a medal; 120 model calls, 1,200,000 tokens in, 34,000 out``."""
     medal = "" if spent.cost_per_medal is None else f", {format_dollars(spent.cost_per_medal)} a medal"
     known = f" ({format_dollars(spent.known_cost)} known)" if spent.cost is None else ""
-    ended = f"; {pluralize(spent.budgets_ended, 'run')} ended their budget" if spent.budgets_ended else ""
+    ended = f"; the budget of {pluralize(spent.budgets_ended, 'run')} ended" if spent.budgets_ended else ""
     return (
         f"{spent.agent} on {spent.split}: cost: {format_dollars(spent.cost)}{known}{medal}; "
         f"{pluralize(spent.calls, 'model call')}, {spent.input_tokens:,} tokens in, {spent.output_tokens:,} out{ended}"
@@ -81,5 +79,5 @@ def _row(record: RunRecord, *, with_cost: bool) -> tuple[str, ...]:
         *map(format_score, record.thresholds.values()),
         format_seconds(record.seconds),
         *cost,
-        _BUDGET_ENDED if record.llm.get("budget_ended") and record.ending == Ending.FINISHED else record.ending,
+        record.ending,
     )

@@ -32,6 +32,7 @@ class Outcome(StrEnum):
     timed_out = "timed_out", False, "T", "failure", None, Ending.TIMED_OUT
     out_of_memory = "out_of_memory", False, "O", "failure", None, Ending.OUT_OF_MEMORY
     crashed = "crashed", False, "C", "failure", None, Ending.CRASHED
+    budget_ended = "budget_ended", False, "$", "failure", None, Ending.BUDGET_ENDED
     error = "error", False, "E", "failure"
     """The harness or the grader failed, not the agent: the run has no result."""
 

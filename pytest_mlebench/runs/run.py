@@ -108,7 +108,7 @@ def run_agent(
         seed=seed,
         started_at=started.isoformat(),
         ended_at=ended.isoformat(),
-        ending=execution.ending,
+        ending=_ending(execution, llm),
         seconds=round(execution.seconds, 3),
         detail=_detail(execution, llm),
         exit_code=execution.exit_code,
@@ -172,9 +172,17 @@ def _llm(agent: Agent, gateway: RunGateway | None, options: RunOptions) -> dict[
     return {"gateway": "off"} if options.gateway is None and agent.may_ask_models else {}
 
 
+def _ending(execution: Execution, llm: Mapping[str, Any]) -> Ending:
+    """How it ended; an agent that could not go on without its model may well report that as a failure."""
+    by_itself = execution.ending in (Ending.FINISHED, Ending.CRASHED) and execution.exit_code is not None
+    return Ending.BUDGET_ENDED if by_itself and llm.get("budget_ended") else execution.ending
+
+
 def _detail(execution: Execution, llm: Mapping[str, Any]) -> str:
-    ended = llm.get("budget_ended")
-    return "; ".join(filter(None, (execution.detail, f"budget ended ({ended})" if ended else "")))
+    budget = llm.get("budget_ended")
+    if budget and _ending(execution, llm) != Ending.BUDGET_ENDED:
+        budget = f"budget ended: {budget}"
+    return "; ".join(filter(None, (execution.detail, budget)))
 
 
 def _new_run_id(key: RunKey) -> str:

@@ -48,6 +48,8 @@ class Ending(StrEnum):
     TIMED_OUT = "timed out"
     OUT_OF_MEMORY = "out of memory"
     CRASHED = "crashed"
+    BUDGET_ENDED = "budget ended"
+    """It ended by itself after calls of its model had been refused for a budget."""
     NOT_STARTED = "not started"
 
 

@@ -17,7 +17,12 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import anthropic
+import openai
 import pytest
+from google import genai
+from google.genai import errors as genai_errors
+from google.genai import types as genai_types
 
 from pytest_mlebench.llm import passing
 from pytest_mlebench.llm.budget import ACCOUNT, Account, Limits, Over, Wait
@@ -54,7 +59,7 @@ def ask_often(gateway: Gateway, number: int, body: Any = ASKED) -> Counter[int]:
 def test_of_64_streams_at_once_no_more_are_paid_than_the_budget_has_calls(start: Start, upstream: Upstream) -> None:
     upstream.pause = 0.002
     gateway = start(limits=Limits(max_calls=10))
-    assert ask_often(gateway, 64) == {200: 10, 429: 54}
+    assert ask_often(gateway, 64) == {200: 10, 402: 54}
     assert upstream.served == 10
     assert gateway.totals.budget_ended == "--max-calls=10"
 
@@ -64,7 +69,7 @@ def test_of_64_streams_at_once_no_more_are_paid_than_the_budget_has_dollars(
 ) -> None:
     """Each may cost $100 and costs what it says: those that wait get what others leave."""
     gateway = start(limits=Limits(max_cost=Decimal(10 * OUTPUT + 99)), prices=prices(tmp_path))
-    assert ask_often(gateway, 64) == {200: 10, 429: 54}
+    assert ask_often(gateway, 64) == {200: 10, 402: 54}
     assert gateway.totals.cost == 10 * OUTPUT
     assert upstream.most_open <= 3  # $100 of $219 each
 
@@ -101,7 +106,7 @@ def test_four_workers_share_the_sessions_budget(start: Start, upstream: Upstream
     total: Counter[int] = sum((counts.get(timeout=60) for _ in workers), Counter())
     for worker in workers:
         worker.join(30)
-    assert total == {200: 10, 429: 54}
+    assert total == {200: 10, 402: 54}
     assert upstream.served == 10
     assert (folder / ACCOUNT).exists()
 
@@ -154,7 +159,7 @@ def test_what_a_killed_session_spent_is_not_forgotten(start: Start, upstream: Up
     assert ask(gateway, ASKED).status == 200  # $12 and $100 are gone
     assert ask(gateway, ASKED).status == 200
     limited = ask(gateway, {**ASKED, "max_completion_tokens": 150})
-    assert limited.status == 429
+    assert limited.status == 402
     assert "--max-total-cost=$250" in limited.message
 
 
@@ -171,7 +176,7 @@ def test_a_call_whose_usage_is_unknown_costs_what_was_reserved(
 ) -> None:
     gateway = start(limits=Limits(max_cost=Decimal(150)), prices=prices(tmp_path))
     upstream.usage = False
-    assert [ask(gateway, ASKED).status for _ in range(2)] == [200, 429]
+    assert [ask(gateway, ASKED).status for _ in range(2)] == [200, 402]
 
 
 def test_an_answer_that_did_not_arrive_costs_what_was_reserved(
@@ -183,7 +188,7 @@ def test_an_answer_that_did_not_arrive_costs_what_was_reserved(
     upstream.pause = 1
     assert ask(gateway, {**ASKED, "stream": False}).status == 504
     upstream.pause = 0
-    assert ask(gateway, ASKED).status == 429
+    assert ask(gateway, ASKED).status == 402
 
 
 def test_an_answer_is_limited_to_what_is_left(start: Start, upstream: Upstream, tmp_path: Path) -> None:
@@ -212,14 +217,38 @@ def test_a_model_without_a_price_is_refused_under_a_budget_of_dollars(start: Sta
 def test_the_end_of_a_budget_has_each_providers_form(start: Start, upstream: Upstream) -> None:
     gateway = start(limits=Limits(max_calls=0))
     answer = ask(gateway)
-    assert answer.json["error"]["code"] == "insufficient_quota"
+    assert (answer.status, answer.json["error"]["code"]) == (402, "insufficient_quota")
     assert answer.headers["x-should-retry"] == "false"
     messages = {"model": "claude-sonnet-4-6", "max_tokens": 9, "messages": []}
     answer = ask(gateway, messages, path="/anthropic/v1/messages")
     assert (answer.status, answer.json["error"]["type"]) == (402, "billing_error")
     answer = ask(gateway, {"contents": []}, path="/gemini/v1beta/models/gemini-2.5-pro:generateContent")
-    assert (answer.status, answer.json["error"]["status"]) == (429, "RESOURCE_EXHAUSTED")
+    assert (answer.status, answer.json["error"]["status"]) == (403, "PERMISSION_DENIED")
     assert upstream.seen == []
+
+
+def test_no_client_asks_again_when_the_budget_has_ended(start: Start, run_dir: Path) -> None:
+    gateway = start(limits=Limits(max_calls=0))
+    openai_client = openai.OpenAI(base_url=f"{gateway.url}/openai/v1", api_key=gateway.token)
+    anthropic_client = anthropic.Anthropic(base_url=f"{gateway.url}/anthropic", api_key=gateway.token)
+    retried = genai_types.HttpRetryOptions(attempts=5)
+    options = genai_types.HttpOptions(base_url=f"{gateway.url}/gemini", retry_options=retried)
+    gemini_client = genai.Client(api_key=gateway.token, http_options=options)
+    with openai_client, anthropic_client:
+        with pytest.raises(openai.APIStatusError, match="the budget --max-calls=0 has ended") as refused:
+            openai_client.chat.completions.create(model="gpt-4o", messages=[{"role": "user", "content": "x"}])
+        assert not isinstance(refused.value, openai.RateLimitError)  # what agents take for a pause
+        assert refused.value.code == "insufficient_quota"
+        with pytest.raises(openai.APIStatusError, match="has ended"):
+            openai_client.responses.create(model="gpt-4o", input="x", stream=True)
+        with pytest.raises(anthropic.APIStatusError, match="has ended") as billing:
+            anthropic_client.messages.create(
+                model="claude-sonnet-4-6", max_tokens=9, messages=[{"role": "user", "content": "x"}]
+            )
+        assert not isinstance(billing.value, anthropic.RateLimitError)
+        with pytest.raises(genai_errors.ClientError, match="has ended"):
+            gemini_client.models.generate_content(model="gemini-2.5-pro", contents="x")
+    assert len(read_calls(run_dir)) == 4
 
 
 def test_other_models_are_refused(start: Start, upstream: Upstream) -> None:

@@ -64,10 +64,15 @@ def test_a_session_records_what_its_runs_cost(session: Session, pytester: pytest
 def test_budgets_models_and_recordings_are_options(
     session: Session, pytester: pytest.Pytester, upstream: Upstream
 ) -> None:
-    session("--run-group=g", "--max-calls=1", "--models=gpt-4o*", "--llm-record=calls", "--max-cost=5")
+    options = ("--max-calls=1", "--models=gpt-4o*", "--llm-record=calls", "--max-cost=5")
+    result = session("--run-group=g", *options, "--junit-xml=out.xml")
+    result.stdout.fnmatch_lines(["*smoke-digits*asking*budget ended", "*the budget of 1 run ended*"])
+    assert 'name="ending" value="budget ended"' in (pytester.path / "out.xml").read_text()
+    page = (pytester.path / "reports/g/report.html").read_text()
+    assert "budget ended after" in page and "(--max-calls=1)" in page
     values, run_dir = record(pytester, "g")
     assert values["llm"]["budget_ended"] == "--max-calls=1"
-    assert "budget ended" in values["detail"]
+    assert (values["ending"], values["detail"]) == ("budget ended", "--max-calls=1")
     assert sorted(path.name for path in (run_dir / "llm").iterdir()) == ["calls.jsonl"]
     settings = json.loads((run_dir.parent / "manifest.json").read_text())["settings"]
     assert (settings["max_calls"], settings["models"]) == (1, ["gpt-4o*"])

@@ -23,6 +23,8 @@ from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.llm.budget import Limits as Budget
 from pytest_mlebench.llm.ledger import CALLS, read_bodies, read_calls
 from pytest_mlebench.llm.settings import GatewaySettings
+from pytest_mlebench.reports.run_details import ending_in_words
+from pytest_mlebench.reports.run_details import properties as run_properties
 from pytest_mlebench.runs.record import RunRecord
 from pytest_mlebench.runs.run import RunOptions, run_agent
 from pytest_mlebench.sandbox import Limits, Sandbox
@@ -164,10 +166,27 @@ def test_a_budget_that_ended_is_in_the_record(sandbox: Sandbox, upstream: Upstre
     record, run_dir = run(sandbox, tmp_path, asking_agent(4), gateway=GatewaySettings(limits=Budget(max_calls=2)))
     assert record.report.valid_submission
     assert record.outcome.passed
-    assert "budget ended (--max-calls=2)" in record.detail
+    assert (record.ending, record.detail) == ("budget ended", "--max-calls=2")
     assert record.llm["budget_ended"] == "--max-calls=2"
-    assert (record.llm["calls"], record.llm["errors"]) == (2, {"429": 2})
+    assert (record.llm["calls"], record.llm["errors"]) == (2, {"402": 2})
     assert "insufficient_quota" in (run_dir / "run.log").read_text()
+
+
+@pytest.mark.full
+def test_a_run_that_gives_up_without_its_model_ended_its_budget(upstream: Upstream, tmp_path: Path) -> None:
+    agent = asking_agent(2)
+    gateway = GatewaySettings(limits=Budget(max_calls=1))
+    agent = replace(agent, kwargs={"script": f"{SCRIPT}; rm $SUBMISSION_DIR/*; exit 3"})
+    record, _ = run(local_sandbox(), tmp_path, agent, gateway=gateway)
+    assert (record.outcome, record.ending, record.exit_code) == ("budget_ended", "budget ended", 3)
+    assert record.detail == "exit code 3; --max-calls=1"
+    assert ending_in_words(record).startswith("budget ended after")
+    assert dict(run_properties(record))["ending"] == "budget ended"
+
+    agent = replace(agent, kwargs={"script": f"{SCRIPT}; kill -SEGV $$"})
+    record, _ = run(local_sandbox(), tmp_path, agent, gateway=gateway)
+    assert (record.outcome, record.ending) == ("no_medal", "crashed")
+    assert record.detail == "killed by SIGSEGV; budget ended: --max-calls=1"
 
 
 @pytest.mark.full
@@ -237,3 +256,50 @@ def test_aide_solves_a_competition_without_a_network(tmp_path: Path, monkeypatch
     assert record.sandbox.connections == ()
     for path in filter(Path.is_file, (tmp_path / "runs").rglob("*")):
         assert KEY.encode() not in path.read_bytes(), path
+
+
+@pytest.mark.docker
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("code", "feedback"),
+    [
+        ("gpt-4.1-mini", "gemini-2.5-pro"),  # Responses, and Gemini by OpenAI's chat completions
+        ("meta-llama/llama-3.1-405b-instruct", "claude-sonnet-4-5"),  # OpenRouter, and Messages
+        ("gemini-2.5-pro", "meta-llama/llama-3.1-405b-instruct"),
+    ],
+)
+def test_aide_asks_models_of_every_provider(
+    code: str, feedback: str, upstream: Upstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tests.sandbox.test_aide import GOOD
+
+    require_docker()
+    for name, path in (("GEMINI_OPENAI", "/v1beta/openai"), ("OPENROUTER", "/api/v1")):
+        monkeypatch.setenv(f"{name}_BASE_URL", upstream.url + path)
+    monkeypatch.setenv("OPENROUTER_API_KEY", KEY)
+    upstream.reply = GOOD
+    upstream.arguments = {"is_bug": False, "summary": "reviewed", "metric": 0.9, "lower_is_better": False}
+    aide = AgentRegistry(bundled("agents"))["aide"]
+    keys = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "OPENROUTER_API_KEY")
+    models = {"agent.steps": 1, "agent.code.model": code, "agent.feedback.model": feedback}
+    aide = replace(aide, kwargs={**aide.kwargs, **models}, env_vars={key: f"${{{{ secrets.{key} }}}}" for key in keys})
+    record, run_dir = run(docker_sandbox(network="none"), tmp_path, aide, competition="smoke-breast-cancer")
+
+    assert record.ending == "finished", (run_dir / "run.log").read_text()
+    assert record.report.valid_submission
+    assert {call["model"]: call["status"] for call in read_calls(run_dir)} == {code: 200, feedback: 200}
+    assert all(KEY in json.dumps(seen.headers) for seen in upstream.seen)
+
+
+@pytest.mark.docker
+@pytest.mark.full
+def test_aide_ends_when_its_budget_has_ended(upstream: Upstream, tmp_path: Path) -> None:
+    """It asks again for ever where a provider answers 429."""
+    require_docker()
+    aide = AgentRegistry(bundled("agents"))["aide/dev"]
+    gateway = GatewaySettings(limits=Budget(max_calls=0))
+    record, run_dir = run(
+        docker_sandbox(network="none"), tmp_path, aide, gateway=gateway, competition="smoke-breast-cancer"
+    )
+    assert (record.outcome, record.detail) == ("budget_ended", "exit code 1; --max-calls=0")
+    assert len(read_calls(run_dir)) == 5

@@ -22,6 +22,8 @@ from aiohttp import web
 KEY = "sk-upstream-0123456789abcdefghijklmnopqrstuv"
 REPLY = "Standard scaling and a logistic regression reach the best score."
 CACHED, REASONING = 3, 2
+ARGUMENTS = {"command": "ls -la", "where": {"host": "https://example.org/häßlich"}}
+_FORCED = ("function", "tool")
 
 
 @dataclass
@@ -60,6 +62,8 @@ class Upstream:
         self.breaks_off = False
         self.compressed = False
         self.echo = ""
+        self.arguments: dict[str, Any] = ARGUMENTS
+        """What it calls tools with."""
         self.headers: dict[str, str] = {}
         self.cancelled = 0
         self.open = 0
@@ -221,8 +225,9 @@ def _pieces_of(text: str) -> Iterator[str]:
 
 
 def _tool(body: dict[str, Any]) -> dict[str, Any] | None:
-    """The first tool that the client runs; the model calls it where the last message asks for it."""
-    if "use the tool" not in json.dumps(body):
+    """The first tool that the client runs; the model calls it where it has to, or a message asks for it."""
+    choice = body.get("tool_choice")
+    if "use the tool" not in json.dumps(body) and not (isinstance(choice, dict) and choice["type"] in _FORCED):
         return None
     for tool in body.get("tools") or ():
         if "function" in tool:
@@ -232,9 +237,6 @@ def _tool(body: dict[str, Any]) -> dict[str, Any] | None:
         if tool.get("type") in (None, "custom", "function") and "name" in tool:
             return dict(tool)
     return None
-
-
-ARGUMENTS = {"command": "ls -la", "where": {"host": "https://example.org/häßlich"}}
 
 
 def _chat(up: Upstream, body: dict[str, Any]) -> tuple[list[tuple[str | None, Any]], dict[str, Any]]:
@@ -252,7 +254,7 @@ def _chat(up: Upstream, body: dict[str, Any]) -> tuple[list[tuple[str | None, An
     common = {"id": "chatcmpl-1", "created": 1_700_000_000, "model": f"{body['model']}", "x_unknown": {"kept": True}}
     call: dict[str, Any] | None = None
     if tool:
-        function = {"name": tool["name"], "arguments": json.dumps(ARGUMENTS)}
+        function = {"name": tool["name"], "arguments": json.dumps(up.arguments)}
         call = {"id": "call_1", "type": "function", "function": function}
     message = {"role": "assistant", "content": None if call else reply, **({"tool_calls": [call]} if call else {})}
     finish = "tool_calls" if call else "stop"
@@ -273,7 +275,7 @@ def _chat(up: Upstream, body: dict[str, Any]) -> tuple[list[tuple[str | None, An
     if call:
         start = {**call, "index": 0, "function": {"name": (tool or {}).get("name"), "arguments": ""}}
         events.append(delta({"tool_calls": [start]}))
-        text = json.dumps(ARGUMENTS)
+        text = json.dumps(up.arguments)
         events += [
             delta({"tool_calls": [{"index": 0, "function": {"arguments": text[i : i + 7]}}]})
             for i in range(0, len(text), 7)
@@ -306,7 +308,7 @@ def _responses(up: Upstream, body: dict[str, Any]) -> tuple[list[tuple[str | Non
             "type": "function_call",
             "call_id": "call_1",
             "name": tool["name"],
-            "arguments": json.dumps(ARGUMENTS),
+            "arguments": json.dumps(up.arguments),
             "status": "completed",
         }
     else:
@@ -364,7 +366,7 @@ def _messages(up: Upstream, body: dict[str, Any]) -> tuple[list[tuple[str | None
     )
     block: dict[str, Any] = {"type": "text", "text": reply}
     if tool:
-        block = {"type": "tool_use", "id": "toolu_1", "name": tool["name"], "input": ARGUMENTS}
+        block = {"type": "tool_use", "id": "toolu_1", "name": tool["name"], "input": up.arguments}
     stop = "tool_use" if tool else "end_turn"
     whole = {
         "id": "msg_1",
@@ -379,7 +381,7 @@ def _messages(up: Upstream, body: dict[str, Any]) -> tuple[list[tuple[str | None
     first = {**usage, "output_tokens": 1} if isinstance(usage, dict) else usage
     begun = {**whole, "content": [], "stop_reason": None, "usage": first}
     empty = {**block, "input": {}} if tool else {**block, "text": ""}
-    text = json.dumps(ARGUMENTS) if tool else reply
+    text = json.dumps(up.arguments) if tool else reply
     pieces = [text[i : i + 7] for i in range(0, len(text), 7)] if tool else list(_pieces_of(reply))
     deltas = [
         {"type": "input_json_delta", "partial_json": piece} if tool else {"type": "text_delta", "text": piece}
@@ -420,7 +422,7 @@ def _contents(up: Upstream, path: str, body: dict[str, Any]) -> tuple[list[tuple
         return {"candidates": [candidate], "usageMetadata": usage, "modelVersion": model, "responseId": "r1"}
 
     if tool:
-        parts = [{"functionCall": {"name": tool["name"], "args": ARGUMENTS}}]
+        parts = [{"functionCall": {"name": tool["name"], "args": up.arguments}}]
         return [(None, answer(parts, "STOP", usage))], answer(parts, "STOP", usage)
     begun = {"promptTokenCount": prompt, "totalTokenCount": prompt} if usage else usage
     pieces = [[{"text": piece}] for piece in _pieces_of(reply)]

@@ -165,7 +165,10 @@ def test_repeated_values_are_taken_once_each_and_in_order(tmp_path: Path) -> Non
     [
         ("crashed,no-submission", {"crashed", "no_submission"}),
         ("timed-out", {"timed_out"}),
-        ("all", {"invalid_submission", "no_submission", "timed_out", "out_of_memory", "crashed", "error"}),
+        (
+            "all",
+            {"invalid_submission", "no_submission", "timed_out", "out_of_memory", "crashed", "budget_ended", "error"},
+        ),
     ],
 )
 def test_outcomes_to_run_again_are_given_as_they_are_shown(text: str, outcomes: set[str], tmp_path: Path) -> None:

@@ -48,6 +48,7 @@ def test_every_outcome_has_colours_for_terminal_page_and_plots(outcome: Outcome)
         (Ending.TIMED_OUT, "timed_out"),
         (Ending.OUT_OF_MEMORY, "out_of_memory"),
         (Ending.CRASHED, "crashed"),
+        (Ending.BUDGET_ENDED, "budget_ended"),
     ],
 )
 def test_without_a_submission_the_ending_is_the_outcome(ending: Ending, outcome: str) -> None:

@@ -55,7 +55,6 @@ class Anthropic(Flavour):
     name = "anthropic"
     key_header = "x-api-key"
     usage_of = "anthropic"
-    budget_status = 402
 
     def endpoint(self, method: str, path: str) -> Endpoint | None:
         if method == "GET" and _MODEL.fullmatch(path):

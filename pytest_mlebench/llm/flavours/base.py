@@ -29,7 +29,8 @@ STATUS: dict[Problem, int] = {
     "invalid": 400,
     "too_large": 413,
     "unsupported": 415,
-    "budget": 429,
+    # Not 429: clients and agents take that for a pause, and would ask again until their time has run out.
+    "budget": 402,
     "model": 404,
     "overloaded": 503,
     "upstream": 502,
@@ -99,7 +100,6 @@ class Flavour(ABC):
     """Whose reader of usage in genai-prices reads its answers."""
     query: ClassVar[frozenset[str] | None] = None
     """The parameters of a query that are passed on; None: all."""
-    budget_status: ClassVar[int] = STATUS["budget"]
 
     @abstractmethod
     def endpoint(self, method: str, path: str) -> Endpoint | None:
@@ -140,7 +140,7 @@ class Flavour(ABC):
         return text(answer.get("model"))
 
     def status(self, problem: Problem) -> int:
-        return self.budget_status if problem == "budget" else STATUS[problem]
+        return STATUS[problem]
 
 
 def text(value: Any) -> str | None:

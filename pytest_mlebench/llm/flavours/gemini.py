@@ -8,7 +8,6 @@ from typing import Any
 
 from pytest_mlebench.llm.flavours.base import (
     MEDIA_TOKENS,
-    STATUS,
     Body,
     Endpoint,
     Expected,
@@ -43,7 +42,7 @@ _STATUS: dict[Problem, str] = {
     "invalid": "INVALID_ARGUMENT",
     "too_large": "INVALID_ARGUMENT",
     "unsupported": "INVALID_ARGUMENT",
-    "budget": "RESOURCE_EXHAUSTED",
+    "budget": "PERMISSION_DENIED",
     "model": "NOT_FOUND",
     "overloaded": "UNAVAILABLE",
     "upstream": "UNAVAILABLE",
@@ -75,7 +74,14 @@ class Gemini(Flavour):
         return None
 
     def error(self, problem: Problem, message: str) -> Body:
-        return {"error": {"code": STATUS[problem], "message": message, "status": _STATUS[problem]}}
+        error: Body = {"code": self.status(problem), "message": message, "status": _STATUS[problem]}
+        if problem == "budget":
+            reason = {"reason": "BILLING_DISABLED", "domain": "googleapis.com"}
+            error["details"] = [{"@type": "type.googleapis.com/google.rpc.ErrorInfo", **reason}]
+        return {"error": error}
+
+    def status(self, problem: Problem) -> int:
+        return 403 if problem == "budget" else super().status(problem)  # as Google answers without a billing account
 
     def guard(self, endpoint: Endpoint, body: Body) -> list[str]:
         withheld = []
