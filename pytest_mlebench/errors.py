@@ -5,6 +5,20 @@ class MLEBenchError(Exception):
     """Base of all errors below; its text is meant for the user, without a traceback."""
 
 
+def reason(error: Exception) -> str:
+    """Why a file or folder could not be used, without Python's notation; the caller names the path."""
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
+    if isinstance(error, UnicodeDecodeError):
+        return f"it is not UTF-8 text (byte {error.start + 1})"
+    return str(error)
+
+
+def unusable(error: OSError) -> str:
+    """An error of the operating system as a line that names the path, if it is known."""
+    return f"{error.filename}: {reason(error)}" if error.filename else reason(error)
+
+
 class UsageError(MLEBenchError):
     """A name, option or file that the user gave does not hold."""
 

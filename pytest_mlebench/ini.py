@@ -11,7 +11,7 @@ from typing import Any
 
 import iniconfig
 
-from pytest_mlebench.errors import UsageError
+from pytest_mlebench.errors import UsageError, reason
 from pytest_mlebench.settings import LIST, OPTIONS
 
 Section = dict[str, Any]
@@ -35,7 +35,7 @@ def find_ini_file(folder: Path) -> IniFile:
             try:
                 section = read(path) if path.is_file() else None
             except (OSError, ValueError, iniconfig.ParseError) as error:
-                raise UsageError(f"{path} cannot be read: {error}") from error
+                raise UsageError(f"{path} cannot be read: {reason(error)}") from error
             if section is not None:
                 return IniFile(ancestor, path, _values(section, path))
     for marker in ("pyproject.toml", "setup.py"):

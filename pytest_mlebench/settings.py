@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_mlebench import defaults
-from pytest_mlebench.errors import UsageError
+from pytest_mlebench.errors import UsageError, unusable
 from pytest_mlebench.units import parse_duration, parse_size
 
 if TYPE_CHECKING:
@@ -187,6 +187,8 @@ def _file(path: Path) -> Path:
 def _folder(path: Path) -> Path:
     if not path.is_dir():
         raise ValueError(f"{path} is not a folder")
+    if not os.access(path, os.R_OK | os.X_OK):  # what lists it would find nothing in it, and say no more
+        raise ValueError(f"{path} cannot be read: Permission denied")
     return path
 
 
@@ -558,7 +560,9 @@ def _parsed(option: Option, value: Any, source: Source) -> Any:
             return tuple(dict.fromkeys(_parsed_text(option, item, source) for item in value))
         parsed = _parsed_text(option, value, source)
         return (parsed,) if option.traits & LIST else parsed
-    except (ValueError, OSError, RuntimeError) as error:  # RuntimeError: a home directory that is unknown
+    except OSError as error:
+        raise UsageError(f"{source.origin(option)}: {unusable(error)}") from error
+    except (ValueError, RuntimeError) as error:  # RuntimeError: a home directory that is unknown
         raise UsageError(f"{source.origin(option)}: {error}") from error
 
 

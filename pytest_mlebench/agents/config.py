@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from pytest_mlebench.agents.definition import CONFIG, SECRET, Agent
-from pytest_mlebench.errors import AgentError
+from pytest_mlebench.errors import AgentError, reason
 
 _KEYS = {"start", "dockerfile", "kwargs_type", "kwargs", "env_vars", "privileged", "trusted", "llm_hosts"}
 _ANCHORS = {"vars", "defaults"}
@@ -45,7 +45,7 @@ def _load(file: Path) -> Any:
     except yaml.YAMLError as error:
         raise AgentError(f"{file}: is not YAML: {' '.join(str(error).split())}") from error
     except (OSError, ValueError) as error:
-        raise AgentError(f"{file}: cannot be read: {error}") from error
+        raise AgentError(f"{file}: cannot be read: {reason(error)}") from error
 
 
 def _check_size(file: Path, text: str) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from pytest_mlebench._paths import bundled
 from pytest_mlebench.catalog.competition import FILE_NAME, Competition
 from pytest_mlebench.catalog.schema import SPLITS, close_matches
-from pytest_mlebench.errors import UsageError
+from pytest_mlebench.errors import UsageError, reason
 
 BENCHMARK = ("low", "medium", "high")
 """The splits that together are ``all``, MLE-bench's 75 competitions."""
@@ -109,7 +109,7 @@ def _numbered_ids(path: Path) -> list[tuple[int, str]]:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} is not a readable list of competition ids: {error}") from error
+        raise UsageError(f"{path} is not a readable list of competition ids: {reason(error)}") from error
     ids = [(number, line.strip()) for number, line in enumerate(lines, 1)]
     first = {id: number for number, id in reversed(ids)}
     return [(number, id) for number, id in ids if id and not id.startswith("#") and first[id] == number]

@@ -6,7 +6,6 @@ import argparse
 import json
 import logging
 import tempfile
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,7 +16,7 @@ from pytest_mlebench.catalog.leaderboard import MEDALS
 from pytest_mlebench.cli.common import add_options, print_json, read_settings
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.data.store import DataStore
-from pytest_mlebench.errors import UsageError
+from pytest_mlebench.errors import UsageError, reason
 from pytest_mlebench.units import pluralize
 
 if TYPE_CHECKING:
@@ -61,43 +60,75 @@ def _grade(options: argparse.Namespace) -> int:
     from pytest_mlebench.runs.json_files import write_json
 
     settings = read_settings(options)
+    submissions = _read_submissions(options.submission, factories.catalogue(settings))
+    _make_folder(options.output_dir)
     store, grader, reports = factories.data_store(settings), None, []
-    for line, competition, path in _read_submissions(options.submission, factories.catalogue(settings)):
+    for line, competition, path in submissions:
         if grader is None or grader.competition.id != competition.id:
             grader = Grader(competition, _prepared(store, competition), **factories.grading_options(settings))
         report = grader.report(path)
         reports.append(report)
         logger.info("line %d: %s", line, _summary(report))
     summary = grading_report(reports)
-    options.output_dir.mkdir(parents=True, exist_ok=True)
     path = options.output_dir / f"{datetime.now(UTC):%Y-%m-%dT%H-%M-%S-UTC}_grading_report.json"
     write_json(path, summary)
-    submissions, medals = pluralize(len(reports), "submission"), pluralize(summary["total_medals"], "medal")
-    logger.info("%s, %d valid, %s: %s", submissions, summary["total_valid_submissions"], medals, path)
+    count, medals = pluralize(len(reports), "submission"), pluralize(summary["total_medals"], "medal")
+    logger.info("%s, %d valid, %s: %s", count, summary["total_valid_submissions"], medals, path)
     if options.json:
         print_json(summary)
     return 0
 
 
-def _read_submissions(path: Path, catalogue: Catalogue) -> Iterator[tuple[int, Competition, Path]]:
-    """Line number, competition and submission of each line; raises UsageError that names the line."""
+def _make_folder(folder: Path) -> None:
+    """Make the output folder, before hours of grading; raises UsageError where nothing can be written there."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise UsageError(f"--output-dir: {folder} cannot be written: {reason(error)}") from error
+
+
+def _read_submissions(path: Path, catalogue: Catalogue) -> list[tuple[int, Competition, Path]]:
+    """Line number, competition and submission of each line, before any is graded; raises UsageError that names the
+    line."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} cannot be read: {error}") from error
+        raise UsageError(f"{path} cannot be read: {reason(error)}") from error
+    found = []
     for number, line in enumerate(lines, 1):
         text = line.strip()
         if not text or text.startswith(("#", "//")):
             continue
         try:
-            values = json.loads(text)
-            id, submission = str(values["competition_id"]), values["submission_path"]
-        except (ValueError, TypeError, KeyError) as error:
-            raise UsageError(f"{path}, line {number}: needs competition_id and submission_path ({error!r})") from error
-        try:
-            yield number, catalogue[id], Path(submission or "")
-        except UsageError as error:
+            id, submission = _parse_submission(text)
+            found.append((number, catalogue[id], Path(submission)))
+        except (ValueError, UsageError) as error:
             raise UsageError(f"{path}, line {number}: {error}") from error
+    return found
+
+
+def _parse_submission(line: str) -> tuple[str, str]:
+    """Competition and path of a line; raises ValueError that says what is wrong."""
+    try:
+        values = json.loads(line)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"it is not JSON: {error.msg} (column {error.colno})") from error
+    except RecursionError:
+        raise ValueError("it is not a submission: it is nested too deeply") from None
+    if not isinstance(values, dict):
+        raise ValueError(f"it must be an object with competition_id and submission_path, not {json.dumps(values):.60}")
+    if missing := [key for key in ("competition_id", "submission_path") if key not in values]:
+        raise ValueError(f"it has no {' and no '.join(missing)}")
+    id, submission = values["competition_id"], values["submission_path"]
+    if not isinstance(id, str):
+        raise ValueError(f"competition_id must be a text, not {json.dumps(id):.60}")
+    if not isinstance(submission, str | None):  # null: the run has left no submission
+        raise ValueError(f"submission_path must be a text or null, not {json.dumps(submission):.60}")
+    if submission is not None and "\0" in submission:
+        raise ValueError("submission_path contains a NUL character")
+    return id, submission or ""
 
 
 def _grade_sample(options: argparse.Namespace) -> int:

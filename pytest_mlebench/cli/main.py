@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from pytest_mlebench._version import __version__
 from pytest_mlebench.cli import data, grading, leaderboard, new, report, sandbox, watch
-from pytest_mlebench.errors import MLEBenchError, UsageError
+from pytest_mlebench.errors import MLEBenchError, UsageError, unusable
 
 Command = Callable[[argparse.Namespace], int]
 
@@ -32,6 +32,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python complains of it as it ends
+        return 1
+    except OSError as error:
+        if error.filename is None:
+            raise
+        print(f"mlebench: {unusable(error)}", file=sys.stderr)  # a path that the user gave, or the disk it is on
         return 1
     except KeyboardInterrupt:
         print("mlebench: interrupted", file=sys.stderr)

@@ -59,11 +59,11 @@ def _write(kind: str, id: str, parent: Path) -> Path:
     """Copy a template to a new folder; raises UsageError for a bad name, and where something is in the way."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", id):
         raise UsageError(f"{id!r} cannot name a folder here: use letters, digits, '-', '_' and '.'")
-    if parent.exists() and not parent.is_dir():
-        raise UsageError(f"{parent} is not a folder")
     folder = parent / id
     title = re.sub(r"[-_.]+", " ", id).title()
     try:
+        if parent.exists() and not parent.is_dir():
+            raise UsageError(f"{parent} is not a folder")
         folder.parent.mkdir(parents=True, exist_ok=True)
         folder.mkdir()
         for template in sorted((TEMPLATES / kind).iterdir()):

@@ -10,7 +10,7 @@ from pathlib import Path
 from pytest_mlebench.catalog.competition import Competition
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.defaults import MAX_SUBMISSION_BYTES
-from pytest_mlebench.errors import CompetitionError, DataError
+from pytest_mlebench.errors import CompetitionError, DataError, reason
 from pytest_mlebench.grading import bounded
 from pytest_mlebench.grading.limits import GradingLimits
 from pytest_mlebench.grading.report import Report
@@ -47,8 +47,13 @@ class Grader:
         score: float | None = None
         error: str | None = None
         defect = False
-        exists = path.is_file() or path.is_symlink()
-        if not exists:
+        try:
+            exists = path.is_file() or path.is_symlink()
+        except OSError as problem:
+            exists, error = False, f"{path} cannot be read: {reason(problem)}"
+        if error is not None:
+            pass
+        elif not exists:
             error = f"there is no file {path}"
         else:
             score, error, defect = self._grade(path)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_mlebench.errors import MLEBenchError, UsageError
+from pytest_mlebench.errors import MLEBenchError, UsageError, unusable
 from pytest_mlebench.plugin import options, private
 
 if TYPE_CHECKING:
@@ -88,6 +88,10 @@ def usage_errors() -> Iterator[None]:
         yield
     except MLEBenchError as error:
         raise pytest.UsageError(str(error)) from error
+    except OSError as error:
+        if error.filename is None:
+            raise
+        raise pytest.UsageError(unusable(error)) from error
 
 
 def writes_group(config: pytest.Config) -> bool:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pytest_mlebench.catalog.catalogue import default_catalogue, unknown
-from pytest_mlebench.errors import UsageError
+from pytest_mlebench.errors import UsageError, reason, unusable
 from pytest_mlebench.runs.json_files import read_json
 from pytest_mlebench.runs.layout import MANIFEST, RECORD
 from pytest_mlebench.runs.manifest import Manifest
@@ -100,7 +100,7 @@ class GroupReader:
                 try:
                     self._records[path.parent.name] = read_json(path, RunRecord)
                 except (OSError, ValueError) as error:
-                    self._broken.append(f"{path} is no run's record: {error}")
+                    self._broken.append(f"{path} is no run's record: {reason(error)}")
         ordered = sorted(self._records.values(), key=lambda record: (record.started_at, record.run_id))
         latest = {record.key: record for record in ordered}
         return tuple(record for record in ordered if latest[record.key] is record)
@@ -121,10 +121,15 @@ class GroupReader:
 
 def find_group(name: str, runs_dir: Path) -> Path:
     """The folder of a run group that is given as a path or as a name below ``runs_dir``; raises UsageError."""
-    for folder in (Path(name).expanduser(), runs_dir / name):
-        if folder.is_dir():
-            return folder
-    groups = [path.name for path in runs_dir.glob("*") if path.is_dir()] if runs_dir.is_dir() else []
+    try:
+        for folder in (Path(name).expanduser(), runs_dir / name):
+            if folder.is_dir():
+                return folder
+        groups = [path.name for path in runs_dir.iterdir() if path.is_dir()] if runs_dir.is_dir() else []
+    except OSError as error:
+        raise UsageError(f"run group {name!r} cannot be looked for: {unusable(error)}") from error
+    except RuntimeError as error:  # ~ of a user who is not there
+        raise UsageError(f"run group {name!r} cannot be looked for: {error}") from error
     raise unknown(f"run group (below {runs_dir})", name, groups)
 
 

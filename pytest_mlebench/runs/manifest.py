@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_mlebench import defaults
-from pytest_mlebench.errors import UsageError
+from pytest_mlebench.errors import UsageError, reason
 from pytest_mlebench.runs.json_files import read_json, write_json
 from pytest_mlebench.runs.layout import MANIFEST
 from pytest_mlebench.runs.record import RunKey, RunRecord
@@ -121,7 +121,7 @@ class Manifest:
         except FileNotFoundError:
             return None
         except (OSError, ValueError) as error:
-            raise UsageError(f"{path} cannot be read: {error}") from error
+            raise UsageError(f"{path} cannot be read: {reason(error)}") from error
 
     def write(self, group_dir: Path) -> None:
         """Write ``manifest.json``, at once or not at all."""

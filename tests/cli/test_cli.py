@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from pytest_mlebench.cli.main import main
+
 
 def mlebench(*arguments: object, home: Path | None = None) -> subprocess.CompletedProcess[str]:
     """A call of the command; ``home`` is a folder without credentials."""
@@ -133,11 +135,28 @@ def test_grade_writes_mle_benchs_report(data_dir: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "line", ["{", '"text"', '{"competition_id": "smoke-digits"}', '{"competition_id": "x", "submission_path": "y"}']
+    ("line", "message"),
+    [
+        ("{", "it is not JSON: Expecting property name enclosed in double quotes (column 2)"),
+        ("[" * 10_000, "it is not a submission: it is nested too deeply"),
+        ('"text"', 'it must be an object with competition_id and submission_path, not "text"'),
+        ('{"competition_id": "smoke-digits"}', "it has no submission_path"),
+        ("{}", "it has no competition_id and no submission_path"),
+        ('{"competition_id": 1, "submission_path": "y"}', "competition_id must be a text, not 1"),
+        ('{"competition_id": "smoke-digits", "submission_path": 3}', "submission_path must be a text or null, not 3"),
+        ('{"competition_id": "smoke-digits", "submission_path": "a\\u0000"}', "submission_path contains a NUL"),
+        ('{"competition_id": "smoke-digts", "submission_path": "y"}', "did you mean smoke-digits"),
+    ],
 )
-def test_a_wrong_line_is_named(line: str, data_dir: Path, tmp_path: Path) -> None:
-    done, _ = grade(f"\n{line}\n", data_dir, tmp_path)
-    assert done.returncode == 2 and "subs.jsonl, line 2" in done.stderr
+def test_a_wrong_line_is_named_before_any_is_graded(
+    line: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines, out = tmp_path / "subs.jsonl", tmp_path / "out"
+    lines.write_text(json.dumps({"competition_id": "smoke-digits", "submission_path": "x.csv"}) + f"\n\n{line}\n")
+    assert main(["grade", f"--submission={lines}", f"--output-dir={out}", f"--data-dir={tmp_path}"]) == 2
+    text = capsys.readouterr().err
+    assert text.count("\n") == 1 and f"{lines}, line 3: " in text and message in text
+    assert not out.exists()
 
 
 @pytest.mark.full

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import subprocess
 import sys
@@ -26,8 +27,12 @@ def obey_permissions() -> None:
 
 
 def run(*arguments: object, **environment: object) -> subprocess.CompletedProcess[str]:
+    return run_program("-m", *arguments, **environment)
+
+
+def run_program(*arguments: object, **environment: object) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(
-        [sys.executable, "-m", *map(str, arguments)],
+        [sys.executable, *map(str, arguments)],
         capture_output=True,
         text=True,
         check=False,
@@ -102,3 +107,47 @@ def test_credentials_that_may_not_be_read_are_named(closed: Path, tmp_path: Path
                     **dict.fromkeys(names, ""))  # fmt: skip
     assert done.returncode == 1 and done.stderr.splitlines()[-1].startswith("mlebench: Kaggle")
     assert "cannot be read" in done.stderr and "https://www.kaggle.com/settings/api" in done.stderr
+
+
+COMMANDS = [
+    "grade --submission={lines} --output-dir={closed}/out",
+    "grade --submission={lines} --output-dir={lines}",
+    "grade --submission={lines} --output-dir=/proc/x",
+    "report {closed}/group",
+    "report group --runs-dir={closed}",
+    "watch group --runs-dir={closed}",
+    "golden {closed}/mine",
+    "new-agent mine --dir={closed}/agents",
+    "prepare -c spaceship-titanic --raw-dir={closed}/raw",
+    "build dummy --agents-dir={closed}",
+    "list --competitions-dir={closed}",
+]
+CALL_EACH = """
+import contextlib, io, json, sys
+from pytest_mlebench.cli.main import main
+for words in json.loads(sys.argv[1]):
+    with contextlib.redirect_stderr(io.StringIO()) as errors:
+        status = main(words.split(" "))
+    print(json.dumps([words, status, errors.getvalue()]))
+"""
+
+
+def test_a_path_that_cannot_be_used_is_one_line(closed: Path, tmp_path: Path) -> None:
+    (tmp_path / "subs.jsonl").touch()
+    (tmp_path / "call.py").write_text(CALL_EACH)
+    commands = [words.format(closed=closed, lines=tmp_path / "subs.jsonl") for words in COMMANDS]
+    done = run_program(tmp_path / "call.py", json.dumps(commands))
+    results = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [words for words, _, _ in results] == commands, done.stderr
+    for words, status, text in results:
+        path = "/proc/x" if "/proc/x" in words else str(tmp_path)
+        assert status in (1, 2) and text.count("\n") == 1 and path in text and "Errno" not in text, (words, text)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("option", ["--resume=group", "--competitions-dir={closed}", "--agents-dir={closed}"])
+def test_a_session_with_a_path_that_cannot_be_used_ends_in_one_line(option: str, closed: Path, tmp_path: Path) -> None:
+    options = ("--agent=dummy", "--sandbox=local", f"--runs-dir={closed}", option.format(closed=closed))
+    done = run("pytest", "-k", "smoke-digits", "-p", "no:cacheprovider", f"--rootdir={tmp_path}", *options)
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR
+    assert str(closed) in done.stderr and "Permission denied" in done.stderr and "Errno" not in done.stderr

@@ -21,6 +21,7 @@ import docker
 from docker.errors import APIError, DockerException
 
 from pytest_mlebench.errors import SandboxError
+from pytest_mlebench.sandbox.docker.engine import explain
 from pytest_mlebench.sandbox.network.policy import Endpoint
 from pytest_mlebench.sandbox.network.proxy import Proxy
 from pytest_mlebench.sandbox.owner import LABEL
@@ -63,4 +64,4 @@ def _gateway(client: docker.DockerClient) -> str:
         network = client.networks.get(NETWORK)
         return str(network.attrs["IPAM"]["Config"][0]["Gateway"])
     except (DockerException, OSError, LookupError) as error:
-        raise SandboxError(f"the network {NETWORK} for builds cannot be made: {error}") from error
+        raise SandboxError(f"the network {NETWORK} for builds cannot be made: {explain(error)}") from error

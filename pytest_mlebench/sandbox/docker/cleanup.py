@@ -6,15 +6,15 @@ import os
 import re
 import shutil
 import tempfile
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import docker
-from docker.errors import DockerException, NotFound
+from docker.errors import NotFound
 
-from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.progress import Note, Reporter, silent
-from pytest_mlebench.sandbox.docker.engine import connect
+from pytest_mlebench.sandbox.docker.engine import connect, engine_errors
 from pytest_mlebench.sandbox.docker.loop_disk import PREFIX as DISK_PREFIX
 from pytest_mlebench.sandbox.docker.loop_disk import remove_disk
 from pytest_mlebench.sandbox.docker.socket_folder import PREFIX
@@ -69,10 +69,8 @@ def clean(
 
 
 def _dead_containers(client: docker.DockerClient, kept: bool) -> list[Leftover]:
-    try:
+    with engine_errors("list its containers"):
         entries = client.api.containers(all=True, filters={"label": f"{LABEL}pid"})
-    except (DockerException, OSError) as error:
-        raise SandboxError(f"the Docker engine does not list its containers: {error}") from error
     found = []
     for entry in entries:
         labels = entry.get("Labels") or {}
@@ -83,12 +81,8 @@ def _dead_containers(client: docker.DockerClient, kept: bool) -> list[Leftover]:
 
 
 def _remove(client: docker.DockerClient, name: str) -> None:
-    try:
+    with engine_errors(f"remove container {name}"), suppress(NotFound):
         client.api.remove_container(name, force=True, v=True)
-    except NotFound:
-        return
-    except (DockerException, OSError) as error:
-        raise SandboxError(f"container {name} cannot be removed: {error}") from error
 
 
 def _dead_folders(prefix: str, *bases: Path) -> list[Path]:

@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from docker.types import DeviceRequest, LogConfig, Mount, Ulimit
 from pytest_mlebench._paths import bundled
 from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.sandbox.contract import Limits
+from pytest_mlebench.sandbox.docker.engine import engine_errors
 from pytest_mlebench.sandbox.docker.seccomp import profile as seccomp_profile
 from pytest_mlebench.sandbox.gpus import Gpu
 from pytest_mlebench.sandbox.logs import LogWriter
@@ -253,10 +254,5 @@ def provide_full_network(client: docker.DockerClient) -> None:
             )
 
 
-@contextmanager
-def _engine(what: str) -> Iterator[None]:
-    try:
-        yield
-    except (DockerException, OSError) as error:
-        text = getattr(error, "explanation", None) or error
-        raise SandboxError(f"the Docker engine could not {what} a container: {text}") from error
+def _engine(what: str) -> AbstractContextManager[None]:
+    return engine_errors(f"{what} a container")

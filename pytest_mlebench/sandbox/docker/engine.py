@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import docker
-from docker.errors import DockerException
+from docker.errors import APIError, DockerException
 
 from pytest_mlebench.errors import SandboxError
 
@@ -37,6 +39,22 @@ def engine_info(client: docker.DockerClient) -> dict[str, Any]:
         return dict(client.info())
     except (DockerException, OSError) as error:
         raise SandboxError(_no_engine(error)) from error
+
+
+def explain(error: Exception) -> str:
+    """Why the engine refused something, in its own words and without the address that was asked."""
+    if isinstance(error, APIError) and error.explanation:
+        return str(error.explanation).strip()
+    return str(error)
+
+
+@contextmanager
+def engine_errors(action: str) -> Iterator[None]:
+    """Inside, an error of the engine is a SandboxError of one line: the engine could not ``action``."""
+    try:
+        yield
+    except (DockerException, OSError) as error:
+        raise SandboxError(f"the Docker engine could not {action}: {explain(error)}") from error
 
 
 def _try_socket() -> None:

@@ -15,17 +15,18 @@ from pathlib import Path
 from typing import IO, Any, Literal
 
 import docker
-from docker.errors import APIError, DockerException, ImageNotFound
+from docker.errors import DockerException, ImageNotFound
 from docker.utils.build import create_archive, exclude_paths
 from filelock import FileLock, Timeout
 
 from pytest_mlebench import defaults
 from pytest_mlebench._paths import bundled
 from pytest_mlebench.agents.definition import Agent
-from pytest_mlebench.errors import SandboxError
+from pytest_mlebench.errors import SandboxError, reason
 from pytest_mlebench.progress import Note, Reporter, Step, silent
 from pytest_mlebench.sandbox.contract import check_agent_folder
 from pytest_mlebench.sandbox.docker.build_network import build_network
+from pytest_mlebench.sandbox.docker.engine import engine_errors, engine_info, explain
 from pytest_mlebench.sandbox.docker.loop_disk import layers
 from pytest_mlebench.sandbox.instructions import format_duration
 from pytest_mlebench.sandbox.owner import LABEL
@@ -185,23 +186,23 @@ class Images:
                 self._reporter(Step(tag, "building"))
                 self._build(recipe, tag)
                 if also:
-                    self._client.images.get(tag).tag(also)
+                    with engine_errors(f"name image {tag}"):
+                        self._client.images.get(tag).tag(also)
         return tag
 
     def _has(self, tag: str) -> bool:
-        try:
-            self._client.images.get(tag)
-        except ImageNotFound:
-            return False
-        except (DockerException, OSError) as error:
-            raise SandboxError(f"the Docker engine could not look for image {tag}: {error}") from error
+        with engine_errors(f"look for image {tag}"):
+            try:
+                self._client.images.get(tag)
+            except ImageNotFound:
+                return False
         return True
 
     def _build(self, recipe: _Recipe, tag: str) -> None:
         log: deque[str] = deque(maxlen=_TAIL_LINES)
         name = "Dockerfile.mlebench"
         deadline = time.monotonic() + defaults.BUILD_SECONDS
-        memory = min(defaults.BUILD_MEMORY, int(self._client.info().get("MemTotal") or defaults.BUILD_MEMORY))
+        memory = min(defaults.BUILD_MEMORY, int(engine_info(self._client).get("MemTotal") or defaults.BUILD_MEMORY))
         try:
             with tempfile.TemporaryFile() as context, build_network(self._client, recipe.network) as (mode, proxies):
                 recipe.write_context(context, name)
@@ -225,8 +226,8 @@ class Images:
                         raise _BuildError(f"the build takes longer than {format_duration(defaults.BUILD_SECONDS)}")
         except _BuildError as error:
             log.append(str(error))
-        except (APIError, DockerException, OSError) as error:
-            log.append(str(error))
+        except (DockerException, OSError) as error:
+            log.append(explain(error))
         else:
             if self._has(tag):
                 return self._check_size(tag)
@@ -236,9 +237,10 @@ class Images:
         raise SandboxError(f"image {tag} (from {recipe.folder}) does not build{hint}; its log ends with:\n{shown}")
 
     def _check_size(self, tag: str) -> None:
-        size = int(self._client.images.get(tag).attrs.get("Size") or 0)
+        size = int(self._inspect(tag).get("Size") or 0)
         if size > defaults.IMAGE_BYTES:
-            self._client.images.remove(tag, force=True)
+            with engine_errors(f"remove image {tag}"):
+                self._client.images.remove(tag, force=True)
             raise SandboxError(f"image {tag} has {format_size(size)}, may have {format_size(defaults.IMAGE_BYTES)}")
 
     def volumes(self, tag: str) -> list[str]:
@@ -250,10 +252,8 @@ class Images:
         return layers(self._inspect(tag))
 
     def _inspect(self, tag: str) -> dict[str, Any]:
-        try:
+        with engine_errors(f"inspect image {tag}"):
             return dict(self._client.images.get(tag).attrs)
-        except (DockerException, OSError) as error:
-            raise SandboxError(f"the Docker engine could not inspect image {tag}: {error}") from error
 
 
 class _BuildError(Exception):
@@ -272,7 +272,7 @@ def _read(dockerfile: Path) -> str:
     try:
         return dockerfile.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise SandboxError(f"{dockerfile} cannot be read: {error}") from error
+        raise SandboxError(f"{dockerfile} cannot be read: {reason(error)}") from error
 
 
 @contextmanager

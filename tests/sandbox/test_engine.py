@@ -1,0 +1,39 @@
+"""What the Docker engine refuses, as a line that a user reads."""
+
+from __future__ import annotations
+
+from unittest.mock import Mock
+
+import pytest
+from docker.errors import APIError, DockerException, ImageNotFound
+
+from pytest_mlebench.errors import SandboxError
+from pytest_mlebench.sandbox.docker.images import Images
+
+ADDRESS = "http+docker://localhost/v1.43/images/mlebench-env:0123/json?x=%7B%7D"
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (APIError(f"500 Server Error for {ADDRESS}", explanation="no space left"), "no space left"),
+        (DockerException("the engine is starting"), "the engine is starting"),
+        (OSError(104, "Connection reset by peer"), "Connection reset by peer"),
+    ],
+)
+def test_an_engines_refusal_is_its_own_words_without_the_address(error: Exception, message: str) -> None:
+    client = Mock(**{"images.get.side_effect": error})
+    with pytest.raises(SandboxError) as caught:
+        Images(client).environment()
+    text = str(caught.value)
+    assert text.startswith("the Docker engine could not look for image mlebench-env:")
+    assert message in text and "http" not in text and "\n" not in text
+
+
+def test_a_dockerfiles_typo_is_shown_as_the_builder_says_it() -> None:
+    refusal = APIError(f"400 Client Error for {ADDRESS}", explanation="dockerfile parse error line 2: unknown: RNU")
+    client = Mock(**{"api.build.side_effect": refusal, "info.return_value": {}})
+    client.images.get.side_effect = ImageNotFound("no such image")
+    with pytest.raises(SandboxError) as caught:
+        Images(client).environment()
+    assert str(caught.value).splitlines()[1:] == ["dockerfile parse error line 2: unknown: RNU"]
