@@ -18,6 +18,14 @@ COLLECT_BYTES = 8 << 30
 """Collected at most from each of an agent's folders ``submission``, ``logs`` and ``code``."""
 COLLECT_FILES = 100_000
 """Collected at most from each of these folders."""
+SNAPSHOTS = 200
+"""Of a run's submission, while its agent runs."""
+SNAPSHOT_SECONDS = 10.0
+"""Between two snapshots, at least."""
+SNAPSHOT_BYTES = 2 << 30
+"""Of all snapshots of a run."""
+TIMELINE_SECONDS = 3600.0
+"""Of grading all snapshots of a run; those that are left then are not graded."""
 SHM_BYTES = 1 << 30
 """Size of a container's ``/dev/shm``, which counts as memory."""
 GRACE_SECONDS = 5.0

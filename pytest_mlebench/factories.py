@@ -18,6 +18,7 @@ from pytest_mlebench.runs.group import find_group
 from pytest_mlebench.runs.run import RunOptions
 from pytest_mlebench.sandbox import Limits, Sandbox
 from pytest_mlebench.sandbox.choice import choose
+from pytest_mlebench.sandbox.snapshots import SnapshotPolicy
 from pytest_mlebench.settings import Settings
 
 if TYPE_CHECKING:
@@ -90,6 +91,7 @@ def run_options(settings: Settings, folder: Path, *, worker: str = "") -> RunOpt
         gateway=None if settings.llm_gateway == "off" else lambda: gateway_settings(settings),
         replay=replayed_group(settings),
         worker=worker,
+        snapshots=SnapshotPolicy() if settings.snapshots == "on" else None,
     )
 
 

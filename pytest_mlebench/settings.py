@@ -355,6 +355,15 @@ class Settings:
         INI | RESTORED,
         default=defaults.MAX_SUBMISSION_BYTES,
     )
+    snapshots: str = _option(
+        "--snapshots",
+        "ON|OFF",
+        "on: take snapshots of submissions while agents run, and grade them afterwards, for scores over time "
+        "(default: on)",
+        _on_or_off,
+        INI | RESTORED,
+        default="on",
+    )
     grading_memory: int = _option(
         "--grading-memory",
         "SIZE",

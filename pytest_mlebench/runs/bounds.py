@@ -15,6 +15,7 @@ from pytest_mlebench.sandbox.contract import Connection, SandboxAccount, Validat
 
 _TEXT = 8000
 _SHORT_TEXT = 1000
+_POINT_TEXT = 300
 _LIST = 200_000
 _ENTRIES = 100
 
@@ -30,6 +31,10 @@ def bounded(record: RunRecord) -> RunRecord:
         report=replace(record.report, error=None if record.report.error is None else _cut(record.report.error, _TEXT)),
         sandbox=_bounded_account(record.sandbox),
         llm=_bounded_json(record.llm),
+        timeline=tuple(
+            replace(point, error=None if point.error is None else _cut(point.error, _POINT_TEXT))
+            for point in record.timeline
+        ),
     )
 
 

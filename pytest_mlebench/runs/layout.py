@@ -19,6 +19,7 @@ __all__ = [
     "RUNNING",
     "RUN_LOG",
     "SUBMISSION",
+    "VALIDATION",
     "WORKERS",
 ]
 
@@ -40,3 +41,5 @@ RECORD = "run.json"
 """In a run directory: the record of a run that has ended (see ``runs.record``)."""
 RUNNING = "running.json"
 """In a run directory: a run that has not ended yet (see ``runs.running``)."""
+VALIDATION = "submission/validation.json"
+"""In a run directory: the score that the agent itself expects, if it says so."""

@@ -12,6 +12,7 @@ from pytest_mlebench.json_values import parse
 from pytest_mlebench.runs.json_files import write_json
 from pytest_mlebench.runs.layout import RECORD
 from pytest_mlebench.runs.outcome import THRESHOLDS, Outcome, without_submission
+from pytest_mlebench.runs.timeline import LastChange, TimelinePoint, last_change
 from pytest_mlebench.sandbox.contract import Ending, SandboxAccount
 
 
@@ -58,6 +59,10 @@ class RunRecord:
     description: str | None = None
     """Which task description the agent read: ours (``bundled``), that of Kaggle's pages (``kaggle``), or that of
     another program that prepared the data, as MLE-bench (``other``)."""
+    timeline: tuple[TimelinePoint, ...] = ()
+    """Its submission over time; empty where there were no snapshots, and no submission."""
+    validation_score: float | None = None
+    """The score that the agent itself expected."""
 
     @property
     def key(self) -> RunKey:
@@ -75,6 +80,19 @@ class RunRecord:
         models = self.llm.get("models")
         found = models.items() if isinstance(models, Mapping) else ()
         return {str(name): int(own.get("calls", 0)) for name, own in found if isinstance(own, Mapping)}
+
+    @property
+    def last_change(self) -> LastChange | None:
+        """What it cost to replace the best submission; None if the last one is as good as any before."""
+        return last_change(self.timeline, self.report)
+
+    @property
+    def validation_gap(self) -> float | None:
+        """How much better the agent expected its score to be than it is; negative if it is better than expected."""
+        if self.validation_score is None or self.score is None:
+            return None
+        gap = self.validation_score - self.score
+        return -gap if self.report.is_lower_better else gap
 
     @property
     def score(self) -> float | None:
@@ -110,7 +128,12 @@ class RunRecord:
             "report": self.report.to_json(),
             "sandbox": self.sandbox.to_json(),
             "outcome": self.outcome.value,
+            "last_change": self._last_change(),
         }
+
+    def _last_change(self) -> dict[str, Any] | None:
+        found = self.last_change
+        return None if found is None else {**asdict(found), "medal_lost": found.medal_lost}
 
     @classmethod
     def from_json(cls, values: Any) -> RunRecord:

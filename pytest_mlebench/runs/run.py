@@ -22,13 +22,16 @@ from pytest_mlebench.data.verification import fingerprint
 from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.grading.grader import Grader
 from pytest_mlebench.grading.limits import GradingLimits
+from pytest_mlebench.grading.report import Report
 from pytest_mlebench.grading.verdicts import FormChecker
 from pytest_mlebench.runs.bounds import bounded
 from pytest_mlebench.runs.group import GroupReader
 from pytest_mlebench.runs.layout import SUBMISSION
 from pytest_mlebench.runs.record import RunKey, RunRecord
 from pytest_mlebench.runs.running import shown_as_running
+from pytest_mlebench.runs.timeline import read_validation_score, timeline
 from pytest_mlebench.sandbox import Ending, Execution, Limits, Sandbox, Task
+from pytest_mlebench.sandbox.snapshots import FOLDER, SnapshotPolicy, Snapshots
 
 if TYPE_CHECKING:
     from pytest_mlebench.llm.run_gateway import RunGateway
@@ -50,6 +53,8 @@ class RunOptions:
     """The run group whose recordings answer in place of language models."""
     worker: str = ""
     """The xdist worker that runs them."""
+    snapshots: SnapshotPolicy | None = field(default_factory=SnapshotPolicy)
+    """When snapshots of submissions are taken; None: never."""
 
 
 def run_agent(
@@ -73,6 +78,7 @@ def run_agent(
     launch = replace(launch, environment={**variables, **launch.environment})
     grader = Grader(competition, dataset, max_bytes=options.max_submission_bytes, limits=options.grading)
     checker = FormChecker(competition, dataset.public, max_bytes=options.max_submission_bytes, limits=options.grading)
+    snapshots = _snapshots(run_dir, gateway, options)
     task = Task(
         competition_id=competition.id,
         agent=agent,
@@ -85,6 +91,7 @@ def run_agent(
         max_submission_bytes=options.max_submission_bytes,
         limits=options.limits,
         labels={"run_group": options.folder.name, "run_id": run_id, "worker": options.worker},
+        snapshots=snapshots,
         keep=options.keep_sandbox,
     )
     started = datetime.now(UTC)
@@ -117,19 +124,43 @@ def run_agent(
         error=error,
         versions=_versions(),
         limits=asdict(options.limits),
-        sandbox=execution.sandbox,
+        sandbox=replace(execution.sandbox, notes=(*execution.sandbox.notes, *(snapshots.notes if snapshots else ()))),
         llm=llm,
         agent_definition=agent.describe(),
         data_verified=dataset.is_verified,
         data=fingerprint(dataset),
         description=dataset.description,
+        validation_score=read_validation_score(run_dir),
     )
+    if snapshots is None:
+        return _written(complete, run_dir)
+
+    def with_timeline(grade: Callable[[Path], Report] | None) -> RunRecord:
+        points = timeline(snapshots, report, run_dir, seconds=complete.seconds, spent=llm, grade=grade)
+        return _written(replace(complete, timeline=points), run_dir)
+
+    record = with_timeline(None)  # a session that is interrupted while snapshots are graded keeps the run's result
+    return with_timeline(grader.report) if any(not point.final for point in record.timeline) else record
+
+
+def _written(complete: RunRecord, run_dir: Path) -> RunRecord:
     record = bounded(complete)
     try:
         record.write(run_dir)
     except OSError as problem:
         raise SandboxError(f"the run's record cannot be written to {run_dir}: {problem.strerror}") from problem
     return record
+
+
+def _snapshots(run_dir: Path, gateway: RunGateway | None, options: RunOptions) -> Snapshots | None:
+    if options.snapshots is None:
+        return None
+    return Snapshots(
+        run_dir / FOLDER,
+        policy=options.snapshots,
+        max_bytes=options.max_submission_bytes,
+        spent=dict if gateway is None else gateway.account,
+    )
 
 
 def _gateway(

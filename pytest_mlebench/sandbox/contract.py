@@ -33,6 +33,7 @@ from pytest_mlebench.errors import AgentError, SandboxError
 
 if TYPE_CHECKING:
     from pytest_mlebench.llm.run_gateway import RunGateway
+    from pytest_mlebench.sandbox.snapshots import Snapshots
 from pytest_mlebench.json_values import parse
 
 SUBMISSION = "submission/submission.csv"
@@ -96,6 +97,8 @@ class Task:
     """What identifies this run, for names and labels: run group, run id, worker."""
     gateway: RunGateway | None = None
     """How the agent reaches language models; opened, it gives the ``launch`` that counts. None: it needs none."""
+    snapshots: Snapshots | None = None
+    """What takes snapshots of the submission while the agent runs. None: nothing does."""
     keep: bool = False
     """Keep what the sandbox ran in, for a look afterwards; ``SandboxAccount.kept`` says where."""
 

@@ -12,6 +12,7 @@ from pytest_mlebench.agents import Agent, Launch
 from pytest_mlebench.agents.config import read_config
 from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.sandbox import Execution, Limits, Sandbox, Task
+from pytest_mlebench.sandbox.snapshots import Snapshots
 
 MB = 1 << 20
 AGENTS = Path(__file__).parent / "agents"
@@ -91,6 +92,7 @@ class Runner:
         secrets: frozenset[str] = frozenset(),
         keep: bool = False,
         validate: Callable[[Path], str] | None = None,
+        snapshots: Snapshots | None = None,
         **limits: Any,
     ) -> Task:
         self.runs += 1
@@ -105,6 +107,7 @@ class Runner:
             validate=validate or self._validate,
             limits=Limits(**{"time_limit": 60, "memory": 512 * MB, **limits}),
             labels={"run_group": "tests", "run_id": f"toy_{self.runs}", "worker": "gw0"},
+            snapshots=snapshots,
             keep=keep,
         )
 

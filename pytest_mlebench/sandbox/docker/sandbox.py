@@ -39,6 +39,7 @@ from pytest_mlebench.sandbox.docker.engine import connect, engine_info
 from pytest_mlebench.sandbox.docker.images import BASE_IMAGE, CONTAINER_DIRS, BuildNetwork, Images
 from pytest_mlebench.sandbox.docker.loop_disk import limited_disk
 from pytest_mlebench.sandbox.docker.socket_folder import socket_folder
+from pytest_mlebench.sandbox.docker.submission_channel import SubmissionChannel
 from pytest_mlebench.sandbox.endings import End
 from pytest_mlebench.sandbox.fair_share import Machine, apply, describe
 from pytest_mlebench.sandbox.gpus import GpuPool
@@ -49,6 +50,7 @@ from pytest_mlebench.sandbox.network.proxy import Proxy
 from pytest_mlebench.sandbox.owner import LABEL, owner_labels
 from pytest_mlebench.sandbox.redaction import Redactor, connections, validations
 from pytest_mlebench.sandbox.signals import sigterm_interrupts
+from pytest_mlebench.sandbox.snapshots import taking_snapshots
 
 logger = logging.getLogger(__name__)
 
@@ -59,6 +61,7 @@ HOME = "/home"
 DATA = f"{HOME}/data"
 ACCEPT_PRIVILEGED = "I_ACCEPT_RUNNING_PRIVILEGED_CONTAINERS"
 _POLL_SECONDS = 1.0
+_SUBMISSION_SOCKET = "submission.sock"
 
 
 class DockerSandbox:
@@ -188,6 +191,7 @@ class DockerSandbox:
             opened = task.gateway.open(sockets / "llm.sock", url=f"http://localhost:{GATEWAY_PORT}")
             task = replace(task, launch=stack.enter_context(opened))
             relays[str(GATEWAY_PORT)] = "llm.sock"
+        submission = stack.enter_context(SubmissionChannel(sockets / _SUBMISSION_SOCKET))
         launch = task.launch
         proxy = None
         if self._network == "llm":
@@ -244,7 +248,7 @@ class DockerSandbox:
             container.start(log)
             _start_agent(task, channel, container, relays)
             started = time.monotonic()
-            with watcher or ExitStack():
+            with watcher or ExitStack(), taking_snapshots(task.snapshots, submission, redactor):
                 end = _await(channel, container, limits.time_limit)
             seconds = time.monotonic() - started
         except BaseException:
@@ -332,6 +336,7 @@ def _start_agent(task: Task, channel: ControlChannel, container: Container, rela
         "environment": environment,
         "files": {f"{HOME}/{INSTRUCTIONS}": instructions},
         "relays": dict(relays),
+        "submission": _SUBMISSION_SOCKET if task.snapshots is not None else None,
     }
     try:
         channel.accept(timeout=START_SECONDS, alive=container.alive)

@@ -45,6 +45,7 @@ from pytest_mlebench.sandbox.local.home import create_home, remove_home
 from pytest_mlebench.sandbox.logs import LogWriter, tail
 from pytest_mlebench.sandbox.redaction import Redactor, validations
 from pytest_mlebench.sandbox.signals import sigterm_interrupts
+from pytest_mlebench.sandbox.snapshots import SubmissionFile, taking_snapshots
 
 logger = logging.getLogger(__name__)
 
@@ -122,7 +123,8 @@ class LocalSandbox:
                 # A convention that CUDA keeps; nothing stops an agent that does not.
                 environment["CUDA_VISIBLE_DEVICES"] = ",".join(gpu.uuid for gpu in gpus)
                 try:
-                    result = _supervise(home, task, environment)
+                    with taking_snapshots(task.snapshots, SubmissionFile(home / "submission"), redactor):
+                        result = _supervise(home, task, environment)
                 finally:
                     for name in COLLECTED:
                         collector.collect(home / name, task.run_dir / name)

@@ -1,0 +1,172 @@
+"""A run's timeline: what the submission was worth over time and over money, from its snapshots."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pytest_mlebench import defaults
+from pytest_mlebench.catalog.leaderboard import MEDALS, Medal
+from pytest_mlebench.grading.report import Report
+from pytest_mlebench.runs.layout import SUBMISSION, VALIDATION
+from pytest_mlebench.sandbox.snapshots import Snapshots, digest_of
+
+_MAX_VALIDATION_BYTES = 1 << 16
+_LATE = "not graded: grading the run's snapshots took too long"
+_INTERRUPTED = "not graded: the session was interrupted"
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimelinePoint:
+    """A submission as it was ``seconds`` after the agent's start, and what had been spent on models by then.
+
+    ``cost`` in US dollars. ``score`` and ``medal`` are those that it would have had as the last one; ``error`` says why
+    it has no score. ``file`` is relative to the run's directory.
+    """
+
+    seconds: float
+    calls: int | None = None
+    cost: float | None = None
+    score: float | None = None
+    medal: str | None = None
+    error: str | None = None
+    file: str = ""
+    final: bool = False
+    """Whether this is the submission that the run left, and whose score is the run's."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LastChange:
+    """What it cost to replace the best submission: by a worse one, or by none (then ``score`` and ``medal`` are None).
+
+    ``best_seconds`` is when the best one was there.
+    """
+
+    best_seconds: float
+    best_score: float
+    best_medal: str | None
+    score: float | None
+    medal: str | None
+
+    @property
+    def medal_lost(self) -> bool:
+        """Whether the best one earned a better medal."""
+        return medal_rank(self.best_medal) < medal_rank(self.medal)
+
+
+def medal_rank(medal: str | None) -> int:
+    """0 for gold, and the higher the worse."""
+    return MEDALS.index(medal) if medal in MEDALS else len(MEDALS)
+
+
+def timeline(
+    snapshots: Snapshots,
+    report: Report,
+    run_dir: Path,
+    *,
+    seconds: float,
+    spent: Mapping[str, Any],
+    grade: Callable[[Path], Report] | None,
+    limit: float = defaults.TIMELINE_SECONDS,
+) -> tuple[TimelinePoint, ...]:
+    """The snapshots by time, and last the submission that the run left, whose ``report`` is known.
+
+    ``seconds`` and ``spent`` are those of the whole run. ``grade`` grades a snapshot; None: the others are not graded.
+    Grading ends after ``limit`` seconds; until then the order is such that what is graded covers the whole run.
+    """
+    taken, final = list(snapshots.taken), run_dir / SUBMISSION
+    final_digest = digest_of(final) if report.submission_exists and _is_file(final) else None
+    reports = {final_digest: report} if final_digest else {}
+    started = time.monotonic()
+    for number in _spread(len(taken)):
+        late = time.monotonic() - started > limit
+        if grade is not None and not late and taken[number].digest not in reports:
+            reports[taken[number].digest] = grade(taken[number].path)
+    missing = _INTERRUPTED if grade is None else _LATE
+    points = []
+    for snapshot in taken:
+        point = _point(
+            reports.get(snapshot.digest),
+            missing,
+            seconds=min(snapshot.seconds, round(seconds, 3)),  # a sandbox measures the run a little later
+            calls=snapshot.calls,
+            cost=snapshot.cost,
+            file=snapshot.path.relative_to(run_dir).as_posix(),
+            final=snapshot is taken[-1] and snapshot.digest == final_digest,
+        )
+        points.append(point)
+    if final_digest and not (points and points[-1].final):
+        at = seconds if snapshots.changed_at is None else min(seconds, snapshots.changed_at)
+        calls, cost = spent.get("calls"), spent.get("cost")
+        points.append(
+            _point(report, "", seconds=round(at, 3), calls=calls, cost=cost, file=SUBMISSION, final=True),
+        )
+    return tuple(points)
+
+
+def last_change(points: Sequence[TimelinePoint], report: Report) -> LastChange | None:
+    """What replacing the best submission cost; None if the run's last one is as good as any before."""
+    sign = 1 if report.is_lower_better else -1
+    earlier = [point for point in points if point.score is not None and not point.final]
+    best = min(earlier, key=lambda point: (sign * (point.score or 0.0), point.seconds), default=None)
+    if best is None or best.score is None or report.grader_defect:
+        return None
+    if report.score is not None and sign * best.score >= sign * report.score:
+        return None
+    return LastChange(
+        best_seconds=best.seconds,
+        best_score=best.score,
+        best_medal=best.medal,
+        score=report.score,
+        medal=report.medal,
+    )
+
+
+def read_validation_score(run_dir: Path) -> float | None:
+    """The score that the agent itself expects, by its ``submission/validation.json``; None where it says nothing.
+
+    Whatever it wrote there, this is a finite number or None.
+    """
+    path = run_dir / VALIDATION
+    if not _is_file(path) or path.stat().st_size > _MAX_VALIDATION_BYTES:
+        return None
+    try:
+        values = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return None
+    score = values.get("validation_score") if isinstance(values, dict) else None
+    if isinstance(score, bool) or not isinstance(score, int | float) or abs(score) > 1e300:
+        return None
+    return float(score) if math.isfinite(score) else None
+
+
+def _point(report: Report | None, missing: str, **known: Any) -> TimelinePoint:
+    if report is None:
+        return TimelinePoint(**known, error=missing)
+    medal: Medal | None = report.medal
+    return TimelinePoint(**known, score=report.score, medal=medal, error=report.error)
+
+
+def _spread(count: int) -> Iterator[int]:
+    """The numbers below ``count`` in an order that soon covers their whole range: the last, the first, the middle, …
+
+    >>> list(_spread(5))
+    [4, 0, 2, 1, 3]
+    """
+    if count:
+        yield count - 1
+    if count > 1:
+        yield 0
+    step = 1 << (count - 1).bit_length() >> 1
+    while step:
+        yield from range(step, count - 1, 2 * step)
+        step //= 2
+
+
+def _is_file(path: Path) -> bool:
+    return path.is_file() and not path.is_symlink()
