@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 MAX_ELEMENTS = 1_000_000
 """Commas and brackets in a body: parsed, each may take a hundred bytes."""
 HIDDEN = "[key]"
+CANCELLED = "cancelled by the client"
 
 
 @dataclass

@@ -12,7 +12,7 @@ from aiohttp import web
 
 from pytest_mlebench.llm.books import PAID, Books
 from pytest_mlebench.llm.events import ServerSentEvents, StreamTooLarge, parse, parse_array
-from pytest_mlebench.llm.exchange import HIDDEN, Exchange, Hiding, error_text, json_object, reason
+from pytest_mlebench.llm.exchange import CANCELLED, HIDDEN, Exchange, Hiding, error_text, json_object, reason
 from pytest_mlebench.llm.flavours import Endpoint, Refusal
 from pytest_mlebench.llm.flavours.base import Problem, sse
 from pytest_mlebench.llm.providers import Provider
@@ -86,7 +86,8 @@ class Passing:
                 pause = _pause(attempt, None)
             except (aiohttp.ClientError, TimeoutError) as error:
                 if exchange.begun:  # the client has a part of it, and learns by its connection that this is not all
-                    call.error = f"the stream broke off: {reason(error, key)}"
+                    gone = request.transport is None or request.transport.is_closing()
+                    call.error = CANCELLED if gone else f"the stream broke off: {reason(error, key)}"
                     if request.transport is not None:
                         request.transport.abort()
                     raise ConnectionResetError(call.error) from error

@@ -16,7 +16,7 @@ import aiohttp
 from aiohttp import web
 
 from pytest_mlebench.llm.books import PAID, Books
-from pytest_mlebench.llm.exchange import Exchange, parse_body, target
+from pytest_mlebench.llm.exchange import CANCELLED, Exchange, parse_body, target
 from pytest_mlebench.llm.flavours import FLAVOURS, Endpoint, Flavour, Refusal
 from pytest_mlebench.llm.flavours.base import Body, Problem, sse
 from pytest_mlebench.llm.ledger import Call
@@ -147,7 +147,7 @@ class Service:
             call.error = call.error or f"{type(error).__name__}: {error}"
             raise
         except asyncio.CancelledError:
-            call.error = call.error or "cancelled by the client"
+            call.error = call.error or CANCELLED
             raise
         except Exception as error:
             logger.exception("call %s of the gateway failed", call.number)

@@ -251,6 +251,12 @@ FUNCTION = {"type": "function", "function": {"name": "shell", "parameters": {}}}
         (CHAT, {"web_search_options": {"search_context_size": "low"}}, {}),
         (CHAT, {"plugins": [{"id": "web"}]}, {}),
         (CHAT, {"search_parameters": {"mode": "on"}}, {}),
+        (CHAT, {"api_base": "https://example.org/v1"}, {}),
+        (
+            CHAT,
+            {"extra_body": {"google": {"cached_content": "x", "tools": [], "thinking_config": {}}}},
+            {"extra_body": {"google": {"thinking_config": {}}}},
+        ),
         ("/openai/v1/responses", {"tools": [{"type": "mcp", "server_url": "https://x"}]}, {}),
         ("/openai/v1/responses", {"tools": [{"type": "function", "server_url": "https://x"}]}, {}),
         ("/openai/v1/responses", {"tools": [{"type": "web_search_preview_2025_03_11"}]}, {}),
@@ -325,6 +331,11 @@ def test_what_makes_no_sense_without_them_is_refused(
         (CHAT, [{"type": "image_url", "image_url": {"url": "https://example.org/x.png"}}]),
         (CHAT, [{"type": "image_url", "image_url": "HTTP://example.org/x.png"}]),
         (CHAT, [{"type": "file", "file": {"file_id": "file-1"}}]),
+        (
+            CHAT,
+            [{"type": "file", "file": {"filename": "x.pdf", "file_data": "https://example.org/x.pdf"}}],
+        ),  # OpenRouter
+        (CHAT, [{"type": "document_url", "document_url": "https://example.org/x.pdf"}]),  # Mistral
         (CHAT, [{"type": "video_url", "video_url": {"url": "gs://bucket/x"}}]),
         ("/openai/v1/responses", [{"type": "input_image", "image_url": "https://example.org/x.png"}]),
         ("/openai/v1/responses", [{"type": "input_file", "file_url": "https://example.org/x.pdf"}]),

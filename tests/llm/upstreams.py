@@ -65,6 +65,10 @@ class Upstream:
         self.arguments: dict[str, Any] = ARGUMENTS
         """What it calls tools with."""
         self.headers: dict[str, str] = {}
+        self.bomb = b""
+        """What it answers with, as content that is compressed."""
+        self.gather = 0
+        """It answers when so many requests wait for it."""
         self.cancelled = 0
         self.open = 0
         self.most_open = 0
@@ -123,6 +127,8 @@ class Upstream:
 
     async def _answer(self, request: web.BaseRequest) -> web.StreamResponse:
         raw = await request.read()
+        while self.open < self.gather and self.most_open < self.gather:
+            await asyncio.sleep(0.01)
         body: Any = json.loads(raw) if raw else None
         seen = Seen(request.method, request.path, request.query_string, dict(request.headers), body, raw)
         self.seen.append(seen)
@@ -130,6 +136,9 @@ class Upstream:
         if self.failures:
             failure = self.failures.popleft()
             return web.json_response(failure.body, status=failure.status, headers=failure.headers)
+        if self.bomb:
+            kind = "text/event-stream" if body.get("stream") else "application/json"
+            return web.Response(body=self.bomb, headers={"content-encoding": "gzip", "content-type": kind})
         path = request.path
         if path.endswith("/chat/completions"):
             events, whole = _chat(self, body)

@@ -72,13 +72,13 @@ class Anthropic(Flavour):
             if not isinstance(tools, list) or not all(isinstance(tool, dict) for tool in tools):
                 raise Refusal("invalid", "tools must be a list of objects")
             out = [tool for tool in tools if not _is_clients(tool)]
-            names = {tool.get("name") for tool in out}
+            names = {str(tool.get("name")) for tool in out}
             withheld += [str(tool.get("type"))[:64] for tool in out]
             if out:
                 body["tools"] = [tool for tool in tools if _is_clients(tool)]
         choice = body.get("tool_choice")
         choice = choice if isinstance(choice, dict) else {}
-        if choice.get("type") == "tool" and choice.get("name") in names:
+        if choice.get("type") == "tool" and str(choice.get("name")) in names:
             raise withheld_tool(str(choice["name"]))
         if names and not body["tools"]:
             if choice.get("type") == "any":

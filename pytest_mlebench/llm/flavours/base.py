@@ -155,7 +155,8 @@ def number(value: Any) -> int | None:
 
 
 _CLIENTS_OWN = {"tool_use": "input", "redacted_thinking": "data"}
-_URL_KEYS = {"imageurl", "fileurl", "videourl", "audiourl", "fileuri", "fileid", "url", "uri"}
+_REFERENCES = ("url", "uri", "fileid")
+_DATA_KEYS = ("data", "filedata")
 _NOT_SENT_FOR = {"args", "response", "arguments", "annotations", "citations"}
 
 
@@ -191,7 +192,12 @@ def refuse_references(content: Any) -> tuple[int, bool]:
         for key, item in value.items():
             if key in _NOT_SENT_FOR or (isinstance(type, str) and _CLIENTS_OWN.get(type) == key):
                 continue
-            if normal(key) in _URL_KEYS and isinstance(item, str) and item[:5].lower() != "data:":
+            name = normal(key)
+            if (
+                isinstance(item, str)
+                and item[:5].lower() != "data:"
+                and (name.endswith(_REFERENCES) or (name in _DATA_KEYS and "://" in item[:64]))
+            ):
                 where = f"{type} " if isinstance(type, str) else ""
                 raise Refusal(
                     "invalid",
@@ -199,7 +205,7 @@ def refuse_references(content: Any) -> tuple[int, bool]:
                     "files for it: send them inline as base64",
                 )
             if isinstance(item, str):
-                if item[:5].lower() == "data:" or normal(key) in ("data", "filedata"):
+                if item[:5].lower() == "data:" or name in _DATA_KEYS:
                     media = _media_type(value, item)
                     images += 1
                     unbounded |= not media.startswith(("image/", "text/"))

@@ -43,7 +43,10 @@ _PROVIDER_FIELDS = {
     "enable_search": "web search",  # Qwen
     "search_options": "web search",
     "web_search": "web search",
+    "api_base": "another server",  # LiteLLM
+    "base_url": "another server",
 }
+_HARMLESS_OF_GOOGLE = {"thinking_config", "thought_tag_marker", "safety_settings"}
 _ONLY_WITH_PROVIDER = {"prompt": "stored prompts", "preset": "presets"}
 _GUARDED = {
     **{re.sub("_", "", name): name for name in (*_PROVIDER_FIELDS, *_ONLY_WITH_PROVIDER)},
@@ -54,6 +57,7 @@ _GUARDED = {
     "maxoutputtokens": "max_output_tokens",
     "previousresponseid": "previous_response_id",
     "streamoptions": "stream_options",
+    "extrabody": "extra_body",
 }
 _SEARCHING = re.compile(r"(-search(-|$))|deep-research|:online|(^|/)sonar|(^|/)compound|^@preset", re.IGNORECASE)
 """Models that search the network by themselves."""
@@ -96,6 +100,7 @@ class OpenAI(Flavour):
         if body.get("background"):
             raise Refusal("invalid", "background: answers that are fetched later are not offered here")
         withheld = [what for name, what in _PROVIDER_FIELDS.items() if body.pop(name, None) not in (None, False)]
+        withheld += _take_out_googles(body)
         withheld += _take_out_tools(body)
         refuse_references([body.get("messages"), body.get("input")])
         return withheld
@@ -149,6 +154,18 @@ def _refuse_field(body: Body, name: str, what: str) -> None:
         raise Refusal("invalid", f"{name}: {what} are kept by the provider and may hold tools that reach the network")
 
 
+def _take_out_googles(body: Body) -> list[str]:
+    """What Gemini takes of its own API's fields beside OpenAI's: tools, and contents that it holds."""
+    extra = body.get("extra_body")
+    own = extra.get("google") if isinstance(extra, dict) else None
+    if not isinstance(own, dict):
+        return []
+    withheld = [name for name in own if name not in _HARMLESS_OF_GOOGLE]
+    for name in withheld:
+        del own[name]
+    return [name[:64] for name in withheld]
+
+
 def _take_out_tools(body: Body) -> list[str]:
     withheld: list[str] = []
     if "tools" in body and body["tools"] is not None:
@@ -192,7 +209,7 @@ def _is_clients(tool: Body) -> bool:
     if type == "shell":  # without an environment of the client's it runs in a container of the provider's
         environment = tool.get("environment")
         return isinstance(environment, dict) and environment.get("type") == "local"
-    return type in _CLIENT_TOOLS and not {"server_url", "connector_id"} & tool.keys()
+    return isinstance(type, str) and type in _CLIENT_TOOLS and not {"server_url", "connector_id"} & tool.keys()
 
 
 def _refers(input: Any) -> bool:
