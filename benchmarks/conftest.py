@@ -10,16 +10,28 @@ FIGURES = pytest.StashKey[dict[str, list[dict[str, Any]]]]()
 LIMITS = {"low": (15, 3000), "dev": (15, 3000), "medium": (30, 4000), "high": (30, 4000)}
 """Seconds and megabytes that reading and grading a submission may take, by split."""
 
+WORST_MEGABYTES, WORST_SECONDS = 1000.0, 20.0
+"""What a worst case may take beyond an honest submission."""
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("mlebench benchmarks")
     group.addoption("--grader-rounds", type=int, default=3, metavar="N", help="gradings of each submission (default 3)")
     group.addoption("--max-seconds", type=float, metavar="S", help="mark graders that take longer (default by split)")
     group.addoption("--max-megabytes", type=float, metavar="MB", help="mark graders that take more (default by split)")
+    group.addoption("--case-megabytes", type=float, default=10, metavar="MB", help="size of worst cases (default 10)")
+    group.addoption("--check-cases", action="store_true", help="check worst cases by their form alone, too")
+    group.addoption("--cases", metavar="FILE", help="append the figures of all worst cases to a file, as JSON lines")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    figures: dict[str, list[dict[str, Any]]] = {"graders": [], "start": [], "prepare": [], "report": []}
+    figures: dict[str, list[dict[str, Any]]] = {
+        "graders": [],
+        "start": [],
+        "prepare": [],
+        "report": [],
+        "worst cases": [],
+    }
     config.stash[FIGURES] = figures
 
 
@@ -55,6 +67,23 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
             terminalreporter.line(
                 f"{row['format']:<8}{row['seconds']:8.3f} s{row['slowest']:8.3f} s at most{row['bytes']:>12,} bytes"
             )
+    if rows := figures["worst cases"]:
+        terminalreporter.section("worst cases: the worst of each competition, beyond an honest submission")
+        _write_worst_cases(terminalreporter, rows)
+
+
+def _write_worst_cases(reporter: pytest.TerminalReporter, rows: list[dict[str, Any]]) -> None:
+    def weight(row: dict[str, Any]) -> float:
+        return max(float(row["mb"]) / WORST_MEGABYTES, float(row["seconds"]) / WORST_SECONDS)
+
+    worst = {row["competition"]: row for row in sorted(rows, key=weight)}
+    for row in sorted(worst.values(), key=weight, reverse=True):
+        reporter.line(
+            f"{row['competition']:<60}{row['mb']:+9,.0f} MB {row['seconds']:+8.1f} s  of {row['megabytes']:.0f} MB, "
+            f"{row['what']}: {row['case']}{'  !' if weight(row) > 1 else ''}"
+        )
+    over = sum(weight(row) > 1 for row in rows)
+    reporter.line(f"{len(rows)} cases, {over} over {WORST_MEGABYTES:,} MB or {WORST_SECONDS:g} s (!)")
 
 
 COLUMNS = {

@@ -44,8 +44,13 @@ class FullSize:
     submission_rows: int
 
 
-def make(competition: Competition, synthetic: Dataset, folder: Path) -> FullSize:
-    """Write both to the folder; sizes are those of ``sizes.json``, rounded up to whole copies."""
+def make(
+    competition: Competition, synthetic: Dataset, folder: Path, *, max_submission_bytes: float = math.inf
+) -> FullSize:
+    """Write both to the folder; sizes are those of ``sizes.json``, rounded up to whole copies.
+
+    There are fewer copies, but at least one, where the submission would have more than ``max_submission_bytes``.
+    """
     shape = EXCEPTIONS.get(competition.id, Shape())
     ids = shape.ids or (read_header(synthetic.sample_submission)[0],)
     rng = np.random.default_rng(0)
@@ -64,18 +69,24 @@ def make(competition: Competition, synthetic: Dataset, folder: Path) -> FullSize
         header, block = "", _json_template(synthetic.answers.read_text(encoding="utf-8"), ids, shape)
     rows = len(answers) if is_table else block.count("\n")
     sizes = SIZES[competition.id]
+    submission_header, submission_block = _template(_finer(submission, ids, shape), ids, shape)
+    most = max(max_submission_bytes // len(submission_block.encode()), 1)
     copies = math.ceil(sizes["answers"] / rows)
     submission_copies = max(copies, math.ceil(sizes["submission"] / len(submission)))
+    submission_copies = int(min(submission_copies, most))
     if not shape.more_in_submission:
         copies = submission_copies
     numbers = range(start := 10 ** len(str(submission_copies)), start + submission_copies)
     with dataset.answers.open("w", encoding="utf-8", newline="") as file:
         file.write(header)
         file.writelines(_copies(block.replace(END, ""), numbers[:copies], shape.variants))
-    header, block = _template(_finer(submission, ids, shape), ids, shape)
-    lines = [line + "\n" for copy in _copies(block, numbers, shape.variants) for line in copy.split(f"{END}\n")[:-1]]
+    lines = [
+        line + "\n"
+        for copy in _copies(submission_block, numbers, shape.variants)
+        for line in copy.split(f"{END}\n")[:-1]
+    ]
     with (path := folder / "submission.csv").open("w", encoding="utf-8", newline="") as file:
-        file.write(header)
+        file.write(submission_header)
         file.writelines(lines if shape.keep_order else map(lines.__getitem__, rng.permutation(len(lines)).tolist()))
     return FullSize(dataset, path, copies * rows, len(lines))
 

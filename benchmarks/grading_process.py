@@ -1,7 +1,8 @@
 """A process that grades, so that its memory is that of grading alone.
 
 ``python grading_process.py COMPETITION_FOLDER DATA_FOLDER`` reads the answers, then grades the submission on each line
-of its input. For either it writes a line of JSON with the seconds, the processor's seconds and the peak of its memory.
+of its input; with a third argument, ``check``, it checks submissions by their form instead. For either it
+writes a line of JSON with the seconds, the processor's seconds and the peak of its memory.
 """
 
 from __future__ import annotations
@@ -17,21 +18,37 @@ from typing import Any
 
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.data.dataset import Dataset
-from pytest_mlebench.errors import MLEBenchError
-from pytest_mlebench.grading.scorer import Scorer
+from pytest_mlebench.defaults import GRADING_MEMORY
+from pytest_mlebench.errors import InvalidSubmission, MLEBenchError
+from pytest_mlebench.grading.form import Form
+from pytest_mlebench.grading.scorer import GraderDefect, Scorer
 
 
-def main(folder: str, data: str) -> None:
+def main(folder: str, data: str, what: str = "grade") -> None:
+    resource.setrlimit(resource.RLIMIT_DATA, (GRADING_MEMORY, GRADING_MEMORY))
     competition = Competition.load(Path(folder))
-    scorer = Scorer(competition, Dataset(competition, Path(data)).answers)
-    _report(lambda: {"rows": len(scorer.answers)})
+    dataset = Dataset(competition, Path(data))
+    work: Callable[[Path], dict[str, Any]]
+    if what == "check":
+        form = Form(competition, dataset.public)
+        _report(dict)
+        work = partial(_check, form)
+    else:
+        scorer = Scorer(competition, dataset.answers)
+        _report(lambda: {"rows": len(scorer.answers)})
+        work = partial(_score, scorer)
     for line in sys.stdin:
         path = Path(line.rstrip("\n"))
-        _report(partial(_score, scorer, path))
+        _report(partial(work, path))
 
 
 def _score(scorer: Scorer, path: Path) -> dict[str, Any]:
     return {"score": scorer.score(path)}
+
+
+def _check(form: Form, path: Path) -> dict[str, Any]:
+    form.check(path)
+    return {}
 
 
 def _report(work: Callable[[], dict[str, Any]]) -> None:
@@ -39,8 +56,10 @@ def _report(work: Callable[[], dict[str, Any]]) -> None:
     began, cpu_began = time.perf_counter(), time.process_time()
     try:
         result = work()
-    except MLEBenchError as error:
-        result = {"error": str(error)}
+    except InvalidSubmission as error:
+        result = {"error": str(error), "invalid": str(error)}
+    except (MLEBenchError, GraderDefect, MemoryError) as error:
+        result = {"error": f"{type(error).__name__}: {error}"}
     took = {"seconds": time.perf_counter() - began, "cpu_seconds": time.process_time() - cpu_began}
     print(json.dumps({**result, **took, "peak_mb": _peak_mb()}), flush=True)
 

@@ -1,4 +1,3 @@
-import math
 from collections.abc import Sequence
 from itertools import chain
 
@@ -16,10 +15,10 @@ from pytest_mlebench.grading.metrics.detection import average_precisions, rectan
 
 FIELDS = ["center_x", "center_y", "center_z", "width", "length", "height", "yaw"]
 THRESHOLDS = np.arange(0.5, 1.0, 0.05)
-CHUNK = 50_000  # predicted boxes whose pairs with true boxes are held at a time
+CHUNK = 1 << 17  # pairs of predicted and true boxes that are held at a time
 
-Row = list[tuple[str, list[float]]]
-"""The boxes of a sample: class, and confidence with FIELDS."""
+Row = tuple[list[str], np.ndarray]
+"""The boxes of a sample: their classes, and for each its confidence and FIELDS."""
 
 
 def check(submission: pd.DataFrame, template: pd.DataFrame) -> None:
@@ -54,24 +53,23 @@ def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
 def _read(submission: pd.DataFrame, template: pd.DataFrame) -> tuple[pd.DataFrame, np.ndarray]:
     """The predicted boxes, and for each sample the number of its row in the agent's file."""
     require_columns(submission, ["Id", "PredictionString"])
-    rows = parse_texts(submission, "PredictionString", _boxes, expected="nine fields of each box", missing="")
     order = alignment(submission, template, on="Id")
+    rows = parse_texts(submission, "PredictionString", _boxes, expected="nine fields of each box", missing="")
     return _table([rows[k] for k in order]), order + 1
 
 
 def _boxes(text: str) -> Row:
-    boxes = labelled_records(text, 9, label=-1, separator=" ") if text.strip() else []
-    if any(math.isinf(values[-1]) for _, values in boxes):
+    labels, values = labelled_records(text, 9, label=-1, separator=" ") if text.strip() else ([], np.empty((0, 8)))
+    if np.isinf(values[:, -1]).any():
         raise ValueError("the yaw of a box is infinite")
-    return boxes
+    return labels, values
 
 
 def _table(rows: Sequence[Row]) -> pd.DataFrame:
-    boxes = list(chain.from_iterable(rows))
-    values = np.array(list(chain.from_iterable(values for _, values in boxes))).reshape(-1, 1 + len(FIELDS))
+    values = np.concatenate([values for _, values in rows])
     table = pd.DataFrame(values, columns=["confidence", *FIELDS])
-    table["sample"] = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
-    table["class"] = pd.Series([label for label, _ in boxes], dtype=object)
+    table["sample"] = np.repeat(np.arange(len(rows)), [len(labels) for labels, _ in rows])
+    table["class"] = pd.Series(list(chain.from_iterable(labels for labels, _ in rows)), dtype=object)
     return table
 
 
@@ -100,8 +98,12 @@ def _best_overlaps(predicted: pd.DataFrame, truth: pd.DataFrame, groups: pd.Data
     """For each predicted box the highest IoU with a true box of its group, if it can count, and that box's number."""
     overlap, best = np.zeros(len(predicted)), np.zeros(len(predicted), dtype=np.intp)
     boxes, true_boxes = predicted[FIELDS].to_numpy(), truth[FIELDS].to_numpy()
-    for begin in range(0, len(predicted), CHUNK):
-        group = predicted["group"].to_numpy()[begin : begin + CHUNK]
+    group_of = predicted["group"].to_numpy()
+    pairs_until = np.cumsum(groups["size"].to_numpy()[group_of])
+    begin = 0
+    while begin < len(predicted):
+        end = max(int(np.searchsorted(pairs_until, pairs_until[begin] + CHUNK)), begin + 1)
+        group = group_of[begin:end]
         sizes = groups["size"].to_numpy()[group]
         left = np.repeat(np.arange(begin, begin + len(group)), sizes)
         right = np.arange(len(left)) + np.repeat(groups["start"].to_numpy()[group] - np.cumsum(sizes) + sizes, sizes)
@@ -110,6 +112,7 @@ def _best_overlaps(predicted: pd.DataFrame, truth: pd.DataFrame, groups: pd.Data
         pairs = pd.DataFrame({"left": left, "right": right, "iou": upright_box_iou(boxes[left], true_boxes[right])})
         highest = pairs.loc[pairs.groupby("left")["iou"].idxmax()]
         overlap[highest["left"]], best[highest["left"]] = highest["iou"], highest["right"]
+        begin = end
     return overlap, best
 
 

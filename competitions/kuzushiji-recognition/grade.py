@@ -1,28 +1,29 @@
-from collections import defaultdict
-
+import numpy as np
 import pandas as pd
 
 from pytest_mlebench.grading import alignment, labelled_records, parse_texts, require_columns
 
-Labelled = list[tuple[str, list[float]]]
+Labelled = tuple[list[str], np.ndarray]
+"""Characters, and the numbers that belong to each: x and y of a point; left, top, width and height of a box."""
 
 
 def check(submission: pd.DataFrame, template: pd.DataFrame) -> list[Labelled]:
     require_columns(submission, ["image_id", "labels"])
+    order = alignment(submission, template, on="image_id")
     points = parse_texts(submission, "labels", _points, expected="character, x and y of each character", missing="")
-    return [points[k] for k in alignment(submission, template, on="image_id")]
+    return [points[k] for k in order]
 
 
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
     points = check(submission, answers)
     boxes = parse_texts(answers, "labels", _boxes, expected="boxes", missing="")
     hits = sum(_hits(*page) for page in zip(boxes, points, strict=True))
-    total = sum(map(len, boxes)) + sum(map(len, points))
+    total = sum(len(labels) for labels, _ in boxes) + sum(len(labels) for labels, _ in points)
     return 2 * hits / total if total else 0.0
 
 
 def _points(text: str) -> Labelled:
-    return labelled_records(text, 3, separator=" ") if text else []
+    return labelled_records(text, 3, separator=" ") if text else ([], np.empty((0, 2)))
 
 
 def _boxes(text: str) -> Labelled:
@@ -31,14 +32,17 @@ def _boxes(text: str) -> Labelled:
 
 def _hits(boxes: Labelled, points: Labelled) -> int:
     """Each box in turn uses up the first point of its character that lies within it."""
-    free = defaultdict(list)
-    for character, point in points:
-        free[character].append(point)
+    characters, corners = boxes
+    rows: dict[str, list[int]] = {character: [] for character in characters}
+    for row, character in enumerate(points[0]):
+        if character in rows:
+            rows[character].append(row)
+    free = {character: points[1][found] for character, found in rows.items()}
     hits = 0
-    for character, (left, top, width, height) in boxes:
-        for k, (x, y) in enumerate(free[character]):
-            if left < x < left + width and top < y < top + height:
-                del free[character][k]
-                hits += 1
-                break
+    for character, (left, top, width, height) in zip(characters, corners.tolist(), strict=True):
+        x, y = free[character].T
+        inside = (left < x) & (x < left + width) & (top < y) & (y < top + height)
+        if inside.any():
+            free[character][inside.argmax()] = np.nan  # which lies in no box
+            hits += 1
     return hits

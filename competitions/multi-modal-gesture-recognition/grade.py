@@ -9,8 +9,9 @@ from pytest_mlebench.grading.metrics.text import word_error_rate
 def check(submission: pd.DataFrame, template: pd.DataFrame) -> list[list[int]]:
     require_columns(submission, ["Id", "Sequence"])
     require_not_missing(submission, "Sequence")
+    order = alignment(submission, template, on="Id")
     gestures = [_gestures(value, row) for row, value in enumerate(submission["Sequence"], start=1)]
-    return [gestures[k] for k in alignment(submission, template, on="Id")]
+    return [gestures[k] for k in order]
 
 
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:

@@ -1,9 +1,9 @@
 from functools import partial
 
 import pandas as pd
-from sklearn.metrics import matthews_corrcoef
 
 from pytest_mlebench.grading import class_labels
+from pytest_mlebench.grading.metrics.classification import matthews_corrcoef
 
 check = partial(class_labels, column="contact", on="contact_id")
 

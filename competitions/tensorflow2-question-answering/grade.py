@@ -26,8 +26,9 @@ def read_answers(path: Path) -> pd.DataFrame:
 
 def check(submission: pd.DataFrame, template: pd.DataFrame) -> list[Prediction]:
     require_columns(submission, ["example_id", "PredictionString"])
+    order = alignment(submission, template, on="example_id")
     predicted = [_parse(text, row) for row, text in enumerate(texts(submission, "PredictionString"), 1)]
-    return [predicted[k] for k in alignment(submission, template, on="example_id")]
+    return [predicted[k] for k in order]
 
 
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:

@@ -14,8 +14,9 @@ THRESHOLDS = np.arange(0.5, 1.0, 0.05)  # its rounding errors are part of the me
 
 def check(submission: pd.DataFrame, template: pd.DataFrame) -> list[Runs]:
     require_columns(submission, ["id", "rle_mask"], exactly=True)
+    order = alignment(submission, template, on="id")
     masks = _masks(submission)
-    return [masks[k] for k in alignment(submission, template, on="id")]
+    return [masks[k] for k in order]
 
 
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> np.float64:

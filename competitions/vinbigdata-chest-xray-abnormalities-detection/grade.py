@@ -1,7 +1,7 @@
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.grading import parse_texts, require_columns, require_same_ids, split_records, to_floats
+from pytest_mlebench.grading import number_records, parse_texts, require_columns, require_same_ids
 from pytest_mlebench.grading.metrics.detection import coco_average_precision, coco_iou
 
 from .columns import CORNERS
@@ -12,10 +12,9 @@ MAX_DETECTIONS = 100  # of a class in an image
 
 def check(submission: pd.DataFrame, template: pd.DataFrame) -> list[np.ndarray]:
     require_columns(submission, ["image_id", "PredictionString"])
-    expected = "class, confidence and corners of each box"
-    rows = parse_texts(submission, "PredictionString", _boxes, expected=expected)
     require_same_ids(submission, template, on="image_id")
-    return rows
+    expected = "class, confidence and corners of each box"
+    return parse_texts(submission, "PredictionString", _boxes, expected=expected)
 
 
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> np.float64:
@@ -31,6 +30,7 @@ def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> np.float64:
     boxes = pd.DataFrame(np.concatenate(rows), columns=["class_id", "confidence", *CORNERS])
     boxes["id"] = np.arange(len(boxes))
     boxes["image"] = np.repeat(images.get_indexer(submission["image_id"]), [len(row) for row in rows])
+    boxes = boxes[boxes["class_id"].isin(answers["class_id"])]  # no others count
     boxes = boxes.sort_values("image", kind="stable").sort_values("confidence", ascending=False, kind="stable")
     boxes = boxes[boxes.groupby(["class_id", "image"]).cumcount() < MAX_DETECTIONS]
 
@@ -52,7 +52,7 @@ def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> np.float64:
 
 
 def _boxes(text: str) -> np.ndarray:
-    boxes = np.array([to_floats(record) for record in split_records(text, 6, separator=" ")])
+    boxes = number_records(text, 6, separator=" ")
     boxes[:, 0] = np.trunc(boxes[:, 0])
     if not np.isfinite(boxes[:, 0]).all():
         raise ValueError("a class is not a number")

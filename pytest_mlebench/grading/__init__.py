@@ -25,11 +25,11 @@ if TYPE_CHECKING:
         class_probabilities,
         label_sets,
         labelled_records,
+        number_records,
         numeric,
         parse_texts,
         predictions,
         ranked_labels,
-        split_records,
         texts,
         to_floats,
     )
@@ -56,6 +56,7 @@ __all__ = [
     "isin",
     "label_sets",
     "labelled_records",
+    "number_records",
     "numeric",
     "parse_texts",
     "predictions",
@@ -69,7 +70,6 @@ __all__ = [
     "require_row_sums",
     "require_same_ids",
     "require_text",
-    "split_records",
     "texts",
     "to_floats",
 ]

@@ -7,6 +7,7 @@ Rows are counted from 1, without the header.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -18,11 +19,11 @@ from pytest_mlebench.errors import InvalidSubmission
 
 def require_columns(submission: pd.DataFrame, columns: Sequence[str], *, exactly: bool = False) -> None:
     """The columns must be there, in any order; with ``exactly`` there must be no others."""
-    found = list(submission.columns)
+    found, known = dict.fromkeys(submission.columns), set(columns)
     if missing := [column for column in columns if column not in found]:
-        names = ", ".join(map(shown, found[:20])) or "none"
+        names = ", ".join(map(shown, islice(found, 20))) or "none"
         raise InvalidSubmission(f"column {missing[0]!r} is missing; the file has {names}")
-    if exactly and (extra := [column for column in found if column not in columns]):
+    if exactly and (extra := [column for column in found if column not in known]):
         raise InvalidSubmission(f"column {shown(extra[0])} is not expected; the columns are {', '.join(columns)}")
 
 

@@ -7,7 +7,6 @@ more than: ``predictions``, ``class_labels`` and ``class_probabilities`` check a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from itertools import chain
 from typing import Any, TypeVar
 
 import numpy as np
@@ -163,41 +162,50 @@ def parse_texts(
     return parsed
 
 
-def split_records(text: str, width: int, separator: str | None = None) -> list[list[str]]:
-    """A text's parts in groups of ``width``; ValueError where they do not come out even.
+def number_records(text: str, width: int, separator: str | None = None) -> NDArray[np.float64]:
+    """A text's records of ``width`` numbers each: shape (records, width).
 
-    Parts are separated by white space, or each by one ``separator`` where that is given.
+    Parts are separated by white space, or each by one ``separator`` where that is given. ValueError where records do
+    not come out even, or a part is not a number (see ``to_floats``).
+
+    >>> number_records("0 0.5 1 0.25", width=2)
+    array([[0.  , 0.5 ],
+           [1.  , 0.25]])
     """
-    parts = text.split(separator)
-    if len(parts) % width:
-        raise ValueError(f"it has {len(parts)} values, which is not a multiple of {width}{_space_hint(parts)}")
-    return [parts[k : k + width] for k in range(0, len(parts), width)]
+    return to_floats(_record_parts(text, width, separator)).reshape(-1, width)
 
 
 def labelled_records(
     text: str, width: int, *, label: int = 0, separator: str | None = None
-) -> list[tuple[str, list[float]]]:
-    """A text's records (see ``split_records``), each of a label and ``width - 1`` numbers, as pairs of these.
+) -> tuple[list[str], NDArray[np.float64]]:
+    """A text's records, each of a label and ``width - 1`` numbers: the labels, and the numbers of each in a row.
 
-    ``label`` is the place of the label in a record: 0 or -1. ValueError as of ``split_records`` and ``to_floats``.
+    ``label`` is the place of the label in a record: 0 or -1. ValueError as of ``number_records``.
 
-    >>> labelled_records("cat 0.9 1 2 dog 0.5 3 4", width=4)
-    [('cat', [0.9, 1.0, 2.0]), ('dog', [0.5, 3.0, 4.0])]
+    >>> labelled_records("cat 0.9 1 dog 0.5 3", width=3)
+    (['cat', 'dog'], array([[0.9, 1. ],
+           [0.5, 3. ]]))
     """
-    records = split_records(text, width, separator)
-    labels = [record.pop(label) for record in records]
-    numbers = to_floats(chain.from_iterable(records))
-    return [(name, numbers[k * (width - 1) : (k + 1) * (width - 1)]) for k, name in enumerate(labels)]
+    parts = _record_parts(text, width, separator)
+    labels = parts[label % width :: width]
+    del parts[label % width :: width]
+    return labels, to_floats(parts).reshape(-1, width - 1)
 
 
-def to_floats(texts: Iterable[str]) -> list[float]:
-    """Python's ``float`` of each text; ValueError names the first that is not a number."""
-    texts = list(texts)
+def to_floats(texts: Sequence[str]) -> NDArray[np.float64]:
+    """Python's ``float`` of each text, shape (texts,); ValueError names the first that is not a number."""
     try:
-        return [float(text) for text in texts]
+        return np.fromiter(map(float, texts), dtype=np.float64, count=len(texts))
     except ValueError:
         wrong = next(text for text in texts if not _is_float(text))
         raise ValueError(f"{shown(wrong)} is not a number{_space_hint([wrong])}") from None
+
+
+def _record_parts(text: str, width: int, separator: str | None) -> list[str]:
+    parts = text.split(separator)
+    if len(parts) % width:
+        raise ValueError(f"it has {len(parts)} values, which is not a multiple of {width}{_space_hint(parts)}")
+    return parts
 
 
 def _numeric(column: pd.Series[Any]) -> NDArray[np.float64]:

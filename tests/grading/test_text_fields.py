@@ -2,7 +2,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pytest_mlebench.grading import InvalidSubmission, parse_texts, split_records, to_floats
+from pytest_mlebench.grading import InvalidSubmission, labelled_records, number_records, parse_texts, to_floats
 
 
 def column(*values: object) -> pd.DataFrame:
@@ -38,24 +38,30 @@ def test_a_table_without_rows_has_nothing_to_parse() -> None:
     assert parse_texts(column(), "text", str.upper, expected="a word") == []
 
 
-def test_records_come_in_groups() -> None:
-    assert split_records("a 1 b  2", 2) == [["a", "1"], ["b", "2"]]
-    assert split_records("  ", 2) == []
+def test_records_of_numbers_are_the_rows_of_a_table() -> None:
+    assert number_records("3 1 4\t1", 2).tolist() == [[3, 1], [4, 1]]
+    assert number_records("  ", 2).shape == (0, 2)
+
+
+def test_records_have_their_label_in_front_or_behind() -> None:
+    for text, label in (("a 1 2 b 3 4", 0), ("1 2 a 3 4 b", -1)):
+        labels, numbers = labelled_records(text, 3, label=label)
+        assert labels == ["a", "b"] and numbers.tolist() == [[1, 2], [3, 4]]
 
 
 def test_records_that_do_not_come_out_even_are_refused() -> None:
     with pytest.raises(ValueError, match="it has 3 values, which is not a multiple of 2"):
-        split_records("a 1 b", 2)
+        labelled_records("a 1 b", 2)
 
 
 def test_a_single_separator_leaves_empty_values_and_is_hinted_at() -> None:
-    assert split_records("a  1 2", 2, separator=" ") == [["a", ""], ["1", "2"]]
+    assert labelled_records("a 1  2", 2, separator=" ")[0] == ["a", ""]
     with pytest.raises(ValueError, match="a space too many"):
-        split_records("a 1 ", 2, separator=" ")
+        labelled_records("a 1 ", 2, separator=" ")
 
 
 def test_numbers_are_what_python_takes_for_a_float() -> None:
-    assert to_floats(["1", "-2.5e3", "inf"]) == [1, -2500, float("inf")]
+    assert to_floats(["1", "-2.5e3", "inf"]).tolist() == [1, -2500, float("inf")]
 
 
 def test_the_first_text_that_is_no_number_is_named() -> None:

@@ -100,7 +100,7 @@ def union(runs: Runs) -> Runs:
 
 def _whole_numbers(pieces: list[str]) -> NDArray[np.int64]:
     try:
-        return np.array([int(piece) for piece in pieces], dtype=np.int64)
+        return np.fromiter(map(int, pieces), dtype=np.int64, count=len(pieces))
     except OverflowError as error:
         raise ValueError("it has a number of more than 18 digits") from error
     except ValueError as error:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from sklearn import metrics
 
-from pytest_mlebench.grading.metrics.classification import log_loss
+from pytest_mlebench.grading.metrics.classification import log_loss, matthews_corrcoef
 
 EPS = 2.0**-52
 
@@ -65,3 +65,17 @@ def test_log_loss_does_not_depend_on_the_order_of_rows_or_classes(
 def test_log_loss_lies_between_the_perfect_and_the_worst(case: tuple[NDArray[np.int64], NDArray[np.float64]]) -> None:
     truth, probability = case
     assert log_loss(truth, truth) <= log_loss(truth, probability) + 1e-15 <= -math.log(EPS) + 1e-12
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(-1, 3)), max_size=9).map(lambda pairs: [(0, 0), (1, 0), *pairs])
+)
+def test_the_matthews_correlation_is_that_of_scikit_learn(pairs: list[tuple[int, int]]) -> None:
+    truth, predicted = zip((0, 0), (1, 0), *pairs, strict=True)
+    assert matthews_corrcoef(truth, predicted) == metrics.matthews_corrcoef(truth, predicted)
+
+
+def test_the_matthews_correlation_takes_any_number_of_different_labels() -> None:
+    labels = np.arange(2**63, 2**63 + 200_000, dtype=np.uint64)
+    assert matthews_corrcoef(labels, labels) == 1  # a matrix of all pairs of labels would take 320 GB
+    assert matthews_corrcoef(np.arange(200_000) % 2, labels) == 0

@@ -1,0 +1,160 @@
+"""Submissions that are as bad as a file of a given size can be, made from a good submission of any competition.
+
+Each tries to make reading, checking or grading take memory or time out of proportion to the file: one huge field, many
+small items in a field, labels that are all different, numbers that are taken for a size, rows, columns or ids without
+end. Which of them hits depends on the grader: every competition gets all of them.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import count, cycle, islice, repeat
+
+import pandas as pd
+
+WorstCase = tuple[str, bytes]
+"""What the case is, and the file's content."""
+
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
+_MAX_COLUMNS = 9_900
+_ATTACKED_COLUMNS = 2
+"""More columns of predictions are of the same kind."""
+
+
+def worst_cases(good: pd.DataFrame, ids: Sequence[str], size: int) -> Iterator[WorstCase]:
+    """The cases for a competition. ``good``, all text, is a submission with a score; files have up to ``size`` bytes.
+
+    A file has the good submission's rows where the case is not about these, so it may be larger by as much.
+    """
+    room = max(size - len(_csv(good)), size // 4)
+    for column in [name for name in good.columns if name not in ids][:_ATTACKED_COLUMNS]:
+        texts = good[column].tolist()
+        yield from (
+            (f"{column}: {name}", _csv(good.assign(**{column: list(islice(values, len(good)))})))
+            for name, values in _values()
+        )
+        for name, text in _words():
+            yield f"{column}: {name}", _csv(_with_one(good, column, text(room)))
+        if not all(_NUMBER.fullmatch(text) for text in texts if text):
+            for name, text in _lists(texts):
+                yield f"{column}: {name}, one field", _csv(_with_one(good, column, text(room)))
+                fields = [text(room // len(good))] * len(good)
+                yield f"{column}: {name}, all fields", _csv(good.assign(**{column: fields}))
+    for column in ids:
+        if column in good:
+            yield from ((f"{column}: {name}", _csv(table)) for name, table in _other_ids(good, column, room))
+    yield from _tables(good, ids, size)
+
+
+def _values() -> Iterator[tuple[str, Iterator[str]]]:
+    """A value for each row."""
+    yield "different whole numbers", map(str, count(1000))
+    yield "different numbers of 63 bits", (str(k) for k in count(2**62))
+    yield "different fractions", (f"0.{k:09}" for k in count(1))
+    yield "different labels", (f"x{k}" for k in count())
+    yield "1e308 and -1e308", cycle(["1e308", "-1e308"])
+    yield "2**64 - 1", cycle([str(2**64 - 1)])
+    yield "numbers among text", cycle(["x", "1"])
+    yield "true among numbers", cycle(["True", "1", ""])
+
+
+def _words() -> Iterator[tuple[str, Callable[[int], str]]]:
+    """A field of a given size that holds nothing, or one thing."""
+    yield "one number", _repeat("9")
+    yield "one word", _repeat("a")
+    yield "one word beyond Unicode's first plane", _repeat("\U0001f600")
+    yield "blanks", _repeat(" ")
+    yield "deep JSON", _repeat('{"a":')
+
+
+def _lists(texts: Sequence[str]) -> Iterator[tuple[str, Callable[[int], str]]]:
+    """A field of a given size that holds many things, if possible in the records of which the good texts consist."""
+    items = max(texts, key=len).split() or ["1", "1"]
+    shorter = ["1" if _NUMBER.fullmatch(item) else item for item in items]
+    yield "its items again and again", _fill(lambda: repeat(items))
+    yield "its items with small numbers", _fill(lambda: repeat(shorter))
+    yield "small numbers", _fill(lambda: repeat(["1"] * len(items)))
+    yield "huge numbers", _fill(lambda: repeat(["1e308"] * len(items)))
+    yield "huge whole numbers", _fill(lambda: repeat([str(2**62)] * len(items)))
+    yield "every pixel, again and again", _fill(lambda: repeat(["1", "9999999"]))
+    yield "every second pixel", _fill(lambda: ([str(k), "1"] for k in count(1, 2)))
+    yield "different words", _fill(lambda: ([f"{k:x}"] for k in count(10)))
+    yield "different labels", _fill(lambda: ([f"{k:x}" if x != "1" else x for x in shorter] for k in count(16)))
+
+
+def _fill(records: Callable[[], Iterable[list[str]]]) -> Callable[[int], str]:
+    """A function that puts as many records together as fit in a number of bytes, but at least one."""
+
+    def filled(size: int) -> str:
+        parts: list[str] = []
+        for record in records():
+            parts.append(" ".join(record))
+            size -= len(parts[-1]) + 1
+            if size < len(parts[-1]):
+                break
+        return " ".join(parts)
+
+    return filled
+
+
+def _repeat(piece: str) -> Callable[[int], str]:
+    return lambda size: piece * (size // len(piece.encode()))
+
+
+def _with_one(good: pd.DataFrame, column: str, text: str) -> pd.DataFrame:
+    """The text takes the place of the longest, whose row has most to compare it with."""
+    longest = good[column].str.len().argmax()
+    return good.assign(**{column: [text if k == longest else old for k, old in enumerate(good[column])]})
+
+
+def _other_ids(good: pd.DataFrame, column: str, room: int) -> Iterator[tuple[str, pd.DataFrame]]:
+    first = good[column].iloc[0]
+    yield "one id", good.assign(**{column: first})
+    yield "the first id's beginning", good.assign(**{column: [f"{first}{k:04}" for k in range(len(good))]})
+    yield "numbers", good.assign(**{column: [str(k) for k in range(len(good))]})
+    yield "one huge id", _with_one(good, column, "a" * room)
+    yield "a huge number", _with_one(good, column, "9" * room)
+    ending = re.sub(r"\d+(?=\D*$)", str(10**9), first)
+    yield "a huge number at an id's end", _with_one(good, column, ending)
+
+
+def _tables(good: pd.DataFrame, ids: Sequence[str], size: int) -> Iterator[WorstCase]:
+    """Many rows, many columns."""
+    body = _csv(good)
+    header, _, rows = body.partition(b"\n")
+    key = next((name for name in ids if name in good), good.columns[0])
+    width = len(good.columns)
+    yield "rows again and again", header + b"\n" + rows * max(size // len(rows), 1)
+    short = ",".join("1" if name == key else "" for name in good.columns)
+    yield "rows of one id and nothing else", header + b"\n" + f"{short}\n".encode() * (size // (len(short) + 1))
+    empty = b"," * (width - 1) if width > 1 else b'""'
+    yield "empty rows", header + b"\n" + (empty + b"\n") * (size // (width + 1))
+    row = good.iloc[0]
+    lengths = sum(map(len, row)) + width + 8
+    numbered = (
+        ",".join(f"{row[key]}{k}" if c == key else row[c] for c in good.columns) for k in range(size // lengths)
+    )
+    if "," not in "".join(row) and '"' not in "".join(row):
+        yield "rows with ids of their own", header + b"\n" + "\n".join(numbered).encode()
+    digits = (",".join([str(k)] * width) for k in range(size // (8 * width)))
+    yield "rows of different numbers", header + b"\n" + "\n".join(digits).encode()
+    half = size // (4 * width + 4)
+    mixed = (b",".join([b"x"] * width) + b"\n") * half + (b",".join([b"1"] * width) + b"\n") * half
+    yield "text above numbers", header + b"\n" + mixed
+    more = _MAX_COLUMNS - width
+    names = header + b"".join(b",c%d" % k for k in range(more))
+    wide_rows = max((size - len(names)) // (more + len(rows) // max(len(good), 1) + 1), 1)
+    wide = [line + b"," * more for line in rows.rstrip(b"\n").split(b"\n")[:wide_rows]]
+    wide += [wide[0]] * (wide_rows - len(wide))
+    yield "empty columns", names + b"\n" + b"\n".join(wide)
+
+
+def _csv(table: pd.DataFrame) -> bytes:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(table.columns)
+    writer.writerows(table.itertuples(index=False, name=None))
+    return text.getvalue().encode()
