@@ -8,7 +8,7 @@ import pandas as pd
 from pytest_mlebench.data.authoring.rle import Runs, decode_rle, pixels, union
 from pytest_mlebench.data.authoring.tables import read_csv
 from pytest_mlebench.grading import InvalidSubmission, parse_texts, require_columns
-from pytest_mlebench.grading.metrics.segmentation import area, dice, hausdorff_distance
+from pytest_mlebench.grading.metrics.segmentation import area, dice, volume_hausdorff_distance
 
 SIZE = ["image_width", "image_height"]
 
@@ -43,11 +43,12 @@ class Volume:
     shape: tuple[int, int, int]  # slices, width, height
     runs: Runs
 
-    def mask(self, shape: Sequence[int]) -> np.ndarray:
-        """The voxels in an array of at least the volume's own shape."""
-        own = np.zeros(self.shape, dtype=bool)
-        own.ravel()[pixels(self.runs)] = True
-        return np.pad(own, [(0, more) for more in np.subtract(shape, self.shape)])
+    def in_layers(self, width: int, height: int) -> Runs:
+        """The runs in a volume whose slices have at least the size of the volume's own."""
+        if (width, height) == self.shape[1:]:
+            return self.runs
+        starts = np.ravel_multi_index(np.unravel_index(pixels(self.runs), self.shape), (self.shape[0], width, height))
+        return union(np.column_stack([starts, starts + 1]))
 
 
 def _masks_and_volumes(table: pd.DataFrame, images: pd.DataFrame) -> tuple[list[Runs], list[Volume]]:
@@ -87,9 +88,10 @@ def _distance(truth: Volume, predicted: Volume) -> float:
         return np.nan
     if not n_true or not n_predicted or n_predicted > 10 * n_true:
         return 1.0
-    shape = np.maximum(truth.shape, predicted.shape)
+    depth, width, height = map(max, truth.shape, predicted.shape)
+    runs = [volume.in_layers(width, height) for volume in (truth, predicted)]
     spacing = 1 / np.array(truth.shape)
-    return hausdorff_distance(truth.mask(shape), predicted.mask(shape), spacing=spacing) / np.sqrt(3)
+    return volume_hausdorff_distance(*runs, (depth, width, height), spacing=spacing) / np.sqrt(3)
 
 
 def _mean(values: list[float]) -> float:

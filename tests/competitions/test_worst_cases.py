@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from pathlib import Path
 
 import pandas as pd
@@ -33,3 +34,20 @@ def test_no_submission_takes_much_more_than_an_honest_one(competition_id: str, t
         report = grader.report(path)
         assert not report.grader_defect, f"{name}: {report.error}"
         assert "grading takes more than" not in str(report.error), name
+
+
+def test_a_scan_of_thousands_of_slices_takes_no_memory_for_them() -> None:
+    slices, side = 6000, 266
+    day = pd.DataFrame({"id": [f"case1_day1_slice_{k:04}" for k in range(slices)], "class": "stomach"})
+    answers = day.assign(predicted="", image_width=side, image_height=side)
+    answers["id"] = [f"case{k // 144}_day1_slice_{k % 144:04}" for k in range(slices)]
+    answers.loc[:100, "predicted"] = "3000 40 3266 40"
+    submission = day.assign(predicted="")
+    submission.loc[[0, slices - 1], "predicted"] = "1 70000"
+    grade = CATALOGUE["uw-madison-gi-tract-image-segmentation"].function("grade", "grade")
+    tracemalloc.start()
+    try:
+        assert grade(submission, answers) < 0.1
+        assert tracemalloc.get_traced_memory()[1] < 200 << 20  # the volume has 400 MB
+    finally:
+        tracemalloc.stop()

@@ -98,6 +98,36 @@ def union(runs: Runs) -> Runs:
     return np.column_stack([runs[is_first, 0], reach[np.roll(is_first, -1)]])
 
 
+def common(a: Runs, b: Runs) -> Runs:
+    """The runs of the pixels in both masks, whose runs are disjoint, but in any order.
+
+    >>> common(np.array([[0, 3], [9, 14]]), np.array([[2, 11]]))
+    array([[ 2,  3],
+           [ 9, 11]])
+    """
+    return _overlay(a, b, 1, 2)
+
+
+def difference(a: Runs, b: Runs) -> Runs:
+    """The runs of the pixels in the first mask alone, as ``common``.
+
+    >>> difference(np.array([[0, 3], [9, 14]]), np.array([[2, 11]]))
+    array([[ 0,  2],
+           [11, 14]])
+    """
+    return _overlay(a, b, 2, 1)
+
+
+def _overlay(a: Runs, b: Runs, weight: int, wanted: int) -> Runs:
+    """The runs of the pixels whose weights, 1 in ``a`` and ``weight`` in ``b``, sum to ``wanted``."""
+    edges = np.concatenate([a[:, 0], b[:, 0], a[:, 1], b[:, 1]])
+    steps = np.repeat(np.array([1, weight, -1, -weight], dtype=np.int8), [len(a), len(b), len(a), len(b)])
+    order = np.argsort(edges)
+    edges, sums = edges[order], np.cumsum(steps[order], dtype=np.int32)
+    is_run = (sums[:-1] == wanted) & (edges[:-1] < edges[1:])
+    return np.column_stack([edges[:-1][is_run], edges[1:][is_run]])
+
+
 def _whole_numbers(pieces: list[str]) -> NDArray[np.int64]:
     try:
         return np.fromiter(map(int, pieces), dtype=np.int64, count=len(pieces))

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.spatial import KDTree
 
-from pytest_mlebench.data.authoring.rle import Runs
+from pytest_mlebench.data.authoring.rle import Runs, common, difference, pixels
 
 
 def area(runs: Runs) -> int:
@@ -98,6 +98,48 @@ def hausdorff_distance(a: ArrayLike, b: ArrayLike, *, spacing: ArrayLike = 1.0) 
     return max(_directed_hausdorff(first, second, step), _directed_hausdorff(second, first, step))
 
 
+def volume_hausdorff_distance(a: Runs, b: Runs, shape: tuple[int, int, int], *, spacing: ArrayLike = 1.0) -> float:
+    """``hausdorff_distance`` of masks as runs of a volume's voxels, flattened from ``shape`` in C order.
+
+    Runs must be ascending and disjoint. What it takes goes by the number of voxels that are marked, not by the shape.
+
+    >>> volume_hausdorff_distance(np.array([[0, 2]]), np.array([[0, 1], [4 * 10**9, 4 * 10**9 + 1]]), (10**9, 2, 2))
+    1000000000.0
+    """
+    if not (len(a) and len(b)):
+        raise ValueError("the Hausdorff distance of an empty mask is not defined")
+    layer = shape[1] * shape[2]
+    first = min(a[0, 0], b[0, 0]) // layer
+    depth = int((max(a[-1, 1], b[-1, 1]) - 1) // layer - first + 1)
+    a, b, shape = a - first * layer, b - first * layer, (depth, *shape[1:])
+    if depth * layer <= _DENSE:
+        return hausdorff_distance(_filled(a, shape), _filled(b, shape), spacing=spacing)
+    step = np.broadcast_to(np.asarray(spacing, dtype=np.float64), len(shape))
+    return max(_directed_volume_hausdorff(a, b, shape, step), _directed_volume_hausdorff(b, a, shape, step))
+
+
+def _filled(runs: Runs, shape: tuple[int, ...]) -> NDArray[np.bool_]:
+    mask = np.zeros(shape, dtype=bool)
+    mask.ravel()[pixels(runs)] = True
+    return mask
+
+
+def _directed_volume_hausdorff(
+    mask: Runs, other: Runs, shape: tuple[int, int, int], spacing: NDArray[np.float64]
+) -> float:
+    inside = other
+    for step in (1, shape[2], shape[1] * shape[2]):
+        # Beyond an edge lies the next row: a voxel there may count as surface that is none, which does no harm.
+        inside = common(common(inside, other + step), other - step)
+    surface, points = (
+        np.column_stack(np.unravel_index(pixels(runs), shape))
+        for runs in (difference(other, inside), difference(mask, other))
+    )
+    return _farthest(points, surface, spacing, 0.0)
+
+
+_DENSE = 1 << 25
+"""Voxels up to which volumes are held as arrays; a day of scans has half as many at most."""
 _NEAR = 3
 """Steps along each axis within which the nearest pixel is looked for by trying offsets, before a tree is built."""
 
@@ -111,19 +153,26 @@ def _directed_hausdorff(mask: NDArray[np.bool_], other: NDArray[np.bool_], spaci
     remain that can hold the maximum.
     """
     farthest, points = _nearby(mask & ~other, other, spacing)
-    if not len(points):
-        return farthest
-    surface = KDTree(_points(_surface(other)) * spacing)
+    return _farthest(points, _points(_surface(other)), spacing, farthest) if len(points) else farthest
+
+
+def _farthest(
+    points: NDArray[np.int64], surface: NDArray[np.int64], spacing: NDArray[np.float64], farthest: float
+) -> float:
+    """The longest distance of the points to the nearest of the surface, if it is longer than ``farthest``."""
+    tree = KDTree(surface * spacing)
     for side in (16, 4, 1):
         if not len(points):
             break
         blocks = points // side
         block = np.ravel_multi_index(tuple(blocks.T), tuple(blocks.max(axis=0) + 1))
+        if block.max() > _DENSE:
+            block = np.unique(block, return_inverse=True)[1]
         chosen = np.full(block.max() + 1, -1)
         chosen[block] = np.arange(len(points))
         chosen = chosen[chosen >= 0]
         distances = np.zeros(block.max() + 1)
-        distances[block[chosen]] = surface.query(points[chosen] * spacing)[0]
+        distances[block[chosen]] = tree.query(points[chosen] * spacing)[0]
         farthest = max(farthest, float(distances.max()))
         points = points[distances[block] + np.linalg.norm((side - 1) * spacing) > farthest]
     return farthest

@@ -15,6 +15,7 @@ from pytest_mlebench.grading.metrics.segmentation import (
     intersection,
     iou,
     join,
+    volume_hausdorff_distance,
 )
 
 SIZE = 30
@@ -100,6 +101,37 @@ def test_the_hausdorff_distance_of_large_shapes_agrees_with_scipy() -> None:
     first, second = np.argwhere(ball), np.argwhere(shell)
     expected = max(directed_hausdorff(first, second)[0], directed_hausdorff(second, first)[0])
     assert hausdorff_distance(ball, shell) == pytest.approx(expected)
+
+
+@settings(deadline=None)
+@given(
+    array_shapes(min_dims=3, max_dims=3, min_side=1, max_side=12).flatmap(
+        lambda shape: st.tuples(*[arrays(bool, shape)] * 2)
+    ),
+    st.sampled_from([(40_000_000, 12, 12), (12, 9_000, 9_000), (12, 12, 30_000_000), (12, 12, 12)]),
+)
+def test_the_distance_of_runs_in_a_volume_is_that_of_the_masks(
+    masks: tuple[np.ndarray, np.ndarray], shape: tuple[int, int, int]
+) -> None:
+    assume(masks[0].any() and masks[1].any())
+    spacing = (0.5, 1, 2)
+    a, b = (
+        np.column_stack([starts, starts + 1])
+        for starts in (np.ravel_multi_index(np.nonzero(mask), shape) for mask in masks)
+    )
+    expected = hausdorff_distance(*masks, spacing=spacing)
+    assert volume_hausdorff_distance(a, b, shape, spacing=spacing) == pytest.approx(expected)
+
+
+def test_a_ball_and_its_shell_in_a_huge_volume() -> None:
+    z, y, x = np.indices((30, 30, 30)) - 14
+    ball = z**2 + y**2 + x**2 <= 144
+    shell = ball & (z**2 + y**2 + x**2 > 121)
+    far = np.array([[4_000_000_000, 4_000_000_001]])
+    runs_of = [np.column_stack([k, k + 1]) for k in (np.flatnonzero(ball), np.flatnonzero(shell))]
+    shape = (10_000_000, 30, 30)
+    a, b = (np.concatenate([runs, far]) for runs in runs_of)
+    assert volume_hausdorff_distance(a, b, shape) == hausdorff_distance(ball, shell)
 
 
 def test_equal_masks_have_no_distance() -> None:
