@@ -13,6 +13,22 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 Value = TypeVar("Value")
 _MAX_DEPTH = 50
+_MAX_DIGITS = 300
+"""Of an integer: any such number is also a float."""
+
+
+def loads(text: str | bytes) -> Any:
+    """What JSON holds; raises ValueError for whatever is wrong with it, too great a depth or number included."""
+    try:
+        return json.loads(text, parse_int=_integer)
+    except RecursionError:
+        raise ValueError("it is nested much too deeply") from None
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > _MAX_DIGITS:
+        raise ValueError(f"it has a number of {len(digits)} digits")
+    return int(digits)
 
 
 def json_text(values: Any) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from typing import Any, cast
 from pytest_mlebench.catalog import packages, schema
 from pytest_mlebench.catalog.leaderboard import Leaderboard
 from pytest_mlebench.errors import CompetitionError
+from pytest_mlebench.json_values import loads
 
 FILE_NAME = "competition.yaml"
 VERSIONS = ("v1", "v2")
@@ -103,7 +103,7 @@ class Competition:
         path = self.file("golden.json")
         again = f"make it with `mlebench golden {self.folder}`"
         try:
-            golden = json.loads(path.read_text(encoding="utf-8"))
+            golden = loads(path.read_text(encoding="utf-8"))
         except OSError as error:
             raise CompetitionError(f"{path} is missing: {again}") from error
         except ValueError as error:

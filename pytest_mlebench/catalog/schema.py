@@ -41,6 +41,9 @@ METRICS = (
 
 _PERCENTILES = re.compile(r"^ +percentiles: \[([-0-9., \n]+)\]$", re.MULTILINE)
 _MAX_DEPTH = 20
+_MAX_BYTES = 1 << 20
+_LARGEST = 10**300
+"""Of an integer: any smaller one is also a float."""
 _SMALL = 4000
 """Characters of a file that cannot nest deeply enough to exhaust the stack of libyaml's reader."""
 
@@ -51,6 +54,8 @@ _YamlLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 def read_yaml(path: Path) -> Any:
     """The content of a YAML file; raises CompetitionError of one line. Aliases and deep nesting are refused."""
     try:
+        if (size := path.stat().st_size) > _MAX_BYTES:
+            raise CompetitionError(f"{path}: has {size:,} bytes, may have {_MAX_BYTES:,}")
         text = path.read_text(encoding="utf-8")
         if len(text) > _SMALL or re.search(r"[&*]\w", text):
             _refuse_bombs(text, path)
@@ -212,7 +217,9 @@ def _bool(value: Any) -> None:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    if isinstance(value, int):
+        return not isinstance(value, bool) and abs(value) < _LARGEST
+    return isinstance(value, float) and math.isfinite(value)
 
 
 def _number(value: Any) -> None:

@@ -8,7 +8,7 @@ import os
 import subprocess
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from pytest_mlebench.grading.process import ENVIRONMENT, MAX_REPLY, Job, Reply, 
 
 _ERRORS = {"CompetitionError": CompetitionError, "DataError": DataError}
 _STOP_SECONDS = 5.0
+_ATTEMPTS = 3
 
 
 class GradingProcess:
@@ -115,19 +116,28 @@ def grading_process(job: Job) -> Iterator[GradingProcess]:
         _idle.append(process)
 
 
-def ask(job: Job, path: Path | None, seconds: float) -> Reply:
-    """The reply of a grading process; of a second one, where the first died.
+def ask(
+    job: Job, path: Path | None, seconds: float, *, using: Callable[[GradingProcess | None], None] = lambda _: None
+) -> Reply:
+    """The reply of a grading process; of another one, where it was killed by something else than its limits.
 
-    Raises CompetitionError and DataError as the job does, ProcessDied where two died.
+    ``using`` is told which process is at work. Raises CompetitionError and DataError as the job does.
     """
-    for retry in (True, False):
+    reply: Reply = {}
+    for _ in range(_ATTEMPTS):
         try:
             with grading_process(job) as process:
-                reply = process.ask(job, path, seconds)
-                break
-        except ProcessDied:
-            if not retry:
-                raise
+                using(process)
+                try:
+                    reply = process.ask(job, path, seconds)
+                finally:
+                    using(None)
+        except ProcessDied as died:
+            reply = {"defect": str(died)}
+            continue
+        if "killed" not in reply:
+            break
+        reply = {"defect": f"grading was killed {_ATTEMPTS} times: is this machine short of memory?"}
     if "error" in reply:
         raise _ERRORS.get(reply["kind"], MLEBenchError)(reply["error"])
     return reply

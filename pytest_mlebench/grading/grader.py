@@ -85,7 +85,7 @@ class Grader:
         """The rounded score, the reason why there is none, and whether that is the grader's defect."""
         try:
             reply = bounded.ask(self._job, path, self.limits.seconds)
-        except (bounded.ProcessDied, CompetitionError, DataError) as problem:
+        except (CompetitionError, DataError) as problem:
             reply = {"defect": str(problem)}  # the folder or the data broke since the check at the start
         if "invalid" in reply:
             return None, str(reply["invalid"]), False

@@ -16,6 +16,8 @@ class GradingLimits:
 
     def exceeded(self, what: str) -> str:
         """The reason why a submission is invalid whose grading took more ``time`` or ``memory``."""
-        if what == "time":
-            return f"grading takes more than {self.seconds:g} s (--grading-time)"
-        return f"grading takes more than {self.memory:,} bytes of memory (--grading-memory)"
+        return f"grading takes {self.beyond(what)} (--grading-{what})"
+
+    def beyond(self, what: str) -> str:
+        """``more than`` the limit of ``time`` or ``memory``."""
+        return f"more than {self.seconds:g} s" if what == "time" else f"more than {self.memory:,} bytes of memory"

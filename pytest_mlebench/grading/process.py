@@ -16,6 +16,8 @@ reply, of at most ``MAX_REPLY`` bytes, with one of these keys:
 ``valid``       true: the form is as it should be
 ``invalid``     the reason why the submission is invalid
 ``beyond``      ``memory`` or ``time``: the limit that the worker exceeded
+``killed``      true: something else than these limits killed the worker, such as a
+                machine that is short of memory
 ``defect``      what the grader raised, with a ``traceback``; or how the worker died
 ``error``       why the job cannot be done, with the ``kind`` of error
 ``cancelled``   true
@@ -160,10 +162,13 @@ class _Worker:
             self.kill()
             return {"defect": "grading gave no reply"}
         ended_by = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
-        # Code that does not look whether it was given the memory that it asked for dies in many ways; the kernel
-        # kills where the machine has no more.
-        if ended_by == signal.SIGKILL or usage.ru_maxrss * 1024 > self.job["memory"] / 2:
+        # Code that does not look whether it was given the memory that it asked for dies in many ways. What goes beyond
+        # the limit is killed here, or refused by the kernel; a worker that was small and killed was in the way of
+        # something else. One that was large, on a machine that has less than the limit, was not.
+        if usage.ru_maxrss * 1024 > min(self.job["memory"], _machine_memory()) / 2:
             return {"beyond": "memory"}
+        if ended_by == signal.SIGKILL:
+            return {"killed": True}
         return {"defect": f"grading ended with {signal.Signals(ended_by).name if ended_by else 'no reply'}"}
 
     def kill(self) -> None:
@@ -234,6 +239,10 @@ def _memory(pid: int) -> int:
     except OSError:
         return 0
     return sum(int(line.split()[1]) << 10 for line in lines if line.startswith(("RssAnon:", "RssShmem:")))
+
+
+def _machine_memory() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def _confine(memory: int, parent: int) -> None:

@@ -47,19 +47,16 @@ class FormChecker:
     def __call__(self, path: Path) -> str:
         """The verdict on a file: never a score."""
         job = {**self._job, "uploads": str(path.parent.absolute())}
-        with bounded.grading_process(job) as process:
-            with self._lock:
-                if self._stopped:
-                    return _STOPPED
-                self._process = process
-            try:
-                reply = process.ask(job, path, self._limits.seconds)
-            except bounded.ProcessDied as died:
-                return self._verdict({"defect": str(died)})
-            finally:
-                with self._lock:
-                    self._process = None
-        return self._verdict(reply)
+        try:
+            return self._verdict(bounded.ask(job, path, self._limits.seconds, using=self._use))
+        except _StoppedError:
+            return _STOPPED
+
+    def _use(self, process: bounded.GradingProcess | None) -> None:
+        with self._lock:
+            if process is not None and self._stopped:
+                raise _StoppedError
+            self._process = process
 
     def stop(self) -> None:
         """End a check that is running in another thread, and do no more of them."""
@@ -74,8 +71,14 @@ class FormChecker:
         if "invalid" in reply:
             return f"{_INVALID}{reply['invalid']}"
         if "beyond" in reply:
-            return f"{_INVALID}{self._limits.exceeded(reply['beyond'])}"
+            return (
+                f"{_INVALID}Checking it takes {self._limits.beyond(reply['beyond'])}; is it larger than it should be?"
+            )
         if "cancelled" in reply:
             return _STOPPED
         logger.warning("%s: the checker failed: %s", self._id, reply.get("traceback") or reply.get("defect"))
         return f"{_INVALID}{_DEFECT}"
+
+
+class _StoppedError(Exception):
+    """The run is over."""

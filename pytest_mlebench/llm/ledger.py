@@ -15,6 +15,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, Literal
 
+from pytest_mlebench.json_values import loads
 from pytest_mlebench.llm.prices import Tokens
 
 FOLDER = "llm"
@@ -239,6 +240,6 @@ def read_bodies(run_dir: Path) -> Iterator[dict[str, Any]]:
 
 def _json(line: bytes) -> Any:
     try:
-        return json.loads(line)
+        return loads(line)
     except ValueError:
         return None

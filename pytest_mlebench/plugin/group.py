@@ -57,7 +57,7 @@ def open_group(config: pytest.Config) -> None:
             kinds[agent.id] = sandbox.name
             sandbox.prepare(agent)
     with usage_errors():
-        writer = config.stash[_WRITER] = RunGroupWriter(
+        config.stash[_WRITER] = RunGroupWriter(
             session.group,
             agents=session.agents,
             sandboxes=kinds,
@@ -70,11 +70,21 @@ def open_group(config: pytest.Config) -> None:
             reporter=reporter_of(config),
         )
         read_finished(config)
-    if "docker" in kinds.values() and writer.is_resumed:
+    _remove_leftovers(config, containers="docker" in kinds.values())
+
+
+def _remove_leftovers(config: pytest.Config, *, containers: bool) -> None:
+    """Remove what killed sessions left on this machine."""
+    from pytest_mlebench.errors import SandboxError
+    from pytest_mlebench.sandbox.leftovers import clean_folders
+
+    reporter = reporter_of(config)
+    clean_folders(session_of(config).group.glob("*"), reporter=reporter)
+    if containers:
         from pytest_mlebench.sandbox.docker.cleanup import clean
 
         with suppress(SandboxError):
-            clean(run_group=session.group.name, reporter=reporter_of(config))
+            clean(reporter=reporter)
 
 
 def plan_runs(config: pytest.Config, runs: Iterable[tuple[str, str, int, str]]) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
+from pytest_mlebench.json_values import loads
 from pytest_mlebench.progress import Event, event_from_json, event_to_json
 from pytest_mlebench.runs.layout import EVENTS
 
@@ -50,7 +51,7 @@ def latest_events(group_dir: Path, number: int) -> list[LoggedEvent]:
 def _parsed(lines: list[bytes]) -> Iterator[LoggedEvent]:
     for line in lines:
         try:
-            values = json.loads(line)
+            values = loads(line)
             yield LoggedEvent(str(values.pop("at")), str(values.pop("worker")), event_from_json(values))
         except (ValueError, TypeError, LookupError, AttributeError):
             continue  # a line that a full disk or a power cut shortened

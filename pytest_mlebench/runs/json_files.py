@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any, TypeVar
 
 from pytest_mlebench.data.durable import write_text
-from pytest_mlebench.json_values import json_text, parse
+from pytest_mlebench.json_values import json_text, loads, parse
 
 Value = TypeVar("Value")
 
@@ -19,7 +18,4 @@ def write_json(path: Path, values: Any) -> None:
 
 def read_json(path: Path, kind: type[Value]) -> Value:
     """A file's JSON as a dataclass; raises OSError, or ValueError that names the key and what it must be."""
-    try:
-        return parse(kind, json.loads(path.read_text(encoding="utf-8")))
-    except RecursionError:
-        raise ValueError("it is nested much too deeply") from None
+    return parse(kind, loads(path.read_text(encoding="utf-8")))

@@ -64,6 +64,15 @@ class RunRecord:
     validation_score: float | None = None
     """The score that the agent itself expected."""
 
+    def __post_init__(self) -> None:
+        for name in ("calls", "cost", "known_cost", "seconds"):
+            if not isinstance(self.llm.get(name), int | float | None):
+                raise ValueError(f"llm.{name} must be a number")
+        models = self.llm.get("models") or {}
+        found = models.values() if isinstance(models, Mapping) else [None]
+        if not all(isinstance(own, Mapping) and isinstance(own.get("calls", 0), int) for own in found):
+            raise ValueError("llm.models must be an object of objects, with numbers of calls")
+
     @property
     def key(self) -> RunKey:
         return RunKey(self.agent, self.competition_id, self.seed)
@@ -77,9 +86,7 @@ class RunRecord:
     @property
     def models_called(self) -> dict[str, int]:
         """The language models that answered, with the number of calls."""
-        models = self.llm.get("models")
-        found = models.items() if isinstance(models, Mapping) else ()
-        return {str(name): int(own.get("calls", 0)) for name, own in found if isinstance(own, Mapping)}
+        return {str(name): int(own.get("calls", 0)) for name, own in (self.llm.get("models") or {}).items()}
 
     @property
     def last_change(self) -> LastChange | None:

@@ -118,11 +118,6 @@ class RunGroupWriter:
             self._lock.release()
             raise
 
-    @property
-    def is_resumed(self) -> bool:
-        """Whether an earlier session wrote this group."""
-        return len(self.manifest.sessions) > 1
-
     def plan(self, runs: Iterable[PlannedRun]) -> None:
         """Note runs that the session is to do; those that are known already, as each worker reports the same, count
         once."""

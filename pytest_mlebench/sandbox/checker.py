@@ -27,10 +27,13 @@ from typing import IO, Any, Protocol
 
 from pytest_mlebench.defaults import MAX_SUBMISSION_BYTES
 from pytest_mlebench.sandbox.contract import Task
+from pytest_mlebench.sandbox.owner import owned
 
 logger = logging.getLogger(__name__)
 
 PORT = 5000
+UPLOADS = "mlebench-check-"
+"""How the names of temporary folders of uploads begin."""
 _BLOCK = 1 << 16
 _MAX_PART_HEADER = 1 << 14
 _MAX_CONNECTIONS = 32
@@ -71,7 +74,7 @@ class SubmissionChecker:
         self._recent: deque[float] = deque()
         self._one_at_a_time = threading.Lock()
         self._started = time.monotonic()
-        self._uploads = tempfile.TemporaryDirectory(prefix="mlebench-check-")
+        self._uploads = tempfile.TemporaryDirectory(prefix=owned(UPLOADS))
         handler = type("Handler", (_Handler,), {"checker": self})
         if unix_socket is not None:
             self._server: _Server = _UnixServer(str(unix_socket), handler)

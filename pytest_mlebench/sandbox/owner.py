@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -46,3 +48,23 @@ def start_time(pid: int) -> str:
         return ""
     state, *fields = stat.rpartition(")")[2].split()
     return "" if state in "ZX" else fields[18]
+
+
+def owned(prefix: str) -> str:
+    """The beginning of a temporary folder's name that says which process it belongs to (see ``dead_folders``)."""
+    return f"{prefix}{os.getpid()}-{start_time(os.getpid())}-"
+
+
+def dead_folders(prefix: str, bases: Iterable[Path]) -> list[Path]:
+    """This user's folders below ``bases`` with ``owned(prefix)`` names whose processes have ended."""
+    name = re.compile(rf"{re.escape(prefix)}(?P<pid>\d+)-(?P<start>\d+)-")
+    found = []
+    for base in set(bases):
+        for folder in base.glob(f"{prefix}*"):
+            match = name.match(folder.name)
+            if match is None or start_time(int(match["pid"])) == match["start"]:
+                continue
+            with suppress(FileNotFoundError):  # another session removes it
+                if folder.lstat().st_uid == os.getuid() and not folder.is_symlink():
+                    found.append(folder)
+    return sorted(found)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pytest_mlebench._paths import bundled
-from pytest_mlebench.sandbox.docker.socket_folder import PREFIX
+from pytest_mlebench.sandbox.leftovers import SOCKETS
 from tests.cli.test_cli import mlebench
 
 
@@ -28,7 +28,7 @@ def test_golden_reports_each_step_and_what_it_wrote(tmp_path: Path) -> None:
 def test_clean_reports_what_it_removes() -> None:
     ended = subprocess.Popen(["true"])
     ended.wait()
-    folder = Path(f"/tmp/{PREFIX}{ended.pid}-1-test")
+    folder = Path(f"/tmp/{SOCKETS}{ended.pid}-1-test")
     folder.mkdir()
     try:
         assert f"would remove folder {folder}" in mlebench("clean", "--dry-run").stdout.splitlines()

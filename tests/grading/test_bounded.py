@@ -98,9 +98,9 @@ def test_a_missing_file_is_no_submission(make_grader: MakeGrader, tmp_path: Path
         "return len(bytearray(20 << 30))",
         "blocks = []\nwhile True: blocks.append(bytes(range(256)) * 40_000)",
         "import mmap\nblock = mmap.mmap(-1, 2 << 30)\nwhile True: block.write(bytes(1 << 20))",
-        "import os, signal\nos.kill(os.getpid(), signal.SIGKILL)",
+        "import os\nblock = bytearray(700 << 20)\nos.kill(os.getpid(), 9)",
     ],
-    ids=["an array of 20 GB", "a block of 20 GB", "ever more", "shared memory", "killed as the kernel does"],
+    ids=["an array of 20 GB", "a block of 20 GB", "ever more", "shared memory", "killed by the kernel when large"],
 )
 def test_more_memory_than_the_limit_makes_the_submission_invalid(
     body: str, make_grader: MakeGrader, submission: Path
@@ -158,6 +158,25 @@ def test_after_a_worker_died_the_next_submission_is_graded(make_grader: MakeGrad
     other.write_text("id,odd\n80,1\n")
     scores = [grader.report(path).score for path in (submission, other, submission, other)]
     assert scores == [None, 0.5, None, 0.5]
+
+
+def test_a_worker_that_something_else_killed_is_no_fault_of_the_submission(
+    make_grader: MakeGrader, submission: Path, tmp_path: Path
+) -> None:
+    body = f"if not os.path.exists({str(tmp_path / 'x')!r}):\n    open({str(tmp_path / 'x')!r}, 'w')\n"
+    killed_once = make_grader(body + "    os.kill(os.getpid(), 9)\nreturn 0.5", head="import os")
+    assert outcome(killed_once.report(submission)) == (0.5, True, False)
+    always = make_grader("os.kill(os.getpid(), 9)", head="import os").report(submission)
+    assert outcome(always) == (None, False, True)
+    assert always.error == "grading was killed 3 times: is this machine short of memory?"
+
+
+def test_a_grading_process_that_is_killed_costs_no_submission(
+    make_grader: MakeGrader, submission: Path, tmp_path: Path
+) -> None:
+    body = f"if not os.path.exists({str(tmp_path / 'x')!r}):\n    open({str(tmp_path / 'x')!r}, 'w')\n"
+    grader = make_grader(body + "    os.kill(os.getppid(), 9)\n    while True: pass\nreturn 0.5", head="import os")
+    assert outcome(grader.report(submission)) == (0.5, True, False)
 
 
 def test_the_answers_are_read_once_for_submissions_in_a_row(

@@ -63,7 +63,7 @@ def test_a_loop_and_20_gb_cost_one_run_its_validity(
     assert record.outcome == "invalid_submission"
     assert record.report.error is not None and f"grading takes more than {limit}" in record.report.error
     (validation,) = record.sandbox.validations
-    assert validation.verdict == f"Submission invalid! {record.report.error}"
+    assert validation.verdict.startswith(f"Submission invalid! Checking it takes more than {limit}; is it ")
     following = run(f"printf 'id,odd\\n1,1\\n' > submission.csv; {VALIDATE}", competition, sandbox, tmp_path)
     assert following.outcome == "gold"
     assert [made.verdict for made in following.sandbox.validations] == ["Submission is valid."]

@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from pytest_mlebench.json_values import loads
 from pytest_mlebench.llm.flavours.base import (
     MEDIA_TOKENS,
     Body,
@@ -160,7 +161,7 @@ class _Messages(StreamReader):
             block = dict(self._blocks[index])
             if arguments := self._arguments.get(index):
                 try:
-                    block["input"] = json.loads(arguments)
+                    block["input"] = loads(arguments)
                 except ValueError:  # cut off
                     block["input"] = arguments
             blocks.append(block)

@@ -1,44 +1,25 @@
-"""What sessions that died left on this machine: containers, their disks, and the folders of their sockets."""
+"""What sessions that died left on this machine: containers, their disks, and temporary folders."""
 
 from __future__ import annotations
 
-import os
-import re
-import shutil
-import tempfile
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 
 import docker
-from docker.errors import NotFound
+from docker.errors import APIError, NotFound
 
-from pytest_mlebench.progress import Note, Reporter, silent
+from pytest_mlebench.progress import Reporter, silent
 from pytest_mlebench.sandbox.docker.engine import connect, engine_errors
 from pytest_mlebench.sandbox.docker.loop_disk import PREFIX as DISK_PREFIX
 from pytest_mlebench.sandbox.docker.loop_disk import remove_disk
-from pytest_mlebench.sandbox.docker.socket_folder import PREFIX
-from pytest_mlebench.sandbox.owner import LABEL, is_dead, start_time
+from pytest_mlebench.sandbox.leftovers import Leftover, clean_folders
+from pytest_mlebench.sandbox.owner import LABEL, dead_folders, is_dead
 
 
-@dataclass(frozen=True)
-class Leftover:
-    """Something that a dead session left: what it is, its name, and the run group that it belonged to."""
-
-    kind: str
-    name: str
-    run_group: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.kind} {self.name}" + (f" (run group {self.run_group})" if self.run_group else "")
-
-
-def clean(
-    *, kept: bool = False, dry_run: bool = False, run_group: str | None = None, reporter: Reporter = silent
-) -> list[Leftover]:
+def clean(*, kept: bool = False, dry_run: bool = False, reporter: Reporter = silent) -> list[Leftover]:
     """Remove what dead sessions of this machine left, and nothing else; returns what it was, and reports each.
 
-    With ``run_group`` only the containers of this group are considered; with ``dry_run`` nothing is removed.
+    With ``dry_run`` nothing is removed.
 
     A session is dead when the process that made the container runs no more: neither its number nor another process that
     has the number now. What sessions of other machines, or in other process namespaces, left cannot be judged and
@@ -48,24 +29,20 @@ def clean(
 
     def removing(leftover: Leftover) -> bool:
         found.append(leftover)
-        reporter(Note(f"{'would remove' if dry_run else 'removing'} {leftover}"))
+        leftover.report(reporter, dry_run=dry_run)
         return not dry_run
 
     client = connect()
     try:
         for leftover in _dead_containers(client, kept):
-            if run_group in (None, leftover.run_group) and removing(leftover):
+            if removing(leftover):
                 _remove(client, leftover.name)
     finally:
         client.close()
-    if run_group is None:
-        for folder in _dead_folders(DISK_PREFIX, Path("/var/tmp")):
-            if removing(Leftover("disk", str(folder))):
-                remove_disk(folder)
-        for folder in _dead_folders(PREFIX, Path(tempfile.gettempdir()), Path("/tmp")):
-            if removing(Leftover("folder", str(folder))):
-                shutil.rmtree(folder, ignore_errors=True)
-    return found
+    for folder in dead_folders(DISK_PREFIX, [Path("/var/tmp")]):
+        if removing(Leftover("disk", str(folder))):
+            remove_disk(folder)
+    return found + clean_folders(dry_run=dry_run, reporter=reporter)
 
 
 def _dead_containers(client: docker.DockerClient, kept: bool) -> list[Leftover]:
@@ -82,18 +59,8 @@ def _dead_containers(client: docker.DockerClient, kept: bool) -> list[Leftover]:
 
 def _remove(client: docker.DockerClient, name: str) -> None:
     with engine_errors(f"remove container {name}"), suppress(NotFound):
-        client.api.remove_container(name, force=True, v=True)
-
-
-def _dead_folders(prefix: str, *bases: Path) -> list[Path]:
-    """Folders of this user's dead sessions; each name says which process owns it."""
-    name = re.compile(rf"{re.escape(prefix)}(?P<pid>\d+)-(?P<start>\d+)-")
-    found = []
-    for base in set(bases):
-        for folder in base.glob(f"{prefix}*"):
-            match = name.match(folder.name)
-            if match is None or folder.is_symlink() or folder.stat().st_uid != os.getuid():
-                continue
-            if start_time(int(match["pid"])) != match["start"]:
-                found.append(folder)
-    return sorted(found)
+        try:
+            client.api.remove_container(name, force=True, v=True)
+        except APIError as error:
+            if error.status_code != 409:  # another session is removing it
+                raise

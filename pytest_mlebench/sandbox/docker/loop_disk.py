@@ -20,7 +20,7 @@ from typing import Any
 from docker.types import Mount
 
 from pytest_mlebench.errors import SandboxError
-from pytest_mlebench.sandbox.owner import start_time
+from pytest_mlebench.sandbox.owner import owned
 
 PREFIX = "mlebench-disk-"
 _PROGRAMS = ("mkfs.ext4", "mount", "umount")
@@ -57,8 +57,7 @@ def _short(layer: Path) -> Path:
 @contextmanager
 def limited_disk(limit: int, image_layers: Sequence[Path], volumes: Sequence[str]) -> Iterator[list[Mount]]:
     """The mounts that give a container a disk of ``limit`` bytes; ``volumes`` are paths that its image declares."""
-    name = f"{PREFIX}{os.getpid()}-{start_time(os.getpid())}-"
-    folder = Path(tempfile.mkdtemp(prefix=name, dir="/var/tmp"))
+    folder = Path(tempfile.mkdtemp(prefix=owned(PREFIX), dir="/var/tmp"))
     try:
         disk, root = folder / "disk", folder / "root"
         disk.mkdir()

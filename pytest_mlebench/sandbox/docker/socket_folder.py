@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from pytest_mlebench.sandbox.owner import start_time
+from pytest_mlebench.sandbox.leftovers import SOCKETS
+from pytest_mlebench.sandbox.owner import owned
 
-PREFIX = "mlebench-run-"
 _LONGEST = 40
 """A socket's path has at most 107 bytes, so a temporary folder of a longer name will not do."""
 
@@ -23,7 +22,7 @@ def socket_folder() -> Iterator[Path]:
     Its parent's name says whose it is, for ``mlebench clean``.
     """
     base = tempfile.gettempdir() if len(tempfile.gettempdir()) < _LONGEST else "/tmp"
-    outer = Path(tempfile.mkdtemp(prefix=f"{PREFIX}{os.getpid()}-{start_time(os.getpid())}-", dir=base))
+    outer = Path(tempfile.mkdtemp(prefix=owned(SOCKETS), dir=base))
     try:
         inner = outer / "s"
         inner.mkdir()

@@ -11,6 +11,9 @@ from pathlib import Path
 from pytest_mlebench.sandbox.contract import COLLECTED, Task
 from pytest_mlebench.sandbox.instructions import INSTRUCTIONS, render_instructions, validate_script
 
+HOME = ".home-"
+"""How the name of a home begins, in its run directory."""
+
 
 def create_home(home: Path, task: Task, validation_url: str) -> dict[str, str]:
     """Lay out the agent's home; returns the agent's environment variables."""

@@ -41,8 +41,9 @@ from pytest_mlebench.sandbox.fair_share import Machine, apply, describe
 from pytest_mlebench.sandbox.gpus import GpuPool
 from pytest_mlebench.sandbox.hardware import machine_size
 from pytest_mlebench.sandbox.local import supervisor
-from pytest_mlebench.sandbox.local.home import create_home, remove_home
+from pytest_mlebench.sandbox.local.home import HOME, create_home, remove_home
 from pytest_mlebench.sandbox.logs import LogWriter, tail
+from pytest_mlebench.sandbox.owner import owned
 from pytest_mlebench.sandbox.redaction import Redactor, validations
 from pytest_mlebench.sandbox.signals import sigterm_interrupts
 from pytest_mlebench.sandbox.snapshots import SubmissionFile, taking_snapshots
@@ -110,7 +111,7 @@ class LocalSandbox:
     def _run(self, task: Task) -> Execution:
         task.run_dir.mkdir(parents=True, exist_ok=True)
         # In the run directory, since hard links to the data need its file system more often than not.
-        home = Path(tempfile.mkdtemp(prefix=".home-", dir=task.run_dir)).resolve()
+        home = Path(tempfile.mkdtemp(prefix=owned(HOME), dir=task.run_dir)).resolve()
         redactor = Redactor(task.launch.secrets)
         collector = Collector(task.limits.collect_bytes, task.limits.collect_files, redactor)
         try:

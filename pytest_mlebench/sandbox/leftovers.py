@@ -1,0 +1,50 @@
+"""What sessions that were killed left on this machine, and its removal."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from pytest_mlebench.progress import Note, Reporter, silent
+from pytest_mlebench.sandbox.checker import UPLOADS
+from pytest_mlebench.sandbox.local.home import HOME, remove_home
+from pytest_mlebench.sandbox.owner import dead_folders
+
+SOCKETS = "mlebench-run-"
+"""How the names of folders of sockets begin (see ``docker.socket_folder``)."""
+
+
+@dataclass(frozen=True)
+class Leftover:
+    """Something that a dead session left: what it is, its name, and the run group that it belonged to."""
+
+    kind: str
+    name: str
+    run_group: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.name}" + (f" (run group {self.run_group})" if self.run_group else "")
+
+    def report(self, reporter: Reporter, *, dry_run: bool) -> None:
+        reporter(Note(f"{'would remove' if dry_run else 'removing'} {self}"))
+
+
+def clean_folders(
+    run_dirs: Iterable[Path] = (), *, dry_run: bool = False, reporter: Reporter = silent
+) -> list[Leftover]:
+    """Remove the temporary folders of dead sessions; returns what they were, and reports each.
+
+    ``run_dirs`` are run directories, in which agents that ran without a container had their homes. With ``dry_run``
+    nothing is removed.
+    """
+    temporary = {Path(tempfile.gettempdir()), Path("/tmp")}
+    found = []
+    folders = [*dead_folders(SOCKETS, temporary), *dead_folders(UPLOADS, temporary), *dead_folders(HOME, run_dirs)]
+    for folder in folders:
+        found.append(Leftover("folder", str(folder)))
+        found[-1].report(reporter, dry_run=dry_run)
+        if not dry_run:
+            remove_home(folder)
+    return found

@@ -1,0 +1,79 @@
+"""A Docker engine of a test's own, which may be killed without harm to anybody else."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+class Engine:
+    """``dockerd`` with folders of its own, and without a network."""
+
+    def __init__(self, folder: Path) -> None:
+        self.host = f"unix://{folder}/docker.sock"
+        self._folder = folder
+        self._daemon: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        folder = self._folder
+        (folder / "docker.pid").unlink(missing_ok=True)
+        with (folder / "log").open("ab") as log:
+            self._daemon = subprocess.Popen(
+                [
+                    *("dockerd", "-H", self.host, "--data-root", folder / "data", "--exec-root", folder / "exec"),
+                    *("--pidfile", folder / "docker.pid", "--bridge=none", "--iptables=false", "--ip-masq=false"),
+                ],
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+        deadline = time.monotonic() + 90
+        while self.docker("version", check=False).returncode:
+            assert time.monotonic() < deadline, (folder / "log").read_text()[-3000:]
+            time.sleep(0.2)
+
+    def kill(self) -> None:
+        assert self._daemon is not None
+        self._daemon.kill()
+        self._daemon.wait()
+
+    def docker(self, *arguments: str, check: bool = True) -> subprocess.CompletedProcess[bytes]:
+        return subprocess.run(["docker", "-H", self.host, *arguments], capture_output=True, check=check)
+
+    def load(self, *images: str) -> None:
+        """Copy images from the usual engine."""
+        with subprocess.Popen(["docker", "save", *images], stdout=subprocess.PIPE) as saved:
+            subprocess.run(["docker", "-H", self.host, "load"], stdin=saved.stdout, check=True, capture_output=True)
+
+    def stop(self) -> None:
+        if self._daemon is not None:
+            self._daemon.terminate()
+            self._daemon.wait(60)
+        containerd = self._folder / "exec/containerd/containerd.pid"
+        if containerd.exists():  # a daemon that was killed leaves it behind
+            try:
+                os.kill(int(containerd.read_text()), signal.SIGTERM)
+            except ProcessLookupError:
+                return
+            time.sleep(1)
+
+
+@contextmanager
+def own_engine(folder: Path) -> Iterator[Engine]:
+    folder.mkdir()
+    engine = Engine(folder)
+    try:
+        engine.start()
+        yield engine
+    finally:
+        engine.stop()
+        for line in reversed(Path("/proc/mounts").read_text().splitlines()):
+            if line.split()[1].startswith(str(folder)):
+                subprocess.run(["umount", "--lazy", line.split()[1]], check=False)
+        shutil.rmtree(folder, ignore_errors=True)

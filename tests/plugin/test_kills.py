@@ -1,0 +1,250 @@
+"""``kill -9`` on anything that a session consists of, at any time: no run is lost or done twice, nothing stays behind.
+
+``MLEBENCH_TEST_KILLS`` is the number of kills of each test.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import re
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import pytest
+
+from pytest_mlebench.runs.group import read_group
+from pytest_mlebench.sandbox.checker import UPLOADS
+from pytest_mlebench.sandbox.docker.loop_disk import PREFIX as DISKS
+from pytest_mlebench.sandbox.leftovers import SOCKETS
+from tests.plugin.engine import Engine, own_engine
+from tests.sandbox.conftest import require_docker
+from tests.sandbox.scripted import docker_sandbox
+
+pytestmark = [pytest.mark.full, pytest.mark.serial]
+
+KILLS = int(os.environ.get("MLEBENCH_TEST_KILLS", "10"))
+RUNS = 12
+SEED = int(os.environ.get("MLEBENCH_TEST_SEED", "7"))
+VICTIMS = ("session", "everything", "xdist worker", "xdist worker", "grading process", "grading process", "grader")
+
+
+class Sessions:
+    """Sessions of one run group after another, and everything that was ever a process of theirs."""
+
+    def __init__(self, folder: Path, *options: str, environment: dict[str, str] | None = None) -> None:
+        self.folder = folder
+        self.seen: set[psutil.Process] = set()
+        self.killed: Counter[str] = Counter()
+        self.groups = 0
+        self._options = options
+        self._environment = {**os.environ, **(environment or {})}
+        self._session: psutil.Popen | None = None
+        self.new_group()
+
+    def new_group(self) -> None:
+        self.groups += 1
+        self.group = self.folder / f"reports/kills-{uuid.uuid4().hex[:8]}"
+
+    def start(self, *more: str) -> None:
+        command = [sys.executable, "-m", "pytest", "competitions/toy-parity", f"--run-group={self.group.name}", "-n2"]
+        agent = ["--agent=toy/slow", f"--seeds={RUNS}", "--retry-failed=all", "-pno:cacheprovider", "--time-limit=60s"]
+        with (self.folder / "session.log").open("ab") as log:
+            self._session = psutil.Popen(
+                [*command, *agent, *self._options, *more],
+                cwd=self.folder,
+                env=self._environment,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def look(self) -> list[psutil.Process]:
+        """The session's processes now."""
+        assert self._session is not None
+        with suppress(psutil.NoSuchProcess):
+            found = [self._session, *self._session.children(recursive=True)]
+            self.seen.update(map(psutil.Process, (process.pid for process in found if process.is_running())))
+            return found
+        return []
+
+    def ended(self) -> bool:
+        assert self._session is not None
+        return self._session.poll() is not None
+
+    def wait(self) -> None:
+        assert self._session is not None
+        deadline = time.monotonic() + 300
+        while self._session.poll() is None:
+            self.look()
+            assert time.monotonic() < deadline, self.log()
+            time.sleep(0.1)
+
+    def kill(self, kind: str, rng: random.Random) -> bool:
+        """Kill one of that kind; False where there is none at this time."""
+        processes = self.look()
+        assert self._session is not None
+        chosen: list[psutil.Process] = []
+        if kind == "everything":
+            chosen = processes
+        elif processes and (found := [process for process in processes if self._kind(process) == kind]):
+            chosen = [rng.choice(found)]
+        for process in chosen:
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        if chosen:
+            self.killed[kind] += 1
+        if chosen and kind in ("session", "everything"):
+            self._session.wait()
+        return bool(chosen)
+
+    def _kind(self, process: psutil.Process) -> str:
+        assert self._session is not None
+        if process.pid == self._session.pid:
+            return "session"
+        try:
+            parent, command = process.parent(), " ".join(process.cmdline())
+            if "grading.process" in command:
+                return "grader" if parent and "grading.process" in " ".join(parent.cmdline()) else "grading process"
+            return "xdist worker" if parent == self._session and "exec(eval(" in command else ""
+        except psutil.NoSuchProcess:
+            return ""
+
+    def log(self) -> str:
+        return (self.folder / "session.log").read_text(errors="replace")[-6000:]
+
+    def finished(self) -> int:
+        return len(read_group(self.group).records) if (self.group / "manifest.json").exists() else 0
+
+    def check_group(self) -> None:
+        """Every run is there once, as if nothing had happened."""
+        group = read_group(self.group)
+        outcomes = Counter(record.outcome.value for record in group.records)
+        assert outcomes == {"gold": RUNS}, (outcomes, [record.error or record.report.error for record in group.records])
+        assert {record.key for record in group.records} == group.planned and not group.broken
+        metadata = json.loads((self.group / "metadata.json").read_text())
+        report = json.loads((self.group / "grading_report.json").read_text())
+        assert len(metadata["runs"]) == len(report["competition_reports"]) == RUNS
+        if not self.killed["engine"]:  # which makes runs end with an error, to be tried again
+            assert len(list(self.group.glob("*/run.json"))) == RUNS, "a run was done twice"
+
+
+def leftovers(sessions: Sessions) -> list[str]:
+    """What is left of any process that belonged to a session."""
+    pids = {process.pid for process in sessions.seen}
+    found = [f"process {process}" for process in sessions.seen if process.is_running() and process.status() != "zombie"]
+    own = {os.getpid(), *(parent.pid for parent in psutil.Process().parents())}
+    for process in psutil.process_iter():
+        with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+            texts = [process.cwd(), *process.environ().values()]
+            if process.pid not in own and any(str(sessions.folder) in text for text in texts):
+                found.append(f"process {process}")
+    owned = re.compile(rf"({SOCKETS}|{UPLOADS}|{DISKS})(\d+)-")
+    for folder in (Path(tempfile.gettempdir()), Path("/tmp"), Path("/var/tmp")):
+        names = (owned.match(path.name) for path in folder.iterdir())
+        found += [name.string for name in names if name is not None and int(name[2]) in pids]
+    found += map(str, sessions.folder.glob("reports/*/*/.home-*"))
+    for table in (
+        Path("/proc/mounts").read_text(),
+        subprocess.run(["losetup", "-a"], capture_output=True, text=True).stdout,
+    ):
+        found += [line for line in table.splitlines() if any(f"{DISKS}{pid}-" in line for pid in pids)]
+    return found
+
+
+def containers(host: str, sessions: Sessions) -> list[str]:
+    environment = {**os.environ, "DOCKER_HOST": host} if host else os.environ
+    format = '{{.ID}} {{.Label "mlebench.pid"}}'
+    command = ["docker", "ps", "-a", "--filter", "label=mlebench.pid", "--format", format]
+    lines = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.splitlines()
+    pids = {str(process.pid) for process in sessions.seen}
+    return [line for line in lines if line.split()[-1] in pids]
+
+
+def kill_at_random(
+    sessions: Sessions, kills: int, kill: Callable[[str, random.Random], bool], kinds: tuple[str, ...]
+) -> None:
+    rng = random.Random(SEED)
+    sessions.start()
+    done = 0
+    while done < kills:
+        kind, until = rng.choice(kinds), time.monotonic() + rng.uniform(0.0, 5.0)
+        while time.monotonic() < until and not sessions.ended():
+            sessions.look()
+            time.sleep(0.02)
+        if sessions.ended():
+            if sessions.finished() == RUNS:
+                sessions.check_group()
+                sessions.new_group()
+            sessions.start()
+            continue
+        deadline = time.monotonic() + 3.0  # a grader works for a moment only
+        while not (hit := kill(kind, rng)) and time.monotonic() < deadline and not sessions.ended():
+            time.sleep(0.005)
+        done += hit
+    for _ in range(4):
+        if not sessions.ended():
+            sessions.wait()
+        if sessions.finished() == RUNS and sessions.ended():
+            break
+        sessions.start()
+    sessions.start()  # the next start, which has nothing to do but to clean up
+    sessions.wait()
+    sessions.check_group()
+    print(f"kills: {dict(sessions.killed)} in {sessions.groups} groups of {RUNS} runs")
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[Engine]:
+    require_docker()
+    if os.geteuid() != 0:
+        pytest.skip("only root can start an engine")
+    from pytest_mlebench.agents.config import read_config
+
+    (agent, *_) = read_config(Path(__file__).parents[1] / "toys/agents/toy/config.yaml")
+    images = docker_sandbox().images  # type: ignore[attr-defined]
+    with own_engine(Path(f"/var/tmp/engine-{uuid.uuid4().hex[:8]}")) as engine:
+        engine.load(images.environment(), images.agent(agent))
+        yield engine
+
+
+def test_kills_of_local_sessions_lose_no_run_and_leave_nothing(project: pytest.Pytester) -> None:
+    sessions = Sessions(project.path)
+    kill_at_random(sessions, KILLS, sessions.kill, VICTIMS)
+    assert leftovers(sessions) == []
+
+
+@pytest.mark.docker
+def test_kills_of_sessions_with_containers_lose_no_run_and_leave_nothing(project: pytest.Pytester) -> None:
+    require_docker()
+    sessions = Sessions(project.path, "--sandbox=docker", "--disk=100m")
+    kill_at_random(sessions, KILLS, sessions.kill, VICTIMS)
+    assert leftovers(sessions) == [] and containers("", sessions) == []
+
+
+@pytest.mark.docker
+def test_kills_of_the_engine_lose_no_run_and_leave_nothing(project: pytest.Pytester, engine: Engine) -> None:
+    sessions = Sessions(
+        project.path, "--sandbox=docker", "--disk=100m", "--network=none", environment={"DOCKER_HOST": engine.host}
+    )
+
+    def kill(kind: str, rng: random.Random) -> bool:
+        if kind != "engine":
+            return sessions.kill(kind, rng)
+        engine.kill()
+        sessions.killed[kind] += 1
+        time.sleep(rng.uniform(0.0, 2.0))
+        engine.start()
+        return True
+
+    kill_at_random(sessions, max(4, KILLS // 3), kill, ("engine", "engine", *VICTIMS))
+    assert leftovers(sessions) == [] and containers(engine.host, sessions) == []
