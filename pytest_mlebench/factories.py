@@ -88,6 +88,7 @@ def run_options(settings: Settings, folder: Path, *, worker: str = "") -> RunOpt
         max_submission_bytes=settings.max_submission_size,
         grading=GradingLimits(memory=settings.grading_memory, seconds=settings.grading_time),
         keep_sandbox=settings.keep_sandbox,
+        until=settings.until,
         gateway=None if settings.llm_gateway == "off" else lambda: gateway_settings(settings),
         replay=replayed_group(settings),
         worker=worker,

@@ -128,6 +128,10 @@ def _on_or_off(text: str) -> str:
     return _one_of(text, ("on", "off"))
 
 
+def _until(text: str) -> str:
+    return _one_of(text, ("done", "limit"))
+
+
 def _recording(text: str) -> str:
     return _one_of(text, ("bodies", "calls", "off"))
 
@@ -290,6 +294,15 @@ class Settings:
         parse_duration,
         INI | RESTORED,
         default=defaults.TIME_LIMIT,
+    )
+    until: str = _option(
+        "--until",
+        "WHEN",
+        "when an agent's run ends: done (it says so) or limit (it is asked again to improve its result, for as long as "
+        "there is time) (default: done)",
+        _until,
+        INI | RESTORED,
+        default="done",
     )
     cpus: float | None = _option(
         "--cpus", "N", "processors that a run may use (default: all)", _positive_number, INI | RESTORED

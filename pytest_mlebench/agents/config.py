@@ -12,9 +12,10 @@ import yaml
 from pytest_mlebench.agents.definition import CONFIG, SECRET, Agent
 from pytest_mlebench.errors import AgentError, reason
 
-_KEYS = {"start", "dockerfile", "kwargs_type", "kwargs", "env_vars", "privileged", "trusted", "llm_hosts"}
+_KEYS = {"start", "dockerfile", "kwargs_type", "kwargs", "env_vars", "privileged", "trusted", "llm_hosts", "base_image"}
 _ANCHORS = {"vars", "defaults"}
 _ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)*")
+_IMAGE = re.compile(r"[a-z0-9][\w.\-]*(:\d+)?(/[a-z0-9][\w.\-]*)*(:[\w][\w.\-]*)?(@sha256:[0-9a-f]{64})?")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _MAX_BYTES = 1 << 20
 _MAX_NODES = 20_000
@@ -116,6 +117,7 @@ class _Definition:
             privileged=self._flag("privileged"),
             trusted=self._flag("trusted"),
             llm_hosts=self._texts("llm_hosts"),
+            base_image=self._image("base_image"),
         )
 
     def _path(self, key: str, default: str) -> PurePosixPath:
@@ -136,6 +138,12 @@ class _Definition:
         value = self._values.get(key, False)
         if not isinstance(value, bool):
             raise AgentError(f"{self._where}: {key} is {_kind(value)}, must be true or false, without quotes")
+        return value
+
+    def _image(self, key: str) -> str | None:
+        value = self._values.get(key)
+        if value is not None and not (isinstance(value, str) and _IMAGE.fullmatch(value)):
+            raise AgentError(f"{self._where}: {key} is {_kind(value)}, must name an image: debian:trixie-slim")
         return value
 
     def _mapping(self, key: str) -> dict[str, Any]:

@@ -24,7 +24,7 @@ class Agent:
 
     ``start`` and ``dockerfile`` are paths. ``kwargs`` and ``env_vars`` may hold ``${{ secrets.NAME }}``; ``launch``
     fills in the values. ``trusted`` agents may run without a container; ``llm_hosts`` are all that the default network
-    policy lets an agent reach.
+    policy lets an agent reach. ``base_image`` is what its ``mlebench-env`` is built from; None: the usual one.
     """
 
     id: str
@@ -37,6 +37,7 @@ class Agent:
     privileged: bool = False
     trusted: bool = False
     llm_hosts: tuple[str, ...] = ()
+    base_image: str | None = None
 
     @property
     def secret_names(self) -> tuple[str, ...]:
@@ -87,6 +88,7 @@ class Agent:
             "privileged": self.privileged,
             "trusted": self.trusted,
             "llm_hosts": list(self.llm_hosts),
+            **({"base_image": self.base_image} if self.base_image else {}),
         }
 
     def _texts(self) -> Iterator[str]:

@@ -47,6 +47,8 @@ class RunOptions:
     max_submission_bytes: int = defaults.MAX_SUBMISSION_BYTES
     grading: GradingLimits = field(default_factory=GradingLimits)
     keep_sandbox: bool = False
+    until: str = "done"
+    """When an agent that can be asked again ends: ``done``, when it says so, or ``limit``, when its time is over."""
     gateway: Callable[[], GatewaySettings] | None = None
     """How agents reach language models; None: on their own, with their keys."""
     replay: Path | None = None
@@ -72,7 +74,7 @@ def run_agent(
         run_dir.mkdir(parents=True)
     except OSError as problem:
         raise SandboxError(f"run directory {run_dir} cannot be made: {problem.strerror}") from problem
-    variables = {"SEED": str(seed)}
+    variables = {"SEED": str(seed), "UNTIL": options.until}
     gateway = _gateway(agent, run_dir, options, key, variables)
     launch = agent.launch() if gateway is None else Launch()
     launch = replace(launch, environment={**variables, **launch.environment})
@@ -126,7 +128,7 @@ def run_agent(
         limits=asdict(options.limits),
         sandbox=replace(execution.sandbox, notes=(*execution.sandbox.notes, *(snapshots.notes if snapshots else ()))),
         llm=llm,
-        agent_definition=agent.describe(),
+        agent_definition={**agent.describe(), "until": options.until},
         data_verified=dataset.is_verified,
         data=fingerprint(dataset),
         description=dataset.description,

@@ -17,6 +17,9 @@ from pytest_mlebench.catalog import Competition, default_catalogue
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.grading.golden import prepare_synthetic
+from tests.llm.conftest import certificates, upstream
+
+__all__ = ["certificates", "upstream"]
 
 
 @dataclass(frozen=True)

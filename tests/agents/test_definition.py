@@ -112,6 +112,8 @@ def test_an_unknown_agent_is_told_with_close_matches(agents: Path) -> None:
             "a: '.*must be of the form",
         ),
         ("scaffold: {start: scaffold/start.sh, env_vars: {A: [1]}}", "A is a list"),
+        ("scaffold: {start: scaffold/start.sh, base_image: 3.12}", "base_image is the value 3.12, must name an image"),
+        ("scaffold: {start: scaffold/start.sh, base_image: 'a b'}", "base_image is the text 'a b', must name an image"),
         ("scaffold: {start: scaffold/start.sh, env_vars: {'A=B': 1}}", "not the name of a variable"),
         ('scaffold: {start: scaffold/start.sh, env_vars: {A: "x\\0y"}}', "A holds a zero byte"),
         (

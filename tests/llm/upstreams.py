@@ -47,6 +47,19 @@ class Failure:
     headers: dict[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Move:
+    """What the model does: say something, or call a tool of the client's.
+
+    Arguments that are a text are for a tool that takes free text, which only the Responses API has.
+    """
+
+    text: str = ""
+    tool: str = ""
+    arguments: Any = None
+    id: str = "call_1"
+
+
 class Upstream:
     """A provider in a thread of its own. Its switches may be set while it runs."""
 
@@ -74,6 +87,8 @@ class Upstream:
         self.most_open = 0
         self.served = 0
         self.on_request: Callable[[Seen], None] = lambda seen: None
+        self.play: Callable[[dict[str, Any]], Move] = self._reply
+        """What the model does, given the body of a request."""
         self._tls = tls
         self._started = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True)
@@ -169,6 +184,11 @@ class Upstream:
             return web.json_response({"totalTokens": _words(body)})
         return web.json_response({"error": {"message": f"no {path}"}}, status=404)
 
+    def _reply(self, body: dict[str, Any]) -> Move:
+        if tool := _tool(body):
+            return Move(tool=tool["name"], arguments=self.arguments)
+        return Move(self.reply + self.echo)
+
     def _said(self, usage: dict[str, Any]) -> Any:
         return usage if self.usage is None else self.usage or None
 
@@ -249,7 +269,8 @@ def _tool(body: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _chat(up: Upstream, body: dict[str, Any]) -> tuple[list[tuple[str | None, Any]], dict[str, Any]]:
-    reply, tool = up.reply + up.echo, _tool(body)
+    move = up.play(body)
+    reply, arguments = move.text, json.dumps(move.arguments)
     output = len(reply.split()) + REASONING
     usage = up._said(
         {
@@ -262,9 +283,9 @@ def _chat(up: Upstream, body: dict[str, Any]) -> tuple[list[tuple[str | None, An
     )
     common = {"id": "chatcmpl-1", "created": 1_700_000_000, "model": f"{body['model']}", "x_unknown": {"kept": True}}
     call: dict[str, Any] | None = None
-    if tool:
-        function = {"name": tool["name"], "arguments": json.dumps(up.arguments)}
-        call = {"id": "call_1", "type": "function", "function": function}
+    if move.tool:
+        function = {"name": move.tool, "arguments": arguments}
+        call = {"id": move.id, "type": "function", "function": function}
     message = {"role": "assistant", "content": None if call else reply, **({"tool_calls": [call]} if call else {})}
     finish = "tool_calls" if call else "stop"
     whole = {
@@ -282,12 +303,11 @@ def _chat(up: Upstream, body: dict[str, Any]) -> tuple[list[tuple[str | None, An
 
     events: list[tuple[str | None, Any]] = [delta({"role": "assistant", "content": None if call else ""})]
     if call:
-        start = {**call, "index": 0, "function": {"name": (tool or {}).get("name"), "arguments": ""}}
+        start = {**call, "index": 0, "function": {"name": move.tool, "arguments": ""}}
         events.append(delta({"tool_calls": [start]}))
-        text = json.dumps(up.arguments)
         events += [
-            delta({"tool_calls": [{"index": 0, "function": {"arguments": text[i : i + 7]}}]})
-            for i in range(0, len(text), 7)
+            delta({"tool_calls": [{"index": 0, "function": {"arguments": arguments[i : i + 7]}}]})
+            for i in range(0, len(arguments), 7)
         ]
     else:
         events += [delta({"content": piece}) for piece in _pieces_of(reply)]
@@ -298,7 +318,8 @@ def _chat(up: Upstream, body: dict[str, Any]) -> tuple[list[tuple[str | None, An
 
 
 def _responses(up: Upstream, body: dict[str, Any]) -> tuple[list[tuple[str | None, Any]], dict[str, Any]]:
-    reply, tool = up.reply + up.echo, _tool(body)
+    move = up.play(body)
+    reply, arguments = move.text, json.dumps(move.arguments)
     output = len(reply.split()) + REASONING
     prompt = _words(body["input"]) + CACHED
     usage = up._said(
@@ -311,13 +332,22 @@ def _responses(up: Upstream, body: dict[str, Any]) -> tuple[list[tuple[str | Non
         }
     )
     item: dict[str, Any]
-    if tool:
+    if move.tool and isinstance(move.arguments, str):
+        item = {
+            "id": "ctc_1",
+            "type": "custom_tool_call",
+            "call_id": move.id,
+            "name": move.tool,
+            "input": move.arguments,
+            "status": "completed",
+        }
+    elif move.tool:
         item = {
             "id": "fc_1",
             "type": "function_call",
-            "call_id": "call_1",
-            "name": tool["name"],
-            "arguments": json.dumps(up.arguments),
+            "call_id": move.id,
+            "name": move.tool,
+            "arguments": arguments,
             "status": "completed",
         }
     else:
@@ -339,14 +369,16 @@ def _responses(up: Upstream, body: dict[str, Any]) -> tuple[list[tuple[str | Non
     events: list[dict[str, Any]] = [{"type": "response.created", "response": begun}]
     events.append({"type": "response.output_item.added", "output_index": 0, "item": {**item, "status": "in_progress"}})
     place = {"output_index": 0, "item_id": item["id"]}
-    if tool:
-        text = item["arguments"]
+    if item["type"] == "custom_tool_call":
+        for part, key in (("delta", "delta"), ("done", "input")):
+            events.append({"type": f"response.custom_tool_call_input.{part}", **place, key: move.arguments})
+    elif move.tool:
         events += [
-            {"type": "response.function_call_arguments.delta", **place, "delta": text[i : i + 7]}
-            for i in range(0, len(text), 7)
+            {"type": "response.function_call_arguments.delta", **place, "delta": arguments[i : i + 7]}
+            for i in range(0, len(arguments), 7)
         ]
         events.append(
-            {"type": "response.function_call_arguments.done", **place, "name": item["name"], "arguments": text}
+            {"type": "response.function_call_arguments.done", **place, "name": item["name"], "arguments": arguments}
         )
     else:
         where = {**place, "content_index": 0}
@@ -363,7 +395,8 @@ def _responses(up: Upstream, body: dict[str, Any]) -> tuple[list[tuple[str | Non
 
 
 def _messages(up: Upstream, body: dict[str, Any]) -> tuple[list[tuple[str | None, Any]], dict[str, Any]]:
-    reply, tool = up.reply + up.echo, _tool(body)
+    move = up.play(body)
+    reply, arguments = move.text, json.dumps(move.arguments)
     output = len(reply.split())
     usage = up._said(
         {
@@ -374,9 +407,9 @@ def _messages(up: Upstream, body: dict[str, Any]) -> tuple[list[tuple[str | None
         }
     )
     block: dict[str, Any] = {"type": "text", "text": reply}
-    if tool:
-        block = {"type": "tool_use", "id": "toolu_1", "name": tool["name"], "input": up.arguments}
-    stop = "tool_use" if tool else "end_turn"
+    if move.tool:
+        block = {"type": "tool_use", "id": f"toolu_{move.id}", "name": move.tool, "input": move.arguments}
+    stop = "tool_use" if move.tool else "end_turn"
     whole = {
         "id": "msg_1",
         "type": "message",
@@ -389,11 +422,10 @@ def _messages(up: Upstream, body: dict[str, Any]) -> tuple[list[tuple[str | None
     }
     first = {**usage, "output_tokens": 1} if isinstance(usage, dict) else usage
     begun = {**whole, "content": [], "stop_reason": None, "usage": first}
-    empty = {**block, "input": {}} if tool else {**block, "text": ""}
-    text = json.dumps(up.arguments) if tool else reply
-    pieces = [text[i : i + 7] for i in range(0, len(text), 7)] if tool else list(_pieces_of(reply))
+    empty = {**block, "input": {}} if move.tool else {**block, "text": ""}
+    pieces = [arguments[i : i + 7] for i in range(0, len(arguments), 7)] if move.tool else list(_pieces_of(reply))
     deltas = [
-        {"type": "input_json_delta", "partial_json": piece} if tool else {"type": "text_delta", "text": piece}
+        {"type": "input_json_delta", "partial_json": piece} if move.tool else {"type": "text_delta", "text": piece}
         for piece in pieces
     ]
     last = {"output_tokens": usage["output_tokens"]} if isinstance(usage, dict) and "output_tokens" in usage else usage
@@ -410,7 +442,8 @@ def _messages(up: Upstream, body: dict[str, Any]) -> tuple[list[tuple[str | None
 
 
 def _contents(up: Upstream, path: str, body: dict[str, Any]) -> tuple[list[tuple[str | None, Any]], dict[str, Any]]:
-    reply, tool = up.reply + up.echo, _tool(body)
+    move = up.play(body)
+    reply = move.text
     output = len(reply.split())
     prompt = _words(body["contents"]) + CACHED
     model = path.rpartition("/")[2].partition(":")[0]
@@ -430,8 +463,8 @@ def _contents(up: Upstream, path: str, body: dict[str, Any]) -> tuple[list[tuple
             candidate["finishReason"] = finish
         return {"candidates": [candidate], "usageMetadata": usage, "modelVersion": model, "responseId": "r1"}
 
-    if tool:
-        parts = [{"functionCall": {"name": tool["name"], "args": up.arguments}}]
+    if move.tool:
+        parts = [{"functionCall": {"name": move.tool, "args": move.arguments}}]
         return [(None, answer(parts, "STOP", usage))], answer(parts, "STOP", usage)
     begun = {"promptTokenCount": prompt, "totalTokenCount": prompt} if usage else usage
     pieces = [[{"text": piece}] for piece in _pieces_of(reply)]

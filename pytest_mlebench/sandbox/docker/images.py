@@ -143,16 +143,24 @@ class Images:
         }
         self._reporter = reporter
 
-    def environment(self) -> str:
-        """The tag of ``mlebench-env``, built if it is not there; raises SandboxError with the end of the log."""
-        recipe = _Recipe(
+    def environment(self, base_image: str | None = None) -> str:
+        """The tag of ``mlebench-env``, built if it is not there; raises SandboxError with the end of the log.
+
+        ``base_image`` is what an agent wants it built from, in place of the usual one.
+        """
+        usual = self._arguments["BASE_IMAGE"]
+        recipe = self._environment(base_image or usual)
+        # For those who build an agent's image by hand; we ourselves always mean this very environment.
+        latest = self._is_ours and base_image in (None, usual)
+        return self._provide(recipe, also=f"{ENVIRONMENT}:latest" if latest else "")
+
+    def _environment(self, base_image: str) -> _Recipe:
+        return _Recipe(
             name=ENVIRONMENT,
             folder=self._folder,
             dockerfile=_read(self._folder / "Dockerfile"),
-            arguments=self._arguments,
+            arguments={**self._arguments, "BASE_IMAGE": base_image},
         )
-        # For those who build an agent's image by hand; we ourselves always mean this very environment.
-        return self._provide(recipe, also=f"{ENVIRONMENT}:latest" if self._is_ours else "")
 
     def agent(self, agent: Agent) -> str:
         """The tag of the agent's image, built if it is not there; raises SandboxError with the end of the log.
@@ -160,10 +168,18 @@ class Images:
         The build's context is the agent's folder; agents of one folder and Dockerfile share an image.
         """
         check_agent_folder(agent)
-        environment = self.environment()
+        return self._provide(self._agent(agent, self.environment(agent.base_image)))
+
+    def built(self, agent: Agent) -> int | None:
+        """The size in bytes of the agent's image; None if it is not built, as its folder is now. Builds nothing."""
+        environment = self._environment(agent.base_image or self._arguments["BASE_IMAGE"]).tag()
+        tag = self._agent(agent, environment).tag()
+        return int(self._inspect(tag).get("Size") or 0) if self._has(tag) else None
+
+    def _agent(self, agent: Agent, environment: str) -> _Recipe:
         text = _read(agent.dockerfile) if agent.dockerfile.is_file() else _DEFAULT_DOCKERFILE
         # `FROM mlebench-env` means this environment, whatever another session calls the latest.
-        recipe = _Recipe(
+        return _Recipe(
             name=f"mlebench-agent-{re.sub(r'[^a-z0-9]+', '-', agent.folder.name.lower()).strip('-') or 'x'}",
             folder=agent.folder,
             dockerfile=_FROM.sub(lambda match: match[1] + environment, text) + _OWNED_BY_AGENT,
@@ -171,7 +187,6 @@ class Images:
             parent=environment,
             network=self._build_network,
         )
-        return self._provide(recipe)
 
     def digest(self, tag: str) -> str:
         """The engine's own digest of an image; raises SandboxError."""

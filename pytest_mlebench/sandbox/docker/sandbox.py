@@ -43,7 +43,7 @@ from pytest_mlebench.sandbox.docker.submission_channel import SubmissionChannel
 from pytest_mlebench.sandbox.endings import End
 from pytest_mlebench.sandbox.fair_share import Machine, apply, describe
 from pytest_mlebench.sandbox.gpus import GpuPool
-from pytest_mlebench.sandbox.instructions import INSTRUCTIONS, VALIDATE, render_instructions
+from pytest_mlebench.sandbox.instructions import INSTRUCTIONS, VALIDATE, clock, render_instructions
 from pytest_mlebench.sandbox.logs import LogWriter, tail
 from pytest_mlebench.sandbox.network.policy import NETWORKS, Network, endpoints
 from pytest_mlebench.sandbox.network.proxy import Proxy
@@ -317,7 +317,7 @@ def _start_agent(task: Task, channel: ControlChannel, container: Container, rela
         **CONTAINER_DIRS,
         "DATA_DIR": DATA,
         "COMPETITION_ID": task.competition_id,
-        "TIME_LIMIT_SECS": f"{task.limits.time_limit:g}",
+        **clock(task.limits),
         "VALIDATION_URL": f"http://localhost:{PORT}",
         "PYTHONUNBUFFERED": "1",
         **(_proxy_variables() if str(PROXY_PORT) in relays else {}),
@@ -329,7 +329,7 @@ def _start_agent(task: Task, channel: ControlChannel, container: Container, rela
         logs=CONTAINER_DIRS["LOGS_DIR"],
         code=CONTAINER_DIRS["CODE_DIR"],
         validate=f"{HOME}/{VALIDATE}",
-        time_limit=task.limits.time_limit,
+        limits=task.limits,
     )
     order = {
         "command": ["/bin/bash", f"{CONTAINER_DIRS['AGENT_DIR']}/{start}", *task.launch.arguments],

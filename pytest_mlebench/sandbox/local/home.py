@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from pytest_mlebench.sandbox.contract import COLLECTED, Task
-from pytest_mlebench.sandbox.instructions import INSTRUCTIONS, render_instructions, validate_script
+from pytest_mlebench.sandbox.instructions import INSTRUCTIONS, VALIDATE, clock, render_instructions, scripts
 
 HOME = ".home-"
 """How the name of a home begins, in its run directory."""
@@ -25,11 +25,12 @@ def create_home(home: Path, task: Task, validation_url: str) -> dict[str, str]:
     for folder in _folders(folders["data"]):
         folder.chmod(0o555)
     shutil.copytree(task.agent.folder, home / "agent")
-    shutil.copy(validate_script(), home)
+    for file in scripts():
+        shutil.copy(file, home)
     directories = {name: str(folder) for name, folder in folders.items() if name != "tmp"}
-    script = str(home / validate_script().name)
+    script = str(home / VALIDATE)
     (home / INSTRUCTIONS).write_text(
-        render_instructions(validate=script, time_limit=task.limits.time_limit, **directories),
+        render_instructions(validate=script, limits=task.limits, **directories),
         encoding="utf-8",
     )
     environment = {
@@ -42,7 +43,7 @@ def create_home(home: Path, task: Task, validation_url: str) -> dict[str, str]:
         **{f"{name.upper()}_DIR": directory for name, directory in directories.items()},
         "AGENT_DIR": str(home / "agent"),
         "COMPETITION_ID": task.competition_id,
-        "TIME_LIMIT_SECS": f"{task.limits.time_limit:g}",
+        **clock(task.limits),
         "VALIDATION_URL": validation_url,
     }
     return environment | dict(task.launch.environment)

@@ -1,0 +1,43 @@
+#!/bin/bash
+# Arguments: --model NAME, --effort low|medium|high (of reasoning).
+set -eu
+model= effort=medium
+while [ $# -gt 1 ]; do
+    case $1 in
+        --model) model=$2 ;;
+        --effort) effort=$2 ;;
+        *) echo "unknown argument $1" >&2; exit 2 ;;
+    esac
+    shift 2
+done
+
+# Nothing but the model is asked: no telemetry, no updates, no web. The container confines it, as its own sandbox cannot
+# work in there.
+mkdir -p ~/.codex
+cat >~/.codex/config.toml <<TOML
+model = "$model"
+model_reasoning_effort = "$effort"
+model_provider = "gateway"
+approval_policy = "never"
+sandbox_mode = "danger-full-access"
+check_for_update_on_startup = false
+web_search = "disabled"
+
+[model_providers.gateway]
+name = "gateway"
+base_url = "${OPENAI_BASE_URL:-https://api.openai.com/v1}"
+env_key = "OPENAI_API_KEY"
+wire_api = "responses"
+request_max_retries = ${MODEL_ATTEMPTS:-15}
+stream_max_retries = ${MODEL_ATTEMPTS:-15}
+
+[analytics]
+enabled = false
+
+[feedback]
+enabled = false
+TOML
+
+cd "$CODE_DIR"
+options="--skip-git-repo-check --dangerously-bypass-approvals-and-sandbox --json"
+exec bash "$AGENT_DIR/../ask.sh" "codex exec $options -" "codex exec resume --last $options -"

@@ -1,0 +1,2 @@
+#!/bin/bash
+exec python "$AGENT_DIR/react.py" "$@"

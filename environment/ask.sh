@@ -1,0 +1,23 @@
+#!/bin/bash
+# ask.sh FIRST [AGAIN] runs the command FIRST with the prompt as its standard input. With --until=limit it then runs
+# AGAIN, which goes on with the same conversation, as long as there is time: each gets the time that is left and is asked
+# for a better result. Three in a row that fail or say nothing new within seconds end it: then the budget or the model's
+# provider is gone. The status is that of the last command.
+set -u
+home=$(dirname "$(readlink -f "$0")")
+command=$1 what=first failures=0
+while :; do
+    started=$(date +%s)
+    bash "$home/prompt.sh" "$what" | bash -c "$command"
+    status=$?
+    now=$(date +%s)
+    [ $# -gt 1 ] && [ "${UNTIL:-done}" = limit ] && [ $((${DEADLINE%.*} - now)) -gt 60 ] || exit $status
+    if [ $status -eq 0 ] && [ $((now - started)) -ge 5 ]; then
+        failures=0
+    else
+        failures=$((failures + 1))
+        [ $failures -lt 3 ] || exit $status
+        sleep 5
+    fi
+    command=$2 what=again
+done

@@ -1,0 +1,202 @@
+"""A model that solves the smoke competitions by a script, with the tools that an agent offers it, over any API.
+
+It looks around, runs a program that fails, edits it, runs it again, has the submission checked, and is done. Where it
+stands is counted from the conversation, so requests may be repeated, and side questions (a title, for example) change
+nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.llm.upstreams import Move
+
+PROGRAM = """
+import os
+import pandas as pd
+from sklearn.kernel_ridge import KernelRidge
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+
+data, submission = os.environ["DATA_DIR"], os.environ["SUBMISSION_DIR"]
+train, test, sample = (pd.read_csv(f"{data}/{name}.csv") for name in ("train", "test", "sample_submission"))
+target = "no_such_column"
+features, labels = train.columns.drop(["id", target]), train[target]
+if labels.nunique() == 2:
+    model = make_pipeline(StandardScaler(), LogisticRegression(C=0.5, max_iter=5000)).fit(train[features], labels)
+    test[target] = model.predict_proba(test[features])[:, 1]
+elif labels.nunique() < 20:
+    test[target] = SVC(C=10).fit(train[features], labels).predict(test[features])
+else:
+    model = make_pipeline(StandardScaler(), KernelRidge(alpha=0.3, kernel="rbf", gamma=0.005))
+    test[target] = model.fit(train[features], labels - labels.mean()).predict(test[features]) + labels.mean()
+test[["id", target]].to_csv(f"{submission}/submission.csv", index=False)
+print("solved", target)
+"""
+MISTAKE, RIGHT = 'target = "no_such_column"', "target = sample.columns[-1]"
+FAILED, SOLVED = "no_such_column", "solved "
+DONE = "The submission is there and it is well formed."
+
+
+@dataclass(frozen=True)
+class Shell:
+    command: str
+
+
+@dataclass(frozen=True)
+class Edit:
+    path: str
+    old: str
+    new: str
+
+
+@dataclass
+class ScriptedModel:
+    """``code`` is the agent's folder of code as it sees it; ``last`` is a command in place of the last words."""
+
+    code: str = "/home/code"
+    last: str = ""
+    steps: list[Shell | Edit] = field(default_factory=list)
+    used: set[str] = field(default_factory=set)
+    """The tools that were called."""
+    prompts: list[Any] = field(default_factory=list)
+    """The conversations as they were asked, newest last; without side questions."""
+
+    def __post_init__(self) -> None:
+        file = f"{self.code}/solve.py"
+        self.steps = self.steps or [
+            Shell("ls -l $DATA_DIR && head -n 2 $DATA_DIR/train.csv"),
+            Shell(f"cat > {file} <<'PROGRAM'\n{PROGRAM}\nPROGRAM\npython {file}"),
+            Edit(file, MISTAKE, RIGHT),
+            Shell(f"python {file} && $AGENT_DIR/../validate_submission.sh $SUBMISSION_DIR/submission.csv"),
+        ]
+
+    def __call__(self, body: dict[str, Any]) -> Move:
+        tools = tools_of(body)
+        if "exec" in tools:
+            return self._play(body, [_javascript(step) for step in self.steps])
+        shell = next((name for name, schema in tools.items() if _shell_argument(name, schema)), None)
+        if shell is None:
+            return Move("A competition")
+        moves = [move for step in self.steps for move in self._moves(step, tools, shell)]
+        if self.last:
+            moves.append(self._shell(self.last, shell, tools[shell]))
+        return self._play(body, moves)
+
+    def _play(self, body: dict[str, Any], moves: list[Move]) -> Move:
+        self.prompts.append(body)
+        done = results_in(body)
+        if done >= len(moves):
+            return Move(DONE)
+        move = moves[done]
+        self.used.add(move.tool)
+        return Move(tool=move.tool, arguments=move.arguments, id=f"call_{done}")
+
+    def _moves(self, step: Shell | Edit, tools: Mapping[str, Any], shell: str) -> list[Move]:
+        if isinstance(step, Shell):
+            return [self._shell(step.command, shell, tools[shell])]
+        for name, schema in tools.items():
+            if arguments := _edit_arguments(schema, step):
+                # Some agents refuse to edit what they have not read.
+                return [*_read(tools, step.path), Move(tool=name, arguments=arguments)]
+        return [self._shell(f"sed -i 's/{step.old}/{step.new}/' {step.path}", shell, tools[shell])]
+
+    def _shell(self, command: str, tool: str, schema: Any) -> Move:
+        argument = _shell_argument(tool, schema)
+        value: Any = command
+        if _properties(schema)[argument].get("type") == "array":
+            value = ["bash", "-lc", command]
+        return Move(tool=tool, arguments=_filled(schema, {argument: value}))
+
+
+def tools_of(body: Mapping[str, Any]) -> dict[str, Any]:
+    """The tools that a request offers and its client runs, with the schema of their arguments."""
+    found = {}
+    offered = list(body.get("tools") or ())
+    for entry in body.get("input") or ():
+        if entry.get("type") == "additional_tools":
+            offered += (tool for group in entry["tools"] for tool in group.get("tools") or [group])
+    for tool in offered:
+        if isinstance(function := tool.get("function"), dict):
+            found[function["name"]] = function.get("parameters")
+        elif declared := tool.get("functionDeclarations"):
+            for entry in declared:
+                found[entry["name"]] = entry.get("parametersJsonSchema") or entry.get("parameters")
+        elif "name" in tool:
+            found[tool["name"]] = tool.get("input_schema") or tool.get("parameters")
+    return found
+
+
+def results_in(body: Mapping[str, Any]) -> int:
+    """How many results of tools a conversation holds."""
+    count = 0
+    for entry in body.get("messages") or body.get("input") or body.get("contents") or ():
+        if entry.get("role") == "tool" or str(entry.get("type")).endswith("call_output"):
+            count += 1
+        blocks = entry.get("parts") or entry.get("content")
+        for block in blocks if isinstance(blocks, list) else ():
+            count += block.get("type") == "tool_result" or "functionResponse" in block
+    return count
+
+
+def _javascript(step: Shell | Edit) -> Move:
+    """A step for Codex's newer models, whose one tool runs JavaScript with other tools in it."""
+    if isinstance(step, Shell):
+        call = f"exec_command({json.dumps({'cmd': step.command, 'yield_time_ms': 60_000})})"
+    else:
+        patch = f"*** Begin Patch\n*** Update File: {step.path}\n@@\n-{step.old}\n+{step.new}\n*** End Patch\n"
+        call = f"apply_patch({json.dumps(patch)})"
+    return Move(tool="exec", arguments=f"text(JSON.stringify(await tools.{call}))")
+
+
+_SHELLS = {"bash", "shell", "shell_command", "exec_command", "run_shell_command", "execute_bash", "terminal"}
+_READERS = {"read", "read_file"}
+_PATHS, _OLD, _NEW = (
+    ("path", "file_path", "filePath"),
+    ("old", "old_string", "old_str", "oldString"),
+    ("new", "new_string", "new_str", "newString"),
+)
+
+
+def _properties(schema: Any) -> dict[str, Any]:
+    return dict((schema or {}).get("properties") or {})
+
+
+def _shell_argument(name: str, schema: Any) -> str:
+    if name.lower() not in _SHELLS:
+        return ""
+    return next((argument for argument in ("command", "cmd") if argument in _properties(schema)), "")
+
+
+def _edit_arguments(schema: Any, step: Edit) -> dict[str, Any] | None:
+    names = [next((name for name in among if name in _properties(schema)), None) for among in (_PATHS, _OLD, _NEW)]
+    if None in names:
+        return None
+    given = dict(zip(map(str, names), (step.path, step.old, step.new), strict=True))
+    if "str_replace" in (_properties(schema).get("command") or {}).get("enum", ()):
+        given["command"] = "str_replace"
+    return _filled(schema, given)
+
+
+def _read(tools: Mapping[str, Any], path: str) -> list[Move]:
+    for name, schema in tools.items():
+        argument = next((argument for argument in _PATHS if argument in _properties(schema)), None)
+        if name.lower() in _READERS and argument:
+            return [Move(tool=name, arguments=_filled(schema, {argument: path}))]
+    return []
+
+
+def _filled(schema: Any, given: dict[str, Any]) -> dict[str, Any]:
+    """The arguments with something in every place where there has to be something."""
+    empty = {"boolean": False, "integer": 60, "number": 60, "array": [], "object": {}}
+    more = {}
+    for name in schema.get("required") or ():
+        kind = _properties(schema).get(name) or {}
+        if name not in given:
+            more[name] = (kind.get("enum") or [None])[0] or empty.get(str(kind.get("type")).lower(), "a step")
+    return {**given, **more}

@@ -1,0 +1,87 @@
+"""What every agent is asked: `prompt.sh` and `ask.sh` of the environment."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from pytest_mlebench._paths import bundled
+from pytest_mlebench.sandbox import Limits
+from pytest_mlebench.sandbox.instructions import render_instructions, scripts
+
+PLACES = {name: f"/there/{name}" for name in ("data", "submission", "logs", "code", "validate")}
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    for script in scripts():
+        (tmp_path / script.name).write_bytes(script.read_bytes())
+    (tmp_path / "instructions.txt").write_text("Solve this.\n")
+    (tmp_path / "description.md").write_text("Predict the label.\n")
+    return tmp_path
+
+
+def execute(home: Path, script: str, *arguments: str, left: float = 7300, **variables: str) -> str:
+    environment = {
+        "PATH": os.environ["PATH"],
+        "DATA_DIR": str(home),
+        "SUBMISSION_DIR": str(home / "submission"),
+        "DEADLINE": f"{time.time() + left:.0f}",
+        **variables,
+    }
+    command = ["bash", str(home / script), *arguments]
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, timeout=120)
+    return f"{done.stdout}[{done.returncode}]"
+
+
+def test_the_prompt_has_instructions_description_and_the_time_that_is_left(home: Path) -> None:
+    prompt = execute(home, "prompt.sh")
+    assert prompt.startswith("Solve this.\n")
+    assert "You have 2 hours left." in prompt
+    assert prompt.endswith("Predict the label.\n[0]")
+    assert "You have 59 minutes left. Improve" in execute(home, "prompt.sh", "again", left=3590)
+
+
+def test_a_description_too_long_for_a_prompt_is_cut_with_its_name(home: Path) -> None:
+    (home / "description.md").write_text("x" * 200_000)
+    prompt = execute(home, "prompt.sh")
+    assert len(prompt) < 101_000
+    assert f"[cut: the rest is in {home}/description.md]" in prompt
+
+
+@pytest.mark.parametrize(
+    ("limits", "text"),
+    [
+        (Limits(cpus=8, memory=64_000_000_000, gpus=2), "8 processors, 64.0 GB of memory and 2 GPUs"),
+        (Limits(cpus=1, memory=4_000_000_000), "1 processor, 4.0 GB of memory and no GPU"),
+    ],
+)
+def test_the_instructions_say_what_the_machine_has(limits: Limits, text: str) -> None:
+    assert f"- This machine has {text} for you." in render_instructions(limits=limits, **PLACES)
+
+
+def test_an_agent_is_asked_once(home: Path) -> None:
+    assert execute(home, "ask.sh", "head -n 1; exit 3", "echo again", UNTIL="done") == "Solve this.\n[3]"
+
+
+def test_an_agent_that_cannot_be_asked_again_is_asked_once(home: Path) -> None:
+    assert execute(home, "ask.sh", "head -n 1", UNTIL="limit") == "Solve this.\n[0]"
+
+
+def test_an_agent_is_asked_again_while_there_is_time_and_not_when_it_fails_again_and_again(home: Path) -> None:
+    (home / "bin").mkdir()
+    (home / "bin/sleep").write_text("#!/bin/bash\n")  # no waiting
+    (home / "bin/sleep").chmod(0o755)
+    path = f"{home / 'bin'}:{os.environ['PATH']}"
+    output = execute(home, "ask.sh", "head -n 1", "head -c 26; echo; exit 4", UNTIL="limit", PATH=path)
+    assert output == "Solve this.\n" + "You have 2 hours left. Imp\n" * 2 + "[4]"
+    assert execute(home, "ask.sh", "head -n 1", "echo again", UNTIL="limit", left=50) == "Solve this.\n[0]"
+
+
+def test_no_agent_has_a_prompt_of_its_own() -> None:
+    asking = {folder.name for folder in bundled("agents").iterdir() if "ask.sh" in (folder / "start.sh").read_text()}
+    assert asking >= {"claude-code", "codex"}

@@ -1,0 +1,90 @@
+"""Bundled agents, each in a real container without any network, solve smoke competitions with a scripted model.
+
+The model speaks the real API of the agent's provider, over TLS; only the gateway reaches it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_mlebench._paths import bundled
+from pytest_mlebench.agents import Agent
+from pytest_mlebench.agents.registry import AgentRegistry
+from pytest_mlebench.catalog.leaderboard import MEDALS
+from pytest_mlebench.llm.ledger import read_bodies, read_calls
+from pytest_mlebench.runs.record import RunRecord
+from tests.agents.scripted_model import FAILED, SOLVED, ScriptedModel
+from tests.llm.test_runs import run
+from tests.llm.upstreams import KEY, Upstream
+from tests.sandbox.conftest import require_docker
+from tests.sandbox.scripted import docker_sandbox, local_sandbox
+
+PROMPT = ("What to leave", "no GPU", "minutes left", "## Evaluation")
+"""Instructions, hardware, time and description, whatever the agent."""
+SMOKE = ("smoke-breast-cancer", "smoke-digits", "smoke-diabetes")
+
+
+@dataclass(frozen=True)
+class Case:
+    agent: str
+    path: str
+    """Of the requests that the agent makes."""
+    last: str = ""
+    competitions: tuple[str, ...] = SMOKE[:1]
+
+
+CASES = (
+    Case("react/dev", "/v1/chat/completions", competitions=SMOKE),
+    Case("react/claude-sonnet-5-5", "/v1/messages"),
+    Case("react/gemini-3.8-flash", "/v1beta/models/gemini-3.8-flash:generateContent"),
+    Case("claude-code/dev", "/v1/messages"),
+    Case("codex/dev", "/v1/responses", competitions=SMOKE[1:2]),
+    Case("gemini-cli/dev", "/v1beta/models/gemini-3.5-flash-lite:streamGenerateContent", competitions=SMOKE[2:]),
+    Case("opencode/dev", "/v1/responses"),
+)
+
+
+def bundled_agent(id: str) -> Agent:
+    return AgentRegistry(bundled("agents"))[id]
+
+
+def check_run(case: Case, record: RunRecord, run_dir: Path, upstream: Upstream) -> None:
+    """A medal after a failed attempt and a good one, all through the gateway, and no key anywhere."""
+    assert record.error is None
+    assert record.outcome in MEDALS, (record.detail, (run_dir / "run.log").read_text()[-3000:])
+    bodies = [str(body) for body in read_bodies(run_dir)]
+    assert any(FAILED in body for body in bodies)
+    assert any(SOLVED in body for body in bodies)
+    assert {seen.path for seen in upstream.seen} >= {case.path}
+    assert record.llm["calls"] == len(read_calls(run_dir)) > 4
+    assert record.sandbox.connections == ()
+    for path in filter(Path.is_file, run_dir.rglob("*")):
+        assert KEY.encode() not in path.read_bytes(), path
+
+
+@pytest.mark.docker
+@pytest.mark.full
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.agent)
+def test_an_agent_earns_medals_without_a_network(case: Case, upstream: Upstream, tmp_path: Path) -> None:
+    require_docker()
+    for competition in case.competitions:
+        model = upstream.play = ScriptedModel(last=case.last)
+        record, run_dir = run(
+            docker_sandbox(network="none"), tmp_path, bundled_agent(case.agent), competition=competition
+        )
+        check_run(case, record, run_dir, upstream)
+        assert record.ending == "finished"
+        prompt = str(model.prompts[0])
+        assert [text for text in PROMPT if text not in prompt] == []
+
+
+@pytest.mark.full
+def test_react_runs_in_the_local_sandbox_too(upstream: Upstream, tmp_path: Path) -> None:
+    upstream.play = ScriptedModel(code=".")
+    agent: Any = bundled_agent("react/dev")
+    record, run_dir = run(local_sandbox(), tmp_path, agent)
+    check_run(CASES[0], record, run_dir, upstream)
