@@ -370,8 +370,8 @@ def _responses(up: Upstream, body: dict[str, Any]) -> tuple[list[tuple[str | Non
     events.append({"type": "response.output_item.added", "output_index": 0, "item": {**item, "status": "in_progress"}})
     place = {"output_index": 0, "item_id": item["id"]}
     if item["type"] == "custom_tool_call":
-        for part, key in (("delta", "delta"), ("done", "input")):
-            events.append({"type": f"response.custom_tool_call_input.{part}", **place, key: move.arguments})
+        for phase, key in (("delta", "delta"), ("done", "input")):
+            events.append({"type": f"response.custom_tool_call_input.{phase}", **place, key: move.arguments})
     elif move.tool:
         events += [
             {"type": "response.function_call_arguments.delta", **place, "delta": arguments[i : i + 7]}
