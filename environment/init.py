@@ -179,8 +179,10 @@ async def copy(wanted, writer):
     with contextlib.ExitStack() as stack:
         try:
             with rights_of_the_agent(), opened(SUBMISSION[0], os.O_DIRECTORY) as folder:
-                # As its owner, who may read without a trace in the file's time of access.
-                file = stack.enter_context(opened(SUBMISSION[1], os.O_NONBLOCK | os.O_NOATIME, dir_fd=folder))
+                try:  # as its owner, who may read without a trace in the file's time of access
+                    file = stack.enter_context(opened(SUBMISSION[1], os.O_NONBLOCK | os.O_NOATIME, dir_fd=folder))
+                except PermissionError:
+                    file = stack.enter_context(opened(SUBMISSION[1], os.O_NONBLOCK, dir_fd=folder))
         except OSError:
             file = None
         if file is None or identity(os.fstat(file)) != wanted:

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from pytest_mlebench._version import __version__
-from pytest_mlebench.cli import data, grading, leaderboard, new, report, sandbox, watch
+from pytest_mlebench.cli import data, grading, leaderboard, new, report, sandbox, trajectory, watch
 from pytest_mlebench.errors import MLEBenchError, UsageError, unusable
 
 Command = Callable[[argparse.Namespace], int]
@@ -47,6 +47,6 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="mlebench", description=__doc__)
     parser.add_argument("--version", action="version", version=f"mlebench {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for module in (data, leaderboard, grading, report, watch, sandbox, new):
+    for module in (data, leaderboard, grading, report, trajectory, watch, sandbox, new):
         module.add(commands)
     return parser

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import platform
 import re
 import secrets
@@ -26,6 +28,7 @@ from pytest_mlebench.grading.report import Report
 from pytest_mlebench.grading.verdicts import FormChecker
 from pytest_mlebench.runs.bounds import bounded
 from pytest_mlebench.runs.group import GroupReader
+from pytest_mlebench.runs.json_files import write_json
 from pytest_mlebench.runs.layout import SUBMISSION
 from pytest_mlebench.runs.record import RunKey, RunRecord
 from pytest_mlebench.runs.running import shown_as_running
@@ -36,6 +39,8 @@ from pytest_mlebench.sandbox.snapshots import FOLDER, SnapshotPolicy, Snapshots
 if TYPE_CHECKING:
     from pytest_mlebench.llm.run_gateway import RunGateway
     from pytest_mlebench.llm.settings import GatewaySettings
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,6 +111,10 @@ def run_agent(
             error = str(problem)
         ended = datetime.now(UTC)
         report = grader.report(run_dir / SUBMISSION)
+        notes = (
+            *(snapshots.notes if snapshots else ()),
+            *(_write_trajectory(run_dir, agent, options) if gateway else ()),
+        )
     llm = _llm(agent, gateway, options)
     complete = RunRecord(
         run_id=run_id,
@@ -126,7 +135,7 @@ def run_agent(
         error=error,
         versions=_versions(),
         limits=asdict(options.limits),
-        sandbox=replace(execution.sandbox, notes=(*execution.sandbox.notes, *(snapshots.notes if snapshots else ()))),
+        sandbox=replace(execution.sandbox, notes=(*execution.sandbox.notes, *notes)),
         llm=llm,
         agent_definition={**agent.describe(), "until": options.until},
         data_verified=dataset.is_verified,
@@ -143,6 +152,24 @@ def run_agent(
 
     record = with_timeline(None)  # a session that is interrupted while snapshots are graded keeps the run's result
     return with_timeline(grader.report) if any(not point.final for point in record.timeline) else record
+
+
+def _write_trajectory(run_dir: Path, agent: Agent, options: RunOptions) -> tuple[str, ...]:
+    """Write ``trajectory.json`` from the recording of model calls; returns notes for the record. Never raises."""
+    from pytest_mlebench.llm.trajectory import TRAJECTORY, build
+    from pytest_mlebench.sandbox.redaction import Redactor
+
+    providers = options.gateway().providers.values() if options.gateway is not None else ()
+    names = {*agent.secret_names, *(key for provider in providers for key in provider.keys)}
+    redactor = Redactor(os.environ.get(name, "") for name in names)
+    try:
+        trajectory = build(run_dir, agent=agent.id, clean=redactor.text)
+        if trajectory is not None:
+            write_json(run_dir / TRAJECTORY, trajectory)
+    except Exception as problem:  # whatever an agent made its calls hold, its run counts
+        logger.warning("%s: no trajectory", run_dir, exc_info=True)
+        return (f"no trajectory: {type(problem).__name__}: {problem}",)
+    return ()
 
 
 def _written(complete: RunRecord, run_dir: Path) -> RunRecord:

@@ -23,11 +23,13 @@ from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.llm.budget import Limits as Budget
 from pytest_mlebench.llm.ledger import CALLS, read_bodies, read_calls
 from pytest_mlebench.llm.settings import GatewaySettings
+from pytest_mlebench.llm.trajectory import TRAJECTORY
 from pytest_mlebench.reports.run_details import ending_in_words
 from pytest_mlebench.reports.run_details import properties as run_properties
 from pytest_mlebench.runs.record import RunRecord
 from pytest_mlebench.runs.run import RunOptions, run_agent
 from pytest_mlebench.sandbox import Limits, Sandbox
+from tests.llm.atif import problems
 from tests.llm.upstreams import KEY, REPLY, Seen, Upstream
 from tests.sandbox.conftest import require_docker
 from tests.sandbox.scripted import docker_sandbox, local_sandbox, script_agent
@@ -101,6 +103,22 @@ def test_an_agent_asks_a_model_with_a_token_for_a_key(sandbox: Sandbox, upstream
     assert record.llm["cost"] == read_calls(run_dir)[0]["cost"] > 0
     assert list(record.llm["models"]) == ["gpt-4o"]
     assert RunRecord.from_json(json.loads((run_dir / "run.json").read_text())) == record
+    trajectory = json.loads((run_dir / TRAJECTORY).read_text())
+    assert problems(trajectory) == []
+    assert [step["message"] for step in trajectory["steps"]] == ["Which model first?", REPLY]
+    assert trajectory["final_metrics"]["total_cost_usd"] == record.llm["cost"]
+
+
+def test_a_trajectory_that_cannot_be_made_fails_no_run(
+    upstream: Upstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise RecursionError("too deep")
+
+    monkeypatch.setattr("pytest_mlebench.llm.trajectory.said_in", fail)
+    record, run_dir = run(local_sandbox(), tmp_path)
+    assert record.report.valid_submission and not (run_dir / TRAJECTORY).exists()
+    assert "no trajectory: RecursionError: too deep" in record.sandbox.notes
 
 
 def _forms() -> Iterator[bytes]:

@@ -1,0 +1,99 @@
+"""``mlebench trajectory``: what an agent and its models said in a run."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from pytest_mlebench.cli.common import add_options, read_settings
+from pytest_mlebench.errors import UsageError
+from pytest_mlebench.json_values import json_text
+
+logger = logging.getLogger("pytest_mlebench")
+
+
+def add(commands: Any) -> None:
+    command = commands.add_parser("trajectory", help="show what an agent and its models said in a run")
+    command.add_argument("run", metavar="RUN", help="a run's directory, GROUP/RUN or RUN below --runs-dir")
+    command.add_argument(
+        "--format",
+        choices=FORMATS,
+        default="md",
+        help="md (readable text), html (a page) or atif (Agent Trajectory Interchange Format) (default: md)",
+    )
+    add_options(command, "--runs-dir")
+    command.add_argument(
+        "-o", "--output", type=Path, metavar="FILE", help="write to this file instead of standard output"
+    )
+    command.set_defaults(command=_trajectory)
+
+
+def _trajectory(options: argparse.Namespace) -> int:
+    run_dir = _find_run(options.run, read_settings(options).runs_dir)
+    text = FORMATS[options.format](_read(run_dir))
+    if options.output is None:
+        print(text, end="")
+        return 0
+    try:
+        options.output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"--output: {options.output} cannot be written: {error.strerror}") from error
+    logger.info("%s", options.output)
+    return 0
+
+
+def _find_run(name: str, runs_dir: Path) -> Path:
+    for folder in (Path(name).expanduser(), runs_dir / name):
+        if folder.is_dir():
+            return folder
+    found = [path for path in runs_dir.glob("*/*") if path.name == name and path.is_dir()]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise UsageError(f"run {name} is in several groups: {', '.join(path.parent.name for path in found)}; add which")
+    raise UsageError(f"run {name} does not exist, neither as a directory nor below {runs_dir}")
+
+
+def _read(run_dir: Path) -> Mapping[str, Any]:
+    """The run's ``trajectory.json``; one that was interrupted has none, only the recording."""
+    from pytest_mlebench.llm.trajectory import TRAJECTORY, build
+
+    path = run_dir / TRAJECTORY
+    if path.is_file():
+        try:
+            found = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError) as error:
+            raise UsageError(f"{path} cannot be read: {error}") from error
+        if not isinstance(found, dict) or not isinstance(found.get("steps"), list):
+            raise UsageError(f"{path} is no trajectory: it has no steps")
+        return found
+    built = build(run_dir, agent="agent")
+    if built is None:
+        raise UsageError(
+            f"{run_dir} has no trajectory: its agent asked no model through the gateway, "
+            "or what was said was not recorded (--llm-record)"
+        )
+    return built
+
+
+def _markdown(trajectory: Mapping[str, Any]) -> str:
+    from pytest_mlebench.reports.trajectory import markdown
+
+    return markdown(trajectory)
+
+
+def _html(trajectory: Mapping[str, Any]) -> str:
+    from pytest_mlebench.reports.trajectory import page
+
+    return page(trajectory)
+
+
+FORMATS: dict[str, Callable[[Mapping[str, Any]], str]] = {
+    "md": _markdown,
+    "html": _html,
+    "atif": lambda trajectory: json_text(trajectory) + "\n",
+}

@@ -1,0 +1,340 @@
+"""Trajectories: conversations put together from what the gateway recorded, for every API alike."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_mlebench.llm import trajectory as module
+from pytest_mlebench.llm.gateway import Gateway
+from pytest_mlebench.llm.ledger import Call, Ledger, read_calls
+from pytest_mlebench.llm.prices import Tokens
+from pytest_mlebench.llm.trajectory import Trajectory, build
+from pytest_mlebench.sandbox.redaction import Redactor
+from tests.llm.atif import problems
+from tests.llm.talking import CHAT, ask
+from tests.llm.upstreams import ARGUMENTS, REPLY, Upstream
+
+PARAMETERS = {"type": "object", "properties": {"command": {"type": "string"}}}
+ASKED, SYSTEM, RESULT, MORE = "Please use the tool.", "You are an engineer.", "total 0", "And now?"
+Body = dict[str, Any]
+
+
+def chat(gateway: Gateway, stream: bool) -> None:
+    tools = [{"type": "function", "function": {"name": "shell", "parameters": PARAMETERS}}]
+    messages: list[Body] = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": ASKED}]
+
+    def say(**more: Any) -> None:
+        ask(gateway, {"model": "gpt-4o", "messages": messages, "stream": stream, **more})
+
+    say(tools=tools)
+    function = {"name": "shell", "arguments": json.dumps(ARGUMENTS)}
+    messages += [
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [{"id": "call_1", "type": "function", "function": function}],
+        },
+        {"role": "tool", "tool_call_id": "call_1", "content": RESULT},
+    ]
+    say()
+    messages += [{"role": "assistant", "content": REPLY}, {"role": "user", "content": [{"type": "text", "text": MORE}]}]
+    say()
+
+
+def responses(gateway: Gateway, stream: bool) -> None:
+    tools = [{"type": "function", "name": "shell", "parameters": PARAMETERS}]
+    items: list[Body] = [{"role": "user", "content": ASKED}]
+
+    def say(**more: Any) -> None:
+        body = {"model": "gpt-4o", "instructions": SYSTEM, "input": items, "stream": stream, **more}
+        ask(gateway, body, path="/openai/v1/responses")
+
+    say(tools=tools)
+    call = {"type": "function_call", "call_id": "call_1", "name": "shell", "arguments": json.dumps(ARGUMENTS)}
+    items += [call, {"type": "function_call_output", "call_id": "call_1", "output": RESULT}]
+    say()
+    text = [{"type": "output_text", "text": REPLY}]
+    items += [{"type": "message", "role": "assistant", "content": text}, {"role": "user", "content": MORE}]
+    say()
+
+
+def responses_that_refer(gateway: Gateway, stream: bool) -> None:
+    tools = [{"type": "function", "name": "shell", "parameters": PARAMETERS}]
+
+    def say(given: Any, **more: Any) -> None:
+        body = {"model": "gpt-4o", "input": given, "stream": stream, **more}
+        ask(gateway, body, path="/openai/v1/responses")
+
+    say(ASKED, instructions=SYSTEM, tools=tools)
+    say([{"type": "function_call_output", "call_id": "call_1", "output": RESULT}], previous_response_id="resp_1")
+    say(MORE, previous_response_id="resp_1")
+
+
+def anthropic(gateway: Gateway, stream: bool) -> None:
+    tools = [{"name": "shell", "input_schema": PARAMETERS}]
+    messages: list[Body] = [{"role": "user", "content": ASKED}]
+
+    def say(**more: Any) -> None:
+        system = [{"type": "text", "text": SYSTEM}]
+        body = {"model": "claude-sonnet-4-5", "system": system, "max_tokens": 100, "messages": messages}
+        ask(gateway, {**body, "stream": stream, **more}, path="/anthropic/v1/messages")
+
+    say(tools=tools)
+    call = {"type": "tool_use", "id": "toolu_1", "name": "shell", "input": ARGUMENTS}
+    result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": [{"type": "text", "text": RESULT}]}
+    messages += [{"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}]
+    say()
+    cached = {"type": "text", "text": MORE, "cache_control": {"type": "ephemeral"}}
+    messages += [{"role": "assistant", "content": REPLY}, {"role": "user", "content": [cached]}]
+    say()
+
+
+def gemini(gateway: Gateway, stream: bool) -> None:
+    tools = [{"functionDeclarations": [{"name": "shell", "parameters": PARAMETERS}]}]
+    contents: list[Body] = [{"role": "user", "parts": [{"text": ASKED}]}]
+    what = "streamGenerateContent?alt=sse" if stream else "generateContent"
+
+    def say(**more: Any) -> None:
+        body = {"systemInstruction": {"parts": [{"text": SYSTEM}]}, "contents": contents, **more}
+        ask(gateway, body, path=f"/gemini/v1beta/models/gemini-2.5-flash:{what}")
+
+    say(tools=tools)
+    contents += [
+        {"role": "model", "parts": [{"functionCall": {"name": "shell", "args": ARGUMENTS}}]},
+        {"role": "user", "parts": [{"functionResponse": {"name": "shell", "response": {"output": RESULT}}}]},
+    ]
+    say()
+    contents += [{"role": "model", "parts": [{"text": REPLY}]}, {"role": "user", "parts": [{"text": MORE}]}]
+    say()
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("talk", [chat, responses, responses_that_refer, anthropic, gemini])
+def test_each_api_gives_the_same_steps(
+    talk: Callable[[Gateway, bool], None], stream: bool, gateway: Gateway, upstream: Upstream, run_dir: Path
+) -> None:
+    talk(gateway, stream)
+    ask(gateway, {"model": "gpt-4o", "messages": [{"role": "user", "content": "A title, please."}]}, path=CHAT)
+    gateway.__exit__(None, None, None)
+    found = build(run_dir, agent="toy", version="1")
+    assert found is not None and problems(found) == []
+    steps = found["steps"]
+    assert [(step["source"], step["message"]) for step in steps] == [
+        ("system", SYSTEM),
+        ("user", ASKED),
+        ("agent", ""),
+        ("agent", REPLY),
+        ("user", MORE),
+        ("agent", REPLY),
+    ]
+    (call,) = steps[2]["tool_calls"]
+    assert (call["function_name"], call["arguments"]) == ("shell", ARGUMENTS)
+    (result,) = steps[2]["observation"]["results"]
+    assert result["source_call_id"] == call["tool_call_id"] and RESULT in result["content"]
+    assert "shell" in json.dumps(found["agent"]["tool_definitions"])
+    (title,) = found["subagent_trajectories"]
+    assert [step["message"] for step in title["steps"]] == ["A title, please.", REPLY]
+    calls = [entry for entry in read_calls(run_dir) if entry["kind"] == "generate"]
+    assert len(calls) == 4
+    assert found["final_metrics"]["total_prompt_tokens"] == sum(entry["tokens"]["input"] for entry in calls[:3])
+    assert found["final_metrics"]["total_cost_usd"] == pytest.approx(sum(entry["cost"] for entry in calls[:3]))
+    times = [step["timestamp"] for step in steps]
+    assert times == sorted(times)
+
+
+# Recordings made by hand: chats, as these are the shortest.
+
+
+def recorded(run_dir: Path, *requests: tuple[list[Body], Any], tools: list[Body] | None = None) -> Path:
+    """A recording of calls: what was asked, and the answer; a number is the status of a call that had none."""
+    run_dir.mkdir(parents=True, exist_ok=True)
+    ledger = Ledger(run_dir)
+    for number, (messages, answer) in enumerate(requests, 1):
+        failed = isinstance(answer, int)
+        call = Call(number=number, provider="openai", flavour="openai", kind="generate", model="gpt-4o")
+        call.status, call.tokens = (answer, None) if failed else (200, Tokens(10, 0, 0, 5, 0))
+        body: Body = {"path": "/v1/chat/completions", "request": {"messages": messages, "tools": tools or []}}
+        if not failed:
+            message = answer if isinstance(answer, dict) else {"role": "assistant", "content": answer}
+            body["response"] = {"choices": [{"message": message}]}
+        ledger.write(call, body)
+    ledger.close()
+    return run_dir
+
+
+def trajectory(run_dir: Path, *requests: tuple[list[Body], Any], **options: Any) -> Trajectory:
+    found = build(recorded(run_dir, *requests), agent="toy", **options)
+    assert found is not None and problems(found) == []
+    return found
+
+
+def user(text: str) -> Body:
+    return {"role": "user", "content": text}
+
+
+def agent(text: str) -> Body:
+    return {"role": "assistant", "content": text}
+
+
+def said(found: Trajectory) -> list[str]:
+    return [step["message"] for step in found["steps"]]
+
+
+def others(found: Trajectory) -> list[list[str]]:
+    return [said(other) for other in found.get("subagent_trajectories", [])]
+
+
+def test_a_run_without_a_recording_has_no_trajectory(tmp_path: Path) -> None:
+    assert build(tmp_path, agent="toy") is None
+
+
+def test_a_call_that_failed_and_is_asked_again_counts_once(tmp_path: Path) -> None:
+    first = [user("a")]
+    found = trajectory(tmp_path, (first, 429), (first, 500), (first, "b"), ([*first, agent("b"), user("c")], "d"))
+    assert said(found) == ["a", "b", "c", "d"] and others(found) == []
+    assert found["notes"] == "2 calls had no answer."
+
+
+def test_a_later_call_that_failed_and_is_asked_again_counts_once(tmp_path: Path) -> None:
+    longer = [user("a"), agent("b"), user("c")]
+    found = trajectory(tmp_path, ([user("a")], "b"), (longer, 529), (longer, 529), (longer, "d"))
+    assert said(found) == ["a", "b", "c", "d"] and others(found) == []
+
+
+def test_two_conversations_at_a_time_are_kept_apart(tmp_path: Path) -> None:
+    found = trajectory(
+        tmp_path,
+        ([user("a")], "ok"),
+        ([user("x")], "ok"),
+        ([user("a"), agent("ok"), user("b")], "ok"),
+        ([user("x"), agent("ok"), user("y")], "ok"),
+        ([user("a"), agent("ok"), user("b"), agent("ok"), user("c")], "done"),
+    )
+    assert said(found) == ["a", "ok", "b", "ok", "c", "done"]
+    assert others(found) == [["x", "ok", "y", "ok"]]
+
+
+def test_an_agent_that_forgets_its_beginning_is_still_the_same(tmp_path: Path) -> None:
+    found = trajectory(
+        tmp_path,
+        ([user("a")], "one"),
+        ([user("a"), agent("one"), user("b")], "two"),
+        ([user("[the beginning is left out]"), agent("two"), user("c")], "three"),
+    )
+    assert said(found) == ["a", "one", "b", "two", "c", "three"] and others(found) == []
+
+
+def test_an_agent_that_changes_what_was_answered_is_still_the_same(tmp_path: Path) -> None:
+    found = trajectory(
+        tmp_path,
+        ([user("a")], "Thought: look. Observation: made up"),
+        ([user("a"), agent("Thought: look."), user("b")], "two"),
+        ([user("a"), agent("Thought: look."), user("b"), agent("two"), user("c")], "three"),
+    )
+    assert said(found) == ["a", "Thought: look. Observation: made up", "b", "two", "c", "three"]
+
+
+def test_one_that_goes_back_to_an_earlier_point_begins_another_with_copied_steps(tmp_path: Path) -> None:
+    start = [user("a"), agent("b")]
+    found = trajectory(
+        tmp_path,
+        ([user("a")], "b"),
+        ([*start, user("c")], "d"),
+        ([*start, user("c"), agent("d"), user("e")], "f"),
+        ([*start, user("other way")], "g"),
+    )
+    assert said(found) == ["a", "b", "c", "d", "e", "f"]
+    (other,) = found["subagent_trajectories"]
+    assert [(step["message"], step.get("is_copied_context", False)) for step in other["steps"]] == [
+        *(("a", True), ("b", True), ("other way", False), ("g", False))
+    ]
+
+
+def test_calls_that_ended_in_another_order_are_in_that_of_their_start(tmp_path: Path) -> None:
+    ledger = Ledger(tmp_path)
+    for number in (2, 3, 1):
+        call = Call(number=number, flavour="openai", kind="generate", status=200)
+        request = {"messages": [user(str(number))]}
+        answer = {"choices": [{"message": agent("x" * number)}]}
+        ledger.write(call, {"path": "/v1/chat/completions", "request": request, "response": answer})
+    ledger.close()
+    found = build(tmp_path, agent="toy")
+    assert found is not None and [said(found), *others(found)] == [["1", "x"], ["2", "xx"], ["3", "xxx"]]
+
+
+def test_results_without_their_call_and_ids_that_come_again_are_no_error(tmp_path: Path) -> None:
+    function = {"name": "shell", "arguments": "{not json"}
+    twice = {"role": "assistant", "tool_calls": [{"id": "1", "function": function}, {"id": "1", "function": function}]}
+    result = {"role": "tool", "tool_call_id": "1", "content": "fine"}
+    stray = {"role": "tool", "tool_call_id": "gone", "content": "stray"}
+    found = trajectory(tmp_path, ([user("a")], twice), ([user("a"), twice, result, result, stray], "b"))
+    (call,) = found["steps"][1]["tool_calls"]
+    assert call["arguments"] == {"input": "{not json"}
+    assert [one["content"] for one in found["steps"][1]["observation"]["results"]] == ["fine"]
+    assert said(found) == ["a", "", "fine", "stray", "b"]
+
+
+@pytest.mark.parametrize(
+    "messages",
+    [
+        None,
+        "text",
+        [None, 1, "x", []],
+        [{"role": 1, "content": {"a": 1}}],
+        [{"role": "assistant", "content": 1, "tool_calls": {"id": 1}}],
+        [{"role": "assistant", "tool_calls": [{"id": 1, "function": "x"}, None, {"function": {"arguments": [1]}}]}],
+        [{"role": "tool", "content": [{"type": "image_url"}, 5]}],
+        [{"role": "user", "content": [{"type": "text", "text": 5}, {"type": {}, "x": "\ud800"}]}],
+    ],
+)
+def test_requests_of_any_shape_are_no_error(tmp_path: Path, messages: Any) -> None:
+    for flavour, path in (
+        ("openai", "/v1/chat/completions"),
+        ("openai", "/v1/responses"),
+        ("anthropic", ""),
+        ("gemini", ""),
+    ):
+        ledger = Ledger(tmp_path / f"{flavour}{path}")
+        for number in (1, 2):
+            request = dict.fromkeys(("messages", "input", "contents", "system", "instructions", "tools"), messages)
+            response = {"choices": messages, "output": messages, "content": messages, "candidates": messages}
+            call = Call(number=number, flavour=flavour, kind="generate", status=200)
+            ledger.write(call, {"path": path, "request": request, "response": response})
+        ledger.close()
+        found = build(tmp_path / f"{flavour}{path}", agent="toy")
+        assert found is None or problems(found) == []
+
+
+def test_a_trajectory_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_TEXT", 1000)
+    found = trajectory(
+        tmp_path, ([user("a" * 5000)], "b" * 500), *(([user(str(k) * 900)], "c") for k in range(9)), max_characters=4000
+    )
+    assert found["steps"][0]["message"] == "a" * 1000 + "… [4,000 characters left out]"
+    assert len(json.dumps(found)) < 12_000
+
+
+def test_no_more_time_is_taken_than_given(tmp_path: Path) -> None:
+    found = trajectory(tmp_path, ([user("a")], "b"), ([user("x")], "y"), seconds=-1)
+    assert said(found) == ["a", "b"] and "until call 1;" in found["notes"]
+
+
+def test_secrets_are_masked_in_every_text(tmp_path: Path) -> None:
+    secret = "hunter2-hunter2-hunter2"
+    function = {"name": secret, "arguments": json.dumps({"key": secret})}
+    calls = {"role": "assistant", "content": secret[::-1], "tool_calls": [{"id": secret, "function": function}]}
+    result = {"role": "tool", "tool_call_id": secret, "content": secret.encode().hex()}
+    found = trajectory(
+        tmp_path,
+        ([{"role": "system", "content": secret}, user(secret)], calls),
+        ([{"role": "system", "content": secret}, user(secret), calls, result], "b"),
+        clean=Redactor([secret]).text,
+    )
+    text = json.dumps(found)
+    assert "hunter2" not in text and "2retnuh" not in text and secret.encode().hex() not in text
+    assert found["steps"][2]["observation"]["results"][0]["source_call_id"] == "***"

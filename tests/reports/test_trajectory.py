@@ -1,0 +1,134 @@
+"""``mlebench trajectory``, and how it shows what nobody can be trusted to have said."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_mlebench.cli.main import main
+from pytest_mlebench.llm.trajectory import TRAJECTORY
+from pytest_mlebench.reports import trajectory as module
+from pytest_mlebench.reports.trajectory import markdown, page
+from tests.llm.atif import problems
+from tests.llm.test_trajectory import agent, recorded, user
+
+HOSTILE = (
+    "</pre><script>alert(1)</script><img src=x onerror=alert(2)>\x1b[2J\x1b]0;title\x07\x9b31m\r"
+    "```\n# heading\n\u202egnp.exe\x00 {{ x }} <!-- &lt; "
+)
+
+
+def example(text: str = "Let us look.") -> dict[str, Any]:
+    call = {"tool_call_id": "1", "function_name": text, "arguments": {"command": text}}
+    metrics = {"prompt_tokens": 1200, "completion_tokens": 90, "cost_usd": 0.0021}
+    answer = {"step_id": 2, "source": "agent", "message": text, "reasoning_content": text, "model_name": text}
+    observation = {"results": [{"source_call_id": "1", "content": text}]}
+    steps = [
+        {"step_id": 1, "source": "user", "message": text, "timestamp": "2026-03-01T12:00:05+00:00"},
+        {**answer, "tool_calls": [call], "observation": observation, "metrics": metrics},
+    ]
+    about = {"name": text, "version": text, "model_name": text}
+    other = {"trajectory_id": text, "agent": about, "steps": steps[:1]}
+    whole: dict[str, Any] = {"session_id": text, "agent": about, "steps": steps, "notes": text}
+    found = {"schema_version": "ATIF-v1.8", **whole, "subagent_trajectories": [other]}
+    assert problems(found) == []
+    return found
+
+
+class _Tags(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += [name for name, _ in attrs]
+
+
+def test_the_text_has_steps_with_what_was_called_and_what_came_of_it() -> None:
+    lines = markdown(example()).splitlines()
+    assert "### 1 user · 2026-03-01 12:00:05" in lines
+    assert "### 2 agent · Let us look. · 1,200 tokens in, 90 out, $0.0021" in lines
+    assert lines.count("    Let us look.") == 6
+    assert "calls `Let us look.`:" in lines and "result:" in lines and "reasoning:" in lines
+
+
+def test_what_was_said_commands_no_terminal_and_is_no_markdown() -> None:
+    text = markdown(example(HOSTILE))
+    assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", text)
+    assert not re.search(r"^# heading", text, re.M) and not re.search("^```", text, re.M)
+
+
+def test_what_was_said_is_text_in_the_page_and_nothing_else() -> None:
+    found, plain = _Tags(), _Tags()
+    found.feed(page(example(HOSTILE)))
+    plain.feed(page(example()))
+    assert found.tags == plain.tags and found.attributes == plain.attributes
+    assert "script" not in found.tags and not {"src", "href", "onerror", "onclick"} & {*found.attributes}
+    assert "default-src 'none'" in page(example())
+
+
+def test_a_page_is_bounded_and_says_what_it_leaves_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "PAGE", 100_000)
+    long = example()
+    long["steps"] = [{"step_id": n, "source": "user", "message": "<" * 100_000} for n in range(1, 1000)]
+    text = page(long)
+    assert len(text) < 500_000
+    assert re.search(r"\d+ further steps left out: trajectory.json has all", text)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [{"steps": []}, {"steps": [1, None, {}], "agent": 3}, {"steps": [{"tool_calls": [{}], "observation": 4}]}],
+)
+def test_a_file_that_is_no_trajectory_is_shown_as_far_as_it_goes(odd: dict[str, Any]) -> None:
+    assert markdown(odd) and page(odd)
+
+
+def test_the_command_finds_a_run_by_its_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    recorded(tmp_path / "group/run-1", ([user("What now?")], "A tree."))
+    (tmp_path / "group/run-2").mkdir()
+    (tmp_path / "group/run-2" / TRAJECTORY).write_text(json.dumps(example()))
+    for name in ("run-1", "group/run-1", str(tmp_path / "group/run-1")):
+        assert main(["trajectory", name, "--runs-dir", str(tmp_path)]) == 0
+        assert "    A tree." in capsys.readouterr().out.splitlines()
+    assert main(["trajectory", "run-2", "--runs-dir", str(tmp_path), "--format=atif"]) == 0
+    assert json.loads(capsys.readouterr().out) == example()
+    assert (
+        main(["trajectory", "run-2", "--runs-dir", str(tmp_path), "--format=html", "-o", str(tmp_path / "p.html")]) == 0
+    )
+    assert (tmp_path / "p.html").read_text().startswith("<!doctype html>")
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "has no trajectory: its agent asked no model through the gateway"),
+        ("{", "cannot be read"),
+        ("[" * 100_000, "cannot be read"),
+        ('{"steps": 1}', "is no trajectory: it has no steps"),
+    ],
+)
+def test_what_there_is_not_is_said_in_one_line(
+    content: str | None, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "group/run").mkdir(parents=True)
+    if content is not None:
+        (tmp_path / "group/run" / TRAJECTORY).write_text(content)
+    assert main(["trajectory", "run", "--runs-dir", str(tmp_path)]) == 2
+    error = capsys.readouterr().err
+    assert message in error and error.count("\n") == 1
+    assert main(["trajectory", "nothing", "--runs-dir", str(tmp_path)]) == 2
+    assert "run nothing does not exist" in capsys.readouterr().err
+
+
+def test_an_answer_that_repeats_itself_is_there_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    recorded(tmp_path / "g/r", ([user("a")], "b"), ([user("a"), agent("b"), user("c")], "d"))
+    assert main(["trajectory", "r", "--runs-dir", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.splitlines().count("    b") == 1
