@@ -149,7 +149,7 @@ def _blocks(step: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield "", message if isinstance(message, str) else json.dumps(message, indent=2, ensure_ascii=False)
     results = _mapping(step.get("observation")).get("results") or ()
     for call in step.get("tool_calls") or ():
-        yield f"calls {call.get('function_name')}", _arguments(_mapping(call.get("arguments")))
+        yield f"calls {one_line(str(call.get('function_name')))}", _arguments(_mapping(call.get("arguments")))
         for result in results:
             if result.get("source_call_id") == call.get("tool_call_id"):
                 yield "result", _content(result.get("content"))
