@@ -146,7 +146,10 @@ def _blocks(step: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if reasoning := step.get("reasoning_content"):
         yield "reasoning", str(reasoning)
     if message := step.get("message"):
-        yield "", message if isinstance(message, str) else json.dumps(message, indent=2, ensure_ascii=False)
+        yield (
+            "message" if reasoning else "",
+            message if isinstance(message, str) else json.dumps(message, indent=2, ensure_ascii=False),
+        )
     results = _mapping(step.get("observation")).get("results") or ()
     for call in step.get("tool_calls") or ():
         yield f"calls {one_line(str(call.get('function_name')))}", _arguments(_mapping(call.get("arguments")))
