@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
 from enum import Enum
 from functools import cache
@@ -12,17 +12,26 @@ from types import UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 Value = TypeVar("Value")
-_MAX_DEPTH = 50
+MAX_DEPTH = 100
+_PARSED_DEPTH = 50
 _MAX_DIGITS = 300
 """Of an integer: any such number is also a float."""
 
 
-def loads(text: str | bytes) -> Any:
-    """What JSON holds; raises ValueError for whatever is wrong with it, too great a depth or number included."""
+def loads(content: str | bytes, *, depth: int = MAX_DEPTH, **options: Any) -> Any:
+    """What JSON holds; raises ValueError for whatever is wrong with it, too great a depth or number included.
+
+    How deep Python itself can read depends on its version and its stack, and what follows may bear less.
+    """
     try:
-        return json.loads(text, parse_int=_integer)
+        value = json.loads(content, parse_int=_integer, **options)
     except RecursionError:
-        raise ValueError("it is nested much too deeply") from None
+        deeper = True
+    else:
+        deeper = _is_deeper(value, depth)
+    if deeper:
+        raise ValueError(f"it is nested deeper than {depth} levels")
+    return value
 
 
 def _integer(digits: str) -> int:
@@ -50,15 +59,25 @@ def parse(kind: type[Value], value: Any) -> Value:
 
     Keys without a field, which a later version may have added, are ignored.
     """
-    if _is_deeper(value, _MAX_DEPTH):
-        raise ValueError(f"it is nested deeper than {_MAX_DEPTH} levels")
+    if _is_deeper(value, _PARSED_DEPTH):
+        raise ValueError(f"it is nested deeper than {_PARSED_DEPTH} levels")
     parsed: Value = _parse(kind, value, "")
     return parsed
 
 
 def _is_deeper(value: Any, levels: int) -> bool:
-    inside = value.values() if isinstance(value, Mapping) else value if isinstance(value, list | tuple) else ()
-    return levels < 0 or any(_is_deeper(one, levels - 1) for one in inside)
+    level = [value]
+    for _ in range(levels):
+        level = [one for outer in level for one in _inside(outer) if isinstance(one, Mapping | list | tuple)]
+        if not level:
+            return False
+    return True
+
+
+def _inside(value: Any) -> Iterable[Any]:
+    if isinstance(value, Mapping):
+        return value.values()
+    return value if isinstance(value, list | tuple) else ()
 
 
 def _parse(kind: Any, value: Any, name: str) -> Any:

@@ -17,6 +17,7 @@ from pytest_mlebench.cli.common import add_options, print_json, read_settings
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import UsageError, reason
+from pytest_mlebench.json_values import loads
 from pytest_mlebench.units import pluralize
 
 if TYPE_CHECKING:
@@ -112,11 +113,9 @@ def _read_submissions(path: Path, catalogue: Catalogue) -> list[tuple[int, Compe
 def _parse_submission(line: str) -> tuple[str, str]:
     """Competition and path of a line; raises ValueError that says what is wrong."""
     try:
-        values = json.loads(line)
+        values = loads(line)
     except json.JSONDecodeError as error:
         raise ValueError(f"it is not JSON: {error.msg} (column {error.colno})") from error
-    except RecursionError:
-        raise ValueError("it is not a submission: it is nested too deeply") from None
     if not isinstance(values, dict):
         raise ValueError(f"it must be an object with competition_id and submission_path, not {json.dumps(values):.60}")
     if missing := [key for key in ("competition_id", "submission_path") if key not in values]:

@@ -45,6 +45,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from pytest_mlebench.grading.landlock import read_only
+from pytest_mlebench.json_values import loads
 
 MAX_REPLY = 1 << 16
 _MAX_REQUEST = 1 << 20
@@ -226,8 +227,8 @@ def _attend(worker: _Worker, request: Reply, control: _Lines) -> Reply:
             worker.kill()
             return {"beyond": "memory"}
     try:
-        reply = json.loads(line)
-    except (ValueError, RecursionError):
+        reply = loads(line)
+    except ValueError:
         reply = None
     return reply if isinstance(reply, dict) else {"defect": "the worker's reply makes no sense"}
 

@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from pytest_mlebench.json_values import loads
+
 MAX_EVENT = 32 << 20
 _END = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 _BETWEEN = re.compile(r"[\s,\[]*")
@@ -53,8 +55,8 @@ def parse(text: str | None) -> dict[str, Any] | None:
     if not text or text[0] != "{":
         return None
     try:
-        value = json.loads(text)
-    except (ValueError, RecursionError):
+        value = loads(text)
+    except ValueError:
         return None
     return value if isinstance(value, dict) else None
 

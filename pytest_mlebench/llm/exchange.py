@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
+from pytest_mlebench.json_values import loads
 from pytest_mlebench.llm.flavours import Endpoint, Flavour, Refusal
 from pytest_mlebench.llm.flavours.base import StreamReader
 from pytest_mlebench.llm.ledger import Call
@@ -76,9 +76,7 @@ def parse_body(raw: bytes) -> dict[str, Any]:
     if sum(map(raw.count, (b",", b"[", b"{"))) > MAX_ELEMENTS:
         raise Refusal("too_large", "the body has too many elements")
     try:
-        body = json.loads(raw.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_no_constant)
-    except RecursionError:
-        raise Refusal("invalid", "the body is nested too deeply") from None
+        body = loads(raw.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_no_constant)
     except ValueError as error:
         raise Refusal("invalid", f"the body is not JSON: {error}") from None
     if not isinstance(body, dict):
@@ -109,8 +107,8 @@ def target(raw: str) -> tuple[str, str, dict[str, str]]:
 
 def json_object(content: bytes) -> dict[str, Any] | None:
     try:
-        value = json.loads(content)
-    except (ValueError, RecursionError):
+        value = loads(content)
+    except ValueError:
         return None
     return value if isinstance(value, dict) else None
 

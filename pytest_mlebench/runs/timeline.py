@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,6 +12,7 @@ from typing import Any
 from pytest_mlebench import defaults
 from pytest_mlebench.catalog.leaderboard import MEDALS, Medal
 from pytest_mlebench.grading.report import Report
+from pytest_mlebench.json_values import loads
 from pytest_mlebench.runs.layout import SUBMISSION, VALIDATION
 from pytest_mlebench.sandbox.snapshots import Snapshots, digest_of
 
@@ -136,8 +136,8 @@ def read_validation_score(run_dir: Path) -> float | None:
     if not _is_file(path) or path.stat().st_size > _MAX_VALIDATION_BYTES:
         return None
     try:
-        values = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError):
+        values = loads(path.read_bytes())
+    except (OSError, ValueError):
         return None
     score = values.get("validation_score") if isinstance(values, dict) else None
     if isinstance(score, bool) or not isinstance(score, int | float) or abs(score) > 1e300:

@@ -138,7 +138,7 @@ def test_grade_writes_mle_benchs_report(data_dir: Path, tmp_path: Path) -> None:
     ("line", "message"),
     [
         ("{", "it is not JSON: Expecting property name enclosed in double quotes (column 2)"),
-        ("[" * 10_000, "it is not a submission: it is nested too deeply"),
+        ("[" * 10_000 + "]" * 10_000, "it is nested deeper than 100 levels"),
         ('"text"', 'it must be an object with competition_id and submission_path, not "text"'),
         ('{"competition_id": "smoke-digits"}', "it has no submission_path"),
         ("{}", "it has no competition_id and no submission_path"),

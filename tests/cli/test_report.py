@@ -206,7 +206,7 @@ def test_a_group_given_twice_is_refused(report: Any, runs_dir: Path) -> None:
     [
         ("[]", "it must be an object, not []"),
         ("{", "Expecting property name"),
-        ("[" * 100_000, "it is nested much too deeply"),
+        ("[" * 100_000 + "]" * 100_000, "it is nested deeper than 100 levels"),
         ('{"options": ' + '{"a": ' * 500 + "1" + "}" * 501, "it is nested deeper than 50 levels"),
         ('{"runs": [{"agent": "a"}]}', "it lacks runs[0].competition_id"),
         ('{"runs": {}}', "runs must be a list, not {}"),

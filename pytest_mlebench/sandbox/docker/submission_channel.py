@@ -16,6 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from pytest_mlebench.json_values import loads
 from pytest_mlebench.sandbox.snapshots import Identity
 
 _SECONDS = 30.0
@@ -80,8 +81,8 @@ class SubmissionChannel:
             self._buffer += self._receive()
         line, _, self._buffer = self._buffer.partition(b"\n")
         try:
-            answer = json.loads(line)
-        except (ValueError, RecursionError):
+            answer = loads(line)
+        except ValueError:
             answer = None
         if not isinstance(answer, dict):
             raise OSError("the container's first process does not keep to the protocol")
