@@ -31,6 +31,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "prepare": [],
         "report": [],
         "worst cases": [],
+        "gateway": [],
     }
     config.stash[FIGURES] = figures
 
@@ -67,6 +68,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
             terminalreporter.line(
                 f"{row['format']:<8}{row['seconds']:8.3f} s{row['slowest']:8.3f} s at most{row['bytes']:>12,} bytes"
             )
+    if rows := figures["gateway"]:
+        terminalreporter.section("what the gateway adds, medians")
+        for row in rows:
+            terminalreporter.line(_gateway_line(row))
     if rows := figures["worst cases"]:
         terminalreporter.section("worst cases: the worst of each competition, beyond an honest submission")
         _write_worst_cases(terminalreporter, rows)
@@ -84,6 +89,23 @@ def _write_worst_cases(reporter: pytest.TerminalReporter, rows: list[dict[str, A
         )
     over = sum(weight(row) > 1 for row in rows)
     reporter.line(f"{len(rows)} cases, {over} over {WORST_MEGABYTES:,} MB or {WORST_SECONDS:g} s (!)")
+
+
+def _gateway_line(row: dict[str, Any]) -> str:
+    if "added_ms" in row:
+        return (
+            f"{row['what']:<28}{row['alone_ms']:7.2f} ms alone{row['with_it_ms']:8.2f} ms with it"
+            f"{row['added_ms']:+8.2f} ms ({row['added_idle_ms']:+.2f} ms among the fastest 5 %)"
+        )
+    if "added_mb" in row:
+        return (
+            f"{row['what']:<28}{row['alone_s']:7.2f} s alone {row['with_it_s']:8.2f} s with it "
+            f"{row['with_it_s'] / row['alone_s']:8.2f} x, {row['added_mb']:.0f} MB of memory"
+        )
+    return (
+        f"{row['what']:<28}{row['start_s']:7.3f} s until the run goes on, {row['first_call_s']:.3f} s for a call at "
+        f"once, {row['close_s']:.3f} s to close"
+    )
 
 
 COLUMNS = {

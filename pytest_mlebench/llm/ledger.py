@@ -9,7 +9,7 @@ import io
 import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -59,7 +59,7 @@ class Call:
     response_bytes: int = 0
 
     def to_json(self) -> dict[str, Any]:
-        values = asdict(self)
+        values = dict(vars(self))
         values["tokens"] = None if self.tokens is None else self.tokens.to_json()
         values["cost"] = None if self.cost is None else float(self.cost)
         values["withheld"] = list(self.withheld)
@@ -105,8 +105,8 @@ class Totals:
         if call.tokens is None:
             self.calls_of_unknown_usage += 1
         else:
-            sums = (asdict(self.tokens)[name] + value for name, value in call.tokens.to_json().items())
-            self.tokens = Tokens(*sums)
+            sums = {name: value + vars(call.tokens)[name] for name, value in vars(self.tokens).items()}
+            self.tokens = Tokens(**sums)
             model["input_tokens"] += call.tokens.input
             model["output_tokens"] += call.tokens.output
         if call.cost is None:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 
 import aiohttp
 from aiohttp import web
+from yarl import URL
 
 from pytest_mlebench.llm.books import PAID, Books
 from pytest_mlebench.llm.events import ServerSentEvents, StreamTooLarge, parse, parse_array
@@ -38,6 +39,7 @@ class Passing:
         self._session = session
         self._keys = keys
         self._books = books
+        self._proxies: dict[str, tuple[URL | None, dict[str, str]]] = {}
 
     async def forward(
         self,
@@ -54,7 +56,9 @@ class Passing:
         url = url_of(provider, path, query)
         key = self._keys[provider.name]
         headers = headers_there(request.headers, provider, key, flavour.key_header)
-        proxy, login = proxy_of(url)
+        if provider.name not in self._proxies:  # the environment does not change, and is slow to look through
+            self._proxies[provider.name] = proxy_of(url)
+        proxy, login = self._proxies[provider.name]
         for attempt in range(self._settings.retries + 1):
             last = attempt == self._settings.retries
             call.retries = attempt

@@ -6,7 +6,7 @@ import contextlib
 import fnmatch
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import Any
@@ -64,7 +64,7 @@ class Tokens:
         return self.input + self.output
 
     def to_json(self) -> dict[str, int]:
-        return asdict(self)
+        return dict(vars(self))
 
 
 @dataclass(frozen=True)
@@ -216,7 +216,7 @@ def read_usage(flavour: str, api: str, answer: Mapping[str, Any]) -> Usage | Non
         cache_written=values.get("cache_write_tokens", 0),
         reasoning=values.get("output_reasoning_tokens", 0),
     )
-    if any(not 0 <= value < _MAX_TOKENS for value in asdict(tokens).values()):
+    if any(not 0 <= value < _MAX_TOKENS for value in vars(tokens).values()):
         return None
     return Usage(tokens, usage)
 
