@@ -8,6 +8,7 @@ AIDE's configuration.
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import sys
 import time
@@ -41,6 +42,7 @@ COMPATIBLE = {
 
 def main() -> None:
     use_base_urls()
+    random.seed(int(os.environ.get("SEED", "0")))  # AIDE shuffles and chooses; a replay has to ask the same
     end = time.monotonic() + float(os.environ.get("TIME_LIMIT_SECS", 24 * 3600))
     config = load_cfg()
     config.log_dir = LOGS

@@ -1,9 +1,14 @@
-"""Answers from a recording: the same questions get the same answers, without a key, a network or a cost."""
+"""Answers from a recording: the same questions get the same answers, without a key, a network or a cost.
+
+What a program measured or was given anew is in agents' questions too, and differs each time. Where no question was the
+same to the letter, one counts that is the same but for such texts.
+"""
 
 from __future__ import annotations
 
 import difflib
 import json
+import re
 from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
@@ -27,6 +32,23 @@ VOLATILE = frozenset(
     }
 )
 """Top-level fields that say nothing of the question: how the answer is sent, who asks, what is cached."""
+_MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)[a-z]*"
+VOLATILE_TEXTS = {
+    "date": r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?",
+    "date in words": rf"(?:[A-Z][a-z]{{2,8}},? )?(?:{_MONTH} \d{{1,2}},? \d{{4}}|\d{{1,2}} {_MONTH} \d{{4}})",
+    "clock": r"\d{1,3}:\d\d(?::\d\d)?(?:[.,]\d+)?",
+    "duration": r"(?:\d[\d,]*(?:\.\d+)?(?:e-?\d+)? ?(?:[mµun]?s|milliseconds?|secs?|seconds?|mins?|minutes?|h|hrs?"
+    r"|hours?|days?)|an? (?:moment|second|minute|hour|day))(?!\w)",
+    "rate": r"\d[\d.,]* ?(?:(?:it|steps?|samples?|rows?|batch(?:es)?)/s|s/it)(?!\w)",
+    "UUID": r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}",
+    "address": r"0x[0-9a-f]{4,}",
+    "digest": r"[0-9a-f]{16,}(?![\w/+=])",
+    "temporary file": r"/tmp/[\w./-]+",
+    "process": r"(?:pid|PID)[ =:]+\d+",
+}
+"""What differs each time in what is otherwise the same question, as regular expressions."""
+# Before each: no letter or digit, but perhaps an escape of JSON, whose last character is a letter.
+_VOLATILE = re.compile(rf"(?:(?<=\\[nrt])|(?<![\w.]))(?:{'|'.join(VOLATILE_TEXTS.values())})")
 _SHOWN = 160
 
 
@@ -37,13 +59,15 @@ class Recording:
         self.run = run_dir.name
         self._answers: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
         self._asked: list[tuple[int, str, str]] = []
-        self._next: dict[str, int] = defaultdict(int)
+        self._given: set[int] = set()
         for body in sorted(read_bodies(run_dir), key=lambda body: int(body.get("number") or 0)):
             if "response" not in body or not isinstance(path := body.get("path"), str):
                 continue
             question = canonical(body.get("request"))
-            self._answers[f"{path} {question}"].append(body)
-            self._asked.append((int(body.get("number") or 0), path, question))
+            same = without_volatile(question)
+            for key in {f"{path} {question}", f"{path} {same}"}:
+                self._answers[key].append(body)
+            self._asked.append((int(body.get("number") or 0), path, same))
 
     def __len__(self) -> int:
         return len(self._asked)
@@ -54,13 +78,13 @@ class Recording:
         Raises Refusal that shows the first difference to the nearest question that was recorded.
         """
         question = canonical(request)
-        key = f"{path} {question}"
-        answers = self._answers.get(key)
+        same = without_volatile(question)
+        answers = self._answers.get(f"{path} {question}") or self._answers.get(f"{path} {same}")
         if not answers:
-            raise Refusal("invalid", self._miss(path, question))
-        place = self._next[key]
-        self._next[key] += 1
-        return answers[min(place, len(answers) - 1)]
+            raise Refusal("invalid", self._miss(path, same))
+        answer = next((answer for answer in answers if id(answer) not in self._given), answers[-1])
+        self._given.add(id(answer))
+        return answer
 
     def _miss(self, path: str, question: str) -> str:
         same = [(number, asked) for number, known, asked in self._asked if known == path]
@@ -77,6 +101,11 @@ def canonical(request: Any) -> str:
     if isinstance(request, Mapping):
         request = {key: value for key, value in request.items() if key not in VOLATILE}
     return json.dumps(request, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
+
+
+def without_volatile(question: str) -> str:
+    """A canonical question with a mark in place of each of its ``VOLATILE_TEXTS``."""
+    return _VOLATILE.sub("<…>", question)
 
 
 def first_difference(recorded: Any, asked: Any, where: str = "") -> str:

@@ -19,6 +19,7 @@ from pytest_mlebench.llm.gateway import Gateway
 from pytest_mlebench.llm.ledger import BODIES, CALLS, Call, Ledger, read_bodies, read_calls
 from pytest_mlebench.llm.prices import Prices, Tokens, Usage
 from pytest_mlebench.llm.providers import load_providers
+from pytest_mlebench.llm.replay import canonical, without_volatile
 from pytest_mlebench.llm.run_gateway import check_secrets, keyless, providers_of
 from pytest_mlebench.llm.settings import GatewaySettings
 from tests.llm.conftest import Start
@@ -164,6 +165,54 @@ def test_a_recording_answers_the_same_questions_without_a_key(
     totals = second.totals.to_json()
     assert (totals["calls"], totals["replayed"], totals["cost"]) == (5, 5, 0)
     assert all(call["replayed"] and call["tokens"] for call in read_calls(tmp_path / "group/second"))
+
+
+@pytest.mark.parametrize(
+    ("recorded", "replayed"),
+    [
+        ("Execution time: a moment seconds", "Execution time: 2 seconds seconds"),
+        ("It ran for 1h 3min 2.5 s.", "It ran for 2h 13min 1.25 s."),
+        ("Today's date: 2026-11-22", "Today's date: 2027-01-02"),
+        ("It is Sunday, November 22, 2026.", "It is Monday, January 4, 2027."),
+        ("[2026-11-22T10:00:00.123+01:00] start\n10:00:01,5 end", "[2027-01-02 09:59:59Z] start\n7:00:03 end"),
+        ("epoch 1:\n12/12 [00:03<00:00, 3.25it/s]", "epoch 1:\n12/12 [01:04<00:02, 11it/s]"),
+        ("<object at 0x7f3a9c01d2e0>", "<object at 0x7fe0118842b0>"),
+        ("session 0e4a7c9b-3f1d-4c57-9a52-4b1f0a7d6e11", "session 5b0d2b7c-91de-4f0a-8b6f-0a3c9d1e2f34"),
+        ("wrote /tmp/tmpab12_x/model.pkl (pid 4711)", "wrote /tmp/tmpzz90/model.pkl (pid 12)"),
+        ("checkpoint 9f86d081884c7d659a2feaa0c55ad015", "checkpoint 60303ae22b998861bce3b28f33eec1be"),
+    ],
+)
+def test_what_differs_each_time_is_no_part_of_a_question(
+    recorded: str, replayed: str, start: Start, upstream: Upstream, tmp_path: Path
+) -> None:
+    def asked(text: str) -> dict[str, Any]:
+        return {**QUESTION, "messages": [{"role": "user", "content": f"The output:\n{text}"}]}
+
+    ask(start("first"), asked(recorded))
+    second = start("second", replay=tmp_path / "group/first")
+    assert ask(second, asked(replayed)).status == 200
+    assert ask(second, asked(f"{replayed} and more")).status == 400
+
+
+def test_the_same_question_to_the_letter_comes_before_one_that_is_nearly_the_same(
+    start: Start, upstream: Upstream, tmp_path: Path
+) -> None:
+    def asked(seconds: int) -> dict[str, Any]:
+        return {**QUESTION, "messages": [{"role": "user", "content": f"It took {seconds} s. What next?"}]}
+
+    first = start("first")
+    for seconds in (1, 2, 3):
+        upstream.reply = f"after {seconds}"
+        ask(first, asked(seconds))
+    second = start("second", replay=tmp_path / "group/first")
+    answers = [ask(second, asked(seconds)).json["choices"][0]["message"]["content"] for seconds in (2, 9, 9, 9)]
+    assert answers == ["after 2", "after 1", "after 3", "after 3"]
+
+
+@pytest.mark.parametrize("text", ["score 0.95 of 12 folds", "3 epochs of 128 rows", "v1.2.3 has 12 hits", "0.5"])
+def test_other_numbers_are_a_part_of_the_question(text: str) -> None:
+    question = canonical({"messages": [text]})
+    assert without_volatile(question) == question
 
 
 def test_what_was_not_recorded_is_an_error_that_shows_the_nearest_question(
