@@ -154,9 +154,9 @@ def _words(text: str) -> tuple[str, ...]:
     return tuple(word.strip() for word in text.split(",") if word.strip())
 
 
-def _folder_name(text: str) -> str:
-    if Path(text).name != text or text.startswith("."):
-        raise ValueError(f"{text!r} must be a plain folder name (in --runs-dir)")
+def _group(text: str) -> str:
+    if text.startswith(".") and os.sep not in text:
+        raise ValueError(f"{text!r} must not start with a dot; write ./{text} for a path")
     return text
 
 
@@ -271,11 +271,15 @@ class Settings:
     run_group: str | None = _option(
         "--run-group",
         "NAME",
-        "name of the run group; its finished runs are not run again (default: date and time)",
-        _folder_name,
+        "the run group: a name below --runs-dir, a folder, or last; its finished runs are not run again "
+        "(default: date and time)",
+        _group,
     )
     resume: str | None = _option(
-        "--resume", "GROUP", "resume a run group with its agents, competitions, seeds and limits"
+        "--resume",
+        "GROUP",
+        "resume a run group with its agents, competitions, seeds and limits: its folder, its name below --runs-dir or "
+        "a part of it, or last",
     )
     retry_failed: frozenset[str] = _option(
         "--retry-failed",
@@ -598,6 +602,8 @@ def _parsed_text(option: Option, value: Any, source: Source) -> Any:
         raise ValueError("the value contains a NUL character")
     if option.traits & PATH:
         return option.parse(_absolute(text, source.base))
+    if option.name == "--run-group" and os.sep in text:
+        return str(_absolute(text, source.base))
     if option.name == "--split" and (file := _absolute(text, source.base)).is_file():
         return str(file)
     return option.parse(text)

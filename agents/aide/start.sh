@@ -2,7 +2,7 @@
 set -eu
 
 # What AIDE reads: the general instructions, how it differs here, and the competition.
-cat /home/instructions.txt "${AGENT_DIR}/additional_notes.txt" /home/data/description.md > "${AGENT_DIR}/task.md"
+cat "${INSTRUCTIONS:-/home/instructions.txt}" "${AGENT_DIR}/additional_notes.txt" /home/data/description.md > "${AGENT_DIR}/task.md"
 
 cd "${AGENT_DIR}"
 exec python solve.py \

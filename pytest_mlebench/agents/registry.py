@@ -10,12 +10,17 @@ from pytest_mlebench.agents.definition import CONFIG, Agent
 from pytest_mlebench.catalog.catalogue import unknown
 from pytest_mlebench.errors import UsageError
 
+_OWN = f"An agent of your own is a folder NAME with a {CONFIG} that names it; --agents-dir=DIR adds the folder it is in"
+
 
 class AgentRegistry:
-    """The agents below folders of the form ``agents/<name>/config.yaml``; later folders win."""
+    """The agents below folders of the form ``agents/<name>/config.yaml``; later folders win.
+
+    Raises UsageError for a folder that holds none.
+    """
 
     def __init__(self, *folders: Path) -> None:
-        self._files = [file for folder in folders for file in sorted(folder.glob(f"*/{CONFIG}"))]
+        self._files = [file for folder in folders for file in _configs(folder)]
 
     def load(self) -> dict[str, Agent]:
         """All agents by id; raises AgentError that names the file and the key."""
@@ -29,7 +34,15 @@ class AgentRegistry:
             for agent in read_config(file):
                 if agent.id == id:
                     return agent
-        raise unknown("agent", id, self.load())
+        raise unknown("agent", id, self.load(), advice=_OWN)
+
+
+def _configs(folder: Path) -> list[Path]:
+    if found := sorted(folder.glob(f"*/{CONFIG}")):
+        return found
+    if (folder / CONFIG).is_file():
+        raise UsageError(f"agents folder {folder} is an agent's own folder: name the folder that it is in")
+    raise UsageError(f"agents folder {folder} holds no agent, which is a folder with {CONFIG}")
 
 
 def default_agents(*folders: Path) -> AgentRegistry:

@@ -17,13 +17,24 @@ _ALIASES = {"lite": ("low",), "all": BENCHMARK} | {split: (split,) for split in 
 SPLIT_NAMES = tuple(sorted(_ALIASES))
 
 
-def unknown(kind: str, name: str, choices: Iterable[str]) -> UsageError:
-    """The error for a name that is none of the choices; lists close matches, or what there is."""
-    if close := close_matches(name, names := sorted(choices)):
-        hint = f"did you mean {' or '.join(close)}?"
-    else:
-        hint = f"there are {', '.join(names[:12])}{', …' if len(names) > 12 else ''}" if names else "there is none"
-    return UsageError(f"unknown {kind} {name!r}; {hint}")
+_SHOWN = 12
+
+
+def unknown(kind: str, name: str, choices: Iterable[str], *, advice: str = "") -> UsageError:
+    """The error for a name that is none of the choices; lists close matches, or what there is.
+
+    With ``advice`` on how to add a choice, it lists all of them.
+    """
+    names = sorted(choices)
+    close = close_matches(name, names)
+    found = [f"did you mean {' or '.join(close)}?"] if close else []
+    if not names:
+        found = ["there is none"]
+    elif advice:
+        found += [f"there are {', '.join(names)}.", advice]
+    elif not close:
+        found = [f"there are {', '.join(names[:_SHOWN])}{', …' if len(names) > _SHOWN else ''}"]
+    return UsageError(f"unknown {kind} {name!r}; {' '.join(found)}")
 
 
 class Catalogue:
@@ -112,7 +123,10 @@ def _numbered_ids(path: Path) -> list[tuple[int, str]]:
         raise UsageError(f"{path} is not a readable list of competition ids: {reason(error)}") from error
     ids = [(number, line.strip()) for number, line in enumerate(lines, 1)]
     first = {id: number for number, id in reversed(ids)}
-    return [(number, id) for number, id in ids if id and not id.startswith("#") and first[id] == number]
+    found = [(number, id) for number, id in ids if id and not id.startswith("#") and first[id] == number]
+    if not found:
+        raise UsageError(f"{path} names no competition")
+    return found
 
 
 def default_catalogue(*folders: Path) -> Catalogue:

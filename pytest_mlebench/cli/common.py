@@ -12,6 +12,8 @@ from pytest_mlebench.catalog.catalogue import read_ids
 from pytest_mlebench.ini import find_ini_file
 from pytest_mlebench.json_values import json_text
 
+GROUP_HELP = "a run group's folder, its name below --runs-dir or a part of it, or `last`"
+
 
 def add_options(parser: argparse.ArgumentParser, *names: str) -> None:
     """Options that pytest has too: same meaning, same ini key."""

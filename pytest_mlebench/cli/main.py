@@ -6,9 +6,10 @@ import argparse
 import logging
 import os
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from pytest_mlebench._version import __version__
+from pytest_mlebench.catalog.catalogue import unknown
 from pytest_mlebench.cli import data, grading, leaderboard, new, report, sandbox, trajectory, watch
 from pytest_mlebench.errors import MLEBenchError, UsageError, unusable
 
@@ -17,7 +18,12 @@ Command = Callable[[argparse.Namespace], int]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; the exit status is 0, 1 where something failed, 2 where the call was wrong."""
-    options = _parser().parse_args(arguments)
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    parser, names = _parser()
+    if words and not words[0].startswith("-") and words[0] not in names:
+        print(f"mlebench: {unknown('command', words[0], names)}", file=sys.stderr)
+        return 2
+    options = parser.parse_args(words)
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     command: Command = options.command
     try:
@@ -43,10 +49,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser() -> tuple[argparse.ArgumentParser, Collection[str]]:
+    """The parser, and the names of the commands."""
     parser = argparse.ArgumentParser(prog="mlebench", description=__doc__)
     parser.add_argument("--version", action="version", version=f"mlebench {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     for module in (data, leaderboard, grading, report, trajectory, watch, sandbox, new):
         module.add(commands)
-    return parser
+    return parser, commands.choices

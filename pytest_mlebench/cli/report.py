@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pytest_mlebench.cli.common import add_options, read_settings
+from pytest_mlebench.cli.common import GROUP_HELP, add_options, read_settings
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.json_values import json_text
 from pytest_mlebench.reports.json_report import to_json
@@ -22,7 +22,7 @@ logger = logging.getLogger("pytest_mlebench")
 
 def add(commands: Any) -> None:
     report = commands.add_parser("report", help="summarise and compare run groups")
-    report.add_argument("groups", nargs="+", metavar="GROUP", help="a run group's folder, or its name below --runs-dir")
+    report.add_argument("groups", nargs="+", metavar="GROUP", help=GROUP_HELP)
     report.add_argument("--format", choices=FORMATS, default="table",
         help="table, json (everything), csv (one line per run), md (Markdown) or html (default: table)")  # fmt: skip
     report.add_argument("--pad-missing", action="store_true",

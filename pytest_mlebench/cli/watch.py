@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import math
 import shutil
 import sys
 import time
 from contextlib import suppress
 from typing import Any
 
-from pytest_mlebench.cli.common import add_options, read_settings
+from pytest_mlebench.cli.common import GROUP_HELP, add_options, read_settings
+from pytest_mlebench.errors import UsageError
 from pytest_mlebench.reports.watch import progress
 from pytest_mlebench.runs.group import GroupReader, find_group
 
@@ -18,7 +20,7 @@ _REDRAW = "\033[H\033[J"
 
 def add(commands: Any) -> None:
     watch = commands.add_parser("watch", help="show live what each worker of a run group is doing")
-    watch.add_argument("group", metavar="GROUP", help="a run group's folder, or its name below --runs-dir")
+    watch.add_argument("group", metavar="GROUP", help=GROUP_HELP)
     add_options(watch, "--runs-dir")
     watch.add_argument("--interval", type=float, default=2.0, metavar="SECONDS", help="between updates (default: 2)")
     watch.add_argument(
@@ -28,6 +30,8 @@ def add(commands: Any) -> None:
 
 
 def _watch(options: argparse.Namespace) -> int:
+    if not 0.1 <= options.interval < math.inf:
+        raise UsageError(f"--interval: {options.interval:g} must be at least 0.1 seconds")
     reader = GroupReader(find_group(options.group, read_settings(options).runs_dir))
     if options.once or not sys.stdout.isatty():
         print(progress(reader))
@@ -37,5 +41,5 @@ def _watch(options: argparse.Namespace) -> int:
             size = shutil.get_terminal_size()
             lines = progress(reader, width=size.columns).splitlines()
             print(_REDRAW + "\n".join(lines[: size.lines - 1]), flush=True)
-            time.sleep(max(0.1, options.interval))
+            time.sleep(options.interval)
     return 0

@@ -51,9 +51,9 @@ def read_resumed(config: pytest.Config, manifest: Manifest, file: Path) -> Setti
     return settings.read(sources, runs_dir=config.rootpath / "reports")
 
 
-def are_given(config: pytest.Config, *names: str) -> bool:
-    """Whether the command line has one of these options."""
-    return any(getattr(config.option, OPTIONS[name].dest) for name in names)
+def given(config: pytest.Config) -> frozenset[str]:
+    """The names of the options that the command line has."""
+    return frozenset(option.name for option in OPTIONS.values() if getattr(config.option, option.dest, None))
 
 
 def _sources(config: pytest.Config) -> list[settings.Source]:

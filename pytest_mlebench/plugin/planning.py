@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_mlebench.errors import UsageError
 from pytest_mlebench.plugin import events, private
 from pytest_mlebench.plugin.session import for_workers, is_worker, session_of, usage_errors
 
@@ -23,14 +24,16 @@ _CHECKED = pytest.StashKey[bool]()
 
 @dataclass(frozen=True)
 class Plan:
-    """The runs among a session's items, each as agent, competition id, seed and node id; and the folder of each
-    competition whose data is needed. These are plain values, which xdist can send."""
+    """The runs among a session's items, each as agent, competition id, seed and node id; the folder of each competition
+    whose data is needed; and whether there are items, but none that runs an agent. These are plain values, which xdist
+    can send."""
 
     runs: tuple[tuple[str, str, int, str], ...]
     folders: tuple[str, ...]
+    runs_nothing: bool
 
     @classmethod
-    def of(cls, items: Iterable[pytest.Item], settings: Settings) -> Plan:
+    def of(cls, items: Sequence[pytest.Item], settings: Settings) -> Plan:
         from pytest_mlebench.plugin.collection import AgentRun, competition_of
 
         needed = [
@@ -42,7 +45,14 @@ class Plan:
         return cls(
             runs=tuple((*item.key, item.nodeid) for item in items if isinstance(item, AgentRun)),
             folders=tuple(dict.fromkeys(map(str, needed))),
+            runs_nothing=bool(items) and not any(_runs_agent(item) for item in items),
         )
+
+
+def _runs_agent(item: pytest.Item) -> bool:
+    from pytest_mlebench.plugin.collection import AgentRun
+
+    return isinstance(item, AgentRun) or "agent" in getattr(item, "fixturenames", ())
 
 
 def configure_worker(node: Any) -> None:
@@ -61,12 +71,12 @@ def _receive(node: Any, message: tuple[str, Any]) -> None:
 
 def collection_finished(session: pytest.Session) -> None:
     """When all items are chosen; with xdist the controller has none."""
-    items = [item for item in session.items if item.get_closest_marker("competition") is not None]
-    if not items:
+    settings = session_of(session.config).settings
+    if not settings.has_runs and not any(item.get_closest_marker("competition") for item in session.items):
         return
-    plan = Plan.of(items, session_of(session.config).settings)
+    plan = Plan.of(session.items, settings)
     if is_worker(session.config):
-        private.send_to_controller(session.config, ("plan", (plan.runs, plan.folders)))
+        private.send_to_controller(session.config, ("plan", (plan.runs, plan.folders, plan.runs_nothing)))
     else:
         _take_up(session.config, plan)
 
@@ -83,7 +93,11 @@ def _take_up(config: pytest.Config, plan: Plan) -> None:
     from pytest_mlebench.plugin.datasets import check
     from pytest_mlebench.plugin.group import plan_runs
 
+    settings = session_of(config).settings
     with usage_errors():
+        if settings.has_runs and plan.runs_nothing:
+            where = ", ".join(config.args)
+            raise UsageError(f"--agent: nothing in {where} runs an agent: name a competition's folder, or leave it out")
         plan_runs(config, plan.runs)
         if not config.option.collectonly:
-            check(session_of(config).settings, plan.folders, events.reporter_of(config))
+            check(settings, plan.folders, events.reporter_of(config))

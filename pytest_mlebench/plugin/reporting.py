@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_mlebench.plugin import private
+from pytest_mlebench.plugin import combinations, options, private
 from pytest_mlebench.plugin.session import session_of, writes_group
 
 if TYPE_CHECKING:
@@ -27,7 +27,8 @@ controller."""
 def header(config: pytest.Config) -> list[str]:
     session = session_of(config)
     if not session.settings.has_runs:
-        return []
+        ignored = combinations.without_effect(session.settings, options.given(config))
+        return [f"mlebench: without --agent, only tests that run agents use {', '.join(ignored)}"] if ignored else []
     agents = ", ".join(agent.id for agent in session.agents)
     lines = [f"mlebench: {agents}, sandbox {session.settings.sandbox}, run group {session.group}"]
     if session.finished:

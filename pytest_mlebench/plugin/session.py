@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_mlebench.errors import MLEBenchError, UsageError, unusable
-from pytest_mlebench.plugin import options, private
+from pytest_mlebench.plugin import combinations, options, private
 
 if TYPE_CHECKING:
     from pytest_mlebench.agents import Agent
@@ -74,6 +74,8 @@ def configure(config: pytest.Config) -> None:
     options.release_short_names(config)
     with usage_errors():
         session = config.stash[_SESSION] = _start(config)
+        if not is_worker(config):
+            combinations.check(session.settings, options.given(config))
         _choose_paths(config, session)
     if _wants_html(config):
         from pytest_mlebench.plugin.html import MedalReport
@@ -170,12 +172,20 @@ def _check_agents(session: Session) -> None:
 def _group_folder(settings: Settings) -> Path:
     resumed, named = settings.resume, settings.run_group
     if resumed is None:
-        return settings.runs_dir / (named or _new_group_name())
-    if named not in (None, resumed):
-        raise UsageError(f"--resume={resumed} and --run-group={named} are two groups; name one")
+        return _group(settings.runs_dir, named or _new_group_name())
     from pytest_mlebench.runs.group import find_group
 
-    return find_group(resumed, settings.runs_dir).absolute()
+    folder = find_group(resumed, settings.runs_dir).absolute()
+    if named is not None and _group(settings.runs_dir, named) != folder:
+        raise UsageError(f"--resume={resumed} and --run-group={named} are two groups; name one")
+    return folder
+
+
+def _group(runs_dir: Path, name: str) -> Path:
+    """The group of ``--run-group``, which may be new: any folder, or a name below ``runs_dir``."""
+    from pytest_mlebench.runs.group import LAST, find_group
+
+    return (find_group(name, runs_dir) if name == LAST else runs_dir / name).absolute()
 
 
 def _new_group_name() -> str:
@@ -211,7 +221,7 @@ def _resumed_paths(config: pytest.Config, session: Session) -> list[str]:
     """The runs of a group that is resumed; its competitions if the command line names other agents or seeds."""
     if session.settings.split:
         return []
-    others = options.are_given(config, "--agent", "--seeds")
+    others = not {"--agent", "--seeds"}.isdisjoint(options.given(config))
     files = ((session.competition_file(run.nodeid), run.nodeid.partition("::")[2]) for run in session.resumed)
     return list(dict.fromkeys(str(file) if others else f"{file}::{name}" for file, name in files))
 

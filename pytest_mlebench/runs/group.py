@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from pytest_mlebench.catalog.catalogue import default_catalogue, unknown
 from pytest_mlebench.errors import UsageError, reason, unusable
 from pytest_mlebench.runs.json_files import read_json
-from pytest_mlebench.runs.layout import MANIFEST, RECORD
+from pytest_mlebench.runs.layout import MANIFEST, RECORD, RUN_LOG
 from pytest_mlebench.runs.manifest import Manifest
 from pytest_mlebench.runs.record import RunKey, RunRecord
 
@@ -23,6 +23,8 @@ class SplitAndCategory(NamedTuple):
     category: str
 
 
+LAST = "last"
+"""What stands for the run group that was used last."""
 UNKNOWN = SplitAndCategory("unknown", "unknown")
 
 
@@ -119,17 +121,43 @@ class GroupReader:
         return RunGroup(folder=folder, records=records, manifest=manifest or Manifest(), broken=tuple(self._broken))
 
 
+def group_folders(runs_dir: Path) -> list[Path]:
+    """The run groups below a folder, the one that was used last at the end. Raises OSError."""
+    folders = [path for path in runs_dir.iterdir() if path.is_dir()] if runs_dir.is_dir() else []
+    used = {path: _last_use(path) for path in folders}
+    return sorted((path for path in folders if used[path]), key=lambda path: (used[path], path.name))
+
+
+def _last_use(folder: Path) -> float:
+    """When a session began or ended in a run group, in seconds since 1970; 0 for another folder."""
+    try:
+        return (folder / MANIFEST).stat().st_mtime
+    except OSError:
+        return 0.0
+
+
 def find_group(name: str, runs_dir: Path) -> Path:
-    """The folder of a run group that is given as a path or as a name below ``runs_dir``; raises UsageError."""
+    """The folder of a run group: given as a path, as a name below ``runs_dir`` or a part of one, or as ``last``.
+
+    Raises UsageError where there is no such group, or several.
+    """
     try:
         for folder in (Path(name).expanduser(), runs_dir / name):
             if folder.is_dir():
                 return folder
-        groups = [path.name for path in runs_dir.iterdir() if path.is_dir()] if runs_dir.is_dir() else []
+        groups = [path.name for path in group_folders(runs_dir)]
     except OSError as error:
         raise UsageError(f"run group {name!r} cannot be looked for: {unusable(error)}") from error
     except RuntimeError as error:  # ~ of a user who is not there
         raise UsageError(f"run group {name!r} cannot be looked for: {error}") from error
+    if name == LAST:  # one without runs was stopped before it began
+        found = [group for group in groups if any((runs_dir / group).glob(f"*/{RUN_LOG}"))][-1:]
+    else:
+        found = [group for group in groups if name in group]
+    if len(found) == 1:
+        return runs_dir / found[0]
+    if found:
+        raise UsageError(f"run group {name!r} may be {', '.join(found)} (below {runs_dir}): name one")
     raise unknown(f"run group (below {runs_dir})", name, groups)
 
 

@@ -8,9 +8,11 @@ A sandbox runs one agent on one competition, from start to end, in a home of its
 ``LOGS_DIR``        the agent's own logs
 ``CODE_DIR``        the code that made the submission
 ``AGENT_DIR``       a copy of the agent's folder, with its start script
+``INSTRUCTIONS``    the file with the task; beside it ``validate_submission.sh``
+``HOME``            an empty folder of the agent's own, beside these
 ==================  =============================================================
 
-beside them ``instructions.txt`` and ``validate_submission.sh``. ``COMPETITION_ID``, ``TIME_LIMIT_SECS`` and
+``COMPETITION_ID``, ``TIME_LIMIT_SECS`` and
 ``VALIDATION_URL`` are set as well. ``bash start.sh ARGUMENTS`` is what runs.
 
 When ``run`` returns, or raises, nothing of the agent runs any more and nothing of the sandbox is left but what is in

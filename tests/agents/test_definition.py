@@ -8,6 +8,7 @@ import pytest
 
 from pytest_mlebench.agents import AgentRegistry
 from pytest_mlebench.agents.config import check_folder
+from pytest_mlebench.agents.registry import default_agents
 from pytest_mlebench.errors import AgentError, UsageError
 
 CONFIG = """
@@ -86,6 +87,22 @@ def test_secret_values_are_in_no_description(agents: Path) -> None:
 def test_an_unknown_agent_is_told_with_close_matches(agents: Path) -> None:
     with pytest.raises(UsageError, match=r"unknown agent 'scaffold/def'; did you mean scaffold/dev"):
         AgentRegistry(agents)["scaffold/def"]
+
+
+def test_an_unknown_agent_is_told_which_there_are_and_how_to_add_one(agents: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        default_agents(agents)["mine"]
+    text = str(caught.value)
+    assert "there are aide" in text and "baseline" in text and "scaffold, scaffold/dev" in text and "…" not in text
+    assert text.endswith("; --agents-dir=DIR adds the folder it is in")
+
+
+def test_a_folder_without_agents_is_refused_and_an_agents_own_with_advice(agents: Path, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"scaffold is an agent's own folder: name the folder that it is in"):
+        AgentRegistry(agents / "scaffold")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UsageError, match=r"empty holds no agent, which is a folder with config\.yaml"):
+        AgentRegistry(tmp_path / "empty")
 
 
 @pytest.mark.parametrize(

@@ -90,13 +90,26 @@ def test_verify_reports_what_it_looks_at(data_dir: Path) -> None:
         (["grade", "--submission", "none.jsonl", "--output-dir", "."], "none.jsonl cannot be read"),
         (["grade-sample", "x.csv", "smoke-digts"], "did you mean smoke-digits"),
         (["prepare"], "one of the arguments"),
-        (["fly"], "invalid choice"),
     ],
 )
 def test_a_wrong_call_is_a_line_and_status_2(arguments: list[str], message: str, tmp_path: Path) -> None:
     done = mlebench(*arguments)
     assert done.returncode == 2
     assert message in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["fly"], "unknown command 'fly'; there are build, "),
+        (["repot"], "unknown command 'repot'; did you mean report or"),
+        (["watch", "g", "--interval=-1"], "--interval: -1 must be at least 0.1 seconds"),
+        (["list", "-l", os.devnull], "/dev/null names no competition"),
+    ],
+)
+def test_a_mistake_says_what_was_meant(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments) == 2
+    assert capsys.readouterr().err.startswith(f"mlebench: {message}")
 
 
 def test_grade_writes_mle_benchs_report(data_dir: Path, tmp_path: Path) -> None:

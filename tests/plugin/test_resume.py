@@ -146,11 +146,10 @@ def test_a_group_has_one_session_at_a_time(project: pytest.Pytester, run_toys: R
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--resume=toy"], "*unknown run group * 'toy'*did you mean toys?*"),
+        (["--resume=tosy"], "*unknown run group * 'tosy'*did you mean toys?*"),
         (["--resume=toys", "--retry-failed=slow"], "*'slow' is not one of*crashed*all*"),
         (["--resume=toys", "--run-group=toy"], "*--resume=toys and --run-group=toy are two groups*"),
         (["--resume=../toys"], "*unknown run group *'../toys'*"),
-        (["--run-group=../toys"], "*must be a plain folder name*"),
     ],
 )
 def test_a_mistake_in_resuming_is_told(
@@ -259,3 +258,18 @@ def test_each_difference_from_the_canonical_setting_is_listed(
     found = canonical_differences(limits, machine, workers=workers, sandboxes={"docker"})
     assert len(found) == len(differences)
     assert all(part in text for part, text in zip(differences, found, strict=True))
+
+
+@pytest.mark.full
+def test_a_group_may_be_named_by_its_folder_a_part_of_its_name_or_as_the_last(
+    project: pytest.Pytester, run_toys: Run
+) -> None:
+    run_toys("gold")
+    before = run_ids(project)
+    options = ("competitions/toy-parity", "--agent=toy/gold", "-p", "no:cacheprovider")
+    for name in ("--run-group=reports/toys", "--run-group=last", "--resume=reports/toys", "--resume=oy"):
+        result = project.runpytest_subprocess(*(options if "run-group" in name else options[2:]), name)
+        assert result.ret == 0 and "1 gold" in result.outlines[-1], result.outlines
+        assert run_ids(project) == before
+    elsewhere = project.runpytest_subprocess(*options, "--run-group=./other/place")
+    assert elsewhere.ret == 0 and (project.path / "other/place/manifest.json").is_file()

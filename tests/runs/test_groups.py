@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from pytest_mlebench.catalog import default_catalogue
-from pytest_mlebench.runs.group import read_group
+from pytest_mlebench.errors import UsageError
+from pytest_mlebench.runs.group import find_group, read_group
 from pytest_mlebench.runs.outcome import Outcome
 from pytest_mlebench.runs.record import RunKey
 from tests.groups import make_group, record_with
@@ -31,3 +33,22 @@ def test_the_same_arguments_make_the_same_runs(tmp_path: Path) -> None:
 @pytest.mark.parametrize("outcome", Outcome)
 def test_a_run_can_be_had_with_every_outcome(outcome: str) -> None:
     assert record_with(default_catalogue()["spaceship-titanic"], outcome).outcome == outcome
+
+
+def test_a_group_is_found_by_its_folder_its_name_a_part_of_it_and_as_the_last(tmp_path: Path) -> None:
+    for age, name in enumerate(["2026-01-02-aa", "2026-01-03-bb", "2026-01-04-stopped", "2026-01-01-cc"]):
+        (tmp_path / name / "a run").mkdir(parents=True)
+        if "stopped" not in name:
+            (tmp_path / name / "a run/run.log").touch()
+        (tmp_path / name / "manifest.json").touch()
+        os.utime(tmp_path / name / "manifest.json", (2000 - age, 2000 - age))
+    (tmp_path / "notes-bb").mkdir()
+    for name in (str(tmp_path / "2026-01-03-bb"), "2026-01-03-bb", "03-bb"):
+        assert find_group(name, tmp_path) == tmp_path / "2026-01-03-bb"
+    assert find_group("last", tmp_path) == tmp_path / "2026-01-02-aa"
+    with pytest.raises(UsageError, match=r"may be 2026-01-01-cc, .*2026-01-02-aa \(below .*\): name one"):
+        find_group("2026", tmp_path)
+    with pytest.raises(UsageError, match=r"unknown run group .*'dd'"):
+        find_group("dd", tmp_path)
+    with pytest.raises(UsageError, match=r"unknown run group .*'last'; there is none"):
+        find_group("last", tmp_path / "nowhere")

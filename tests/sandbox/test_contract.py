@@ -36,7 +36,7 @@ def test_an_agent_finds_its_places_in_its_variables(run: Runner) -> None:
 
 
 def test_an_agent_is_told_its_time_limit_as_a_number_and_in_its_instructions(run: Runner) -> None:
-    result = run('echo "$TIME_LIMIT_SECS"; cat "$(dirname "$SUBMISSION_DIR")/instructions.txt"', time_limit=90)
+    result = run('echo "$TIME_LIMIT_SECS"; cat "$INSTRUCTIONS"', time_limit=90)
     assert result.log.startswith("90\n")
     assert "1 minute 30 seconds" in result.log
 
@@ -44,9 +44,19 @@ def test_an_agent_is_told_its_time_limit_as_a_number_and_in_its_instructions(run
 def test_instructions_name_the_places_that_the_agent_has(run: Runner) -> None:
     result = run(
         'for place in "$DATA_DIR" "$SUBMISSION_DIR" "$LOGS_DIR" "$CODE_DIR"; do '
-        'grep -q "$place" "$(dirname "$SUBMISSION_DIR")/instructions.txt" && echo named; done'
+        'grep -q "$place" "$INSTRUCTIONS" && echo named; done'
     )
     assert result.log.split() == ["named"] * 4
+
+
+def test_places_lie_alike_in_every_sandbox(run: Runner) -> None:
+    result = run(
+        'cd "$HOME/.."; ls -d agent code data instructions.txt logs nonroot submission validate_submission.sh; '
+        'ls -A "$HOME" | grep -v "^\\.bash\\|^\\.profile"; basename "$HOME"; '
+        'test . -ef "$(dirname "$INSTRUCTIONS")" && echo here'
+    )
+    own = ["agent", "code", "data", "instructions.txt", "logs", "nonroot", "submission", "validate_submission.sh"]
+    assert result.log.split() == [*own, "nonroot", "here"]
 
 
 def test_arguments_and_variables_of_the_definition_reach_the_agent_as_they_are(run: Runner) -> None:

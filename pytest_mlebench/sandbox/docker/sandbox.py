@@ -316,6 +316,7 @@ def _start_agent(task: Task, channel: ControlChannel, container: Container, rela
     environment = {
         **CONTAINER_DIRS,
         "DATA_DIR": DATA,
+        "INSTRUCTIONS": f"{HOME}/{INSTRUCTIONS}",
         "COMPETITION_ID": task.competition_id,
         **clock(task.limits),
         "VALIDATION_URL": f"http://localhost:{PORT}",

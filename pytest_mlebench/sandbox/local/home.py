@@ -13,11 +13,13 @@ from pytest_mlebench.sandbox.instructions import INSTRUCTIONS, VALIDATE, clock, 
 
 HOME = ".home-"
 """How the name of a home begins, in its run directory."""
+USER = "nonroot"
+"""The agent's own home, empty at first, beside its other folders: named and placed as in a container."""
 
 
 def create_home(home: Path, task: Task, validation_url: str) -> dict[str, str]:
     """Lay out the agent's home; returns the agent's environment variables."""
-    folders = {name: home / name for name in (*COLLECTED, "tmp", "data")}
+    folders = {name: home / name for name in (*COLLECTED, "tmp", "data", USER)}
     for folder in folders.values():
         folder.mkdir()
     # A tree of its own: the folder next to the store's public data holds the answers.
@@ -27,7 +29,7 @@ def create_home(home: Path, task: Task, validation_url: str) -> dict[str, str]:
     shutil.copytree(task.agent.folder, home / "agent")
     for file in scripts():
         shutil.copy(file, home)
-    directories = {name: str(folder) for name, folder in folders.items() if name != "tmp"}
+    directories = {name: str(folder) for name, folder in folders.items() if name not in ("tmp", USER)}
     script = str(home / VALIDATE)
     (home / INSTRUCTIONS).write_text(
         render_instructions(validate=script, limits=task.limits, **directories),
@@ -36,12 +38,13 @@ def create_home(home: Path, task: Task, validation_url: str) -> dict[str, str]:
     environment = {
         # The agent's `python` is ours: a trusted agent can count on the harness's packages.
         "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
-        "HOME": str(home),
+        "HOME": str(folders[USER]),
         "LANG": "C.UTF-8",
         "PYTHONUNBUFFERED": "1",
         "TMPDIR": str(folders["tmp"]),
         **{f"{name.upper()}_DIR": directory for name, directory in directories.items()},
         "AGENT_DIR": str(home / "agent"),
+        "INSTRUCTIONS": str(home / INSTRUCTIONS),
         "COMPETITION_ID": task.competition_id,
         **clock(task.limits),
         "VALIDATION_URL": validation_url,

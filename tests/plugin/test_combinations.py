@@ -1,0 +1,79 @@
+"""Options that would have no effect together are refused, or a line says so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pytest_mlebench import settings
+from pytest_mlebench.errors import UsageError
+from pytest_mlebench.plugin.combinations import check, without_effect
+from pytest_mlebench.settings import Settings
+from tests.plugin.test_settings import from_words
+
+
+def given(words: str) -> tuple[Settings, frozenset[str]]:
+    source = from_words(Path.cwd(), words)
+    return settings.read([source], runs_dir=Path("/reports")), frozenset(source.values)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--agent=a --retry-failed=all", "--retry-failed needs the run group whose failures to run again"),
+        ("--agent=a --real-data", "--real-data checks graders, which --agent does not"),
+        ("--resume=g --real-data", "--real-data checks graders"),
+        ("--agent=a --gpu-ids=0,1", "--gpu-ids chooses among GPUs, and a run gets none: add --gpus=N"),
+        ("--gpu-ids=0", "--gpu-ids chooses among GPUs"),
+        ("--seeds=3", "--seeds needs an agent: add --agent=ID"),
+        ("--min-medal=gold --run-group=g", "--min-medal, --run-group needs an agent"),
+        ("--split=lite --time-limit=1h --cpus=3", "--time-limit, --cpus needs an agent"),
+        ("--split=lite --keep-sandbox", "--keep-sandbox needs an agent"),
+        ("--split=lite --prepare=never", "--prepare needs --agent=ID or --real-data"),
+        ("--agent=a --sandbox=local --heavy --base-image=b", "--heavy, --base-image is for containers"),
+        ("--agent=a --network=none --allow-host=h", "--allow-host adds to --network=llm; with --network=none"),
+        ("--agent=a --llm-gateway=off --max-cost=3 --models=m", "--max-cost, --models needs the gateway"),
+    ],
+)
+def test_an_option_that_would_be_ignored_is_refused(words: str, message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        check(*given(words))
+    assert str(caught.value).startswith(message)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "--agent=a --seeds=3 --min-medal=gold --run-group=g --retry-failed=all --allow-changes",
+        "--resume=g --retry-failed=all",
+        "--agent=a --gpus=2 --gpu-ids=0,1",
+        "--split=lite --real-data --prepare=never --description=kaggle --data-dir=d",
+        "--agent=a --heavy --allow-host=h --max-cost=3",
+        "--sandbox=local --time-limit=1m",
+        "--split=dev",
+    ],
+)
+def test_options_that_have_an_effect_together_are_taken(words: str) -> None:
+    check(*given(words))
+
+
+def test_what_only_tests_of_ones_own_may_use_is_said_in_a_line() -> None:
+    assert without_effect(*given("--sandbox=local --time-limit=1m")) == ["--sandbox", "--time-limit"]
+    assert without_effect(*given("--agent=a --time-limit=1m")) == []
+    assert without_effect(*given("--data-dir=d")) == []
+
+
+@pytest.mark.full
+def test_a_session_says_so_before_anything_runs(project: pytest.Pytester) -> None:
+    project.makepyfile(test_mine="def test_nothing(): pass")
+    for workers in ([], ["-n", "1"]):
+        refused = project.runpytest_subprocess("test_mine.py", "--agent=toy/gold", *workers)
+        assert refused.ret != 0 and "passed" not in refused.stdout.str()
+        refused.stderr.fnmatch_lines(["*nothing in test_mine.py runs an agent*"])
+    (project.path / "none.txt").write_text("# none yet\n")
+    empty = project.runpytest_subprocess("--agent=toy/gold", "--split=none.txt")
+    empty.stderr.fnmatch_lines(["*none.txt names no competition*"])
+    told = project.runpytest_subprocess("test_mine.py", "--time-limit=1m")
+    told.assert_outcomes(passed=1)
+    told.stdout.fnmatch_lines(["mlebench: without --agent, only tests that run agents use --time-limit"])
