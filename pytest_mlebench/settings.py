@@ -182,6 +182,10 @@ def _positive_number(text: str) -> float:
     return number
 
 
+def _interval(text: str) -> float:
+    return 0.0 if text == "0" else parse_duration(text)
+
+
 def _file(path: Path) -> Path:
     if not path.is_file():
         raise ValueError(f"{path} is not a file")
@@ -478,6 +482,14 @@ class Settings:
     )
     min_medal: str | None = _option(
         "--min-medal", "MEDAL", "fail a run that earns less: gold, silver, bronze or median", _min_medal, INI
+    )
+    heartbeat: float = _option(
+        "--heartbeat",
+        "TIME",
+        "how often a session says how far it is, for example 5m; 0: never (default: 10m)",
+        _interval,
+        INI,
+        default=600.0,
     )
     keep_sandbox: bool = _flag("--keep-sandbox", "keep what agents ran in, for inspection")
     real_data: bool = _flag("--real-data", "check graders on the prepared real data instead of synthetic data")

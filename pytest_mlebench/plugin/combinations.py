@@ -8,7 +8,7 @@ from collections.abc import Set as AbstractSet
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.settings import OPTIONS, RESTORED, Settings
 
-_OF_RUNS = ("--seeds", "--min-medal", "--run-group", "--retry-failed", "--allow-changes")
+_OF_RUNS = ("--seeds", "--min-medal", "--run-group", "--retry-failed", "--allow-changes", "--heartbeat")
 """What only runs of ``--agent`` and ``--resume`` use."""
 _OF_DATA = frozenset({"--agents-dir", "--competitions-dir", "--data-dir", "--description"})
 _OF_SANDBOXES = (

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING
 
 import pytest
 
 from pytest_mlebench.plugin import private
 from pytest_mlebench.plugin.events import reporter_of
+from pytest_mlebench.plugin.life import Interruption, heartbeat
 from pytest_mlebench.plugin.session import is_worker, read_finished, session_of, usage_errors, writes_group
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 _WRITER: pytest.StashKey[RunGroupWriter] = pytest.StashKey()
 _HELD: pytest.StashKey[int | None] = pytest.StashKey()
+_HEARTBEAT: pytest.StashKey[ExitStack] = pytest.StashKey()
 _SANDBOXES: pytest.StashKey[Sandboxes] = pytest.StashKey()
 
 
@@ -71,6 +73,9 @@ def open_group(config: pytest.Config) -> None:
         )
         read_finished(config)
     _remove_leftovers(config, containers="docker" in kinds.values())
+    config.stash[_HEARTBEAT] = ExitStack()
+    config.stash[_HEARTBEAT].enter_context(heartbeat(config))
+    config.pluginmanager.register(Interruption(config), "mlebench-interruption")
 
 
 def _remove_leftovers(config: pytest.Config, *, containers: bool) -> None:
@@ -98,6 +103,8 @@ def plan_runs(config: pytest.Config, runs: Iterable[tuple[str, str, int, str]]) 
 def close_group(config: pytest.Config) -> None:
     """Write the run group's metadata, grading report and page, and complete its manifest."""
     writer = config.stash.get(_WRITER, None)
+    if _HEARTBEAT in config.stash:
+        config.stash[_HEARTBEAT].close()
     if writer is None:
         return
     from pytest_mlebench.errors import UsageError

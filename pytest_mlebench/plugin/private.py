@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import pytest
@@ -57,6 +58,37 @@ def write_line(config: pytest.Config, text: str) -> None:
             terminal._tw.line()
         terminal.write_line(text)
         terminal.flush()
+
+
+def terminal_copy(config: pytest.Config) -> AbstractContextManager[Callable[[str], None]] | None:
+    """A function that writes a line to the terminal from any thread, also while a test's output is captured.
+
+    None where there is no terminal reporter, or it writes to no file. To be called while nothing is captured: what is
+    written goes to a copy of the file's descriptor, which capturing does not redirect.
+    """
+    terminal: Any = config.pluginmanager.getplugin("terminalreporter")
+    try:
+        copy = os.dup(terminal._tw._file.fileno())
+    except (AttributeError, OSError, ValueError):
+        return None
+
+    @contextmanager
+    def opened() -> Iterator[Callable[[str], None]]:
+        def write(line: str) -> None:
+            start = "\n" if terminal._tw.width_of_current_line else ""
+            os.write(copy, f"{start}{line}\n".encode())
+
+        try:
+            yield write
+        finally:
+            os.close(copy)
+
+    return opened()
+
+
+def has_workers(config: pytest.Config) -> bool:
+    """Whether other processes run this one's tests."""
+    return bool(getattr(config.option, "tx", None))
 
 
 def parsed_id(item_id: Any) -> Any:

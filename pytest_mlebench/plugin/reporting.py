@@ -83,8 +83,10 @@ def summarise(reporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     if not writes_group(config):
         return
     from pytest_mlebench.errors import UsageError
+    from pytest_mlebench.plugin.life import resume_command
     from pytest_mlebench.reports.terminal import write_medal_table
     from pytest_mlebench.runs.outcome import FAILURES, Outcome
+    from pytest_mlebench.units import pluralize
 
     skipped = [getattr(report, _ATTACHED, {}) for report in private.reports_of(reporter, ["skipped"])]
     if reasons := sorted({attached["not_prepared"] for attached in skipped if "not_prepared" in attached}):
@@ -103,5 +105,8 @@ def summarise(reporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     try:
         if (group := group_reader.read()).records:
             write_medal_table(reporter, group)
+        if unfinished := len(group.planned - group.runs.keys()):
+            runs = pluralize(len(group.planned), "run")
+            reporter.write_line(f"not finished: {unfinished} of {runs}; resume: {resume_command(config)}", yellow=True)
     except UsageError as error:
         reporter.write_line(f"no medal table: {error}")

@@ -32,11 +32,10 @@ def progress(reader: GroupReader, *, width: int = 120) -> str:
     again = {run.key for run in running}
     interrupted = {run.key for run in in_progress if run.interrupted} - done - again
     waiting = len(group.planned - done - again - interrupted)
-    counts = Counter(record.outcome for record in group.records)
     lines = [
         f"{group.name}: {len(done)} of {len(group.planned | done)} runs finished, {len(running)} running, "
         f"{waiting} to come" + (f", {len(interrupted)} interrupted: resume with --resume" if interrupted else ""),
-        "; ".join(f"{counts[outcome]} {outcome.label}" for outcome in Outcome if counts[outcome]) or "nothing yet",
+        _outcomes(group) or "nothing yet",
         "",
     ]
     if spent := _spent(group, [run.run_dir for run in running]):
@@ -52,6 +51,27 @@ def progress(reader: GroupReader, *, width: int = 120) -> str:
     if latest := latest_events(reader.folder, _LATEST):
         lines += ["", *map(_event_line, latest)]
     return "\n".join(plain(line)[:width].rstrip() for line in lines)
+
+
+def pulse(reader: GroupReader, seconds: float) -> str:
+    """A group's state as one line, ``seconds`` after its session began; raises UsageError if there is none.
+
+    For example ``3 of 22 runs finished, 4 running; 1 gold, 2 no medal; 2:10:00; cost so far: $3.20``.
+    """
+    group = reader.read()
+    running = [run for run in runs_in_progress(reader.folder) if not run.interrupted]
+    parts = [
+        f"{len(group.runs)} of {len(group.planned | group.runs.keys())} runs finished, {len(running)} running",
+        _outcomes(group).replace(";", ","),
+        format_seconds(seconds),
+        _spent(group, [run.run_dir for run in running]),
+    ]
+    return plain("; ".join(filter(None, parts)))
+
+
+def _outcomes(group: RunGroup) -> str:
+    counts = Counter(record.outcome for record in group.records)
+    return "; ".join(f"{counts[outcome]} {outcome.label}" for outcome in Outcome if counts[outcome])
 
 
 def _event_line(logged: LoggedEvent) -> str:

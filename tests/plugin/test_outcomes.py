@@ -235,13 +235,19 @@ def test_ctrl_c_leaves_nothing_running_and_keeps_finished_runs(
     project: pytest.Pytester, workers: tuple[str, ...]
 ) -> None:
     command = ["--agent=toy/gold", "--agent=toy/sleeps", "--run-group=toys", "competitions/toy-parity", *workers]
-    process = project.popen([sys.executable, "-m", "pytest", *command], process_group=0, **SILENT)
+    out = (project.path / "out.txt").open("w")
+    process = project.popen(
+        [sys.executable, "-m", "pytest", *command, "--heartbeat=1s"], process_group=0, **SILENT | {"stdout": out}
+    )
+    out.close()
     group = project.path / "reports/toys"
     deadline = time.monotonic() + 60
     while not (any(group.glob("*gold*/run.json")) and any(group.glob("*sleeps*/run.log"))):
         assert time.monotonic() < deadline and process.poll() is None
         time.sleep(0.1)
-    time.sleep(0.5)
+    while "1 of 2 runs finished, 1 running; 1 gold" not in (project.path / "out.txt").read_text():
+        assert time.monotonic() < deadline and process.poll() is None
+        time.sleep(0.1)
     os.killpg(process.pid, 2)
     assert process.wait(30) == pytest.ExitCode.INTERRUPTED
     deadline = time.monotonic() + 10
@@ -251,6 +257,11 @@ def test_ctrl_c_leaves_nothing_running_and_keeps_finished_runs(
     assert not left_over_homes(project)
     assert len(list(group.glob("*/run.json"))) == 1
     assert "toy/gold" in (group / "report.html").read_text()
+    text = (project.path / "out.txt").read_text()
+    assert "; mlebench watch reports/toys" in text
+    resume = "pytest --resume=reports/toys" + (" -n 2" if workers else "")
+    assert f"not finished: 1 of 2 runs; resume: {resume}\n" in text and f"run group: {group}" in text
+    assert bool(workers) == ("mlebench: stopping: agents are ended" in text)
     assert '"total_gold_medals": 1' in (group / "grading_report.json").read_text()
 
 
