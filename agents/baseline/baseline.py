@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-from tables import SEED, Source, find_sample, find_tables
+from tables import SEED, Source, find_sample, find_tables, find_test_in_form
 from task import CannotSolve, Roles, Target, are_shares, find_roles, find_targets, metric_of, wants_probability
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def main() -> int:
 
     log.info("competition: %s", os.environ.get("COMPETITION_ID", "unknown"))
     tables = find_tables(data)
-    sample = find_sample(tables)
+    sample = find_sample(tables) or find_test_in_form(data)
     if sample is None:
         log.info("there is no sample submission in %s: this agent cannot know what is asked for", data)
         return 0

@@ -1,4 +1,4 @@
-"""Finding and reading the tables of a competition: CSV, TSV and JSON files, plain or zipped."""
+"""Finding and reading the tables of a competition: CSV, TSV and JSON files, plain or in zip and 7z archives."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import io
 import os
 import re
 import shutil
+import tempfile
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -121,6 +122,8 @@ def _sources(path: Path) -> Iterator[Source]:
     name = path.name.lower()
     if name.endswith(SUFFIXES):
         yield Source(path)
+    elif name.endswith(".7z"):
+        yield from _unpacked(path)
     elif name.endswith(".zip"):
         try:
             with zipfile.ZipFile(path) as archive:
@@ -129,6 +132,39 @@ def _sources(path: Path) -> Iterator[Source]:
             return
         members = [member for member in members if not member.startswith("__MACOSX")]
         yield from (Source(path, member) for member in members if len(members) <= MAX_TABLES)
+
+
+def _unpacked(path: Path) -> Iterator[Source]:
+    """The tables of a 7z archive, which is unpacked for that unless it is large."""
+    try:
+        import py7zr
+
+        with py7zr.SevenZipFile(path) as archive:
+            members = [entry.filename for entry in archive.list() if entry.filename.lower().endswith(SUFFIXES)]
+            if not 0 < len(members) <= MAX_TABLES or archive.archiveinfo().uncompressed > MAX_BYTES:
+                return
+            folder = Path(tempfile.mkdtemp(prefix="unpacked-"))
+            archive.extract(folder, targets=members)
+    except Exception:  # damaged, or packed in another way
+        return
+    yield from (Source(folder / member) for member in members if (folder / member).is_file())
+
+
+def find_test_in_form(data: Path) -> Source | None:
+    """A test table that has itself the form of a submission, such as sentences with ids that are to be completed."""
+    for path in sorted(data.iterdir()):
+        if path.suffix.lower() == ".txt":
+            found = [Source(path)]
+        elif path.suffix.lower() == ".zip":
+            with zipfile.ZipFile(path) as archive:
+                found = [Source(path, member) for member in archive.namelist() if member.lower().endswith(".txt")]
+        else:
+            continue
+        for source in found:
+            columns = source.columns() if source.name.startswith("test") else []
+            if len(columns) == 2 and columns[0].lower() == "id":
+                return source
+    return None
 
 
 def find_sample(tables: list[Source]) -> Source | None:

@@ -1,5 +1,5 @@
 #!/bin/bash
-# Needs bash, python3 and curl, and no package.
+# Needs bash, python3 and curl; to open 7z archives, py7zr or 7z.
 set -eu
 agent="${AGENT_DIR:-/home/agent}"
 echo "== submission"

@@ -3,12 +3,15 @@ from __future__ import annotations
 import socket
 import threading
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
+from pytest_mlebench.data.dataset import Dataset
+from pytest_mlebench.grading import grade
 
 if TYPE_CHECKING:
     from tests.agents.conftest import Start
@@ -66,6 +69,17 @@ def test_a_zipped_sample_submission_is_unpacked(data: Path, start: Start) -> Non
         archive.writestr("en_sample_submission_2.csv", SAMPLE)
     ran = start("dummy", data)
     assert ran.submission.read_text() == SAMPLE
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("agent", ["dummy", "baseline"])
+@pytest.mark.parametrize("id", ["billion-word-imputation", "statoil-iceberg-classifier-challenge"])
+def test_a_sample_submission_in_an_archive_of_any_kind_is_found(
+    agent: str, id: str, synthetic: Callable[[str], Dataset], start: Start
+) -> None:
+    dataset = synthetic(id)
+    ran = start(agent, dataset.public)
+    assert grade(ran.submission, dataset.competition, dataset).valid_submission, ran.output
 
 
 def test_without_a_sample_submission_it_says_so(data: Path, start: Start) -> None:
