@@ -21,6 +21,20 @@ from pytest_mlebench.units import format_size, pluralize
 logger = logging.getLogger("pytest_mlebench")
 
 
+class _Refused(argparse.Action):
+    """An option of MLE-bench's own developers: what it would overwrite proves here that data and medals are right."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *arguments: object) -> None:
+        what = self.option_strings[0].removeprefix("--overwrite-")
+        hint = (
+            "keep data that differs with --skip-verification" if what == "checksums" else "see `mlebench leaderboard`"
+        )
+        parser.error(
+            f"{self.option_strings[0]} is not offered: the {what} in competition.yaml are the reference's, and what "
+            f"differs is shown, not taken over; {hint}"
+        )
+
+
 def add(commands: Any) -> None:
     prepare = commands.add_parser("prepare", help="download, unpack and prepare competitions' data")
     add_selection(prepare, required=True)
@@ -37,6 +51,8 @@ def add(commands: Any) -> None:
         "--skip-denied", action="store_true", help="if Kaggle denies some competitions, prepare the others"
     )
     prepare.add_argument("--skip-disk-check", action="store_true", help="start even if the disk may be too small")
+    for name in ("--overwrite-checksums", "--overwrite-leaderboard"):
+        prepare.add_argument(name, action=_Refused, nargs=0, help=argparse.SUPPRESS)
     prepare.add_argument("--json", action="store_true", help="print the result as JSON")
     prepare.add_argument("--force", action="store_true", help="prepare again what is prepared already")
     prepare.set_defaults(command=_prepare)

@@ -12,7 +12,7 @@ from pytest_mlebench.catalog import Competition
 from pytest_mlebench.catalog.leaderboard import MEDALS, Leaderboard
 from pytest_mlebench.cli.common import add_selection, print_json, read_settings, selected
 from pytest_mlebench.data.download.kaggle import KaggleDownloads
-from pytest_mlebench.errors import DataError
+from pytest_mlebench.errors import DataError, UsageError
 from pytest_mlebench.progress import Note
 from pytest_mlebench.reports.progress import Lines
 
@@ -27,6 +27,17 @@ def add(commands: Any) -> None:
     add_selection(leaderboard, required=True)
     leaderboard.add_argument("--json", action="store_true", help="print as JSON")
     leaderboard.set_defaults(command=_leaderboard)
+
+    dev = commands.add_parser("dev")  # MLE-bench's: no help, so that it is not listed
+    dev.add_argument("words", nargs=argparse.REMAINDER)
+    dev.set_defaults(command=_dev)
+
+
+def _dev(options: argparse.Namespace) -> int:
+    raise UsageError(
+        f"`dev {' '.join(options.words)}` is not offered: `mlebench leaderboard` downloads leaderboards and compares "
+        "the bundled thresholds with them, without changing anything"
+    )
 
 
 def _leaderboard(options: argparse.Namespace) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,13 +29,27 @@ def grading_report(reports: Sequence[Report]) -> dict[str, Any]:
         "total_silver_medals": count("silver_medal"),
         "total_bronze_medals": count("bronze_medal"),
         "total_above_median": count("above_median"),
-        "competition_reports": [report.to_json() for report in reports],
+        "competition_reports": [_as_mle_bench_writes(report) for report in reports],
     }
 
 
+def _as_mle_bench_writes(report: Report) -> dict[str, Any]:
+    """A report as JSON, its time without an offset: Python compares no time that has one with one that has none."""
+    return report.to_json() | {"created_at": report.created_at.removesuffix("+00:00")}
+
+
 def write_group(group_dir: Path, created_at: str, records: Iterable[RunRecord]) -> None:
-    """Write ``metadata.json`` and ``grading_report.json`` of a run group."""
-    records = list(records)
+    """Write ``metadata.json`` and ``grading_report.json`` of a run group, and where it has several agents, a
+    ``grading_report_<agent>.json`` for each.
+
+    The reports are ordered by agent, seed and competition: MLE-bench takes the i-th of a competition for seed i.
+    """
+    records = sorted(records, key=lambda record: (record.agent, record.seed, record.competition_id))
     runs = {r.run_id: {"success": r.ending == Ending.FINISHED, "outcome": r.outcome} for r in records}
     write_json(group_dir / METADATA, {"run_group": group_dir.name, "created_at": created_at, "runs": runs})
     write_json(group_dir / GRADING_REPORT, grading_report([record.report for record in records]))
+    agents = sorted({record.agent for record in records})
+    for agent in agents if len(agents) > 1 else ():
+        own = [record.report for record in records if record.agent == agent]
+        name = f"{Path(GRADING_REPORT).stem}_{re.sub(r'[^A-Za-z0-9_.-]', '-', agent)}.json"
+        write_json(group_dir / name, grading_report(own))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -10,10 +11,12 @@ from typing import Any, NamedTuple
 
 from pytest_mlebench.catalog.catalogue import default_catalogue, unknown
 from pytest_mlebench.errors import UsageError, reason, unusable
+from pytest_mlebench.grading.report import Report
 from pytest_mlebench.runs.json_files import read_json
-from pytest_mlebench.runs.layout import MANIFEST, RECORD, RUN_LOG
+from pytest_mlebench.runs.layout import GRADING_REPORT, MANIFEST, RECORD, RUN_LOG
 from pytest_mlebench.runs.manifest import Manifest
 from pytest_mlebench.runs.record import RunKey, RunRecord
+from pytest_mlebench.sandbox.contract import Ending
 
 
 class SplitAndCategory(NamedTuple):
@@ -26,6 +29,13 @@ class SplitAndCategory(NamedTuple):
 LAST = "last"
 """What stands for the run group that was used last."""
 UNKNOWN = SplitAndCategory("unknown", "unknown")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _GradingReport:
+    """What a grading report holds beside its totals."""
+
+    competition_reports: tuple[Report, ...]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,12 +117,50 @@ class GroupReader:
         latest = {record.key: record for record in ordered}
         return tuple(record for record in ordered if latest[record.key] is record)
 
+    def _graded_elsewhere(self) -> tuple[RunRecord, ...]:
+        """The runs of the latest grading report, where that is all there is: the i-th of a competition has seed i."""
+        reports = sorted(self.folder.glob(f"*{GRADING_REPORT}"))
+        if not reports:
+            return ()
+        try:
+            found = read_json(reports[-1], _GradingReport).competition_reports
+        except (OSError, ValueError) as error:
+            self._broken.append(f"{reports[-1]} is no grading report: {reason(error)}")
+            return ()
+        catalogue, name, seeds = default_catalogue(), self.folder.resolve().name, Counter[str]()
+        records = []
+        for report in found:
+            id, seed = report.competition_id, seeds[report.competition_id]
+            seeds[id] += 1
+            place = UNKNOWN
+            if id in catalogue:
+                place = SplitAndCategory(catalogue[id].split, catalogue[id].category)
+            records.append(
+                RunRecord(
+                    run_id=f"{id}_{seed}",
+                    run_group=name,
+                    competition_id=id,
+                    split=place.split,
+                    category=place.category,
+                    agent=name,
+                    seed=seed,
+                    started_at=report.created_at,
+                    ended_at=report.created_at,
+                    ending=Ending.FINISHED,
+                    seconds=0.0,
+                    report=report,
+                )
+            )
+        return tuple(records)
+
     def read(self) -> RunGroup:
         """The group as it is now; raises UsageError where there is none."""
         folder = self.folder
         if not folder.is_dir():
             raise UsageError(f"run group {folder} does not exist")
         records, manifest = self.records(), Manifest.read(folder)
+        if not records and manifest is None:
+            records = self._graded_elsewhere()
         if not records and manifest is None:
             raise UsageError(
                 f"{folder} is no run group: it holds neither {MANIFEST} nor the record of a run"

@@ -105,11 +105,22 @@ def test_a_wrong_call_is_a_line_and_status_2(arguments: list[str], message: str,
         (["repot"], "unknown command 'repot'; did you mean report or"),
         (["watch", "g", "--interval=-1"], "--interval: -1 must be at least 0.1 seconds"),
         (["list", "-l", os.devnull], "/dev/null names no competition"),
+        (
+            ["dev", "download-leaderboard", "-c", "x"],
+            "`dev download-leaderboard -c x` is not offered: `mlebench",
+        ),
     ],
 )
 def test_a_mistake_says_what_was_meant(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(arguments) == 2
     assert capsys.readouterr().err.startswith(f"mlebench: {message}")
+
+
+@pytest.mark.parametrize("what", ["checksums", "leaderboard"])
+def test_what_proves_the_data_is_not_overwritten(what: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["prepare", "-c", "smoke-digits", f"--overwrite-{what}"])
+    assert f"--overwrite-{what} is not offered: the {what} in competition.yaml are the" in capsys.readouterr().err
 
 
 def test_grade_writes_mle_benchs_report(data_dir: Path, tmp_path: Path) -> None:

@@ -5,14 +5,16 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pytest_mlebench.catalog import default_catalogue
+from pytest_mlebench.errors import UsageError
 from pytest_mlebench.grading.report import Report
-from pytest_mlebench.results.grading_report import grading_report
+from pytest_mlebench.results.grading_report import grading_report, write_group
 from pytest_mlebench.runs.group import read_group
 from pytest_mlebench.runs.outcome import Outcome
 from pytest_mlebench.runs.record import RunRecord
@@ -135,3 +137,43 @@ def test_keys_of_a_later_version_are_ignored() -> None:
 def test_a_report_can_be_made_of_nothing() -> None:
     empty: list[Report] = []
     assert grading_report(empty)["total_runs"] == 0
+
+
+def test_reports_are_ordered_as_mle_bench_counts_seeds_and_each_agent_has_its_own(tmp_path: Path) -> None:
+    records = [
+        replace(record_with(SPACESHIP, outcome, agent=agent, seed=seed), run_id=f"{agent[-1]}{seed}")
+        for agent, seed, outcome in [("b", 1, "gold"), ("a/x", 1, "silver"), ("b", 0, "bronze"), ("a/x", 0, "no_medal")]
+    ]
+    write_group(tmp_path, "2026-01-01", records)
+
+    def medals(name: str) -> list[str]:
+        reports = strictly(tmp_path / name)["competition_reports"]
+        return [next((m for m in ("gold", "silver", "bronze") if report[f"{m}_medal"]), "none") for report in reports]
+
+    assert medals("grading_report.json") == ["none", "silver", "bronze", "gold"]
+    assert medals("grading_report_a-x.json") == ["none", "silver"]
+    assert medals("grading_report_b.json") == ["bronze", "gold"]
+    other = datetime.fromisoformat("2024-10-01T12:00:00.123456")  # as MLE-bench writes it
+    for report in strictly(tmp_path / "grading_report.json")["competition_reports"]:
+        assert datetime.fromisoformat(report["created_at"]) > other
+
+
+def test_a_folder_with_nothing_but_a_grading_report_is_read(tmp_path: Path) -> None:
+    reports = [record_with(SPACESHIP, outcome).report for outcome in ("gold", "no_medal", "invalid_submission")]
+    values = grading_report(reports)
+    for report in values["competition_reports"]:  # fields of our own
+        for name in ("error", "grader_defect", "percentile"):
+            del report[name]
+    (tmp_path / "aide-o1").mkdir()
+    (tmp_path / "aide-o1/2024-10-01T12-00-00-GMT_grading_report.json").write_text(json.dumps(values))
+    group = read_group(tmp_path / "aide-o1")
+    assert [(record.agent, record.seed, record.outcome.label) for record in group.records] == [
+        ("aide-o1", 0, "gold"),
+        ("aide-o1", 1, "no medal"),
+        ("aide-o1", 2, "invalid submission"),
+    ]
+    assert group.records[0].split == "dev"
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken/grading_report.json").write_text("[]")
+    with pytest.raises(UsageError, match=r"is no grading report: it must be an object, not \[\]"):
+        read_group(tmp_path / "broken")

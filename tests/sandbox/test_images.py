@@ -117,6 +117,29 @@ def test_an_unchanged_agent_costs_nothing(workshop: Workshop) -> None:
     assert time.monotonic() - started < 1
 
 
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('ENTRYPOINT ["/bin/serve", "now"]', r"the ENTRYPOINT of its Dockerfile \(/bin/serve now\) would not run"),
+        ("RUN sudo apt-get install nothing", "there is no sudo, and no need of it"),
+        ("RNU true", "unknown instruction: RNU"),
+    ],
+)
+def test_what_cannot_work_of_a_dockerfile_is_said(workshop: Workshop, line: str, message: str) -> None:
+    with workshop.agent.dockerfile.open("a") as file:
+        file.write(f"{line}\n")
+    with pytest.raises(SandboxError, match=message) as caught:
+        workshop.build()
+    assert "http" not in str(caught.value)
+
+
+def test_an_agent_may_make_its_folders_as_for_mle_bench(workshop: Workshop) -> None:
+    with workshop.agent.dockerfile.open("a") as file:
+        file.write("RUN mkdir ${LOGS_DIR} ${CODE_DIR}\n")
+    folders = workshop.sh(workshop.build(), "stat -c '%U %n' /home/submission /home/logs /home/code /home/agent")
+    assert [line.split()[0] for line in folders.splitlines()] == ["nonroot"] * 4
+
+
 def test_the_progress_of_a_build_is_shown(workshop: Workshop) -> None:
     workshop.build()
     assert any("/places" in line for line in workshop.said)
@@ -247,7 +270,7 @@ def test_the_environment_is_light_and_holds_neither_us_nor_answers(docker_engine
     output: bytes = client.containers.run(image, ["-c", command], entrypoint="bash", remove=True)
     assert output.decode().split() == [
         *("0", "root", "755", "root", "700", "nonroot"),
-        *("agent", "ask.sh", "code", "data", "instructions.txt", "logs", "nonroot", "prompt.sh", "submission"),
+        *("ask.sh", "data", "instructions.txt", "nonroot", "prompt.sh"),
         "validate_submission.sh",
     ]
 

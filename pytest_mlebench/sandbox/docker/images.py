@@ -53,10 +53,13 @@ _FROM = re.compile(
 _DEFAULT_DOCKERFILE = f"FROM {ENVIRONMENT}\nARG AGENT_DIR\nCOPY . ${{AGENT_DIR}}\n"
 # The agent may write everywhere below its home, also over what its Dockerfile, as root, put there. As this is done in
 # the image and not when a container starts, the entry point needs no right to change owners.
-_OWNED_BY_AGENT = """
+# Agents made for MLE-bench make their folders themselves, with a `mkdir` that fails where there is one already: these
+# are there at the end, whatever the Dockerfile did.
+_OWNED_BY_AGENT = f"""
 USER root
+RUN ["/bin/mkdir", "-p", {", ".join(f'"{folder}"' for folder in CONTAINER_DIRS.values())}]
 RUN ["/usr/bin/find", "/home", "-path", "/home/data", "-prune", "-o", "!", "-user", "nonroot", \
-"-exec", "/bin/chown", "-h", "nonroot:nonroot", "{}", "+"]
+"-exec", "/bin/chown", "-h", "nonroot:nonroot", "{{}}", "+"]
 """
 
 
@@ -168,7 +171,18 @@ class Images:
         The build's context is the agent's folder; agents of one folder and Dockerfile share an image.
         """
         check_agent_folder(agent)
-        return self._provide(self._agent(agent, self.environment(agent.base_image)))
+        environment = self.environment(agent.base_image)
+        image = self._provide(self._agent(agent, environment))
+        entrypoint = self._entrypoint(image)
+        if entrypoint not in ([], self._entrypoint(environment)):
+            raise SandboxError(
+                f"agent {agent.id}: the ENTRYPOINT of its Dockerfile ({' '.join(entrypoint)}) would not run, since the "
+                f"container starts {agent.start.name}: call it there, and take the ENTRYPOINT out"
+            )
+        return image
+
+    def _entrypoint(self, tag: str) -> list[str]:
+        return list(self._inspect(tag).get("Config", {}).get("Entrypoint") or [])
 
     def built(self, agent: Agent) -> int | None:
         """The size in bytes of the agent's image; None if it is not built, as its folder is now. Builds nothing."""
@@ -249,6 +263,8 @@ class Images:
             log.append("the builder ended and left no image")
         shown = "\n".join(log)
         hint = f" (its network was {recipe.network}; see --build-network)" if recipe.network != "full" else ""
+        if "sudo: not found" in shown or "sudo: command not found" in shown:
+            hint += " (there is no sudo, and no need of it: a Dockerfile's commands run as root until USER)"
         raise SandboxError(f"image {tag} (from {recipe.folder}) does not build{hint}; its log ends with:\n{shown}")
 
     def _check_size(self, tag: str) -> None:
