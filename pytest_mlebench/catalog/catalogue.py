@@ -71,7 +71,7 @@ class Catalogue:
         """Raises UsageError with close matches for an unknown id."""
         if id not in self._files:
             raise unknown("competition", id, self._files)
-        return _load(self._files[id])
+        return load(self._files[id])
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -140,5 +140,6 @@ def _catalogue(*folders: Path) -> Catalogue:
 
 
 @cache
-def _load(path: Path) -> Competition:
+def load(path: Path) -> Competition:
+    """A competition's folder or file, which this process reads once (see ``Competition.load``)."""
     return Competition.load(path)

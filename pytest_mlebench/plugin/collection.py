@@ -12,6 +12,7 @@ import pytest
 from pytest_mlebench._paths import bundled
 from pytest_mlebench.agents import Agent
 from pytest_mlebench.catalog import Competition
+from pytest_mlebench.catalog.catalogue import load
 from pytest_mlebench.errors import CompetitionError, MLEBenchError, UsageError
 from pytest_mlebench.factories import catalogue
 from pytest_mlebench.plugin import private
@@ -45,7 +46,7 @@ class CompetitionFile(pytest.File):
     def collect(self) -> Iterator[pytest.Item]:
         session = session_of(self.config)
         try:
-            self.competition = Competition.load(self.path)
+            self.competition = load(self.path)
         except CompetitionError as error:
             raise self.CollectError(str(error)) from error
         if session.chosen is not None and self.competition.id not in {chosen.id for chosen in session.chosen}:
