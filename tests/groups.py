@@ -20,6 +20,7 @@ from pytest_mlebench.results.grading_report import write_group
 from pytest_mlebench.runs.json_files import write_json
 from pytest_mlebench.runs.layout import MANIFEST
 from pytest_mlebench.runs.record import RunKey, RunRecord
+from pytest_mlebench.runs.timeline import TimelinePoint
 from pytest_mlebench.sandbox.contract import RUN_LOG, SUBMISSION, Ending, SandboxAccount, Validation
 
 DAY = 24 * 3600.0
@@ -149,6 +150,26 @@ def record_with(competition: Competition, outcome: str, *, agent: str = "agent",
     if record.outcome != outcome:
         raise ValueError(f"{competition.id} has no score for {outcome}: it gives {record.outcome}")
     return record
+
+
+def with_timeline(record: RunRecord, competition: Competition, *states: tuple[float, float | None]) -> RunRecord:
+    """The run with snapshots of these scores, at shares of its time and its cost; its last submission ends them."""
+    last = (1.0, record.score)
+    points: list[TimelinePoint] = []
+    for share, score in (*states, last):
+        report = report_of(competition, score, error=None if score is not None else "column 'target' is missing")
+        point = TimelinePoint(
+            seconds=round(share * record.seconds, 3),
+            calls=round(share * 100) if record.cost is not None else None,
+            cost=round(share * record.cost, 6) if record.cost is not None else None,
+            score=score,
+            medal=report.medal,
+            error=report.error,
+            file=f"snapshots/{len(points) + 1:04}.csv",
+            final=len(points) == len(states),
+        )
+        points.append(point)
+    return replace(record, timeline=tuple(points if record.report.submission_exists else points[:-1]))
 
 
 def report_of(

@@ -12,6 +12,7 @@ from pytest_mlebench.results.overview import RATES, Overview
 from pytest_mlebench.results.published import PublishedResult
 from pytest_mlebench.results.statistics import LEVEL, Interval
 from pytest_mlebench.results.summary import SplitSummary
+from pytest_mlebench.results.timelines import timelines
 
 _NEIGHBOURS = 2
 
@@ -35,6 +36,8 @@ def to_json(view: Overview) -> dict[str, Any]:
                        two-sided p-value of the sign test
     ``costs``          what runs spent on language models, by agent and split, in US dollars; null where
                        the cost of a call is not known
+    ``timelines``      medals over time and over money, by agent and split, and what last changes cost; see
+                       ``results.timelines.Timeline``
     ``runs``           every run, with the columns of the CSV format
     =================  ==================================================================================
     """
@@ -62,6 +65,7 @@ def to_json(view: Overview) -> dict[str, Any]:
             {**asdict(own), "cost_per_run": own.cost_per_run, "cost_per_medal": own.cost_per_medal}
             for own in spending(view.records)
         ],
+        "timelines": [asdict(own) for own in timelines(view.records)],
         "runs": list(run_rows(view.groups)),
     }
 

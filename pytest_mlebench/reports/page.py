@@ -20,7 +20,7 @@ from pytest_mlebench.reports.palette import stylesheet, variables
 from pytest_mlebench.reports.plots import plots
 from pytest_mlebench.reports.plots.svg import SCHEME, STYLE
 from pytest_mlebench.reports.run_details import run_details
-from pytest_mlebench.reports.sections import comparison_sections, cost_sections, rate_sections
+from pytest_mlebench.reports.sections import comparison_sections, cost_sections, rate_sections, timeline_sections
 from pytest_mlebench.reports.untrusted import plain
 from pytest_mlebench.results.overview import Overview
 from pytest_mlebench.results.summary import SplitSummary, grader_defects, split_rank
@@ -97,7 +97,7 @@ def page(view: Overview, *, log_bytes: int = LOG_BYTES) -> str:
             headlines=_headlines(view.summaries),
             outcomes=Outcome,
             standings={(s.summary.label, s.summary.split): s for s in view.standings},
-            sections=[*rate_sections(view), *cost_sections(view), *comparison_sections(view)],
+            sections=[*rate_sections(view), *cost_sections(view), *timeline_sections(view), *comparison_sections(view)],
             plots=plots(view),
             common=[(term, text) for term, text in common.items()],
             defects=grader_defects(view.records),
@@ -114,7 +114,7 @@ def page(view: Overview, *, log_bytes: int = LOG_BYTES) -> str:
 def fragment(view: Overview) -> str:
     """Summary and plots with their style, for a page that another tool writes."""
     context = {
-        "sections": [*rate_sections(view), *cost_sections(view), *comparison_sections(view)],
+        "sections": [*rate_sections(view), *cost_sections(view), *timeline_sections(view), *comparison_sections(view)],
         "plots": plots(view),
     }
     body = "".join(_environment().get_template(name).render(context) for name in ("summary.html", "plots.html"))

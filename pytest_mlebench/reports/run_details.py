@@ -29,6 +29,8 @@ def run_details(record: RunRecord) -> list[tuple[str, str]]:
         "outcome": record.outcome.label + (f": {record.reason}" if record.reason else ""),
         "ended": ending_in_words(record),
         "score": f"{format_score(record.score)}, {better} is better; {thresholds}",
+        "submissions": "\n".join(_timeline(record)),
+        "own estimate": _estimate(record),
         "checks": "\n".join(_checks(record.sandbox)),
         "models": "\n".join(_models(record)),
         "connections": "\n".join(_connections(record.sandbox)),
@@ -39,6 +41,42 @@ def run_details(record: RunRecord) -> list[tuple[str, str]]:
         "started": record.started_at,
     }
     return [(term, text) for term, text in found.items() if text]
+
+
+def last_change_in_words(record: RunRecord) -> str:
+    """For example ``the last change cost a gold medal: 1.00000 after 0:25, 0.65000 at the end``; empty if nothing."""
+    change = record.last_change
+    if change is None:
+        return ""
+    lost = f"a {change.best_medal} medal" if change.medal_lost else "some of the score"
+    end = f"{format_score(change.score)}{f' ({change.medal})' if change.medal else ''} at the end"
+    if change.score is None:
+        end = "no valid submission at the end"
+    best = f"{format_score(change.best_score)} after {format_seconds(change.best_seconds)}"
+    return f"the last change cost {lost}: {best}, {end}"
+
+
+def _timeline(record: RunRecord) -> list[str]:
+    points = record.timeline
+    if all(point.final for point in points):
+        return []
+    earlier = [f"{len(points) - _CHECKS} earlier ones"] if len(points) > _CHECKS else []
+    lines = [
+        f"after {format_seconds(point.seconds)}: {format_score(point.score)}"
+        + (f", {point.medal}" if point.medal else "")
+        + (f", {format_dollars(point.cost)}" if point.cost is not None else "")
+        + (f" ({point.error})" if point.error else "")
+        for point in points[-_CHECKS:]
+    ]
+    return [*earlier, *lines, *filter(None, [last_change_in_words(record)])]
+
+
+def _estimate(record: RunRecord) -> str:
+    if record.validation_score is None:
+        return ""
+    gap = record.validation_gap
+    how = "" if gap is None else f", {abs(gap):.5f} {'better' if gap > 0 else 'worse'} than the score"
+    return f"{record.validation_score:.5f}{how}"
 
 
 def ending_in_words(record: RunRecord) -> str:

@@ -24,6 +24,7 @@ _OF_REPORT = (
 )
 _OF_RECORD = ("ending", "detail", "seconds", "started_at", "run_id")
 _OF_MODELS = ("cost", "model_calls", "input_tokens", "output_tokens", "budget_ended")
+_OVER_TIME = ("submissions", "best_score", "best_medal", "medal_lost", "validation_score", "validation_gap")
 COLUMNS = (
     "group",
     "agent",
@@ -36,6 +37,7 @@ COLUMNS = (
     *_OF_RECORD,
     "error",
     *_OF_MODELS,
+    *_OVER_TIME,
 )
 MISSING = "missing"
 """The outcome of a planned run without a record."""
@@ -53,7 +55,7 @@ def run_rows(groups: Sequence[RunGroup]) -> Iterator[dict[str, Any]]:
             if run := group.runs.get(key):
                 row |= {name: getattr(run.report, name) for name in _OF_REPORT}
                 row |= {name: getattr(run, name) for name in _OF_RECORD}
-                row |= _models(run)
+                row |= _models(run) | _over_time(run)
                 row |= {"outcome": run.outcome, "error": run.reason}
             yield row
 
@@ -64,6 +66,15 @@ def _models(run: RunRecord) -> dict[str, Any]:
     tokens = run.llm.get("tokens") or {}
     values = (run.cost, run.llm["calls"], tokens.get("input"), tokens.get("output"), run.llm.get("budget_ended"))
     return dict(zip(_OF_MODELS, values, strict=True))
+
+
+def _over_time(run: RunRecord) -> dict[str, Any]:
+    """``best_score`` and ``best_medal`` are those of the best submission that was seen, the last one included."""
+    change = run.last_change
+    best = (run.score, run.report.medal) if change is None else (change.best_score, change.best_medal)
+    lost = change is not None and change.medal_lost
+    values = (len(run.timeline), *best, lost, run.validation_score, run.validation_gap)
+    return dict(zip(_OVER_TIME, values, strict=True))
 
 
 def to_csv(groups: Sequence[RunGroup]) -> str:

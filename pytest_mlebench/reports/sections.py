@@ -5,15 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from pytest_mlebench.reports.run_details import last_change_in_words as in_words
 from pytest_mlebench.reports.tables import Section, Table
 from pytest_mlebench.results.comparison import Standing, flags
 from pytest_mlebench.results.costs import spending
 from pytest_mlebench.results.overview import RATES, Overview
 from pytest_mlebench.results.statistics import Interval, Rate
 from pytest_mlebench.results.summary import SplitSummary, grader_defects, split_rank
+from pytest_mlebench.results.timelines import rate_at, timelines
 from pytest_mlebench.runs.group import RunGroup
 from pytest_mlebench.runs.outcome import Outcome
-from pytest_mlebench.units import format_dollars, pluralize
+from pytest_mlebench.units import format_dollars, format_seconds, pluralize
 
 Cell = Callable[[SplitSummary], str]
 
@@ -21,6 +23,11 @@ _LABEL_WIDTH = 26
 _NEAR = 2
 """How many published results are shown on either side of an agent."""
 _SHOWN_K = (2, 3, 4)
+_SHOWN_LOSSES = 5
+_OVER_TIME = (
+    "Per cent of the runs whose submission would have earned any medal at the time; best kept: if each run had ended "
+    "with its best submission that was seen."
+)
 _EXPLANATION = (
     "Per cent of the competitions, mean ± standard error over seeds. The 95 % interval is the bootstrap over "
     "competitions: the rates that similar competitions could have given. pass@k: any medal in the best of k runs."
@@ -33,6 +40,7 @@ def sections(view: Overview) -> Iterator[Section]:
     yield Section("Run groups", remarks=[_setting(group) for group in view.groups])
     yield from rate_sections(view)
     yield from cost_sections(view)
+    yield from timeline_sections(view)
     yield Section("Runs by outcome", remarks=[_outcomes(label, view) for label in _labels(view)])
     yield from comparison_sections(view)
     if defects := grader_defects(view.records):
@@ -86,6 +94,44 @@ def cost_sections(view: Overview) -> Iterator[Section]:
         if own.budgets_ended
     ]
     yield Section("Cost", [Table(heads, rows, frozenset(heads[2:]))], remarks)
+
+
+def timeline_sections(view: Overview) -> Iterator[Section]:
+    """Medals over time and what last changes cost, if there were snapshots; how well agents knew their scores."""
+    found = timelines(view.records)
+    seen = [own for own in found if own.with_snapshots]
+    if not seen and not any(own.estimates for own in found):
+        return
+    longest = max(record.seconds for record in view.records)
+    marks = [longest * share for share in (1 / 8, 1 / 4, 1 / 2)]
+    heads = ("split", "agent", "runs", *(f"by {format_seconds(mark)}" for mark in marks), "final", "best kept",
+        "last was worse", "medals lost")  # fmt: skip
+    rows = [
+        (
+            own.split,
+            _short(own.agent),
+            str(own.runs),
+            *(f"{rate_at(own.over_time, mark):.1f}" for mark in marks),
+            f"{own.final:.1f}",
+            f"{own.best:.1f}",
+            str(own.last_was_worse),
+            str(own.medals_lost),
+        )
+        for own in seen
+    ]
+    remarks = [_OVER_TIME] if seen else []
+    lost = [record for record in view.records if record.last_change is not None and record.last_change.medal_lost]
+    remarks += [
+        f"{run.agent} on {run.competition_id}, seed {run.seed}: {in_words(run)}" for run in lost[:_SHOWN_LOSSES]
+    ]
+    remarks += [f"and {len(lost) - _SHOWN_LOSSES} more"] if len(lost) > _SHOWN_LOSSES else []
+    remarks += [
+        f"{own.agent} on {own.split}: {pluralize(own.estimates, 'run')} with an estimate of the score by the agent, "
+        f"{own.too_optimistic} of them better than the score on the test data"
+        for own in found
+        if own.estimates
+    ]
+    yield Section("Submissions over time", [Table(heads, rows, frozenset(heads[2:]))] if seen else [], remarks)
 
 
 def comparison_sections(view: Overview) -> Iterator[Section]:

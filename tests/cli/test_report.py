@@ -122,6 +122,7 @@ def test_json_holds_all_of_it(report: Any) -> None:
         "published",
         "comparisons",
         "costs",
+        "timelines",
         "runs",
     }
     assert [group["planned"] for group in data["groups"]] == [150, 132]

@@ -7,14 +7,27 @@ from pathlib import Path
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.reports.plots.heat_map import heat_map
 from pytest_mlebench.reports.plots.medal_rates import medal_rates
+from pytest_mlebench.reports.plots.over_time import over_time_plot
 from pytest_mlebench.reports.plots.runs import known_leaderboards
 from pytest_mlebench.reports.plots.svg import Panel, Plot
 from pytest_mlebench.reports.plots.thresholds import score_plot
 from pytest_mlebench.reports.plots.time_spent import cost_plot, time_plot
 from pytest_mlebench.results.overview import Overview
 from pytest_mlebench.results.published import published_results
+from pytest_mlebench.results.timelines import timelines
 
-__all__ = ["Panel", "Plot", "cost_plot", "heat_map", "medal_rates", "plots", "score_plot", "time_plot", "write_plots"]
+__all__ = [
+    "Panel",
+    "Plot",
+    "cost_plot",
+    "heat_map",
+    "medal_rates",
+    "over_time_plot",
+    "plots",
+    "score_plot",
+    "time_plot",
+    "write_plots",
+]
 
 
 def plots(view: Overview) -> list[Plot]:
@@ -25,8 +38,8 @@ def plots(view: Overview) -> list[Plot]:
     drawn = [medal_rates(view.summaries, published_results()), heat_map(records, view.planned)]
     if boards := known_leaderboards(records):
         drawn.append(score_plot(records, boards))
-    cost = cost_plot(records)
-    return [*drawn, time_plot(records), *([cost] if cost is not None else [])]
+    further = [over_time_plot(records, timelines(records)), time_plot(records), cost_plot(records)]
+    return [*drawn, *(plot for plot in further if plot is not None)]
 
 
 def write_plots(view: Overview, folder: Path) -> list[Path]:

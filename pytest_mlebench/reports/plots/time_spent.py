@@ -14,8 +14,8 @@ from pytest_mlebench.units import pluralize
 
 _WIDTH, _LEFT, _TOP, _PLOT, _AXIS = 360, 38, 52, 150, 312
 _FAILED = rect(0.5, 0.5, 16, 15, "f-card s-failure dash", radius=2)
-_SECONDS = (("h", 3600.0), ("min", 60.0), ("s", 1.0))
-_DOLLARS = (("$", 1.0), ("¢", 0.01), ("m$", 0.001), ("µ$", 0.000001))
+SECONDS = (("h", 3600.0), ("min", 60.0), ("s", 1.0))
+DOLLARS = (("$", 1.0), ("¢", 0.01), ("m$", 0.001), ("µ$", 0.000001))
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,8 @@ class _Quantity:
         return f"{number:,.0f} {unit}" if number >= 100 else f"{number:.3g} {unit}"
 
 
-_TIME = _Quantity(lambda record: record.seconds, _SECONDS, "time", " of agent time")
-_COST = _Quantity(lambda record: record.cost or 0.0, _DOLLARS, "cost", "")
+_TIME = _Quantity(lambda record: record.seconds, SECONDS, "time", " of agent time")
+_COST = _Quantity(lambda record: record.cost or 0.0, DOLLARS, "cost", "")
 
 
 def time_plot(records: Sequence[RunRecord]) -> Plot:
@@ -77,7 +77,7 @@ def _panel(
     number: int, agent: str, records: Sequence[RunRecord], longest: float, agents: int, quantity: _Quantity
 ) -> Panel:
     unit, seconds = next((unit for unit in quantity.units if longest >= 2 * unit[1]), quantity.units[-1])
-    step = _step(longest / seconds)
+    step = tick_distance(longest / seconds)
     end = step * -(-longest / seconds // step) * seconds
     bottom = _TOP + _PLOT
 
@@ -166,6 +166,6 @@ def _in_words(medals: Sequence[RunRecord], spent: float, quantity: _Quantity) ->
     )
 
 
-def _step(length: float) -> float:
+def tick_distance(length: float) -> float:
     """A round distance between ticks, so that there are at most eight."""
     return next(step for step in (0.5, 1, 2, 3, 4, 6, 12, 24, 48, 100, 200, 500, 1000, 10**6) if length / step <= 8)
