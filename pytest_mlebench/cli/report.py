@@ -12,10 +12,12 @@ from pytest_mlebench.cli.common import GROUP_HELP, add_options, read_settings
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.json_values import json_text
 from pytest_mlebench.reports.json_report import to_json
+from pytest_mlebench.reports.medals import run_sections
 from pytest_mlebench.reports.run_table import to_csv
 from pytest_mlebench.reports.sections import sections
+from pytest_mlebench.reports.tables import Section, Table
 from pytest_mlebench.results.overview import Overview, overview
-from pytest_mlebench.runs.group import find_group, read_group
+from pytest_mlebench.runs.group import find_group, group_folders, read_group
 
 logger = logging.getLogger("pytest_mlebench")
 
@@ -27,6 +29,8 @@ def add(commands: Any) -> None:
         help="table, json (everything), csv (one line per run), md (Markdown) or html (default: table)")  # fmt: skip
     report.add_argument("--pad-missing", action="store_true",
         help="count missing runs as failures (default: leave their seeds out)")  # fmt: skip
+    report.add_argument("--runs", action="store_true",
+        help="also show every run, and two groups competition by competition (table and md)")  # fmt: skip
     report.add_argument("--by", choices=["category"], help="also show results by category")
     report.add_argument("--plots", type=Path, metavar="DIR", help="also write plots to this folder, as SVG")
     add_options(report, "--runs-dir")
@@ -34,6 +38,50 @@ def add(commands: Any) -> None:
         "-o", "--output", type=Path, metavar="FILE", help="write to this file instead of standard output"
     )
     report.set_defaults(command=_report)
+
+    groups = commands.add_parser("groups", help="list the run groups, the one that was used last at the end")
+    add_options(groups, "--runs-dir")
+    groups.add_argument("--json", action="store_true", help="print as JSON")
+    groups.set_defaults(command=_groups)
+
+
+def _groups(options: argparse.Namespace) -> int:
+    runs_dir = read_settings(options).runs_dir
+    found: list[dict[str, Any]] = []
+    for folder in group_folders(runs_dir):
+        try:
+            group = read_group(folder)
+        except UsageError as error:
+            logger.warning("warning: %s", error)
+            continue
+        found.append(
+            {
+                "name": group.name,
+                "created_at": group.manifest.created_at,
+                "agents": list(group.agents),
+                "finished": len(group.runs),
+                "planned": len(group.planned | group.runs.keys()),
+                "medals": sum(record.report.any_medal for record in group.records),
+            }
+        )
+    if options.json:
+        print(json_text(found))
+        return 0
+    if not found:
+        raise UsageError(f"there is no run group below {runs_dir}; name another folder with --runs-dir")
+    heads = ("group", "created", "agents", "finished", "medals")
+    rows = [
+        (
+            own["name"],
+            own["created_at"][:19].replace("T", " "),
+            ", ".join(own["agents"]),
+            f"{own['finished']} of {own['planned']}",
+            str(own["medals"]),
+        )
+        for own in found
+    ]
+    print(Table(heads, rows, frozenset({"finished", "medals"})).text())
+    return 0
 
 
 def _report(options: argparse.Namespace) -> int:
@@ -47,7 +95,13 @@ def _report(options: argparse.Namespace) -> int:
     view = overview(groups, pad_missing=options.pad_missing, by_category=options.by == "category")
     if options.plots is not None:
         _write_plots(view, options.plots)
-    text = FORMATS[options.format](view).rstrip("\n") + "\n"
+    if options.runs:
+        if options.format not in _RUNS:
+            raise UsageError(f"--runs adds to the table and to Markdown; --format={options.format} has all runs")
+        shown = [_RUNS[options.format](section) for section in run_sections(groups)]
+        text = "\n\n".join([FORMATS[options.format](view), *shown]) + "\n"
+    else:
+        text = FORMATS[options.format](view).rstrip("\n") + "\n"
     if options.output is None:
         print(text, end="")
         return 0
@@ -81,6 +135,7 @@ def _html(view: Overview) -> str:
     return page(view)
 
 
+_RUNS: dict[str, Callable[[Section], str]] = {"table": Section.text, "md": Section.markdown}
 FORMATS: dict[str, Callable[[Overview], str]] = {
     "table": _table,
     "json": lambda view: json_text(to_json(view)),

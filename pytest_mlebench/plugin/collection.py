@@ -100,6 +100,8 @@ class AgentRun(CompetitionItem):
         callobj = _replay if key in session_of(parent.config).finished else _run
         item: AgentRun = cls.from_parent(parent, name=f"{agent.id}[seed={seed}]", callobj=callobj)
         item.agent, item.key = agent, key
+        if parent.config.pluginmanager.hasplugin("timeout"):  # pytest-timeout would kill it: it has a limit of its own
+            item.add_marker(pytest.mark.timeout(0))
         return item
 
 

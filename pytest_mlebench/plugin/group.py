@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING
@@ -119,8 +120,24 @@ def close_group(config: pytest.Config) -> None:
             write_group(writer.folder, writer.manifest.created_at, records)
         writer.close(records)
         _write_page(reader.read())
+        _write_step_summary(reader.read())
     except (OSError, UsageError) as error:  # each run's own record is there already
         reporter_of(config)(WarningNote(f"the run group's reports cannot be written: {error}"))
+
+
+def _write_step_summary(group: RunGroup) -> None:
+    """Add the medal table to the summary of a step of GitHub Actions, if this is one."""
+    if not (path := os.environ.get("GITHUB_STEP_SUMMARY")) or not group.records:
+        return
+    from pytest_mlebench.reports.medals import in_order, medal_table
+    from pytest_mlebench.reports.sections import rate_sections
+    from pytest_mlebench.reports.tables import markdown_text
+    from pytest_mlebench.results.overview import overview
+
+    rates = [section.markdown() for section in rate_sections(overview([group]))]
+    text = "\n\n".join([f"# {markdown_text(group.name)}", medal_table(in_order(group.records)).markdown(), *rates])
+    with open(path, "a", encoding="utf-8") as file:  # noqa: PTH123
+        file.write(f"{text}\n\n")
 
 
 def _write_page(group: RunGroup) -> None:

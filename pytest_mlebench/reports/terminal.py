@@ -4,28 +4,21 @@ from __future__ import annotations
 
 import pytest
 
+from pytest_mlebench.reports.medals import in_order, medal_table
 from pytest_mlebench.reports.palette import terminal_markup
-from pytest_mlebench.reports.tables import Table
 from pytest_mlebench.reports.untrusted import one_line
 from pytest_mlebench.results.costs import Spending, spending
-from pytest_mlebench.results.summary import SplitSummary, grader_defects, split_rank, summarise
+from pytest_mlebench.results.summary import SplitSummary, grader_defects, summarise
 from pytest_mlebench.runs.group import RunGroup
 from pytest_mlebench.runs.layout import REPORT
-from pytest_mlebench.runs.outcome import THRESHOLDS
-from pytest_mlebench.runs.record import RunRecord
-from pytest_mlebench.units import format_dollars, format_score, format_seconds, pluralize
-
-_HEADS = ("competition", "agent", "seed", "medal", "score", *THRESHOLDS, "time", "ended")
-_WITH_COST = (*_HEADS[:-1], "cost", _HEADS[-1])
-_NUMBERS = frozenset({"seed", "score", *THRESHOLDS, "time", "cost"})
+from pytest_mlebench.units import format_dollars, pluralize
 
 
 def write_medal_table(writer: pytest.TerminalReporter, group: RunGroup) -> None:
     """Write all runs by split, then any-medal rates, then where the reports are."""
-    ordered = sorted(group.records, key=lambda r: (split_rank(r.split), r.competition_id, r.agent, r.seed))
+    ordered = in_order(group.records)
     costs = spending(ordered)
-    rows = [_row(record, with_cost=bool(costs)) for record in ordered]
-    heads, *lines = Table(_WITH_COST if costs else _HEADS, rows, _NUMBERS).lines()
+    heads, *lines = medal_table(ordered).lines()
     writer.write_sep("=", "medals")
     writer.write_line(heads, bold=True)
     split = None
@@ -65,19 +58,4 @@ def spending_line(spent: Spending) -> str:
     return (
         f"{spent.agent} on {spent.split}: cost: {format_dollars(spent.cost)}{known}{medal}; "
         f"{pluralize(spent.calls, 'model call')}, {spent.input_tokens:,} tokens in, {spent.output_tokens:,} out{ended}"
-    )
-
-
-def _row(record: RunRecord, *, with_cost: bool) -> tuple[str, ...]:
-    cost = ((format_dollars(record.cost) if record.llm.get("calls") else "-"),) if with_cost else ()
-    return (
-        record.competition_id,
-        record.agent,
-        str(record.seed),
-        record.outcome.label,
-        format_score(record.score),
-        *map(format_score, record.thresholds.values()),
-        format_seconds(record.seconds),
-        *cost,
-        record.ending,
     )

@@ -281,3 +281,15 @@ def test_a_session_that_is_killed_leaves_no_agent_running(project: pytest.Pytest
         time.sleep(0.1)
     assert "sleep 1000" not in living_commands()
     assert not left_over_homes(project)
+
+
+@pytest.mark.full
+def test_pytest_timeout_kills_no_agent_and_a_step_of_github_gets_a_summary(
+    project: pytest.Pytester, run_toys: Callable[..., pytest.RunResult], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(project.path / "summary.md"))
+    pytest.importorskip("pytest_timeout")
+    result = run_toys("gold", "sleeps", options=("--timeout=1", "--time-limit=4s"))
+    assert "1 gold" in result.outlines[-1] and "1 timed out" in result.outlines[-1]
+    summary = (project.path / "summary.md").read_text()
+    assert summary.startswith("# toys\n\n| competition | agent |") and "| toy-parity | toy/gold | 0 | gold |" in summary
