@@ -79,6 +79,7 @@ def test_without_snapshots_there_is_no_timeline(tmp_path: Path, competition: Com
     assert record.timeline == () and record.last_change is None and record.outcome == "gold"
 
 
+@pytest.mark.full
 def test_a_submission_that_came_too_late_for_a_snapshot_is_the_last_point(
     tmp_path: Path, competition: Competition
 ) -> None:
@@ -200,6 +201,7 @@ def test_a_lower_score_that_is_better_is_no_loss(tmp_path: Path, competition: Co
     assert last_change(points, replace(report, is_lower_better=True)) is None
 
 
+@pytest.mark.full
 def test_a_record_with_200_hostile_errors_stays_small(tmp_path: Path, competition: Competition) -> None:
     record = run_script("submit 20", local_sandbox(), tmp_path, competition)
     hostile = tuple(TimelinePoint(seconds=k, error="\U0001f600" * 4000, file="x.csv") for k in range(201))

@@ -62,6 +62,7 @@ def test_each_submission_is_there_with_its_time(run: Runner) -> None:
     assert not snapshots.notes
 
 
+@pytest.mark.full
 def test_one_that_comes_again_takes_no_room(run: Runner) -> None:
     snapshots, _ = watch(run, "for n in 1 2 1; do submit $n; taken; done")
     assert contents(snapshots) == ["id,label\n1\n", "id,label\n2\n", "id,label\n1\n"]
@@ -79,6 +80,7 @@ def test_one_that_only_its_owner_may_read_counts(run: Runner) -> None:
     assert contents(snapshots) == ["id,label\n1\n"]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "make",
     [
@@ -106,6 +108,7 @@ def test_a_secret_is_masked(run: Runner) -> None:
     assert contents(snapshots) == [f"id,label\n{'*' * 16}\n"]
 
 
+@pytest.mark.full
 def test_one_that_is_too_large_is_not_taken_and_said_so(run: Runner) -> None:
     snapshots, _ = watch(run, "truncate -s 2M $F; sleep 1; submit 1; taken")
     assert contents(snapshots) == ["id,label\n1\n"]
