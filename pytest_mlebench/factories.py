@@ -157,6 +157,7 @@ def comparable_settings(settings: Settings) -> dict[str, Any]:
     return {
         "description": settings.description,
         "max_submission_size": settings.max_submission_size,
+        "until": settings.until,
         "grading": {"memory": settings.grading_memory, "seconds": settings.grading_time},
         **container_options(settings),
         **_comparable_llm_settings(settings),

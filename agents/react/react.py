@@ -40,6 +40,7 @@ def main() -> None:
     os.chdir(os.environ["CODE_DIR"])
     api = APIS[options.api](options.model)
     api.say(prompt("first"))
+    idle = 0  # answers in a row that called no tool
     for step in range(options.steps):
         forget(api.history)
         text, calls = api.ask()
@@ -49,8 +50,9 @@ def main() -> None:
             result = run(name, arguments)
             print(f"\n[{step}] {name} {json.dumps(arguments)[:2000]}\n{result}", flush=True)
             api.answer(id, name, result)
+        idle = 0 if calls else idle + 1
         if not calls:
-            if os.environ.get("UNTIL") != "limit" or left() < 60:
+            if os.environ.get("UNTIL") != "limit" or left() < 60 or idle == 3:
                 return
             api.say(prompt("again"))
 
@@ -69,7 +71,7 @@ def run(name: str, arguments: object) -> str:
     try:
         match name, arguments:
             case "shell", {"command": str(command), **options}:
-                return shell(command, min(float(options.get("seconds") or 1e9), left()))
+                return shell(command, min(float(options.get("seconds") or 1e6), 1e6))
             case "write_file", {"path": str(path), "content": str(content)}:
                 Path(path).parent.mkdir(parents=True, exist_ok=True)
                 return f"{Path(path).write_text(content)} characters written"

@@ -17,6 +17,8 @@ MIN_SECRET = 8
 """Characters that a secret has at least: shorter values cannot be kept out of records without damaging them."""
 SECRET = re.compile(r"\$\{\{\s*secrets\.([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
 
+_VERSION = re.compile(r"^ARG VERSION=(\S+)", re.MULTILINE)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Agent:
@@ -43,6 +45,21 @@ class Agent:
     def secret_names(self) -> tuple[str, ...]:
         """The names of all secrets that the definition asks for."""
         return tuple(sorted({name for text in self._texts() for name in SECRET.findall(text)}))
+
+    @property
+    def version(self) -> str:
+        """The version of the agent's program: the line ``ARG VERSION=…`` of its Dockerfile; empty without one."""
+        try:
+            found = _VERSION.search(self.dockerfile.read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError):
+            return ""
+        return found[1] if found else ""
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The models that its arguments name: those of ``model`` and of keys that end with ``.model``."""
+        named = (str(value) for name, value in self.kwargs.items() if name.rpartition(".")[2] == "model")
+        return tuple(dict.fromkeys(named))
 
     @property
     def may_ask_models(self) -> bool:

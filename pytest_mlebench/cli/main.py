@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 
 from pytest_mlebench._version import __version__
 from pytest_mlebench.catalog.catalogue import unknown
-from pytest_mlebench.cli import data, grading, leaderboard, new, report, sandbox, trajectory, watch
+from pytest_mlebench.cli import agents, data, grading, leaderboard, new, report, sandbox, trajectory, watch
 from pytest_mlebench.errors import MLEBenchError, UsageError, unusable
 
 Command = Callable[[argparse.Namespace], int]
@@ -54,6 +54,6 @@ def _parser() -> tuple[argparse.ArgumentParser, Collection[str]]:
     parser = argparse.ArgumentParser(prog="mlebench", description=__doc__)
     parser.add_argument("--version", action="version", version=f"mlebench {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for module in (data, leaderboard, grading, report, trajectory, watch, sandbox, new):
+    for module in (data, leaderboard, grading, agents, report, trajectory, watch, sandbox, new):
         module.add(commands)
     return parser, commands.choices

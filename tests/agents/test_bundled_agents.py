@@ -5,7 +5,7 @@ The model speaks the real API of the agent's provider, over TLS; only the gatewa
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +15,14 @@ from pytest_mlebench._paths import bundled
 from pytest_mlebench.agents import Agent
 from pytest_mlebench.agents.registry import AgentRegistry
 from pytest_mlebench.catalog.leaderboard import MEDALS
+from pytest_mlebench.llm.budget import Limits as Budget
 from pytest_mlebench.llm.ledger import read_bodies, read_calls
+from pytest_mlebench.llm.settings import GatewaySettings
 from pytest_mlebench.runs.record import RunRecord
-from tests.agents.scripted_model import FAILED, SOLVED, ScriptedModel
+from pytest_mlebench.sandbox import Limits
+from tests.agents.scripted_model import FAILED, SOLVED, ScriptedModel, Shell
 from tests.llm.test_runs import run
-from tests.llm.upstreams import KEY, Upstream
+from tests.llm.upstreams import KEY, Failure, Seen, Upstream
 from tests.sandbox.conftest import require_docker
 from tests.sandbox.scripted import docker_sandbox, local_sandbox
 
@@ -80,6 +83,79 @@ def test_an_agent_earns_medals_without_a_network(case: Case, upstream: Upstream,
         assert record.ending == "finished"
         prompt = str(model.prompts[0])
         assert [text for text in PROMPT if text not in prompt] == []
+
+
+ENDING = tuple(case for case in CASES if case.agent in ("react/dev", "claude-code/dev", "codex/dev"))
+each_ending = pytest.mark.parametrize("case", ENDING, ids=lambda case: case.agent)
+
+
+def attempt(case: Case, upstream: Upstream, folder: Path, *steps: Shell, **options: Any) -> tuple[RunRecord, Path]:
+    """A run whose model does as told, over and over, after it has left a submission."""
+    require_docker()
+    upstream.play = ScriptedModel(
+        steps=[Shell("cp $DATA_DIR/sample_submission.csv $SUBMISSION_DIR/submission.csv"), *steps]
+    )
+    agent = bundled_agent(case.agent)
+    agent = replace(agent, env_vars={**agent.env_vars, "MODEL_ATTEMPTS": "2"})
+    return run(docker_sandbox(network="none"), folder, agent, **options)
+
+
+@pytest.mark.docker
+@pytest.mark.full
+@each_ending
+def test_a_run_whose_time_is_over_has_timed_out(case: Case, upstream: Upstream, tmp_path: Path) -> None:
+    waiting = Shell("python -c 'import time; time.sleep(1000)'")  # agents refuse a plain sleep, or stop waiting for it
+    limits = Limits(time_limit=40, memory=4 << 30)
+    record, _ = attempt(case, upstream, tmp_path, *[waiting] * 5, limits=limits)
+    assert (record.ending, record.error, record.report.valid_submission) == ("timed out", None, True)
+
+
+@pytest.mark.docker
+@pytest.mark.full
+@each_ending
+def test_a_run_whose_budget_is_over_ends_by_itself(case: Case, upstream: Upstream, tmp_path: Path) -> None:
+    gateway = GatewaySettings(limits=Budget(max_calls=3))
+    record, _ = attempt(case, upstream, tmp_path, *[Shell("true")] * 50, gateway=gateway)
+    assert (record.ending, record.error, record.report.valid_submission) == ("budget ended", None, True)
+    assert record.llm["calls"] == 3
+
+
+@pytest.mark.docker
+@pytest.mark.full
+@each_ending
+def test_a_run_whose_provider_is_gone_for_good_ends_by_itself(case: Case, upstream: Upstream, tmp_path: Path) -> None:
+    def fail(seen: Seen) -> None:
+        if len(upstream.seen) > 3:
+            error = {"type": "api_error", "message": "the provider is down"}
+            upstream.failures.append(Failure(500, {"type": "error", "error": error}))
+
+    upstream.on_request = fail
+    record, _ = attempt(case, upstream, tmp_path, *[Shell("true")] * 50)
+    assert (record.ending, record.error, record.report.valid_submission) == ("crashed", None, True)
+    assert record.llm["errors"].keys() == {"500"}
+
+
+@pytest.mark.docker
+@pytest.mark.full
+@each_ending
+def test_a_run_that_is_killed_has_crashed_with_its_submission(case: Case, upstream: Upstream, tmp_path: Path) -> None:
+    record, _ = attempt(case, upstream, tmp_path, Shell("kill -KILL -1"))
+    assert (record.ending, record.error, record.report.valid_submission) == ("crashed", None, True)
+    assert record.signal == "SIGKILL"
+
+
+@pytest.mark.docker
+@pytest.mark.full
+@each_ending
+def test_an_agent_is_asked_again_until_its_time_is_over(case: Case, upstream: Upstream, tmp_path: Path) -> None:
+    limits = Limits(time_limit=100, memory=4 << 30)
+    record, _ = attempt(case, upstream, tmp_path, Shell("true"), limits=limits, until="limit")
+    assert (record.error, record.report.valid_submission) == (None, True)
+    model = upstream.play
+    assert isinstance(model, ScriptedModel)
+    first, last = str(model.prompts[0]), str(model.prompts[-1])
+    assert "Improve your result" in last and "Improve your result" not in first
+    assert "## Evaluation" in last  # the same conversation
 
 
 @pytest.mark.full

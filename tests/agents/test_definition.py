@@ -67,6 +67,18 @@ def test_argparse_arguments_are_options_and_secrets_are_filled_in(agents: Path) 
     assert (agent.privileged, agent.trusted, agent.llm_hosts) == (True, False, ("api.example.com",))
 
 
+def test_an_agent_names_its_version_and_its_models(agents: Path) -> None:
+    agent = AgentRegistry(agents)["scaffold/dev"]
+    assert (agent.version, agent.models) == ("", ("some-model",))
+    agent.dockerfile.write_text("FROM mlebench-env\nARG VERSION=1.2.3\nARG AGENT_DIR\n")
+    assert agent.version == "1.2.3"
+
+
+def test_what_only_carries_anchors_is_no_bundled_agent() -> None:
+    folders = {agent.folder.name for agent in default_agents().load().values()}
+    assert {id.partition("/")[0] for id in default_agents().load()} == folders
+
+
 def test_a_missing_secret_is_named(agents: Path) -> None:
     with pytest.raises(AgentError, match="agent scaffold needs TEST_API_KEY"):
         AgentRegistry(agents)["scaffold"].launch({"TEST_API_KEY": ""})

@@ -83,9 +83,8 @@ def run(
     settings = gateway or GatewaySettings()
     made = RunOptions(
         folder=folder / "runs/group",
-        limits=Limits(time_limit=300, memory=4 << 30),
         gateway=lambda: settings,
-        **options,
+        **{"limits": Limits(time_limit=300, memory=4 << 30), **options},
     )
     record = run_agent(agent or asking_agent(), chosen, dataset, sandbox, made)
     return record, made.folder / record.run_id

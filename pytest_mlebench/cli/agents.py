@@ -1,0 +1,182 @@
+"""``mlebench agents`` and ``doctor``: what can be run, and what this machine has for it."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import socket
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from pytest_mlebench import defaults
+from pytest_mlebench.cli.common import add_options, print_json, read_settings
+from pytest_mlebench.errors import MLEBenchError, SandboxError
+from pytest_mlebench.settings import Settings
+from pytest_mlebench.units import format_size, pluralize
+
+Line = tuple[str, str, str]
+"""``ok``, ``note`` or ``problem``; what was looked at; what was found, and what to do."""
+LEAST_DISK, LEAST_MEMORY = 20 * 10**9, 4 * 10**9
+"""Bytes free, and bytes in all, below which runs are likely to fail."""
+SECONDS = 5.0
+
+
+def add(commands: Any) -> None:
+    agents = commands.add_parser("agents", help="list agents: variants, versions, what they need, their images")
+    add_options(agents, "--agents-dir", "--base-image", "--heavy", "--build-network")
+    agents.add_argument("--json", action="store_true", help="print as JSON")
+    agents.set_defaults(command=_agents)
+
+    doctor = commands.add_parser("doctor", help="check what this machine has for runs, and say what to do")
+    add_options(doctor, "--agents-dir", "--data-dir", "--gpu-ids")
+    doctor.set_defaults(command=_doctor)
+
+
+def _agents(options: argparse.Namespace) -> int:
+    from pytest_mlebench import factories
+    from pytest_mlebench.reports.tables import Table
+    from pytest_mlebench.sandbox.docker.images import BASE_IMAGE
+    from pytest_mlebench.sandbox.docker.sandbox import DockerSandbox
+
+    settings = read_settings(options)
+    images = None
+    try:
+        images = DockerSandbox(**factories.container_options(settings)).images
+    except SandboxError as error:
+        note = f"images are unknown: {error}"
+    missing = "?" if images is None else "not built"
+    values: list[dict[str, Any]] = []
+    rows: list[tuple[str, ...]] = []
+    for agent in factories.agent_registry(settings).load().values():
+        size = images.built(agent) if images is not None else None
+        base = agent.base_image or settings.base_image or BASE_IMAGE
+        own = {"version": agent.version, "models": list(agent.models), "keys": list(agent.secret_names)}
+        values.append({"agent": agent.id, **own, "base_image": base, "image_bytes": size})
+        keys = " ".join(name if os.environ.get(name) else f"{name} (not set)" for name in agent.secret_names)
+        image = missing if size is None else format_size(size)
+        rows.append((agent.id, agent.version, ", ".join(agent.models), keys, base, image))
+    if options.json:
+        print_json(values)
+        return 0
+    print(Table(("agent", "version", "models", "keys", "base image", "image"), rows).text())
+    if images is None:
+        print(note)
+    return 0
+
+
+def _doctor(options: argparse.Namespace) -> int:
+    settings = read_settings(options)
+    checks: tuple[Callable[[Settings], Iterator[Line]], ...] = (_engine, _gpus, _disk, _memory, _keys, _data, _network)
+    problems = 0
+    for check in checks:
+        try:
+            lines = list(check(settings))
+        except MLEBenchError as error:
+            lines = [("problem", check.__name__.strip("_"), str(error))]
+        for state, what, text in lines:
+            print(f"{state:8}{what:9}{text}", flush=True)
+            problems += state == "problem"
+    return 1 if problems else 0
+
+
+def _engine(settings: Settings) -> Iterator[Line]:
+    from pytest_mlebench.data import disk
+    from pytest_mlebench.sandbox.docker.engine import connect, engine_info
+
+    try:
+        info = engine_info(connect())
+    except SandboxError as error:
+        yield "note", "engine", str(error)
+        return
+    images = pluralize(int(info.get("Images") or 0), "image")
+    yield "ok", "engine", f"Docker {info.get('ServerVersion')}, {info.get('Driver')}, {images}"
+    if (free := disk.free(Path(str(info.get("DockerRootDir"))))) is not None:
+        yield _space("images", free, "mlebench clean; docker image prune --all --filter label=mlebench.image")
+
+
+def _gpus(settings: Settings) -> Iterator[Line]:
+    from pytest_mlebench.sandbox.gpus import GpuPool
+
+    gpus = GpuPool(settings.gpu_ids).available()
+    if gpus:
+        yield "ok", "GPUs", f"{', '.join(gpu.name for gpu in gpus)}: --gpus=1 gives each run one"
+    else:
+        yield "note", "GPUs", "none that nvidia-smi shows: deep learning takes long; MLE-bench gives each run one"
+
+
+def _disk(settings: Settings) -> Iterator[Line]:
+    from pytest_mlebench import factories
+    from pytest_mlebench.data import disk
+
+    for what, folder in (("data", factories.data_dir(settings)), ("runs", settings.runs_dir)):
+        if (free := disk.free(folder)) is not None:
+            yield _space(what, free, f"make room, or choose another folder with --{what}-dir")
+
+
+def _memory(settings: Settings) -> Iterator[Line]:
+    from pytest_mlebench.sandbox.hardware import machine_size
+
+    cpus, memory = machine_size()
+    text = f"{format_size(memory)}, {pluralize(cpus, 'processor')}; runs share them (-n)"
+    yield ("ok" if memory >= LEAST_MEMORY else "problem"), "memory", text
+    if memory < defaults.GRADING_MEMORY:
+        yield "note", "memory", f"grading may use {format_size(defaults.GRADING_MEMORY)}: lower --grading-memory"
+
+
+def _keys(settings: Settings) -> Iterator[Line]:
+    from pytest_mlebench import factories
+
+    agents = factories.agent_registry(settings).load().values()
+    names = sorted({name for agent in agents for name in agent.secret_names if name.endswith("_KEY")})
+    present = [name for name in names if os.environ.get(name)]
+    yield ("ok" if present else "note"), "keys", f"set: {', '.join(present) or 'none'}"
+    if missing := sorted(set(names) - set(present)):
+        yield "note", "keys", f"not set: {', '.join(missing)}; `mlebench agents` shows who needs which"
+
+
+def _data(settings: Settings) -> Iterator[Line]:
+    from pytest_mlebench import factories
+    from pytest_mlebench.data.download.kaggle_credentials import find_credentials
+    from pytest_mlebench.data.download.retry import RetryPolicy
+
+    store = factories.data_store(settings)
+    catalogue = list(factories.catalogue(settings))
+    prepared = sum(store.dataset(competition).is_prepared for competition in catalogue)
+    yield "ok", "data", f"{prepared} of {pluralize(len(catalogue), 'competition')} prepared (`mlebench list`)"
+    try:
+        find_credentials(RetryPolicy())
+    except MLEBenchError as error:
+        yield "note", "Kaggle", str(error)
+    else:
+        yield "ok", "Kaggle", "credentials found"
+
+
+def _network(settings: Settings) -> Iterator[Line]:
+    from pytest_mlebench.llm.providers import load_providers
+
+    hosts = [provider.host for provider in load_providers(*settings.llm_providers).values()]
+    names = list(dict.fromkeys([*hosts, "www.kaggle.com", "pypi.org", "registry.npmjs.org", "deb.debian.org"]))
+    if proxy := os.environ.get("HTTPS_PROXY") or os.environ.get("https_proxy"):
+        yield "note", "network", f"this machine reaches the network by a proxy ({proxy.rpartition('@')[2]}): not tried"
+        return
+    with ThreadPoolExecutor(len(names)) as pool:
+        reached = dict(zip(names, pool.map(_reaches, names), strict=True))
+    if found := [name for name in names if reached[name]]:
+        yield "ok", "network", f"reached: {', '.join(found)}"
+    if missed := [name for name in names if not reached[name]]:
+        yield "note", "network", f"not reached: {', '.join(missed)}; if this machine needs a proxy, set $HTTPS_PROXY"
+
+
+def _reaches(host: str) -> bool:
+    try:
+        socket.create_connection((host, 443), timeout=SECONDS).close()
+    except OSError:
+        return False
+    return True
+
+
+def _space(what: str, free: int, advice: str) -> Line:
+    state = "ok" if free >= LEAST_DISK else "problem"
+    return state, what, f"{format_size(free)} of disk space free" + ("" if state == "ok" else f": {advice}")

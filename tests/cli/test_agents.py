@@ -1,0 +1,73 @@
+"""`mlebench agents` and `mlebench doctor`."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from pytest_mlebench.cli import agents
+from pytest_mlebench.cli.main import main
+
+KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "OPENROUTER_API_KEY")
+
+
+@pytest.fixture(autouse=True)
+def bare_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No engine, no keys, no network, no credentials."""
+
+    def refuse(*arguments: object, **options: object) -> None:
+        raise OSError("no network")
+
+    for name in (*KEYS, *(name for name in os.environ if name.startswith("KAGGLE_")), "HTTPS_PROXY", "https_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/no-engine")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(socket, "create_connection", refuse)
+    monkeypatch.chdir(tmp_path)
+
+
+def test_agents_are_listed_with_what_they_need(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "k-12345678")
+    assert main(["agents"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    (codex,) = [line for line in lines if line.startswith("codex/dev ")]
+    (claude,) = [line for line in lines if line.startswith("claude-code/dev ")]
+    assert "0.169.0" in codex and "OPENAI_API_KEY (not set)" in codex and "debian:trixie-slim" in codex
+    assert "ANTHROPIC_API_KEY  " in claude
+    assert "no Docker engine answers" in lines[-1]
+
+
+def test_agents_are_listed_as_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["agents", "--json"]) == 0
+    rows = {row["agent"]: row for row in json.loads(capsys.readouterr().out)}
+    assert rows["react/dev"]["keys"] == ["OPENAI_API_KEY"]
+    assert rows["react/dev"]["image_bytes"] is None
+
+
+def test_the_doctor_says_what_is_missing_and_what_to_do(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    main(["doctor", "--data-dir", str(tmp_path / "data")])
+    output = capsys.readouterr().out
+    for text in ("no Docker engine answers", "OPENAI_API_KEY", "0 of 85 competitions", "kaggle.com/settings", "https"):
+        assert text in output.replace("HTTPS_PROXY", "https")
+    assert "not reached: api.openai.com" in output
+
+
+def test_a_full_disk_is_a_problem(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    usage = SimpleNamespace(free=10**9, total=10**12, used=10**12 - 10**9)
+    monkeypatch.setattr("shutil.disk_usage", lambda folder: usage)
+    assert main(["doctor", "--data-dir", str(tmp_path)]) == 1
+    assert "problem data     1.0 GB of disk space free: make room" in capsys.readouterr().out
+
+
+def test_a_host_that_answers_is_reached(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket, "create_connection", lambda *arguments, **options: socket.socket())
+    assert agents._reaches("api.openai.com")
