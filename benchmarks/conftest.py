@@ -32,6 +32,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "report": [],
         "worst cases": [],
         "gateway": [],
+        "limits": [],
     }
     config.stash[FIGURES] = figures
 
@@ -72,6 +73,15 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         terminalreporter.section("what the gateway adds, medians")
         for row in rows:
             terminalreporter.line(_gateway_line(row))
+    if rows := figures["limits"]:
+        terminalreporter.section("limits: asked, reached, over by")
+        for row in rows:
+            over = max(0.0, row["reached"] / row["asked"] - 1)
+            mark = " !" if over > 0.1 else ""
+            terminalreporter.line(
+                f"| {row['sandbox']:<7} | {row['limit']:<44} | {row['asked']:>8,g} {row['unit']:<8} | "
+                f"{row['reached']:>8,.4g} | {over:>6.1%} |{mark}"
+            )
     if rows := figures["worst cases"]:
         terminalreporter.section("worst cases: the worst of each competition, beyond an honest submission")
         _write_worst_cases(terminalreporter, rows)

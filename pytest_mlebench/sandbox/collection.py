@@ -32,8 +32,11 @@ class Collector:
     _files: int = 0
     _folders: int = 0
 
-    def collect(self, source: Path, target: Path) -> None:
-        """Copy the tree below ``source`` to ``target``; what is a link, a pipe, a device or too much is left out."""
+    def collect(self, source: Path, target: Path, *, first: str = "") -> None:
+        """Copy the tree below ``source`` to ``target``; what is a link, a pipe, a device or too much is left out.
+
+        An entry named ``first`` is taken before all others.
+        """
         target.mkdir(parents=True, exist_ok=True)
         try:
             root = os.open(source, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
@@ -41,14 +44,14 @@ class Collector:
             self.note(f"{source.name} (no folder)")
             return
         try:
-            self._folder(root, target, source.name)
+            self._folder(root, target, source.name, first)
         finally:
             os.close(root)
 
-    def _folder(self, folder: int, target: Path, shown: str) -> None:
+    def _folder(self, folder: int, target: Path, shown: str, first: str = "") -> None:
         # Through descriptors: a path could be exchanged for a link between the look and the copy.
         with os.scandir(folder) as entries:
-            names = sorted(entry.name for entry in entries)
+            names = sorted((entry.name for entry in entries), key=lambda name: (name != first, name))
         for name in names:
             self._entry(folder, name, target / self.name(name), f"{shown}/{name}")
 

@@ -29,6 +29,7 @@ class Engine:
                     *("dockerd", "-H", self.host, "--data-root", folder / "data", "--exec-root", folder / "exec"),
                     *("--pidfile", folder / "docker.pid", "--bridge=none", "--iptables=false", "--ip-masq=false"),
                 ],
+                env={"PATH": os.environ["PATH"]},
                 stdout=log,
                 stderr=log,
                 start_new_session=True,

@@ -5,7 +5,8 @@ agent has no use for and what reaches around a container's network or its limits
 
 - sockets of other families than Unix, IP and routing (a VSOCK leads to the hypervisor, ALG into the kernel's ciphers);
 - io_uring, which does file and network operations that no filter sees;
-- calls of other architectures (32-bit programs), whose numbers and arguments differ.
+- calls of other architectures (32-bit programs), whose numbers and arguments differ;
+- leases on files.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 _ALLOWED = {
     "files": """
         access chdir chmod chown close close_range copy_file_range creat dup dup2 dup3 faccessat faccessat2 fadvise64
-        fallocate fchdir fchmod fchmodat fchmodat2 fchown fchownat fcntl fdatasync flock fstat fstatfs fsync ftruncate
+        fallocate fchdir fchmod fchmodat fchmodat2 fchown fchownat fdatasync flock fstat fstatfs fsync ftruncate
         futimesat getcwd getdents getdents64 ioctl lchown link linkat lseek lstat mkdir mkdirat mknod mknodat newfstatat
         open openat openat2 pread64 preadv preadv2 pwrite64 pwritev pwritev2 read readahead readlink readlinkat readv
         rename renameat renameat2 rmdir sendfile splice stat statfs statx symlink symlinkat sync sync_file_range syncfs
@@ -76,6 +77,9 @@ _UNIX, _INET, _INET6, _NETLINK, _ROUTE = 1, 2, 10, 16, 0
 _NEW_NAMESPACES = 0x7E020000
 _PERSONALITIES = (0x0, 0x8, 0x20000, 0x20008, 0xFFFFFFFF)
 """Linux as it is, with or without the name of an old kernel; and asking which one it is."""
+_FCNTL_COMMANDS = (*range(17), 36, 37, 38, *range(1025, 1039))
+"""All but F_SETLEASE, with which the owner of a file has others wait who open it; the agent's user has the number of a
+user of this machine, who may own the data."""
 _ARCHITECTURES = ["SCMP_ARCH_X86_64", "SCMP_ARCH_AARCH64", "SCMP_ARCH_RISCV64", "SCMP_ARCH_PPC64LE"]
 
 
@@ -89,6 +93,7 @@ def profile() -> str:
         {"names": ["socketpair"], "args": [_equals(0, _UNIX)]},
         {"names": ["clone"], "args": [{"index": 0, "value": _NEW_NAMESPACES, "op": "SCMP_CMP_MASKED_EQ"}]},
     ]
+    allow += [{"names": ["fcntl"], "args": [_equals_in_32_bits(1, command)]} for command in _FCNTL_COMMANDS]
     allow += [{"names": ["personality"], "args": [_equals(0, value)]} for value in _PERSONALITIES]
     rules = [{"action": "SCMP_ACT_ALLOW", **rule} for rule in allow]
     rules.append({"action": "SCMP_ACT_ERRNO", "errnoRet": _ENOSYS, "names": _NO_SUCH_CALL})
@@ -98,3 +103,8 @@ def profile() -> str:
 
 def _equals(index: int, value: int) -> dict[str, Any]:
     return {"index": index, "value": value, "op": "SCMP_CMP_EQ"}
+
+
+def _equals_in_32_bits(index: int, value: int) -> dict[str, Any]:
+    """The kernel ignores the upper half of an argument that is an int; a comparison does not."""
+    return {"index": index, "value": 0xFFFFFFFF, "valueTwo": value, "op": "SCMP_CMP_MASKED_EQ"}

@@ -30,6 +30,7 @@ from pytest_mlebench.sandbox.collection import Collector
 from pytest_mlebench.sandbox.contract import (
     COLLECTED,
     RUN_LOG,
+    SUBMISSION,
     Execution,
     Limits,
     SandboxAccount,
@@ -113,7 +114,9 @@ class LocalSandbox:
         # In the run directory, since hard links to the data need its file system more often than not.
         home = Path(tempfile.mkdtemp(prefix=owned(HOME), dir=task.run_dir)).resolve()
         redactor = Redactor(task.launch.secrets)
-        collector = Collector(task.limits.collect_bytes, task.limits.collect_files, redactor)
+        limits = task.limits
+        size = limits.collect_bytes if limits.disk is None else min(limits.collect_bytes, limits.disk)
+        collector = Collector(size, limits.collect_files, redactor)
         try:
             with (
                 sigterm_interrupts(),
@@ -128,7 +131,7 @@ class LocalSandbox:
                         result = _supervise(home, task, environment)
                 finally:
                     for name in COLLECTED:
-                        collector.collect(home / name, task.run_dir / name)
+                        collector.collect(home / name, task.run_dir / name, first=Path(SUBMISSION).name)
             account = SandboxAccount(
                 name=self.name,
                 network="not enforced",
