@@ -93,12 +93,18 @@ class Outside:
     """What the host sees of a run while it goes on."""
 
     folder: Path
+    in_containers: bool
     memory: int = 0
     cpus: float = 0.0
     _samples: list[tuple[float, float]] = field(default_factory=list)
     _known: set[str] = field(default_factory=set)
 
     def look(self) -> None:
+        self._look_at_processes()
+        if self.in_containers:
+            self._look_at_groups()
+
+    def _look_at_groups(self) -> None:
         for group in Path("/sys/fs/cgroup/memory/docker").glob("*"):
             with suppress(OSError, ValueError):
                 if group.name in self._containers():
@@ -108,7 +114,6 @@ class Outside:
         for group in Path("/sys/fs/cgroup/system.slice").glob("docker-*.scope"):
             with suppress(OSError, ValueError):
                 self.memory = max(self.memory, int((group / "memory.peak").read_text()))
-        self._look_at_processes()
         if len(self._samples) > 1:
             (first, before), (last, after) = self._samples[0], self._samples[-1]
             if last - first > 4:
@@ -133,8 +138,8 @@ class Outside:
 
 
 @contextmanager
-def watched(folder: Path) -> Iterator[Outside]:
-    outside, done = Outside(folder), threading.Event()
+def watched(folder: Path, sandbox: str) -> Iterator[Outside]:
+    outside, done = Outside(folder, sandbox != "local"), threading.Event()
 
     def watch() -> None:
         while not done.wait(0.02):
@@ -165,7 +170,7 @@ def skip_watched(sandbox: str) -> None:
 
 def test_memory(runner: Runner, sandbox: str, note: Note) -> None:
     skip_watched(sandbox)
-    with watched(runner.folder) as outside:
+    with watched(runner.folder, sandbox) as outside:
         runner(python(EAT), memory=256 * MB, time_limit=6)
     note(sandbox, "memory, of four processes", 256, outside.memory / MB, "MB")
 
@@ -173,7 +178,7 @@ def test_memory(runner: Runner, sandbox: str, note: Note) -> None:
 def test_processors(runner: Runner, sandbox: str, note: Note) -> None:
     if sandbox != "Docker":
         pytest.skip("local processes are given processors, not shares of them")
-    with watched(runner.folder) as outside:
+    with watched(runner.folder, sandbox) as outside:
         runner(SPIN, cpus=0.5, time_limit=30)
     note(sandbox, "processors, of four loops", 0.5, outside.cpus, "CPUs")
 
@@ -237,7 +242,7 @@ def test_log(runner: Runner, sandbox: str, note: Note) -> None:
 
 def test_collected(runner: Runner, sandbox: str, note: Note) -> None:
     skip_watched(sandbox)
-    script = "cd $LOGS_DIR; for i in $(seq 300); do head -c 100k /dev/zero > $i; done; "
+    script = "cd $LOGS_DIR; for i in $(seq 300); do head -c 400k /dev/zero > $i; done; "
     script += "cd $CODE_DIR; for i in $(seq 60); do truncate -s 48M sparse-$i; done"
     result = runner(script, collect_bytes=10 * MB, collect_files=50)
     for limit, asked, found in (("files collected from a folder", 50, "logs"), ("collected from a folder", 10, "logs")):

@@ -143,12 +143,13 @@ def ask(
     return reply
 
 
-def prepare(job: Job, seconds: float) -> None:
-    """See that a job can be done; raises CompetitionError or DataError where it cannot."""
+def prepare(job: Job, seconds: float) -> Reply:
+    """See that a job can be done, and how; raises CompetitionError or DataError where it cannot."""
     reply = ask(job, None, seconds)
     if "ready" not in reply:
         reason = reply.get("defect") or f"it takes more {reply.get('beyond')} than grading may"
         raise CompetitionError(f"{Path(job['competition']) / 'grade.py'} cannot be used: {reason}")
+    return reply
 
 
 @atexit.register

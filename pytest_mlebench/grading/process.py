@@ -11,7 +11,8 @@ or ``{"cancel": true}``, which ends the request that is being worked on.
 reply, of at most ``MAX_REPLY`` bytes, with one of these keys:
 
 ==============  ====================================================================
-``ready``       the job can be done
+``ready``       the job can be done; ``confined`` says whether the kernel keeps a check
+                from opening other than public files
 ``score``       the unrounded score, with ``rounded`` beside it
 ``valid``       true: the form is as it should be
 ``invalid``     the reason why the submission is invalid
@@ -272,12 +273,12 @@ def _silence() -> None:
 
 
 def _work(job: Job, requests: _Lines, replies: int) -> NoReturn:
-    evaluate: Callable[[Path], Reply] | None = None
+    evaluate: Callable[[Path | None], Reply] | None = None
     while True:
         path = json.loads(requests.next(None) or b"{}")["path"]
         try:
             evaluate = evaluate or _evaluation(job)
-            reply = evaluate(Path(path)) if path is not None else {"ready": True}
+            reply = evaluate(None if path is None else Path(path))
         except MemoryError:
             reply = {"beyond": "memory"}
         except Exception as error:
@@ -285,25 +286,32 @@ def _work(job: Job, requests: _Lines, replies: int) -> NoReturn:
         os.write(replies, _bounded(reply) + b"\n")
 
 
-def _evaluation(job: Job) -> Callable[[Path], Reply]:
-    """What is done with each submission: it is graded, or without ``answers`` in the job its form is checked."""
+def _evaluation(job: Job) -> Callable[[Path | None], Reply]:
+    """What is done with each submission: it is graded, or without ``answers`` in the job its form is checked.
+
+    None in place of a submission: that this can be done is the reply.
+    """
     from pytest_mlebench.catalog.competition import Competition
     from pytest_mlebench.grading.form import Form
     from pytest_mlebench.grading.scorer import Scorer
 
     folder, max_bytes = Path(job["competition"]), job["max_bytes"]
     if "answers" not in job:
-        read_only(_public_paths(job))
+        confined = read_only(_public_paths(job))
         form = Form(Competition.load(folder, version=job["version"]), Path(job["public"]), max_bytes=max_bytes)
 
-        def check(path: Path) -> Reply:
+        def check(path: Path | None) -> Reply:
+            if path is None:
+                return {"ready": True, "confined": confined}
             form.check(path)
             return {"valid": True}
 
         return check
     scorer = Scorer(Competition.load(folder, version=job["version"]), Path(job["answers"]), max_bytes=max_bytes)
 
-    def grade(path: Path) -> Reply:
+    def grade(path: Path | None) -> Reply:
+        if path is None:
+            return {"ready": True}
         score = scorer.score(path)
         return {"score": float(score), "rounded": float(round(score, 5))}
 

@@ -42,7 +42,9 @@ class FormChecker:
         self._lock = threading.Lock()
         self._stopped = False
         self._process: bounded.GradingProcess | None = None
-        bounded.prepare(self._job, self._limits.seconds)  # what is broken is said before an agent runs for a day
+        # What is broken is said before an agent runs for a day.
+        self.is_confined = bool(bounded.prepare(self._job, self._limits.seconds).get("confined"))
+        """Whether the kernel keeps checks from opening other than public files (Landlock)."""
 
     def __call__(self, path: Path) -> str:
         """The verdict on a file: never a score."""

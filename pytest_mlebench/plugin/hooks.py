@@ -118,6 +118,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 
     report = yield
     reporting.attach(item, report)
+    reporting.mask(item, report)
     return report
 
 

@@ -52,6 +52,21 @@ def attach(item: pytest.Item, report: pytest.TestReport) -> None:
         setattr(report, _ATTACHED, attached)
 
 
+def mask(item: pytest.Item, report: pytest.TestReport) -> None:
+    """Mask the agents' secrets in a failure: its traceback may show them with ``-l``, and what was logged, too."""
+    names = [name for agent in session_of(item.config).agents for name in agent.secret_names]
+    if not names or report.passed:
+        return
+    import os
+
+    from pytest_mlebench.sandbox.redaction import Redactor
+
+    redactor = Redactor(filter(None, map(os.environ.get, names)))
+    if report.longrepr is not None and (masked := redactor.text(report.longreprtext)) != report.longreprtext:
+        report.longrepr = masked
+    report.sections = [(title, redactor.text(text)) for title, text in report.sections]
+
+
 def record_of(config: pytest.Config, report: Any) -> RunRecord | None:
     """The record that a report has."""
     values, reader = getattr(report, _ATTACHED, {}).get("record"), session_of(config).reader

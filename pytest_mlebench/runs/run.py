@@ -43,6 +43,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
+_UNCONFINED = "this kernel has no Landlock: only its own code keeps the submission checker from the answers"
+
+
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
     """How and where agents run: ``folder`` is that of the run group."""
@@ -113,6 +116,7 @@ def run_agent(
         report = grader.report(run_dir / SUBMISSION)
         notes = (
             *(snapshots.notes if snapshots else ()),
+            *(() if checker.is_confined else (_UNCONFINED,)),
             *(_write_trajectory(run_dir, agent, options) if gateway else ()),
         )
     llm = _llm(agent, gateway, options)

@@ -21,6 +21,12 @@ class Engine:
         self._daemon: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
+        deadline = time.monotonic() + 240
+        while not self._try_to_start():
+            assert time.monotonic() < deadline, (self._folder / "log").read_text()[-3000:]
+
+    def _try_to_start(self) -> bool:
+        """Whether the engine answers at last; where its predecessor was killed, it may give up."""
         folder = self._folder
         (folder / "docker.pid").unlink(missing_ok=True)
         with (folder / "log").open("ab") as log:
@@ -34,10 +40,12 @@ class Engine:
                 stderr=log,
                 start_new_session=True,
             )
-        deadline = time.monotonic() + 90
         while self.docker("version", check=False).returncode:
-            assert time.monotonic() < deadline, (folder / "log").read_text()[-3000:]
+            if self._daemon.poll() is not None:
+                self._end_containerd()
+                return False
             time.sleep(0.2)
+        return True
 
     def kill(self) -> None:
         assert self._daemon is not None
@@ -56,10 +64,13 @@ class Engine:
         if self._daemon is not None:
             self._daemon.terminate()
             self._daemon.wait(60)
+        self._end_containerd()
+
+    def _end_containerd(self) -> None:
         containerd = self._folder / "exec/containerd/containerd.pid"
         if containerd.exists():  # a daemon that was killed leaves it behind
             try:
-                os.kill(int(containerd.read_text()), signal.SIGTERM)
+                os.kill(int(containerd.read_text()), signal.SIGKILL)
             except ProcessLookupError:
                 return
             time.sleep(1)

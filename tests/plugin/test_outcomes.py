@@ -293,3 +293,20 @@ def test_pytest_timeout_kills_no_agent_and_a_step_of_github_gets_a_summary(
     assert "1 gold" in result.outlines[-1] and "1 timed out" in result.outlines[-1]
     summary = (project.path / "summary.md").read_text()
     assert summary.startswith("# toys\n\n| competition | agent |") and "| toy-parity | toy/gold | 0 | gold |" in summary
+
+
+@pytest.mark.full
+def test_a_failure_shows_no_secret_with_all_local_variables(
+    project: pytest.Pytester, run_toys: Callable[..., pytest.RunResult], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOY_TOKEN", "s3cr3t-t0k3n")
+    project.makeconftest("""
+        from pytest_mlebench.sandbox.local import sandbox
+        def fail(home, task, environment):
+            print("it is", environment["TOKEN"])
+            raise ZeroDivisionError
+        sandbox._supervise = fail
+    """)
+    result = run_toys("secret", options=("-l", "--full-trace"))
+    assert "ZeroDivisionError" in result.stdout.str()
+    assert "***" in result.stdout.str() and "s3cr3t-t0k3n" not in result.stdout.str() + result.stderr.str()

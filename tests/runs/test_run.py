@@ -104,3 +104,12 @@ def test_an_error_of_the_harness_is_recorded_and_not_raised(tmp_path: Path) -> N
     (path,) = tmp_path.glob("runs/group/*/run.json")
     assert json.loads(path.read_text())["outcome"] == "error"
     assert not list(tmp_path.glob("runs/group/*/running.json"))
+
+
+@pytest.mark.parametrize("is_confined", [True, False])
+def test_the_record_says_where_the_kernel_does_not_keep_the_checker_from_the_answers(
+    is_confined: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pytest_mlebench.grading.bounded.prepare", lambda *_: {"ready": True, "confined": is_confined})
+    record = run(ScriptedSandbox(Execution(ending=Ending.FINISHED, seconds=1)), tmp_path)
+    assert any("no Landlock" in note for note in record.sandbox.notes) is not is_confined

@@ -26,6 +26,9 @@ _PR_SET_CHILD_SUBREAPER = 36
 _PR_CAPBSET_DROP = 24
 _CAP_DAC_OVERRIDE = 1
 _POLL_SECONDS = 0.1
+_LEAST_SECONDS = 0.01
+_BYTES_PER_SECOND = 4e9
+"""How fast processes may take memory: the less is left, the sooner the next look."""
 
 
 def main() -> None:
@@ -97,9 +100,12 @@ def _watch(agent: subprocess.Popen[bytes], task: dict[str, Any], started: float)
     while agent.poll() is None:
         if time.monotonic() - started > task["time_limit"]:
             return "timed out"
-        if memory is not None and _resident_bytes() > memory:
-            return "out of memory"
-        readable, _, _ = select.select([0], [], [], _POLL_SECONDS)
+        pause = _POLL_SECONDS
+        if memory is not None:
+            if (resident := _resident_bytes()) > memory:
+                return "out of memory"
+            pause = min(pause, max(_LEAST_SECONDS, (memory - resident) / _BYTES_PER_SECOND))
+        readable, _, _ = select.select([0], [], [], pause)
         if readable:
             return "stopped" if os.read(0, 100) else "harness died"
         _reap(agent)

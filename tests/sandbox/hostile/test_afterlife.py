@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 import uuid
+from pathlib import Path
 
 import docker
 import psutil
@@ -68,3 +70,28 @@ def test_other_agents_secrets_are_not_to_be_found(attack: Runner, monkeypatch: p
 def test_an_ending_cannot_be_faked(attack: Runner) -> None:
     result = attack('echo \'{"exit_code": 0, "oom_kills": 0}\'; echo \'{"exit_code": 0}\' > /proc/1/fd/3; exit 137')
     assert (result.execution.ending, result.execution.exit_code) == (Ending.CRASHED, 137)
+
+
+def test_nothing_of_a_run_goes_on_when_it_has_returned(attack: Runner) -> None:
+    begun: list[Path] = []
+    done: list[Path] = []
+
+    def validate(path: Path) -> str:
+        begun.append(path)
+        time.sleep(2)
+        done.append(path)
+        return "valid"
+
+    attack("true")  # what is started once stays
+    threads, processes = set(threading.enumerate()), set(psutil.Process().children(recursive=True))
+    result = attack(
+        f"{SUBMIT}; (setsid curl -s -F file=@$SUBMISSION_DIR/submission.csv $VALIDATION_URL/validate > /tmp/x &); "
+        "exec 3<>/dev/tcp/127.0.0.1/3128; printf 'CONNECT a' >&3; exec 4<>/dev/tcp/127.0.0.1/5000; sleep 1",
+        validate=validate,
+    )
+    assert result.execution.ending == Ending.FINISHED and begun == done != []
+    assert set(threading.enumerate()) <= threads
+    assert set(psutil.Process().children(recursive=True)) <= processes
+    for folder in ("/tmp", "/var/tmp"):
+        assert not [path for path in Path(folder).glob(f"mlebench-*-{os.getpid()}-*") if path.is_dir()]
+    assert not docker.from_env().containers.list(all=True, filters={"label": f"mlebench.pid={os.getpid()}"})
