@@ -35,6 +35,7 @@ class Engine:
                     *("dockerd", "-H", self.host, "--data-root", folder / "data", "--exec-root", folder / "exec"),
                     *("--pidfile", folder / "docker.pid", "--bridge=none", "--iptables=false", "--ip-masq=false"),
                 ],
+                cwd="/",
                 env={"PATH": os.environ["PATH"]},
                 stdout=log,
                 stderr=log,
