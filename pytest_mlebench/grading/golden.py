@@ -2,13 +2,15 @@
 
 ``golden.json`` holds their ``origin`` (``reference`` where the reference gives the same, else ``own``), the ``seed``,
 the digests of all prepared files by side, the unrounded ``scores`` of the valid submissions, the names of the
-``invalid`` ones, and of those with ``no_score`` (valid, but NaN).
+``invalid`` ones, and of those with ``no_score`` (valid, but NaN). ``lines`` has four digits for each line of the texts
+among the prepared files, so that the first line that differs can be shown.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -28,6 +30,8 @@ from pytest_mlebench.units import pluralize
 
 ANSWERS = "<answers>"
 SAMPLE = "<sample_submission>"
+_MAX_MARKED_BYTES, _MAX_MARKED_LINES = 1 << 20, 2000
+"""Of a text whose lines are marked."""
 TOLERANCE = 5.1e-6
 """Scores are compared as reports round them: to five decimals."""
 
@@ -126,7 +130,53 @@ def make_golden(competition: Competition, scratch: Path, seed: int = 1, reporter
         "scores": {name: score for name, score in scores.items() if not math.isnan(score)},
         "no_score": [name for name, score in scores.items() if math.isnan(score)],
         "invalid": [grade.name for grade in grades if grade.reason is not None],
+        "lines": {side: _marks(folder) for side, folder in _sides(dataset).items()},
     }
+
+
+def _sides(dataset: Dataset) -> dict[str, Path]:
+    return {"public": dataset.public, "private": dataset.private}
+
+
+def _marks(folder: Path) -> dict[str, str]:
+    """Four hexadecimal digits for each line of each text below a folder that is not large, by its path."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        if name != "description.md" and path.is_file() and (lines := _lines(path)) is not None:
+            found[name] = "".join(map(_mark, lines))
+    return found
+
+
+def _lines(path: Path) -> list[str] | None:
+    """The lines of a small text; None for another file."""
+    if path.stat().st_size > _MAX_MARKED_BYTES:
+        return None
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    except UnicodeDecodeError:
+        return None
+    return lines if len(lines) <= _MAX_MARKED_LINES else None
+
+
+def _mark(line: str) -> str:
+    return f"{zlib.crc32(line.encode()) & 0xFFFF:04x}"
+
+
+def _first_difference(path: Path, marks: str) -> str:
+    """Where a text differs from the one with these marks; empty if that cannot be said."""
+    lines = _lines(path) if path.is_file() else None
+    if lines is None:
+        return ""
+    expected = len(marks) // 4
+    for number, line in enumerate(lines):
+        if number == expected:
+            break
+        if _mark(line) != marks[4 * number : 4 * number + 4]:
+            return f"line {number + 1} is the first that differs: found {line.rstrip()[:200]!r}"
+    if len(lines) == expected:
+        return ""
+    return f"{expected} lines expected, {len(lines)} found; those that both have are the same"
 
 
 def write_golden(competition: Competition, made: Mapping[str, Any], *, force: bool = False) -> dict[str, Any]:
@@ -147,6 +197,7 @@ def write_golden(competition: Competition, made: Mapping[str, Any], *, force: bo
             **old,
             "scores": dict(sorted({**made["scores"], **old["scores"]}.items())),
             "no_score": made["no_score"],
+            "lines": made["lines"],
             "invalid": [*old["invalid"], *(name for name in made["invalid"] if name not in old["invalid"])],
         }
     path.write_text(json.dumps(golden, indent=1) + "\n", encoding="utf-8")
@@ -174,12 +225,15 @@ def prepared_listing(dataset: Dataset) -> dict[str, dict[str, Any]]:
 
 def prepared_differences(competition: Competition, dataset: Dataset) -> list[str]:
     """What the prepared synthetic data has otherwise than the golden; empty if it holds."""
-    found = prepared_listing(dataset)
-    return [
-        line
-        for side in ("public", "private")
-        for line in differences(competition.golden[side], found[side], where=side)
-    ]
+    found, marks = prepared_listing(dataset), competition.golden.get("lines", {})
+    wrong = []
+    for side, folder in _sides(dataset).items():
+        for line in differences(competition.golden[side], found[side], where=side):
+            name = line.removeprefix(f"{side}/").partition(": expected ")[0]
+            known = marks.get(side, {}).get(name)
+            where = _first_difference(folder / name, known) if known is not None else ""
+            wrong.append(f"{side}/{name}: {where}" if where else line)
+    return wrong
 
 
 def advice(competition: Competition, *files: str) -> str:

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from pytest_mlebench.cli.main import main
+
 TOY = Path("competitions/toy-parity")
 
 
@@ -34,6 +36,18 @@ def test_a_changed_preparer_is_named_with_its_file(project: pytest.Pytester) -> 
 
 
 @pytest.mark.full
+@pytest.mark.full
+def test_the_first_line_that_differs_is_shown_where_the_golden_knows_it(project: pytest.Pytester) -> None:
+    assert main(["golden", str(project.path / TOY), "--force"]) == 0
+    check(project).assert_outcomes(passed=4)
+    replace(project.path / TOY / "prepare.py", "assign(odd=0)", "assign(odd=1)")
+    result = check(project, "-k", "prepare")
+    result.stdout.fnmatch_lines(["public/sample_submission.csv: line 2 is the first that differs: found '*,1'"])
+    replace(project.path / TOY / "prepare.py", "assign(odd=1)", "assign(odd=0)[:7]")
+    result = check(project, "-k", "prepare")
+    result.stdout.fnmatch_lines(["public/sample_submission.csv: * lines expected, 8 found; those that both have*"])
+
+
 def test_a_changed_grader_is_named_with_both_scores(project: pytest.Pytester) -> None:
     replace(project.path / TOY / "grade.py", "return accuracy_score", "return 0.9 * accuracy_score")
     result = check(project, "-k", "scores")
