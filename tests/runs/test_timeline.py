@@ -53,7 +53,7 @@ def test_better_then_best_then_worse_is_a_curve_of_three_points_and_the_last_cos
         require_docker()
         sandbox, wait = docker_sandbox(), "sleep 4"
     else:  # what was taken lies beside the agent's home
-        sandbox, wait = local_sandbox(), "until ls $HOME/../snapshots/*$1.csv; do sleep 0.05; done"
+        sandbox, wait = local_sandbox(), "until ls $SUBMISSION_DIR/../../snapshots/*$1.csv; do sleep 0.05; done"
     script = f"taken() {{ {wait}; }}; submit 15; taken 1; submit 20; taken 2; submit 13; taken 3"
     record = run_script(script, sandbox, tmp_path, competition)
     assert [(point.score, point.medal, point.final) for point in record.timeline] == [
@@ -223,7 +223,7 @@ def test_an_interruption_while_snapshots_are_graded_keeps_the_result(
         return known(self, path)
 
     monkeypatch.setattr(Grader, "report", report)
-    script = "submit 20; until ls $HOME/../snapshots/*1.csv; do sleep 0.05; done; submit 15"
+    script = "submit 20; until ls $SUBMISSION_DIR/../../snapshots/*1.csv; do sleep 0.05; done; submit 15"
     with pytest.raises(KeyboardInterrupt):
         run_script(script, local_sandbox(), tmp_path, competition)
     (record,) = read_group(tmp_path / "runs/group").records
