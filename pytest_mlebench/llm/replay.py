@@ -37,8 +37,8 @@ VOLATILE_TEXTS = {
     "date": r"\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?(?:Z|[+-]\d\d:?\d\d)?)?",
     "date in words": rf"(?:[A-Z][a-z]{{2,8}},? )?(?:{_MONTH} \d{{1,2}},? \d{{4}}|\d{{1,2}} {_MONTH} \d{{4}})",
     "clock": r"\d{1,3}:\d\d(?::\d\d)?(?:[.,]\d+)?",
-    "duration": r"(?:\d[\d,]*(?:\.\d+)?(?:e-?\d+)? ?(?:[mµun]?s|milliseconds?|secs?|seconds?|mins?|minutes?|h|hrs?"
-    r"|hours?|days?)|an? (?:moment|second|minute|hour|day))(?!\w)",
+    "duration": r"(?:\d+m ?\d+(?:\.\d+)?s|\d[\d,]*(?:\.\d+)?(?:e-?\d+)? ?(?:[mµun]?s|milliseconds?|secs?|seconds?|mins?"
+    r"|minutes?|h|hrs?|hours?|days?)|an? (?:moment|second|minute|hour|day))(?!\w)",
     "rate": r"\d[\d.,]* ?(?:(?:it|steps?|samples?|rows?|batch(?:es)?)/s|s/it)(?!\w)",
     "UUID": r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}",
     "address": r"0x[0-9a-f]{4,}",

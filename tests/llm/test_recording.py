@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import select
+import socket
+import socketserver
+import threading
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -171,6 +175,7 @@ def test_a_recording_answers_the_same_questions_without_a_key(
     ("recorded", "replayed"),
     [
         ("Execution time: a moment seconds", "Execution time: 2 seconds seconds"),
+        ("real\t0m9.123s\nuser\t1m0.5s", "real\t0m12.001s\nuser\t0m58.25s"),
         ("It ran for 1h 3min 2.5 s.", "It ran for 2h 13min 1.25 s."),
         ("Today's date: 2026-11-22", "Today's date: 2027-01-02"),
         ("It is Sunday, November 22, 2026.", "It is Monday, January 4, 2027."),
@@ -414,3 +419,49 @@ def test_the_machines_own_proxy_is_used(start: Start, upstream: Upstream, monkey
     assert login == {"Proxy-Authorization": "Basic bWU6cGFzcw=="}
     assert proxy_of(URL("https://api.inner.example/v1")) == (None, {})
     assert proxy_of(URL("https://localhost:4/v1")) == (None, {})
+
+
+class _Proxy(socketserver.ThreadingTCPServer):
+    """A proxy that leads all names to one port of this machine."""
+
+    daemon_threads = True
+
+    def __init__(self, port: int) -> None:
+        super().__init__(("127.0.0.1", 0), _Tunnel)
+        self.port = port
+        self.heads: list[str] = []
+
+
+class _Tunnel(socketserver.StreamRequestHandler):
+    server: _Proxy
+
+    def handle(self) -> None:
+        lines = iter(self.rfile.readline, b"\r\n")
+        self.server.heads.append(b"".join(lines).decode())
+        with socket.create_connection(("127.0.0.1", self.server.port)) as there:
+            self.wfile.write(b"HTTP/1.1 200 OK\r\n\r\n")
+            ends = [self.connection, there]
+            while ready := select.select(ends, [], [], 30)[0]:
+                for end in ready:
+                    if not (chunk := end.recv(1 << 16)):
+                        return
+                    ends[1 - ends.index(end)].sendall(chunk)
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+def test_a_provider_is_reached_by_the_machines_own_proxy_with_its_own_certificates(
+    stream: bool, start: Start, upstream: Upstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with _Proxy(upstream.port) as proxy:
+        threading.Thread(target=proxy.serve_forever, daemon=True).start()
+        monkeypatch.setenv("OPENAI_BASE_URL", "https://models.example/v1")  # no name server knows it
+        monkeypatch.setenv("HTTPS_PROXY", f"http://me:pass@127.0.0.1:{proxy.server_address[1]}")
+        gateway = start()
+        answer = ask(gateway, {**QUESTION, "stream": stream})
+        gateway.close()
+        proxy.shutdown()
+    assert answer.status == 200
+    assert proxy.heads[0].startswith("CONNECT models.example:443 HTTP/1.1")
+    assert "Proxy-Authorization: Basic bWU6cGFzcw==" in proxy.heads[0]
+    assert upstream.seen[0].headers["Host"] == "models.example"
+    assert not any("proxy" in name.lower() for name in upstream.seen[0].headers)  # the login is the proxy's alone

@@ -477,7 +477,7 @@ def authority(folder: Path) -> Iterator[tuple[ssl.SSLContext, Path]]:
     """A certificate authority: a server's context, and the file by which clients trust it."""
     ca = trustme.CA()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    ca.issue_cert("localhost", "127.0.0.1").configure_cert(context)
+    ca.issue_cert("localhost", "127.0.0.1", "models.example").configure_cert(context)
     file = folder / "ca.pem"
     ca.cert_pem.write_to_path(str(file))
     yield context, file
