@@ -32,6 +32,7 @@ class Engine:
         with (folder / "log").open("ab") as log:
             self._daemon = subprocess.Popen(
                 [
+                    *("unshare", "--net"),  # with --bridge=none, dockerd removes the bridge of the engine beside it
                     *("dockerd", "-H", self.host, "--data-root", folder / "data", "--exec-root", folder / "exec"),
                     *("--pidfile", folder / "docker.pid", "--bridge=none", "--iptables=false", "--ip-masq=false"),
                 ],
