@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from pytest_mlebench.llm.ledger import read_calls
-from tests.llm.test_runs import ASK, SCRIPT
+from pytest_mlebench.llm.ledger import BODIES, read_bodies, read_calls
+from tests.llm.test_budgets import OUTPUT
+from tests.llm.test_runs import ASK, SCRIPT, key_forms
 from tests.llm.upstreams import KEY, REPLY, Upstream
 
 pytestmark = pytest.mark.full  # sessions in processes of their own, by the dozen
@@ -146,3 +147,37 @@ def test_without_an_agent_that_uses_models_nothing_of_the_gateway_is_imported(py
         "--agent=dummy", "-k", "smoke-digits", "--sandbox=local", f"--data-dir={pytester.path / 'data'}", "-s"
     )
     result.stdout.fnmatch_lines(["loaded []"])
+
+
+def test_workers_and_later_sessions_share_a_budget(
+    session: Session, pytester: pytest.Pytester, upstream: Upstream
+) -> None:
+    price = {"gpt-4o": {"input": 0, "output": 1_000_000}}  # a dollar a token
+    (pytester.path / "prices.yaml").write_text(json.dumps(price))
+    # An answer is limited to no less than 1024 tokens, so the fourth call is not paid.
+    options = ("--run-group=g", f"--max-total-cost={1024 + 3 * OUTPUT - 1}", "--prices=prices.yaml", "-p", "xdist")
+    session(*options, "-n4", "--seeds=4")
+    assert upstream.served == 3
+    session(*options, "-n4", "--seeds=6")
+    assert upstream.served == 3
+    records = [json.loads(file.read_text()) for file in (pytester.path / "reports/g").glob("*/run.json")]
+    assert len(records) == 6
+    assert sum(record["llm"]["cost"] for record in records) == 3 * OUTPUT
+    assert sum(record["llm"]["calls"] for record in records) == 3
+
+
+def test_the_key_is_in_nothing_that_a_session_leaves(
+    session: Session, pytester: pytest.Pytester, upstream: Upstream
+) -> None:
+    upstream.echo = f" {KEY}"
+    options = ("--junit-xml=out.xml", "--html=out.html", "--min-medal=gold", "-l", "--tb=long", "-rA", "-p", "xdist")
+    result = session("--run-group=g", "--seeds=2", "-n2", *options)
+    result.assert_outcomes(failed=2)
+    contents = {"stdout": result.stdout.str().encode(), "stderr": result.stderr.str().encode()}
+    for path in filter(Path.is_file, pytester.path.rglob("*")):
+        contents[str(path)] = path.read_bytes()
+        if path.name == Path(BODIES).name:
+            contents[f"{path}, unpacked"] = json.dumps(list(read_bodies(path.parent.parent))).encode()
+    assert sum("unpacked" in name for name in contents) == 2
+    assert sum(name.endswith("environments") for name in contents) == 2
+    assert [name for name, content in contents.items() if any(form in content for form in key_forms())] == []

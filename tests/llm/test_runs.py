@@ -120,7 +120,7 @@ def test_a_trajectory_that_cannot_be_made_fails_no_run(
     assert "no trajectory: RecursionError: too deep" in record.sandbox.notes
 
 
-def _forms() -> Iterator[bytes]:
+def key_forms() -> Iterator[bytes]:
     for text in (KEY.encode(), KEY[::-1].encode()):
         yield text
         for shift in range(3):  # wherever it stands in what was encoded
@@ -135,7 +135,7 @@ def test_the_key_is_nowhere(upstream: Upstream, tmp_path: Path) -> None:
     found: list[str] = []
 
     def look(where: str, content: bytes) -> None:
-        found.extend(f"{where}: {form!r}" for form in _forms() if form in content)
+        found.extend(f"{where}: {form!r}" for form in key_forms() if form in content)
 
     def look_around(seen: Seen) -> None:
         """While the agent waits for its answer."""
