@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
@@ -21,6 +22,8 @@ from pytest_mlebench.llm.ledger import Ledger, Totals
 from pytest_mlebench.llm.prices import Most, read_usage
 from pytest_mlebench.llm.providers import Provider
 from pytest_mlebench.llm.settings import GatewaySettings
+
+logger = logging.getLogger(__name__)
 
 LEAST_OUTPUT = 1024
 """An answer is limited to what a budget has left, but to no less than this."""
@@ -111,33 +114,42 @@ class Books:
         await asyncio.sleep(pause)
 
     async def finish(self, exchange: Exchange) -> None:
-        """Settle and record a call, once."""
+        """Settle and record a call, once. What was said in it is written while the client reads its answer."""
         if exchange.finished:
             return
         exchange.finished = True
         exchange.call.seconds = round(exchange.elapsed(), 6)
         await asyncio.shield(self.do(lambda: self._note(exchange)))
         self._settled.set()
+        if exchange.provider is not None and self._settings.record == "bodies":
+            self._thread.submit(self._keep, exchange)
 
     def _note(self, exchange: Exchange) -> None:
         call, provider, endpoint = exchange.call, exchange.provider, exchange.endpoint
-        answer = exchange.reader.answer() if exchange.reader is not None else exchange.answer
+        if exchange.reader is not None:
+            exchange.answer = exchange.reader.answer()
         if provider is not None and endpoint is not None and call.status is not None and call.status < 300:
-            self._account_for(exchange, provider, endpoint, answer or {})
+            self._account_for(exchange, provider, endpoint, exchange.answer or {})
         if exchange.reservation is not None and self._account is not None:
             if exchange.failed or not exchange.sent:
                 self._account.settle(exchange.reservation, calls=0, tokens=0, cost=_ZERO)
             else:  # what it used is not known if it was broken off: then what was reserved counts
                 used = None if call.tokens is None else call.tokens.total
                 self._account.settle(exchange.reservation, calls=1, tokens=used, cost=call.cost)
-        bodies = None
-        if provider is not None and self._settings.record == "bodies":
-            bodies = {"path": exchange.path, "request": json_object(exchange.raw)}
-            if answer is not None:
-                bodies["response" if call.status is not None and call.status < 300 else "error"] = answer
-            if exchange.stream:
-                bodies["stream"] = b"".join(exchange.stream).decode("utf-8", "replace")
-        self._ledger.write(call, bodies)
+        self._ledger.write(call)
+
+    def _keep(self, exchange: Exchange) -> None:
+        """Write what was said in a call that has been noted."""
+        call = exchange.call
+        bodies: dict[str, Any] = {"path": exchange.path, "request": json_object(exchange.raw)}
+        if exchange.answer is not None:
+            bodies["response" if call.status is not None and call.status < 300 else "error"] = exchange.answer
+        if exchange.stream:
+            bodies["stream"] = b"".join(exchange.stream).decode("utf-8", "replace")
+        try:
+            self._ledger.write_bodies(call.number, bodies)
+        except Exception:
+            logger.warning("what was said in call %s could not be recorded", call.number, exc_info=True)
 
     def _account_for(self, exchange: Exchange, provider: Provider, endpoint: Endpoint, answer: dict[str, Any]) -> None:
         """What a successful call used and cost, by what its answer says."""

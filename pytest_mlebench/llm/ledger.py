@@ -15,7 +15,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, Literal
 
-from pytest_mlebench.json_values import loads
+from pytest_mlebench.json_values import MAX_DEPTH, loads
 from pytest_mlebench.llm.prices import Tokens
 
 FOLDER = "llm"
@@ -166,19 +166,25 @@ class Ledger:
             self._bodies = compressor.stream_writer(self._bodies_file, closefd=False)
             self._flush = zstandard.FLUSH_BLOCK
 
-    def write(self, call: Call, bodies: Mapping[str, Any] | None = None) -> None:
-        """Note a call that has ended, and what was said in it."""
+    def write(self, call: Call) -> None:
+        """Note a call that has ended."""
         self.totals.add(call)
         if self._calls is None:
             return
-        if self._calls.tell() > MAX_CALLS_BYTES:
+        if self._is_full():
             self.left_out += 1
             return
         line = self._clean(json.dumps(call.to_json(), ensure_ascii=False))
         self._calls.write(line.encode("utf-8", "replace") + b"\n")
-        if self._bodies is None or self._bodies_file is None or bodies is None:
+
+    def _is_full(self) -> bool:
+        return self._calls is not None and self._calls.tell() > MAX_CALLS_BYTES
+
+    def write_bodies(self, number: int, bodies: Mapping[str, Any]) -> None:
+        """Note what was said in a call."""
+        if self._bodies is None or self._bodies_file is None or self._is_full():
             return
-        text = self._clean(json.dumps({"number": call.number, **bodies}, ensure_ascii=False))
+        text = self._clean(json.dumps({"number": number, **bodies}, ensure_ascii=False))
         content = text.encode("utf-8", "replace") + b"\n"
         if len(content) > MAX_BODY_BYTES or self._bodies_file.tell() > MAX_BODIES_BYTES:
             self.left_out += 1
@@ -240,6 +246,6 @@ def read_bodies(run_dir: Path) -> Iterator[dict[str, Any]]:
 
 def _json(line: bytes) -> Any:
     try:
-        return loads(line)
+        return loads(line, depth=MAX_DEPTH + 10)  # a body at its greatest depth, and what is around it
     except ValueError:
         return None

@@ -41,7 +41,8 @@ def call(number: int = 1, **values: Any) -> Call:
 def test_a_ledger_that_was_cut_off_is_read_up_to_there(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path)
     for number in range(20):
-        ledger.write(call(number), {"path": "/x", "request": {"n": number}, "response": {"text": "again " * 500}})
+        ledger.write(call(number))
+        ledger.write_bodies(number, {"path": "/x", "request": {"n": number}, "response": {"text": "again " * 500}})
     # Nothing was closed. Lose the last bytes as well:
     calls, bodies = (tmp_path / CALLS).read_bytes(), (tmp_path / BODIES).read_bytes()
     (tmp_path / CALLS).write_bytes(calls[:-10])
@@ -57,7 +58,8 @@ def test_a_ledger_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(ledger_module, "MAX_BODY_BYTES", 1000)
     ledger = Ledger(tmp_path)
     for number in range(100):
-        ledger.write(call(number), {"request": "x" * (10 if number % 2 else 2000)})
+        ledger.write(call(number))
+        ledger.write_bodies(number, {"request": "x" * (10 if number % 2 else 2000)})
     ledger.close()
     assert (tmp_path / CALLS).stat().st_size < 6000
     assert 0 < len(list(read_bodies(tmp_path))) < len(read_calls(tmp_path)) < 100

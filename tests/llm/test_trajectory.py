@@ -85,8 +85,8 @@ def anthropic(gateway: Gateway, stream: bool) -> None:
         ask(gateway, {**body, "stream": stream, **more}, path="/anthropic/v1/messages")
 
     say(tools=tools)
-    call = {"type": "tool_use", "id": "toolu_1", "name": "shell", "input": ARGUMENTS}
-    result = {"type": "tool_result", "tool_use_id": "toolu_1", "content": [{"type": "text", "text": RESULT}]}
+    call = {"type": "tool_use", "id": "toolu_call_1", "name": "shell", "input": ARGUMENTS}
+    result = {"type": "tool_result", "tool_use_id": "toolu_call_1", "content": [{"type": "text", "text": RESULT}]}
     messages += [{"role": "assistant", "content": [call]}, {"role": "user", "content": [result]}]
     say()
     cached = {"type": "text", "text": MORE, "cache_control": {"type": "ephemeral"}}
@@ -162,7 +162,8 @@ def recorded(run_dir: Path, *requests: tuple[list[Body], Any], tools: list[Body]
         if not failed:
             message = answer if isinstance(answer, dict) else {"role": "assistant", "content": answer}
             body["response"] = {"choices": [{"message": message}]}
-        ledger.write(call, body)
+        ledger.write(call)
+        ledger.write_bodies(call.number, body)
     ledger.close()
     return run_dir
 
@@ -261,7 +262,8 @@ def test_calls_that_ended_in_another_order_are_in_that_of_their_start(tmp_path: 
         call = Call(number=number, flavour="openai", kind="generate", status=200)
         request = {"messages": [user(str(number))]}
         answer = {"choices": [{"message": agent("x" * number)}]}
-        ledger.write(call, {"path": "/v1/chat/completions", "request": request, "response": answer})
+        ledger.write(call)
+        ledger.write_bodies(call.number, {"path": "/v1/chat/completions", "request": request, "response": answer})
     ledger.close()
     found = build(tmp_path, agent="toy")
     assert found is not None and [said(found), *others(found)] == [["1", "x"], ["2", "xx"], ["3", "xxx"]]
@@ -304,7 +306,8 @@ def test_requests_of_any_shape_are_no_error(tmp_path: Path, messages: Any) -> No
             request = dict.fromkeys(("messages", "input", "contents", "system", "instructions", "tools"), messages)
             response = {"choices": messages, "output": messages, "content": messages, "candidates": messages}
             call = Call(number=number, flavour=flavour, kind="generate", status=200)
-            ledger.write(call, {"path": path, "request": request, "response": response})
+            ledger.write(call)
+            ledger.write_bodies(call.number, {"path": path, "request": request, "response": response})
         ledger.close()
         found = build(tmp_path / f"{flavour}{path}", agent="toy")
         assert found is None or problems(found) == []
