@@ -241,6 +241,7 @@ def test_a_token_is_worthless_after_its_run(start: Start, upstream: Upstream) ->
 # Tools of the provider, in disguise.
 
 FUNCTION = {"type": "function", "function": {"name": "shell", "parameters": {}}}
+ADDED = {"type": "additional_tools", "tools": [{"type": "web_search"}]}
 
 
 @pytest.mark.parametrize(
@@ -268,6 +269,11 @@ FUNCTION = {"type": "function", "function": {"name": "shell", "parameters": {}}}
             "/openai/v1/responses",
             {"tools": [{"type": "namespace", "name": "n", "tools": [{"type": "web_search"}]}]},
             {},
+        ),
+        (
+            "/openai/v1/responses",
+            {"input": [ADDED, {"type": "additional_tools", "tools": [{"type": "web_search"}, FUNCTION]}]},
+            {"input": [{"type": "additional_tools", "tools": [FUNCTION]}]},
         ),
         (MESSAGES, {"tools": [{"type": "web_search_20250305", "name": "shell"}]}, {}),
         (MESSAGES, {"tools": [{"type": "web_fetch_20260209", "name": "w"}, {"name": "b"}]}, {"tools": [{"name": "b"}]}),
@@ -299,6 +305,7 @@ def test_the_providers_own_tools_are_withheld(
         (CHAT, {"model": "openai/gpt-4o:online"}),
         (CHAT, {"model": "gpt-4o", "models": ["perplexity/sonar"]}),
         (CHAT, {"tools": [{"type": "web_search"}], "tool_choice": "required"}),
+        ("/openai/v1/responses", {"input": [{"type": "additional_tools", "Tools": [{"type": "web_search"}]}]}),
         (CHAT, {"preset": "searching"}),
         ("/openai/v1/responses", {"model": "o3-deep-research"}),
         ("/openai/v1/responses", {"tools": [{"type": "web_search"}], "tool_choice": {"type": "web_search"}}),

@@ -102,6 +102,7 @@ class OpenAI(Flavour):
         withheld = [what for name, what in _PROVIDER_FIELDS.items() if body.pop(name, None) not in (None, False)]
         withheld += _take_out_googles(body)
         withheld += _take_out_tools(body)
+        withheld += _take_out_later_tools(body)
         refuse_references([body.get("messages"), body.get("input")])
         return withheld
 
@@ -178,11 +179,30 @@ def _take_out_tools(body: Body) -> list[str]:
                 holder["tools"] = _client_tools(holder["tools"], withheld)
         elif not _is_clients(choice):
             raise withheld_tool(str(choice.get("type")))
-    if withheld and not body["tools"]:
+    if withheld and not body.get("tools"):
         if choice not in (None, "auto", "none"):
             raise withheld_tool(withheld[0])
         for name in ("tools", "tool_choice", "parallel_tool_calls"):
             body.pop(name, None)
+    return withheld
+
+
+def _take_out_later_tools(body: Body) -> list[str]:
+    """Items of a conversation can bring further tools, as Codex's ``additional_tools`` do."""
+    withheld: list[str] = []
+    items = body.get("input")
+    if isinstance(items, list):
+        kept = []
+        for item in items:
+            if isinstance(item, dict):
+                refuse_disguises(item, {"tools": "tools"})
+                if item.get("tools") is not None:
+                    item["tools"] = _client_tools(item["tools"], withheld)
+                    if not item["tools"]:
+                        continue
+            kept.append(item)
+        if withheld:
+            body["input"] = kept
     return withheld
 
 
