@@ -124,13 +124,15 @@ def test_run_groups_are_where_pytest_writes_them(
     pytester: pytest.Pytester, folders: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (folders / "reports/mine").mkdir(parents=True)
+    (folders / "reports/mine/manifest.json").touch()
     (folders / "pytest.ini").touch()
     monkeypatch.chdir(folders / "below")
-    assert main(["report", "min"]) == 2
+    assert main(["report", "mien"]) == 2
     assert "did you mean mine?" in capsys.readouterr().err
     (folders / "pytest.ini").write_text("[pytest]\nmlebench_runs_dir = elsewhere\n")
     (folders / "elsewhere/other").mkdir(parents=True)
-    assert main(["report", "othe"]) == 2
+    (folders / "elsewhere/other/manifest.json").touch()
+    assert main(["report", "ohter"]) == 2
     assert "did you mean other?" in capsys.readouterr().err
 
 

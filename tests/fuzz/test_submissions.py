@@ -129,8 +129,8 @@ def test_any_text_is_records_or_a_value_error() -> None:
     @given(TEXTS, st.integers(2, 6), st.sampled_from([0, -1]), st.sampled_from([None, " ", ";"]))
     def fuzz(text: str, width: int, label: int, separator: str | None) -> None:
         with limited_time(), suppress(ValueError):
-            found = columns.labelled_records(text, width, label=label, separator=separator)
-            assert all(len(numbers) == width - 1 for _, numbers in found)
+            labels, numbers = columns.labelled_records(text, width, label=label, separator=separator)
+            assert numbers.shape == (len(labels), width - 1)
 
     run_limited(fuzz)
 

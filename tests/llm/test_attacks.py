@@ -507,6 +507,7 @@ def test_a_key_that_the_provider_repeats_does_not_reach_the_agent(
 def test_what_an_agent_says_of_its_secrets_is_not_recorded(start: Start, upstream: Upstream, tmp_path: Path) -> None:
     gateway = start()
     ask(gateway, {"model": "gpt-4o", "messages": [{"role": "user", "content": f"my token is {gateway.token}"}]})
+    gateway.close()
     (body,) = read_bodies(tmp_path / "group/run")
     assert body["request"]["messages"][0]["content"] == "my token is [secret]"
 

@@ -56,6 +56,7 @@ def call_of(gateway: Gateway, run_dir: Path) -> dict[str, Any]:
 
 
 def body_of(gateway: Gateway, run_dir: Path) -> dict[str, Any]:
+    gateway.close()  # what was said is written while the client reads
     (body,) = read_bodies(run_dir)
     return body
 
@@ -158,6 +159,7 @@ def test_a_stream_is_put_together_to_what_the_answer_is_without_one(how: str, st
             lambda gateway=gateway: openai.OpenAI(base_url=f"{gateway.url}/openai/v1", api_key=gateway.token),
         )
         _ask(make(), how, stream)
+        gateway.close()
         bodies += list(read_bodies(tmp_path / "group" / f"run-{stream}"))
         calls += read_calls(tmp_path / "group" / f"run-{stream}")
 

@@ -195,7 +195,9 @@ def test_what_differs_each_time_is_no_part_of_a_question(
     def asked(text: str) -> dict[str, Any]:
         return {**QUESTION, "messages": [{"role": "user", "content": f"The output:\n{text}"}]}
 
-    ask(start("first"), asked(recorded))
+    first = start("first")
+    ask(first, asked(recorded))
+    first.close()
     second = start("second", replay=tmp_path / "group/first")
     assert ask(second, asked(replayed)).status == 200
     assert ask(second, asked(f"{replayed} and more")).status == 400
@@ -211,6 +213,7 @@ def test_the_same_question_to_the_letter_comes_before_one_that_is_nearly_the_sam
     for seconds in (1, 2, 3):
         upstream.reply = f"after {seconds}"
         ask(first, asked(seconds))
+    first.close()
     second = start("second", replay=tmp_path / "group/first")
     answers = [ask(second, asked(seconds)).json["choices"][0]["message"]["content"] for seconds in (2, 9, 9, 9)]
     assert answers == ["after 2", "after 1", "after 3", "after 3"]
@@ -228,6 +231,7 @@ def test_what_was_not_recorded_is_an_error_that_shows_the_nearest_question(
     first = start("first")
     ask(first)
     ask(first, {**QUESTION, "messages": [{"role": "user", "content": "Which features?"}], "temperature": 0.5})
+    first.close()
     second = start("second", replay=tmp_path / "group/first")
     missed = ask(second, {**QUESTION, "messages": [{"role": "user", "content": "Which folds?"}], "temperature": 0.5})
     assert missed.status == 400
