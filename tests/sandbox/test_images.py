@@ -6,7 +6,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -93,7 +93,7 @@ def made() -> Iterator[set[str]]:
 
 
 @pytest.fixture
-def workshop(docker_engine: None, tmp_path: Path, made: set[str]) -> Workshop:
+def workshop(docker_engine: None, tmp_path: Path, made: set[str]) -> Iterator[Workshop]:
     environment = tmp_path / "environment"
     environment.mkdir()
     (environment / "Dockerfile").write_text(ENVIRONMENT)
@@ -103,9 +103,10 @@ def workshop(docker_engine: None, tmp_path: Path, made: set[str]) -> Workshop:
     (folder / "start.sh").write_text("echo hello\n")
     (folder / "Dockerfile").write_text(DOCKERFILE)
     agent = replace(script_agent(), folder=folder, start=folder / "start.sh", dockerfile=folder / "Dockerfile")
-    workshop = Workshop(docker.from_env(), environment, agent, made)
-    workshop.images().environment()
-    return workshop
+    with closing(docker.from_env()) as client:
+        workshop = Workshop(client, environment, agent, made)
+        workshop.images().environment()
+        yield workshop
 
 
 def test_an_unchanged_agent_costs_nothing(workshop: Workshop) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import IO, Any, Literal
 
 import docker
-from docker.errors import DockerException, ImageNotFound
+from docker.errors import APIError, DockerException, ImageNotFound
 from docker.utils.build import create_archive, exclude_paths
 from filelock import FileLock, Timeout
 
@@ -257,6 +257,8 @@ class Images:
             log.append(str(error))
         except (DockerException, OSError) as error:
             log.append(explain(error))
+            if isinstance(error, APIError) and error.response is not None:
+                error.response.close()  # nobody has read it, so its connection would stay open
         else:
             if self._has(tag):
                 return self._check_size(tag)
