@@ -144,7 +144,7 @@ async def relay(port, path):
     async def connected(reader, writer):
         async with free:
             try:
-                there_reader, there_writer = await asyncio.open_unix_connection(path)
+                there_reader, there_writer = await connection_to(path)
             except OSError:
                 writer.close()
                 return
@@ -156,6 +156,21 @@ async def relay(port, path):
     if socket.has_ipv6:
         with contextlib.suppress(OSError):  # the container has no IPv6
             await asyncio.start_server(connected, "::1", port, backlog=CONNECTIONS)
+
+
+async def connection_to(path):
+    """A Unix socket whose listener is busy refuses for a moment, which asyncio would take for success."""
+    there = socket.socket(socket.AF_UNIX)
+    there.setblocking(False)
+    while True:
+        try:
+            there.connect(path)
+            return await asyncio.open_unix_connection(sock=there)
+        except BlockingIOError:
+            await asyncio.sleep(0.01)
+        except OSError:
+            there.close()
+            raise
 
 
 async def show_submission(path):

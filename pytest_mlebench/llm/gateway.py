@@ -24,7 +24,7 @@ from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.llm.books import Books
 from pytest_mlebench.llm.ledger import Totals
 from pytest_mlebench.llm.providers import Provider
-from pytest_mlebench.llm.settings import GatewaySettings
+from pytest_mlebench.llm.settings import BACKLOG, GatewaySettings
 
 _STOP_SECONDS = 15.0
 
@@ -96,13 +96,13 @@ class Gateway:
 
     def _listen(self) -> socket.socket:
         if self._unix_socket is None:
-            listening = socket.create_server(("127.0.0.1", 0), backlog=512)
+            listening = socket.create_server(("127.0.0.1", 0), backlog=BACKLOG)
             self.url = f"http://127.0.0.1:{listening.getsockname()[1]}"
         else:
             listening = socket.socket(socket.AF_UNIX)
             listening.bind(str(self._unix_socket))
             self._unix_socket.chmod(0o666)  # root in the container may be nobody here; the folder around it is private
-            listening.listen(512)
+            listening.listen(BACKLOG)
         listening.setblocking(False)
         return listening
 

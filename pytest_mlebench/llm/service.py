@@ -24,7 +24,7 @@ from pytest_mlebench.llm.passing import Passing
 from pytest_mlebench.llm.prices import matches_any
 from pytest_mlebench.llm.providers import Provider
 from pytest_mlebench.llm.replay import Recording
-from pytest_mlebench.llm.settings import GatewaySettings
+from pytest_mlebench.llm.settings import BACKLOG, GatewaySettings
 from pytest_mlebench.llm.upstream import session
 
 logger = logging.getLogger(__name__)
@@ -86,7 +86,7 @@ class Service:
         async with session() as client:
             self._passing = Passing(self._settings, client, self._keys, self._books)
             make = loop.create_unix_server if listening.family == socket.AF_UNIX else loop.create_server
-            accepting = await make(connected, sock=listening)
+            accepting = await make(connected, sock=listening, backlog=BACKLOG)
             warming = asyncio.ensure_future(self._books.do(self._warm_up))
             try:
                 yield

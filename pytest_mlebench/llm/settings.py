@@ -10,6 +10,9 @@ from pytest_mlebench.llm.ledger import Recording
 from pytest_mlebench.llm.prices import Prices
 from pytest_mlebench.llm.providers import Provider, load_providers
 
+BACKLOG = 512
+"""Connections that wait to be accepted: agents open hundreds at once."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class GatewaySettings:

@@ -134,7 +134,7 @@ class Upstream:
         self.most_open = max(self.most_open, self.open)
         try:
             return await self._answer(request)
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, ConnectionResetError):  # as its client goes while it waits, or while it writes
             self.cancelled += 1
             raise
         finally:
