@@ -121,7 +121,8 @@ def ask(
 ) -> Reply:
     """The reply of a grading process; of another one, where it was killed by something else than its limits.
 
-    ``using`` is told which process is at work. Raises CompetitionError and DataError as the job does.
+    ``using`` is called with the process that is at work, and with None afterwards. Raises CompetitionError and
+    DataError as the job does.
     """
     reply: Reply = {}
     for _ in range(_ATTEMPTS):

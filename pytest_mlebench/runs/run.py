@@ -237,7 +237,7 @@ def _llm(agent: Agent, gateway: RunGateway | None, options: RunOptions) -> dict[
 
 
 def _ending(execution: Execution, llm: Mapping[str, Any]) -> Ending:
-    """How it ended; an agent that could not go on without its model may well report that as a failure."""
+    """How it ended; an agent that cannot continue without its model may well report that as a failure."""
     by_itself = execution.ending in (Ending.FINISHED, Ending.CRASHED) and execution.exit_code is not None
     return Ending.BUDGET_ENDED if by_itself and llm.get("budget_ended") else execution.ending
 
