@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
@@ -22,8 +21,6 @@ from pytest_mlebench.llm.ledger import Ledger, Totals
 from pytest_mlebench.llm.prices import Most, read_usage
 from pytest_mlebench.llm.providers import Provider
 from pytest_mlebench.llm.settings import GatewaySettings
-
-logger = logging.getLogger(__name__)
 
 LEAST_OUTPUT = 1024
 """An answer is limited to what a budget has left, but to no less than this."""
@@ -114,15 +111,13 @@ class Books:
         await asyncio.sleep(pause)
 
     async def finish(self, exchange: Exchange) -> None:
-        """Settle and record a call, once. What was said in it is written while the client reads its answer."""
+        """Settle and record a call, once."""
         if exchange.finished:
             return
         exchange.finished = True
         exchange.call.seconds = round(exchange.elapsed(), 6)
         await asyncio.shield(self.do(lambda: self._note(exchange)))
         self._settled.set()
-        if exchange.provider is not None and self._settings.record == "bodies":
-            self._thread.submit(self._keep, exchange)
 
     def _note(self, exchange: Exchange) -> None:
         call, provider, endpoint = exchange.call, exchange.provider, exchange.endpoint
@@ -137,19 +132,17 @@ class Books:
                 used = None if call.tokens is None else call.tokens.total
                 self._account.settle(exchange.reservation, calls=1, tokens=used, cost=call.cost)
         self._ledger.write(call)
+        if provider is not None and self._settings.record == "bodies":
+            self._write_bodies(exchange)
 
-    def _keep(self, exchange: Exchange) -> None:
-        """Write what was said in a call that has been noted."""
+    def _write_bodies(self, exchange: Exchange) -> None:
         call = exchange.call
         bodies: dict[str, Any] = {"path": exchange.path, "request": json_object(exchange.raw)}
         if exchange.answer is not None:
             bodies["response" if call.status is not None and call.status < 300 else "error"] = exchange.answer
         if exchange.stream:
             bodies["stream"] = b"".join(exchange.stream).decode("utf-8", "replace")
-        try:
-            self._ledger.write_bodies(call.number, bodies)
-        except Exception:
-            logger.warning("what was said in call %s could not be recorded", call.number, exc_info=True)
+        self._ledger.write_bodies(call.number, bodies)
 
     def _account_for(self, exchange: Exchange, provider: Provider, endpoint: Endpoint, answer: dict[str, Any]) -> None:
         """What a successful call used and cost, by what its answer says."""

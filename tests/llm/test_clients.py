@@ -56,7 +56,7 @@ def call_of(gateway: Gateway, run_dir: Path) -> dict[str, Any]:
 
 
 def body_of(gateway: Gateway, run_dir: Path) -> dict[str, Any]:
-    gateway.close()  # what was said is written while the client reads
+    gateway.close()
     (body,) = read_bodies(run_dir)
     return body
 
