@@ -1,16 +1,20 @@
-"""What several sub-commands share: options, choosing competitions, printing JSON."""
+"""What several sub-commands share: options, choosing competitions, output."""
 
 from __future__ import annotations
 
 import argparse
+import logging
 from pathlib import Path
 from typing import Any
 
 from pytest_mlebench import settings
 from pytest_mlebench.catalog import Catalogue, Competition
 from pytest_mlebench.catalog.catalogue import read_ids
+from pytest_mlebench.errors import UsageError
 from pytest_mlebench.ini import find_ini_file
 from pytest_mlebench.json_values import json_text
+
+logger = logging.getLogger("pytest_mlebench")
 
 GROUP_HELP = "a run group's folder, its name below --runs-dir or a part of it, or `last`"
 
@@ -56,3 +60,15 @@ def selected(options: argparse.Namespace, catalogue: Catalogue) -> list[Competit
 
 def print_json(value: Any) -> None:
     print(json_text(value))
+
+
+def write_output(text: str, path: Path | None) -> None:
+    """Write to the file of ``--output``, or else to standard output. Raises UsageError."""
+    if path is None:
+        print(text, end="")
+        return
+    try:
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"--output: {path} cannot be written: {error.strerror}") from error
+    logger.info("%s", path)

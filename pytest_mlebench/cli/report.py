@@ -8,7 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from pytest_mlebench.cli.common import GROUP_HELP, add_options, read_settings
+from pytest_mlebench.cli.common import GROUP_HELP, add_options, read_settings, write_output
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.json_values import json_text
 from pytest_mlebench.reports.json_report import to_json
@@ -102,14 +102,7 @@ def _report(options: argparse.Namespace) -> int:
         text = "\n\n".join([FORMATS[options.format](view), *shown]) + "\n"
     else:
         text = FORMATS[options.format](view).rstrip("\n") + "\n"
-    if options.output is None:
-        print(text, end="")
-        return 0
-    try:
-        options.output.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"--output: {options.output} cannot be written: {error.strerror}") from error
-    logger.info("%s", options.output)
+    write_output(text, options.output)
     return 0
 
 

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
-import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from pytest_mlebench.cli.common import add_options, read_settings
+from pytest_mlebench.cli.common import add_options, read_settings, write_output
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.json_values import json_text
-
-logger = logging.getLogger("pytest_mlebench")
 
 
 def add(commands: Any) -> None:
@@ -35,14 +32,7 @@ def add(commands: Any) -> None:
 def _trajectory(options: argparse.Namespace) -> int:
     run_dir = _find_run(options.run, read_settings(options).runs_dir)
     text = FORMATS[options.format](_read(run_dir))
-    if options.output is None:
-        print(text, end="")
-        return 0
-    try:
-        options.output.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise UsageError(f"--output: {options.output} cannot be written: {error.strerror}") from error
-    logger.info("%s", options.output)
+    write_output(text, options.output)
     return 0
 
 

@@ -214,7 +214,7 @@ def folder_digest(folder: Path, names: Sequence[str] | None = None) -> str:
 def canonical_differences(limits: Limits, hardware: Hardware, *, workers: int, sandboxes: Iterable[str]) -> list[str]:
     """How a setting differs from MLE-bench's own: 24 h, 36 vCPU, 440 GB of memory and one 24 GB A10 for each run.
 
-    Without a limit a run has its share of the machine, which ``workers`` runs use at once.
+    Where no limit is set, ``workers`` runs share the machine equally.
     """
     found = []
     if limits.time_limit != defaults.TIME_LIMIT:
