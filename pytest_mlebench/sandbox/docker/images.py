@@ -9,7 +9,7 @@ import tempfile
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Literal
@@ -248,11 +248,12 @@ class Images:
                     forcerm=True,
                     decode=True,
                 )
-                for line in _lines(messages):
-                    log.append(line[:_MAX_LINE])
-                    self._reporter(Note(line[:_MAX_LINE]))
-                    if time.monotonic() > deadline:  # closing the stream ends the build
-                        raise _BuildError(f"the build takes longer than {format_duration(defaults.BUILD_SECONDS)}")
+                with closing(messages):  # which ends the build, if it has not ended, and lets go of its connection
+                    for line in _lines(messages):
+                        log.append(line[:_MAX_LINE])
+                        self._reporter(Note(line[:_MAX_LINE]))
+                        if time.monotonic() > deadline:
+                            raise _BuildError(f"the build takes longer than {format_duration(defaults.BUILD_SECONDS)}")
         except _BuildError as error:
             log.append(str(error))
         except (DockerException, OSError) as error:
