@@ -51,7 +51,7 @@ def _dead_containers(client: docker.DockerClient, kept: bool) -> list[Leftover]:
     found = []
     for entry in entries:
         labels = entry.get("Labels") or {}
-        if is_dead(labels) and (kept or f"{LABEL}keep" not in labels):
+        if is_dead(labels) and (kept or labels.get(f"{LABEL}keep") != "true"):
             name = (entry.get("Names") or [entry["Id"]])[0]  # one that is being removed has no name any more
             found.append(Leftover("container", name.lstrip("/"), labels.get(f"{LABEL}run-group", "")))
     return found

@@ -53,6 +53,8 @@ def configuration(
         "command": [],
         "user": "root",
         "hostname": "sandbox",
+        # A HEALTHCHECK of the image would run beside the first process, as root.
+        "healthcheck": {"test": ["NONE"]},
         "network_mode": FULL_NETWORK if full_network else "none",
         # Read-only, both: what an agent leaves is taken out of the container when it has ended.
         "mounts": [
@@ -96,6 +98,7 @@ class Container:
         self._stream: Any = None
         self._log_error: OSError | None = None
         self.has_quota = False
+        self._oom_events: Path | None = None
 
     def create(self, image: str, settings: Mapping[str, Any], labels: Mapping[str, str], *, quota: int | None) -> None:
         """``quota`` (bytes) limits what the container writes, if the storage driver can (see ``has_quota``)."""
@@ -122,6 +125,7 @@ class Container:
             self._output = threading.Thread(target=self._copy, args=(stream, log), daemon=True)
             self._output.start()
             self._container.start()
+        self._oom_events = self._find_oom_events()
 
     def _copy(self, stream: Iterator[bytes], log: LogWriter) -> None:
         with suppress(DockerException, OSError, ValueError):  # the engine closed the stream
@@ -153,11 +157,18 @@ class Container:
         return 0
 
     def oom_kills(self) -> int | None:
-        """How many processes the kernel killed for memory, read on the host; None where that cannot be read.
+        """How many processes the kernel killed for memory, read on the host; None where the host cannot read it.
 
-        Only while the container runs: its control group goes with it.
+        Nothing once the container has ended: its control group goes with it, and the engine says what it saw.
         """
-        with suppress(DockerException, OSError, ValueError, KeyError, SandboxError):
+        if self._oom_events is None:
+            return None
+        with suppress(OSError, ValueError, KeyError):
+            return int(dict(line.split() for line in self._oom_events.read_text().splitlines())["oom_kill"])
+        return int(bool(self.state().get("OOMKilled")))
+
+    def _find_oom_events(self) -> Path | None:
+        with suppress(OSError, ValueError, SandboxError):
             groups = Path(f"/proc/{self.state()['Pid']}/cgroup").read_text().splitlines()
             for number, controllers, path in (line.split(":", 2) for line in groups):
                 if number == "0" and not controllers:
@@ -167,7 +178,7 @@ class Container:
                 else:
                     continue
                 if file.exists():
-                    return int(dict(line.split() for line in file.read_text().splitlines())["oom_kill"])
+                    return file
         return None
 
     def was_stopped_from_outside(self) -> bool:

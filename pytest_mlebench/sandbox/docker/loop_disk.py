@@ -76,12 +76,33 @@ def limited_disk(limit: int, image_layers: Sequence[Path], volumes: Sequence[str
         _run("mount", "-t", "overlay", "-o", f"nodev,nosuid,{overlay}", "overlay", str(root))
         shutil.copystat(image_layers[0], disk / "upper")
         for volume in volumes:
-            (root / volume.lstrip("/")).mkdir(parents=True, exist_ok=True)
+            _make_folder(root, volume)
         names = [f"/{path.name}" for path in root.iterdir() if path.is_dir() and not path.is_symlink()]
         targets = dict.fromkeys([*(name for name in names if name[1:] not in _NOT_BOUND), *volumes])
         yield [Mount(target, f"{root}{target}", type="bind") for target in targets]
     finally:
         remove_disk(folder)
+
+
+def _make_folder(root: Path, volume: str) -> None:
+    """Make the folder that a Dockerfile declares as a volume; raises SandboxError for a path that could lead elsewhere.
+
+    The engine binds it into the container, and would follow the image's links, on this machine, to anywhere.
+    """
+    path = root
+    names = volume.removeprefix("/").split("/")
+    if not volume.startswith("/") or any(name in ("", ".", "..") for name in names) or names[0] in _NOT_BOUND:
+        raise SandboxError(
+            f"the image's VOLUME {volume!r} is not a plain path: write it without dots and double slashes"
+        )
+    for name in names:
+        path /= name
+        if path.is_symlink():
+            raise SandboxError(f"the image's VOLUME {volume!r} leads through a link: name the folder itself")
+        try:
+            path.mkdir(exist_ok=True)
+        except OSError as error:
+            raise SandboxError(f"the image's VOLUME {volume!r} cannot be a folder: {error.strerror}") from error
 
 
 def remove_disk(folder: Path) -> None:

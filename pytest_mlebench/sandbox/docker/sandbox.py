@@ -291,7 +291,7 @@ def _not_enforced(info: Mapping[str, Any]) -> tuple[str, ...]:
 
 def _labels(task: Task) -> dict[str, str]:
     own = {f"{LABEL}{key.replace('_', '-')}": value for key, value in task.labels.items()}
-    return owner_labels() | own | ({f"{LABEL}keep": "true"} if task.keep else {})
+    return owner_labels() | own | {f"{LABEL}keep": str(task.keep).lower()}  # each, as an image has labels too
 
 
 def _container_name(task: Task) -> str:

@@ -110,8 +110,9 @@ def test_an_image_wants_the_harness_to_fail_by_saying(speech: str, attack: Runne
     assert (result.run_dir / "submission").is_dir()
 
 
-def test_an_image_wants_to_count_kills_that_never_were(attack: Runner, tmp_path: Path, image: str) -> None:
-    lie = r"""    channel.sendall(b'{"exit_code": 1, "oom_kills": 7}\n'); time.sleep(30)"""
+@pytest.mark.parametrize("then", ["time.sleep(30)", "sys.exit(1)"])
+def test_an_image_wants_to_count_kills_that_never_were(then: str, attack: Runner, tmp_path: Path, image: str) -> None:
+    lie = r"""    channel.sendall(b'{"exit_code": 1, "oom_kills": 7}\n'); """ + then
     result = attack("", agent=imposter(tmp_path, image, python=SPEAK + lie))
     assert (result.execution.ending, result.execution.detail) == (Ending.CRASHED, "exit code 1")
 
