@@ -18,26 +18,38 @@ _MAX_DIGITS = 300
 """Of an integer: any such number is also a float."""
 
 
-def loads(content: str | bytes, *, depth: int = MAX_DEPTH, **options: Any) -> Any:
+def loads(content: str | bytes, *, depth: int = MAX_DEPTH, decoder: json.JSONDecoder | None = None) -> Any:
     """What JSON holds; raises ValueError for whatever is wrong with it, too great a depth or number included.
 
     How deep Python itself can read depends on its version and its stack, and what follows may bear less.
+    ``decoder`` is one that ``json_decoder`` made.
     """
+    if not isinstance(content, str):
+        content = content.decode(json.detect_encoding(content), "surrogatepass")
     try:
-        value = json.loads(content, parse_int=_integer, **options)
+        value = (decoder or _DECODER).decode(content)
     except RecursionError:
         deeper = True
     else:
-        deeper = _is_deeper(value, depth)
+        # Most texts have fewer brackets than they may have levels, which is quickly counted.
+        deeper = content.count("{") + content.count("[") > depth and _is_deeper(value, depth)
     if deeper:
         raise ValueError(f"it is nested deeper than {depth} levels")
     return value
+
+
+def json_decoder(**options: Any) -> json.JSONDecoder:
+    """A decoder for ``loads``, with these options of Python's; to be made once, as that takes longer than to read."""
+    return json.JSONDecoder(parse_int=_integer, **options)
 
 
 def _integer(digits: str) -> int:
     if len(digits) > _MAX_DIGITS:
         raise ValueError(f"it has a number of {len(digits)} digits")
     return int(digits)
+
+
+_DECODER = json_decoder()
 
 
 def json_text(values: Any) -> str:
@@ -65,19 +77,22 @@ def parse(kind: type[Value], value: Any) -> Value:
     return parsed
 
 
+_CONTAINERS = (dict, list, tuple, Mapping)
+
+
 def _is_deeper(value: Any, levels: int) -> bool:
     level = [value]
     for _ in range(levels):
-        level = [one for outer in level for one in _inside(outer) if isinstance(one, Mapping | list | tuple)]
+        level = [one for outer in level for one in _inside(outer) if isinstance(one, _CONTAINERS)]
         if not level:
             return False
     return True
 
 
 def _inside(value: Any) -> Iterable[Any]:
-    if isinstance(value, Mapping):
-        return value.values()
-    return value if isinstance(value, list | tuple) else ()
+    if isinstance(value, (list, tuple)):
+        return value
+    return value.values() if isinstance(value, Mapping) else ()
 
 
 def _parse(kind: Any, value: Any, name: str) -> Any:

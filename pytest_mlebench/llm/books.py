@@ -1,6 +1,7 @@
 """The books of a run: budgets are reserved in them before a call, and the ledger is written after it.
 
-All of it happens in one thread of its own, in order: the account's lock and the disk hold up no stream.
+What may take long (the account's lock, long conversations) happens in one thread of its own, in order, and holds up no
+stream. A short call of a run without an account is noted where it is: to change threads there and back takes longer.
 """
 
 from __future__ import annotations
@@ -17,13 +18,15 @@ from typing import Any, TypeVar
 from pytest_mlebench.llm.budget import Account, Over, Wait
 from pytest_mlebench.llm.exchange import Exchange, json_object
 from pytest_mlebench.llm.flavours import Endpoint, Refusal
-from pytest_mlebench.llm.ledger import Ledger, Totals
+from pytest_mlebench.llm.ledger import JsonText, Ledger, Totals
 from pytest_mlebench.llm.prices import Most, read_usage
 from pytest_mlebench.llm.providers import Provider
 from pytest_mlebench.llm.settings import GatewaySettings
 
 LEAST_OUTPUT = 1024
 """An answer is limited to what a budget has left, but to no less than this."""
+SHORT = 64 << 10
+"""Bytes of a call that is noted at once."""
 PAID = ("generate", "embed")
 """The kinds of calls that providers charge for."""
 _ZERO = Decimal(0)
@@ -40,6 +43,8 @@ class Books:
         self._thread = ThreadPoolExecutor(1, "llm-books")
         self._ledger = Ledger(run_dir, record=settings.record, secrets=secrets)
         self._account: Account | None = None
+        self._in_thread = 0
+        """How much the thread has to do; nothing else uses ledger and account meanwhile."""
         self._turn = asyncio.Lock()
         self._settled = asyncio.Event()
         if settings.limits or settings.rpm is not None:
@@ -57,7 +62,13 @@ class Books:
 
     async def do(self, function: Callable[[], _T]) -> _T:
         """Do something in the books' thread."""
-        return await asyncio.get_running_loop().run_in_executor(self._thread, function)
+        self._in_thread += 1
+        done = asyncio.get_running_loop().run_in_executor(self._thread, function)
+        done.add_done_callback(self._left_thread)
+        return await asyncio.shield(done)
+
+    def _left_thread(self, _: object) -> None:
+        self._in_thread -= 1
 
     async def reserve(self, exchange: Exchange, provider: Provider, endpoint: Endpoint, body: dict[str, Any]) -> None:
         """Reserve the most that a call can cost; wait while other calls hold what it needs. Raises Refusal."""
@@ -116,8 +127,11 @@ class Books:
             return
         exchange.finished = True
         exchange.call.seconds = round(exchange.elapsed(), 6)
-        await asyncio.shield(self.do(lambda: self._note(exchange)))
-        self._settled.set()
+        if self._account is None and not self._in_thread and exchange.size <= SHORT:
+            self._note(exchange)
+        else:
+            await self.do(lambda: self._note(exchange))
+            self._settled.set()
 
     def _note(self, exchange: Exchange) -> None:
         call, provider, endpoint = exchange.call, exchange.provider, exchange.endpoint
@@ -137,9 +151,15 @@ class Books:
 
     def _write_bodies(self, exchange: Exchange) -> None:
         call = exchange.call
-        bodies: dict[str, Any] = {"path": exchange.path, "request": json_object(exchange.raw)}
+        request = JsonText.of(exchange.raw) if exchange.is_read else None
+        bodies: dict[str, Any] = {
+            "path": exchange.path,
+            "request": json_object(exchange.raw) if request is None else request,
+        }
         if exchange.answer is not None:
-            bodies["response" if call.status is not None and call.status < 300 else "error"] = exchange.answer
+            answer = JsonText.of(exchange.content) if exchange.content else None
+            name = "response" if call.status is not None and call.status < 300 else "error"
+            bodies[name] = exchange.answer if answer is None else answer
         if exchange.stream:
             bodies["stream"] = b"".join(exchange.stream).decode("utf-8", "replace")
         self._ledger.write_bodies(call.number, bodies)

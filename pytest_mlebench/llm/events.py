@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any
 
 from pytest_mlebench.json_values import loads
@@ -19,22 +20,33 @@ class StreamTooLarge(Exception):
     """One event is larger than any honest one."""
 
 
+class Event:
+    """A server-sent event: its bytes, the text of its data, and the object that this is."""
+
+    def __init__(self, content: bytes) -> None:
+        self.content = content
+        self.data = data(content)
+
+    @cached_property
+    def value(self) -> dict[str, Any] | None:
+        return parse(self.data)
+
+
 class ServerSentEvents:
-    """Splits a stream into its events, each with its bytes and the text of its data."""
+    """Splits a stream into its events."""
 
     def __init__(self) -> None:
         self._rest = b""
 
-    def feed(self, chunk: bytes) -> Iterator[tuple[bytes, str | None]]:
+    def feed(self, chunk: bytes) -> Iterator[Event]:
         """The events that end in this chunk. Raises StreamTooLarge."""
         # Only what is new is searched, and one end may lie across two chunks.
         start = max(0, len(self._rest) - 3)
         self._rest += chunk
         done = 0
         for match in _END.finditer(self._rest, start):
-            event = self._rest[done : match.end()]
-            done = match.end()
-            yield event, data(event)
+            start, done = done, match.end()
+            yield Event(self._rest[start:done])
         self._rest = self._rest[done:]
         if len(self._rest) > MAX_EVENT:
             raise StreamTooLarge

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
-from pytest_mlebench.json_values import loads
+from pytest_mlebench.json_values import json_decoder, loads
 from pytest_mlebench.llm.flavours import Endpoint, Flavour, Refusal
 from pytest_mlebench.llm.flavours.base import StreamReader
 from pytest_mlebench.llm.ledger import Call
@@ -34,6 +34,8 @@ class Exchange:
     endpoint: Endpoint | None = None
     path: str = ""
     raw: bytes = b""
+    is_read: bool = False
+    """Whether ``raw`` is a JSON object."""
     context: dict[str, str] = field(default_factory=dict)
     reservation: int | None = None
     sent: bool = False
@@ -44,9 +46,15 @@ class Exchange:
     complete: bool = False
     finished: bool = False
     answer: dict[str, Any] | None = None
+    content: bytes = b""
+    """Of the answer, where it was no stream."""
     reader: StreamReader | None = None
     stream: list[bytes] | None = None
     started: float = field(default_factory=time.monotonic)
+
+    @property
+    def size(self) -> int:
+        return len(self.raw) + self.call.response_bytes
 
     def elapsed(self) -> float:
         return round(time.monotonic() - self.started, 6)
@@ -76,7 +84,7 @@ def parse_body(raw: bytes) -> dict[str, Any]:
     if sum(map(raw.count, (b",", b"[", b"{"))) > MAX_ELEMENTS:
         raise Refusal("too_large", "the body has too many elements")
     try:
-        body = loads(raw.decode("utf-8"), object_pairs_hook=_unique, parse_constant=_no_constant)
+        body = loads(raw.decode("utf-8"), decoder=_STRICT)
     except ValueError as error:
         raise Refusal("invalid", f"the body is not JSON: {error}") from None
     if not isinstance(body, dict):
@@ -94,6 +102,9 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is no JSON")
+
+
+_STRICT = json_decoder(object_pairs_hook=_unique, parse_constant=_no_constant)
 
 
 def target(raw: str) -> tuple[str, str, dict[str, str]]:

@@ -12,10 +12,10 @@ from aiohttp import web
 from yarl import URL
 
 from pytest_mlebench.llm.books import PAID, Books
-from pytest_mlebench.llm.events import ServerSentEvents, StreamTooLarge, parse, parse_array
+from pytest_mlebench.llm.events import Event, ServerSentEvents, StreamTooLarge, parse_array
 from pytest_mlebench.llm.exchange import CANCELLED, HIDDEN, Exchange, Hiding, error_text, json_object, reason
 from pytest_mlebench.llm.flavours import Endpoint, Refusal
-from pytest_mlebench.llm.flavours.base import Problem, sse
+from pytest_mlebench.llm.flavours.base import Problem, StreamReader, sse
 from pytest_mlebench.llm.providers import Provider
 from pytest_mlebench.llm.settings import GatewaySettings
 from pytest_mlebench.llm.upstream import headers_back, headers_there, proxy_of, url_of
@@ -125,7 +125,7 @@ class Passing:
             content = content.replace(key.encode(), HIDDEN.encode())
         call.first_token = exchange.elapsed()
         call.response_bytes = len(content)
-        exchange.answer = json_object(content)
+        exchange.content, exchange.answer = content, json_object(content)
         if upstream.status >= 400:
             call.error = error_text(exchange.answer, content)
         await self._books.finish(exchange)
@@ -157,30 +157,33 @@ class Passing:
             else:
                 recorded.clear()
 
+        def read(found: list[Event]) -> bool:
+            """Take in what events say; returns whether the last one was among them."""
+            ended = False
+            for event in found:
+                if event.value is not None:
+                    reader.feed(event.value)
+                    if event.value.get("error"):
+                        call.error = error_text(event.value, event.content)
+                ended |= reader.is_last(event.value, event.data)
+            return ended
+
         async def take(chunk: bytes) -> None:
             if call.first_token is None:
                 call.first_token = exchange.elapsed()
-            passed, ended = b"", False
-            for event, data in events.feed(chunk) if events else ():
-                value = parse(data)
-                if value is not None:
-                    reader.feed(value)
-                    if value.get("error"):
-                        call.error = error_text(value, event)
-                ended |= reader.is_last(value, data)
-                kept = reader.pass_on(value) if drop_usage and value is not None else value
-                if kept is value:
-                    passed += event
-                elif kept is not None:
-                    passed += sse(None, kept)
-            passed = passed if drop_usage else chunk
+            found = list(events.feed(chunk)) if events else []
+            passed = b"".join(_without_usage(reader, event) for event in found) if drop_usage else chunk
             keep(passed)
-            if ended and events is not None and not events.rest():
-                # Clients read no further, and may end the run: what the call used is noted before they can.
+            # Clients read no further than the last event, and may end the run: what the call used is noted before they
+            # can. All others are passed on before they are read.
+            may_end = any(mark in event.data for event in found if event.data for mark in reader.last)
+            if may_end and read(found) and events is not None and not events.rest():
                 exchange.complete = True
                 await self._books.finish(exchange)
             if passed:
                 await response.write(passed)
+            if not may_end:
+                read(found)
             if call.response_bytes > MAX_ANSWER:
                 raise aiohttp.ClientPayloadError(f"it is longer than {MAX_ANSWER >> 20} MiB")
 
@@ -202,6 +205,16 @@ class Passing:
         await self._books.finish(exchange)
         await response.write_eof()
         return response
+
+
+def _without_usage(reader: StreamReader, event: Event) -> bytes:
+    """An event without the usage that its client has not asked for."""
+    if event.data is None or reader.usage is None or reader.usage not in event.data or event.value is None:
+        return event.content
+    kept = reader.pass_on(event.value)
+    if kept is event.value:
+        return event.content
+    return b"" if kept is None else sse(None, kept)
 
 
 def _pause(attempt: int, retry_after: str | None) -> float:

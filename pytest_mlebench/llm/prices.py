@@ -24,6 +24,7 @@ _FIELDS = {
     "output": "output_mtok",
 }
 _LIMITS = ("context_window", "output_limit")
+_SEARCHES = ("web_searches", "storage_searches")
 _MAX_TOKENS = 10**12
 """Counts beyond are no usage but an error."""
 
@@ -208,6 +209,8 @@ def read_usage(flavour: str, api: str, answer: Mapping[str, Any]) -> Usage | Non
         _, usage = get_snapshot().find_provider(None, flavour, None).extract_usage(answer, api_flavor=api)
     except (LookupError, ValueError, TypeError):
         return None
+    for name in _SEARCHES:  # of what is not there genai-prices would have to find out that there is none
+        vars(usage).setdefault(name, 0)
     values = {name: value for name, value in vars(usage).items() if isinstance(value, int)}
     tokens = Tokens(
         input=values.get("input_tokens", 0),

@@ -217,7 +217,9 @@ class Service:
             except aiohttp.ClientError as error:
                 raise Refusal("invalid", f"the body cannot be read: {error}") from None
             exchange.call.request_bytes = len(exchange.raw)
-            yield parse_body(exchange.raw)
+            body = parse_body(exchange.raw)
+            exchange.is_read = True
+            yield body
         finally:
             self._bytes -= size
 

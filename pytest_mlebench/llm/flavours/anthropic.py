@@ -120,6 +120,8 @@ def _is_clients(tool: Body) -> bool:
 class _Messages(StreamReader):
     """``message_start``, ``content_block_…`` and ``message_delta`` to a message."""
 
+    last = ("message_stop",)
+
     def __init__(self) -> None:
         self._answer: Body = {}
         self._blocks: dict[int, Body] = {}

@@ -241,6 +241,9 @@ def _refers(input: Any) -> bool:
 class _Chat(StreamReader):
     """``chat.completion.chunk`` objects to a ``chat.completion``."""
 
+    last = ("[DONE]",)
+    usage = "usage"
+
     def __init__(self, drop_usage: bool) -> None:
         self._drop_usage = drop_usage
         self._answer: Body = {}
@@ -318,6 +321,8 @@ _LAST = {"response.completed", "response.incomplete", "response.failed"}
 
 class _Responses(StreamReader):
     """Events of a response; the last one holds all of it."""
+
+    last = tuple(_LAST)
 
     def __init__(self) -> None:
         self._answer: Body = {}
