@@ -25,6 +25,7 @@ from pytest_mlebench.errors import InvalidSubmission
 from pytest_mlebench.grading.submission import open_submission
 from pytest_mlebench.sandbox import Sandbox
 from pytest_mlebench.sandbox.checker import SubmissionChecker
+from pytest_mlebench.sandbox.local import sandbox as local
 from pytest_mlebench.sandbox.network.policy import Endpoint
 from pytest_mlebench.sandbox.network.proxy import Proxy
 from tests.sandbox.scripted import MB, Result, Runner, docker_sandbox, engine_problem, local_sandbox, make_runner
@@ -62,12 +63,13 @@ SANDBOXES: dict[str, Callable[[], Sandbox]] = {
     "Docker": docker_sandbox,
     "watched": lambda: docker_sandbox(loop_disks=False),
     "local": local_sandbox,
+    "looking": local_sandbox,  # where no control group keeps the limit on memory
 }
 
 
 @pytest.fixture(params=list(SANDBOXES))
 def runner(request: pytest.FixtureRequest, tmp_path: Path) -> Runner:
-    if request.param != "local" and (problem := engine_problem()):
+    if request.param in ("Docker", "watched") and (problem := engine_problem()):
         pytest.skip(problem)
     return make_runner(SANDBOXES[request.param](), tmp_path)
 
@@ -103,6 +105,10 @@ class Outside:
         self._look_at_processes()
         if self.in_containers:
             self._look_at_groups()
+        for group in Path("/sys/fs/cgroup").glob("**/mlebench-memory-*"):
+            for file in ("memory.max_usage_in_bytes", "memory.peak"):
+                with suppress(OSError, ValueError):
+                    self.memory = max(self.memory, int((group / file).read_text()))
 
     def _look_at_groups(self) -> None:
         for group in Path("/sys/fs/cgroup/memory/docker").glob("*"):
@@ -132,14 +138,13 @@ class Outside:
         for process in psutil.Process().children(recursive=True):
             with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
                 if process.environ().get("HOME", "").startswith(str(self.folder)):
-                    memory = process.memory_info()
-                    total += memory.rss - memory.shared
+                    total += process.memory_full_info().uss
         self.memory = max(self.memory, total)
 
 
 @contextmanager
 def watched(folder: Path, sandbox: str) -> Iterator[Outside]:
-    outside, done = Outside(folder, sandbox != "local"), threading.Event()
+    outside, done = Outside(folder, sandbox not in ("local", "looking")), threading.Event()
 
     def watch() -> None:
         while not done.wait(0.02):
@@ -164,12 +169,15 @@ def number(result: Result) -> float:
 
 
 def skip_watched(sandbox: str) -> None:
+    if sandbox in ("watched", "looking"):
+        pytest.skip("only disks, or memory, differ")
+
+
+def test_memory(runner: Runner, sandbox: str, note: Note, monkeypatch: pytest.MonkeyPatch) -> None:
     if sandbox == "watched":
         pytest.skip("only disks differ")
-
-
-def test_memory(runner: Runner, sandbox: str, note: Note) -> None:
-    skip_watched(sandbox)
+    if sandbox == "looking":
+        monkeypatch.setattr(local, "MEMORY_GROUP", "no/such/folder/")
     with watched(runner.folder, sandbox) as outside:
         runner(python(EAT), memory=256 * MB, time_limit=6)
     note(sandbox, "memory, of four processes", 256, outside.memory / MB, "MB")
@@ -195,7 +203,7 @@ WAYS = {
 
 @pytest.mark.parametrize("way", WAYS)
 def test_disk(way: str, runner: Runner, sandbox: str, note: Note) -> None:
-    if sandbox == "local" and way != "one file":
+    if sandbox in ("local", "looking") and way != "one file":
         pytest.skip("the local sandbox limits each file")
     progress = "import sys\n" + FILL.replace("written +=", "print(end='', flush=True); written +=")
     if sandbox == "watched":  # what was written by the time that it is stopped
@@ -227,10 +235,11 @@ def test_processes(runner: Runner, sandbox: str, note: Note) -> None:
     note(sandbox, "processes", 64, number(result), "")
 
 
-def test_time(runner: Runner, sandbox: str, note: Note) -> None:
+@pytest.mark.parametrize("seconds", [5, 20, 60])
+def test_time(seconds: int, runner: Runner, sandbox: str, note: Note) -> None:
     skip_watched(sandbox)
-    result = runner("trap '' TERM; while true; do sleep 1; done", time_limit=60)
-    note(sandbox, "time, of an agent that ignores SIGTERM", 60, result.execution.seconds, "s")
+    result = runner("trap '' TERM; while true; do sleep 1; done", time_limit=seconds)
+    note(sandbox, "time, of an agent that ignores SIGTERM", seconds, result.execution.seconds, "s")
 
 
 def test_log(runner: Runner, sandbox: str, note: Note) -> None:

@@ -29,10 +29,16 @@ TIMELINE_SECONDS = 3600.0
 SHM_BYTES = 1 << 30
 """Size of a container's ``/dev/shm``, which counts as memory."""
 GRACE_SECONDS = 5.0
-"""Between SIGTERM and SIGKILL, when a run's time is over."""
+"""Between SIGTERM and SIGKILL, when a run's time is over, and no more than ``GRACE_SHARE`` of that time."""
+GRACE_SHARE = 0.05
 BUILD_SECONDS = 4 * 3600.0
 """Of building one image."""
 BUILD_MEMORY = 16 << 30
 """Of the commands of one Dockerfile; at most what the machine has."""
 IMAGE_BYTES = 64 << 30
 """Of one agent's image."""
+
+
+def grace(time_limit: float) -> float:
+    """Seconds between SIGTERM and SIGKILL, when a run's time is over."""
+    return min(GRACE_SECONDS, GRACE_SHARE * time_limit)

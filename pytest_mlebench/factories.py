@@ -143,7 +143,8 @@ def container_options(settings: Settings) -> dict[str, Any]:
     """What containers are like, as ``DockerSandbox`` takes it."""
     return {
         "network": settings.network,
-        "build_network": settings.build_network,
+        # Where an agent may reach nothing, whoever wrote its Dockerfile gets no way out either.
+        "build_network": settings.build_network or ("registries" if settings.network == "none" else "full"),
         "allow_hosts": list(settings.allow_hosts),
         "runtime": settings.runtime,
         "allow_privileged": settings.allow_privileged,

@@ -344,13 +344,13 @@ class Settings:
         INI | RESTORED,
         default="llm",
     )
-    build_network: str = _option(
+    build_network: str | None = _option(
         "--build-network",
         "POLICY",
-        "what building an agent's image may reach: none, registries (of packages) or full (default: full)",
+        "what building an agent's image may reach: none, registries (of packages) or full (default: registries with "
+        "--network=none, else full)",
         _build_network,
         INI | RESTORED,
-        default="full",
     )
     allow_hosts: tuple[str, ...] = _option(
         "--allow-host", "HOST", "let containers reach this host too; repeatable", str, LIST | RESTORED, default=()

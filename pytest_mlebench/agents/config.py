@@ -17,6 +17,9 @@ _ANCHORS = {"vars", "defaults"}
 _ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)*")
 _IMAGE = re.compile(r"[a-z0-9][\w.\-]*(:\d+)?(/[a-z0-9][\w.\-]*)*(:[\w][\w.\-]*)?(@sha256:[0-9a-f]{64})?")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_MAX_ID = 200
+_MAX_PATH = 200
+_MAX_INTEGER = 1 << 64
 _MAX_BYTES = 1 << 20
 _MAX_NODES = 20_000
 _MAX_DEPTH = 20
@@ -33,7 +36,7 @@ def read_config(file: Path) -> list[Agent]:
     }
     if not definitions:
         raise AgentError(f"{file}: defines no agent (a top-level key with `start` and `dockerfile`)")
-    return [_Definition(f"{file}: agent {id}", value, file).agent(str(id)) for id, value in definitions.items()]
+    return [_Definition(f"{file}: agent {_shown(id)}", value, file).agent(str(id)) for id, value in definitions.items()]
 
 
 def _load(file: Path) -> Any:
@@ -45,16 +48,22 @@ def _load(file: Path) -> Any:
         return yaml.load(text, Loader=_LOADER)
     except yaml.YAMLError as error:
         raise AgentError(f"{file}: is not YAML: {' '.join(str(error).split())}") from error
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, ArithmeticError) as error:
         raise AgentError(f"{file}: cannot be read: {reason(error)}") from error
 
 
 def _check_size(file: Path, text: str) -> None:
-    """Count nodes and levels as they are once aliases are expanded, before anything is made of them."""
+    """Count nodes and levels as they are once aliases are expanded, before anything is made of them.
+
+    Of two equal keys a reader sees the first and YAML takes the last, so there may be none.
+    """
     sizes: dict[str, int] = {}
     open_nodes: list[tuple[str | None, int]] = []  # anchor, and how many nodes came before
+    keys = _Keys()
     nodes = 0
     for event in yaml.parse(text, Loader=_LOADER):
+        if (key := keys.repeated(event)) is not None:
+            raise AgentError(f"{file}: has the key {key[:60]!r} twice{_line(event)}")
         if isinstance(event, yaml.CollectionEndEvent):
             anchor, before = open_nodes.pop()
             if anchor is not None:
@@ -74,6 +83,33 @@ def _check_size(file: Path, text: str) -> None:
             raise AgentError(f"{file}: has more than {_MAX_NODES:,} values, aliases expanded")
 
 
+def _line(event: Any) -> str:
+    return f" (line {event.start_mark.line + 1})" if event.start_mark else ""
+
+
+class _Keys:
+    """Sees a text's YAML events go by, and which of them are keys."""
+
+    def __init__(self) -> None:
+        self._open: list[tuple[set[str], bool] | None] = []  # keys of a mapping and whether one is next; None: a list
+
+    def repeated(self, event: Any) -> str | None:
+        """The key that the event is, if its mapping has it already."""
+        if isinstance(event, yaml.CollectionEndEvent):
+            self._open.pop()
+            return None
+        found = None
+        if isinstance(event, yaml.NodeEvent) and self._open and (mapping := self._open[-1]) is not None:
+            keys, is_key = mapping
+            self._open[-1] = keys, not is_key
+            if is_key and isinstance(event, yaml.ScalarEvent) and event.value != "<<":
+                found = event.value if event.value in keys else None
+                keys.add(event.value)
+        if isinstance(event, yaml.CollectionStartEvent):
+            self._open.append((set(), True) if isinstance(event, yaml.MappingStartEvent) else None)
+        return found
+
+
 class _Definition:
     """One agent's definition, being checked. ``where`` begins every error."""
 
@@ -81,10 +117,12 @@ class _Definition:
         self._where, self._values, self._file = where, values, file
 
     def agent(self, id: str) -> Agent:
-        if extra := sorted(map(str, self._values.keys() - _KEYS)):
+        if extra := sorted(map(_shown, self._values.keys() - _KEYS)):
             raise AgentError(f"{self._where} has unknown keys {', '.join(extra)}")
-        if not _ID.fullmatch(id):
+        if not _ID.fullmatch(id) or len(id) > _MAX_ID or any(set(part) == {"."} for part in id.split("/")):
             raise AgentError(f"{self._where}: an id is made of letters, digits, '-', '_', '.', '/' before a variant")
+        for key, value in self._values.items():
+            self._check_kind(str(key), value)
         agents = self._file.parents[1]
         start = self._path("start", "")
         if len(start.parts) < 2:
@@ -102,10 +140,16 @@ class _Definition:
                 raise AgentError(f"{self._where}: env_vars: {name} is {_kind(value)}, must be text or a number")
         for name, value in [*kwargs.items(), *env_vars.items()]:
             if "\0" in f"{name}{value}":
-                raise AgentError(f"{self._where}: {name} holds a zero byte")
+                raise AgentError(f"{self._where}: {_shown(name)} holds a zero byte")
             if (at := SECRET.sub("", str(value)).find("${{")) >= 0:
                 text = SECRET.sub("", str(value))[at : at + 60]
                 raise AgentError(f"{self._where}: {name}: {text!r} must be of the form ${{{{ secrets.NAME }}}}")
+        for name, value in kwargs.items():
+            if found := SECRET.search(str(value)):
+                raise AgentError(
+                    f"{self._where}: kwargs: {name} asks for the secret {found[1]}, which everybody could read in the "
+                    "list of processes: ask for it in env_vars"
+                )
         return Agent(
             id=id,
             folder=agents / start.parts[0],
@@ -127,12 +171,27 @@ class _Definition:
         if not isinstance(value, str):
             raise AgentError(f"{self._where}: {key} is {_kind(value)}, must be a path from the agents' folder")
         path = PurePosixPath(value)
-        if path.is_absolute() or ".." in path.parts or "\0" in value:
-            raise AgentError(f"{self._where}: {key} is {value!r}, must be a path inside the agents' folder {agents}")
+        if path.is_absolute() or ".." in path.parts or not value.isprintable() or len(value) > _MAX_PATH:
+            raise AgentError(
+                f"{self._where}: {key} is {value!r:.100}, must be a path inside the agents' folder {agents}"
+            )
         folder = (agents / path.parts[0]).resolve() if path.parts else agents
         if not (agents / path).resolve().is_relative_to(folder):
-            raise AgentError(f"{self._where}: {key} {value!r} is a link that leaves the agent's folder {folder}")
+            raise AgentError(f"{self._where}: {key} {value!r:.100} is a link that leaves the agent's folder {folder}")
         return path
+
+    def _check_kind(self, key: str, value: Any) -> None:
+        """That a value is text, a number, a truth value, nothing, or a list or mapping of such."""
+        if isinstance(value, dict):
+            for name, entry in value.items():
+                self._check_kind(f"{key}.{_shown(name)}", entry)
+        elif isinstance(value, list):
+            for entry in value:
+                self._check_kind(key, entry)
+        elif isinstance(value, int) and not -_MAX_INTEGER < value < _MAX_INTEGER:
+            raise AgentError(f"{self._where}: {key} is a number of more than 64 bits: write it in quotes")
+        elif not isinstance(value, str | int | float | None):
+            raise AgentError(f"{self._where}: {key} is a {type(value).__name__}: write it in quotes, as text")
 
     def _flag(self, key: str) -> bool:
         value = self._values.get(key, False)
@@ -159,6 +218,15 @@ class _Definition:
         if not isinstance(value, list) or not all(isinstance(entry, str) for entry in value):
             raise AgentError(f"{self._where}: {key} is {_kind(value)}, must be a list of texts: [api.example.com]")
         return tuple(value)
+
+
+def _shown(key: Any) -> str:
+    """A key in one line, whatever is in it."""
+    try:
+        text = str(key)
+    except ValueError:  # a number of thousands of digits
+        return "of a huge number"
+    return text if text.isprintable() and len(text) <= _MAX_ID else ascii(text[:_MAX_ID])
 
 
 def _kind(value: Any) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -24,9 +24,9 @@ _VERSION = re.compile(r"^ARG VERSION=(\S+)", re.MULTILINE)
 class Agent:
     """A scaffold with a model, as one top-level key of a ``config.yaml`` defines it.
 
-    ``start`` and ``dockerfile`` are paths. ``kwargs`` and ``env_vars`` may hold ``${{ secrets.NAME }}``; ``launch``
-    fills in the values. ``trusted`` agents may run without a container; ``llm_hosts`` are all that the default network
-    policy lets an agent reach. ``base_image`` is what its ``mlebench-env`` is built from; None: the usual one.
+    ``start`` and ``dockerfile`` are paths. ``env_vars`` may hold ``${{ secrets.NAME }}``; ``launch`` fills in the
+    values. ``trusted`` agents may run without a container; ``llm_hosts`` are all that the default network policy lets
+    an agent reach. ``base_image`` is what its ``mlebench-env`` is built from; None: the usual one.
     """
 
     id: str
@@ -44,7 +44,7 @@ class Agent:
     @property
     def secret_names(self) -> tuple[str, ...]:
         """The names of all secrets that the definition asks for."""
-        return tuple(sorted({name for text in self._texts() for name in SECRET.findall(text)}))
+        return tuple(sorted({name for text in self.env_vars.values() for name in SECRET.findall(text)}))
 
     @property
     def version(self) -> str:
@@ -82,13 +82,13 @@ class Agent:
                     f"{MIN_SECRET}: shorter ones cannot be kept out of logs. If it is no secret, write it in {CONFIG}"
                 )
 
-        def fill(value: Any) -> str:
-            return SECRET.sub(lambda match: environment[match[1]], str(value))
+        def fill(value: str) -> str:
+            return SECRET.sub(lambda match: environment[match[1]], value)
 
         if self.kwargs_type == "omegaconf":
-            arguments = [f"{key}={fill(value)}" for key, value in self.kwargs.items()]
+            arguments = [f"{key}={value}" for key, value in self.kwargs.items()]
         else:
-            arguments = [word for key, value in self.kwargs.items() for word in (f"--{key}", fill(value))]
+            arguments = [word for key, value in self.kwargs.items() for word in (f"--{key}", str(value))]
         return Launch(
             arguments=tuple(arguments),
             environment={key: fill(value) for key, value in self.env_vars.items()},
@@ -107,10 +107,6 @@ class Agent:
             "llm_hosts": list(self.llm_hosts),
             **({"base_image": self.base_image} if self.base_image else {}),
         }
-
-    def _texts(self) -> Iterator[str]:
-        yield from map(str, self.kwargs.values())
-        yield from self.env_vars.values()
 
 
 @dataclass(frozen=True, kw_only=True)

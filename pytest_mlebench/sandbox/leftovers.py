@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_mlebench.progress import Note, Reporter, silent
 from pytest_mlebench.sandbox.checker import UPLOADS
-from pytest_mlebench.sandbox.local.home import HOME, remove_home
+from pytest_mlebench.sandbox.local.home import HOME, MEMORY_GROUP, remove_home
 from pytest_mlebench.sandbox.owner import dead_folders
 
 SOCKETS = "mlebench-run-"
@@ -47,4 +48,10 @@ def clean_folders(
         found[-1].report(reporter, dry_run=dry_run)
         if not dry_run:
             remove_home(folder)
+    for group in dead_folders(MEMORY_GROUP, [Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")]):
+        found.append(Leftover("control group", str(group)))
+        found[-1].report(reporter, dry_run=dry_run)
+        if not dry_run:
+            with suppress(OSError):  # a supervisor is still ending its processes
+                group.rmdir()
     return found

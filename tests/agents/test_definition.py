@@ -35,7 +35,9 @@ scaffold/dev:
   kwargs:
     <<: *kwargs
     agent.steps: 1
-    key: ${{secrets.TEST_API_KEY}}
+  env_vars:
+    <<: *env_vars
+    KEY: sk ${{secrets.TEST_API_KEY}}
   privileged: true
   llm_hosts: [api.example.com]
 """
@@ -62,8 +64,9 @@ def test_omegaconf_arguments_are_key_equals_value(agents: Path) -> None:
 
 def test_argparse_arguments_are_options_and_secrets_are_filled_in(agents: Path) -> None:
     agent = AgentRegistry(agents)["scaffold/dev"]
-    words = agent.launch({"TEST_API_KEY": "k-12345678"}).arguments
-    assert words == ("--agent.steps", "1", "--agent.model", "some-model", "--key", "k-12345678")
+    launch = agent.launch({"TEST_API_KEY": "k-12345678"})
+    assert launch.arguments == ("--agent.steps", "1", "--agent.model", "some-model")
+    assert launch.environment["KEY"] == "sk k-12345678"
     assert (agent.privileged, agent.trusted, agent.llm_hosts) == (True, False, ("api.example.com",))
 
 
@@ -165,6 +168,32 @@ def test_a_folder_without_agents_is_refused_and_an_agents_own_with_advice(agents
             "more than 20,000 values",
         ),
         ("#" * (1 << 20) + "\n\n", "may have 1,048,576"),
+        (
+            "scaffold: {start: scaffold/start.sh, kwargs_type: argparse, kwargs: {key: 'x${{ secrets.KEY }}'}}",
+            "kwargs: key asks for the secret KEY, .* list of processes: ask for it in env_vars",
+        ),
+        ("scaffold: {start: scaffold/start.sh, privileged: false, privileged: true}", "has the key 'privileged' twice"),
+        (
+            "scaffold: {start: scaffold/start.sh}\nscaffold: {start: scaffold/none.sh}",
+            "the key 'scaffold' twice .line 2",
+        ),
+        ("scaffold/../x: {start: scaffold/start.sh}", "an id is made of"),
+        ('"scaffold\\n": {start: scaffold/start.sh}', r"'scaffold\\n': an id is made of"),
+        ("scaffold: {start: scaffold/start.sh, privileged: 0x" + "f" * 9000 + "}", "privileged is a number of more"),
+        (
+            "scaffold: {start: scaffold/start.sh, kwargs_type: argparse, kwargs: {a: [0x" + "f" * 9000 + "]}}",
+            "kwargs.a is a number of more than 64 bits: write it in quotes",
+        ),
+        ("scaffold: {start: scaffold/start.sh, a: " + ":".join(["59"] * 5000) + ".5}", "cannot be read: int too large"),
+        (
+            "scaffold: {start: scaffold/start.sh, kwargs_type: argparse, kwargs: {a: 2001-01-01}}",
+            "kwargs.a is a date: write it in quotes",
+        ),
+        (
+            "scaffold: {start: scaffold/start.sh, kwargs_type: argparse, kwargs: {a: !!binary aGVsbG8=}}",
+            "kwargs.a is a bytes: write it in quotes",
+        ),
+        ("scaffold: {start: scaffold/" + "x" * 900 + "}", "start is .* must be a path inside"),
     ],
 )
 def test_a_broken_definition_is_told_with_file_and_key(agents: Path, text: str, message: str) -> None:

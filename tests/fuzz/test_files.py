@@ -139,7 +139,7 @@ def test_any_config_of_agents_is_read_or_refused_with_an_error(tmp_path: Path) -
         write(folder / "config.yaml", text)
         with limited_time(), suppress(AgentError):
             for agent in read_config(folder / "config.yaml"):
-                agent.describe()
+                json.dumps(agent.describe())
                 with suppress(AgentError):
                     agent.launch({})
 

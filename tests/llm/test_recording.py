@@ -367,7 +367,7 @@ KEYS = {"OPENAI_API_KEY": "sk-openai-1", "GEMINI_API_KEY": "gm-key-12", "OPENROU
     [
         ({}, []),
         ({"env_vars": {"KEY": "${{ secrets.OPENAI_API_KEY }}"}}, ["openai"]),
-        ({"kwargs": {"key": "${{ secrets.GEMINI_API_KEY }}"}, "kwargs_type": "argparse"}, ["gemini", "gemini-openai"]),
+        ({"env_vars": {"G": "${{ secrets.GEMINI_API_KEY }}"}}, ["gemini", "gemini-openai"]),
         ({"env_vars": {"BASE": "${{ secrets.OPENROUTER_BASE_URL }}"}}, ["openrouter"]),
         ({"env_vars": {"OPENAI_BASE_URL": "https://openrouter.ai/api/v1"}}, ["openrouter"]),
         ({"env_vars": {"ANTHROPIC_API_KEY": "${{ secrets.ANTHROPIC_API_KEY }}"}}, []),  # there is no key

@@ -190,8 +190,11 @@ def test_an_agent_that_lists_hosts_has_those_and_no_others() -> None:
 def test_an_agent_that_lists_none_has_the_providers_of_its_keys() -> None:
     agent = replace(
         script_agent(),
-        env_vars={"OPENAI_API_KEY": "${{ secrets.OPENAI_API_KEY }}"},
-        kwargs={"key": "${{ secrets.ANTHROPIC_API_KEY }}", "other": "${{ secrets.SOMETHING }}"},
+        env_vars={
+            "OPENAI_API_KEY": "${{ secrets.OPENAI_API_KEY }}",
+            "KEY": "${{ secrets.ANTHROPIC_API_KEY }}",
+            "OTHER": "${{ secrets.SOMETHING }}",
+        },
     )
     assert set(map(str, endpoints(agent, Launch()))) == {"api.openai.com:443", "api.anthropic.com:443"}
 

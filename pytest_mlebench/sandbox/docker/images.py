@@ -26,6 +26,7 @@ from pytest_mlebench.errors import SandboxError, reason
 from pytest_mlebench.progress import Note, Reporter, Step, silent
 from pytest_mlebench.sandbox.contract import check_agent_folder
 from pytest_mlebench.sandbox.docker.build_network import build_network
+from pytest_mlebench.sandbox.docker.dockerfile import fetched
 from pytest_mlebench.sandbox.docker.engine import engine_errors, engine_info, explain
 from pytest_mlebench.sandbox.docker.loop_disk import layers
 from pytest_mlebench.sandbox.instructions import format_duration
@@ -227,7 +228,18 @@ class Images:
                 return False
         return True
 
+    def _triggers(self, image: str) -> list[str] | None:
+        """The ``ONBUILD`` instructions of an image; None where the engine does not have it."""
+        if re.search(r"[^\w.:/@-]", image) or not self._has(image):
+            return None
+        return list(self._inspect(image).get("Config", {}).get("OnBuild") or [])
+
     def _build(self, recipe: _Recipe, tag: str) -> None:
+        if recipe.network != "full" and (what := fetched(recipe.dockerfile, self._triggers)):
+            raise SandboxError(
+                f"{recipe.folder}: with --build-network={recipe.network} the engine fetches nothing itself, and the "
+                f"Dockerfile has {what}"
+            )
         log: deque[str] = deque(maxlen=_TAIL_LINES)
         name = "Dockerfile.mlebench"
         deadline = time.monotonic() + defaults.BUILD_SECONDS

@@ -367,7 +367,7 @@ def _await(channel: ControlChannel, container: Container, time_limit: float) -> 
             if message := channel.receive(min(left, _POLL_SECONDS)):
                 return _end(message, container)
         channel.send({"signal": "SIGTERM"})
-        message = channel.receive(defaults.GRACE_SECONDS)
+        message = channel.receive(defaults.grace(time_limit))
         return replace(_end(message, container), time_limit=time_limit)
     except ControlChannelClosed:
         over = time.monotonic() >= deadline

@@ -13,6 +13,8 @@ from pytest_mlebench.sandbox.instructions import INSTRUCTIONS, VALIDATE, clock, 
 
 HOME = ".home-"
 """How the name of a home begins, in its run directory."""
+MEMORY_GROUP = "mlebench-memory-"
+"""How the names of control groups begin, which limit the memory of runs."""
 USER = "nonroot"
 """The agent's own home, empty at first, beside its other folders: named and placed as in a container."""
 

@@ -10,6 +10,7 @@ import json
 import logging
 import math
 import os
+import secrets
 import shutil
 import signal
 import subprocess
@@ -42,7 +43,7 @@ from pytest_mlebench.sandbox.fair_share import Machine, apply, describe
 from pytest_mlebench.sandbox.gpus import GpuPool
 from pytest_mlebench.sandbox.hardware import machine_size
 from pytest_mlebench.sandbox.local import supervisor
-from pytest_mlebench.sandbox.local.home import HOME, create_home, remove_home
+from pytest_mlebench.sandbox.local.home import HOME, MEMORY_GROUP, create_home, remove_home
 from pytest_mlebench.sandbox.logs import LogWriter, tail
 from pytest_mlebench.sandbox.owner import owned
 from pytest_mlebench.sandbox.redaction import Redactor, validations
@@ -169,7 +170,8 @@ def _supervise(home: Path, task: Task, environment: dict[str, str]) -> dict[str,
         "environment": environment,
         "output": writer,
         "time_limit": limits.time_limit,
-        "grace": defaults.GRACE_SECONDS,
+        "grace": defaults.grace(limits.time_limit),
+        "memory_group": f"{owned(MEMORY_GROUP)}{secrets.token_hex(4)}",
         "cpus": _cpus(limits.cpus, task.labels.get("worker", "")),
         "limits": {
             "memory": limits.memory,
@@ -219,6 +221,7 @@ def _end(result: dict[str, Any], task: Task) -> End:
     return End(
         exit_code=code if code >= 0 else None,
         signal=signal.Signals(-code).name if code < 0 else None,
+        oom_kills=result["oom_kills"],
         time_limit=limits.time_limit if reason == "timed out" else None,
         out_of_memory=f"its processes used more than {limits.memory:,} bytes" if reason == "out of memory" else "",
     ).with_clues(limits, tail(task.run_dir / RUN_LOG), memory=True)

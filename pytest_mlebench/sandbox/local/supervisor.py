@@ -29,6 +29,8 @@ _POLL_SECONDS = 0.1
 _LEAST_SECONDS = 0.01
 _BYTES_PER_SECOND = 4e9
 """How fast processes may take memory: the less is left, the sooner the next look."""
+_ENOUGH = 0.95
+"""Where this program has to look, it stops an agent at this share of its memory: what it takes meanwhile counts too."""
 
 
 def main() -> None:
@@ -39,9 +41,13 @@ def main() -> None:
         libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
     def limit() -> None:
+        if group is not None:
+            (group / "cgroup.procs").write_text(str(os.getpid()))
         if hasattr(libc, "prctl"):  # also for root, files without write permission are read-only
             libc.prctl(_PR_CAPBSET_DROP, _CAP_DAC_OVERRIDE, 0, 0, 0)
         _limit(task)
+
+    group = _memory_group(task)
 
     started = time.monotonic()
     agent = subprocess.Popen(
@@ -55,14 +61,21 @@ def main() -> None:
         preexec_fn=limit,
     )
     os.close(task["output"])
-    reason = _watch(agent, task, started)
-    seconds = time.monotonic() - started
+    reason = _watch(agent, task, started, looking=group is None)
     left = _stop(agent, task["grace"] if reason else 0)
+    seconds = time.monotonic() - started
+    oom_kills = _remove_group(group)
     harness_lives = reason != "harness died"
     if not harness_lives:
         shutil.rmtree(task["home"], ignore_errors=True)
         return
-    result = {"exit_code": agent.returncode, "reason": reason, "seconds": seconds, "left_behind": left}
+    result = {
+        "exit_code": agent.returncode,
+        "reason": reason,
+        "seconds": seconds,
+        "left_behind": left,
+        "oom_kills": oom_kills,
+    }
     sys.stdout.write(json.dumps(result) + "\n")
     sys.stdout.flush()
 
@@ -94,17 +107,64 @@ def _limit(task: dict[str, Any]) -> None:
         os.sched_setaffinity(0, task["cpus"])
 
 
-def _watch(agent: subprocess.Popen[bytes], task: dict[str, Any], started: float) -> str:
-    """Wait for the agent's end; the reason to stop it before, or an empty string."""
-    memory = task["limits"].get("memory")
+def _memory_group(task: dict[str, Any]) -> Path | None:
+    """A control group in which the kernel keeps the limit on memory; None where this process may make none."""
+    limit = task["limits"].get("memory")
+    if limit is None:
+        return None
+    one, two = Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")
+    group = Path(one if one.is_dir() else two, task["memory_group"])
+    files = (
+        {"memory.limit_in_bytes": "memory.memsw.limit_in_bytes"} if one.is_dir() else {"memory.max": "memory.swap.max"}
+    )
+    try:
+        if not one.is_dir() and "memory" not in (two / "cgroup.subtree_control").read_text().split():
+            (two / "cgroup.subtree_control").write_text("+memory")
+        group.mkdir()
+    except OSError:
+        return None
+    try:
+        for total, with_swap in files.items():
+            (group / total).write_text(str(math.ceil(limit)))
+            if (group / with_swap).exists():
+                (group / with_swap).write_text(str(math.ceil(limit)) if one.is_dir() else "0")
+    except OSError:
+        _remove_group(group)
+        return None
+    return group
+
+
+def _remove_group(group: Path | None) -> int:
+    """Remove a control group without processes; returns how many the kernel killed in it for memory."""
+    kills = 0
+    if group is not None:
+        for name in ("memory.oom_control", "memory.events"):
+            with contextlib.suppress(OSError, ValueError, KeyError):
+                kills = int(dict(line.split() for line in (group / name).read_text().splitlines())["oom_kill"])
+        for _ in range(100):
+            with contextlib.suppress(OSError):  # the last process is still on its way out
+                group.rmdir()
+                break
+            time.sleep(0.01)
+    return kills
+
+
+def _watch(agent: subprocess.Popen[bytes], task: dict[str, Any], started: float, *, looking: bool) -> str:
+    """Wait for the agent's end; the reason to stop it before, or an empty string.
+
+    ``looking``: nobody else keeps the limit on memory.
+    """
+    memory = task["limits"].get("memory") if looking else None
     while agent.poll() is None:
         if time.monotonic() - started > task["time_limit"]:
             return "timed out"
         pause = _POLL_SECONDS
         if memory is not None:
-            if (resident := _resident_bytes()) > memory:
+            if (used := _memory_in_use()) > memory * _ENOUGH:
+                used = _memory_in_use(exactly=True)
+            if used > memory * _ENOUGH:
                 return "out of memory"
-            pause = min(pause, max(_LEAST_SECONDS, (memory - resident) / _BYTES_PER_SECOND))
+            pause = min(pause, max(_LEAST_SECONDS, (memory * _ENOUGH - used) / _BYTES_PER_SECOND))
         readable, _, _ = select.select([0], [], [], pause)
         if readable:
             return "stopped" if os.read(0, 100) else "harness died"
@@ -177,12 +237,18 @@ def _descendants() -> set[int]:
     return found
 
 
-def _resident_bytes() -> int:
+def _memory_in_use(*, exactly: bool = False) -> int:
+    """Bytes that the agent's processes hold: their own, and what they share without a file.
+
+    What several of them share counts for each, unless ``exactly``, which takes the kernel longer.
+    """
+    kinds = (b"Pss_Anon:", b"Pss_Shmem:") if exactly else (b"RssAnon:", b"RssShmem:")
+    file = "smaps_rollup" if exactly else "status"
     total = 0
     for pid in _descendants():
         with contextlib.suppress(OSError, ValueError):
-            resident, shared = map(int, Path(f"/proc/{pid}/statm").read_bytes().split()[1:3])
-            total += (resident - shared) * resource.getpagesize()
+            lines = Path(f"/proc/{pid}/{file}").read_bytes().splitlines()
+            total += sum(int(line.split()[1]) << 10 for line in lines if line.startswith(kinds))
     return total
 
 

@@ -138,3 +138,42 @@ def test_a_dockerfile_wants_the_whole_disk(
 def test_a_dockerfile_wants_to_replace_the_first_process(client: docker.DockerClient, agent: Agent) -> None:
     lines = build(client, agent, "echo '#!/bin/sh' > /opt/mlebench/init.py")
     assert lines  # that the harness's own runs all the same is tested with outcomes
+
+
+FETCHES = {
+    "a URL": "ADD https://example.com/x /x",
+    "a URL in a list": 'ADD ["https://example.com/x", "/x"]',
+    "a URL in quotes": 'ADD h"ttps:/"/example.com/x /x',
+    "a URL in a variable": "ENV A=https://example.com/x\nADD $A /x",
+    "a URL after a flag": "ADD --chown=1:1 HTTP://example.com/x /x",
+    "a URL over two lines": "ADD \\\n# a remark\n\n  https://example.com/x /x",
+    "a URL with an escape of its own": "ADD `\n https://example.com/x /x",
+    "an image": "FROM registry.example.com/evil",
+    "an image in a variable": "ARG X=registry.example.com/evil\nFROM $X",
+    "an image for another platform": "FROM --platform=linux/arm64 registry.example.com/evil AS x",
+    "an image to copy from": "COPY --from=registry.example.com/evil /x /x",
+}
+
+
+@pytest.mark.parametrize("network", ["none", "registries"])
+@pytest.mark.parametrize("what", FETCHES)
+def test_a_dockerfile_wants_the_engine_to_fetch(
+    what: str, network: BuildNetwork, client: docker.DockerClient, agent: Agent
+) -> None:
+    first = "# escape=`\n" if "escape" in what else ""
+    agent.dockerfile.write_text(f"{first}FROM mlebench-env AS base\nCOPY --from=0 /etc/hostname /x\n{FETCHES[what]}\n")
+    with pytest.raises(SandboxError, match=rf"build-network={network} the engine fetches nothing.*(ADD|FROM|COPY) of"):
+        Images(client, build_network=network).agent(agent)
+
+
+def test_a_base_image_wants_the_engine_to_fetch_when_it_is_built_on(client: docker.DockerClient, agent: Agent) -> None:
+    base = f"mlebench-agent-builder-base:{uuid.uuid4().hex}"
+    agent.dockerfile.write_text("FROM mlebench-env\nONBUILD ADD https://example.com/x /x\n")
+    tag = Images(client, build_network="none").agent(agent)  # this fetches nothing yet
+    client.images.get(tag).tag(base)
+    agent.dockerfile.write_text(f"FROM {base}\n")
+    try:
+        with pytest.raises(SandboxError, match=r"ADD of 'https://example.com/x'.*\(an ONBUILD of"):
+            Images(client, build_network="none").agent(agent)
+    finally:
+        client.images.remove(base)
