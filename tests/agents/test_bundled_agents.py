@@ -48,6 +48,7 @@ CASES = (
     Case("codex/dev", "/v1/responses", competitions=SMOKE[1:2]),
     Case("gemini-cli/dev", "/v1beta/models/gemini-3.5-flash-lite:streamGenerateContent", competitions=SMOKE[2:]),
     Case("opencode/dev", "/v1/responses"),
+    Case("mini-swe-agent/dev", "/v1/chat/completions", "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"),
 )
 
 
