@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from pytest_mlebench._paths import bundled
 from pytest_mlebench.agents import Agent, AgentRegistry
 from pytest_mlebench.catalog import Catalogue, Competition, default_catalogue
+from pytest_mlebench.catalog.competition import FIRST
 from pytest_mlebench.data.dataset import Description
 from pytest_mlebench.data.store import DataStore, PrepareOptions, default_data_dir
 from pytest_mlebench.grading.limits import GradingLimits
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 def catalogue(settings: Settings) -> Catalogue:
     """The bundled competitions, and those of ``--competitions-dir``."""
-    return default_catalogue(*settings.competitions_dirs)
+    return default_catalogue(*settings.competitions_dirs, version=settings.version)
 
 
 def competitions(settings: Settings) -> list[Competition]:
@@ -156,6 +157,7 @@ def container_options(settings: Settings) -> dict[str, Any]:
 def comparable_settings(settings: Settings) -> dict[str, Any]:
     """What must stay the same, beside agents and limits, for the runs of a group to compare."""
     return {
+        **({} if settings.version == FIRST else {"bench_version": settings.version}),
         "description": settings.description,
         "max_submission_size": settings.max_submission_size,
         "until": settings.until,

@@ -100,6 +100,10 @@ def _one_of(text: str, choices: Iterable[str]) -> str:
     return text
 
 
+def _version(text: str) -> str:
+    return _one_of(text.removeprefix("v"), ("1", "2"))
+
+
 def _sandbox(text: str) -> str:
     return _one_of(text, ("auto", "docker", "local"))
 
@@ -227,6 +231,14 @@ class Settings:
         "which competitions: low (or lite), medium, high, all, dev, smoke, a split of your own, or a file with one id "
         "per line",
         traits=INI,
+    )
+    bench_version: str | None = _option(
+        "--bench-version",
+        "N",
+        "version of the benchmark: 1 (MLE-bench as published, with its defects) or 2 (corrected); graders are checked "
+        "in both (default: 1)",
+        _version,
+        INI | RESTORED,
     )
     seeds: int = _option(
         "--seeds", "N", "runs of each agent on each competition (default: 1)", _positive_integer, INI, default=1
@@ -498,6 +510,11 @@ class Settings:
     def has_runs(self) -> bool:
         """Whether agents run; otherwise competitions check themselves."""
         return bool(self.agents or self.resume)
+
+    @property
+    def version(self) -> str:
+        """The version of the benchmark, as ``Competition`` has it."""
+        return f"v{self.bench_version or 1}"
 
     def restored_options(self) -> dict[str, Any]:
         """The values that ``--resume`` restores, as JSON by option name."""

@@ -16,10 +16,16 @@ Box = tuple[str, int, int, int, int]
 Point = tuple[str, Any, Any]
 
 
-def make(raw: Path, seed: int) -> None:
+def _image_id(rng: np.random.Generator, k: int) -> str:
+    if k % 3:
+        return f"{rng.integers(100241706, 200021925)}_{k:05d}_{rng.integers(1, 3)}"
+    return f"umgy{k:03d}-{rng.integers(1, 99):03d}"
+
+
+def make(raw: Path, seed: int, image_id: Callable[[np.random.Generator, int], str] = _image_id) -> None:
     rng = np.random.default_rng(seed)
     n = 178 + 5 * seed
-    ids = [_image_id(rng, k) for k in range(n)]
+    ids = [image_id(rng, k) for k in range(n)]
     labels: list[str | None] = [_labels(rng) for _ in range(n)]
     # Pages of images only have no labels; as in the real data, none of them is held out.
     train, _ = split(np.arange(n), test_size=0.1)
@@ -32,12 +38,6 @@ def make(raw: Path, seed: int) -> None:
     (raw / "unicode_translation.csv").write_text(f'Unicode,char\n{translation}U+0022,""""\n')
     for name, images in (("train_images.zip", ids), ("test_images.zip", ["test_a", "test_b"])):
         write_zip(raw / name, {f"{id}.jpg": b"\xff\xd8" + rng.bytes(3) for id in images})
-
-
-def _image_id(rng: np.random.Generator, k: int) -> str:
-    if k % 3:
-        return f"{rng.integers(100241706, 200021925)}_{k:05d}_{rng.integers(1, 3)}"
-    return f"umgy{k:03d}-{rng.integers(1, 99):03d}"
 
 
 def _labels(rng: np.random.Generator) -> str:

@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 
 from pytest_mlebench._paths import bundled
-from pytest_mlebench.catalog.competition import FILE_NAME, Competition
+from pytest_mlebench.catalog.competition import FILE_NAME, FIRST, Competition
 from pytest_mlebench.catalog.schema import SPLITS, close_matches
 from pytest_mlebench.errors import UsageError, reason
 
@@ -41,11 +41,12 @@ class Catalogue:
     """The competitions of one or more folders, by id.
 
     A folder holds competitions as its subfolders, or is one itself. Raises UsageError for a folder that holds none,
-    and where two competitions have the same id.
+    and where two competitions have the same id. They are those of one version of the benchmark.
     """
 
-    def __init__(self, *folders: Path) -> None:
+    def __init__(self, *folders: Path, version: str = FIRST) -> None:
         self.folders = folders
+        self.version = version
         self._files: dict[str, Path] = {}
         for folder in folders:
             found = _competition_files(folder)
@@ -71,7 +72,7 @@ class Catalogue:
         """Raises UsageError with close matches for an unknown id."""
         if id not in self._files:
             raise unknown("competition", id, self._files)
-        return load(self._files[id])
+        return load(self._files[id], self.version)
 
     @property
     def ids(self) -> tuple[str, ...]:
@@ -129,17 +130,17 @@ def _numbered_ids(path: Path) -> list[tuple[int, str]]:
     return found
 
 
-def default_catalogue(*folders: Path) -> Catalogue:
+def default_catalogue(*folders: Path, version: str = FIRST) -> Catalogue:
     """The bundled competitions, and those of other folders beside them."""
-    return _catalogue(bundled("competitions"), *folders)
+    return _catalogue(version, bundled("competitions"), *folders)
 
 
 @cache
-def _catalogue(*folders: Path) -> Catalogue:
-    return Catalogue(*folders)
+def _catalogue(version: str, *folders: Path) -> Catalogue:
+    return Catalogue(*folders, version=version)
 
 
 @cache
-def load(path: Path) -> Competition:
+def load(path: Path, version: str = FIRST) -> Competition:
     """A competition's folder or file, which this process reads once (see ``Competition.load``)."""
-    return Competition.load(path)
+    return Competition.load(path, version=version)

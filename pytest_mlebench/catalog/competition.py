@@ -17,6 +17,8 @@ from pytest_mlebench.json_values import loads
 
 FILE_NAME = "competition.yaml"
 VERSIONS = ("v1", "v2")
+"""Of the benchmark: the first reproduces MLE-bench with its defects, the second corrects them."""
+FIRST = VERSIONS[0]
 _GOLDEN_KEYS = {"seed", "public", "private", "scores", "no_score", "invalid"}
 
 
@@ -30,6 +32,10 @@ class Competition:
     ``split`` is one of the bundled splits or any name of one's own.
     ``source`` is ``kaggle``, or ``bundled`` where ``prepare.py`` needs no raw data.
     ``known_leak`` says how the public files give answers away (empty: they do not).
+
+    Of a version that corrects the competition (``is_corrected``): ``changes`` says what was corrected, ``thresholds``
+    whether the leaderboard's medals still mean what they did (``THRESHOLDS`` in the schema). ``contaminated`` says why
+    the answers are publicly known, which no version can change (empty: they are not).
     """
 
     folder: Path
@@ -53,17 +59,22 @@ class Competition:
     known_issues: tuple[str, ...] = ()
     known_leak: str = ""
     source: str = "kaggle"
-    version: str = "v1"
+    changes: tuple[str, ...] = ()
+    thresholds: str = "apply"
+    contaminated: str = ""
+    version: str = FIRST
 
     @classmethod
-    def load(cls, path: Path, *, version: str = "v1") -> Competition:
-        """Read a competition's folder, or its ``competition.yaml``.
+    def load(cls, path: Path, *, version: str = FIRST) -> Competition:
+        """Read a competition's folder, or its ``competition.yaml``; a later version's own file overrides keys of it.
 
         Raises CompetitionError that names the file, the keys and what was expected.
         """
         file = path if path.name == FILE_NAME else path / FILE_NAME
+        fields = schema.check(schema.read_yaml(file), file)
         override = file.parent / version / FILE_NAME
-        fields = schema.check(schema.read_yaml(override if override.is_file() else file), file)
+        if version != FIRST and override.is_file():
+            fields = schema.check_override(schema.read_yaml(file), schema.read_yaml(override), override)
         fields.setdefault("perfect_submission", fields.get("answers", cls.answers))
         competition = cls(folder=file.parent, version=version, **fields)
         if not competition.description.is_file():
@@ -74,9 +85,31 @@ class Competition:
     def is_ours(path: Path) -> bool:
         """Whether a ``competition.yaml`` is one of pytest-mlebench: other tools have files of that name too.
 
-        Ours has a top-level key ``leaderboard``. The file is read, but not parsed.
+        Ours has a top-level key ``leaderboard``. The file is read, but not parsed. That of a later version, in a folder
+        of the competition's own, is no competition by itself.
         """
-        return schema.has_leaderboard(path if path.name == FILE_NAME else path / FILE_NAME)
+        file = path if path.name == FILE_NAME else path / FILE_NAME
+        is_override = file.parent.name in VERSIONS and (file.parent.parent / FILE_NAME).is_file()
+        return not is_override and schema.has_leaderboard(file)
+
+    @property
+    def is_corrected(self) -> bool:
+        """Whether this version of the benchmark corrects the competition; its data then differs from the first's."""
+        return self.version != FIRST and (self.folder / self.version).is_dir()
+
+    @property
+    def versions(self) -> tuple[str, ...]:
+        """The first version, and those that correct the competition."""
+        return (FIRST, *(version for version in VERSIONS[1:] if (self.folder / version).is_dir()))
+
+    def of_version(self, version: str) -> Competition:
+        """The competition in another version of the benchmark."""
+        return self if version == self.version else type(self).load(self.folder, version=version)
+
+    @property
+    def split_label(self) -> str:
+        """The split as results name it (see ``split_label``)."""
+        return split_label(self.split, self.version)
 
     @property
     def lower_is_better(self) -> bool:
@@ -90,8 +123,10 @@ class Competition:
     @property
     def files(self) -> tuple[Path, ...]:
         """The files that define the competition for an agent: ``competition.yaml``, description and Python files."""
-        names = {path.name for folder in (self.folder, self.folder / self.version) for path in folder.glob("*.py")}
-        return tuple(self.file(name) for name in (FILE_NAME, "description.md", *sorted(names - {"synthetic.py"})))
+        folders = (self.folder, self.folder / self.version) if self.is_corrected else (self.folder,)
+        named = [folder / name for name in (FILE_NAME, "description.md") for folder in folders]
+        code = [path for folder in folders for path in sorted(folder.glob("*.py")) if path.name != "synthetic.py"]
+        return tuple(path for path in (*named, *code) if path.is_file())
 
     @property
     def description(self) -> Path:
@@ -101,7 +136,7 @@ class Competition:
     def golden(self) -> dict[str, Any]:
         """What the synthetic data must give, from ``golden.json``; raises CompetitionError where there is none."""
         path = self.file("golden.json")
-        again = f"make it with `mlebench golden {self.folder}`"
+        again = f"make it with `{golden_command(self)}`"
         try:
             golden = loads(path.read_text(encoding="utf-8"))
         except OSError as error:
@@ -148,3 +183,20 @@ class Competition:
         if not callable(function):
             raise CompetitionError(f"{self.file(f'{module}.py')} has no function {name!r}")
         return cast(Callable[..., Any], function)
+
+
+def split_label(split: str, version: str) -> str:
+    """A split as results name it: ``low``, ``low v2``. Results of two versions are of two splits, and never mix."""
+    return split if version == FIRST else f"{split} {version}"
+
+
+def split_and_version(label: str) -> tuple[str, str]:
+    """The reverse of ``split_label``."""
+    split, _, version = label.rpartition(" ")
+    return (split, version) if split and version in VERSIONS else (label, FIRST)
+
+
+def golden_command(competition: Competition, *options: str) -> str:
+    """The command line that writes the competition's ``golden.json``."""
+    version = (f"--bench-version {competition.version.removeprefix('v')}",) if competition.is_corrected else ()
+    return " ".join(["mlebench golden", *options, *version, str(competition.folder)])

@@ -2,7 +2,8 @@
 
 A folder's package is named after where it lies, ``pytest_mlebench.catalog.packages.<version>:<path>``. Folders of the
 same id do not clash, and what a module defines can be pickled: importing this module, as unpickling in a new process
-does, is all that finding a folder's modules needs.
+does, is all that finding a folder's modules needs. A later version's files go before the common ones, which they can
+import as ``.v1``: ``from .v1 import prepare as first``.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from urllib.parse import quote, unquote
 
 __path__: list[str] = []  # makes this module a package, of the packages that _Finder finds
 
+_FIRST = "v1"
 _lock = RLock()
 _sources: dict[str, object] = {}
 """The files of each imported package as they were, to import them anew when one has changed."""
@@ -55,10 +57,13 @@ class _Finder:
     @staticmethod
     def find_spec(name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
         parent, _, package = name.rpartition(".")
+        is_first = package == _FIRST and parent.startswith(f"{__name__}.")
+        if is_first:
+            parent, _, package = parent.rpartition(".")
         if parent != __name__ or ":" not in package:
             return None
         version, _, quoted = package.partition(":")
-        locations = [str(path) for path in _search_path(Path(unquote(quoted)), version)]
+        locations = [str(path) for path in _search_path(Path(unquote(quoted)), _FIRST if is_first else version)]
         for location in locations:
             if (init := Path(location, "__init__.py")).is_file():
                 return spec_from_file_location(name, init, submodule_search_locations=locations)

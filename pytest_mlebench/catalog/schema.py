@@ -22,6 +22,9 @@ SPLITS = ("low", "medium", "high", "dev", "smoke")
 SPLIT_ALIASES = ("lite", "all")
 SOURCES = ("kaggle", "bundled")
 DIRECTIONS = ("lower", "higher")
+THRESHOLDS = ("apply", "with care", "indicative")
+"""Whether a leaderboard's medals mean in a corrected version what they did: the same metric on test data that is
+distributed alike; nearly so; or no longer."""
 CATEGORIES = (
     *("3D", "Audio Classification", "Forecasting", "Image Classification", "Image Regression", "Image Segmentation"),
     *("Image To Image", "Image To Text", "Multimodal", "Object Detection", "Question Answering", "Recommendation"),
@@ -119,6 +122,8 @@ def check(values: Any, file: Path) -> dict[str, Any]:
         fields[key] = tuple(fields.get(key, ()))
     if "sample_submission_score" in fields:
         fields["sample_submission_score"] = float(fields["sample_submission_score"])
+    if "changes" in fields:
+        fields["changes"] = tuple(fields["changes"])
     numbers = fields["leaderboard"]
     fields["leaderboard"] = Leaderboard(
         teams=numbers["teams"],
@@ -128,6 +133,24 @@ def check(values: Any, file: Path) -> dict[str, Any]:
         **{key: float(numbers[key]) for key in ("gold", "silver", "bronze", "median")},
     )
     return fields
+
+
+def check_override(values: Mapping[str, Any], own: Any, file: Path) -> dict[str, Any]:
+    """The fields of a later version's Competition: its ``own`` keys override the common ``values``.
+
+    What its files may make untrue is not inherited: checksums of prepared data, issues and leaks. Raises as ``check``.
+    """
+    if not isinstance(own, Mapping):
+        raise CompetitionError(f"{file}: must be a mapping of keys, for example `changes: [...]`")
+    if missing := [key for key in _REQUIRED_LATER if not own.get(key)]:
+        raise CompetitionError(f"{file}: {missing[0]}: is missing: a corrected version says it")
+    kept = {key: value for key, value in values.items() if key not in _OF_ONE_VERSION}
+    if zip_digest := (values.get("checksums") or {}).get("zip"):
+        kept["checksums"] = {"zip": zip_digest}
+    try:
+        return check({**kept, **own}, file.parent.parent / file.name)
+    except CompetitionError as error:
+        raise CompetitionError(str(error).replace(str(file.parent.parent / file.name), str(file))) from None
 
 
 class _Wrong(Exception):
@@ -356,6 +379,8 @@ def _check_order(leaderboard: Mapping[Any, Any], *, lower: bool) -> None:
 
 _THRESHOLDS = ("best", "gold", "silver", "bronze", "median", "worst")
 _REQUIRED = ("id", "title", "split", "category", "metric", "direction", "leaderboard")
+_REQUIRED_LATER = ("changes", "thresholds")
+_OF_ONE_VERSION = ("checksums", "known_issues", "known_leak", "sample_submission_score")
 _CHECKS: dict[str, Callable[[Any], None]] = {
     "id": _id,
     "title": _title,
@@ -376,6 +401,9 @@ _CHECKS: dict[str, Callable[[Any], None]] = {
     "checksums": _mapping({"zip": _digest, "public": _digests, "private": _digests}),
     "known_issues": _list_of(_text, "text"),
     "known_leak": _text,
+    "changes": _list_of(_title, "text of one line"),
+    "thresholds": _one_of(THRESHOLDS),
+    "contaminated": _title,
     "leaderboard": _mapping(
         {
             "teams": _count,

@@ -47,7 +47,7 @@ def add_selection(parser: argparse.ArgumentParser, *, required: bool) -> None:
     which.add_argument("-a", "--all", dest="split", action="store_const", const="all", help="all 75")
     which.add_argument("--split", metavar="NAME", help=settings.OPTIONS["--split"].help)
     which.add_argument("-l", "--list", type=Path, metavar="FILE", help="a file with one id per line")
-    add_options(parser, "--competitions-dir")
+    add_options(parser, "--competitions-dir", "--bench-version")
 
 
 def selected(options: argparse.Namespace, catalogue: Catalogue) -> list[Competition]:

@@ -191,6 +191,10 @@ def _list_row(competition: Competition, store: DataStore) -> dict[str, Any]:
         "median": leaderboard.median,
         "state": state,
         "description": dataset.description,
+        "bench_version": competition.version,
+        "is_corrected": competition.is_corrected,
+        "changes": list(competition.changes),
+        "thresholds": competition.thresholds,
         "bytes": _size(dataset),
         "known_issues": list(competition.known_issues),
     }

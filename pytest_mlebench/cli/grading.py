@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_mlebench import factories
 from pytest_mlebench.catalog import Catalogue, Competition
+from pytest_mlebench.catalog.competition import FIRST
 from pytest_mlebench.catalog.leaderboard import MEDALS
 from pytest_mlebench.cli.common import add_options, print_json, read_settings
 from pytest_mlebench.data.dataset import Dataset
@@ -44,13 +45,19 @@ def add(commands: Any) -> None:
     golden.add_argument("competitions", nargs="+", metavar="COMPETITION", help="a competition's folder, or its id")
     golden.add_argument("--force", action="store_true",
         help="replace results of the reference with those of the folder's files")  # fmt: skip
-    add_options(golden, "--competitions-dir")
+    add_options(golden, "--competitions-dir", "--bench-version")
     golden.set_defaults(command=_golden)
 
 
 def _add_grading(parser: argparse.ArgumentParser) -> None:
     add_options(
-        parser, "--competitions-dir", "--data-dir", "--max-submission-size", "--grading-memory", "--grading-time"
+        parser,
+        "--competitions-dir",
+        "--bench-version",
+        "--data-dir",
+        "--max-submission-size",
+        "--grading-memory",
+        "--grading-time",
     )
     parser.add_argument("--json", action="store_true", help="print the report as JSON")
 
@@ -161,13 +168,17 @@ def _golden(options: argparse.Namespace) -> int:
     from pytest_mlebench.grading.golden import make_golden, write_golden
     from pytest_mlebench.reports.progress import Lines
 
-    catalogue = factories.catalogue(read_settings(options))
+    settings = read_settings(options)
+    catalogue = factories.catalogue(settings)
     reporter = Lines()
     for name in options.competitions:
-        competition = Competition.load(Path(name)) if Path(name).is_dir() else catalogue[name]
+        folder = Path(name) if Path(name).is_dir() else catalogue[name].folder
+        competition = Competition.load(folder, version=settings.version)
+        if settings.version != FIRST and not competition.is_corrected:
+            raise UsageError(f"{folder} has no folder {settings.version}: the first version's golden.json is its own")
         with tempfile.TemporaryDirectory() as scratch:
             made = make_golden(competition, Path(scratch), reporter=reporter)
         golden = write_golden(competition, made, force=options.force)
         counts = (len(golden["scores"]), len(golden["invalid"]), golden["origin"])
-        logger.info("%s: %d scores, %d invalid, origin: %s", competition.folder / "golden.json", *counts)
+        logger.info("%s: %d scores, %d invalid, origin: %s", competition.file("golden.json"), *counts)
     return 0

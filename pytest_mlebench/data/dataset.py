@@ -19,7 +19,8 @@ OTHER = "other"
 class Dataset:
     """One competition's data in the store, in MLE-bench's layout: ``raw/``, ``prepared/public``, ``prepared/private``.
 
-    Only ``public`` may be shown to an agent.
+    Only ``public`` may be shown to an agent. A version that corrects the competition has its data beside that:
+    ``prepared-v2``.
     """
 
     competition: Competition
@@ -31,7 +32,16 @@ class Dataset:
 
     @property
     def prepared(self) -> Path:
-        return self.folder / "prepared"
+        return self.folder / f"prepared{self._suffix}"
+
+    @property
+    def mismatch(self) -> Path:
+        """Where prepared data is kept that differs from the reference."""
+        return self.folder / f"prepared{self._suffix}.mismatch"
+
+    @property
+    def _suffix(self) -> str:
+        return f"-{self.competition.version}" if self.competition.is_corrected else ""
 
     @property
     def public(self) -> Path:
@@ -74,7 +84,12 @@ class Dataset:
     @property
     def listing(self) -> Path:
         """A file with the names and sizes that the prepared files had when they were prepared."""
-        return self.folder / "files.jsonl.gz"
+        return self.folder / f"files{self._suffix}.jsonl.gz"
+
+    @property
+    def own_paths(self) -> set[Path]:
+        """What belongs to this version's prepared data."""
+        return {self.prepared, self.mismatch, self.listing, self._state}
 
     @property
     def lock_file(self) -> Path:
@@ -119,4 +134,4 @@ class Dataset:
 
     @property
     def _state(self) -> Path:
-        return self.folder / "state.json"
+        return self.folder / f"state{self._suffix}.json"

@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TypedDict, Unpack
 
-from pytest_mlebench.catalog.competition import Competition
+from pytest_mlebench.catalog.competition import FIRST, Competition
 from pytest_mlebench.data import disk, durable, folders, locks
 from pytest_mlebench.data.authoring.archives import ArchiveError, unpack_zip, unpacked_size
 from pytest_mlebench.data.dataset import OTHER, Dataset, Description
@@ -77,7 +77,8 @@ class DataStore:
     def command(self, name: str, competition: Competition, *options: str) -> str:
         """The command line for a competition in this store: ``mlebench prepare -c ID``."""
         place = () if self._is_default else (f"--data-dir {shlex.quote(str(self.root))}",)
-        return " ".join([f"mlebench {name} -c {competition.id}", *place, *options])
+        version = (f"--bench-version {competition.version.removeprefix('v')}",) if competition.is_corrected else ()
+        return " ".join([f"mlebench {name} -c {competition.id}", *place, *version, *options])
 
     def dataset(self, competition: Competition) -> Dataset:
         """The competition's data, whether or not it is there."""
@@ -174,7 +175,7 @@ class DataStore:
         (True) checks the disk space before a download.
 
         Raises DataError, and leaves no incomplete data behind. Prepared data that differs from the reference is kept
-        as ``prepared.mismatch``.
+        as ``prepared.mismatch`` (see ``Dataset.mismatch``).
         """
         dataset = self.dataset(competition)
         if self.is_ready(competition, **options):
@@ -206,6 +207,7 @@ class DataStore:
     def remove(self, competition: Competition, *, raw_only: bool = False) -> int:
         """Remove a competition's data, or only its raw data; returns the bytes that this frees.
 
+        Of a version that corrects the competition only its own prepared data is removed, not what the versions share.
         Raises LockHeld while another process uses it.
         """
         dataset = self.dataset(competition)
@@ -216,6 +218,8 @@ class DataStore:
                 self._tidy(dataset)
                 archives = set(dataset.folder.glob(f"{dataset.archive.name}*"))
                 everything = {path for path in dataset.folder.iterdir() if not path.name.startswith(".lock")}
+                if competition.is_corrected and not raw_only:
+                    everything &= dataset.own_paths
                 paths = archives | {dataset.raw} if raw_only else everything
                 freed = disk.used(paths)
                 for path in paths:
@@ -291,7 +295,7 @@ class DataStore:
             if verify:
                 reporter(Step(competition.id, "verifying"))
             wrong = checksum_errors(new) if verify else []
-            mismatch = dataset.folder / "prepared.mismatch"
+            mismatch = dataset.mismatch
             if mismatch.exists():
                 mismatch.rename(new.folder / "mismatch")
             if wrong and raw_dir is None:
@@ -332,9 +336,9 @@ class DataStore:
         dataset.note(description=source)
 
     def _mismatch(self, dataset: Dataset, aside: Path, wrong: list[str]) -> str:
-        id = dataset.competition.id
+        id, first = dataset.competition.id, dataset.competition.of_version(FIRST)
         lines = wrong[:20] + ([f"... and {len(wrong) - 20} more"] if len(wrong) > 20 else [])
-        again = self.command("remove", dataset.competition, "--raw"), self.command("prepare", dataset.competition)
+        again = self.command("remove", first, "--raw"), self.command("prepare", dataset.competition)
         anyway = self.command("prepare", dataset.competition, "--skip-verification")
         return (
             f"{id}: prepared data differs from the reference:\n  "

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.catalog.competition import Competition
+from pytest_mlebench.catalog.competition import Competition, golden_command
 from pytest_mlebench.data.checksums import differences, listing
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.data.store import DataStore
@@ -185,13 +185,15 @@ def write_golden(competition: Competition, made: Mapping[str, Any], *, force: bo
     Results of the reference are kept: further submissions are added to them, and CompetitionError says what differs.
     With ``force`` they are replaced, and are the competition's own from then on.
     """
-    path = competition.file("golden.json")
+    path = (
+        competition.folder / competition.version if competition.is_corrected else competition.folder
+    ) / "golden.json"
     golden = {"origin": "own", **made}
     if not force and path.is_file() and (old := competition.golden).get("origin") == "reference":
         if wrong := _golden_differences(old, made):
             raise CompetitionError(
                 f"{path} holds the reference's results, and these differ:\n  " + "\n  ".join(wrong) + "\n"
-                f"Correct the competition's files; or write them as its own: `mlebench golden --force {path.parent}`"
+                f"Correct the competition's files; or write them as its own: `{golden_command(competition, '--force')}`"
             )
         golden = {
             **old,
@@ -238,10 +240,10 @@ def prepared_differences(competition: Competition, dataset: Dataset) -> list[str
 
 def advice(competition: Competition, *files: str) -> str:
     """Where to look when results differ from the golden, and how to accept them."""
-    force = "--force " if competition.golden.get("origin") == "reference" else ""
+    force = ("--force",) if competition.golden.get("origin") == "reference" else ()
     return (
         f"Look at {' and '.join(str(competition.file(name)) for name in files)}. "
-        f"If the change is intended, accept it: mlebench golden {force}{competition.folder}"
+        f"If the change is intended, accept it: {golden_command(competition, *force)}"
     )
 
 

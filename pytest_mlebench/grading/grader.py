@@ -79,6 +79,9 @@ class Grader:
             error=error,
             grader_defect=defect,
             percentile=leaderboard.percentile(score),
+            bench_version=self.competition.version,
+            thresholds=self.competition.thresholds,
+            contaminated=bool(self.competition.contaminated),
         )
 
     def _grade(self, path: Path) -> tuple[float | None, str | None, bool]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from pytest_mlebench.catalog.competition import FIRST
 from pytest_mlebench.catalog.leaderboard import Medal
 
 
@@ -14,6 +15,8 @@ class Report:
 
     ``score`` is rounded to five decimals; None for an invalid submission, and for a valid one without a score (NaN).
     ``error`` is the reason why a submission is invalid, ``grader_defect`` whether the grader broke on it.
+    ``bench_version`` is that of the benchmark, ``thresholds`` whether medals mean in it what they did on Kaggle's
+    leaderboard (see ``schema.THRESHOLDS``), ``contaminated`` whether the answers are publicly known.
     """
 
     competition_id: str
@@ -35,6 +38,9 @@ class Report:
     error: str | None = None
     grader_defect: bool = False
     percentile: float | None = None
+    bench_version: str = FIRST
+    thresholds: str = "apply"
+    contaminated: bool = False
 
     @property
     def medal(self) -> Medal | None:

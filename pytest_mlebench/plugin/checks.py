@@ -79,7 +79,9 @@ def real_sample_submission(competition: Competition, dataset: Dataset) -> None:
 
     report = Grader(competition, dataset).report(dataset.sample_submission)
     expected = competition.sample_submission_score
-    if expected is None or math.isnan(expected):
+    if competition.is_corrected and expected is None:
+        pass  # nobody has prepared it with the reference
+    elif expected is None or math.isnan(expected):
         assert report.score is None, f"the sample submission scores {report.score}; it must have no score"
     else:
         assert report.score == pytest.approx(expected, abs=1.1e-5), report.error

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -13,6 +13,7 @@ from pytest_mlebench._paths import bundled
 from pytest_mlebench.agents import Agent
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.catalog.catalogue import load
+from pytest_mlebench.catalog.competition import FIRST
 from pytest_mlebench.errors import CompetitionError, MLEBenchError, UsageError
 from pytest_mlebench.factories import catalogue
 from pytest_mlebench.plugin import private
@@ -46,7 +47,8 @@ class CompetitionFile(pytest.File):
     def collect(self) -> Iterator[pytest.Item]:
         session = session_of(self.config)
         try:
-            self.competition = load(self.path)
+            self.competition = load(self.path, session.settings.version)
+            corrected = [load(self.path, version) for version in self.competition.versions[1:]]
         except CompetitionError as error:
             raise self.CollectError(str(error)) from error
         if session.chosen is not None and self.competition.id not in {chosen.id for chosen in session.chosen}:
@@ -67,17 +69,31 @@ class CompetitionFile(pytest.File):
         else:
             from pytest_mlebench.plugin.checks import checks
 
-            for name, check in checks(real_data=session.settings.real_data):
-                yield CompetitionItem.from_parent(self, name=name, callobj=check)
+            both = session.settings.bench_version is None and not session.settings.real_data
+            for competition in (self.competition, *(corrected if both else ())):
+                for name, check in checks(real_data=session.settings.real_data):
+                    yield CompetitionItem.of_version(self, competition, name=name, callobj=check)
 
 
 class CompetitionItem(pytest.Function):
     """A test function that runs for one competition; fixtures, marks and properties work as for any other."""
 
-    @property
-    def competition(self) -> Competition:
-        assert isinstance(self.parent, CompetitionFile)
-        return self.parent.competition
+    competition: Competition
+
+    @classmethod
+    def of_version(
+        cls, parent: CompetitionFile, competition: Competition, *, name: str, callobj: Callable[..., None], of: str = ""
+    ) -> Self:
+        """An item whose name ends with what it is ``of`` and the version, unless that is the first: ``[seed=0,v2]``."""
+        is_first = competition.version == FIRST
+        inside = ",".join(filter(None, [of, "" if is_first else competition.version]))
+        item: Self = cls.from_parent(parent, name=f"{name}[{inside}]" if inside else name, callobj=callobj)
+        item.competition = competition
+        if not is_first:
+            marker = f"bench_{competition.version}"
+            parent.config.addinivalue_line("markers", f"{marker}: version {competition.version[1:]} of the benchmark")
+            item.add_marker(marker)
+        return item
 
     @property
     def id(self) -> Any:
@@ -98,7 +114,7 @@ class AgentRun(CompetitionItem):
         """A run still to be done, or one that the run group has the record of: it needs neither data nor sandbox."""
         key = RunKey(agent.id, parent.competition.id, seed)
         callobj = _replay if key in session_of(parent.config).finished else _run
-        item: AgentRun = cls.from_parent(parent, name=f"{agent.id}[seed={seed}]", callobj=callobj)
+        item = cls.of_version(parent, parent.competition, name=agent.id, callobj=callobj, of=f"seed={seed}")
         item.agent, item.key = agent, key
         if parent.config.pluginmanager.hasplugin("timeout"):  # pytest-timeout would kill it: it has a limit of its own
             item.add_marker(pytest.mark.timeout(0))

@@ -41,7 +41,7 @@ def check(settings: Settings, folders: Iterable[str], reporter: Reporter) -> Non
     competitions = []
     for folder in folders:
         with suppress(CompetitionError):  # its items report it
-            competitions.append(Competition.load(Path(folder)))
+            competitions.append(Competition.load(Path(folder), version=settings.version))
     if not competitions:
         return
     options = factories.prepare_options(settings)

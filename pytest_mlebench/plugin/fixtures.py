@@ -166,7 +166,7 @@ def synthetic_dataset(
 
     base = tmp_path_factory.getbasetemp()
     shared = base.parent if is_worker(request.config) else base  # each worker has a folder of its own in the session's
-    store = DataStore(shared / "mlebench-synthetic")
+    store = DataStore(shared / "mlebench-synthetic" / competition.version)
     return _or_fail(lambda: prepare_synthetic(competition, store, competition.golden["seed"]))
 
 
@@ -178,14 +178,15 @@ def synthetic_grades(
     from pytest_mlebench.grading.golden import grade_all, synthetic_submissions
 
     known = request.config.stash.setdefault(GRADES, {})
-    if competition.id not in known:
+    key = f"{competition.id}[{competition.version}]"
+    if key not in known:
 
         def grade() -> dict[str, Grade]:
             paths = synthetic_submissions(competition, synthetic_dataset, tmp_path, competition.golden["seed"])
             return {grade.name: grade for grade in grade_all(competition, synthetic_dataset, paths)}
 
-        known[competition.id] = _or_fail(grade)
-    return known[competition.id]
+        known[key] = _or_fail(grade)
+    return known[key]
 
 
 def _marked(request: pytest.FixtureRequest, name: str) -> str:

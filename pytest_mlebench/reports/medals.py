@@ -35,7 +35,12 @@ def run_sections(groups: Sequence[RunGroup]) -> Iterable[Section]:
     for group in groups:
         yield Section(f"Runs of {group.name}", [medal_table(in_order(group.records))])
     if len(groups) == 2:
-        yield _side_by_side(*groups)
+        first, second = groups
+        if first.version == second.version:
+            yield _side_by_side(first, second)
+        else:
+            versions = " and ".join(f"{group.name} is of version {group.version[1:]}" for group in groups)
+            yield Section("Not compared competition by competition", remarks=[f"{versions} of the benchmark"])
 
 
 def _side_by_side(first: RunGroup, second: RunGroup) -> Section:
@@ -71,13 +76,19 @@ def _by_competition(group: RunGroup) -> Mapping[str, float]:
     return {id: fmean(values) for id, values in scores.items()}
 
 
+def medal_label(record: RunRecord) -> str:
+    """The outcome; a medal that only indicates what it would be on Kaggle's leaderboard has a ``~`` before it."""
+    is_indicative = record.report.any_medal and record.report.thresholds == "indicative"
+    return f"~{record.outcome.label}" if is_indicative else record.outcome.label
+
+
 def _row(record: RunRecord, *, with_cost: bool) -> tuple[str, ...]:
     cost = ((format_dollars(record.cost) if record.llm.get("calls") else "-"),) if with_cost else ()
     return (
         record.competition_id,
         record.agent,
         str(record.seed),
-        record.outcome.label,
+        medal_label(record),
         format_score(record.score),
         *map(format_score, record.thresholds.values()),
         format_seconds(record.seconds),

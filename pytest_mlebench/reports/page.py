@@ -162,8 +162,8 @@ def _group(group: RunGroup) -> dict[str, Any]:
 
 def _headlines(summaries: Sequence[SplitSummary]) -> list[SplitSummary]:
     """Each agent's summary of the whole benchmark, or else of each split."""
-    whole = {summary.label for summary in summaries if summary.split == "all"}
-    return [summary for summary in summaries if summary.split == "all" or summary.label not in whole]
+    whole = {summary.label for summary in summaries if summary.is_whole}
+    return [summary for summary in summaries if summary.is_whole or summary.label not in whole]
 
 
 def _common(records: Sequence[RunRecord]) -> dict[str, str]:

@@ -21,6 +21,7 @@ _OF_REPORT = (
     "percentile",
     *(f"{name}_threshold" for name in THRESHOLDS),
     "is_lower_better",
+    "thresholds",
 )
 _OF_RECORD = ("ending", "detail", "seconds", "started_at", "run_id")
 _OF_MODELS = ("cost", "model_calls", "input_tokens", "output_tokens", "budget_ended")
@@ -32,6 +33,7 @@ COLUMNS = (
     "seed",
     "split",
     "category",
+    "bench_version",
     "outcome",
     *_OF_REPORT,
     *_OF_RECORD,
@@ -51,6 +53,7 @@ def run_rows(groups: Sequence[RunGroup]) -> Iterator[dict[str, Any]]:
     for group in groups:
         for key in sorted(group.planned | group.runs.keys()):
             row = dict.fromkeys(COLUMNS) | {"group": group.name, **key._asdict(), "outcome": MISSING}
+            row["bench_version"] = group.version
             row |= group.splits_and_categories[key.competition_id]._asdict()
             if run := group.runs.get(key):
                 row |= {name: getattr(run.report, name) for name in _OF_REPORT}

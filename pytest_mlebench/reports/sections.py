@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
+from pytest_mlebench.catalog.competition import FIRST
 from pytest_mlebench.reports.run_details import last_change_in_words as in_words
 from pytest_mlebench.reports.tables import Section, Table
 from pytest_mlebench.results.comparison import Standing, flags
@@ -152,6 +153,8 @@ def _setting(group: RunGroup) -> str:
         setting = "canonical setting"
     else:
         setting = f"not the canonical setting: {'; '.join(canonical.differences)}"
+    if group.version != FIRST:
+        setting += f"; version {group.version[1:]} of the benchmark, which is corrected"
     return f"{group.name}: {len(group.runs)} of {pluralize(len(group.planned), 'run')} recorded; {setting}"
 
 
@@ -165,6 +168,7 @@ def _medals(view: Overview) -> Section:
         **{f"pass@{k}": _pass_at(k) for k in ks},
     }
     notes = [f"{s.label} on {s.split}: {'* ' * s.is_provisional}{s.note}" for s in _ordered(view.summaries) if s.note]
+    notes += [f"{s.label} on {s.split}: {s.caution}" for s in _ordered(view.summaries) if s.caution]
     return Section("Medals", [_table(view.summaries, columns)], [*notes, _EXPLANATION])
 
 
@@ -208,7 +212,7 @@ def _ordered(summaries: Iterable[SplitSummary]) -> list[SplitSummary]:
 
 
 def _outcomes(label: str, view: Overview) -> str:
-    own = [summary for summary in view.summaries if summary.label == label and summary.split != "all"]
+    own = [summary for summary in view.summaries if summary.label == label and not summary.is_whole]
     counts = {outcome.label: sum(summary.counts[outcome] for summary in own) for outcome in Outcome}
     counts["missing"] = sum(summary.missing - summary.counts[Outcome.error] for summary in own)
     shown = ", ".join(f"{count} {word}" for word, count in counts.items() if count)

@@ -32,6 +32,8 @@ def write_medal_table(writer: pytest.TerminalReporter, group: RunGroup) -> None:
         writer.write_line(one_line(summary_line(summary)))
         if summary.note:
             writer.write_line(f"  {summary.note}")
+        if summary.caution:
+            writer.write_line(f"  {one_line(summary.caution)}")
     for spent in costs:
         writer.write_line(one_line(spending_line(spent)))
     for defect in grader_defects(group.records):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from pytest_mlebench.catalog.competition import FIRST, split_and_version
 from pytest_mlebench.defaults import TIME_LIMIT
 from pytest_mlebench.results.published import SPLITS, PublishedResult, published_results
 from pytest_mlebench.results.statistics import PairedDifference, paired_difference
@@ -77,6 +78,10 @@ def not_ranked(summaries: Sequence[SplitSummary]) -> list[str]:
     """Why an agent has no standing on a published split."""
     reasons = []
     for summary in summaries:
+        split, version = split_and_version(summary.split)
+        if version != FIRST and split in SPLITS:
+            reasons.append(f"{summary.label} on {summary.split}: the published results are of version 1")
+            continue
         if summary.split not in SPLITS or summary.split == "all":
             continue
         if summary.is_provisional:

@@ -9,6 +9,7 @@ from itertools import chain
 from pathlib import Path
 
 from pytest_mlebench.catalog.catalogue import BENCHMARK, default_catalogue
+from pytest_mlebench.catalog.competition import split_and_version, split_label
 from pytest_mlebench.results.statistics import Interval, Rate, bootstrap_interval, pass_at_k, rate
 from pytest_mlebench.runs.group import RunGroup
 from pytest_mlebench.runs.outcome import Outcome
@@ -45,6 +46,11 @@ class SplitSummary:
     """Runs that have none: never recorded, or an ``error`` (these are ``counts[Outcome.error]``)."""
     counts: Mapping[Outcome, int]
     """Runs by outcome, over all seeds."""
+    contaminated: tuple[str, ...] = ()
+    """Competitions whose answers are publicly known, and the rate of any medal without these."""
+    any_medal_without: Rate | None = None
+    indicative: tuple[str, ...] = ()
+    """Competitions whose medals only indicate what they would be on Kaggle's leaderboard."""
     medals: Mapping[str, int]
     """Counted seeds that earned any medal, by competition."""
     any_medal: Rate
@@ -54,6 +60,11 @@ class SplitSummary:
     above_median: Rate
     valid: Rate
     submitted: Rate
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it sums up other splits: ``all``."""
+        return split_and_version(self.split)[0] == "all"
 
     @property
     def competitions(self) -> int:
@@ -90,6 +101,18 @@ class SplitSummary:
         """pass@1, pass@2, … up to the number of counted seeds: any medal in at least one of k runs, in per cent."""
         medals = list(self.medals.values())
         return tuple(pass_at_k(medals, self.seeds, k) for k in range(1, self.seeds + 1))
+
+    @property
+    def caution(self) -> str:
+        """What keeps the rates of a corrected version from meaning what medals on Kaggle do; empty if nothing does."""
+        found = []
+        if self.any_medal_without is not None:
+            count = pluralize(len(self.contaminated), "contaminated competition")
+            names = ", ".join(self.contaminated)
+            found.append(f"any medal {self.any_medal_without} without the {count} ({names})")
+        if self.indicative:
+            found.append(f"medals are indicative of {', '.join(self.indicative)}: the test differs from Kaggle's")
+        return "; ".join(found)
 
     @property
     def note(self) -> str:
@@ -137,7 +160,8 @@ def grader_defects(records: Iterable[RunRecord]) -> list[str]:
 
 def split_rank(split: str) -> tuple[int, str]:
     """A sort key: the benchmark's splits in their order, then others by name."""
-    return SPLIT_ORDER.index(split) if split in SPLIT_ORDER else len(SPLIT_ORDER), split
+    name, version = split_and_version(split)
+    return SPLIT_ORDER.index(name) if name in SPLIT_ORDER else len(SPLIT_ORDER), name + version
 
 
 def labels(groups: Sequence[RunGroup]) -> dict[tuple[Path, str], str]:
@@ -159,12 +183,14 @@ def _parts(group: RunGroup, agent: str, by_category: bool) -> Iterator[tuple[str
     splits: dict[str, list[str]] = {}
     for id in ids:
         splits.setdefault(group.splits_and_categories[id].split, []).append(id)
-    if len(splits.keys() & set(BENCHMARK)) > 1:
-        splits["all"] = [id for id in ids if group.splits_and_categories[id].split in BENCHMARK]
+    parts = [split for split in splits if split_and_version(split)[0] in BENCHMARK]
+    whole = split_label("all", group.version)
+    if len(parts) > 1:
+        splits[whole] = [id for id in ids if group.splits_and_categories[id].split in parts]
     for split in sorted(splits, key=split_rank):
         if not by_category:
             yield split, None, tuple(splits[split])
-        elif split not in BENCHMARK or "all" not in splits:
+        elif split not in parts or whole not in splits:
             for category in sorted({group.splits_and_categories[id].category for id in splits[split]}):
                 yield (
                     split,
@@ -189,11 +215,15 @@ def _summary(
     seeds = sorted({key.seed for key in own})
     incomplete = tuple(seed for seed in seeds if any((seed, id) not in results for id in ids))
     counted_seeds = tuple(seed for seed in seeds if pad_missing or seed not in incomplete)
-    by_seed = [[results.get((seed, id)) for id in ids] for seed in counted_seeds] or [list(results.values())]
+    contaminated = sorted({run.competition_id for run in results.values() if run.report.contaminated})
+    indicative = sorted({run.competition_id for run in results.values() if run.report.thresholds == "indicative"})
 
-    def share(key: str) -> Rate:
-        return rate([[_earned(run, key) for run in runs] for runs in by_seed])
+    def share(key: str, ids: Sequence[str] = ids) -> Rate:
+        by_seed = [[results.get((seed, id)) for id in ids] for seed in counted_seeds]
+        every: list[RunRecord | None] = [run for (_, id), run in results.items() if id in ids]
+        return rate([[_earned(run, key) for run in runs] for runs in by_seed or [every]])
 
+    clean = [id for id in ids if id not in contaminated]
     return SplitSummary(
         label=label,
         group=group.name,
@@ -207,6 +237,9 @@ def _summary(
         padded_seeds=incomplete if pad_missing else (),
         results=len(results),
         missing=len(seeds) * len(ids) - len(results),
+        contaminated=tuple(contaminated),
+        any_medal_without=share("any_medal", clean) if contaminated and clean else None,
+        indicative=tuple(indicative),
         counts={outcome: sum(run.outcome is outcome for run in runs) for outcome in Outcome},
         medals={
             id: sum(_earned(results.get((seed, id)), "any_medal") for seed in counted_seeds)

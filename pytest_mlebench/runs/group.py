@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from pytest_mlebench.catalog.catalogue import default_catalogue, unknown
+from pytest_mlebench.catalog.competition import FIRST, split_label
 from pytest_mlebench.errors import UsageError, reason, unusable
 from pytest_mlebench.grading.report import Report
 from pytest_mlebench.runs.json_files import read_json
@@ -56,6 +57,12 @@ class RunGroup:
         return self.folder.resolve().name
 
     @cached_property
+    def version(self) -> str:
+        """The version of the benchmark: a group is of one (see ``RunGroupWriter``)."""
+        noted = self.manifest.settings.get("bench_version")
+        return str(noted or next((record.report.bench_version for record in self.records), FIRST))
+
+    @cached_property
     def planned(self) -> frozenset[RunKey]:
         """The runs that the group was started for; without a manifest, those that have a record."""
         return self.manifest.keys or frozenset(self.runs)
@@ -74,12 +81,12 @@ class RunGroup:
         """Split and category of each competition: as its records say, else the manifest, else the catalogue."""
         found = {record.competition_id: SplitAndCategory(record.split, record.category) for record in self.records}
         noted = self.manifest.settings.get("competitions", {})
-        catalogue = default_catalogue()
+        catalogue = default_catalogue(version=self.version)
         for id in sorted({key.competition_id for key in self.planned} - found.keys()):
             if {"split", "category"} <= noted.get(id, {}).keys():
                 found[id] = SplitAndCategory(noted[id]["split"], noted[id]["category"])
             elif id in catalogue.ids:
-                found[id] = SplitAndCategory(catalogue[id].split, catalogue[id].category)
+                found[id] = SplitAndCategory(catalogue[id].split_label, catalogue[id].category)
             else:
                 found[id] = UNKNOWN
         return found
@@ -134,7 +141,8 @@ class GroupReader:
             seeds[id] += 1
             place = UNKNOWN
             if id in catalogue:
-                place = SplitAndCategory(catalogue[id].split, catalogue[id].category)
+                label = split_label(catalogue[id].split, report.bench_version)
+                place = SplitAndCategory(label, catalogue[id].category)
             records.append(
                 RunRecord(
                     run_id=f"{id}_{seed}",

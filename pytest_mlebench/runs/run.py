@@ -124,7 +124,7 @@ def run_agent(
         run_id=run_id,
         run_group=options.folder.name,
         competition_id=competition.id,
-        split=competition.split,
+        split=competition.split_label,
         category=competition.category,
         agent=agent.id,
         seed=seed,

@@ -15,7 +15,7 @@ from filelock import FileLock, Timeout
 
 from pytest_mlebench._version import __version__
 from pytest_mlebench.agents import Agent
-from pytest_mlebench.catalog.competition import Competition
+from pytest_mlebench.catalog.competition import FIRST, Competition
 from pytest_mlebench.errors import CompetitionError, UsageError
 from pytest_mlebench.progress import Note, Reporter, silent
 from pytest_mlebench.runs.layout import LOCK, WORKERS
@@ -67,6 +67,7 @@ class RunGroupWriter:
     ) -> None:
         self.folder = folder
         self._competition_file = competition_file
+        self._version = str(settings.get("bench_version", FIRST))
         self._lock = _lock(folder)
         try:
             _await_workers(folder, reporter)
@@ -79,6 +80,12 @@ class RunGroupWriter:
                 **settings,
                 "competitions": self._competitions(self.manifest.runs),
             }
+            made_with = self.manifest.settings.get("bench_version", FIRST)
+            if self.manifest.settings and made_with != self._version:
+                raise UsageError(
+                    f"run group {folder} is of version {made_with[1:]} of the benchmark, not of {self._version[1:]}: "
+                    "results of the two do not mix; name another --run-group"
+                )
             changed = changes(self.manifest.settings, comparable)
             if changed and not allow_changes:
                 raise UsageError(
@@ -136,7 +143,7 @@ class RunGroupWriter:
 
     def _competitions(self, runs: Iterable[PlannedRun]) -> dict[str, dict[str, Any]]:
         files = {run.competition_id: self._competition_file(run.nodeid) for run in runs}
-        return {id: _competition(file) for id, file in files.items()}
+        return {id: _competition(file, self._version) for id, file in files.items()}
 
     def _write(self, manifest: Manifest) -> None:
         self.manifest = manifest
@@ -198,14 +205,14 @@ def _agent(agent: Agent, sandbox: str) -> dict[str, Any]:
     return {**agent.describe(), "sandbox": sandbox, "digest": folder_digest(agent.folder)}
 
 
-def _competition(file: Path) -> dict[str, Any]:
+def _competition(file: Path, version: str) -> dict[str, Any]:
     """Split and category of a competition, and version and digest of the files that determine its data and grades."""
     try:
-        competition = Competition.load(file)
+        competition = Competition.load(file, version=version)
     except CompetitionError:  # it is gone, or broken by now
         return {"digest": None}
     return {
-        "split": competition.split,
+        "split": competition.split_label,
         "category": competition.category,
         "version": competition.version,
         "digest": folder_digest(file.parent, [path.relative_to(file.parent).as_posix() for path in competition.files]),

@@ -1,0 +1,19 @@
+import pandas as pd
+
+from pytest_mlebench.errors import InvalidSubmission
+
+from .v1 import grade as first
+
+LIMIT = 1200
+
+
+def check(submission: pd.DataFrame, template: pd.DataFrame) -> list[first.Labelled]:
+    points = first.check(submission, template)
+    if (most := max((len(characters) for characters, _ in points), default=0)) > LIMIT:
+        raise InvalidSubmission(f"column 'labels': a page has {most:,} predictions, may have {LIMIT:,}")
+    return points
+
+
+def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
+    check(submission, answers)
+    return first.grade(submission, answers)

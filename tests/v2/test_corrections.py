@@ -1,0 +1,108 @@
+"""Every corrected competition: its probes find the defect in the first version's data or grades, not in the second's.
+
+Both versions are prepared from the raw data that the second's ``synthetic.py`` makes, which has the defects planted.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from pytest_mlebench.catalog import Competition, default_catalogue
+from pytest_mlebench.data.dataset import Dataset
+from pytest_mlebench.data.preparing import run_prepare
+from pytest_mlebench.errors import InvalidSubmission
+from pytest_mlebench.grading.leaks import find_leaks
+from pytest_mlebench.grading.scorer import GraderDefect, Scorer
+from tests.v2 import graders, leaks, splits  # noqa: F401  (they register their probes)
+from tests.v2.probes import ATTACKS, FLAWS, GRADED, GROUPS, REFUSED, Groups, Outcome, Submission, probed
+
+CORRECTED = [competition.id for competition in default_catalogue(version="v2") if competition.is_corrected]
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """One version's data and grader."""
+
+    competition: Competition
+    dataset: Dataset
+    scratch: Path
+
+    def grade(self, submission: Submission) -> Outcome:
+        path = self.scratch / "submission.csv"
+        if isinstance(submission, pd.DataFrame):
+            submission.to_csv(path, index=False)
+        else:
+            path.write_text(submission)
+        try:
+            score = Scorer(self.competition, self.dataset.answers).score(path)
+        except (InvalidSubmission, GraderDefect):
+            return REFUSED
+        return REFUSED if math.isnan(score) else float(score)
+
+    def medal(self, submission: Submission) -> str | None:
+        score = self.grade(submission)
+        return None if isinstance(score, str) else self.competition.leaderboard.medal(score)
+
+
+Both = tuple[Prepared, Prepared]
+
+
+@pytest.fixture(params=CORRECTED)
+def both(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Both]:
+    second = default_catalogue(version="v2")[request.param]
+    raw = tmp_path / "raw"
+    raw.mkdir()
+    second.module("synthetic").make(raw, second.golden["seed"])
+    found = []
+    for competition in (second.of_version("v1"), second):
+        scratch = tmp_path / competition.version
+        dataset = Dataset(competition, scratch)
+        run_prepare(competition, raw, dataset)
+        found.append(Prepared(competition, dataset, scratch))
+    yield found[0], found[1]
+
+
+@pytest.mark.full
+def test_a_defect_of_the_first_version_is_not_in_the_second(both: Both) -> None:
+    first, second = both
+    id = second.competition.id
+    for attack in ATTACKS.get(id, []):
+        assert first.medal(attack(first.dataset.public)) == "gold", f"{attack.__name__} earns no gold in version 1"
+        assert _attacked(second, attack) is None, f"{attack.__name__} earns a medal in version 2"
+    for groups in GROUPS.get(id, []):
+        assert _shared(first, groups), f"{groups.__name__}: none is on both sides in version 1"
+        assert not _shared(second, groups), f"{groups.__name__}: some are on both sides in version 2"
+    for graded in GRADED.get(id, []):
+        was, now = (version.grade(graded.make(version.dataset)) for version in both)
+        assert was != now, f"{graded.name}: {now} in both versions"
+        for found, expected in ((was, graded.was), (now, graded.now)):
+            assert expected is None or found == pytest.approx(expected), f"{graded.name}: {was} and {now}"
+    for flaw in FLAWS.get(id, []):
+        assert flaw(first.dataset), f"{flaw.__name__}: version 1 has nothing of it"
+        assert not flaw(second.dataset), flaw(second.dataset)
+    assert not find_leaks(second.dataset)
+
+
+def _attacked(prepared: Prepared, attack: Callable[[Path], Submission]) -> str | None:
+    try:
+        submission = attack(prepared.dataset.public)
+    except (KeyError, FileNotFoundError, ValueError):  # what it reads is not there any more
+        return None
+    return prepared.medal(submission)
+
+
+def _shared(prepared: Prepared, groups: Callable[[Dataset], Groups]) -> set[Any]:
+    train, test = (set(side) for side in groups(prepared.dataset))
+    assert train and test, f"{groups.__name__}: no group on one side"
+    return train & test
+
+
+def test_every_corrected_competition_has_a_probe() -> None:
+    assert set(CORRECTED) == probed()
