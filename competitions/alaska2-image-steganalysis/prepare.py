@@ -1,4 +1,5 @@
 import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
@@ -10,7 +11,13 @@ METHODS = ["JMiPOD", "JUNIWARD", "UERD"]
 TEST_IMAGES = 5000
 
 
-def prepare(raw: Path, public: Path, private: Path) -> None:
+def prepare(
+    raw: Path,
+    public: Path,
+    private: Path,
+    *,
+    generator_of: Callable[[Path, list[str]], random.Random] = lambda raw, test: random.Random(0),
+) -> None:
     covers = sorted(path.name for path in (raw / "Cover").glob("*.jpg"))
     n_test = TEST_IMAGES if len(covers) > TEST_IMAGES else len(covers) // 2
     train, test = split(covers, test_size=n_test, random_state=42)
@@ -18,7 +25,7 @@ def prepare(raw: Path, public: Path, private: Path) -> None:
         link_files({name: f"{k:05d}.jpg" for k, name in enumerate(train, start=1)}, raw / folder, public / folder)
 
     # Labels are drawn from this one generator in this order: that alone makes them the reference's.
-    generator = random.Random(0)
+    generator = generator_of(raw, test)
     generator.shuffle(test)
     folders = ["Cover" if generator.choice([True, False]) else generator.choice(METHODS) for _ in test]
     answers = pd.DataFrame(

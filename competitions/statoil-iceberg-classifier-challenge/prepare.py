@@ -6,10 +6,11 @@ from typing import Any
 import pandas as pd
 
 from pytest_mlebench.data.authoring.archives import unpack_7z, write_7z
+from pytest_mlebench.data.authoring.corrections import Split
 from pytest_mlebench.data.authoring.tables import split, write_csv
 
 
-def prepare(raw: Path, public: Path, private: Path) -> None:
+def prepare(raw: Path, public: Path, private: Path, *, split: Split = split) -> None:
     with TemporaryDirectory(dir=public.parent) as scratch:
         old, new = Path(scratch, "data", "processed"), Path(scratch)
         unpack_7z(raw / "train.json.7z", new)

@@ -93,7 +93,7 @@ def test_a_defect_of_the_first_version_is_not_in_the_second(both: Both) -> None:
 def _attacked(prepared: Prepared, attack: Callable[[Path], Submission]) -> str | None:
     try:
         submission = attack(prepared.dataset.public)
-    except (KeyError, FileNotFoundError, ValueError):  # what it reads is not there any more
+    except (KeyError, FileNotFoundError, StopIteration, ValueError):  # what it reads is not there any more
         return None
     return prepared.medal(submission)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import struct
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -58,49 +58,6 @@ def wav(samples: np.ndarray, rate: int = 16000) -> bytes:
     data = samples.astype("<i2").tobytes()
     header = struct.pack("<4sI4s4sIHHIIHH", b"RIFF", 36 + len(data), b"WAVE", b"fmt ", 16, 1, 1, rate, 2 * rate, 2, 16)
     return header + struct.pack("<4sI", b"data", len(data)) + data
-
-
-def tfrecord(examples: Iterable[Mapping[str, bytes | str | int]]) -> bytes:
-    """A TFRecord file of ``tf.train.Example`` records; text becomes a bytes list, an integer from 0 an int64 list."""
-    return b"".join(map(_record, map(_example, examples)))
-
-
-def _record(data: bytes) -> bytes:
-    size = struct.pack("<Q", len(data))
-    return size + _masked_crc32c(size) + data + _masked_crc32c(data)
-
-
-def _example(features: Mapping[str, bytes | str | int]) -> bytes:
-    entries = b""
-    for name, value in features.items():
-        if isinstance(value, int):
-            feature = _field(3, _field(1, _varint(value)))
-        else:
-            feature = _field(1, _field(1, value.encode() if isinstance(value, str) else value))
-        entries += _field(1, _field(1, name.encode()) + _field(2, feature))
-    return _field(1, entries)
-
-
-def _field(number: int, content: bytes) -> bytes:
-    return _varint(number << 3 | 2) + _varint(len(content)) + content
-
-
-def _varint(value: int) -> bytes:
-    low = b""
-    while value > 127:
-        low, value = low + bytes([value & 127 | 128]), value >> 7
-    return low + bytes([value])
-
-
-def _masked_crc32c(data: bytes) -> bytes:
-    """CRC-32C, rotated and shifted as TFRecord wants it."""
-    crc = 0xFFFFFFFF
-    for byte in data:
-        crc ^= byte
-        for _ in range(8):
-            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
-    crc ^= 0xFFFFFFFF
-    return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
 
 
 def first_value(table: pd.DataFrame, column: str, **values: Any) -> dict[str, pd.DataFrame]:

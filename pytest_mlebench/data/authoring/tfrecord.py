@@ -1,4 +1,4 @@
-"""Reading TFRecord files of ``tf.train.Example`` without TensorFlow; checksums are not verified.
+"""Reading and writing TFRecord files of ``tf.train.Example`` without TensorFlow; checksums are not verified.
 
 Sources: TensorFlow's guide "TFRecord and tf.train.Example", and the encoding of protocol buffers.
 """
@@ -6,7 +6,8 @@ Sources: TensorFlow's guide "TFRecord and tf.train.Example", and the encoding of
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 from pytest_mlebench.errors import DataError
@@ -115,3 +116,77 @@ def _bytes(value: int | memoryview) -> memoryview:
     if isinstance(value, int):
         raise ValueError("a number stands where bytes were expected")
     return value
+
+
+def tfrecord(examples: Iterable[Mapping[str, bytes | str | int]]) -> bytes:
+    """A TFRecord file of ``tf.train.Example`` records; text becomes a bytes list, an integer from 0 an int64 list."""
+    return b"".join(_framed(_example(features)) for features in examples)
+
+
+def keep_features(path: Path, names: Collection[str]) -> None:
+    """Write a TFRecord file anew, whose records keep these features alone, byte for byte.
+
+    The file that it was linked to stays as it is.
+    """
+    new = path.with_name(f".{path.name}.new")
+    with new.open("xb") as file:
+        for record in read_records(path):
+            file.write(_framed(_kept(record, names)))
+    new.replace(path)
+
+
+def _kept(record: bytes, names: Collection[str]) -> bytes:
+    entries = b""
+    for number, container in _fields(memoryview(record)):
+        for _, entry in _fields(_bytes(container)) if number == 1 else ():
+            key = dict(_fields(_bytes(entry))).get(1, _NOTHING)
+            if bytes(_bytes(key)).decode() in names:
+                entries += _field(1, bytes(_bytes(entry)))
+    return _field(1, entries)
+
+
+def _example(features: Mapping[str, bytes | str | int]) -> bytes:
+    entries = b""
+    for name, value in features.items():
+        if isinstance(value, int):
+            feature = _field(3, _field(1, _encoded(value)))
+        else:
+            feature = _field(1, _field(1, value.encode() if isinstance(value, str) else value))
+        entries += _field(1, _field(1, name.encode()) + _field(2, feature))
+    return _field(1, entries)
+
+
+def _field(number: int, content: bytes) -> bytes:
+    return _encoded(number << 3 | _DELIMITED) + _encoded(len(content)) + content
+
+
+def _encoded(value: int) -> bytes:
+    low = b""
+    while value > 127:
+        low, value = low + bytes([value & 127 | 128]), value >> 7
+    return low + bytes([value])
+
+
+def _framed(record: bytes) -> bytes:
+    """A record with its length and the checksums of both."""
+    size = struct.pack("<Q", len(record))
+    return size + _masked_crc32c(size) + record + _masked_crc32c(record)
+
+
+def _masked_crc32c(data: bytes) -> bytes:
+    """CRC-32C, rotated and shifted as TFRecord wants it."""
+    table, crc = _crc32c_table(), 0xFFFFFFFF
+    for byte in data:
+        crc = crc >> 8 ^ table[(crc ^ byte) & 0xFF]
+    crc ^= 0xFFFFFFFF
+    return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
+
+
+@cache
+def _crc32c_table() -> tuple[int, ...]:
+    table = []
+    for crc in range(256):
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+        table.append(crc)
+    return tuple(table)

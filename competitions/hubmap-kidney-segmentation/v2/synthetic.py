@@ -1,0 +1,20 @@
+import json
+from pathlib import Path
+
+import pandas as pd
+
+from pytest_mlebench.data.authoring.rle import mask_from_rle
+
+from .v1 import synthetic as first
+from .v1.synthetic import submissions as submissions
+
+
+def make(raw: Path, seed: int) -> None:
+    """The files of outlines hold what is to be found, as the points [x, y] of each pixel."""
+    first.make(raw, seed)
+    information = pd.read_csv(raw / "HuBMAP-20-dataset_information.csv").set_index("image_file")
+    for id, encoding in pd.read_csv(raw / "train.csv").itertuples(index=False):
+        image = information.loc[f"{id}.tiff"]
+        y, x = mask_from_rle(encoding, (image["height_pixels"], image["width_pixels"])).nonzero()
+        points = [[int(left), int(top)] for left, top in zip(x, y, strict=True)]
+        (raw / "train" / f"{id}.json").write_text(json.dumps([{"geometry": {"coordinates": points}}]))

@@ -1,0 +1,22 @@
+from pathlib import Path
+
+import numpy as np
+
+from .v1 import synthetic as first
+from .v1.synthetic import submissions as submissions
+
+FRAMES, LENGTH, RECORDING = 11, 2, 10
+"""Frames in a window, numbers in a frame, windows in a recording."""
+
+
+def make(raw: Path, seed: int) -> None:
+    """Windows of recordings, each of which has one label throughout."""
+    first.make(raw, seed)
+    rng, folder = np.random.default_rng(seed), raw / "timit_11" / "timit_11"
+    windows, labels = [], []
+    for _ in range(15):
+        frames = rng.normal(size=(RECORDING + FRAMES - 1, LENGTH)).astype(np.float32)
+        windows += [frames[k : k + FRAMES].ravel() for k in range(RECORDING)]
+        labels += [str(rng.integers(0, 39))] * RECORDING
+    np.save(folder / "train_11.npy", np.array(windows))
+    np.save(folder / "train_label_11.npy", np.array(labels, dtype="<U2"))
