@@ -9,6 +9,7 @@ import tarfile
 import zipfile
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -49,7 +50,8 @@ def outlines_of_the_glomeruli(public: Path) -> pd.DataFrame:
     predicted = []
     for id in sample["id"]:
         (feature,) = json.loads((public / "test" / f"{id}.json").read_text())
-        mask = np.zeros((images.loc[f"{id}.tiff", "height_pixels"], images.loc[f"{id}.tiff", "width_pixels"]), bool)
+        height, width = (int(images[f"{side}_pixels"][f"{id}.tiff"]) for side in ("height", "width"))
+        mask = np.zeros((height, width), dtype=bool)
         x, y = np.array(feature["geometry"]["coordinates"]).T
         mask[y, x] = True
         predicted.append(encode_rle(mask))
@@ -122,7 +124,7 @@ def labels_of_windows_that_overlap(public: Path) -> pd.DataFrame:
     folder = public / "timit_11" / "timit_11"
     train, test = np.load(folder / "train_11.npy"), np.load(folder / "test_11.npy")
     labels, width = np.load(folder / "train_label_11.npy"), train.shape[1] // 11
-    known = {}
+    known: dict[tuple[int, bytes], Any] = {}
     for shift in range(10, 0, -1):  # the nearest last
         for window, label in zip(train, labels, strict=True):
             known |= {
