@@ -21,6 +21,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption("--max-megabytes", type=float, metavar="MB", help="mark graders that take more (default by split)")
     group.addoption("--case-megabytes", type=float, default=10, metavar="MB", help="size of worst cases (default 10)")
     group.addoption("--check-cases", action="store_true", help="check worst cases by their form alone, too")
+    group.addoption(
+        "--worst-only", type=int, metavar="N", help="grade the N worst of the small worst cases only (three kinds of N)"
+    )
     group.addoption("--cases", metavar="FILE", help="append the figures of all worst cases to a file, as JSON lines")
 
 

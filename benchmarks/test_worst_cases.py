@@ -19,6 +19,7 @@ import pytest
 from benchmarks import full_size
 from benchmarks.exceptions import EXCEPTIONS, Shape
 from pytest_mlebench.catalog import Competition, default_catalogue
+from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.grading.golden import prepare_synthetic
 from tests.competitions.worst_cases import worst_cases
@@ -75,37 +76,69 @@ def test_grading_and_checking_worst_cases(
 ) -> None:
     competition = CATALOGUE[id]
     size = int(pytestconfig.getoption("--case-megabytes") * 1e6)
+    screened = pytestconfig.getoption("--worst-only")
     logging.getLogger("pytest_mlebench").setLevel(logging.ERROR)
     synthetic = prepare_synthetic(competition, DataStore(tmp_path))
-    with TemporaryDirectory(dir=tmp_path) as folder:
-        full = full_size.make(competition, synthetic, Path(folder), max_submission_bytes=size / 2)
-        sides = (
-            ("grade", full.dataset.folder, full.submission),
-            ("check", synthetic.folder, synthetic.perfect_submission),
-        )[: 2 if pytestconfig.getoption("--check-cases") else 1]
-        for what, data, submission in sides:
-            process = Process(competition, data, what)
-            try:
-                for row in _rows(process, id, submission, tmp_path / "case.csv", size):
-                    figures["worst cases"].append({"competition": id, "what": what, **row})
-                    if file := pytestconfig.getoption("--cases"):
-                        with Path(file).open("a") as lines:
-                            print(json.dumps(figures["worst cases"][-1]), file=lines)
-            finally:
-                process.stop()
+    for what in ("grade", "check")[: 2 if pytestconfig.getoption("--check-cases") else 1]:
+        names = None
+        if screened:
+            small, larger = _rows(competition, synthetic, tmp_path, what, [size // 100, size // 25])
+            names = _worst(small, larger, screened)
+        for row in _rows(competition, synthetic, tmp_path, what, [size], names)[0]:
+            figures["worst cases"].append({"competition": id, "what": what, **row})
+            if file := pytestconfig.getoption("--cases"):
+                with Path(file).open("a") as lines:
+                    print(json.dumps(figures["worst cases"][-1]), file=lines)
 
 
-def _rows(process: Process, id: str, submission: Path, path: Path, size: int) -> Iterator[dict[str, Any]]:
+def _worst(small: list[dict[str, Any]], larger: list[dict[str, Any]], number: int) -> set[str]:
+    """The cases that take most of time or memory, or whose time grows most with the file's size."""
+    before = {row["case"]: row["seconds"] for row in small}
+    orders = (
+        lambda row: row["seconds"],
+        lambda row: row["mb"],
+        lambda row: row["seconds"] - 4 * max(before.get(row["case"], 0.0), 0.0),
+    )
+    return {row["case"] for order in orders for row in sorted(larger, key=order)[-number:]}
+
+
+def _rows(
+    competition: Competition,
+    synthetic: Dataset,
+    folder: Path,
+    what: str,
+    sizes: list[int],
+    names: set[str] | None = None,
+) -> list[list[dict[str, Any]]]:
+    """The figures of the cases, or of the named ones, at each of the sizes; data are those of the largest."""
+    with TemporaryDirectory(dir=folder) as full_folder:
+        data, submission = synthetic.folder, synthetic.perfect_submission
+        if what == "grade":
+            full = full_size.make(competition, synthetic, Path(full_folder), max_submission_bytes=max(sizes) / 2)
+            data, submission = full.dataset.folder, full.submission
+        process = Process(competition, data, what)
+        try:
+            path = folder / "case.csv"
+            return [list(_graded(process, competition.id, submission, path, size, names)) for size in sizes]
+        finally:
+            process.stop()
+
+
+def _graded(
+    process: Process, id: str, submission: Path, path: Path, size: int, names: set[str] | None
+) -> Iterator[dict[str, Any]]:
     good = pd.read_csv(submission, dtype=str, keep_default_na=False)
     process(submission)  # what is imported at the first one is not counted
     honest = process(submission)
     ids = EXCEPTIONS.get(id, Shape()).ids or (good.columns[0],)
     for name, content in worst_cases(good, ids, size):
-        path.write_bytes(content)
+        if names is not None and name not in names:
+            continue
+        path.write_bytes(content())
         reply = process(path)
         yield {
             "case": name,
-            "megabytes": len(content) / 1e6,
+            "megabytes": path.stat().st_size / 1e6,
             "seconds": reply["cpu_seconds"] - honest["cpu_seconds"],
             "mb": reply["peak_mb"] - honest["peak_mb"],
             "honest_seconds": honest["cpu_seconds"],

@@ -1,14 +1,14 @@
-from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.authoring.rle import Runs, decode_rle, pixels, union
+from pytest_mlebench.data.authoring.rle import Masks, Runs, cut, decode_rle, decode_rles, pixels, union
 from pytest_mlebench.data.authoring.tables import read_csv
-from pytest_mlebench.grading import InvalidSubmission, parse_texts, require_columns
-from pytest_mlebench.grading.metrics.segmentation import area, dice, volume_hausdorff_distance
+from pytest_mlebench.grading import InvalidSubmission, parse_texts, require_columns, texts
+from pytest_mlebench.grading.metrics.segmentation import area, dices, volume_hausdorff_distance
 
 SIZE = ["image_width", "image_height"]
 
@@ -21,7 +21,7 @@ def read_template(public: Path) -> pd.DataFrame:
     return rows.join(pd.DataFrame.from_dict(sizes, orient="index", columns=SIZE, dtype=float), on="id")
 
 
-def check(submission: pd.DataFrame, template: pd.DataFrame) -> tuple[list[Runs], list["Volume"]]:
+def check(submission: pd.DataFrame, template: pd.DataFrame) -> tuple[Masks, list["Volume"]]:
     """The predicted masks of slices and organs, and the volumes of days."""
     require_columns(submission, ["id", "class", "predicted"])
     # Rows are paired as they come: the reference compares neither ids nor classes nor the number of rows.
@@ -30,10 +30,12 @@ def check(submission: pd.DataFrame, template: pd.DataFrame) -> tuple[list[Runs],
 
 
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> np.float64:
-    true, predicted = _masks_and_volumes(answers, answers), check(submission, answers)
-    dices = [dice(*pair, empty=np.nan) for pair in zip(true[0], predicted[0], strict=False)]
-    distances = [_distance(*pair) for pair in zip(true[1], predicted[1], strict=False)]
-    return np.float64(0.4 * _mean(dices) + 0.6 * (1 - _mean(distances)))
+    (true_masks, true_volumes), (masks, volumes) = _masks_and_volumes(answers, answers), check(submission, answers)
+    is_paired = true_masks[1] < len(submission)
+    true_masks = true_masks[0][is_paired], true_masks[1][is_paired]
+    scores = dices(true_masks, masks, _pixels(answers.head(len(submission))), empty=np.nan)
+    distances = [_distance(*pair) for pair in zip(true_volumes, volumes, strict=False)]
+    return np.float64(0.4 * _mean(scores) + 0.6 * (1 - _mean(np.array(distances))))
 
 
 @dataclass(frozen=True)
@@ -47,26 +49,43 @@ class Volume:
         """The runs in a volume whose slices have at least the size of the volume's own."""
         if (width, height) == self.shape[1:]:
             return self.runs
-        starts = np.ravel_multi_index(np.unravel_index(pixels(self.runs), self.shape), (self.shape[0], width, height))
-        return union(np.column_stack([starts, starts + 1]))
+        columns = cut(self.runs, self.shape[2])
+        starts = np.ravel_multi_index(np.unravel_index(columns[:, 0], self.shape), (self.shape[0], width, height))
+        return union(np.column_stack([starts, starts + columns[:, 1] - columns[:, 0]]))
 
 
-def _masks_and_volumes(table: pd.DataFrame, images: pd.DataFrame) -> tuple[list[Runs], list[Volume]]:
-    sizes = images[SIZE].prod(axis=1).astype(int)
-    masks = parse_texts(table, "predicted", decode_rle, sizes, expected="pairs of start and length", missing="")
+def _masks_and_volumes(table: pd.DataFrame, images: pd.DataFrame) -> tuple[Masks, list[Volume]]:
+    sizes = _pixels(images)
+    masks = _masks(table, sizes)
     return masks, _volumes(table, images, masks)
 
 
-def _volumes(table: pd.DataFrame, images: pd.DataFrame, masks: Sequence[Runs]) -> list[Volume]:
+def _pixels(images: pd.DataFrame) -> pd.Series:
+    return images[SIZE].prod(axis=1).astype(int)
+
+
+def _masks(table: pd.DataFrame, sizes: pd.Series) -> Masks:
+    with suppress(ValueError):
+        if pd.api.types.is_string_dtype(table["predicted"]):
+            return decode_rles(texts(table, "predicted").tolist(), sizes)
+    masks = parse_texts(table, "predicted", decode_rle, sizes, expected="pairs of start and length", missing="")
+    runs = np.concatenate([*masks, np.empty((0, 2), dtype=np.int64)])
+    return runs, np.repeat(np.arange(len(masks)), [len(runs) for runs in masks])
+
+
+def _volumes(table: pd.DataFrame, images: pd.DataFrame, masks: Masks) -> list[Volume]:
     ids = parse_texts(table, "id", str, expected="an id such as case7_day12_slice_0061")
-    rows = pd.DataFrame({"id": ids, "day": [id.split("_slice_")[0] for id in ids], "mask": range(len(ids))})
+    rows = pd.DataFrame({"id": ids, "day": [id.split("_slice_")[0] for id in ids]})
     rows["height"] = images["image_height"].to_numpy(int)
     rows["width"] = images["image_width"].to_numpy(int)
+    runs, row = masks
+    first = np.searchsorted(row, np.arange(len(rows) + 1))
     days = rows.sort_values("id", kind="stable").groupby("day", sort=False)
-    return [_volume(str(day), day_rows, masks) for day, day_rows in days]
+    return [_volume(str(day), day_rows, runs, first) for day, day_rows in days]
 
 
-def _volume(day: str, rows: pd.DataFrame, masks: Sequence[Runs]) -> Volume:
+def _volume(day: str, rows: pd.DataFrame, runs: Runs, first: np.ndarray) -> Volume:
+    """``first`` is the number of each row's first run."""
     shapes = rows[["height", "width"]].drop_duplicates().to_numpy()
     if len(shapes) > 1:
         raise InvalidSubmission(
@@ -74,11 +93,11 @@ def _volume(day: str, rows: pd.DataFrame, masks: Sequence[Runs]) -> Volume:
             "rows must be in the order of test.csv"
         )
     height, width = map(int, shapes[0])
-    slices = [masks[k] for k in rows["mask"]]
     number = pd.factorize(rows["id"])[0]
-    offsets = np.repeat(number * height * width, [len(runs) for runs in slices])
-    runs = np.concatenate(slices) + offsets[:, None]
-    return Volume((int(number.max()) + 1, width, height), union(runs))
+    places = rows.index.to_numpy()
+    offsets = np.repeat(number * height * width, first[places + 1] - first[places])
+    of_day = pixels(np.column_stack([first[places], first[places + 1]]))
+    return Volume((int(number.max()) + 1, width, height), union(runs[of_day] + offsets[:, None]))
 
 
 def _distance(truth: Volume, predicted: Volume) -> float:
@@ -94,5 +113,5 @@ def _distance(truth: Volume, predicted: Volume) -> float:
     return volume_hausdorff_distance(*runs, (depth, width, height), spacing=spacing) / np.sqrt(3)
 
 
-def _mean(values: list[float]) -> float:
+def _mean(values: np.ndarray) -> float:
     return float(pd.Series(values, dtype=float).mean())  # NaN is left out; NaN if nothing is left

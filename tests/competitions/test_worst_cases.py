@@ -34,7 +34,7 @@ def test_no_submission_takes_much_more_than_an_honest_one(competition_id: str, t
     grader = Grader(competition, dataset, limits=LIMITS)
     path = tmp_path / "submission.csv"
     for name, content in worst_cases(good, [good.columns[0]], SIZE):
-        path.write_bytes(content)
+        path.write_bytes(content())
         report = grader.report(path)
         assert not report.grader_defect, f"{name}: {report.error}"
         assert "grading takes more than" not in str(report.error), name

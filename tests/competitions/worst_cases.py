@@ -11,12 +11,13 @@ import csv
 import io
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import count, cycle, islice, repeat
 
 import pandas as pd
 
-WorstCase = tuple[str, bytes]
-"""What the case is, and the file's content."""
+WorstCase = tuple[str, Callable[[], bytes]]
+"""What the case is, and a function that makes the file's content."""
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE)
 _MAX_COLUMNS = 9_900
@@ -32,20 +33,17 @@ def worst_cases(good: pd.DataFrame, ids: Sequence[str], size: int) -> Iterator[W
     room = max(size - len(_csv(good)), size // 4)
     for column in [name for name in good.columns if name not in ids][:_ATTACKED_COLUMNS]:
         texts = good[column].tolist()
-        yield from (
-            (f"{column}: {name}", _csv(good.assign(**{column: list(islice(values, len(good)))})))
-            for name, values in _values()
-        )
+        for name, values in _values():
+            yield f"{column}: {name}", partial(_with_each, good, column, values)
         for name, text in _words():
-            yield f"{column}: {name}", _csv(_with_one(good, column, text(room)))
+            yield f"{column}: {name}", partial(_with_one, good, column, text, room)
         if not all(_NUMBER.fullmatch(text) for text in texts if text):
             for name, text in _lists(texts):
-                yield f"{column}: {name}, one field", _csv(_with_one(good, column, text(room)))
-                fields = [text(room // len(good))] * len(good)
-                yield f"{column}: {name}, all fields", _csv(good.assign(**{column: fields}))
+                yield f"{column}: {name}, one field", partial(_with_one, good, column, text, room)
+                yield f"{column}: {name}, all fields", partial(_with_all, good, column, text, room)
     for column in ids:
         if column in good:
-            yield from ((f"{column}: {name}", _csv(table)) for name, table in _other_ids(good, column, room))
+            yield from _other_ids(good, column, room)
     yield from _tables(good, ids, size)
 
 
@@ -104,52 +102,64 @@ def _repeat(piece: str) -> Callable[[int], str]:
     return lambda size: piece * (size // len(piece.encode()))
 
 
-def _with_one(good: pd.DataFrame, column: str, text: str) -> pd.DataFrame:
+def _with_each(good: pd.DataFrame, column: str, values: Iterator[str]) -> bytes:
+    return _csv(good.assign(**{column: list(islice(values, len(good)))}))
+
+
+def _with_all(good: pd.DataFrame, column: str, text: Callable[[int], str], room: int) -> bytes:
+    return _csv(good.assign(**{column: text(room // len(good))}))
+
+
+def _with_one(good: pd.DataFrame, column: str, text: Callable[[int], str], room: int) -> bytes:
     """The text takes the place of the longest, whose row has most to compare it with."""
     longest = good[column].str.len().argmax()
-    return good.assign(**{column: [text if k == longest else old for k, old in enumerate(good[column])]})
+    return _csv(good.assign(**{column: [text(room) if k == longest else old for k, old in enumerate(good[column])]}))
 
 
-def _other_ids(good: pd.DataFrame, column: str, room: int) -> Iterator[tuple[str, pd.DataFrame]]:
+def _other_ids(good: pd.DataFrame, column: str, room: int) -> Iterator[WorstCase]:
     first = good[column].iloc[0]
-    yield "one id", good.assign(**{column: first})
-    yield "the first id's beginning", good.assign(**{column: [f"{first}{k:04}" for k in range(len(good))]})
-    yield "numbers", good.assign(**{column: [str(k) for k in range(len(good))]})
-    yield "one huge id", _with_one(good, column, "a" * room)
-    yield "a huge number", _with_one(good, column, "9" * room)
     ending = re.sub(r"\d+(?=\D*$)", str(10**9), first)
-    yield "a huge number at an id's end", _with_one(good, column, ending)
+    yield f"{column}: one id", partial(_with_each, good, column, repeat(first))
+    yield f"{column}: the first id's beginning", partial(_with_each, good, column, (f"{first}{k:04}" for k in count()))
+    yield f"{column}: numbers", partial(_with_each, good, column, map(str, count()))
+    yield f"{column}: one huge id", partial(_with_one, good, column, _repeat("a"), room)
+    yield f"{column}: a huge number", partial(_with_one, good, column, _repeat("9"), room)
+    yield f"{column}: a huge number at an id's end", partial(_with_one, good, column, lambda _: ending, room)
 
 
 def _tables(good: pd.DataFrame, ids: Sequence[str], size: int) -> Iterator[WorstCase]:
     """Many rows, many columns."""
-    body = _csv(good)
-    header, _, rows = body.partition(b"\n")
+    header, _, rows = _csv(good).partition(b"\n")
+    header += b"\n"
     key = next((name for name in ids if name in good), good.columns[0])
     width = len(good.columns)
-    yield "rows again and again", header + b"\n" + rows * max(size // len(rows), 1)
+    yield "rows again and again", lambda: header + rows * max(size // len(rows), 1)
     short = ",".join("1" if name == key else "" for name in good.columns)
-    yield "rows of one id and nothing else", header + b"\n" + f"{short}\n".encode() * (size // (len(short) + 1))
+    yield "rows of one id and nothing else", lambda: header + f"{short}\n".encode() * (size // (len(short) + 1))
     empty = b"," * (width - 1) if width > 1 else b'""'
-    yield "empty rows", header + b"\n" + (empty + b"\n") * (size // (width + 1))
+    yield "empty rows", lambda: header + (empty + b"\n") * (size // (width + 1))
     row = good.iloc[0]
     lengths = sum(map(len, row)) + width + 8
     numbered = (
         ",".join(f"{row[key]}{k}" if c == key else row[c] for c in good.columns) for k in range(size // lengths)
     )
     if "," not in "".join(row) and '"' not in "".join(row):
-        yield "rows with ids of their own", header + b"\n" + "\n".join(numbered).encode()
+        yield "rows with ids of their own", lambda: header + "\n".join(numbered).encode()
     digits = (",".join([str(k)] * width) for k in range(size // (8 * width)))
-    yield "rows of different numbers", header + b"\n" + "\n".join(digits).encode()
-    half = size // (4 * width + 4)
-    mixed = (b",".join([b"x"] * width) + b"\n") * half + (b",".join([b"1"] * width) + b"\n") * half
-    yield "text above numbers", header + b"\n" + mixed
+    yield "rows of different numbers", lambda: header + "\n".join(digits).encode()
+    text, number = (b",".join([piece] * width) + b"\n" for piece in (b"x", b"1"))
+    yield "text above numbers", lambda: header + text * (size // 2 // len(text)) + number * (size // 2 // len(number))
+    yield "empty columns", lambda: _wide(header, rows, width, size)
+
+
+def _wide(header: bytes, rows: bytes, width: int, size: int) -> bytes:
     more = _MAX_COLUMNS - width
-    names = header + b"".join(b",c%d" % k for k in range(more))
-    wide_rows = max((size - len(names)) // (more + len(rows) // max(len(good), 1) + 1), 1)
-    wide = [line + b"," * more for line in rows.rstrip(b"\n").split(b"\n")[:wide_rows]]
-    wide += [wide[0]] * (wide_rows - len(wide))
-    yield "empty columns", names + b"\n" + b"\n".join(wide)
+    names = header[:-1] + b"".join(b",c%d" % k for k in range(more))
+    lines = rows.rstrip(b"\n").split(b"\n")
+    count = max((size - len(names)) // (more + len(rows) // len(lines) + 1), 1)
+    wide = [line + b"," * more for line in lines[:count]]
+    wide += [wide[0]] * (count - len(wide))
+    return names + b"\n" + b"\n".join(wide)
 
 
 def _csv(table: pd.DataFrame) -> bytes:

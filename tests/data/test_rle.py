@@ -4,7 +4,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from pytest_mlebench.data.authoring.rle import Order, decode_rle, encode_rle, mask_from_rle, pixels, union
+from pytest_mlebench.data.authoring.rle import (
+    Order,
+    cut,
+    decode_rle,
+    decode_rles,
+    encode_rle,
+    mask_from_rle,
+    pixels,
+    union,
+)
 
 MASKS = arrays(bool, array_shapes(min_dims=2, max_dims=2, max_side=12))
 
@@ -75,3 +84,31 @@ def test_a_union_has_the_pixels_of_all_runs_once_and_in_order(pairs: list[tuple[
     merged = union(runs)
     np.testing.assert_array_equal(pixels(merged), np.unique(pixels(runs)))
     assert (merged[1:, 0] > merged[:-1, 1]).all()
+
+
+@given(st.lists(st.tuples(st.integers(0, 40), st.integers(1, 30)), max_size=12), st.integers(1, 12))
+def test_runs_that_are_cut_have_the_same_pixels_and_cross_no_border(pairs: list[tuple[int, int]], length: int) -> None:
+    runs = union(np.array([(start, start + extent) for start, extent in pairs], dtype=np.int64).reshape(-1, 2))
+    pieces = cut(runs, length)
+    assert pixels(pieces).tolist() == pixels(runs).tolist()
+    assert (pieces[:, 0] // length == (pieces[:, 1] - 1) // length).all()
+
+
+NUMBERS = st.one_of(st.integers(-1, 50).map(str), st.sampled_from(["1_0", "+3", "x", "9" * 20, "1.0", "\u0663"]))
+TEXTS = st.one_of(
+    st.lists(NUMBERS, max_size=6).map(" ".join),
+    st.lists(st.integers(1, 50), max_size=8).map(lambda numbers: " ".join(f"{k} 1" for k in sorted(numbers))),
+)
+
+
+@given(st.lists(st.tuples(TEXTS, st.integers(0, 40)), max_size=5))
+def test_many_texts_are_decoded_as_each_is(pairs: list[tuple[str, int]]) -> None:
+    texts, sizes = [text for text, _ in pairs], [size for _, size in pairs]
+    try:
+        expected = [decode_rle(text, size).tolist() for text, size in pairs]
+    except ValueError:
+        with pytest.raises(ValueError, match=r"wrong|twice|whole|ascending|above 0|it has"):
+            decode_rles(texts, sizes)
+    else:
+        runs, masks = decode_rles(texts, sizes)
+        assert [runs[masks == k].tolist() for k in range(len(texts))] == expected

@@ -6,12 +6,16 @@ ascending and disjoint. A mask of 10⁹ pixels takes no more memory than its run
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import chain
 from typing import Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Runs = NDArray[np.int64]
+Masks = tuple[Runs, NDArray[np.intp]]
+"""The runs of many masks, one mask's behind the other's, and for each run the number of its mask."""
 Order = Literal["C", "F"]
 """How pixels are numbered: ``F`` down the first column, then the next; ``C`` along the first row, then the next."""
 
@@ -59,6 +63,35 @@ def decode_rle(text: str, size: int) -> Runs:
     return np.column_stack([starts, stops])
 
 
+def decode_rles(texts: Sequence[str], sizes: ArrayLike) -> Masks:
+    """``decode_rle`` of many texts at once, several times as fast.
+
+    A ValueError does not say which text is wrong, nor how.
+
+    >>> runs, masks = decode_rles(["1 3 10 5", "", "2 1"], sizes=[12, 12, 12])
+    >>> runs.tolist(), masks.tolist()
+    ([[0, 3], [9, 12], [1, 2]], [0, 0, 2])
+    """
+    pieces = [text.split() for text in texts]
+    counts = np.fromiter(map(len, pieces), dtype=np.int64, count=len(pieces))
+    if (counts % 2).any():  # an odd count is rare, and has rules of its own
+        masks = [decode_rle(text, size) for text, size in zip(texts, np.asarray(sizes).tolist(), strict=True)]
+        return np.concatenate(masks), np.repeat(np.arange(len(masks)), [len(runs) for runs in masks])
+    numbers = _whole_numbers(list(chain.from_iterable(pieces)))
+    mask = np.repeat(np.arange(len(counts)), counts // 2)
+    starts, lengths = numbers[::2], numbers[1::2]
+    descends = (starts[1:] < starts[:-1]) & (mask[1:] == mask[:-1])
+    if descends.any() or (numbers <= 0).any():
+        raise ValueError("a start or a length is wrong")
+    size = np.asarray(sizes, dtype=np.int64)[mask]
+    is_inside = starts <= size
+    starts, lengths, size, mask = starts[is_inside] - 1, lengths[is_inside], size[is_inside], mask[is_inside]
+    stops = np.minimum(starts + np.minimum(lengths, size), size)
+    if ((starts[1:] < stops[:-1]) & (mask[1:] == mask[:-1])).any():
+        raise ValueError("a pixel is marked twice")
+    return np.column_stack([starts, stops]), mask
+
+
 def mask_from_rle(text: str, shape: tuple[int, int], order: Order = "F") -> NDArray[np.bool_]:
     """The mask of a text as booleans of the shape (height, width); raises as ``decode_rle`` does.
 
@@ -81,6 +114,24 @@ def pixels(runs: Runs) -> NDArray[np.int64]:
     lengths = runs[:, 1] - runs[:, 0]
     before = np.cumsum(lengths) - lengths
     return np.repeat(runs[:, 0] - before, lengths) + np.arange(lengths.sum())
+
+
+def cut(runs: Runs, length: int) -> Runs:
+    """Runs of the same pixels, none of which goes beyond a multiple of ``length``.
+
+    >>> cut(np.array([[0, 3], [9, 22]]), 10)
+    array([[ 0,  3],
+           [ 9, 10],
+           [10, 20],
+           [20, 22]])
+    """
+    first = runs[:, 0] // length
+    counts = (runs[:, 1] - 1) // length - first + 1
+    if (counts == 1).all():
+        return runs
+    line = pixels(np.column_stack([first, first + counts])) * length
+    starts, stops = (np.repeat(ends, counts) for ends in runs.T)
+    return np.column_stack([np.maximum(starts, line), np.minimum(stops, line + length)])
 
 
 def union(runs: Runs) -> Runs:

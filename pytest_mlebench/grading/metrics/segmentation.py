@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.ndimage import distance_transform_edt
 from scipy.spatial import KDTree
 
-from pytest_mlebench.data.authoring.rle import Runs, common, difference, pixels
+from pytest_mlebench.data.authoring.rle import Masks, Runs, common, cut, difference, pixels
 
 
 def area(runs: Runs) -> int:
@@ -22,12 +24,18 @@ def intersection(a: Runs, b: Runs) -> int:
     >>> intersection(np.array([[0, 3], [9, 14]]), np.array([[2, 11]]))
     3
     """
-    if not (len(a) and len(b)):
-        return 0
+    return int(_covered(a, b).sum())
+
+
+def _covered(a: Runs, b: Runs) -> NDArray[np.int64]:
+    """How many pixels of each run of ``b`` are in ``a``, whose runs are ascending and disjoint."""
+    if not len(a):
+        return np.zeros(len(b), dtype=np.int64)
     before = np.concatenate([[0], np.cumsum(a[:, 1] - a[:, 0])])  # pixels of a before each of its runs
     run = np.searchsorted(a[:, 0], b, side="right") - 1  # the run of a that begins at or before each end of b
     covered = np.where(run < 0, 0, before[run] + np.minimum(b, a[run, 1]) - a[run, 0])
-    return int((covered[:, 1] - covered[:, 0]).sum())
+    result: NDArray[np.int64] = covered[:, 1] - covered[:, 0]
+    return result
 
 
 def join(masks: Sequence[Runs], sizes: Iterable[int]) -> Runs:
@@ -64,6 +72,22 @@ def dice(y_true: Runs, y_pred: Runs, *, empty: float = 1.0) -> float:
     0.5
     """
     return fbeta(y_true, y_pred, beta=1, empty=empty)
+
+
+def dices(y_true: Masks, y_pred: Masks, sizes: ArrayLike, *, empty: float = 1.0) -> NDArray[np.float64]:
+    """``dice`` of many pairs of masks at once; ``sizes`` are the numbers of pixels, marked or not, in each pair.
+
+    >>> masks = np.array([[0, 4], [0, 2]]), np.array([0, 1])
+    >>> dices(masks, (np.array([[2, 6]]), np.array([0])), sizes=[10, 10, 10])
+    array([0.5, 0. , 1. ])
+    """
+    size = np.asarray(sizes, dtype=np.int64)
+    offsets = np.cumsum(size) - size
+    a, b = (runs + offsets[mask, None] for runs, mask in (y_true, y_pred))
+    areas = [np.bincount(mask, runs[:, 1] - runs[:, 0], len(size)) for runs, mask in (y_true, y_pred)]
+    both = np.bincount(y_pred[1], _covered(a, b), len(size))
+    total = areas[0] + areas[1]
+    return np.where(total > 0, 2 * both / np.maximum(total, 1), empty)
 
 
 def fbeta(y_true: Runs, y_pred: Runs, *, beta: float, empty: float = 0.0) -> float:
@@ -108,14 +132,26 @@ def volume_hausdorff_distance(a: Runs, b: Runs, shape: tuple[int, int, int], *, 
     """
     if not (len(a) and len(b)):
         raise ValueError("the Hausdorff distance of an empty mask is not defined")
-    layer = shape[1] * shape[2]
-    first = min(a[0, 0], b[0, 0]) // layer
-    depth = int((max(a[-1, 1], b[-1, 1]) - 1) // layer - first + 1)
-    a, b, shape = a - first * layer, b - first * layer, (depth, *shape[1:])
-    if depth * layer <= _DENSE:
+    a, b, shape = _cropped(a, b, shape)
+    if math.prod(shape) <= _DENSE:
         return hausdorff_distance(_filled(a, shape), _filled(b, shape), spacing=spacing)
     step = np.broadcast_to(np.asarray(spacing, dtype=np.float64), len(shape))
     return max(_directed_volume_hausdorff(a, b, shape, step), _directed_volume_hausdorff(b, a, shape, step))
+
+
+def _cropped(a: Runs, b: Runs, shape: tuple[int, int, int]) -> tuple[Runs, Runs, tuple[int, int, int]]:
+    """The same masks in the smallest box that holds both, and its shape."""
+    lines = [cut(runs, shape[2]) for runs in (a, b)]
+    firsts = [np.column_stack(np.unravel_index(runs[:, 0], shape)) for runs in lines]
+    lengths = [runs[:, 1] - runs[:, 0] for runs in lines]
+    low = np.min([first.min(axis=0) for first in firsts], axis=0)
+    high = np.max([first.max(axis=0) for first in firsts], axis=0)
+    high[2] = max(int((first[:, 2] + length).max()) for first, length in zip(firsts, lengths, strict=True)) - 1
+    depth, height, width = map(int, high - low + 1)
+    steps = np.array([height * width, width, 1])
+    starts = [(first - low) @ steps for first in firsts]
+    a, b = (np.column_stack([start, start + length]) for start, length in zip(starts, lengths, strict=True))
+    return a, b, (depth, height, width)
 
 
 def _filled(runs: Runs, shape: tuple[int, ...]) -> NDArray[np.bool_]:
@@ -142,48 +178,108 @@ _DENSE = 1 << 25
 """Voxels up to which volumes are held as arrays; a day of scans has half as many at most."""
 _NEAR = 3
 """Steps along each axis within which the nearest pixel is looked for by trying offsets, before a tree is built."""
+_MANY = 200_000
+"""Pixels from which on those that cannot matter are left out first, by looking at cells of many."""
+_CELLS = 1 << 17
 
 
 def _directed_hausdorff(mask: NDArray[np.bool_], other: NDArray[np.bool_], spacing: NDArray[np.float64]) -> float:
     """max over the pixels of a mask of the distance to the nearest pixel of the other mask.
 
     Masks that are compared mostly lie close to each other: offsets are tried in the order of their length until every
-    pixel has met the other mask. Pixels that are farther away ask a tree of the other mask's surface. Distances of two
-    pixels differ by no more than the way between them, so one pixel of a block bounds those of the others; few blocks
-    remain that can hold the maximum.
+    pixel has met the other mask. Pixels that are farther away ask a tree of the other mask's surface.
     """
-    farthest, points = _nearby(mask & ~other, other, spacing)
-    return _farthest(points, _points(_surface(other)), spacing, farthest) if len(points) else farthest
+    outside = _points(mask & ~other)
+    farthest = 0.0
+    if 0 < len(outside) <= _MANY:
+        farthest, outside = _nearby(outside, other, spacing)
+    return _farthest(outside, _points(_surface(other)), spacing, farthest) if len(outside) else farthest
 
 
 def _farthest(
     points: NDArray[np.int64], surface: NDArray[np.int64], spacing: NDArray[np.float64], farthest: float
 ) -> float:
-    """The longest distance of the points to the nearest of the surface, if it is longer than ``farthest``."""
-    tree = KDTree(surface * spacing)
-    for side in (16, 4, 1):
+    """The longest distance of the points to the nearest of the surface, if it is longer than ``farthest``.
+
+    One point of each block asks the tree. The answers bound the distances of the points around them from above; those
+    that may still be farther away than the farthest found are asked in smaller blocks.
+    """
+    if not len(points):
+        return farthest
+    if max(len(points), len(surface)) > _MANY:
+        points, surface = _candidates(points, surface, spacing)
+    surface_at, at = surface * spacing, points * spacing
+    tree = KDTree(surface_at)
+    bounds = np.full(len(points), np.inf)  # squared
+    low = points.min(axis=0)
+    for side in (16, 8, 4, 2, 1):
+        blocks = (points - low) // side + 1
+        shape = blocks.max(axis=0) + 2
+        strides = np.append(np.cumprod(shape[:0:-1])[::-1], 1)
+        block = blocks @ strides
+        order = np.lexsort((bounds, block))
+        last = np.append(block[order][1:] != block[order][:-1], True)
+        asked = order[last]  # of each block the point that may be farthest away
+        nearest = tree.query(at[asked])[1]
+        farthest = max(farthest, float(np.linalg.norm((points[asked] - surface[nearest]) * spacing, axis=1).max()))
+        known = block[asked]
+        for step in (0, *strides, *-strides):
+            place = np.minimum(np.searchsorted(known, block + step), len(known) - 1)
+            way = at - surface_at[nearest[place]]
+            length = np.where(known[place] == block + step, np.einsum("ij,ij->i", way, way), np.inf)
+            bounds = np.minimum(bounds, length)
+            kept = np.sqrt(bounds) > farthest * (1 + 1e-12)
+            points, at, bounds, block = points[kept], at[kept], bounds[kept], block[kept]
         if not len(points):
             break
-        blocks = points // side
-        block = np.ravel_multi_index(tuple(blocks.T), tuple(blocks.max(axis=0) + 1))
-        if block.max() > _DENSE:
-            block = np.unique(block, return_inverse=True)[1]
-        chosen = np.full(block.max() + 1, -1)
-        chosen[block] = np.arange(len(points))
-        chosen = chosen[chosen >= 0]
-        distances = np.zeros(block.max() + 1)
-        distances[block[chosen]] = tree.query(points[chosen] * spacing)[0]
-        farthest = max(farthest, float(distances.max()))
-        points = points[distances[block] + np.linalg.norm((side - 1) * spacing) > farthest]
     return farthest
 
 
-def _nearby(
-    mask: NDArray[np.bool_], other: NDArray[np.bool_], spacing: NDArray[np.float64]
-) -> tuple[float, NDArray[np.int64]]:
-    """The longest distance of the pixels that lie near the other mask, and the coordinates of the pixels that do not.
+def _candidates(
+    points: NDArray[np.int64], surface: NDArray[np.int64], spacing: NDArray[np.float64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The points that may be farthest from the surface, and the part of it that may be nearest to one of them.
 
-    Gives up early where most pixels lie far away.
+    Distances of two points differ from those of their cells' centres by ``slack`` at most.
+    """
+    low = np.minimum(points.min(axis=0), surface.min(axis=0))
+    extent = np.maximum(points.max(axis=0), surface.max(axis=0)) - low + 1
+    width = spacing.min()
+    while np.prod(np.ceil(extent / _cell(width, spacing))) > _CELLS:
+        width *= 1.25
+    cell = _cell(width, spacing)
+    shape = tuple(-(-extent // cell))
+    strides = np.append(np.cumprod(shape[:0:-1])[::-1], 1)
+    places = [np.arange(extent[axis]) // cell[axis] * strides[axis] for axis in range(len(shape))]
+    of_points, of_surface = (
+        sum(place[of_axis - first] for place, of_axis, first in zip(places, k.T, low, strict=True))
+        for k in (points, surface)
+    )
+    slack = float(np.linalg.norm((cell - 1) * spacing)) * (1 + 1e-9)
+    distances = _distances(of_surface, shape, cell * spacing)[of_points]
+    is_candidate = distances >= distances.max() - 2 * slack
+    reach = _distances(of_points[is_candidate], shape, cell * spacing)[of_surface]
+    return points[is_candidate], surface[reach <= distances.max() + 2 * slack]
+
+
+def _cell(width: float, spacing: NDArray[np.float64]) -> NDArray[np.int64]:
+    return np.maximum(np.rint(width / spacing), 1).astype(np.int64)
+
+
+def _distances(cells: NDArray[np.int64], shape: tuple[int, ...], sampling: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The distance of every cell's centre to that of the nearest of the given cells."""
+    is_free = np.ones(shape, dtype=bool)
+    is_free.ravel()[cells] = False
+    distances: NDArray[np.float64] = np.ravel(distance_transform_edt(is_free, sampling=sampling))
+    return distances
+
+
+def _nearby(
+    points: NDArray[np.int64], other: NDArray[np.bool_], spacing: NDArray[np.float64]
+) -> tuple[float, NDArray[np.int64]]:
+    """The longest distance of the points that lie near a mask, and the points that do not.
+
+    Gives up early where most points lie far away.
     """
     padded = np.pad(other, _NEAR).ravel()
     shape = np.array(other.shape) + 2 * _NEAR
@@ -192,7 +288,7 @@ def _nearby(
     lengths = np.linalg.norm(offsets * spacing, axis=1)
     complete = lengths < (_NEAR + 1) * spacing.min()  # beyond, an offset outside of the cube may be shorter
     order = np.argsort(lengths[complete], kind="stable")
-    pixels = (_points(mask) + _NEAR) @ strides
+    pixels = (points + _NEAR) @ strides
     farthest, start = 0.0, len(pixels)
     for tried, k in enumerate(np.flatnonzero(complete)[order]):
         if not len(pixels) or (tried == 3**other.ndim and len(pixels) > start // 2):

@@ -1,15 +1,21 @@
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
+from scipy.ndimage import distance_transform_edt
+from scipy.spatial import KDTree
 from scipy.spatial.distance import directed_hausdorff
 from sklearn.metrics import f1_score, fbeta_score, jaccard_score
 
 from pytest_mlebench.data.authoring.rle import Runs, decode_rle, encode_rle
+from pytest_mlebench.grading.metrics import segmentation
 from pytest_mlebench.grading.metrics.segmentation import (
     area,
     dice,
+    dices,
     fbeta,
     hausdorff_distance,
     intersection,
@@ -74,6 +80,17 @@ def test_the_dice_of_joined_masks_counts_the_pixels_of_all_images_together(
     assert dice(truth, predicted) == pytest.approx(2 * both / total if total else 1)
 
 
+@given(st.lists(st.tuples(MASKS, MASKS), min_size=1, max_size=5))
+def test_the_dice_of_many_pairs_is_that_of_each(pairs: list[tuple[np.ndarray, np.ndarray]]) -> None:
+    sides = []
+    for side in (0, 1):
+        of_side = [runs(pair[side]) for pair in pairs]
+        sides.append((np.concatenate(of_side), np.repeat(np.arange(len(pairs)), [len(k) for k in of_side])))
+    expected = [dice(runs(a), runs(b), empty=np.nan) for a, b in pairs]
+    truth, predicted = sides
+    np.testing.assert_array_equal(dices(truth, predicted, [SIZE] * len(pairs), empty=np.nan), expected)
+
+
 def test_no_masks_join_to_an_empty_one() -> None:
     assert join([], []).shape == (0, 2)
 
@@ -132,6 +149,69 @@ def test_a_ball_and_its_shell_in_a_huge_volume() -> None:
     shape = (10_000_000, 30, 30)
     a, b = (np.concatenate([runs, far]) for runs in runs_of)
     assert volume_hausdorff_distance(a, b, shape) == hausdorff_distance(ball, shell)
+
+
+def hausdorff_by_transforms(a: np.ndarray, b: np.ndarray, spacing: np.ndarray) -> float:
+    ways = ((a, b), (b, a))
+    return max(float(distance_transform_edt(~other, sampling=spacing)[mask].max()) for mask, other in ways)
+
+
+VOLUME = (36, 40, 44)
+
+
+def shapes(seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Two masks: balls, shells, stripes, sheets or noise, anywhere in a volume."""
+    rng = np.random.default_rng(seed)
+    masks = []
+    for _ in range(2):
+        axes = np.indices(VOLUME)
+        from_middle = np.linalg.norm(axes - rng.uniform(0, VOLUME, 3)[:, None, None, None], axis=0)
+        part = axes[rng.integers(3)] < rng.integers(2, 40)
+        radius = rng.uniform(2, 20)
+        masks.append(
+            [
+                from_middle <= radius,
+                np.abs(from_middle - radius) < 1,
+                (axes[rng.integers(3)] % 3 == 0) & part,
+                (rng.random(VOLUME) < rng.choice([0.3, 0.001])) & part,
+            ][rng.integers(4)]
+        )
+        masks[-1][tuple(rng.integers(VOLUME))] = True
+    return masks[0], masks[1]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("many", [0, 10**9])
+def test_the_hausdorff_distance_of_any_shapes_is_that_of_distance_transforms(
+    many: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(segmentation, "_MANY", many)
+    monkeypatch.setattr(segmentation, "_CELLS", 500)
+    spacing = 1 / np.array(VOLUME)
+    for seed in range(12):
+        a, b = shapes(seed)
+        expected = hausdorff_by_transforms(a, b, spacing)
+        assert hausdorff_distance(a, b, spacing=spacing) == pytest.approx(expected, rel=1e-12), seed
+
+
+def test_pixels_as_far_from_a_shell_as_others_ask_for_few_distances(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def tree(places: np.ndarray) -> SimpleNamespace:
+        def query(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+            asked.append(len(points))
+            distances, nearest = found.query(points)
+            return distances, nearest
+
+        found = KDTree(places)
+        return SimpleNamespace(query=query)
+
+    z, y, x = np.indices((60, 60, 60)) - 30
+    from_middle = z**2 + y**2 + x**2
+    ball, shell = from_middle <= 26**2, (from_middle > 27**2) & (from_middle <= 28**2)
+    monkeypatch.setattr(segmentation, "KDTree", tree)
+    assert hausdorff_distance(ball, shell) == np.sqrt(np.min(from_middle[shell]))
+    assert 0 < sum(asked) < ball.sum() / 25
 
 
 def test_equal_masks_have_no_distance() -> None:
