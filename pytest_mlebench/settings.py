@@ -503,6 +503,10 @@ class Settings:
         INI,
         default=600.0,
     )
+    title: str | None = _option(
+        "--title", "TEXT", "title of the run group's reports (default: agents, split and date)", traits=INI | RESTORED
+    )
+    note: str | None = _option("--note", "TEXT", "a note to readers of the run group's reports", traits=INI | RESTORED)
     keep_sandbox: bool = _flag("--keep-sandbox", "keep what agents ran in, for inspection")
     real_data: bool = _flag("--real-data", "check graders on the prepared real data instead of synthetic data")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 _BYTES = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
@@ -43,6 +44,19 @@ def format_seconds(seconds: float) -> str:
     return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
 
 
+def format_duration(seconds: float) -> str:
+    """A duration in a sentence, with its two largest units.
+
+    >>> [format_duration(seconds) for seconds in (3.25, 30, 600, 5400, 86400, 86399)]
+    ['3.2 s', '30 s', '10 min', '1 h 30 min', '24 h', '24 h']
+    """
+    if seconds < 59.95:
+        return f"{seconds:.1f}".removesuffix(".0") + " s"
+    large, small, size = ("h", "min", 60) if round(seconds) >= 3600 else ("min", "s", 1)
+    many, few = divmod(round(seconds / size), 60)
+    return f"{many} {large}" + (f" {few} {small}" if few else "")
+
+
 def format_score(score: float | None) -> str:
     """A score for a table, with the five decimals it is rounded to."""
     return "-" if score is None else f"{score:.5f}"
@@ -55,6 +69,26 @@ def format_size(size: float) -> str:
             return f"{size:.0f} bytes" if unit == "bytes" else f"{size:.1f} {unit}"
         size /= 1000
     return f"{size:.1f} TB"
+
+
+def format_binary_size(size: float) -> str:
+    """Bytes for a reader, in powers of 1024 as limits are given.
+
+    >>> format_binary_size(440 << 30), format_binary_size(1 << 20), format_binary_size(512)
+    ('440 GiB', '1 MiB', '512 bytes')
+    """
+    units = ("bytes", "KiB", "MiB", "GiB", "TiB")
+    power = next((k for k in range(len(units) - 1) if size < 1 << 10 * (k + 1)), len(units) - 1)
+    return f"{size / (1 << 10 * power):.4g} {units[power]}"
+
+
+def listed(words: Sequence[str]) -> str:
+    """Words in a sentence.
+
+    >>> listed(["low"]), listed(["low", "dev"]), listed(["low", "medium", "high"])
+    ('low', 'low and dev', 'low, medium and high')
+    """
+    return " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]]))
 
 
 def pluralize(number: int, word: str) -> str:

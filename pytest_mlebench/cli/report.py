@@ -15,7 +15,8 @@ from pytest_mlebench.reports.json_report import to_json
 from pytest_mlebench.reports.medals import run_sections
 from pytest_mlebench.reports.run_table import to_csv
 from pytest_mlebench.reports.sections import sections
-from pytest_mlebench.reports.tables import Section, Table
+from pytest_mlebench.reports.tables import Section, Table, markdown_text
+from pytest_mlebench.reports.verdict import Heading, heading
 from pytest_mlebench.results.overview import Overview, overview
 from pytest_mlebench.runs.group import find_group, group_folders, read_group
 
@@ -25,7 +26,7 @@ logger = logging.getLogger("pytest_mlebench")
 def add(commands: Any) -> None:
     report = commands.add_parser("report", help="summarise and compare run groups")
     report.add_argument("groups", nargs="+", metavar="GROUP", help=GROUP_HELP)
-    report.add_argument("--format", choices=FORMATS, default="table",
+    report.add_argument("--format", choices=[*FORMATS, "html"], default="table",
         help="table, json (everything), csv (one line per run), md (Markdown) or html (default: table)")  # fmt: skip
     report.add_argument("--pad-missing", action="store_true",
         help="count missing runs as failures (default: leave their seeds out)")  # fmt: skip
@@ -33,7 +34,7 @@ def add(commands: Any) -> None:
         help="also show every run, and two groups competition by competition (table and md)")  # fmt: skip
     report.add_argument("--by", choices=["category"], help="also show results by category")
     report.add_argument("--plots", type=Path, metavar="DIR", help="also write plots to this folder, as SVG")
-    add_options(report, "--runs-dir")
+    add_options(report, "--runs-dir", "--title", "--note")
     report.add_argument(
         "-o", "--output", type=Path, metavar="FILE", help="write to this file instead of standard output"
     )
@@ -87,21 +88,25 @@ def _groups(options: argparse.Namespace) -> int:
 def _report(options: argparse.Namespace) -> int:
     if options.pad_missing and options.format == "csv":
         raise UsageError("--pad-missing changes rates, and --format=csv has none: it lists runs, missing ones included")
-    runs_dir = read_settings(options).runs_dir
+    chosen = read_settings(options)
+    runs_dir = chosen.runs_dir
     groups = [read_group(find_group(name, runs_dir)) for name in options.groups]
     for group in groups:
         for reason in group.broken:
             logger.warning("warning: %s", reason)
     view = overview(groups, pad_missing=options.pad_missing, by_category=options.by == "category")
+    top = heading(view, title=chosen.title, note=chosen.note)
     if options.plots is not None:
         _write_plots(view, options.plots)
     if options.runs:
         if options.format not in _RUNS:
             raise UsageError(f"--runs adds to the table and to Markdown; --format={options.format} has all runs")
         shown = [_RUNS[options.format](section) for section in run_sections(groups)]
-        text = "\n\n".join([FORMATS[options.format](view), *shown]) + "\n"
+        text = "\n\n".join([FORMATS[options.format](view, top), *shown]) + "\n"
+    elif options.format == "html":
+        text = _html(view, top, options.output)
     else:
-        text = FORMATS[options.format](view).rstrip("\n") + "\n"
+        text = FORMATS[options.format](view, top).rstrip("\n") + "\n"
     write_output(text, options.output)
     return 0
 
@@ -113,26 +118,25 @@ def _write_plots(view: Overview, folder: Path) -> None:
         logger.info("%s", path)
 
 
-def _table(view: Overview) -> str:
-    return "\n\n".join(section.text() for section in sections(view))
+def _table(view: Overview, top: Heading) -> str:
+    return "\n\n".join([Section(top.title, remarks=top.sentences).text(), *(own.text() for own in sections(view))])
 
 
-def _markdown(view: Overview) -> str:
-    names = ", ".join(group.name for group in view.groups)
-    return "\n\n".join([f"# MLE-bench: {names}", *(section.markdown() for section in sections(view))])
+def _markdown(view: Overview, top: Heading) -> str:
+    text = [f"# {markdown_text(top.title)}", *map(markdown_text, top.sentences)]
+    return "\n\n".join([*text, *(section.markdown() for section in sections(view))])
 
 
-def _html(view: Overview) -> str:
+def _html(view: Overview, top: Heading, output: Path | None) -> str:
     from pytest_mlebench.reports.page import page  # Jinja2 and the plots, which other formats do without
 
-    return page(view)
+    return page(view, top, folder=None if output is None else output.parent)
 
 
 _RUNS: dict[str, Callable[[Section], str]] = {"table": Section.text, "md": Section.markdown}
-FORMATS: dict[str, Callable[[Overview], str]] = {
+FORMATS: dict[str, Callable[[Overview, Heading], str]] = {
     "table": _table,
-    "json": lambda view: json_text(to_json(view)),
-    "csv": lambda view: to_csv(view.groups),
+    "json": lambda view, _: json_text(to_json(view)),
+    "csv": lambda view, _: to_csv(view.groups),
     "md": _markdown,
-    "html": _html,
 }

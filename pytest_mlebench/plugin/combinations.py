@@ -8,11 +8,14 @@ from collections.abc import Set as AbstractSet
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.settings import OPTIONS, RESTORED, Settings
 
-_OF_RUNS = ("--seeds", "--min-medal", "--run-group", "--retry-failed", "--allow-changes", "--heartbeat")
+_OF_RUNS = (
+    *("--seeds", "--min-medal", "--run-group", "--retry-failed", "--allow-changes", "--heartbeat"),
+    *("--title", "--note"),
+)
 """What only runs of ``--agent`` and ``--resume`` use."""
 _OF_DATA = frozenset({"--agents-dir", "--competitions-dir", "--data-dir", "--description"})
 _OF_SANDBOXES = (
-    *(option.name for option in OPTIONS.values() if option.traits & RESTORED and option.name not in _OF_DATA),
+    *(own.name for own in OPTIONS.values() if own.traits & RESTORED and own.name not in (*_OF_DATA, *_OF_RUNS)),
     "--keep-sandbox",
 )
 """What runs use, and tests of one's own with the fixtures ``run_agent`` and ``sandbox``."""

@@ -145,4 +145,4 @@ def _write_page(group: RunGroup) -> None:
     from pytest_mlebench.results.overview import overview
     from pytest_mlebench.runs.layout import REPORT
 
-    (group.folder / REPORT).write_text(page(overview([group])), encoding="utf-8")
+    (group.folder / REPORT).write_text(page(overview([group]), folder=group.folder), encoding="utf-8")

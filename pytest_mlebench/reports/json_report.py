@@ -27,7 +27,8 @@ def to_json(view: Overview) -> dict[str, Any]:
                        ``broken`` (why a file that should be a run's record could not be read)
     ``summaries``      by agent and split: see ``SplitSummary``; a rate is ``{mean, standard_error}``,
                        the latter null for a single seed; ``pass_at_k`` is by k, ``medal_rates`` by
-                       competition; ``interval`` is the bootstrap interval of ``any_medal``
+                       competition; ``interval`` is of ``any_medal``: by the
+                       bootstrap, or Wilson's for fewer than 10 competitions or equal rates
     ``categories``     the same by category, if requested
     ``published``      ``standings``: rank ``of`` so many, with the nearest published results on either
                        side, and the ``caveats``; ``not_ranked``: who has no rank, and why

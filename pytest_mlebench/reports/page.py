@@ -5,105 +5,125 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import cache
+from itertools import groupby
 from pathlib import Path
+from stat import S_ISDIR, S_ISREG
 from typing import Any
+from urllib.parse import quote
 
 from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
 
 from pytest_mlebench._version import __version__
+from pytest_mlebench.reports.medals import in_order
 from pytest_mlebench.reports.palette import stylesheet, variables
 from pytest_mlebench.reports.plots import plots
 from pytest_mlebench.reports.plots.svg import SCHEME, STYLE
 from pytest_mlebench.reports.run_details import run_details
 from pytest_mlebench.reports.sections import comparison_sections, cost_sections, rate_sections, timeline_sections
+from pytest_mlebench.reports.tables import Section
 from pytest_mlebench.reports.untrusted import plain
+from pytest_mlebench.reports.verdict import Heading, heading, headlines
 from pytest_mlebench.results.overview import Overview
-from pytest_mlebench.results.summary import SplitSummary, grader_defects, split_rank
+from pytest_mlebench.results.summary import grader_defects, split_rank
 from pytest_mlebench.runs.group import RunGroup
-from pytest_mlebench.runs.layout import RUN_LOG
+from pytest_mlebench.runs.layout import RECORD, RUN_LOG, SUBMISSION
 from pytest_mlebench.runs.outcome import Outcome
 from pytest_mlebench.runs.record import RunRecord
 from pytest_mlebench.sandbox.logs import tail
-from pytest_mlebench.units import format_score, format_seconds
+from pytest_mlebench.units import format_dollars, format_duration, format_score
 
 LOG_BYTES = 4096
 """The page has at most this much of each run's log."""
+LOGS_BYTES = 100_000
+"""The page has at most about this much of all logs."""
 LOG_LINES = 60
+_FAILED = 4
+"""A run without a valid submission gets so many times the log of another."""
 _TEXT = 2000
 _MANIFEST = 20_000
-_COLUMNS = (
-    ("Outcome", False),
-    ("Competition", False),
-    ("Split", False),
-    ("Category", False),
-    ("Agent", False),
-    ("Seed", True),
-    ("Score", True),
-    ("Beats", True),
-    ("Time", True),
-    ("Ended", False),
-)
+_NOTHING = "–"
 _ELSEWHERE = ("runs", "canonical", "options")
 """Parts of a manifest that the page shows in another way, or that only matter where it was written."""
 _COMMON = ("data", "sandbox", "limits", "versions")
 """Details that are shown once if all runs share them."""
+_FILES = (SUBMISSION, "code", "logs", RUN_LOG, RECORD)
+"""What a run directory has for readers."""
 
 
 @dataclass(frozen=True)
 class _Row:
+    id: str
     record: RunRecord
     details: Sequence[tuple[str, str]]
+    files: Sequence[tuple[str, str]]
     log: str
 
     @property
-    def id(self) -> str:
-        return "-".join(plain(self.record.run_id).split())
-
-    @property
     def score(self) -> str:
-        return format_score(self.record.score)
+        return _NOTHING if self.record.score is None else format_score(self.record.score)
 
     @property
     def beats(self) -> str:
         percentile = self.record.report.percentile
-        return "-" if percentile is None else f"{percentile:.0f} %"
+        return _NOTHING if percentile is None else f"{percentile:.0f} %"
 
     @property
     def time(self) -> str:
-        return format_seconds(self.record.seconds)
+        return format_duration(self.record.seconds)
+
+    @property
+    def cost(self) -> str:
+        return format_dollars(self.record.cost) if self.record.llm.get("calls") else _NOTHING
 
 
-def page(view: Overview, *, log_bytes: int = LOG_BYTES) -> str:
-    """The report as self-contained HTML, with the last ``log_bytes`` of each run's log.
+@dataclass(frozen=True)
+class _Competition:
+    id: str
+    split: str
+    category: str
+    thresholds: Sequence[tuple[str, str]]
+    better: str
+    rows: Sequence[_Row]
 
-    Whatever an agent influenced is shown as plain text.
+
+def page(view: Overview, top: Heading | None = None, *, folder: Path | None = None, log_bytes: int = LOG_BYTES) -> str:
+    """The report as self-contained HTML, with the last ``log_bytes`` of each run's log, or less of many.
+
+    It links to the runs' files if it is known which ``folder`` it is for. Whatever an agent influenced is shown as
+    plain text.
     """
     common = _common(view.records)
     script = _asset("report.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    costs = any(record.llm.get("calls") for record in view.records)
+    rows = _rows(view, common, folder, log_bytes)
     return (
         _environment()
         .get_template("report.html")
         .render(
-            title=f"MLE-bench: {', '.join(group.name for group in view.groups)}",
+            top=top or heading(view),
             lead=_lead(view),
             version=__version__,
             groups=[_group(group) for group in view.groups],
-            headlines=_headlines(view.summaries),
+            headlines=headlines(view),
             outcomes=Outcome,
             standings={(s.summary.label, s.summary.split): s for s in view.standings},
-            sections=[*rate_sections(view), *cost_sections(view), *timeline_sections(view), *comparison_sections(view)],
+            sections=_sections(view),
             plots=plots(view),
             common=[(term, text) for term, text in common.items()],
             defects=grader_defects(view.records),
             filters=_filters(view.records),
-            columns=[{"name": name, "number": number} for name, number in _COLUMNS],
-            rows=_rows(view, common, log_bytes),
+            columns=_columns(costs=costs),
+            costs=costs,
+            competitions=_competitions(rows),
+            rows=rows,
             style=SCHEME + _style("report.css"),
             script=script,
             script_digest=Markup(f"sha256-{digest}"),
@@ -113,12 +133,13 @@ def page(view: Overview, *, log_bytes: int = LOG_BYTES) -> str:
 
 def fragment(view: Overview) -> str:
     """Summary and plots with their style, for a page that another tool writes."""
-    context = {
-        "sections": [*rate_sections(view), *cost_sections(view), *timeline_sections(view), *comparison_sections(view)],
-        "plots": plots(view),
-    }
+    context = {"sections": _sections(view), "plots": plots(view)}
     body = "".join(_environment().get_template(name).render(context) for name in ("summary.html", "plots.html"))
     return f"<style>{_style()}</style>{body}"
+
+
+def _sections(view: Overview) -> list[Section]:
+    return [*rate_sections(view), *cost_sections(view), *timeline_sections(view), *comparison_sections(view)]
 
 
 @cache
@@ -160,12 +181,6 @@ def _group(group: RunGroup) -> dict[str, Any]:
     }
 
 
-def _headlines(summaries: Sequence[SplitSummary]) -> list[SplitSummary]:
-    """Each agent's summary of the whole benchmark, or else of each split."""
-    whole = {summary.label for summary in summaries if summary.is_whole}
-    return [summary for summary in summaries if summary.is_whole or summary.label not in whole]
-
-
 def _common(records: Sequence[RunRecord]) -> dict[str, str]:
     """The details that all runs share."""
     details = [dict(run_details(record)) for record in records]
@@ -176,19 +191,75 @@ def _common(records: Sequence[RunRecord]) -> dict[str, str]:
     }
 
 
-def _rows(view: Overview, common: Mapping[str, str], log_bytes: int) -> list[_Row]:
-    runs = sorted(
-        zip(view.records, view.run_dirs, strict=True),
-        key=lambda run: (split_rank(run[0].split), run[0].competition_id, run[0].agent, run[0].seed),
-    )
-    return [
-        _Row(
-            record=record,
-            details=[(term, text) for term, text in run_details(record) if term not in common],
-            log=_log(run_dir, log_bytes),
+def _rows(view: Overview, common: Mapping[str, str], folder: Path | None, log_bytes: int) -> list[_Row]:
+    dirs = dict(zip((record.key for record in view.records), view.run_dirs, strict=True))
+    runs = [(record, dirs[record.key]) for record in in_order(view.records)]
+    share = LOGS_BYTES // max(1, sum(1 if record.outcome.passed else _FAILED for record, _ in runs))
+    taken: set[str] = set()
+    found = []
+    for record, run_dir in runs:
+        size = min(log_bytes, share if record.outcome.passed else share * _FAILED)
+        found.append(
+            _Row(
+                id=_anchor(record, taken),
+                record=record,
+                details=_details(record, common),
+                files=[] if folder is None else _files(run_dir, folder),
+                log=_log(run_dir, size),
+            )
         )
-        for record, run_dir in runs
+    return found
+
+
+def _details(record: RunRecord, common: Mapping[str, str]) -> list[tuple[str, str]]:
+    """What the row itself does not show."""
+    shown = {"score", *common}
+    shown |= set() if record.reason else {"outcome"}
+    shown |= set() if record.detail else {"ended"}
+    return [(term, text) for term, text in run_details(record) if term not in shown]
+
+
+def _anchor(record: RunRecord, taken: set[str]) -> str:
+    """The id of a run's row; of two groups' runs with the same name the second has a number."""
+    id = f"run-{'-'.join(plain(record.run_id).split())}"
+    while id in taken:
+        id += "-2"
+    taken.add(id)
+    return id
+
+
+def _files(run_dir: Path, folder: Path) -> list[tuple[str, str]]:
+    """Names and relative links of what there is, with neither links nor anything else that an agent made of them."""
+    found = []
+    for name in _FILES:
+        path = run_dir / name
+        with suppress(OSError, ValueError):
+            modes = [part.lstat().st_mode for part in (path.parent, path)]
+            if S_ISDIR(modes[0]) and (S_ISREG(modes[1]) or (S_ISDIR(modes[1]) and any(path.iterdir()))):
+                slash = "/" if S_ISDIR(modes[1]) else ""
+                link = quote(os.path.relpath(path.absolute(), folder.absolute()).encode("utf-8", "surrogateescape"))
+                found.append((name + slash, link + slash))
+    return found
+
+
+def _competitions(rows: Sequence[_Row]) -> list[_Competition]:
+    return [
+        _Competition(
+            id=id,
+            split=split,
+            category=own[0].record.category,
+            thresholds=[(name, format_score(score)) for name, score in own[0].record.thresholds.items()],
+            better="lower" if own[0].record.report.is_lower_better else "higher",
+            rows=own,
+        )
+        for (split, id), found in groupby(rows, key=lambda row: (row.record.split, row.record.competition_id))
+        if (own := list(found))
     ]
+
+
+def _columns(*, costs: bool) -> list[dict[str, Any]]:
+    names = ["outcome", "competition", "agent", "seed", "score", "thresholds", "beats", "time", "cost", "ended"]
+    return [{"key": name, "name": name.capitalize()} for name in names if costs or name != "cost"]
 
 
 def _log(run_dir: Path, max_bytes: int) -> str:
@@ -209,14 +280,16 @@ def _filters(records: Sequence[RunRecord]) -> list[dict[str, Any]]:
     if medals:
         outcomes.insert(0, {"value": "any", "text": "any medal", "count": medals})
     splits = Counter(record.split for record in records)
-    return [
-        {"name": "outcome", "label": "Outcome", "options": outcomes},
-        {
-            "name": "split",
-            "label": "Split",
-            "options": [{"value": s, "text": s, "count": splits[s]} for s in sorted(splits, key=split_rank)],
-        },
-        {"name": "category", "label": "Category", "options": options(record.category for record in records)},
-        {"name": "ending", "label": "How it ended", "options": options(record.ending for record in records)},
-        {"name": "agent", "label": "Agent", "options": options(record.agent for record in records)},
+    by_rank = [{"value": s, "text": s, "count": splits[s]} for s in sorted(splits, key=split_rank)]
+    found = [
+        _filter("outcome", "Outcome", "all outcomes", outcomes),
+        _filter("split", "Split", "all splits", by_rank),
+        _filter("category", "Category", "all categories", options(record.category for record in records)),
+        _filter("ending", "How it ended", "all endings", options(record.ending for record in records)),
+        _filter("agent", "Agent", "all agents", options(record.agent for record in records)),
     ]
+    return [filter for filter in found if len(filter["options"]) > 1]
+
+
+def _filter(name: str, label: str, all: str, options: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    return {"name": name, "label": label, "all": all, "options": options}

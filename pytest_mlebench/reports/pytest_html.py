@@ -12,7 +12,7 @@ from pytest_mlebench.runs.group import RunGroup
 from pytest_mlebench.runs.layout import RUN_LOG
 from pytest_mlebench.runs.record import RunRecord
 from pytest_mlebench.sandbox.logs import tail
-from pytest_mlebench.units import format_score, format_seconds
+from pytest_mlebench.units import format_duration, format_score
 
 _COLUMNS = {
     "medal": "Medal",
@@ -65,7 +65,7 @@ def row(record: RunRecord) -> list[str]:
         "score": _number(record.score, format_score(record.score)),
         **{name: _number(value, format_score(value)) for name, value in record.thresholds.items()},
         "percentile": _number(percentile, "-" if percentile is None else f"{percentile:.0f}"),
-        "time": _number(record.seconds, format_seconds(record.seconds)),
+        "time": _number(record.seconds, format_duration(record.seconds)),
         "ended": _text(record.ending + (f" ({record.detail})" if record.detail else "")),
     }
     return [f'<td class="col-{key}">{cells[key]}</td>' for key in _COLUMNS]

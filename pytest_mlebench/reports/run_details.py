@@ -9,7 +9,7 @@ from typing import Any
 from pytest_mlebench.reports.untrusted import plain
 from pytest_mlebench.runs.record import RunRecord
 from pytest_mlebench.sandbox.contract import SandboxAccount
-from pytest_mlebench.units import format_dollars, format_score, format_seconds, pluralize
+from pytest_mlebench.units import format_binary_size, format_dollars, format_duration, format_score, pluralize
 
 _CHECKS = 20
 _HOSTS = 10
@@ -38,7 +38,7 @@ def run_details(record: RunRecord) -> list[tuple[str, str]]:
         "sandbox": _in_words({key: value for key, value in record.sandbox.to_json().items() if key not in _ELSEWHERE}),
         "limits": _in_words(_limits(record.limits)),
         "versions": _in_words(record.versions),
-        "started": record.started_at,
+        "started": f"{record.started_at[:16].replace('T', ' ')} UTC",
     }
     return [(term, text) for term, text in found.items() if text]
 
@@ -52,7 +52,7 @@ def last_change_in_words(record: RunRecord) -> str:
     end = f"{format_score(change.score)}{f' ({change.medal})' if change.medal else ''} at the end"
     if change.score is None:
         end = "no valid submission at the end"
-    best = f"{format_score(change.best_score)} after {format_seconds(change.best_seconds)}"
+    best = f"{format_score(change.best_score)} after {format_duration(change.best_seconds)}"
     return f"the last change cost {lost}: {best}, {end}"
 
 
@@ -62,7 +62,7 @@ def _timeline(record: RunRecord) -> list[str]:
         return []
     earlier = [f"{len(points) - _CHECKS} earlier ones"] if len(points) > _CHECKS else []
     lines = [
-        f"after {format_seconds(point.seconds)}: {format_score(point.score)}"
+        f"after {format_duration(point.seconds)}: {format_score(point.score)}"
         + (f", {point.medal}" if point.medal else "")
         + (f", {format_dollars(point.cost)}" if point.cost is not None else "")
         + (f" ({point.error})" if point.error else "")
@@ -81,7 +81,7 @@ def _estimate(record: RunRecord) -> str:
 
 def ending_in_words(record: RunRecord) -> str:
     """For example ``crashed after 3.2 s (exit code 3)``."""
-    return f"{record.ending} after {format_seconds(record.seconds)}" + (f" ({record.detail})" if record.detail else "")
+    return f"{record.ending} after {format_duration(record.seconds)}" + (f" ({record.detail})" if record.detail else "")
 
 
 def failure_text(record: RunRecord, log_tail: str, min_medal: str | None = None) -> str:
@@ -145,7 +145,7 @@ def _data(record: RunRecord) -> str:
 def _checks(sandbox: SandboxAccount) -> list[str]:
     checks = sandbox.validations
     earlier = [f"{len(checks) - _CHECKS} earlier ones"] if len(checks) > _CHECKS else []
-    return earlier + [f"after {format_seconds(made.at)}: {made.verdict}" for made in checks[-_CHECKS:]]
+    return earlier + [f"after {format_duration(made.at)}: {made.verdict}" for made in checks[-_CHECKS:]]
 
 
 def _models(record: RunRecord) -> list[str]:
@@ -156,7 +156,7 @@ def _models(record: RunRecord) -> list[str]:
     lines = [
         f"{pluralize(llm['calls'], 'call')}, {tokens.get('input', 0):,} tokens in, "
         f"{tokens.get('cached', 0):,} of them cached, {tokens.get('output', 0):,} out, "
-        f"{format_seconds(float(llm.get('seconds') or 0))}, cost "
+        f"{format_duration(float(llm.get('seconds') or 0))}, cost "
         f"{format_dollars(record.cost) if llm['calls'] else '$0'}"
     ]
     lines += [
@@ -180,14 +180,19 @@ def _connections(sandbox: SandboxAccount) -> list[str]:
 
 
 def _limits(limits: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The limits with readable durations and sizes."""
+    """The limits as people write them."""
     shown = dict(limits)
     for key, value in limits.items():
-        if isinstance(value, int | float) and key == "time_limit":
-            shown[key] = format_seconds(value)
-        elif isinstance(value, int | float) and key in ("memory", "disk", "log_bytes", "collect_bytes"):
-            shown[key] = f"{value / (1 << 30):.4g} GiB"
-    return {key.replace("_", " "): value for key, value in shown.items()}
+        if not isinstance(value, int | float):
+            continue
+        if key == "time_limit":
+            shown[key] = format_duration(value)
+        elif key in ("memory", "disk", "log_bytes", "collect_bytes"):
+            shown[key] = format_binary_size(value)
+        elif key in ("cpus", "gpus"):
+            shown[key] = f"{value:g}"
+    words = {"cpus": "processors", "gpus": "GPUs", "log_bytes": "log", "collect_bytes": "collected files"}
+    return {words.get(key, key.replace("_", " ")): value for key, value in shown.items()}
 
 
 def _in_words(values: Mapping[str, Any]) -> str:

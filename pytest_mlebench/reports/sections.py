@@ -16,7 +16,7 @@ from pytest_mlebench.results.summary import SplitSummary, grader_defects, split_
 from pytest_mlebench.results.timelines import rate_at, timelines
 from pytest_mlebench.runs.group import RunGroup
 from pytest_mlebench.runs.outcome import Outcome
-from pytest_mlebench.units import format_dollars, format_seconds, pluralize
+from pytest_mlebench.units import format_dollars, format_duration, pluralize
 
 Cell = Callable[[SplitSummary], str]
 
@@ -30,8 +30,9 @@ _OVER_TIME = (
     "with its best submission that was seen."
 )
 _EXPLANATION = (
-    "Per cent of the competitions, mean ± standard error over seeds. The 95 % interval is the bootstrap over "
-    "competitions: the rates that similar competitions could have given. pass@k: any medal in the best of k runs."
+    "Per cent of the competitions, mean ± standard error over seeds, if there are several and they differ. The 95 % "
+    "interval is over competitions: the rates that similar ones could have given (bootstrap; of fewer than 10, or "
+    "equal ones, Wilson's). pass@k: any medal in the best of k runs."
 )
 _POINTS = "in percentage points, over the competitions that both ran on; p is of the two-sided exact sign test"
 
@@ -105,7 +106,7 @@ def timeline_sections(view: Overview) -> Iterator[Section]:
         return
     longest = max(record.seconds for record in view.records)
     marks = [longest * share for share in (1 / 8, 1 / 4, 1 / 2)]
-    heads = ("split", "agent", "runs", *(f"by {format_seconds(mark)}" for mark in marks), "final", "best kept",
+    heads = ("split", "agent", "runs", *(f"by {format_duration(mark)}" for mark in marks), "final", "best kept",
         "last was worse", "medals lost")  # fmt: skip
     rows = [
         (
@@ -273,7 +274,7 @@ def _labels(view: Overview) -> list[str]:
 def _rate(rate: Rate) -> str:
     if math.isnan(rate.mean):
         return "-"
-    return f"{rate.mean:.1f}" + ("" if rate.standard_error is None else f" ± {rate.standard_error:.1f}")
+    return f"{rate.mean:.1f}{rate.spread}"
 
 
 def _interval(interval: Interval | None) -> str:

@@ -60,8 +60,8 @@ class Section:
             for line in self.remarks
         ]
         blocks = [table.text() for table in self.tables] + (["\n".join(remarks)] if remarks else [])
-        title = one_line(self.title)
-        return f"{title}\n{'-' * len(title)}\n" + "\n\n".join(blocks)
+        title = textwrap.wrap(one_line(self.title), WIDTH, break_on_hyphens=False)
+        return "\n".join([*title, "-" * max(map(len, title), default=0), "\n\n".join(blocks)])
 
     def markdown(self) -> str:
         remarks = "\n".join(f"- {markdown_text(line)}" for line in self.remarks)

@@ -11,7 +11,7 @@ from pytest_mlebench.results.published import SPLITS, PublishedResult, published
 from pytest_mlebench.results.statistics import PairedDifference, paired_difference
 from pytest_mlebench.results.summary import SplitSummary, split_rank
 from pytest_mlebench.runs.group import RunGroup
-from pytest_mlebench.units import format_seconds, pluralize
+from pytest_mlebench.units import format_duration, pluralize
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +104,7 @@ def _setting_caveats(summary: SplitSummary, group: RunGroup) -> list[str]:
         return list(group.manifest.canonical.differences)
     limits = {run.limits.get("time_limit") for run in group.records if run.agent == summary.agent}
     hours = [
-        f"a time limit of {format_seconds(limit)}, not of 24 hours"
+        f"a time limit of {format_duration(limit)}, not of 24 hours"
         for limit in sorted(limit for limit in limits if limit is not None and limit != TIME_LIMIT)
     ]
     return [*hours, "the setting was not recorded, so other differences are unknown"]

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import fmean, stdev
+from statistics import NormalDist, fmean, stdev
 
 LEVEL = 0.95
 RESAMPLES = 9999
+FEW = 10
+"""Fewer competitions than this are too few to be drawn from again and again."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,15 @@ class Rate:
     def __str__(self) -> str:
         if math.isnan(self.mean):
             return "-"
-        return f"{self.mean:.1f} %" + ("" if self.standard_error is None else f" ± {self.standard_error:.1f}")
+        return f"{self.mean:.1f} %{self.spread}"
+
+    @property
+    def spread(self) -> str:
+        """The standard error as text; empty where there is none, or where the seeds agree.
+
+        Seeds that agree say little about other competitions: an error of 0 would read as certainty.
+        """
+        return f" ± {self.standard_error:.1f}" if (self.standard_error or 0) >= 0.05 else ""
 
 
 @dataclass(frozen=True)
@@ -99,6 +109,22 @@ def bootstrap_interval(values: Sequence[float], *, resamples: int = RESAMPLES, s
     draws = np.random.default_rng(seed).multinomial(n, counts / n, size=resamples)
     low, high = np.quantile(draws @ different / n, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     return Interval(float(low), float(high))
+
+
+def wilson_interval(mean: float, n: int) -> Interval:
+    """Wilson's score interval of a rate in per cent over ``n`` competitions, for few of them or equal rates.
+
+    Several seeds of a competition count as one, which makes the interval wider rather than narrower than it should be.
+    Source: Wilson, "Probable Inference, the Law of Succession, and Statistical Inference" (1927).
+
+    >>> str(wilson_interval(200 / 3, 3)), str(wilson_interval(0, 22))
+    ('[20.8, 93.9]', '[0.0, 14.9]')
+    """
+    p, z = mean / 100, NormalDist().inv_cdf((1 + LEVEL) / 2)
+    middle = p + z * z / (2 * n)
+    half = z * math.sqrt(p * (1 - p) / n + z * z / (4 * n * n))
+    low, high = ((middle + side * half) / (1 + z * z / n) for side in (-1, 1))
+    return Interval(100 * max(0.0, low), 100 * min(1.0, high))
 
 
 def sign_test(wins: int, losses: int) -> float:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pytest_mlebench.catalog.catalogue import BENCHMARK, default_catalogue
 from pytest_mlebench.catalog.competition import split_and_version, split_label
-from pytest_mlebench.results.statistics import Interval, Rate, bootstrap_interval, pass_at_k, rate
+from pytest_mlebench.results.statistics import FEW, Interval, Rate, bootstrap_interval, pass_at_k, rate, wilson_interval
 from pytest_mlebench.runs.group import RunGroup
 from pytest_mlebench.runs.outcome import Outcome
 from pytest_mlebench.runs.record import RunRecord
@@ -93,8 +93,15 @@ class SplitSummary:
 
     @cached_property
     def interval(self) -> Interval | None:
-        """The bootstrap interval of the any-medal rate over competitions; None where there is nothing to resample."""
-        return bootstrap_interval(list(self.medal_rates.values()))
+        """The interval of the any-medal rate over competitions; None where no seed is counted.
+
+        By the bootstrap, or by Wilson's method for few competitions, or equal rates, of which the bootstrap shows
+        nothing.
+        """
+        if self.is_provisional:
+            return None
+        found = bootstrap_interval(list(self.medal_rates.values())) if self.competitions >= FEW else None
+        return found or wilson_interval(self.any_medal.mean, self.competitions)
 
     @property
     def pass_at_k(self) -> tuple[float, ...]:

@@ -36,7 +36,7 @@ from pytest_mlebench.runs.layout import MANIFEST
 from pytest_mlebench.runs.record import RunKey, RunRecord
 from pytest_mlebench.sandbox.contract import Limits
 from pytest_mlebench.sandbox.hardware import Hardware
-from pytest_mlebench.units import format_seconds
+from pytest_mlebench.units import format_duration
 
 _LIBRARIES = ("numpy", "pandas", "scikit-learn", "scipy", "pytest")
 UNKNOWN = "unknown"
@@ -218,7 +218,7 @@ def canonical_differences(limits: Limits, hardware: Hardware, *, workers: int, s
     """
     found = []
     if limits.time_limit != defaults.TIME_LIMIT:
-        found.append(f"time limit {format_seconds(limits.time_limit)} instead of 24 h")
+        found.append(f"time limit {format_duration(limits.time_limit)} instead of 24 h")
     cpus = limits.cpus or hardware.cpus / workers
     if cpus != _CANONICAL_CPUS:
         found.append(f"{cpus:g} processor{'' if cpus == 1 else 's'} for a run instead of {_CANONICAL_CPUS}")

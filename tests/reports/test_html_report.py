@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 import pytest
 
@@ -27,10 +28,16 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     command = [sys.executable, "-m", "pytest", "competitions", "-p", "no:cacheprovider"]
     command += [f"--agent=toy/{name}" for name in ("gold", "silver", "no-medal", "nonsense", "crashes")]
     command += ["--agents-dir=agents", "--data-dir=data", "--sandbox=local", "--run-group=g"]
+    command += ["--title=The five toys", "--note=For the five of us"]
     command += ["--html=other.html", "--self-contained-html"]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     subprocess.run(command, cwd=folder, env=environment, check=False, timeout=300)
     return folder
+
+
+def text_of(tab: Tab) -> str:
+    text: str = tab.see("document.body.innerText")
+    return text
 
 
 def column(tab: Tab, name: str) -> list[str]:
@@ -42,9 +49,13 @@ def column(tab: Tab, name: str) -> list[str]:
 def test_a_session_leaves_a_page_with_every_run(project: Path, open_tab: Open) -> None:
     tab = open_tab((project / "reports/g/report.html").as_uri())
     rows = tab.see("[...document.querySelectorAll('#table tbody tr')].map(row => row.innerText.split('\\t'))")
+    assert rows.pop(0)[0].startswith("toy-parity")
     assert sorted(row[0].strip() for row in rows) == sorted(WORDS)
-    assert {row[1].strip() for row in rows} == {"toy-parity"}
-    assert sorted(row[6].strip() for row in rows) == ["-", "-", "0.50000", "0.85000", "1.00000"]
+    assert sorted(row[3].strip() for row in rows) == ["0.50000", "0.85000", "1.00000", "–", "–"]
+    assert tab.see("document.title") == "The five toys · MLE-bench"
+    assert "For the five of us" in text_of(tab) and "toy/gold earned a gold medal on toy-parity" in text_of(tab)
+    links = tab.see("[...document.querySelectorAll('.files a')].map(link => link.href)")
+    assert len(links) >= 10 and all(Path(unquote(urlsplit(link).path)).exists() for link in links)
     text = tab.see("document.body.textContent")
     assert "about to crash" in text and "exit code 3" in text and "column 'id' is missing" in text
     assert tab.errors == []

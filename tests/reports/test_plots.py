@@ -52,7 +52,7 @@ def test_the_heat_map_has_a_cell_for_every_run_with_its_letter() -> None:
     records = [run(outcome, seed=k) for k, outcome in enumerate(Outcome)]
     tree = ElementTree.fromstring(heat_map(records).file())
     cells = {cell.get("data-run"): cell.findtext(f"{SVG}text") for cell in tree.iter(f"{SVG}g") if cell.get("data-run")}
-    assert cells == {record.run_id: record.outcome.letter for record in records}
+    assert cells == {str(number): record.outcome.letter for number, record in enumerate(records)}
     legend = "".join(tree.itertext())
     assert all(f"{name.label}: 1" in legend for name in Outcome)
 
@@ -109,13 +109,13 @@ def test_time_is_shown_as_a_price_and_as_a_limit() -> None:
     records = [run(outcome, seed=k, hours=hours) for k, (outcome, hours) in enumerate(ends)]
     (panel,) = time_plot(records).panels
     assert panel.description == "3 medals in 12 h, 4 h each; half of them within 2 h"
-    # Six hours and all four runs span the axes, from (38, 202) to (350, 52); gold is the front area.
+    # Six hours and all four runs span the axes, from (0, 214) to (1000, 54); gold is the front area.
     areas = re.findall(r'<path d="([^"]+)" class="f-(\w+)"', panel.body)
     assert {kind: path for path, kind in areas} == {
-        "none": "M38 202H90V164.5H142V127H194V89.5H350V52H350V202z",
-        "bronze": "M38 202H90V164.5H142V127H350V89.5H350V202z",
-        "silver": "M38 202H90V164.5H350V127H350V202z",
-        "gold": "M38 202H90V164.5H350V202z",
+        "none": "M0 214H166.7V174H333.3V134H500V94H1000V54H1000V214z",
+        "bronze": "M0 214H166.7V174H333.3V134H1000V94H1000V214z",
+        "silver": "M0 214H166.7V174H1000V134H1000V214z",
+        "gold": "M0 214H166.7V174H1000V214z",
     }
 
 
@@ -136,8 +136,7 @@ def test_rates_stand_among_the_published_with_error_bars() -> None:
     own = "agent (1 competition only): 50.0 % ± 50.0"
     names = panel.description.split("; ")
     assert names == ["† peeked · llm: 95.0 % ± 1.0", "p90 · llm: 90.0 % ± 1.0", "p80 · llm: 80.0 % ± 1.0", own]
-    # The axis goes from 6 to 294: 0 to 100 per cent are the ends of this bar.
-    assert re.search(r'd="M6 [\d.]+H294M6 .*?" class="s-agent0"', panel.body)
+    assert re.search(r'x1="0%" y1="[\d.]+" x2="100%" y2="[\d.]+" class="s-agent0"', panel.body)
     assert "† does not compare (test-set feedback)" in medal_rates(summed(run_low("gold", 0)), table).caption
 
 

@@ -118,7 +118,7 @@ def test_each_difference_from_the_canonical_setting_is_a_caveat() -> None:
 def test_without_a_record_of_the_setting_the_time_limit_is_looked_up() -> None:
     unknown = with_medals("low", 3, canonical=None)
     hasty = replace(unknown, records=tuple(replace(r, limits={"time_limit": 3600.0}) for r in unknown.records))
-    assert standing_of(hasty).caveats[0] == "a time limit of 1:00:00, not of 24 hours"
+    assert standing_of(hasty).caveats[0] == "a time limit of 1 h, not of 24 hours"
     assert standing_of(unknown).caveats == ("the setting was not recorded, so other differences are unknown",)
 
 

@@ -130,7 +130,7 @@ def test_the_page_draws_rates_over_time_and_money_and_lists_a_runs_submissions(g
     assert "Any-medal rates while agents ran" in text and "Submissions over time" in text
     record = next(record for record in view.records if record.competition_id == LOW[0].id)
     lines = dict(run_details(record))["submissions"].splitlines()
-    assert len(lines) == 4 and lines[0].startswith("after 15.0 s: ") and "medal" not in lines[2]
+    assert len(lines) == 4 and lines[0].startswith("after 15 s: ") and "medal" not in lines[2]
     assert lines[-1].startswith("the last change cost a gold medal: ")
 
 

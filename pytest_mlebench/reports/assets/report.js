@@ -1,47 +1,106 @@
 "use strict";
 // Without this script the page is complete, but neither filtered nor sorted.
 const table = document.getElementById("table");
-const body = table.tBodies[0];
-const rows = [...body.rows];
 const form = document.getElementById("filters");
 const count = document.getElementById("count");
-const texts = new Map(rows.map((row) => [row, row.textContent.toLowerCase()]));
+const groups = [...table.tBodies].map((body) => ({ body, head: body.rows[0], rows: [...body.rows].slice(1) }));
+const rows = groups.flatMap((group) => group.rows);
+const flat = table.createTBody(); // the runs in another order than by competition
 const unfolded = new Map(); // a row's details, in a row of their own below it
+const cell = (row, name) => row.getElementsByClassName(name)[0].textContent;
+const facts = new Map(
+  groups.flatMap(({ body, rows }) =>
+    rows.map((row) => [
+      row,
+      {
+        split: body.dataset.split,
+        category: body.dataset.category,
+        agent: cell(row, "agent"),
+        ending: cell(row, "ended"),
+        outcome: row.dataset.outcome,
+        text: `${body.rows[0].textContent} ${row.textContent}`.toLowerCase(),
+      },
+    ]),
+  ),
+);
+const headers = new Map(
+  [...table.tHead.rows[0].cells].filter((header) => !header.matches(".last, .thresholds"))
+    .map((header) => [header.classList[0], header]),
+);
 
-function matches(row, wanted) {
-  const { text, outcome, ...others } = wanted;
-  if (outcome && !(outcome === "any" ? "medal" in row.dataset : row.dataset.outcome === outcome)) return false;
-  if (Object.entries(others).some(([name, value]) => value && row.dataset[name] !== value)) return false;
-  return text.toLowerCase().split(/\s+/).every((word) => texts.get(row).includes(word));
+function matches(row, { text, outcome, sort, ...others }) {
+  const own = facts.get(row);
+  if (outcome && !(outcome === "any" ? "medal" in row.dataset : own.outcome === outcome)) return false;
+  if (Object.entries(others).some(([name, value]) => value && own[name] !== value)) return false;
+  return text.toLowerCase().split(/\s+/).every((word) => own.text.includes(word));
+}
+
+function wanted() {
+  return Object.fromEntries([...form.elements].filter((field) => field.name).map((field) => [field.name, field.value]));
 }
 
 function filter() {
-  const wanted = Object.fromEntries(new FormData(form));
+  const chosen = wanted();
   let shown = 0;
-  for (const row of rows) {
-    row.hidden = !matches(row, wanted);
-    shown += !row.hidden;
-    if (unfolded.has(row)) unfolded.get(row).hidden = row.hidden;
+  for (const { head, rows } of groups) {
+    let any = false;
+    for (const row of rows) {
+      row.hidden = !matches(row, chosen);
+      any ||= !row.hidden;
+      shown += !row.hidden;
+      if (unfolded.has(row)) unfolded.get(row).hidden = row.hidden;
+    }
+    head.hidden = !any;
   }
-  count.textContent = shown === rows.length ? `${shown} runs` : `${shown} of ${rows.length} runs`;
+  const runs = rows.length === 1 ? "run" : "runs";
+  count.textContent = shown === rows.length ? `${shown} ${runs}` : `${shown} of ${rows.length} ${runs}`;
+  sort(chosen.sort);
 }
 
-function sort(index, header) {
-  const sign = header.getAttribute("aria-sort") === "ascending" ? -1 : 1;
-  for (const other of header.parentElement.cells) other.removeAttribute("aria-sort");
-  header.setAttribute("aria-sort", sign > 0 ? "ascending" : "descending");
-  const key = (row) => {
-    const cell = row.cells[index];
-    if (!("v" in cell.dataset)) return cell.textContent;
-    return cell.dataset.v === "" ? null : Number(cell.dataset.v.replace("inf", "Infinity"));
-  };
-  const keys = new Map(rows.map((row) => [row, key(row)]));
-  rows.sort((one, other) => {
+const positions = new Map([...table.tHead.rows[0].cells].map((header, index) => [header.classList[0], index]));
+function add(row, name, ...content) {
+  const added = row.insertCell(positions.get(name));
+  added.className = name;
+  added.append(...content);
+}
+
+let sorted = "";
+function sort(order) {
+  if (order === sorted) return;
+  sorted = order;
+  const name = order.replace("-", "");
+  const sign = order.startsWith("-") ? -1 : 1;
+  for (const [key, header] of headers) {
+    if (key === name) header.setAttribute("aria-sort", sign > 0 ? "ascending" : "descending");
+    else header.removeAttribute("aria-sort");
+  }
+  const withDetails = (row) => (unfolded.has(row) ? [row, unfolded.get(row)] : [row]);
+  table.classList.toggle("flat", order !== "");
+  for (const { body, head, rows } of groups) {
+    if (order === "") body.append(...rows.flatMap(withDetails));
+    else if (!rows[0].querySelector(".competition")) {
+      for (const row of rows) {
+        add(row, "competition", body.dataset.id);
+        add(row, "thresholds", ...head.querySelector(".thresholds").cloneNode(true).childNodes);
+      }
+    }
+    body.hidden = order !== "";
+  }
+  if (order === "") return;
+  const keys = new Map(
+    rows.map((row) => {
+      const own = row.getElementsByClassName(name)[0];
+      if (name === "seed") return [row, Number(own.textContent)];
+      if (!("v" in own.dataset)) return [row, own.textContent];
+      return [row, own.dataset.v === "" ? null : Number(own.dataset.v.replace("inf", "Infinity"))];
+    }),
+  );
+  const inOrder = [...rows].sort((one, other) => {
     const [a, b] = [keys.get(one), keys.get(other)];
     if (a === null || b === null) return (a === null) - (b === null); // what has no value comes last either way
     return sign * (typeof a === "number" ? Math.sign(a - b) || 0 : a.localeCompare(b));
   });
-  body.append(...rows.flatMap((row) => (unfolded.has(row) ? [row, unfolded.get(row)] : [row])));
+  flat.append(...inOrder.flatMap(withDetails));
 }
 
 function fold(details) {
@@ -64,13 +123,19 @@ function fold(details) {
   row.classList.toggle("opened", details.open);
 }
 
+function fill(given) {
+  for (const field of form.elements) {
+    if (!field.name) continue;
+    field.value = given.get(field.name) ?? "";
+    if (field.selectedIndex === -1) field.value = "";
+  }
+  filter();
+}
+
 function show(id) {
   const row = document.getElementById(id);
   if (!rows.includes(row)) return;
-  if (row.hidden) {
-    form.reset();
-    filter();
-  }
+  if (row.hidden) fill(new URLSearchParams());
   const details = row.querySelector("details");
   details.open = true;
   fold(details);
@@ -78,31 +143,60 @@ function show(id) {
   details.querySelector("summary").focus({ preventScroll: true });
 }
 
-function hash() {
-  try {
-    return decodeURIComponent(location.hash.slice(1));
-  } catch {
-    return "";
+// The address names a run (#run-…), a part of the page (#runs), or the filters and the order (#agent=aide&sort=-score).
+function follow() {
+  const hash = location.hash.slice(1);
+  if (hash.startsWith("run-")) {
+    try {
+      show(decodeURIComponent(hash));
+    } catch {
+      return; // no address that this page has made
+    }
+  } else if (hash === "" || hash.includes("=")) {
+    fill(new URLSearchParams(hash));
+    if (hash) document.getElementById("runs").scrollIntoView();
   }
 }
 
-[...table.tHead.rows[0].cells].forEach((header, index, all) => {
-  if (index === all.length - 1) return;
+function remember(method) {
+  const given = new URLSearchParams(Object.entries(wanted()).filter(([, value]) => value));
+  try {
+    history[method](null, "", `#${given.size ? given : "runs"}`);
+  } catch {
+    return; // a frame without an address of its own
+  }
+}
+
+function change(method) {
+  filter();
+  remember(method);
+}
+
+for (const [name, header] of headers) {
   const button = document.createElement("button");
   button.type = "button";
   button.append(...header.childNodes);
-  button.addEventListener("click", () => sort(index, header));
+  button.addEventListener("click", () => {
+    form.elements.sort.value = form.elements.sort.value === name ? `-${name}` : name;
+    change("pushState");
+  });
   header.append(button);
-});
+  for (const [sign, arrow] of [["", "↑"], ["-", "↓"]]) {
+    form.elements.sort.append(new Option(`${button.textContent.toLowerCase()} ${arrow}`, sign + name));
+  }
+}
 form.hidden = false;
-form.addEventListener("input", filter);
-form.addEventListener("reset", () => setTimeout(filter));
+for (const hint of document.getElementsByClassName("hint")) hint.hidden = false;
+form.addEventListener("input", (event) => change(event.target.name === "text" ? "replaceState" : "pushState"));
+form.addEventListener("reset", () => setTimeout(() => change("pushState")));
 form.addEventListener("submit", (event) => event.preventDefault());
-body.addEventListener("toggle", (event) => fold(event.target), true);
-addEventListener("hashchange", () => show(hash()));
+table.addEventListener("toggle", (event) => fold(event.target), true);
+addEventListener("hashchange", follow);
 document.addEventListener("click", (event) => {
-  const cell = event.target.closest("[data-run]");
-  if (cell) location.hash = `run-${cell.dataset.run}`;
+  const mark = event.target.closest("[data-run]");
+  if (!mark) return;
+  const address = `#${encodeURIComponent(rows[mark.dataset.run].id)}`;
+  if (location.hash === address) follow();
+  else location.hash = address;
 });
-filter();
-if (location.hash) show(hash());
+if (location.hash) follow();

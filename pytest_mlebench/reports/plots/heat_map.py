@@ -6,22 +6,25 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 
-from pytest_mlebench.reports.plots.runs import heading
-from pytest_mlebench.reports.plots.svg import Panel, Plot, line, marker, n, rect, safe, shortened, text
+from pytest_mlebench.reports.plots.runs import heading, run_numbers
+from pytest_mlebench.reports.plots.svg import Panel, Plot, fitting, line, marker, n, named, rect, safe, shortened, text
 from pytest_mlebench.results.summary import split_rank
 from pytest_mlebench.runs.outcome import FAILURES, Outcome
 from pytest_mlebench.runs.record import RunKey, RunRecord
 
-_CELL, _ROW, _LABEL, _GAP, _TOP = 18, 17, 196, 8, 46
-_WIDTH = 360
+_CELL, _ROW, _LABEL, _GAP, _TOP = 18, 18, 204, 8, 48
+_WIDTH = 340
+_NAME = 76
+"""The least width of an agent's columns, so that its name fits over them."""
 
 
 def heat_map(records: Sequence[RunRecord], planned: Mapping[RunKey, str] | None = None) -> Plot:
     """A panel for each split, the best competitions first. ``planned`` is the split of each planned run."""
     splits = {record.key: record.split for record in records} | dict(planned or {})
     agents = sorted({key.agent for key in splits})
+    numbers = run_numbers(records)
     panels = [
-        _panel(k, split, [key for key in splits if splits[key] == split], records, agents)
+        _panel(k, split, [key for key in splits if splits[key] == split], records, agents, numbers)
         for k, split in enumerate(sorted(set(splits.values()), key=split_rank))
     ]
     return Plot(
@@ -34,7 +37,12 @@ def heat_map(records: Sequence[RunRecord], planned: Mapping[RunKey, str] | None 
 
 
 def _panel(
-    number: int, split: str, keys: Sequence[RunKey], records: Sequence[RunRecord], agents: Sequence[str]
+    number: int,
+    split: str,
+    keys: Sequence[RunKey],
+    records: Sequence[RunRecord],
+    agents: Sequence[str],
+    numbers: Mapping[RunKey, int],
 ) -> Panel:
     runs = {record.key: record for record in records if record.split == split}
     own = list(runs.values())
@@ -44,52 +52,55 @@ def _panel(
         agent: sorted({key.seed for key in keys if key.agent == agent}) for agent in sorted({key.agent for key in keys})
     }
     body = [text(0, 14, heading(split, len(competitions)), "h f-ink")]
-    x, starts = float(_LABEL), {}
+    x, starts, widths = float(_LABEL), {}, {}
     for agent, seeds in columns.items():
         starts[agent] = x
+        widths[agent] = cell = max(_CELL, _NAME / len(seeds) if len(agents) > 1 else 0)
         if len(agents) > 1:
-            body.append(marker(agents.index(agent), x + _CELL * len(seeds) / 2, 25))
-        body += [text(x + _CELL * (k + 0.5), _TOP - 5, str(seed), "s m f-muted") for k, seed in enumerate(seeds)]
-        x += _CELL * len(seeds) + _GAP
+            name = text(x + 13, 29, fitting(agent, cell * len(seeds) - 13), "s f-ink")
+            body.append(named(agent, marker(agents.index(agent), x + 5, 25) + name))
+        body += [text(x + cell * (k + 0.5), _TOP - 5, str(seed), "s m f-muted") for k, seed in enumerate(seeds)]
+        x += cell * len(seeds) + _GAP
     body.append(text(_LABEL - 10, _TOP - 5, "seed", "s e f-muted"))
     for row, id in enumerate(competitions):
         y = _TOP + row * _ROW
-        label = text(0, y + 12, shortened(id, 28), "f-ink")
-        body.append(f"<g><title>{safe(id)}</title>{label}</g>")
+        body.append(named(id, text(0, y + 13, fitting(id, _LABEL - 12))))
         for agent, seeds in columns.items():
             for k, seed in enumerate(seeds):
                 key = RunKey(agent, id, seed)
                 if key in wanted:
-                    body.append(_cell(starts[agent] + k * _CELL, y, key, runs.get(key)))
+                    x = starts[agent] + k * widths[agent]
+                    body.append(_cell(x, y, widths[agent], numbers.get(key), runs.get(key)))
     medals = sum(record.report.any_medal for record in own)
+    width = max(starts[agent] + widths[agent] * len(seeds) for agent, seeds in columns.items())
     return Panel(
         name=f"outcomes-{number}",
         title=f"Outcomes of the runs on split {split}",
         description=f"{medals} of {len(own)} runs earned a medal. The table of runs has every one.",
-        width=max(_WIDTH, x - _GAP),
+        width=max(_WIDTH, width),
         height=_TOP + _ROW * len(competitions),
         body="".join(body),
     )
 
 
-def _cell(x: float, y: float, key: RunKey, record: RunRecord | None) -> str:
+def _cell(x: float, y: float, width: float, number: int | None, record: RunRecord | None) -> str:
     if record is None:
-        return line(x + 6, y + _ROW / 2, x + 10, y + _ROW / 2, "s-muted")
+        return line(x + width / 2 - 2, y + _ROW / 2, x + width / 2 + 2, y + _ROW / 2, "s-muted")
     return (
-        f'<g data-run="{safe(record.run_id)}"><title>'
-        f"{safe(f'{key.competition_id}, {key.agent}, seed {key.seed}: {record.outcome.label}')}</title>"
-        f"{outcome_cell(x, y, record.outcome)}</g>"
+        f'<g data-run="{number}"><title>'
+        f"{safe(f'{record.agent}, seed {record.seed}: {record.outcome.label}')}</title>"
+        f"{outcome_cell(x, y, record.outcome, width)}</g>"
     )
 
 
-def outcome_cell(x: float, y: float, outcome: Outcome) -> str:
-    """The sign of an outcome, in a field of 18 × 17 pixels."""
+def outcome_cell(x: float, y: float, outcome: Outcome, width: float = _CELL) -> str:
+    """The sign of an outcome, in a field of 18 pixels' height."""
     if outcome.passed:
-        box, ink = rect(x, y, _CELL - 1, _ROW - 1, f"f-{outcome.colour}", radius=2), f"f-on-{outcome.colour}"
+        box, ink = rect(x, y, width - 1, _ROW - 1, f"f-{outcome.colour}", radius=2), f"f-on-{outcome.colour}"
     else:
         dashes = " dash" if outcome is Outcome.error else ""
-        box, ink = rect(x + 0.5, y + 0.5, _CELL - 2, _ROW - 2, f"hollow s-failure{dashes}", radius=2), "f-failure"
-    return box + f'<text x="{n(x + 8.5)}" y="{n(y + 12)}" class="c m {ink}">{outcome.letter}</text>'
+        box, ink = rect(x + 0.5, y + 0.5, width - 2, _ROW - 2, f"hollow s-failure{dashes}", radius=2), "f-failure"
+    return box + f'<text x="{n(x + (width - 1) / 2)}" y="{n(y + 12.5)}" class="c m {ink}">{outcome.letter}</text>'
 
 
 def _legend(records: Sequence[RunRecord], missing: int, agents: Sequence[str]) -> Panel:
@@ -97,7 +108,7 @@ def _legend(records: Sequence[RunRecord], missing: int, agents: Sequence[str]) -
     outcomes = sorted(counts, key=lambda outcome: outcome.rank)
     body = []
     for k, outcome in enumerate(outcomes):
-        x, y = 180 * (k % 2), _ROW * 1.3 * (k // 2)
+        x, y = 160 * (k % 2), _ROW * 1.3 * (k // 2)
         body.append(outcome_cell(x, y, outcome) + text(x + 26, y + 12, f"{outcome.label}: {counts[outcome]}"))
     y = _ROW * 1.3 * ((len(outcomes) + 1) // 2)
     if missing:
@@ -114,6 +125,7 @@ def _legend(records: Sequence[RunRecord], missing: int, agents: Sequence[str]) -
         width=_WIDTH,
         height=y,
         body="".join(body),
+        is_key=True,
     )
 
 

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isnan
 
-from pytest_mlebench.reports.plots.svg import Panel, Plot, line, marker, n, safe, shortened, text
+from pytest_mlebench.reports.plots.svg import Panel, Plot, at, fitting, line, marker, named, text
 from pytest_mlebench.results.published import SPLITS, PublishedResult
 from pytest_mlebench.results.statistics import Rate
 from pytest_mlebench.results.summary import SplitSummary, split_rank
 from pytest_mlebench.units import pluralize
 
-_WIDTH, _ROW, _TOP = 300, 29, 36
-_LEFT, _AXIS = 6, 288
+_WIDTH, _ROW, _TOP = 280, 32, 38
+_MARGIN = 6
 
 
 @dataclass(frozen=True)
@@ -88,10 +88,10 @@ def _published_name(result: PublishedResult) -> str:
 def _panel(number: int, split: str, lines: Sequence[_Line]) -> Panel:
     bottom = _TOP + _ROW * len(lines)
 
-    def x(rate: float) -> float:
-        return _LEFT + _AXIS * rate / 100
+    def x(rate: float) -> str:
+        return at(rate / 100)
 
-    body = [text(0, 14, f"{split}", "h f-ink")]
+    body = [text(-_MARGIN, 14, f"{split}", "h f-ink")]
     for tick in (0, 25, 50, 75, 100):
         body.append(line(x(tick), _TOP - 6, x(tick), bottom - 2))
         body.append(
@@ -104,27 +104,26 @@ def _panel(number: int, split: str, lines: Sequence[_Line]) -> Panel:
         )
     for k, one in enumerate(lines):
         if k:
-            body.append(line(0, _TOP + k * _ROW - 3.5, _WIDTH, _TOP + k * _ROW - 3.5))
+            body.append(line(-_MARGIN, _TOP + k * _ROW - 3.5, "100%", _TOP + k * _ROW - 3.5))
         y, mean, error = _TOP + k * _ROW, one.rate.mean, one.rate.standard_error
         own = one.number is not None
         style = "f-ink b" if own else "f-ink" if one.comparable else "f-muted"
-        shown = f"{mean:.1f}" + ("" if error is None else f" ± {error:.1f}")
-        body.append(f"<g><title>{safe(one.name)}</title>{text(0, y + 8.5, shortened(one.name, 34), style)}</g>")
-        body.append(text(_WIDTH, y + 8.5, shown, f"e {style}"))
-        middle = y + 17
+        shown = f"{mean:.1f}{one.rate.spread}"
+        body.append(named(one.name, text(-_MARGIN, y + 9.5, fitting(one.name, _WIDTH - 64), style)))
+        body.append(text("100%", y + 9.5, shown, f"e {style}"))
+        middle = y + 19
         colour = f"agent{one.number % 6}" if one.number is not None else "muted"
         if error:
             low, high = x(max(0, mean - error)), x(min(100, mean + error))
-            body.append(
-                f'<path d="M{n(low)} {n(middle)}H{n(high)}M{n(low)} {n(middle - 3)}v6M{n(high)} {n(middle - 3)}v6"'
-                f' class="s-{colour}" stroke-width="{2 if own else 1.2}"/>'
-            )
+            width = 2 if own else 1.2
+            body.append(line(low, middle, high, middle, f"s-{colour}", width=width))
+            body += [line(end, middle - 3, end, middle + 3, f"s-{colour}", width=width) for end in (low, high)]
         if one.number is not None:
             body.append(marker(one.number, x(mean), middle, 5))
         else:
             dash = "" if one.comparable else " dash"
             body.append(
-                f'<circle cx="{n(x(mean))}" cy="{n(middle)}" r="3.5" class="f-paper s-muted{dash}" stroke-width="1.5"/>'
+                f'<circle cx="{x(mean)}" cy="{middle}" r="3.5" class="f-paper s-muted{dash}" stroke-width="1.5"/>'
             )
     return Panel(
         name=f"rates-{number}",
@@ -133,4 +132,5 @@ def _panel(number: int, split: str, lines: Sequence[_Line]) -> Panel:
         width=_WIDTH,
         height=bottom,
         body="".join(body),
+        margins=(_MARGIN, _MARGIN),
     )

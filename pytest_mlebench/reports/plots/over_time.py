@@ -5,12 +5,28 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from pytest_mlebench.reports.plots.runs import agents_of
-from pytest_mlebench.reports.plots.svg import Panel, Plot, line, marker, n, shortened, text
+from pytest_mlebench.reports.plots.svg import (
+    Panel,
+    Plot,
+    fitting,
+    grid,
+    line,
+    marker,
+    n,
+    named,
+    shortened,
+    stretched,
+    text,
+)
 from pytest_mlebench.reports.plots.time_spent import DOLLARS, SECONDS, tick_distance
 from pytest_mlebench.results.timelines import Step, Timeline
 from pytest_mlebench.runs.record import RunRecord
 
-_WIDTH, _LEFT, _TOP, _PLOT, _AXIS = 380, 38, 34, 170, 322
+_WIDTH, _LEFT, _RIGHT, _TOP, _PLOT = 440, 42, 104, 34, 200
+_CURVE = 1000.0
+"""The width that curves are drawn for."""
+_LINE = 14
+"""The least distance of two labels."""
 
 
 def over_time_plot(records: Sequence[RunRecord], timelines: Sequence[Timeline]) -> Plot | None:
@@ -33,7 +49,7 @@ def over_time_plot(records: Sequence[RunRecord], timelines: Sequence[Timeline]) 
         title="Any-medal rates while agents ran",
         caption="The share of runs whose submission would have earned a medal at each time, or after each amount spent "
         "on models. Where a line falls, a medal was given up for a worse submission. The mark at the right is the "
-        "final result, the dashed line what the best submissions would have given.",
+        "final result, the dashed line what each run’s best submission would have given.",
         panels=panels,
     )
 
@@ -53,47 +69,51 @@ def _panel(
     bottom = _TOP + _PLOT
 
     def x(amount: float) -> float:
-        return _LEFT + _AXIS * min(1.0, amount / end)
+        return _CURVE * min(1.0, amount / end)
 
     def y(rate: float) -> float:
         return bottom - _PLOT * rate / 100
 
-    body = [text(0, 14, shortened(title, 50), "h f-ink")]
-    for share in (0, 25, 50, 75, 100):
-        body.append(line(_LEFT, y(share), _LEFT + _AXIS, y(share), "s-muted" if not share else "s-line"))
-        body.append(text(_LEFT - 5, y(share) + 3.5, f"{share} %" if share == 100 else str(share), "s e f-muted"))
-    for k in range(ticks + 1):
-        at = x(k * distance * size)
-        body.append(line(at, bottom, at, bottom + 3, "s-muted"))
-        body.append(text(at, bottom + 14, f"{k * distance:g}" + (f" {unit}" if k == 0 else ""), "s m f-muted"))
-    words = []
-    for k, timeline in enumerate(timelines):
+    body = [text(-_LEFT, 14, shortened(title, 50), "h f-ink")]
+    body += grid(_PLOT, bottom, ticks, distance, unit)
+    words, curves, ends = [], [], []
+    for timeline in timelines:
         number = agents.index(timeline.agent)
         steps = timeline.over_time if units is SECONDS else timeline.over_cost
         final = timeline.final if units is SECONDS else (steps[-1].rate if steps else 0.0)
         colour = f"s-agent{number % 6}"
         path = _path(steps, x, y, bottom)
-        body.append(f'<path d="{path}" class="hollow {colour}" stroke-width="2"/>')
+        curves.append(f'<path d="{path}" class="hollow {colour}" stroke-width="2"/>')
         if units is SECONDS and timeline.best > timeline.final:
-            level = n(y(timeline.best))
-            body.append(f'<path d="M{_LEFT} {level}H{_LEFT + _AXIS}" class="hollow dash {colour}" stroke-width="1"/>')
-        body.append(marker(number, _LEFT + _AXIS, y(final), 5))
+            body.append(line(0, y(timeline.best), "100%", y(timeline.best), f"dash {colour}"))
+        ends.append((y(final), number, timeline.agent, f"{final:.0f} %"))
         said = f"{timeline.agent}: {final:.1f} % at the end"
         if timeline.medals_lost:
             said += f", {timeline.best:.1f} % with each run's best"
         words.append(said)
-        top = bottom + 34 + 18 * k
-        body.append(marker(number, 6, top - 4))
-        body.append(text(18, top, shortened(said, 62)))
+    body.append(stretched(_CURVE, bottom, "".join(curves)))
+    body += _labels(ends)
     return Panel(
         name=name,
         title=f"Any-medal rate on {title}",
         description="; ".join(words),
         width=_WIDTH,
-        height=bottom + 30 + 18 * len(timelines),
+        height=bottom + 22 + max(0, _LINE * len(ends) - _PLOT),
         body="".join(body),
+        margins=(_LEFT, _RIGHT),
     )
 
 
+def _labels(ends: Sequence[tuple[float, int, str, str]]) -> list[str]:
+    """The agents' marks at the ends of their lines, each with its name, none over another."""
+    found, last = [], 0.0
+    for y, number, agent, rate in sorted(ends):
+        last = max(y, last + _LINE)
+        found.append(marker(number, "100%", y, 5))
+        shown = text("100%", last + 4, f"{fitting(agent, _RIGHT - 46)} {rate}").replace("<text ", '<text dx="11" ', 1)
+        found.append(named(agent, shown))
+    return found
+
+
 def _path(steps: Sequence[Step], x: Callable[[float], float], y: Callable[[float], float], bottom: float) -> str:
-    return f"M{_LEFT} {n(bottom)}" + "".join(f"H{n(x(s.amount))}V{n(y(s.rate))}" for s in steps) + f"H{_LEFT + _AXIS}"
+    return f"M0 {n(bottom)}" + "".join(f"H{n(x(s.amount))}V{n(y(s.rate))}" for s in steps) + f"H{n(_CURVE)}"

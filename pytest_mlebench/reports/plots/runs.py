@@ -6,8 +6,9 @@ import math
 from collections.abc import Iterable, Mapping
 
 from pytest_mlebench.catalog import Leaderboard, default_catalogue, medal_ranks
+from pytest_mlebench.reports.medals import in_order
 from pytest_mlebench.results.summary import split_rank
-from pytest_mlebench.runs.record import RunRecord
+from pytest_mlebench.runs.record import RunKey, RunRecord
 from pytest_mlebench.units import pluralize
 
 
@@ -17,6 +18,11 @@ def agents_of(records: Iterable[RunRecord]) -> list[str]:
 
 def splits_of(records: Iterable[RunRecord]) -> list[str]:
     return sorted({record.split for record in records}, key=split_rank)
+
+
+def run_numbers(records: Iterable[RunRecord]) -> dict[RunKey, int]:
+    """The place of each run in the table of runs, by which a mark finds its row."""
+    return {record.key: number for number, record in enumerate(in_order(records))}
 
 
 def heading(split: str, competitions: int) -> str:

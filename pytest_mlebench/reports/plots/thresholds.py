@@ -8,11 +8,11 @@ from statistics import median
 
 from pytest_mlebench.catalog import Leaderboard
 from pytest_mlebench.catalog.leaderboard import MEDALS
-from pytest_mlebench.reports.plots.runs import agents_of, heading, medal_shares, share_beaten, splits_of
-from pytest_mlebench.reports.plots.svg import Panel, Plot, line, marker, rect, safe, shortened, text
-from pytest_mlebench.runs.record import RunRecord
+from pytest_mlebench.reports.plots.runs import agents_of, heading, medal_shares, run_numbers, share_beaten, splits_of
+from pytest_mlebench.reports.plots.svg import Panel, Plot, at, fitting, line, marker, named, rect, safe, shortened, text
+from pytest_mlebench.runs.record import RunKey, RunRecord
 
-_TOP, _WIDTH, _LEFT, _AXIS = 46, 360, 170, 188
+_TOP, _WIDTH, _LEFT, _RIGHT = 48, 420, 206, 10
 _STEP = 6.0
 _TICKS = (0, 25, 50, 75, 90, 99)
 
@@ -22,8 +22,9 @@ def score_plot(records: Sequence[RunRecord], leaderboards: Mapping[str, Leaderbo
     shown = [record for record in records if record.competition_id in leaderboards]
     agents = agents_of(shown)
     unknown = {record.competition_id for record in records} - leaderboards.keys()
+    numbers = run_numbers(records)
     panels = [
-        _panel(k, split, [record for record in shown if record.split == split], leaderboards, agents)
+        _panel(k, split, [record for record in shown if record.split == split], leaderboards, agents, numbers)
         for k, split in enumerate(splits_of(shown))
     ]
     return Plot(
@@ -42,8 +43,12 @@ def position(share: float) -> float:
     return 1 - math.sqrt(max(0.0, 100 - share) / 100)
 
 
-def _x(share: float) -> float:
-    return _LEFT + _AXIS * position(share)
+def _x(share: float) -> str:
+    return at(position(share))
+
+
+def _width(start: float, end: float) -> str:
+    return at(position(end) - position(start))
 
 
 def _panel(
@@ -52,6 +57,7 @@ def _panel(
     records: Sequence[RunRecord],
     leaderboards: Mapping[str, Leaderboard],
     agents: Sequence[str],
+    numbers: Mapping[RunKey, int],
 ) -> Panel:
     by_competition: dict[str, list[tuple[RunRecord, float | None]]] = {}
     for record in records:
@@ -63,12 +69,12 @@ def _panel(
 
     height = _row_height(agents)
     bottom = _TOP + height * len(by_competition)
-    body = [text(0, 14, heading(split, len(by_competition)), "h f-ink")]
-    body.append(text(_LEFT + _AXIS, 26, "% of teams beaten", "s e f-muted"))
+    body = [text(-_LEFT, 14, heading(split, len(by_competition)), "h f-ink")]
+    body.append(text("100%", 27, "% of teams beaten", "s e f-muted"))
     body += [text(_x(tick), _TOP - 7, str(tick), "s m f-muted") for tick in _TICKS]
     rows = []
     for k, id in enumerate(sorted(by_competition, key=lambda id: (-typical(id), id))):
-        rows.append(_row(_TOP + k * height, id, by_competition[id], leaderboards[id], agents))
+        rows.append(_row(_TOP + k * height, id, by_competition[id], leaderboards[id], agents, numbers))
     body += [fields for fields, _ in rows]
     body += [line(_x(tick), _TOP - 3, _x(tick), bottom) for tick in _TICKS if tick != 50]
     body.append(line(_x(50), _TOP - 3, _x(50), bottom, "s-muted dash"))
@@ -82,11 +88,17 @@ def _panel(
         width=_WIDTH,
         height=bottom + 4,
         body="".join(body),
+        margins=(_LEFT, _RIGHT),
     )
 
 
 def _row(
-    y: float, id: str, runs: Sequence[tuple[RunRecord, float | None]], board: Leaderboard, agents: Sequence[str]
+    y: float,
+    id: str,
+    runs: Sequence[tuple[RunRecord, float | None]],
+    board: Leaderboard,
+    agents: Sequence[str],
+    numbers: Mapping[RunKey, int],
 ) -> tuple[str, str]:
     """The fields of the medals, and what stands on top of the grid."""
     height = _row_height(agents)
@@ -94,28 +106,30 @@ def _row(
     start = medal_shares(board)
     ends = {"bronze": start["silver"], "silver": start["gold"], "gold": 100.0}
     fields = "".join(
-        rect(_x(start[medal]), y + 1, _x(end) - _x(start[medal]), height - 2, f"f-{medal} faint")
+        rect(_x(start[medal]), y + 1, _width(start[medal], end), height - 2, f"f-{medal} faint")
         for medal, end in ends.items()
     )
-    marks = [f"<g><title>{safe(id)}</title>{text(0, base, shortened(id, 22))}</g>"]
-    marks.append(line(_LEFT, y + height - 0.5, _LEFT + _AXIS, y + height - 0.5))
+    marks = [named(id, text(-_LEFT, base, fitting(id, _LEFT - 26)))]
+    marks.append(line(0, y + height - 0.5, "100%", y + height - 0.5))
     without = sum(share is None for _, share in runs)
     if without:
-        marks.append(text(_LEFT - 6, base, f"{without}×", "s e f-failure"))
+        marks.append(text(-6, base, f"{without}×", "s e f-failure"))
     for record, share in runs:
         if share is None:
             continue
         number = agents.index(record.agent)
         middle = y + height / 2 + (number - (len(agents) - 1) / 2) * _STEP
-        label = f"{id}, {record.agent}, seed {record.seed}: {record.score:.5f} beats {share:.1f} % of the teams"
-        label += f" ({record.outcome.label})"
-        marks.append(f"<g><title>{safe(label)}</title>{marker(number, _x(share), middle, 3.5)}</g>")
+        label = f"{record.agent}, seed {record.seed}: {record.score:.5f} beats {share:.1f} % ({record.outcome.label})"
+        marks.append(
+            f'<g data-run="{numbers[record.key]}"><title>{safe(label)}</title>'
+            f"{marker(number, _x(share), middle, 3.5 if len(agents) > 1 else 4.5)}</g>"
+        )
     return fields, "".join(marks)
 
 
 def _row_height(agents: Sequence[str]) -> float:
     """Agents stand one below the other."""
-    return 11 + _STEP * len(agents)
+    return 13 + _STEP * len(agents)
 
 
 def _legend(agents: Sequence[str]) -> Panel:
@@ -129,7 +143,8 @@ def _legend(agents: Sequence[str]) -> Panel:
         name="scores-key",
         title="What the fields and marks mean",
         description=f"Fields: places of {', '.join(MEDALS)}. Marks: {', '.join(agents)}.",
-        width=_WIDTH,
+        width=300,
         height=24 + 17 * len(agents),
         body="".join(body),
+        is_key=True,
     )

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from pytest_mlebench.reports.plots.heat_map import outcome_cell
 from pytest_mlebench.reports.plots.runs import agents_of
-from pytest_mlebench.reports.plots.svg import Panel, Plot, line, marker, n, rect, shortened, text
+from pytest_mlebench.reports.plots.svg import Panel, Plot, grid, marker, n, rect, shortened, stretched, text
 from pytest_mlebench.runs.outcome import Outcome
 from pytest_mlebench.runs.record import RunRecord
 from pytest_mlebench.units import pluralize
 
-_WIDTH, _LEFT, _TOP, _PLOT, _AXIS = 360, 38, 52, 150, 312
+_WIDTH, _LEFT, _RIGHT, _TOP, _PLOT, _AXIS = 400, 42, 14, 54, 160, 1000
 _FAILED = rect(0.5, 0.5, 16, 15, "f-card s-failure dash", radius=2)
 SECONDS = (("h", 3600.0), ("min", 60.0), ("s", 1.0))
 DOLLARS = (("$", 1.0), ("¢", 0.01), ("m$", 0.001), ("µ$", 0.000001))
@@ -82,17 +82,17 @@ def _panel(
     bottom = _TOP + _PLOT
 
     def x(time: float) -> float:
-        return _LEFT + _AXIS * time / end
+        return _AXIS * time / end
 
     def y(runs: int) -> float:
         return bottom - _PLOT * runs / len(records)
 
-    body = [text(16 if agents > 1 else 0, 14, shortened(agent, 44), "h f-ink")]
+    body = [text(16 - _LEFT if agents > 1 else -_LEFT, 14, shortened(agent, 44), "h f-ink")]
     if agents > 1:
-        body.append(marker(number, 5, 9.5))
+        body.append(marker(number, 5 - _LEFT, 9.5))
     medals = [record for record in records if record.report.any_medal]
     summary = _in_words(medals, sum(map(quantity.amount, records)), quantity)
-    body.append(text(0, 31, summary, "f-muted"))
+    body.append(text(-_LEFT, 33, summary, "f-muted"))
     passed = [outcome for outcome in Outcome if outcome.passed]
     by_outcome = [[record for record in records if record.outcome is outcome] for outcome in passed]
     failed = [record for record in records if not record.outcome.passed]
@@ -100,20 +100,14 @@ def _panel(
         *((runs, f"f-{outcome.colour}", False) for outcome, runs in zip(passed, by_outcome, strict=True)),
         (failed, "f-card", True),
     ]
+    curves = []
     # From the back, where all runs are, to the front, where only gold is.
     for k, (runs, classes, outlined) in reversed(list(enumerate(areas))):
         if runs:
             below = sorted(quantity.amount(record) for own, _, _ in areas[: k + 1] for record in own)
-            body.append(_area(below, x, y, classes, outlined=outlined))
-    for share in (0, 25, 50, 75, 100):
-        height = bottom - _PLOT * share / 100
-        body.append(line(_LEFT, height, _LEFT + _AXIS, height, "s-muted" if not share else "s-line"))
-        body.append(text(_LEFT - 5, height + 3.5, f"{share} %" if share == 100 else str(share), "s e f-muted"))
-    for k in range(round(end / seconds / step) + 1):
-        at = x(k * step * seconds)
-        body.append(line(at, bottom, at, bottom + 3, "s-muted"))
-        label = f"{k * step:g}" + (f" {unit}" if k == 0 else "")
-        body.append(text(at, bottom + 14, label, "s m f-muted"))
+            curves.append(_area(below, x, y, classes, outlined=outlined))
+    body.append(stretched(_AXIS, bottom, "".join(curves)))
+    body += grid(_PLOT, bottom, round(end / seconds / step), step, unit)
     key = [
         (outcome_cell(0, 0, outcome), f"{outcome.label}: {len(runs)}")
         for outcome, runs in zip(passed, by_outcome, strict=True)
@@ -122,15 +116,16 @@ def _panel(
     if failed:
         key.append((_FAILED, f"no valid submission: {len(failed)}"))
     for k, (sign, words) in enumerate(key):
-        left, top = 180 * (k % 2), bottom + 26 + 20 * (k // 2)
-        body.append(f'<g transform="translate({left} {n(top)})">{sign}{text(23, 12, words)}</g>')
+        left, top = 170 * (k % 2) - _LEFT, bottom + 28 + 20 * (k // 2)
+        body.append(f'<g transform="translate({left} {n(top)})">{sign}{text(24, 13, words)}</g>')
     return Panel(
         name=f"{quantity.name}-{number}",
         title=f"Medals of {agent} over {quantity.name} spent",
         description=summary,
         width=_WIDTH,
-        height=bottom + 26 + 20 * -(-len(key) // 2),
+        height=bottom + 28 + 20 * -(-len(key) // 2),
         body="".join(body),
+        margins=(_LEFT, _RIGHT),
     )
 
 
@@ -149,8 +144,8 @@ def _area(
         if steps and steps[-1][0] == at:
             steps.pop()
         steps.append((at, n(y(k))))
-    start = f"M{_LEFT} {n(y(0))}"
-    path = "".join(f"H{at}V{height}" for at, height in steps) + f"H{_LEFT + _AXIS}"
+    start = f"M0 {n(y(0))}"
+    path = "".join(f"H{at}V{height}" for at, height in steps) + f"H{_AXIS}"
     area = f'<path d="{start}{path}V{n(y(0))}z" class="{classes}"/>'
     return area + (f'<path d="{start}{path}" class="hollow s-failure dash"/>' if outlined else "")
 

@@ -1,0 +1,129 @@
+"""The title and the verdict of a report: one sentence that is true of the runs, whatever became of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pytest_mlebench.catalog import default_catalogue
+from pytest_mlebench.reports.verdict import Heading, heading
+from pytest_mlebench.results.overview import overview
+from pytest_mlebench.runs.group import RunGroup
+from pytest_mlebench.runs.manifest import Manifest, PlannedRun
+from pytest_mlebench.runs.record import RunRecord
+from tests.groups import record_with
+
+SMOKE = default_catalogue().split("smoke")
+LOW = default_catalogue().split("low")
+
+
+def runs(*outcomes: str, agent: str = "baseline", seed: int = 0) -> list[RunRecord]:
+    return [record_with(c, outcome, agent=agent, seed=seed) for c, outcome in zip(SMOKE, outcomes, strict=False)]
+
+
+def of(
+    records: Sequence[RunRecord], planned: Sequence[RunRecord] = (), options: Mapping[str, object] | None = None
+) -> Heading:
+    manifest = Manifest(
+        options=options or {}, runs=tuple(PlannedRun(r.agent, r.competition_id, r.seed) for r in (*records, *planned))
+    )
+    return heading(overview([RunGroup(folder=Path("g"), records=tuple(records), manifest=manifest)]))
+
+
+def test_a_verdict_counts_medals_and_says_how_sure_it_is() -> None:
+    top = of(runs("gold", "bronze", "no_medal"))
+    assert top.title == "baseline on smoke, 1 March 2026"
+    assert top.verdict == "baseline earned a medal in 2 of 3 competitions (66.7 %, 95 % interval 21–94 %)."
+    assert top.caveats == []
+
+
+def test_several_seeds_are_a_rate() -> None:
+    records = [*runs("gold", "bronze", "no_medal"), *runs("gold", "no_medal", "no_medal", seed=1)]
+    assert of(records).verdict == (
+        "baseline earned a medal in 50.0 % of 3 competitions × 2 seeds (95 % interval 13–87 %)."
+    )
+
+
+@pytest.mark.parametrize(
+    ("outcome", "verdict"),
+    [
+        ("gold", "baseline earned a gold medal on {}."),
+        ("no_medal", "baseline earned no medal on {}."),
+        ("above_median", "baseline earned no medal on {} (above median)."),
+        ("crashed", "baseline earned no medal on {} (crashed)."),
+    ],
+)
+def test_a_single_run_is_no_rate(outcome: str, verdict: str) -> None:
+    top = of(runs(outcome))
+    assert top.title == f"baseline on {SMOKE[0].id}, 1 March 2026"
+    assert top.verdict == verdict.format(SMOKE[0].id)
+    assert top.caveats == (["No run left a valid submission."] if outcome == "crashed" else [])
+
+
+def test_runs_that_are_not_finished_are_no_rate_either() -> None:
+    done, later = runs("gold", "bronze"), runs("gold", "gold", "gold")[2:]
+    top = of(done, later)
+    assert top.verdict == "baseline has 2 medals from the 2 runs with a result so far, and no complete seed."
+    assert top.caveats == ["1 of 3 planned runs has no result yet."]
+    assert of([], later).verdict == "No run has finished yet, of 1 planned run."
+
+
+def test_a_failure_of_the_harness_is_no_result_of_the_agent() -> None:
+    top = of(runs("error", "gold"))
+    assert top.verdict == "baseline has 1 medal from the 1 run with a result so far, and no complete seed."
+    assert top.caveats == ["1 run has no result, since the harness or a grader failed."]
+
+
+def test_data_that_is_not_the_references_is_said() -> None:
+    records = [replace(record, data_verified=False) for record in runs("gold", "gold", "gold")]
+    (caveat,) = of(records).caveats
+    assert caveat.startswith("The data of 3 of 3 competitions is not the reference's (synthetic, or changed)")
+
+
+def test_the_best_agent_comes_first_and_two_are_compared() -> None:
+    made = {"aide": "gold", "mine": "no_medal"}
+    records = [record_with(c, outcome, agent=agent) for agent, outcome in made.items() for c in LOW]
+    top = of(records)
+    assert top.title == "aide and mine on low, 1 March 2026"
+    first, second, difference = top.verdict.split("; ")
+    assert first.startswith("aide earned a medal in 22 of 22") and second.startswith("mine earned a medal in 0 of 22")
+    assert difference == "aide is 100.0 percentage points ahead (p < 0.001)."
+    equal = of([*runs("gold", "no_medal", agent="a"), *runs("no_medal", "no_medal", agent="b")])
+    assert "a difference of 50.0 percentage points, which chance explains (p = 1, over few" in equal.verdict
+
+
+def test_many_agents_are_counted() -> None:
+    records = [run for k in range(5) for run in runs("gold" if k == 3 else "no_medal", agent=f"agent-{k}")]
+    top = of(records)
+    assert top.title == f"agent-0, agent-1 and 3 others on {SMOKE[0].id}, 1 March 2026"
+    assert top.verdict.startswith("agent-3 earned a gold medal") and top.verdict.endswith("; 2 more results below.")
+
+
+@pytest.mark.parametrize(
+    ("ends", "dates"),
+    [
+        ("2026-03-08", "1–8 March 2026"),
+        ("2026-04-02", "1 March – 2 April 2026"),
+        ("2027-01-02", "1 March 2026 – 2 January 2027"),
+        ("once", "1 March 2026"),
+    ],
+)
+def test_the_title_has_the_days_of_the_runs(ends: str, dates: str) -> None:
+    (record,) = runs("gold")
+    assert of([replace(record, ended_at=f"{ends}T00:00:00+00:00")]).title.endswith(f", {dates}")
+
+
+def test_title_and_note_of_the_sessions_are_used_and_those_given_go_before() -> None:
+    group = RunGroup(
+        folder=Path("g"),
+        records=tuple(runs("gold")),
+        manifest=Manifest(options={"--title": "Mine", "--note": "first try"}),
+    )
+    top = heading(overview([group]))
+    assert (top.title, top.note) == ("Mine", "first try")
+    top = heading(overview([group]), title="Other", note="again")
+    assert (top.title, top.note) == ("Other", "again")
+    assert of(runs("gold"), options={"--title": ["junk"]}).title.startswith("baseline on")
