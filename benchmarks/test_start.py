@@ -84,3 +84,17 @@ def test_collecting_all_competitions(benchmark: BenchmarkFixture, suite: Path, f
     alone, everything = (*PYTEST, "-p", "no:mlebench", "--co"), (*PYTEST, "--co", "--split=all")
     assert run(everything, suite).count("::scores") == len(default_catalogue().split("all"))
     compare("pytest --collect-only --split=all", alone, everything, suite, benchmark, figures)
+
+
+def test_collecting_all_competitions_beside_as_many_files(
+    benchmark: BenchmarkFixture, suite: Path, figures: Figures
+) -> None:
+    """What is left of the difference where pytest alone has as many folders, files and tests to collect."""
+    for competition in default_catalogue().split("all"):
+        folder = suite / "theirs" / competition.id
+        folder.mkdir(parents=True)
+        name = competition.id.replace("-", "_")
+        (folder / f"test_{name}.py").write_text("".join(f"def test_{n}():\n    pass\n\n\n" for n in range(4)))
+    theirs, ours = (*PYTEST, "-p", "no:mlebench", "--co", "theirs"), (*PYTEST, "--co", "--split=all")
+    assert run(theirs, suite).count("::test_") == run(ours, suite).count("::")
+    compare("the same, beside as many files of tests", theirs, ours, suite, benchmark, figures)

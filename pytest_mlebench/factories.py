@@ -1,4 +1,7 @@
-"""What settings lead to: a catalogue, agents, a data store, sandboxes, and how to run agents."""
+"""What settings lead to: a catalogue, agents, a data store, sandboxes, and how to run agents.
+
+Collecting competitions takes a catalogue alone, so each function imports what it needs.
+"""
 
 from __future__ import annotations
 
@@ -8,23 +11,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from pytest_mlebench._paths import bundled
-from pytest_mlebench.agents import Agent, AgentRegistry
 from pytest_mlebench.catalog import Catalogue, Competition, default_catalogue
 from pytest_mlebench.catalog.competition import FIRST
-from pytest_mlebench.data.dataset import Description
-from pytest_mlebench.data.store import DataStore, PrepareOptions, default_data_dir
-from pytest_mlebench.grading.limits import GradingLimits
-from pytest_mlebench.progress import Reporter
-from pytest_mlebench.runs.group import find_group
-from pytest_mlebench.runs.run import RunOptions
-from pytest_mlebench.sandbox import Limits, Sandbox
-from pytest_mlebench.sandbox.choice import choose
-from pytest_mlebench.sandbox.snapshots import SnapshotPolicy
 from pytest_mlebench.settings import Settings
 
 if TYPE_CHECKING:
+    from pytest_mlebench.agents import Agent, AgentRegistry
+    from pytest_mlebench.data.dataset import Description
+    from pytest_mlebench.data.store import DataStore, PrepareOptions
     from pytest_mlebench.llm.ledger import Recording
     from pytest_mlebench.llm.settings import GatewaySettings
+    from pytest_mlebench.progress import Reporter
+    from pytest_mlebench.runs.run import RunOptions
+    from pytest_mlebench.sandbox import Limits, Sandbox
 
 
 def catalogue(settings: Settings) -> Catalogue:
@@ -39,6 +38,8 @@ def competitions(settings: Settings) -> list[Competition]:
 
 def agent_registry(settings: Settings) -> AgentRegistry:
     """The bundled agents, and those of ``--agents-dir``."""
+    from pytest_mlebench.agents import AgentRegistry
+
     return AgentRegistry(bundled("agents"), *settings.agents_dirs)
 
 
@@ -50,22 +51,28 @@ def agents(settings: Settings) -> tuple[Agent, ...]:
 
 def data_dir(settings: Settings) -> Path:
     """The folder of the data; raises DataError where there is no home directory to put it in."""
+    from pytest_mlebench.data.store import default_data_dir
+
     return settings.data_dir or default_data_dir()
 
 
 def data_store(settings: Settings, *, parallel_downloads: int | None = None) -> DataStore:
     """The store in ``--data-dir``."""
+    from pytest_mlebench.data.store import DataStore
+
     options = {} if parallel_downloads is None else {"parallel_downloads": parallel_downloads}
     return DataStore(data_dir(settings), **options)
 
 
 def prepare_options(settings: Settings) -> PrepareOptions:
     """How a session prepares data: raw data that was there before stays."""
-    return PrepareOptions(keep_raw=None, description=cast("Description | None", settings.description))
+    return {"keep_raw": None, "description": cast("Description | None", settings.description)}
 
 
 def limits(settings: Settings) -> Limits:
     """What each run may use."""
+    from pytest_mlebench.sandbox import Limits
+
     return Limits(
         time_limit=settings.time_limit,
         cpus=settings.cpus,
@@ -77,12 +84,18 @@ def limits(settings: Settings) -> Limits:
 
 def grading_options(settings: Settings) -> dict[str, Any]:
     """How submissions are graded, as ``Grader`` takes it."""
+    from pytest_mlebench.grading.limits import GradingLimits
+
     grading = GradingLimits(memory=settings.grading_memory, seconds=settings.grading_time)
     return {"max_bytes": settings.max_submission_size, "limits": grading}
 
 
 def run_options(settings: Settings, folder: Path, *, worker: str = "") -> RunOptions:
     """How agents run, and the folder of the run group."""
+    from pytest_mlebench.grading.limits import GradingLimits
+    from pytest_mlebench.runs.run import RunOptions
+    from pytest_mlebench.sandbox.snapshots import SnapshotPolicy
+
     return RunOptions(
         folder=folder,
         limits=limits(settings),
@@ -127,7 +140,11 @@ def gateway_settings(settings: Settings) -> GatewaySettings:
 
 def replayed_group(settings: Settings) -> Path | None:
     """The folder of ``--llm-replay``; raises UsageError for an unknown group."""
-    return None if settings.llm_replay is None else find_group(settings.llm_replay, settings.runs_dir).absolute()
+    if settings.llm_replay is None:
+        return None
+    from pytest_mlebench.runs.group import find_group
+
+    return find_group(settings.llm_replay, settings.runs_dir).absolute()
 
 
 def check_agent(settings: Settings, agent: Agent) -> None:
@@ -189,6 +206,8 @@ class Sandboxes:
 
     def choose(self, agent: Agent) -> Sandbox:
         """The sandbox for an agent; raises SandboxError."""
+        from pytest_mlebench.sandbox.choice import choose
+
         return choose(self._settings.sandbox, agent, local=self._local, docker=self._docker)
 
     def _local(self) -> Sandbox:

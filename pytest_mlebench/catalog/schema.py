@@ -36,10 +36,16 @@ METRICS = (
     *("log_loss", "matthews_corrcoef", "mean_absolute_error", "mean_squared_error", "mean_squared_log_error"),
     *("median_absolute_error", "precision", "r2", "recall", "roc_auc", "root_mean_squared_error"),
     *("root_mean_squared_log_error", "zero_one_loss"),
-    # and others
-    *("fbeta_0.5", "kendall_tau", "laplace_log_likelihood", "lwlrap", "mean_dice", "mean_kl_divergence"),
-    *("mean_average_precision_at_5", "mean_columnwise_roc_auc", "mean_levenshtein_distance", "pearson_correlation"),
-    *("quadratic_weighted_kappa", "weighted_log_loss", "weighted_roc_auc", "word_error_rate"),
+    # and others, among them all of the bundled competitions
+    *("bias_weighted_roc_auc", "dice_and_hausdorff_3d", "f0.5", "f1_located_characters", "fbeta_0.5", "global_dice"),
+    *("kendall_tau", "laplace_log_likelihood", "lwlrap", "mean_angular_error", "mean_average_precision_3d"),
+    *("mean_average_precision_at_12", "mean_average_precision_at_5", "mean_average_precision_at_iou_0.4"),
+    *("mean_average_precision_at_iou_0.5", "mean_average_precision_at_iou_0.5_to_0.95", "mean_columnwise_roc_auc"),
+    *("mean_columnwise_root_mean_squared_error", "mean_columnwise_root_mean_squared_log_error"),
+    *("mean_columnwise_spearman_correlation", "mean_dice", "mean_kl_divergence", "mean_levenshtein_distance"),
+    *("mean_log_mean_absolute_error", "mean_of_50th_and_95th_percentile_distance", "mean_word_jaccard"),
+    *("pearson_correlation", "probabilistic_f1", "quadratic_weighted_kappa", "weighted_log_loss", "weighted_roc_auc"),
+    *("word_error_rate",),
 )
 
 _PERCENTILES = re.compile(r"^ +percentiles: \[([-0-9., \n]+)\]$", re.MULTILINE)
@@ -252,6 +258,16 @@ def _number(value: Any) -> None:
         raise _expected(f"a finite number{hint}", value)
 
 
+def _are_floats(values: Any) -> bool:
+    """Whether this is a list of finite floats, as percentiles are: faster than to check each of them."""
+    return isinstance(values, list) and set(map(type, values)) == {float} and all(map(math.isfinite, values))
+
+
+def _percentiles(values: Any) -> None:
+    if not _are_floats(values):
+        _list_of(_number, "100 numbers")(values)
+
+
 def _score(value: Any) -> None:
     if not (isinstance(value, float) and math.isnan(value)):  # valid, but without a score
         _number(value)
@@ -368,10 +384,12 @@ def _check_order(leaderboard: Mapping[Any, Any], *, lower: bool) -> None:
             side, word = ("at least", "lower") if lower else ("at most", "higher")
             raise _expected(f"{side} the score of {better}, {first!r}, since {word} is better", second, f".{key}")
     percentiles = leaderboard.get("percentiles")
-    if not isinstance(percentiles, list) or not all(map(_is_number, percentiles)):
+    if not isinstance(percentiles, list) or not (_are_floats(percentiles) or all(map(_is_number, percentiles))):
         return
     if len(percentiles) not in (0, 100):
         raise _expected("100 scores, those at the top 1 %, 2 %, … 100 %", len(percentiles), ".percentiles")
+    if percentiles == sorted(percentiles, reverse=not lower):
+        return
     for position, (first, second) in enumerate(pairwise(percentiles), 1):
         if is_better(second, first):
             raise _expected(f"a score no better than the one before, {first!r}", second, f".percentiles[{position}]")
@@ -409,7 +427,7 @@ _CHECKS: dict[str, Callable[[Any], None]] = {
             "teams": _count,
             **dict.fromkeys(_THRESHOLDS, _number),
             "source": _text,
-            "percentiles": _list_of(_number, "100 numbers"),
+            "percentiles": _percentiles,
         },
         required=("teams", "gold", "silver", "bronze", "median"),
     ),

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_mlebench.catalog import Competition
-from pytest_mlebench.data.dataset import Dataset
-from pytest_mlebench.data.verification import checksum_errors
 
 if TYPE_CHECKING:
+    from pytest_mlebench.data.dataset import Dataset
     from pytest_mlebench.grading.golden import Grade
 
 Check = Callable[..., None]
@@ -68,6 +67,8 @@ def synthetic_answers_stay_private(
 
 def real_checksums(dataset: Dataset) -> None:
     """The prepared files are the reference's."""
+    from pytest_mlebench.data.verification import checksum_errors
+
     if not dataset.competition.checksums:
         pytest.skip("the competition has no checksums")
     _none(checksum_errors(dataset))

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 
 from pytest_mlebench._paths import bundled
-from pytest_mlebench.agents import Agent
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.catalog.catalogue import load
 from pytest_mlebench.catalog.competition import FIRST
@@ -18,9 +17,23 @@ from pytest_mlebench.errors import CompetitionError, MLEBenchError, UsageError
 from pytest_mlebench.factories import catalogue
 from pytest_mlebench.plugin import private
 from pytest_mlebench.plugin.reporting import HARNESS_ERROR, RECORD
-from pytest_mlebench.plugin.session import session_of
-from pytest_mlebench.runs.record import RunKey, RunRecord
-from pytest_mlebench.settings import Settings
+from pytest_mlebench.plugin.session import session_of, ways_below
+
+if TYPE_CHECKING:
+    from pytest_mlebench.agents import Agent
+    from pytest_mlebench.runs.record import RunKey, RunRecord
+    from pytest_mlebench.settings import Settings
+
+
+class ChosenFolder(pytest.Directory):
+    """A folder on the way to competitions that the session chose itself: nothing else in it is looked at."""
+
+    def collect(self) -> Iterator[pytest.Collector]:
+        for path in ways_below(self.config, self.path):
+            if path.is_dir():
+                yield self.ihook.pytest_collect_directory(path=path, parent=self)
+            else:
+                yield from self.ihook.pytest_collect_file(file_path=path, parent=self)
 
 
 class CompetitionFile(pytest.File):
@@ -112,6 +125,8 @@ class AgentRun(CompetitionItem):
     @classmethod
     def of(cls, parent: CompetitionFile, agent: Agent, seed: int) -> AgentRun:
         """A run still to be done, or one that the run group has the record of: it needs neither data nor sandbox."""
+        from pytest_mlebench.runs.record import RunKey
+
         key = RunKey(agent.id, parent.competition.id, seed)
         callobj = _replay if key in session_of(parent.config).finished else _run
         item = cls.of_version(parent, parent.competition, name=agent.id, callobj=callobj, of=f"seed={seed}")

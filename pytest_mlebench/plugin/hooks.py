@@ -76,6 +76,16 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
     return reporting.header(config)
 
 
+def pytest_collect_directory(path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    from pytest_mlebench.plugin import session
+
+    if not session.ways_below(parent.config, path):
+        return None
+    from pytest_mlebench.plugin.collection import ChosenFolder
+
+    return ChosenFolder.from_parent(parent, path=path)
+
+
 def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> CompetitionFile | None:
     if file_path.name != "competition.yaml":
         return None

@@ -90,7 +90,6 @@ def worker_collection_finished(node: Any) -> None:
 
 def _take_up(config: pytest.Config, plan: Plan) -> None:
     """Note the runs in the run group, and see before the first test that data can be had; raises pytest.UsageError."""
-    from pytest_mlebench.plugin.datasets import check
     from pytest_mlebench.plugin.group import plan_runs
 
     settings = session_of(config).settings
@@ -100,4 +99,6 @@ def _take_up(config: pytest.Config, plan: Plan) -> None:
             raise UsageError(f"--agent: nothing in {where} runs an agent: name a competition's folder, or leave it out")
         plan_runs(config, plan.runs)
         if not config.option.collectonly:
+            from pytest_mlebench.plugin.datasets import check
+
             check(settings, plan.folders, events.reporter_of(config))

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _SESSION: pytest.StashKey[Session] = pytest.StashKey()
 _PREFERS_BENCHMARK = pytest.StashKey[bool]()
+_WAYS = pytest.StashKey[dict[Path, list[Path]]]()
 _NAMES = "competitions/"
 """How node ids of bundled competitions begin, wherever the package is installed."""
 
@@ -214,7 +215,25 @@ def _choose_paths(config: pytest.Config, session: Session) -> None:
     config.stash[_PREFERS_BENCHMARK] = prefers_benchmark
     chosen: Iterable[Competition]
     chosen = factories.catalogue(settings) if prefers_benchmark else factories.competitions(settings)
-    private.set_paths(config, [str(competition.folder / "competition.yaml") for competition in chosen])
+    files = [competition.folder / "competition.yaml" for competition in chosen]
+    private.set_paths(config, map(str, files))
+    config.stash[_WAYS] = _ways(files)
+
+
+def _ways(files: Iterable[Path]) -> dict[Path, list[Path]]:
+    """The folders on the way to files, each with the next steps: folders, and the files themselves."""
+    ways: dict[Path, dict[Path, None]] = {}
+    for file in files:
+        path = file
+        while path not in ways.get(path.parent, ()) and path.parent != path:
+            ways.setdefault(path.parent, {})[path] = None
+            path = path.parent
+    return {folder: list(steps) for folder, steps in ways.items()}
+
+
+def ways_below(config: pytest.Config, folder: Path) -> list[Path]:
+    """What is to be collected of a folder, if this session chose itself what to collect; nothing for other folders."""
+    return config.stash.get(_WAYS, {}).get(folder, [])
 
 
 def _resumed_paths(config: pytest.Config, session: Session) -> list[str]:

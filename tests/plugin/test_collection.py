@@ -193,14 +193,25 @@ def test_a_broken_competition_is_a_collection_error_in_words(project: pytest.Pyt
     assert "Traceback" not in result.stdout.str()
 
 
-def test_collection_imports_no_heavy_package(project: pytest.Pytester) -> None:
+def test_collection_imports_nothing_but_the_catalogue(project: pytest.Pytester) -> None:
+    others = {"pandas", "docker", "kaggle", "sklearn", "numpy", "scipy", "rapidfuzz"}
+    others |= {f"pytest_mlebench.{room}" for room in ("agents", "data", "grading", "llm", "results", "runs", "sandbox")}
     program = (
         "import sys, pytest\n"
         "pytest.main(['--collect-only', '-q', '--split=all', '-p', 'no:benchmark', '-p', 'no:hypothesispytest'])\n"
-        "print('imported', sorted({'pandas', 'docker', 'kaggle', 'sklearn', 'numpy', 'scipy'} & sys.modules.keys()))\n"
+        f"print('imported', sorted({others} & sys.modules.keys()))\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=project.path, check=True)
     assert done.stdout.splitlines()[-1] == "imported []"
+
+
+def test_a_conftest_beside_competitions_counts_where_a_split_chose_them(project: pytest.Pytester) -> None:
+    folder = project.path / "competitions"
+    (folder / "conftest.py").write_text("def pytest_itemcollected(item): print('in', item.name)\n")
+    (folder / "toy-parity/test_other.py").write_text("raise RuntimeError('it was imported')\n")
+    result = project.runpytest_inprocess("--competitions-dir=competitions", "--split=smoke", "--collect-only")
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(["*in prepare", "*CompetitionItem prepare*"])
 
 
 @pytest.mark.full
