@@ -16,7 +16,7 @@ from pytest_mlebench.catalog.competition import FIRST
 from pytest_mlebench.errors import CompetitionError, MLEBenchError, UsageError
 from pytest_mlebench.factories import catalogue
 from pytest_mlebench.plugin import private
-from pytest_mlebench.plugin.reporting import HARNESS_ERROR, RECORD
+from pytest_mlebench.plugin.reporting import HARNESS_ERROR, RECORD, note_run
 from pytest_mlebench.plugin.session import session_of, ways_below
 
 if TYPE_CHECKING:
@@ -131,7 +131,10 @@ class AgentRun(CompetitionItem):
         callobj = _replay if key in session_of(parent.config).finished else _run
         item = cls.of_version(parent, parent.competition, name=agent.id, callobj=callobj, of=f"seed={seed}")
         item.agent, item.key = agent, key
-        if parent.config.pluginmanager.hasplugin("timeout"):  # pytest-timeout would kill it: it has a limit of its own
+        config = parent.config
+        if config.pluginmanager.hasplugin("timeout") and private.is_on(
+            config, "timeout"
+        ):  # pytest-timeout would kill it: it has a limit of its own
             item.add_marker(pytest.mark.timeout(0))
         return item
 
@@ -148,10 +151,8 @@ def competition_of(item: pytest.Item, settings: Settings) -> Competition | None:
 
 def _replay(request: pytest.FixtureRequest) -> None:
     """What an AgentRun does that was finished in an earlier session: show its record."""
-    from pytest_mlebench.reports.run_details import properties
-
     record = session_of(request.config).finished[request.node.key]
-    request.node.user_properties.extend(properties(record))
+    note_run(request.node, record)
     _judge(request, record)
 
 

@@ -132,15 +132,14 @@ def run_agent(
 ) -> Callable[..., RunRecord]:
     """A function that runs the agent on the competition and returns the RunRecord; ``seed=`` as an option."""
     from pytest_mlebench.plugin.collection import AgentRun
-    from pytest_mlebench.reports.run_details import properties
+    from pytest_mlebench.plugin.reporting import note_run
     from pytest_mlebench.runs import run
 
     own_seed = request.node.key.seed if isinstance(request.node, AgentRun) else 0
 
     def run_it(*, seed: int = own_seed) -> RunRecord:
         record = run.run_agent(agent, competition, dataset, sandbox, run_group, seed=seed)
-        # Not by record_property, which warns of JUnit's default family though the properties arrive.
-        request.node.user_properties.extend(properties(record))
+        note_run(request.node, record)
         return record
 
     return run_it

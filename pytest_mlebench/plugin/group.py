@@ -120,7 +120,8 @@ def close_group(config: pytest.Config) -> None:
             write_group(writer.folder, writer.manifest.created_at, records)
         writer.close(records)
         _write_page(reader.read())
-        _write_step_summary(reader.read())
+        if private.is_on(config, "step-summary"):
+            _write_step_summary(reader.read())
     except (OSError, UsageError) as error:  # each run's own record is there already
         reporter_of(config)(WarningNote(f"the run group's reports cannot be written: {error}"))
 

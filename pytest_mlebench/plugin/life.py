@@ -31,7 +31,7 @@ def heartbeat(config: pytest.Config) -> Iterator[None]:
     """Inside, write a line about the run group every ``--heartbeat``, also while a test runs."""
     session = session_of(config)
     interval = session.settings.heartbeat
-    if not interval or (opened := private.terminal_copy(config)) is None:
+    if not interval or not private.is_on(config, "heartbeat") or (opened := private.terminal_copy(config)) is None:
         yield
         return
     from pytest_mlebench.errors import MLEBenchError

@@ -86,6 +86,25 @@ def terminal_copy(config: pytest.Config) -> AbstractContextManager[Callable[[str
     return opened()
 
 
+def is_on(config: pytest.Config, part: str) -> bool:
+    """Whether a part of the plugin is on: ``-p no:mlebench-PART``, also among ``addopts``, turns it off.
+
+    xdist gives its workers the option, but lets them block no plugin that only ``addopts`` names.
+    """
+    return f"no:mlebench-{part}" not in (config.getoption("plugins") or ())
+
+
+def add_to_allure(config: pytest.Config, values: Iterable[tuple[str, Any]]) -> None:
+    """Add parameters to the test that runs, as ``allure.dynamic.parameter`` does, where allure-pytest writes results.
+
+    They are no part of what identifies the test.
+    """
+    listener: Any = config.pluginmanager.getplugin("allure_listener")
+    if listener is not None:
+        for name, value in values:
+            listener.add_parameter(name=name, value=value, excluded=True, mode=None)
+
+
 def has_workers(config: pytest.Config) -> bool:
     """Whether other processes run this one's tests."""
     return bool(getattr(config.option, "tx", None))

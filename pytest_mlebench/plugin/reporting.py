@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
@@ -14,6 +14,7 @@ from pytest_mlebench.plugin.session import session_of, writes_group
 if TYPE_CHECKING:
     from pytest_mlebench.runs.record import RunRecord
 
+_Value = TypeVar("_Value")
 RECORD: pytest.StashKey[RunRecord] = pytest.StashKey()
 HARNESS_ERROR = pytest.StashKey[str]()
 """Why a run has no record: the harness could not even write one."""
@@ -22,6 +23,10 @@ NOT_PREPARED = pytest.StashKey[str]()
 _ATTACHED = "mlebench"
 """The attribute of a report that holds what is above; a mapping of plain values travels from workers to xdist's
 controller."""
+
+
+_RERUN = "rerun"
+"""The outcome of a failed attempt that pytest-rerunfailures follows with another one, which counts."""
 
 
 def header(config: pytest.Config) -> list[str]:
@@ -36,20 +41,43 @@ def header(config: pytest.Config) -> list[str]:
     return lines
 
 
+def note_run(item: pytest.Item, record: RunRecord) -> None:
+    """Give a run's properties to what reports items: JUnit's and JSON reports, and Allure."""
+    from pytest_mlebench.plugin.collection import AgentRun
+    from pytest_mlebench.reports.run_details import properties
+
+    # Not by record_property, which warns of JUnit's default family though the properties arrive.
+    values = properties(record)
+    if isinstance(item, AgentRun):  # an earlier attempt's are replaced
+        names = {name for name, _ in values}
+        item.user_properties[:] = [known for known in item.user_properties if known[0] not in names]
+    item.user_properties.extend(values)
+    if private.is_on(item.config, "allure"):
+        private.add_to_allure(item.config, values)
+
+
 def attach(item: pytest.Item, report: pytest.TestReport) -> None:
     """Attach to a report what its item has left."""
     attached: dict[str, Any] = {}
     if NOT_PREPARED in item.stash:
         attached["not_prepared"] = item.stash[NOT_PREPARED]
-    if report.when == "call" and HARNESS_ERROR in item.stash:
-        attached["harness_error"] = item.stash[HARNESS_ERROR]
-    if report.when == "call" and (record := item.stash.get(RECORD, None)) is not None:
+    if report.when == "call" and (error := _taken(item, HARNESS_ERROR)) is not None:
+        attached["harness_error"] = error
+    if report.when == "call" and (record := _taken(item, RECORD)) is not None:
         session = session_of(item.config)
         assert session.reader is not None
         session.reader.add(record)
         attached |= {"record": record.to_json(), "run_dir": str(session.group / record.run_id)}
     if attached:
         setattr(report, _ATTACHED, attached)
+
+
+def _taken(item: pytest.Item, key: pytest.StashKey[_Value]) -> _Value | None:
+    """What an item has left; another attempt at it begins without that."""
+    value = item.stash.get(key, None)
+    if value is not None:
+        del item.stash[key]
+    return value
 
 
 def mask(item: pytest.Item, report: pytest.TestReport) -> None:
@@ -81,7 +109,7 @@ def run_dir_of(report: Any) -> Path:
 def status(config: pytest.Config, report: pytest.TestReport) -> tuple[str, str, tuple[str, Mapping[str, bool]]] | None:
     """Category, letter, and word with colour of a run; None for all other reports."""
     attached = getattr(report, _ATTACHED, {})
-    if not attached.keys() & {"record", "harness_error"}:
+    if not attached.keys() & {"record", "harness_error"} or report.outcome == _RERUN:
         return None
     from pytest_mlebench.reports.palette import terminal_markup
     from pytest_mlebench.runs.outcome import Outcome

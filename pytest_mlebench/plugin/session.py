@@ -81,7 +81,7 @@ def configure(config: pytest.Config) -> None:
     if _wants_html(config):
         from pytest_mlebench.plugin.html import MedalReport
 
-        config.pluginmanager.register(MedalReport(config), "mlebench-medal-report")
+        config.pluginmanager.register(MedalReport(config), "mlebench-html")
 
 
 @contextmanager
@@ -276,7 +276,7 @@ def prefer_the_benchmark(config: pytest.Config, items: list[pytest.Item]) -> Non
 
 
 def _wants_html(config: pytest.Config) -> bool:
-    return writes_group(config) and bool(getattr(config.option, "htmlpath", None))
+    return writes_group(config) and bool(getattr(config.option, "htmlpath", None)) and private.is_on(config, "html")
 
 
 def for_workers(config: pytest.Config) -> dict[str, Any]:
