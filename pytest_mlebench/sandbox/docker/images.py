@@ -291,7 +291,7 @@ class Images:
 
     def volumes(self, tag: str) -> list[str]:
         """The paths that an image declares as volumes; raises SandboxError."""
-        return sorted(self._inspect(tag)["Config"].get("Volumes") or {})
+        return sorted({path.rstrip("/") for path in self._inspect(tag)["Config"].get("Volumes") or {}})
 
     def layers(self, tag: str) -> list[Path]:
         """The folders of an image's layers, where a disk of limited size can be laid on them; raises SandboxError."""

@@ -101,7 +101,7 @@ def test_an_agent_wants_space_in_a_volume_of_its_dockerfile(docker_engine: None,
     )
     (folder / "Dockerfile").write_text(
         f"FROM mlebench-env\nENV NONCE={uuid.uuid4().hex}\nCOPY . /home/agent\n"
-        "RUN mkdir /cache && touch /cache/kept && chmod -R 777 /cache\nVOLUME /cache\n"
+        "RUN mkdir /cache && touch /cache/kept && chmod -R 777 /cache\nVOLUME /cache/\n"
     )
     agent = replace(script_agent(), folder=folder, start=folder / "start.sh", dockerfile=folder / "Dockerfile")
     client = docker.from_env()
