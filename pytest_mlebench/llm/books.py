@@ -126,6 +126,7 @@ class Books:
         if exchange.finished:
             return
         exchange.finished = True
+        exchange.remember()
         exchange.call.seconds = round(exchange.elapsed(), 6)
         if self._account is None and not self._in_thread and exchange.size <= SHORT:
             self._note(exchange)
@@ -135,8 +136,6 @@ class Books:
 
     def _note(self, exchange: Exchange) -> None:
         call, provider, endpoint = exchange.call, exchange.provider, exchange.endpoint
-        if exchange.reader is not None:
-            exchange.answer = exchange.reader.answer()
         if provider is not None and endpoint is not None and call.status is not None and call.status < 300:
             self._account_for(exchange, provider, endpoint, exchange.answer or {})
         if exchange.reservation is not None and self._account is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 MAX_ELEMENTS = 1_000_000
 """Commas and brackets in a body: parsed, each may take a hundred bytes."""
+_MOST_IDS, _LONGEST_ID = 1000, 256
+"""Of one answer."""
 HIDDEN = "[key]"
 CANCELLED = "cancelled by the client"
 
@@ -33,6 +36,8 @@ class Exchange:
     provider: Provider | None = None
     endpoint: Endpoint | None = None
     path: str = ""
+    received: set[str] = field(default_factory=set)
+    """Ids by which the run can speak of answers that it has received; all its calls share them."""
     raw: bytes = b""
     is_read: bool = False
     """Whether ``raw`` is a JSON object."""
@@ -51,6 +56,14 @@ class Exchange:
     reader: StreamReader | None = None
     stream: list[bytes] | None = None
     started: float = field(default_factory=time.monotonic)
+
+    def remember(self) -> None:
+        """Put a stream together to its answer, and note the ids by which the run can speak of it from now on."""
+        if self.reader is not None:
+            self.answer = self.reader.answer()
+        if self.answer is not None and self.endpoint is not None:
+            ids = self.flavour.kept_by_provider(self.endpoint, self.answer)
+            self.received.update(id for id in islice(ids, _MOST_IDS) if len(id) <= _LONGEST_ID)
 
     @property
     def size(self) -> int:

@@ -60,6 +60,7 @@ class Service:
         self._recording: Recording | None = None
         self._number = 0
         self._bytes = 0
+        self._received: set[str] = set()
         self._spoken: set[int] = set()
         self._handlers: set[asyncio.Task[Any]] = set()
 
@@ -130,7 +131,7 @@ class Service:
         flavour = FLAVOURS[provider.flavour if provider else "openai"]
         self._number += 1
         call = Call(number=self._number, flavour=flavour.name, provider=name if provider else "", endpoint=path[:256])
-        exchange = Exchange(request=request, flavour=flavour, call=call)
+        exchange = Exchange(request=request, flavour=flavour, call=call, received=self._received)
         known = False
         try:
             if not self._is_right(request, query):
@@ -238,7 +239,7 @@ class Service:
         if self._replay is not None:
             return await self._replayed(exchange, endpoint, query, body)
         if exchange.request.method == "POST" and not settings.allow_provider_tools:
-            call.withheld = tuple(flavour.guard(endpoint, body))
+            call.withheld = tuple(flavour.guard(endpoint, body, self._received))
         exchange.context = {
             name: str(body[name]) for name in ("service_tier", "speed") if isinstance(body.get(name), str)
         }

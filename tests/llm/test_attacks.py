@@ -258,6 +258,7 @@ ADDED = {"type": "additional_tools", "tools": [{"type": "web_search"}]}
             {"extra_body": {"google": {"cached_content": "x", "tools": [], "thinking_config": {}}}},
             {"extra_body": {"google": {"thinking_config": {}}}},
         ),
+        (CHAT, {"google": {"cached_content": "x"}}, {"google": {}}),
         ("/openai/v1/responses", {"tools": [{"type": "mcp", "server_url": "https://x"}]}, {}),
         ("/openai/v1/responses", {"tools": [{"type": "function", "server_url": "https://x"}]}, {}),
         ("/openai/v1/responses", {"tools": [{"type": "web_search_preview_2025_03_11"}]}, {}),
@@ -311,6 +312,18 @@ def test_the_providers_own_tools_are_withheld(
         ("/openai/v1/responses", {"tools": [{"type": "web_search"}], "tool_choice": {"type": "web_search"}}),
         ("/openai/v1/responses", {"background": True}),
         ("/openai/v1/responses", {"prompt": {"id": "pmpt_1"}}),
+        ("/openai/v1/responses", {"previous_response_id": "resp_1"}),
+        ("/openai/v1/responses", {"previous_response_id": ["resp_1"]}),
+        ("/openai/v1/responses", {"previousResponseId": "resp_1"}),
+        ("/openai/v1/responses", {"conversation": "conv_1"}),
+        ("/openai/v1/responses", {"conversation": {"id": "conv_1"}}),
+        ("/openai/v1/responses", {"input": [{"type": "item_reference", "id": "msg_1"}]}),
+        ("/openai/v1/responses", {"input": [{"type": None, "id": "msg_1"}]}),
+        ("/openai/v1/responses", {"input": [{"type": "item_reference", "id": "msg_1", "content": "x"}]}),
+        ("/openai/v1/responses", {"input": [{"type": "reasoning", "id": "rs_1", "summary": [], "content": []}]}),
+        ("/openai/v1/responses", {"input": [{"type": "image_generation_call", "id": "ig_1", "result": None}]}),
+        (CHAT, {"previous_response_id": "resp_1"}),
+        (CHAT, {"messages": [{"role": "assistant", "audio": {"id": "audio_1"}}]}),
         (
             MESSAGES,
             {"tools": [{"type": "web_search_20250305", "name": "s"}], "tool_choice": {"type": "tool", "name": "s"}},
@@ -387,6 +400,20 @@ def test_addresses_in_what_the_agents_own_tools_say_are_no_media(gateway: Gatewa
     body["contents"] += [{"role": "user", "parts": [{"functionResponse": {"name": "n", "response": arguments}}]}]
     assert ask(gateway, body, path=GENERATE).status == 200
     assert len(upstream.seen) == 2
+
+
+def test_items_that_say_all_themselves_are_no_references(gateway: Gateway, upstream: Upstream) -> None:
+    items = [
+        {"id": "msg_9", "type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "yes"}]},
+        {"id": "fc_9", "type": "function_call", "call_id": "c", "name": "ls", "arguments": ""},
+        {"type": "function_call_output", "call_id": "c", "output": ""},
+        {"id": "rs_9", "type": "reasoning", "summary": [], "encrypted_content": "gAAAA"},
+        {"id": "rs_8", "type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "hm"}]},
+        {"role": "user", "content": "And?"},
+    ]
+    path = "/openai/v1/responses"
+    assert ask(gateway, {"model": "gpt-5", "input": items}, path=path).status == 200
+    assert upstream.seen[0].body["input"] == items
 
 
 def test_provider_tools_pass_where_they_are_allowed(start: Start, upstream: Upstream) -> None:

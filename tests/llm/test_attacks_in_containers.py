@@ -478,6 +478,7 @@ refused = [
     chat(**said({"type": "file", "file": {"file_id": "file-1"}})),
     chat(**said({"type": "text", "text": "x", "nested": [[{"video_url": {"url": "https://example.org"}}]]})),
     responses(background=True), responses(prompt={"id": "pmpt_1"}), responses(model="o3-deep-research"),
+    responses(previous_response_id="resp_1"), responses(conversation="conv_1"), responses(input=[{"id": "msg_1"}]),
     responses(input=[{"role": "user", "content": [{"type": "input_image", "file_id": "file-1"}]}]),
     responses(tools=[{"type": "web_search"}], tool_choice="required"),
     messages(**said({"type": "image", "source": {"type": "url", "url": "https://example.org/x.png"}})),

@@ -188,6 +188,35 @@ def test_responses_work_whole_and_streamed(
     assert first["tokens"]["reasoning"] == REASONING
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_run_can_continue_its_own_answers_alone(
+    stream: bool, openai_client: openai.OpenAI, start: Start, upstream: Upstream
+) -> None:
+    """What a provider keeps of another run, or of anybody, is a way past the sandbox."""
+    if stream:
+        with openai_client.responses.stream(model="gpt-5", input=QUESTION) as events:
+            first: Any = events.get_final_response()
+    else:
+        first = openai_client.responses.create(model="gpt-5", input=QUESTION)
+    continued: list[Any] = [
+        {"previous_response_id": first.id, "input": "And then?"},
+        {"input": [{"type": "item_reference", "id": first.output[0].id}, {"role": "user", "content": "And then?"}]},
+        {"input": [{"id": first.output[0].id}, {"role": "user", "content": "And then?"}]},
+    ]
+    for asked in continued:
+        assert openai_client.responses.create(model="gpt-5", **asked).output_text == REPLY
+    assert upstream.seen[1].body["previous_response_id"] == "resp_1"
+    assert upstream.seen[2].body["input"][0] == {"type": "item_reference", "id": "msg_1"}
+    assert len(upstream.seen) == 4
+
+    other = start("other")
+    with openai.OpenAI(base_url=f"{other.url}/openai/v1", api_key=other.token, max_retries=0) as client:
+        for asked in continued:
+            with pytest.raises(openai.BadRequestError, match="this run has received no answer with"):
+                client.responses.create(model="gpt-5", **asked)
+    assert len(upstream.seen) == 4
+
+
 def test_messages_work_whole_and_streamed(
     anthropic_client: anthropic.Anthropic, upstream: Upstream, run_dir: Path
 ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import Any
 
 from pytest_mlebench.json_values import loads
@@ -65,7 +65,7 @@ class Anthropic(Flavour):
     def error(self, problem: Problem, message: str) -> Body:
         return {"type": "error", "error": {"type": _TYPES[problem], "message": message}}
 
-    def guard(self, endpoint: Endpoint, body: Body) -> list[str]:
+    def guard(self, endpoint: Endpoint, body: Body, received: Container[str] = ()) -> list[str]:
         refuse_disguises(body, _GUARDED)
         withheld = [what for name, what in _PROVIDER_FIELDS.items() if body.pop(name, None)]
         names = set()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
@@ -115,10 +115,11 @@ class Flavour(ABC):
         """The body of an error, in the provider's own form."""
 
     @abstractmethod
-    def guard(self, endpoint: Endpoint, body: Body) -> list[str]:
+    def guard(self, endpoint: Endpoint, body: Body, received: Container[str] = ()) -> list[str]:
         """Take out of a body what the provider would do in the open network; returns the names of what was taken.
 
-        Raises Refusal where the request makes no sense without.
+        Raises Refusal where the request makes no sense without, and where it speaks of what the provider keeps, other
+        than by the ids that this run has ``received``.
         """
 
     @abstractmethod
@@ -140,6 +141,10 @@ class Flavour(ABC):
     def ask_for_usage(self, endpoint: Endpoint, body: Body) -> bool:
         """Ask for usage in a stream; True where that had to be added, and is to be taken out of the answer again."""
         return False
+
+    def kept_by_provider(self, endpoint: Endpoint, answer: Body) -> Iterable[str]:
+        """The ids by which later requests can speak of an answer, as the provider keeps it."""
+        return ()
 
     def answered_model(self, answer: Body) -> str | None:
         return text(answer.get("model"))

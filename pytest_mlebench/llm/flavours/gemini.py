@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import Any
 
 from pytest_mlebench.llm.flavours.base import (
@@ -83,7 +83,7 @@ class Gemini(Flavour):
     def status(self, problem: Problem) -> int:
         return 403 if problem == "budget" else super().status(problem)  # as Google answers without a billing account
 
-    def guard(self, endpoint: Endpoint, body: Body) -> list[str]:
+    def guard(self, endpoint: Endpoint, body: Body, received: Container[str] = ()) -> list[str]:
         withheld = []
         inner = _get(body, "generateContentRequest")
         for request in (body, inner) if isinstance(inner, dict) else (body,):

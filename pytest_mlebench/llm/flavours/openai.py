@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterable, Iterator
 from typing import Any
 
 from pytest_mlebench.llm.flavours.base import (
@@ -47,7 +47,24 @@ _PROVIDER_FIELDS = {
     "base_url": "another server",
 }
 _HARMLESS_OF_GOOGLE = {"thinking_config", "thought_tag_marker", "safety_settings"}
-_ONLY_WITH_PROVIDER = {"prompt": "stored prompts", "preset": "presets"}
+_MAY_HOLD_TOOLS = "are kept by the provider and may hold tools that reach the network"
+_ONLY_WITH_PROVIDER = {
+    "prompt": f"stored prompts {_MAY_HOLD_TOOLS}",
+    "preset": f"presets {_MAY_HOLD_TOOLS}",
+    "conversation": "conversations are kept by the provider, where other runs may have written them: send all items",
+}
+_WHOLE_ITEMS = (
+    "content",
+    "encrypted_content",
+    "arguments",
+    "output",
+    "input",
+    "action",
+    "operation",
+    "result",
+    "tools",
+)
+"""Fields of an item of a conversation that has all that it says in itself."""
 _GUARDED = {
     **{re.sub("_", "", name): name for name in (*_PROVIDER_FIELDS, *_ONLY_WITH_PROVIDER)},
     **{name: name for name in ("model", "models", "tools", "messages", "input", "stream", "background", "n")},
@@ -89,14 +106,21 @@ class OpenAI(Flavour):
         type, code = _TYPES[problem]
         return {"error": {"message": message, "type": type, "param": None, "code": code}}
 
-    def guard(self, endpoint: Endpoint, body: Body) -> list[str]:
+    def guard(self, endpoint: Endpoint, body: Body, received: Container[str] = ()) -> list[str]:
         for model in (body.get("model"), *(models if isinstance(models := body.get("models"), list) else ())):
             if isinstance(model, str) and _SEARCHING.search(model):
                 raise Refusal("invalid", f"model {model} searches the network by itself, which this run may not")
         refuse_disguises(body, _GUARDED)
-        for name, what in _ONLY_WITH_PROVIDER.items():
-            if endpoint.api == RESPONSES or name != "prompt":
-                _refuse_field(body, name, what)
+        for name, why in _ONLY_WITH_PROVIDER.items():
+            if body.get(name) and (endpoint.api == RESPONSES or name != "prompt"):
+                raise Refusal("invalid", f"{name}: {why}")
+        for where, id in _references(body):
+            if not isinstance(id, str) or id not in received:
+                raise Refusal(
+                    "invalid",
+                    f"{where}: this run has received no answer with {str(id)[:100]!r}; what the provider keeps of "
+                    "others is not offered here",
+                )
         if body.get("background"):
             raise Refusal("invalid", "background: answers that are fetched later are not offered here")
         withheld = [what for name, what in _PROVIDER_FIELDS.items() if body.pop(name, None) not in (None, False)]
@@ -113,7 +137,7 @@ class OpenAI(Flavour):
             for name in ("max_completion_tokens", "max_tokens", "max_output_tokens")
             if (limit := number(body.get(name))) is not None
         ]
-        stored = any(body.get(name) for name in ("previous_response_id", "conversation")) or _refers(body.get("input"))
+        stored = body.get("conversation") or any(True for _ in _references(body))
         return Expected(
             input_tokens=None if unbounded or stored else size + images * MEDIA_TOKENS,
             output_tokens=0 if endpoint.kind == "embed" else max(limits, default=None),
@@ -139,6 +163,13 @@ class OpenAI(Flavour):
         body["stream_options"] = {**(options if isinstance(options, dict) else {}), "include_usage": True}
         return True
 
+    def kept_by_provider(self, endpoint: Endpoint, answer: Body) -> Iterable[str]:
+        kept: list[Any] = [answer, *_objects(answer.get("output"))] if endpoint.api == RESPONSES else []
+        for choice in _objects(answer.get("choices")):
+            message = choice.get("message")
+            kept.append(message.get("audio") if isinstance(message, dict) else None)
+        return (id for one in kept if isinstance(one, dict) and (id := text(one.get("id"))) is not None)
+
     def stream(self, endpoint: Endpoint, *, drop_usage: bool) -> StreamReader:
         return _Responses() if endpoint.api == RESPONSES else _Chat(drop_usage)
 
@@ -150,21 +181,40 @@ class OpenAI(Flavour):
                 yield event["type"], {**event, "sequence_number": number}
 
 
-def _refuse_field(body: Body, name: str, what: str) -> None:
-    if body.get(name):
-        raise Refusal("invalid", f"{name}: {what} are kept by the provider and may hold tools that reach the network")
+def _references(body: Body) -> Iterator[tuple[str, Any]]:
+    """Where a request speaks of what the provider keeps of an answer, and by which id."""
+    if body.get("previous_response_id"):
+        yield "previous_response_id", body["previous_response_id"]
+    items = body.get("input")
+    for index, item in enumerate([items] if isinstance(items, dict) else items if isinstance(items, list) else ()):
+        if isinstance(item, dict) and _is_reference(item):
+            yield f"input[{index}]", item["id"]
+    for index, message in enumerate(body["messages"] if isinstance(body.get("messages"), list) else ()):
+        audio = message.get("audio") if isinstance(message, dict) else None
+        if isinstance(audio, dict) and audio.get("id"):
+            yield f"messages[{index}].audio", audio["id"]
+
+
+def _is_reference(item: Body) -> bool:
+    """Whether an item of a conversation stands for one that the provider keeps. Without a type and a role it does."""
+    if item.get("id") is None:
+        return False
+    if item.get("type") == "item_reference" or not (item.get("type") or item.get("role")):
+        return True
+    return not any(item.get(name) is not None and item[name] != [] for name in _WHOLE_ITEMS)
 
 
 def _take_out_googles(body: Body) -> list[str]:
     """What Gemini takes of its own API's fields beside OpenAI's: tools, and contents that it holds."""
     extra = body.get("extra_body")
-    own = extra.get("google") if isinstance(extra, dict) else None
-    if not isinstance(own, dict):
-        return []
-    withheld = [name for name in own if name not in _HARMLESS_OF_GOOGLE]
-    for name in withheld:
-        del own[name]
-    return [name[:64] for name in withheld]
+    withheld = []
+    for holder in (body, extra if isinstance(extra, dict) else {}):
+        own = holder.get("google")
+        if isinstance(own, dict):
+            names = [name for name in own if name not in _HARMLESS_OF_GOOGLE]
+            holder["google"] = {name: value for name, value in own.items() if name not in names}
+            withheld += [name[:64] for name in names]
+    return withheld
 
 
 def _take_out_tools(body: Body) -> list[str]:
@@ -232,10 +282,8 @@ def _is_clients(tool: Body) -> bool:
     return isinstance(type, str) and type in _CLIENT_TOOLS and not {"server_url", "connector_id"} & tool.keys()
 
 
-def _refers(input: Any) -> bool:
-    return isinstance(input, list) and any(
-        isinstance(item, dict) and item.get("type") == "item_reference" for item in input
-    )
+def _objects(values: Any) -> list[Body]:
+    return [value for value in values if isinstance(value, dict)] if isinstance(values, list) else []
 
 
 class _Chat(StreamReader):
