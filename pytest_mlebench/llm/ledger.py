@@ -68,6 +68,8 @@ class Call:
     withheld: tuple[str, ...] = ()
     output_limited: int | None = None
     replayed: bool = False
+    replayed_nearly: bool = False
+    """Its question was not the same to the letter as the recorded one."""
     request_bytes: int = 0
     response_bytes: int = 0
 
@@ -91,6 +93,8 @@ class Totals:
     seconds: float = 0.0
     retries: int = 0
     replayed: int = 0
+    replayed_nearly: int = 0
+    """How many of these, by a question that was not the same to the letter."""
     replay_misses: int = 0
     models: dict[str, dict[str, Any]] = field(default_factory=dict)
     errors: Counter[str] = field(default_factory=Counter)
@@ -110,6 +114,7 @@ class Totals:
             return
         self.calls += 1
         self.replayed += call.replayed
+        self.replayed_nearly += call.replayed_nearly
         name = _known(call.answered_model or call.model, self.models)
         model = self.models.setdefault(
             name, {"provider": call.provider, "calls": 0, "input_tokens": 0, "output_tokens": 0, "cost": 0.0}
@@ -143,6 +148,7 @@ class Totals:
             "seconds": round(self.seconds, 3),
             "retries": self.retries,
             "replayed": self.replayed,
+            "replayed_nearly": self.replayed_nearly,
             "replay_misses": self.replay_misses,
             "errors": dict(self.errors),
             "withheld": dict(self.withheld),

@@ -72,19 +72,21 @@ class Recording:
     def __len__(self) -> int:
         return len(self._asked)
 
-    def find(self, path: str, request: Any) -> Mapping[str, Any]:
+    def find(self, path: str, request: Any) -> tuple[Mapping[str, Any], bool]:
         """The recorded answer: of a repeated question the next one, and the last one ever after.
 
+        And whether the question differs from the recorded one, in ``VOLATILE_TEXTS`` that is.
         Raises Refusal that shows the first difference to the nearest question that was recorded.
         """
         question = canonical(request)
         same = without_volatile(question)
-        answers = self._answers.get(f"{path} {question}") or self._answers.get(f"{path} {same}")
+        exact = self._answers.get(f"{path} {question}")
+        answers = exact or self._answers.get(f"{path} {same}")
         if not answers:
             raise Refusal("invalid", self._miss(path, same))
         answer = next((answer for answer in answers if id(answer) not in self._given), answers[-1])
         self._given.add(id(answer))
-        return answer
+        return answer, not exact
 
     def _miss(self, path: str, question: str) -> str:
         same = [(number, asked) for number, known, asked in self._asked if known == path]

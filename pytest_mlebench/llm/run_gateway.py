@@ -42,10 +42,13 @@ class RunGateway:
         self._gateway: Gateway | None = None
 
     @property
-    def hosts(self) -> frozenset[str]:
-        """The hosts that the agent reaches through the gateway, and therefore in no other way."""
+    def hosts(self) -> dict[str, str]:
+        """The hosts that the agent reaches through the gateway, and therefore in no other way.
+
+        Each with the variable that has the gateway's address in its place; empty where there is none.
+        """
         known = (self._settings.providers[provider.name] for provider in self._providers)
-        return frozenset(provider.host for provider in (*known, *self._providers))
+        return {provider.host: next(iter(provider.url_variables), "") for provider in (*known, *self._providers)}
 
     @contextmanager
     def open(self, unix_socket: Path | None = None, *, url: str = "") -> Iterator[Launch]:

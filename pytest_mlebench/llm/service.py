@@ -271,12 +271,12 @@ class Service:
     ) -> web.StreamResponse:
         call, flavour = exchange.call, exchange.flavour
 
-        def find() -> Mapping[str, Any]:
+        def find() -> tuple[Mapping[str, Any], bool]:
             assert self._recording is not None  # the books' thread reads it before all else
             return self._recording.find(exchange.path, body if exchange.request.method == "POST" else None)
 
         try:
-            recorded = await self._books.do(find)
+            recorded, call.replayed_nearly = await self._books.do(find)
         except Refusal:
             self._books.totals.replay_misses += 1
             raise

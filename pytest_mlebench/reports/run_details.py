@@ -162,6 +162,11 @@ def _models(record: RunRecord) -> list[str]:
     lines += [
         f"{own.get('calls')} × {name}, {format_dollars(own.get('cost'))}" for name, own in list(models.items())[:_HOSTS]
     ]
+    if replayed := llm.get("replayed"):
+        nearly = llm.get("replayed_nearly")
+        lines.append(
+            f"{replayed} replayed" + (f", {nearly} of them by a question that was nearly the same" if nearly else "")
+        )
     for what in ("errors", "withheld"):
         if counts := llm.get(what):
             lines.append(f"{what}: " + ", ".join(f"{count} × {name}" for name, count in list(counts.items())[:_HOSTS]))

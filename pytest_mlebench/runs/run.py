@@ -132,7 +132,7 @@ def run_agent(
         ended_at=ended.isoformat(),
         ending=_ending(execution, llm),
         seconds=round(execution.seconds, 3),
-        detail=_detail(execution, llm),
+        detail=_detail(execution, llm, gateway),
         exit_code=execution.exit_code,
         signal=execution.signal,
         report=report,
@@ -242,11 +242,27 @@ def _ending(execution: Execution, llm: Mapping[str, Any]) -> Ending:
     return Ending.BUDGET_ENDED if by_itself and llm.get("budget_ended") else execution.ending
 
 
-def _detail(execution: Execution, llm: Mapping[str, Any]) -> str:
+def _detail(execution: Execution, llm: Mapping[str, Any], gateway: RunGateway | None) -> str:
     budget = llm.get("budget_ended")
     if budget and _ending(execution, llm) != Ending.BUDGET_ENDED:
         budget = f"budget ended: {budget}"
-    return "; ".join(filter(None, (execution.detail, budget)))
+    missed = "" if gateway is None else _missed_gateway(execution, llm, gateway)
+    return "; ".join(filter(None, (execution.detail, budget, missed)))
+
+
+def _missed_gateway(execution: Execution, llm: Mapping[str, Any], gateway: RunGateway) -> str:
+    """What to do about an agent that has its provider's address built in, and so does not find the gateway."""
+    hosts = gateway.hosts
+    refused = {made.host for made in execution.sandbox.connections if not made.allowed and made.host in hosts}
+    silent = not llm.get("calls") and not llm.get("errors")
+    if refused:
+        what, variables = f"it asked {', '.join(sorted(refused))} itself", {hosts[host] for host in refused}
+    elif silent and execution.ending == Ending.CRASHED:
+        what, variables = "it asked no model through the gateway", set(hosts.values())
+    else:
+        return ""
+    given = " or ".join(f"${name}" for name in sorted(variables) if name) or "its environment"
+    return f"{what}: let it take its base URL from {given}, or use --llm-gateway=off"
 
 
 def _new_run_id(key: RunKey) -> str:

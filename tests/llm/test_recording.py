@@ -98,6 +98,7 @@ def test_totals_say_what_is_not_known(tmp_path: Path) -> None:
         "seconds": 3.75,
         "retries": 0,
         "replayed": 0,
+        "replayed_nearly": 0,
         "replay_misses": 0,
         "errors": {"429": 1},
         "withheld": {},
@@ -217,6 +218,8 @@ def test_the_same_question_to_the_letter_comes_before_one_that_is_nearly_the_sam
     second = start("second", replay=tmp_path / "group/first")
     answers = [ask(second, asked(seconds)).json["choices"][0]["message"]["content"] for seconds in (2, 9, 9, 9)]
     assert answers == ["after 2", "after 1", "after 3", "after 3"]
+    assert [call["replayed_nearly"] for call in read_calls(tmp_path / "group/second")] == [False, True, True, True]
+    assert (second.totals.replayed, second.totals.to_json()["replayed_nearly"]) == (4, 3)
 
 
 @pytest.mark.parametrize("text", ["score 0.95 of 12 folds", "3 epochs of 128 rows", "v1.2.3 has 12 hits", "0.5"])

@@ -206,6 +206,36 @@ def test_a_run_that_gives_up_without_its_model_ended_its_budget(upstream: Upstre
     assert record.detail == "killed by SIGSEGV; budget ended: --max-calls=1"
 
 
+DIRECTLY = """
+import os, urllib.request
+urllib.request.urlopen("https://api.openai.com/v1/models", timeout=60)
+"""
+
+
+@pytest.mark.docker
+@pytest.mark.full
+def test_an_agent_that_does_not_look_for_the_gateway_is_told_of_it(upstream: Upstream, tmp_path: Path) -> None:
+    require_docker()
+    record, _ = run(
+        docker_sandbox(network="llm"), tmp_path, replace(asking_agent(), kwargs={"script": f"python3 -c '{DIRECTLY}'"})
+    )
+    assert record.detail == (
+        "exit code 1; it asked api.openai.com itself: let it take its base URL from $OPENAI_BASE_URL, "
+        "or use --llm-gateway=off"
+    )
+
+
+def test_an_agent_that_fails_without_having_asked_is_told_of_the_gateway(upstream: Upstream, tmp_path: Path) -> None:
+    silent = replace(asking_agent(), kwargs={"script": "exit 3"})
+    record, _ = run(local_sandbox(), tmp_path, silent)
+    assert record.detail == (
+        "exit code 3; it asked no model through the gateway: let it take its base URL from $OPENAI_BASE_URL, "
+        "or use --llm-gateway=off"
+    )
+    record, _ = run(local_sandbox(), tmp_path, replace(asking_agent(), kwargs={"script": 'python3 -c "$ASK"; exit 3'}))
+    assert record.detail == "exit code 3"
+
+
 @pytest.mark.full
 def test_a_groups_budget_counts_all_its_runs(upstream: Upstream, tmp_path: Path) -> None:
     gateway = GatewaySettings(limits=Budget(max_total_cost=Decimal("0.0145")))  # the shortest call may cost 0.0104

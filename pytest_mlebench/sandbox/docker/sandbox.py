@@ -185,7 +185,7 @@ class DockerSandbox:
         checker = stack.enter_context(SubmissionChecker.of(task, unix_socket=sockets / "checker.sock"))
         channel = stack.enter_context(ControlChannel(sockets / "control.sock"))
         relays = {str(PORT): "checker.sock"}
-        through_gateway: frozenset[str] = frozenset()
+        through_gateway: Mapping[str, str] = {}
         if task.gateway is not None:
             through_gateway = task.gateway.hosts
             opened = task.gateway.open(sockets / "llm.sock", url=f"http://localhost:{GATEWAY_PORT}")
