@@ -3,8 +3,8 @@ from pathlib import Path
 import pandas as pd
 
 from pytest_mlebench.data.authoring.tables import read_csv
-from pytest_mlebench.grading import align, label_sets, require_columns
-from pytest_mlebench.grading.metrics.multilabel import f1_micro
+from pytest_mlebench.grading import align, label_texts, require_columns
+from pytest_mlebench.grading.metrics.multilabel import f1_micro_of_texts
 
 
 def read_answers(path: Path) -> pd.DataFrame:
@@ -15,11 +15,11 @@ def read_template(public: Path) -> pd.DataFrame:
     return read_csv(public / "sample_submission.csv", usecols=["Id"])
 
 
-def check(submission: pd.DataFrame, template: pd.DataFrame) -> list[frozenset[str]]:
+def check(submission: pd.DataFrame, template: pd.DataFrame) -> "pd.Series[str]":
     require_columns(submission, ["Id", "Tags"])
-    return label_sets(align(submission[["Id", "Tags"]], template, on="Id"), "Tags")
+    return label_texts(align(submission[["Id", "Tags"]], template, on="Id"), "Tags")
 
 
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
     # As in the reference, a tag that no test question has costs nothing.
-    return f1_micro(label_sets(answers, "Tags"), check(submission, answers), ignore_unseen=True)
+    return f1_micro_of_texts(label_texts(answers, "Tags"), check(submission, answers), ignore_unseen=True)

@@ -1,13 +1,13 @@
 import pandas as pd
 
-from pytest_mlebench.grading import align, label_sets, require_columns
-from pytest_mlebench.grading.metrics.multilabel import f1_micro
+from pytest_mlebench.grading import align, label_texts, require_columns
+from pytest_mlebench.grading.metrics.multilabel import f1_micro_of_texts
 
 
-def check(submission: pd.DataFrame, template: pd.DataFrame) -> list[frozenset[str]]:
+def check(submission: pd.DataFrame, template: pd.DataFrame) -> "pd.Series[str]":
     require_columns(submission, ["id", "attribute_ids"])
-    return label_sets(align(submission, template, on="id"), "attribute_ids")
+    return label_texts(align(submission, template, on="id"), "attribute_ids")
 
 
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
-    return f1_micro(label_sets(answers, "attribute_ids"), check(submission, answers), ignore_unseen=True)
+    return f1_micro_of_texts(label_texts(answers, "attribute_ids"), check(submission, answers), ignore_unseen=True)

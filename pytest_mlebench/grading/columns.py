@@ -7,10 +7,13 @@ more than: ``predictions``, ``class_labels`` and ``class_probabilities`` check a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from itertools import chain
 from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from pytest_mlebench.errors import InvalidSubmission
@@ -26,6 +29,9 @@ from pytest_mlebench.grading.checks import (
 from pytest_mlebench.grading.ids import alignment, keys
 
 Parsed = TypeVar("Parsed")
+
+_MANY = 1000
+"""Numbers from which on Arrow reads them first, ten times as fast as Python."""
 
 
 def predictions(
@@ -121,8 +127,13 @@ def label_sets(table: pd.DataFrame, column: str) -> list[frozenset[str]]:
 
     Raises for a column that pandas reads as numbers (``require_text``), as where no row has two numbered labels.
     """
+    return [frozenset(labels.split()) for labels in label_texts(table, column)]
+
+
+def label_texts(table: pd.DataFrame, column: str) -> pd.Series[str]:
+    """A column as ``label_sets`` reads it, before the labels of each row are separated."""
     require_text(table, column)
-    return [frozenset(labels.split()) for labels in texts(table, column).tolist()]
+    return texts(table, column)
 
 
 def ranked_labels(table: pd.DataFrame, column: str, k: int) -> list[list[str]]:
@@ -192,8 +203,30 @@ def labelled_records(
     return labels, to_floats(parts).reshape(-1, width - 1)
 
 
+def labelled_columns(
+    texts: Sequence[str], width: int, *, label: int = 0, separator: str | None = None
+) -> tuple[NDArray[np.int64], list[str], NDArray[np.float64]]:
+    """``labelled_records`` of many texts: how many each holds, and the labels and numbers of all, in a row.
+
+    A blank text holds none. A ValueError does not say which text is wrong.
+    """
+    parts = [text.split(separator) if text.strip() else [] for text in texts]
+    counts = np.fromiter(map(len, parts), dtype=np.int64, count=len(parts))
+    if (counts % width).any():
+        raise ValueError(f"a number of values is not a multiple of {width}")
+    flat = list(chain.from_iterable(parts))
+    labels = flat[label % width :: width]
+    del flat[label % width :: width]
+    return counts // width, labels, to_floats(flat).reshape(-1, width - 1)
+
+
 def to_floats(texts: Sequence[str]) -> NDArray[np.float64]:
     """Python's ``float`` of each text, shape (texts,); ValueError names the first that is not a number."""
+    if len(texts) > _MANY:
+        with suppress(ValueError):  # what Python reads and Arrow does not, as 1_000
+            numbers = np.asarray(pa.array(texts, type=pa.large_string()).cast(pa.float64()))
+            if not np.isnan(numbers).any():  # what Arrow reads and Python does not, as nan(1)
+                return numbers
     try:
         return np.fromiter(map(float, texts), dtype=np.float64, count=len(texts))
     except ValueError:

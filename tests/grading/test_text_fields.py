@@ -1,8 +1,17 @@
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from pytest_mlebench.grading import InvalidSubmission, labelled_records, number_records, parse_texts, to_floats
+from pytest_mlebench.grading import (
+    InvalidSubmission,
+    labelled_columns,
+    labelled_records,
+    number_records,
+    parse_texts,
+    to_floats,
+)
 
 
 def column(*values: object) -> pd.DataFrame:
@@ -69,3 +78,44 @@ def test_the_first_text_that_is_no_number_is_named() -> None:
         to_floats(["1", "one", "two"])
     with pytest.raises(ValueError, match=r"'' is not a number \(is there a space too many\?\)"):
         to_floats(["1", ""])
+
+
+PARTS = st.sampled_from(["cat", "1", "-2.5e3", "inf", "nan", "1_0", "x", "", "+1", ".5", "1."])
+
+
+@given(
+    st.lists(st.lists(PARTS, max_size=7).map(" ".join), max_size=5),
+    st.sampled_from([0, -1]),
+    st.sampled_from([None, " "]),
+)
+def test_the_records_of_a_column_are_those_of_its_texts(texts: list[str], label: int, separator: str | None) -> None:
+    try:
+        rows = [
+            labelled_records(text, 3, label=label, separator=separator) if text.strip() else ([], np.empty((0, 2)))
+            for text in texts
+        ]
+    except ValueError:
+        with pytest.raises(ValueError, match=r"multiple|not a number"):
+            labelled_columns(texts, 3, label=label, separator=separator)
+    else:
+        counts, labels, numbers = labelled_columns(texts, 3, label=label, separator=separator)
+        assert counts.tolist() == [len(names) for names, _ in rows]
+        assert labels == [name for names, _ in rows for name in names]
+        np.testing.assert_array_equal(numbers, np.concatenate([np.empty((0, 2)), *(values for _, values in rows)]))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("1", "+1", "-0", "1.", ".5", "1e5", "1E-400", "1e400", "1_000", "inf", "-Infinity", "nan", "0.1", "1e23"),
+        *("9007199254740993", "2.2250738585072011e-308", "123456789012345678901234567890", "\u0663", "4.9e-324"),
+    ],
+)
+def test_many_numbers_are_read_as_python_reads_each(text: str) -> None:
+    assert np.array_equal(to_floats(["0.5"] * 2000 + [text]), [0.5] * 2000 + [float(text)], equal_nan=True)
+
+
+@pytest.mark.parametrize("text", ["nan(1)", "0x10", "1,5", "", "1e", " ", "true", "\ud800", "1\x00"])
+def test_of_many_numbers_one_that_is_none_is_named(text: str) -> None:
+    with pytest.raises(ValueError, match="is not a number"):
+        to_floats(["0.5"] * 2000 + [text])

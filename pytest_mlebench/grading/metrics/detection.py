@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
+
+_PAIRS = 1 << 20
+"""Pairs of predicted and true boxes that are held at a time."""
 
 
 def box_iou(a: ArrayLike, b: ArrayLike) -> NDArray[np.float64]:
@@ -25,6 +30,20 @@ def box_iou(a: ArrayLike, b: ArrayLike) -> NDArray[np.float64]:
         union = (
             (first[:, 2:] - first[:, :2]).prod(axis=1)[:, None] + (second[:, 2:] - second[:, :2]).prod(axis=1) - both
         )
+        overlap: NDArray[np.float64] = np.where(union <= 0, 0.0, both / union)
+    return overlap
+
+
+def paired_box_iou(
+    a: NDArray[np.float64], b: NDArray[np.float64], left: NDArray[np.intp], right: NDArray[np.intp]
+) -> NDArray[np.float64]:
+    """``box_iou`` of the boxes of ``a`` that ``left`` numbers with those of ``b`` that ``right`` does, in pairs."""
+    first, second = a[left], b[right]
+    with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
+        low, high = np.maximum(first[:, :2], second[:, :2]), np.minimum(first[:, 2:], second[:, 2:])
+        both = np.maximum(high - low, 0).prod(axis=1)
+        areas = [(boxes[:, 2:] - boxes[:, :2]).prod(axis=1) for boxes in (first, second)]
+        union = areas[0] + areas[1] - both
         overlap: NDArray[np.float64] = np.where(union <= 0, 0.0, both / union)
     return overlap
 
@@ -137,6 +156,43 @@ def greedy_match(overlaps: ArrayLike, threshold: float) -> NDArray[np.intp]:
         if free[prediction, best] > threshold:
             matches[prediction] = best
             free[:, best] = -np.inf
+    return matches
+
+
+def greedy_matches(
+    overlap: Callable[[NDArray[np.intp], NDArray[np.intp]], NDArray[np.float64]],
+    first: NDArray[np.intp],
+    last: NDArray[np.intp],
+    threshold: float,
+) -> NDArray[np.intp]:
+    """``greedy_match`` in many images at once: for each prediction the number of a true object, or -1.
+
+    A prediction may match the true objects from its ``first`` to before its ``last``; ``overlap`` of two arrays of
+    numbers, of predictions and of true objects, gives their overlaps in pairs.
+
+    >>> overlaps = np.array([[0.7, 0.9], [0.6, 0.8]])
+    >>> greedy_matches(lambda a, b: overlaps[a, b], np.array([0, 0]), np.array([2, 2]), threshold=0.5)
+    array([1, 0])
+    """
+    matches = np.full(len(first), -1, dtype=np.intp)
+    until = np.cumsum(last - first)
+    taken: set[int] = set()
+    begin = 0
+    while begin < len(first):
+        done = until[begin - 1] if begin else 0
+        end = max(int(np.searchsorted(until, done + _PAIRS, side="right")), begin + 1)
+        sizes = (last - first)[begin:end]
+        left = np.repeat(np.arange(begin, end), sizes)
+        right = np.arange(len(left)) + np.repeat(first[begin:end] - np.cumsum(sizes) + sizes, sizes)
+        overlaps = overlap(left, right)
+        near = overlaps > threshold
+        left, right, overlaps = left[near], right[near], overlaps[near]
+        order = np.lexsort((right, -overlaps, left))
+        for prediction, best in zip(left[order].tolist(), right[order].tolist(), strict=True):
+            if matches[prediction] < 0 and best not in taken:
+                matches[prediction] = best
+                taken.add(best)
+        begin = end
     return matches
 
 

@@ -6,12 +6,15 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from sklearn.metrics import average_precision_score
 
+from pytest_mlebench.grading.metrics import detection
 from pytest_mlebench.grading.metrics.detection import (
     average_precisions,
     box_iou,
     coco_average_precision,
     coco_iou,
     greedy_match,
+    greedy_matches,
+    paired_box_iou,
     rectangle_corners,
     upright_box_iou,
 )
@@ -140,3 +143,32 @@ def test_an_area_with_non_increasing_precision_is_at_least_the_step_sum(hits: li
 def test_finding_all_first_is_perfect_and_what_follows_costs_nothing() -> None:
     assert average_precisions([True, True, False], [0, 0, 0], [2]).tolist() == [1]
     assert coco_average_precision([True, True, False], 2) == pytest.approx(1)
+
+
+def test_boxes_in_pairs_overlap_as_each_with_each() -> None:
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(-1, 4, (20, 4)).astype(float) for _ in range(2))
+    a[0, 0] = np.nan
+    left, right = np.divmod(np.arange(400), 20)
+    np.testing.assert_array_equal(paired_box_iou(a, b, left, right).reshape(20, 20), box_iou(a, b))
+
+
+@pytest.mark.parametrize("pairs", [1, 7, 10**6])
+def test_matches_in_many_images_are_those_of_each(pairs: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(detection, "_PAIRS", pairs)
+    rng = np.random.default_rng(1)
+    images = [rng.choice([0.4, 0.6, 0.8, 0.9, np.nan], rng.integers(0, 6, 2)) for _ in range(60)]
+    predictions, objects = (np.array([image.shape[side] for image in images]) for side in (0, 1))
+    before = np.cumsum(objects) - objects
+    first = np.repeat(before, predictions)
+    overlaps = np.full((predictions.sum(), objects.sum()), np.nan)
+    starts = np.cumsum(predictions) - predictions
+    for image, row, column in zip(images, starts, before, strict=True):
+        overlaps[row : row + image.shape[0], column : column + image.shape[1]] = image
+    expected = [
+        match + column if match >= 0 else -1
+        for image, column in zip(images, before, strict=True)
+        for match in greedy_match(image, 0.5)
+    ]
+    found = greedy_matches(lambda a, b: overlaps[a, b], first, first + np.repeat(objects, predictions), 0.5)
+    assert found.tolist() == expected

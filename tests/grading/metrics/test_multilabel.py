@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import f1_score
 from sklearn.preprocessing import MultiLabelBinarizer
 
-from pytest_mlebench.grading.metrics.multilabel import f1_micro
+from pytest_mlebench.grading.metrics.multilabel import f1_micro, f1_micro_of_texts
 
 labels = st.frozensets(st.sampled_from("abcdef"))
 rows = st.lists(st.tuples(labels, labels), min_size=1)
@@ -52,3 +52,19 @@ def test_row_order_does_not_matter_and_the_score_is_a_share(pairs, random) -> No
 @given(st.lists(labels, min_size=1).filter(any))
 def test_the_truth_is_perfect(true: list[frozenset[str]]) -> None:
     assert f1_micro(true, true) == f1_micro(true, true, ignore_unseen=True) == 1
+
+
+TEXTS = st.lists(st.sampled_from(["a", "b", "cat", "", " ", "\t", "\n ", "\x1f", "\xa0", "é"]), max_size=6).map("".join)
+
+
+@given(st.lists(st.tuples(TEXTS, TEXTS)), st.booleans())
+def test_texts_are_graded_as_the_sets_of_their_labels(pairs: list[tuple[str, str]], ignore_unseen: bool) -> None:
+    true, predicted = [t for t, _ in pairs], [p for _, p in pairs]
+    sets = [[frozenset(text.split()) for text in side] for side in (true, predicted)]
+    expected = f1_micro(*sets, ignore_unseen=ignore_unseen)
+    assert f1_micro_of_texts(true, predicted, ignore_unseen=ignore_unseen) == expected
+
+
+def test_rows_of_texts_must_be_paired() -> None:
+    with pytest.raises(ValueError, match="2 true rows and 1 predicted"):
+        f1_micro_of_texts(["a", "b"], ["a"])
