@@ -13,6 +13,7 @@ import shutil
 import sys
 import time
 import traceback
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,8 @@ FAILURES = 5
 """So many steps in a row may fail in AIDE itself, for example on a reply that it does not understand."""
 LAST_SECONDS = 30
 """Less time than this is too little for another step."""
+ATTEMPTS = int(os.environ.get("MODEL_ATTEMPTS", "15"))
+"""At a call that the provider refuses as overloaded, or does not answer; AIDE itself would try for ever."""
 
 COMPATIBLE = {
     "gemini": ("GEMINI_API_KEY", "GEMINI_OPENAI_BASE_URL", "https://generativelanguage.googleapis.com/v1beta/openai"),
@@ -83,6 +86,8 @@ def use_base_urls() -> None:
 
     OpenRouter's backend cannot call functions either, which reviews need, so Gemini's is used for both.
     """
+    for module in (backend.backend_openai, backend.backend_anthropic, backend.backend_gemini):
+        module.backoff_create = create
     backend.backend_openai.OPENAI_BASE_URL = os.environ.get("OPENAI_BASE_URL", backend.backend_openai.OPENAI_BASE_URL)
     backend.backend_gemini._setup_gemini_client = lambda: None
     for provider, (secret, variable, usual) in COMPATIBLE.items():
@@ -92,6 +97,18 @@ def use_base_urls() -> None:
     if "OPENROUTER_API_KEY" in os.environ:  # else AIDE takes OPENAI_BASE_URL for the place of all other models
         others = backend.determine_provider
         backend.determine_provider = lambda model: "openrouter" if "/" in model else others(model)
+
+
+def create(call: Callable[..., Any], retried: tuple[type[Exception], ...], *arguments: Any, **question: Any) -> Any:
+    """An answer of the provider; ends the run where it has none for good."""
+    for attempt in range(ATTEMPTS):
+        try:
+            return call(*arguments, **question)
+        except retried as error:
+            problem = error
+            print(f"the model does not answer: {error}", flush=True)
+            time.sleep(min(2**attempt, 60))
+    sys.exit(f"the model cannot be asked: {problem}")
 
 
 def ask(client: openai.OpenAI, **question: Any) -> Any:

@@ -1,8 +1,8 @@
 #!/bin/bash
 set -eu
 
-# What AIDE reads: the general instructions, how it differs here, and the competition.
-cat "${INSTRUCTIONS:-/home/instructions.txt}" "${AGENT_DIR}/additional_notes.txt" /home/data/description.md > "${AGENT_DIR}/task.md"
+# What AIDE reads: what every agent is asked, and how it differs here.
+{ bash "${AGENT_DIR}/../prompt.sh" && cat "${AGENT_DIR}/additional_notes.txt"; } > "${AGENT_DIR}/task.md"
 
 cd "${AGENT_DIR}"
 exec python solve.py \

@@ -2,14 +2,7 @@
 # Arguments: --model NAME, --turns N (the most that it may take for one prompt).
 set -eu
 model= turns=
-while [ $# -gt 1 ]; do
-    case $1 in
-        --model) model=$2 ;;
-        --turns) turns="--max-turns $2" ;;
-        *) echo "unknown argument $1" >&2; exit 2 ;;
-    esac
-    shift 2
-done
+. "$AGENT_DIR/../options.sh"
 
 # Nothing but the model is asked: no telemetry, no updates, no web.
 export CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1 DISABLE_AUTOUPDATER=1 DISABLE_TELEMETRY=1 DISABLE_ERROR_REPORTING=1
@@ -21,6 +14,6 @@ export BASH_DEFAULT_TIMEOUT_MS=3600000 BASH_MAX_TIMEOUT_MS="${TIME_LIMIT_SECS%.*
 export ANTHROPIC_MODEL=$model ANTHROPIC_SMALL_FAST_MODEL=$model ANTHROPIC_DEFAULT_HAIKU_MODEL=$model
 
 cd "$CODE_DIR"
-claude="claude --print --verbose --output-format stream-json --dangerously-skip-permissions --model $model $turns \
-    --disallowedTools WebFetch,WebSearch"
+claude="claude --print --verbose --output-format stream-json --dangerously-skip-permissions --model $model \
+    ${turns:+--max-turns $turns} --disallowedTools WebFetch,WebSearch"
 exec bash "$AGENT_DIR/../ask.sh" "$claude" "$claude --continue"

@@ -2,14 +2,7 @@
 # Arguments: --model NAME, --effort low|medium|high (of reasoning).
 set -eu
 model= effort=medium
-while [ $# -gt 1 ]; do
-    case $1 in
-        --model) model=$2 ;;
-        --effort) effort=$2 ;;
-        *) echo "unknown argument $1" >&2; exit 2 ;;
-    esac
-    shift 2
-done
+. "$AGENT_DIR/../options.sh"
 
 # Nothing but the model is asked: no telemetry, no updates, no web. The container confines it, as its own sandbox cannot
 # work in there.

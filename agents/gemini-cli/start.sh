@@ -2,21 +2,17 @@
 # Arguments: --model NAME, --turns N (the most that it may take for one prompt).
 set -eu
 model= turns=-1
-while [ $# -gt 1 ]; do
-    case $1 in
-        --model) model=$2 ;;
-        --turns) turns=$2 ;;
-        *) echo "unknown argument $1" >&2; exit 2 ;;
-    esac
-    shift 2
-done
+. "$AGENT_DIR/../options.sh"
 
 # Nothing but the model is asked: no telemetry, no updates, no web.
 mkdir -p ~/.gemini
 cat >~/.gemini/settings.json <<JSON
 {
     "security": {"auth": {"selectedType": "gemini-api-key"}},
-    "general": {"enableAutoUpdate": false, "enableAutoUpdateNotification": false, "disableAutoUpdate": true},
+    "general": {
+        "enableAutoUpdate": false, "enableAutoUpdateNotification": false, "disableAutoUpdate": true,
+        "maxAttempts": ${MODEL_ATTEMPTS:-10}
+    },
     "privacy": {"usageStatisticsEnabled": false},
     "telemetry": {"enabled": false},
     "tools": {"exclude": ["google_web_search", "web_fetch"], "sandbox": false, "shell": {"inactivityTimeout": 0}},

@@ -2,21 +2,7 @@
 # Arguments: --api openai|anthropic|openrouter, --model NAME, --steps N (the most calls of the model).
 set -eu
 api=openai model= steps=0
-while [ $# -gt 1 ]; do
-    case $1 in
-        --api) api=$2 ;;
-        --model) model=$2 ;;
-        --steps) steps=$2 ;;
-        *) echo "unknown argument $1" >&2; exit 2 ;;
-    esac
-    shift 2
-done
-case $api in
-    openai) url=${OPENAI_BASE_URL:-https://api.openai.com/v1} ;;
-    anthropic) url=${ANTHROPIC_BASE_URL:-https://api.anthropic.com} ;;
-    openrouter) url=${OPENROUTER_BASE_URL:-https://openrouter.ai/api/v1} ;;
-    *) echo "unknown API $api" >&2; exit 2 ;;
-esac
+. "$AGENT_DIR/../options.sh"
 
 # Nothing but the model is asked: no list of prices, no questions about its own configuration.
 export LITELLM_LOCAL_MODEL_COST_MAP=True LITELLM_TELEMETRY=False MSWEA_CONFIGURED=true MSWEA_SILENT_STARTUP=1

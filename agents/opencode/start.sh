@@ -2,21 +2,11 @@
 # Arguments: --api openai|anthropic|openrouter, --model NAME, --turns N (the most that it may take for one prompt).
 set -eu
 api=openai model= turns=100000
-while [ $# -gt 1 ]; do
-    case $1 in
-        --api) api=$2 ;;
-        --model) model=$2 ;;
-        --turns) turns=$2 ;;
-        *) echo "unknown argument $1" >&2; exit 2 ;;
-    esac
-    shift 2
-done
+. "$AGENT_DIR/../options.sh"
 case $api in
-    openai) package=@ai-sdk/openai url=${OPENAI_BASE_URL:-https://api.openai.com/v1} key=$OPENAI_API_KEY ;;
-    anthropic) package=@ai-sdk/anthropic url=${ANTHROPIC_BASE_URL:-https://api.anthropic.com}/v1 key=$ANTHROPIC_API_KEY ;;
-    openrouter)
-        package=@ai-sdk/openai-compatible url=${OPENROUTER_BASE_URL:-https://openrouter.ai/api/v1} key=$OPENROUTER_API_KEY ;;
-    *) echo "unknown API $api" >&2; exit 2 ;;
+    openai) package=@ai-sdk/openai ;;
+    anthropic) package=@ai-sdk/anthropic url=$url/v1 ;;
+    openrouter) package=@ai-sdk/openai-compatible ;;
 esac
 
 # Nothing but the model is asked: no sharing, no updates, no web, no list of models.

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 INSTRUCTIONS = "instructions.txt"
 VALIDATE = "validate_submission.sh"
-SCRIPTS = (VALIDATE, "prompt.sh", "ask.sh")
+SCRIPTS = (VALIDATE, "prompt.sh", "ask.sh", "options.sh")
 """What agents find beside the instructions."""
 
 

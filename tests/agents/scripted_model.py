@@ -114,6 +114,38 @@ class ScriptedModel:
         return Move(tool=tool, arguments=_filled(schema, {argument: value}))
 
 
+class ScriptedPrograms(ScriptedModel):
+    """The same for an agent that runs the programs in a model's answers, and asks for a review of each by a tool."""
+
+    def __call__(self, body: dict[str, Any]) -> Move:
+        for tool in tools_of(body):
+            failed = "KeyError" in json.dumps(body)
+            review = {"is_bug": failed, "summary": "reviewed", "metric": None if failed else 0.9}
+            return Move(tool=tool, arguments={**review, "lower_is_better": False})
+        self.prompts.append(body)
+        step = self.steps[min(len(self.prompts), len(self.steps)) - 1]
+        command = step.command if isinstance(step, Shell) else f"sed -i 's/{step.old}/{step.new}/' {step.path}"
+        call = f"subprocess.run({command!r}, shell=True, stdout=-1, stderr=-2, text=True)"
+        return Move(f"A step.\n\n```python\nimport subprocess\nprint({call}.stdout)\n```")
+
+
+class ScriptedResearch(ScriptedModel):
+    """The same for MLAgentBench's agent, which has no tools but actions in plain text, and no shell among them."""
+
+    def __call__(self, body: dict[str, Any]) -> Move:
+        prompt = str(body["messages"][-1]["content"])
+        if "Edit the script by following the instruction" in prompt:
+            return Move(f"```python\n{PROGRAM.replace(MISTAKE, RIGHT) if FAILED in prompt else PROGRAM}\n```")
+        self.prompts.append(body)
+        script = {"script_name": "solve.py"}
+        edit = {**script, "edit_instruction": "predict", "save_name": "solve.py"}
+        actions = [("List Files", {"dir_path": "."}), *[("Edit Script (AI)", edit), ("Execute Script", script)] * 2]
+        action, arguments = [*actions, ("Final Answer", {"final_answer": DONE})][min(len(self.prompts), 6) - 1]
+        entries = ("Reflection", "Research Plan and Status", "Fact Check", "Thought")
+        lines = [f"{entry}: none" for entry in entries]
+        return Move("\n".join([*lines, f"Action: {action}", f"Action Input: {json.dumps(arguments)}\n"]))
+
+
 def tools_of(body: Mapping[str, Any]) -> dict[str, Any]:
     """The tools that a request offers and its client runs, with the schema of their arguments."""
     found = {}

@@ -5,6 +5,7 @@ The model speaks the real API of the agent's provider, over TLS; only the gatewa
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,11 @@ from pytest_mlebench.catalog.leaderboard import MEDALS
 from pytest_mlebench.llm.budget import Limits as Budget
 from pytest_mlebench.llm.ledger import read_bodies, read_calls
 from pytest_mlebench.llm.settings import GatewaySettings
+from pytest_mlebench.llm.trajectory import TRAJECTORY
 from pytest_mlebench.runs.record import RunRecord
 from pytest_mlebench.sandbox import Limits
-from tests.agents.scripted_model import FAILED, SOLVED, ScriptedModel, Shell
+from tests.agents.scripted_model import FAILED, SOLVED, ScriptedModel, ScriptedPrograms, Shell
+from tests.llm.atif import problems
 from tests.llm.test_runs import run
 from tests.llm.upstreams import KEY, Failure, Seen, Upstream
 from tests.sandbox.conftest import require_docker
@@ -38,6 +41,11 @@ class Case:
     """Of the requests that the agent makes."""
     last: str = ""
     competitions: tuple[str, ...] = SMOKE[:1]
+    asked_again: bool = True
+    """Whether it can be, with ``--until=limit``."""
+    aside: int = 0
+    """The questions that it asks its model beside the conversation."""
+    model: type[ScriptedModel] = ScriptedModel
 
 
 CASES = (
@@ -47,8 +55,16 @@ CASES = (
     Case("claude-code/dev", "/v1/messages"),
     Case("codex/dev", "/v1/responses", competitions=SMOKE[1:2]),
     Case("gemini-cli/dev", "/v1beta/models/gemini-3.5-flash-lite:streamGenerateContent", competitions=SMOKE[2:]),
-    Case("opencode/dev", "/v1/responses"),
-    Case("mini-swe-agent/dev", "/v1/chat/completions", "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"),
+    Case("opencode/dev", "/v1/responses", aside=1),
+    Case(
+        "mini-swe-agent/dev",
+        "/v1/chat/completions",
+        "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT",
+        competitions=SMOKE[1:2],
+        asked_again=False,
+    ),
+    Case("openhands/dev", "/v1/responses", competitions=SMOKE[2:]),
+    Case("aide/dev", "/v1/responses", asked_again=False, model=ScriptedPrograms),
 )
 
 
@@ -66,6 +82,8 @@ def check_run(case: Case, record: RunRecord, run_dir: Path, upstream: Upstream) 
     assert {seen.path for seen in upstream.seen} >= {case.path}
     assert record.llm["calls"] == len(read_calls(run_dir)) > 4
     assert record.sandbox.connections == ()
+    trajectory = json.loads((run_dir / TRAJECTORY).read_text())
+    assert problems(trajectory) == []
     for path in filter(Path.is_file, run_dir.rglob("*")):
         assert KEY.encode() not in path.read_bytes(), path
 
@@ -76,24 +94,25 @@ def check_run(case: Case, record: RunRecord, run_dir: Path, upstream: Upstream) 
 def test_an_agent_earns_medals_without_a_network(case: Case, upstream: Upstream, tmp_path: Path) -> None:
     require_docker()
     for competition in case.competitions:
-        model = upstream.play = ScriptedModel(last=case.last)
+        model = upstream.play = case.model(last=case.last)
         record, run_dir = run(
             docker_sandbox(network="none"), tmp_path, bundled_agent(case.agent), competition=competition
         )
         check_run(case, record, run_dir, upstream)
         assert record.ending == "finished"
+        assert '"tool_calls": [' in (run_dir / TRAJECTORY).read_text()
         prompt = str(model.prompts[0])
         assert [text for text in PROMPT if text not in prompt] == []
 
 
-ENDING = tuple(case for case in CASES if case.agent in ("react/dev", "claude-code/dev", "codex/dev"))
+ENDING = tuple(case for case in CASES if case.agent.endswith("/dev"))
 each_ending = pytest.mark.parametrize("case", ENDING, ids=lambda case: case.agent)
 
 
 def attempt(case: Case, upstream: Upstream, folder: Path, *steps: Shell, **options: Any) -> tuple[RunRecord, Path]:
     """A run whose model does as told, over and over, after it has left a submission."""
     require_docker()
-    upstream.play = ScriptedModel(
+    upstream.play = case.model(
         steps=[Shell("cp $DATA_DIR/sample_submission.csv $SUBMISSION_DIR/submission.csv"), *steps]
     )
     agent = bundled_agent(case.agent)
@@ -106,19 +125,31 @@ def attempt(case: Case, upstream: Upstream, folder: Path, *steps: Shell, **optio
 @each_ending
 def test_a_run_whose_time_is_over_has_timed_out(case: Case, upstream: Upstream, tmp_path: Path) -> None:
     waiting = Shell("python -c 'import time; time.sleep(1000)'")  # agents refuse a plain sleep, or stop waiting for it
-    limits = Limits(time_limit=40, memory=4 << 30)
+    limits = Limits(time_limit=35, memory=4 << 30)
     record, _ = attempt(case, upstream, tmp_path, *[waiting] * 5, limits=limits)
-    assert (record.ending, record.error, record.report.valid_submission) == ("timed out", None, True)
+    assert (record.ending, record.error) == ("timed out", None)
+    model = upstream.play
+    assert isinstance(model, ScriptedModel)
+    if len(model.prompts) > 1:  # on a busy machine an agent may take all the time to start
+        assert record.report.valid_submission
 
 
 @pytest.mark.docker
 @pytest.mark.full
 @each_ending
 def test_a_run_whose_budget_is_over_ends_by_itself(case: Case, upstream: Upstream, tmp_path: Path) -> None:
-    gateway = GatewaySettings(limits=Budget(max_calls=3))
-    record, _ = attempt(case, upstream, tmp_path, *[Shell("true")] * 50, gateway=gateway)
+    """An agent that says that it is done is asked again, in the same conversation, until its budget is over."""
+    calls = 5 + case.aside
+    steps = [Shell("true")] * (2 if case.asked_again else 50)
+    gateway = GatewaySettings(limits=Budget(max_calls=calls))
+    record, _ = attempt(case, upstream, tmp_path, *steps, gateway=gateway, until="limit")
     assert (record.ending, record.error, record.report.valid_submission) == ("budget ended", None, True)
-    assert record.llm["calls"] == 3
+    assert record.llm["calls"] == calls
+    model = upstream.play
+    assert isinstance(model, ScriptedModel)
+    first, last = str(model.prompts[0]), str(model.prompts[-1])
+    assert ("Improve your result" in last) == case.asked_again and "Improve your result" not in first
+    assert "## Evaluation" in last
 
 
 @pytest.mark.docker
@@ -143,20 +174,6 @@ def test_a_run_that_is_killed_has_crashed_with_its_submission(case: Case, upstre
     record, _ = attempt(case, upstream, tmp_path, Shell("kill -KILL -1"))
     assert (record.ending, record.error, record.report.valid_submission) == ("crashed", None, True)
     assert record.signal == "SIGKILL"
-
-
-@pytest.mark.docker
-@pytest.mark.full
-@each_ending
-def test_an_agent_is_asked_again_until_its_time_is_over(case: Case, upstream: Upstream, tmp_path: Path) -> None:
-    limits = Limits(time_limit=100, memory=4 << 30)
-    record, _ = attempt(case, upstream, tmp_path, Shell("true"), limits=limits, until="limit")
-    assert (record.error, record.report.valid_submission) == (None, True)
-    model = upstream.play
-    assert isinstance(model, ScriptedModel)
-    first, last = str(model.prompts[0]), str(model.prompts[-1])
-    assert "Improve your result" in last and "Improve your result" not in first
-    assert "## Evaluation" in last  # the same conversation
 
 
 @pytest.mark.full

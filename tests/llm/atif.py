@@ -1,4 +1,7 @@
-"""Whether a trajectory is one: the JSON Schema of ATIF 1.8, and the rules that it cannot say."""
+"""Whether a trajectory is one: the JSON Schema of ATIF 1.8, and the rules that it cannot say.
+
+``atif-1.8.schema.json`` was made from the models of Harbor 0.25.0 (https://pypi.org/project/harbor, Apache-2.0).
+"""
 
 from __future__ import annotations
 

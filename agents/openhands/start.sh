@@ -1,0 +1,13 @@
+#!/bin/bash
+# Arguments: --api openai|anthropic|openrouter, --model NAME, --steps N (the most that it may take for one prompt).
+set -eu
+api=openai model= steps=100000
+. "$AGENT_DIR/../options.sh"
+
+# Nothing but the model is asked: no list of prices, no traces.
+export LITELLM_LOCAL_MODEL_COST_MAP=True LITELLM_TELEMETRY=False OTEL_SDK_DISABLED=true OPENHANDS_SUPPRESS_BANNER=1
+export MODEL="$api/$model" MODEL_URL="$url" MODEL_KEY="$key" STEPS="$steps"
+
+cd "$CODE_DIR"
+solve="/opt/openhands/bin/python $AGENT_DIR/solve.py"
+exec bash "$AGENT_DIR/../ask.sh" "$solve" "$solve"

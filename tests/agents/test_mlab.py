@@ -1,0 +1,63 @@
+"""MLAgentBench's research agent, whose source is on GitHub alone.
+
+Where ``MLEBENCH_TEST_MLAB`` names its archive (of the commit in the agent's Dockerfile) it is built from that and run;
+without it that test is not collected, as no package registry has the source.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from pytest_mlebench._paths import bundled
+from pytest_mlebench.agents import Agent, AgentRegistry
+from tests.agents.scripted_model import ScriptedResearch
+from tests.agents.test_bundled_agents import PROMPT, Case, check_run
+from tests.llm.test_runs import run
+from tests.llm.upstreams import Upstream
+from tests.sandbox.conftest import require_docker
+from tests.sandbox.scripted import docker_sandbox
+
+ARCHIVE = os.environ.get("MLEBENCH_TEST_MLAB")
+
+
+def mlab_from(source: str, folder: Path) -> Agent:
+    """The bundled agent with another source in its Dockerfile."""
+    shutil.copytree(bundled("agents") / "mlab", folder / "agents/mlab")
+    dockerfile = folder / "agents/mlab/Dockerfile"
+    lines = dockerfile.read_text().splitlines(keepends=True)
+    assert sum(line.startswith("ARG SOURCE=https://github.com/") for line in lines) == 1
+    dockerfile.write_text(
+        "".join(f"ARG SOURCE={source}\n" if line.startswith("ARG SOURCE=") else line for line in lines)
+    )
+    return AgentRegistry(folder / "agents")["mlab/dev"]
+
+
+@pytest.mark.docker
+@pytest.mark.full
+def test_a_source_that_cannot_be_fetched_is_told_with_what_to_do(upstream: Upstream, tmp_path: Path) -> None:
+    require_docker()
+    source = "https://localhost:9/MLAgentBench.tar.gz"  # nobody listens there
+    record, _ = run(docker_sandbox(network="none"), tmp_path, mlab_from(source, tmp_path))
+    advice = (
+        f"MLAgentBench cannot be fetched from {source}: put its archive into agents/mlab and name it in the Dockerfile"
+    )
+    assert record.error is not None and advice in record.error
+
+
+if ARCHIVE:
+
+    @pytest.mark.docker
+    @pytest.mark.full
+    def test_mlab_earns_a_medal_without_a_network(upstream: Upstream, tmp_path: Path) -> None:
+        require_docker()
+        agent = mlab_from("source.tgz", tmp_path)
+        shutil.copy(str(ARCHIVE), agent.folder / "source.tgz")
+        model = upstream.play = ScriptedResearch()
+        record, run_dir = run(docker_sandbox(network="none"), tmp_path, agent, competition="smoke-breast-cancer")
+        check_run(Case("mlab/dev", "/v1/chat/completions"), record, run_dir, upstream)
+        assert record.ending == "finished"
+        assert [text for text in PROMPT if text not in str(model.prompts[0])] == []
