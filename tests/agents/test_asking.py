@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import time
 from pathlib import Path
@@ -82,6 +83,35 @@ def test_an_agent_is_asked_again_while_there_is_time_and_not_when_it_fails_again
     assert execute(home, "ask.sh", "head -n 1", "echo again", UNTIL="limit", left=50) == "Solve this.\n[0]"
 
 
-def test_no_agent_has_a_prompt_of_its_own() -> None:
-    asking = {folder.name for folder in bundled("agents").iterdir() if "ask.sh" in (folder / "start.sh").read_text()}
-    assert asking >= {"claude-code", "codex"}
+def test_no_agent_that_asks_a_model_has_a_prompt_of_its_own() -> None:
+    for folder in bundled("agents").iterdir():
+        if folder.name not in ("dummy", "baseline"):
+            asking = [path for path in folder.glob("*.*") if re.search(r"\b(ask|prompt)\.sh", path.read_text())]
+            assert asking, folder.name
+
+
+START = 'set -eu; api=openai model= turns=30; . "{home}/options.sh"; echo "$model $turns $url $key"'
+
+
+@pytest.mark.parametrize(
+    ("arguments", "output"),
+    [
+        (("--model", "some model"), "some model 30 https://api.openai.com/v1 k1\n[0]"),
+        (("--api", "anthropic", "--turns", "5"), " 5 http://gateway k2\n[0]"),
+        (("--api", "other"), "start: unknown API other\n[2]"),
+        (("--turn", "5"), "start: unknown argument --turn 5\n[2]"),
+        (("--PATH", "5"), "start: unknown argument --PATH 5\n[2]"),
+        (("--model",), "start: unknown argument --model\n[2]"),
+    ],
+)
+def test_start_scripts_read_their_arguments(home: Path, arguments: tuple[str, ...], output: str) -> None:
+    keys = {"OPENAI_API_KEY": "k1", "ANTHROPIC_API_KEY": "k2", "ANTHROPIC_BASE_URL": "http://gateway"}
+    done = subprocess.run(
+        ["bash", "-c", START.format(home=home), "start", *arguments],
+        env={"PATH": os.environ["PATH"], **keys},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=60,
+    )
+    assert f"{done.stdout}[{done.returncode}]" == output

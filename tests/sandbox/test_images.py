@@ -285,7 +285,7 @@ def test_the_environment_is_light_and_holds_neither_us_nor_answers(docker_engine
     output: bytes = client.containers.run(image, ["-c", command], entrypoint="bash", remove=True)
     assert output.decode().split() == [
         *("0", "root", "755", "root", "700", "nonroot"),
-        *("ask.sh", "data", "instructions.txt", "nonroot", "prompt.sh"),
+        *("ask.sh", "data", "instructions.txt", "nonroot", "options.sh", "prompt.sh"),
         "validate_submission.sh",
     ]
 
@@ -294,5 +294,5 @@ def test_the_environments_folder_is_all_that_goes_into_it(docker_engine: None) -
     names = {path.name for path in bundled("environment").iterdir()}
     assert names == {
         *("Dockerfile", "conda", "init.py", "instructions.txt", "requirements.txt", "requirements-heavy.txt"),
-        *("validate_submission.sh", "prompt.sh", "ask.sh", "npm-install"),
+        *("validate_submission.sh", "prompt.sh", "ask.sh", "options.sh", "npm-install"),
     }
