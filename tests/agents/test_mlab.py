@@ -15,7 +15,7 @@ import pytest
 from pytest_mlebench._paths import bundled
 from pytest_mlebench.agents import Agent, AgentRegistry
 from tests.agents.scripted_model import ScriptedResearch
-from tests.agents.test_bundled_agents import PROMPT, Case, check_run
+from tests.agents.test_bundled_agents import PATIENT, PROMPT, Case, check_run
 from tests.llm.test_runs import run
 from tests.llm.upstreams import Upstream
 from tests.sandbox.conftest import require_docker
@@ -57,7 +57,8 @@ if ARCHIVE:
         agent = mlab_from("source.tgz", tmp_path)
         shutil.copy(str(ARCHIVE), agent.folder / "source.tgz")
         model = upstream.play = ScriptedResearch()
-        record, run_dir = run(docker_sandbox(network="none"), tmp_path, agent, competition="smoke-breast-cancer")
+        sandbox = docker_sandbox(network="none")
+        record, run_dir = run(sandbox, tmp_path, agent, competition="smoke-breast-cancer", limits=PATIENT)
         check_run(Case("mlab/dev", "/v1/chat/completions"), record, run_dir, upstream)
         assert record.ending == "finished"
         assert [text for text in PROMPT if text not in str(model.prompts[0])] == []
