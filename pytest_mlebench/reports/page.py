@@ -162,11 +162,10 @@ def _style(*more: str) -> str:
 def _lead(view: Overview) -> str:
     records = view.records
     done = f"{len(records)} of {len(view.planned)} runs" if view.planned else f"{len(records)} runs"
-    agents = ", ".join(sorted({key.agent for key in view.planned}))
     if not records:
-        return f"{agents}: {done} finished"
+        return f"{done} finished"
     first, last = min(r.started_at for r in records), max(r.ended_at for r in records)
-    return f"{agents}: {done} finished, {first[:16].replace('T', ' ')} to {last[:16].replace('T', ' ')} UTC"
+    return f"{done} finished, {first[:16].replace('T', ' ')} to {last[:16].replace('T', ' ')} UTC"
 
 
 def _group(group: RunGroup) -> dict[str, Any]:

@@ -140,14 +140,17 @@ def _medals(count: int) -> str:
 def _overall(comparisons: Sequence[SplitComparison]) -> list[SplitComparison]:
     """The comparison over the whole benchmark, or the only one."""
     whole = [comparison for comparison in comparisons if comparison.ours.is_whole]
-    return whole or list(comparisons if len(comparisons) == 1 else ())
+    chosen = whole or (comparisons if len(comparisons) == 1 else ())
+    return [comparison for comparison in chosen if comparison.difference.pairs > 1]
 
 
 def _compared(comparison: SplitComparison) -> str:
     difference = comparison.difference
     p = "p < 0.001" if difference.p_value < 0.001 else f"p = {difference.p_value:.2g}"
+    if not difference.mean:
+        return "their rates are equal"
     points = f"{abs(difference.mean):.1f} percentage points"
-    if difference.p_value >= _SIGNIFICANT or not difference.mean:
+    if difference.p_value >= _SIGNIFICANT:
         few = ", over few competitions" if difference.pairs < FEW else ""
         return f"a difference of {points}, which chance explains ({p}{few})"
     ahead = comparison.ours if difference.mean > 0 else comparison.theirs

@@ -356,6 +356,9 @@ def test_on_a_phone_controls_take_two_lines_and_tables_show_that_they_scroll(rep
     wide = tab.see("[...document.querySelectorAll('.scroll, .choices')].filter(e => e.scrollWidth > e.clientWidth)"
         ".map(e => getComputedStyle(e).backgroundImage)")  # fmt: skip
     assert len(wide) >= 3 and all(image.count("gradient") == 4 for image in wide)
+    panels = "[...document.querySelectorAll('.panel')]"
+    reached = tab.see(f"{panels}.map(p => [p.scrollWidth > p.clientWidth, p.tabIndex === 0])")
+    assert [True, True] in reached and [True, False] not in reached and [False, True] not in reached
 
 
 def test_there_is_no_choice_where_there_is_one_value(tmp_path: Path, open_tab: Open) -> None:

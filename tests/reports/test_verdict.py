@@ -93,6 +93,8 @@ def test_the_best_agent_comes_first_and_two_are_compared() -> None:
     assert difference == "aide is 100.0 percentage points ahead (p < 0.001)."
     equal = of([*runs("gold", "no_medal", agent="a"), *runs("no_medal", "no_medal", agent="b")])
     assert "a difference of 50.0 percentage points, which chance explains (p = 1, over few" in equal.verdict
+    same = of([*runs("gold", "no_medal", agent="a"), *runs("no_medal", "gold", agent="b")])
+    assert same.verdict.endswith("; their rates are equal.")
 
 
 def test_many_agents_are_counted() -> None:

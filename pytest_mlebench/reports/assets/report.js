@@ -185,6 +185,14 @@ for (const [name, header] of headers) {
     form.elements.sort.append(new Option(`${button.textContent.toLowerCase()} ${arrow}`, sign + name));
   }
 }
+function reach() { // whoever uses the keyboard scrolls what is too wide
+  for (const panel of document.getElementsByClassName("panel")) {
+    if (panel.scrollWidth > panel.clientWidth) panel.setAttribute("tabindex", "0");
+    else panel.removeAttribute("tabindex");
+  }
+}
+reach();
+addEventListener("resize", reach);
 form.hidden = false;
 for (const hint of document.getElementsByClassName("hint")) hint.hidden = false;
 form.addEventListener("input", (event) => change(event.target.name === "text" ? "replaceState" : "pushState"));

@@ -14,6 +14,8 @@ from pytest_mlebench.units import pluralize
 
 _WIDTH, _ROW, _TOP = 280, 32, 38
 _MARGIN = 6
+_ALONE = 350
+"""The width of a panel without another beside it, which leaves room for longer names."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,8 @@ def medal_rates(summaries: Sequence[SplitSummary], published: Sequence[Published
             for result in chosen
             if split in result.rates
         ]
-        panels.append(_panel(k, split, sorted(lines, key=lambda line: -line.rate.mean)))
+        ordered = sorted(lines, key=lambda line: -line.rate.mean)
+        panels.append(_panel(k, split, ordered, _WIDTH if len(splits) > 1 else _ALONE))
     notes = sorted({result.note for result in chosen if not result.comparable})
     return Plot(
         name="rates",
@@ -85,7 +88,7 @@ def _published_name(result: PublishedResult) -> str:
     return name if result.comparable else f"† {name}"
 
 
-def _panel(number: int, split: str, lines: Sequence[_Line]) -> Panel:
+def _panel(number: int, split: str, lines: Sequence[_Line], width: float) -> Panel:
     bottom = _TOP + _ROW * len(lines)
 
     def x(rate: float) -> str:
@@ -109,15 +112,15 @@ def _panel(number: int, split: str, lines: Sequence[_Line]) -> Panel:
         own = one.number is not None
         style = "f-ink b" if own else "f-ink" if one.comparable else "f-muted"
         shown = f"{mean:.1f}{one.rate.spread}"
-        body.append(named(one.name, text(-_MARGIN, y + 9.5, fitting(one.name, _WIDTH - 64), style)))
+        body.append(named(one.name, text(-_MARGIN, y + 9.5, fitting(one.name, width - 64), style)))
         body.append(text("100%", y + 9.5, shown, f"e {style}"))
         middle = y + 19
         colour = f"agent{one.number % 6}" if one.number is not None else "muted"
         if error:
             low, high = x(max(0, mean - error)), x(min(100, mean + error))
-            width = 2 if own else 1.2
-            body.append(line(low, middle, high, middle, f"s-{colour}", width=width))
-            body += [line(end, middle - 3, end, middle + 3, f"s-{colour}", width=width) for end in (low, high)]
+            bold = 2 if own else 1.2
+            body.append(line(low, middle, high, middle, f"s-{colour}", width=bold))
+            body += [line(end, middle - 3, end, middle + 3, f"s-{colour}", width=bold) for end in (low, high)]
         if one.number is not None:
             body.append(marker(one.number, x(mean), middle, 5))
         else:
@@ -129,7 +132,7 @@ def _panel(number: int, split: str, lines: Sequence[_Line]) -> Panel:
         name=f"rates-{number}",
         title=f"Any-medal rates on split {split}",
         description="; ".join(f"{one.name}: {one.rate}" for one in lines),
-        width=_WIDTH,
+        width=width,
         height=bottom,
         body="".join(body),
         margins=(_MARGIN, _MARGIN),
