@@ -1,5 +1,7 @@
 from pathlib import Path
 
+import pandas as pd
+
 from pytest_mlebench.data.authoring.files import link_files, link_tree
 from pytest_mlebench.data.authoring.tables import read_csv, split_groups, write_csv
 
@@ -7,7 +9,10 @@ from .labels import VOTES
 
 
 def prepare(raw: Path, public: Path, private: Path) -> None:
-    train, test = split_groups(read_csv(raw / "train.csv"), "spectrogram_id", test_size=0.1)
+    write_sides(*split_groups(read_csv(raw / "train.csv"), "spectrogram_id", test_size=0.1), raw, public, private)
+
+
+def write_sides(train: pd.DataFrame, test: pd.DataFrame, raw: Path, public: Path, private: Path) -> None:
     write_csv(train, public / "train.csv")
     write_csv(test, private / "test.csv")
     write_csv(test[["spectrogram_id", "eeg_id", "patient_id"]], public / "test.csv")

@@ -10,7 +10,10 @@ TARGETS = ["reactivity", "deg_Mg_pH10", "deg_pH10", "deg_Mg_50C", "deg_50C"]
 def prepare(raw: Path, public: Path, private: Path) -> None:
     molecules = pd.read_json(raw / "train.json", lines=True)
     test = molecules[molecules["SN_filter"] > 0].sample(n=len(molecules) // 10, random_state=0).sort_index()
-    train = molecules.drop(index=test.index)
+    write_sides(molecules.drop(index=test.index), test, raw, public, private)
+
+
+def write_sides(train: pd.DataFrame, test: pd.DataFrame, raw: Path, public: Path, private: Path) -> None:
     _write_json(train, public / "train.json")
     _write_json(test[pd.read_json(raw / "test.json", lines=True).columns], public / "test.json")
     answers = pd.concat([_positions(molecule) for _, molecule in test.iterrows()])

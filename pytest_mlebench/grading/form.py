@@ -31,6 +31,7 @@ class Form:
     def __init__(self, competition: Competition, public: Path, *, max_bytes: int = MAX_SUBMISSION_BYTES) -> None:
         module = competition.module("grade")
         self.max_bytes = max_bytes
+        self._options: dict[str, Any] = getattr(module, "READ_OPTIONS", {})
         self._check: Callable[[Any, Any], object] = getattr(module, "check", check_like_sample)
         self._template: Any
         if read_template := getattr(module, "read_template", None):
@@ -42,11 +43,11 @@ class Form:
                     f"{competition.file('grade.py')}: needs read_template(public), since the sample submission "
                     f"{competition.sample_submission} is not public"
                 )
-            self._template = read_csv(public / name)
+            self._template = read_csv(public / name, **self._options)
 
     def check(self, path: Path) -> None:
         """Raises InvalidSubmission with the reason, GraderDefect where ``check`` raised anything else."""
-        submission = read_submission(path, self.max_bytes)
+        submission = read_submission(path, self.max_bytes, **self._options)
         try:
             self._check(submission, self._template)
         except (InvalidSubmission, MemoryError):

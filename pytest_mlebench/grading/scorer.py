@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,13 +25,17 @@ class Scorer:
     that are not a CSV file. Its scores are rounded as their type is, a ``np.float64`` otherwise than a ``float``: a
     grader returns the type that the reference's does. Nothing limits what grading takes here: ``Grader`` grades in a
     process with limits.
+    ``READ_OPTIONS`` in ``grade.py`` are those with which pandas reads submissions and answers.
     """
 
     def __init__(self, competition: Competition, answers: Path, *, max_bytes: int = MAX_SUBMISSION_BYTES) -> None:
         self.competition = competition
         self.max_bytes = max_bytes
         self._grade: Callable[[Any, Any], float] = competition.function("grade", "grade")
-        self._read_answers: Callable[[Path], Any] = getattr(competition.module("grade"), "read_answers", read_csv)
+        module = competition.module("grade")
+        self._options: dict[str, Any] = getattr(module, "READ_OPTIONS", {})
+        read_table = partial(read_csv, **self._options)
+        self._read_answers: Callable[[Path], Any] = getattr(module, "read_answers", read_table)
         self._path = answers
         self._answers: Any = None
         if not answers.is_file():
@@ -50,7 +55,7 @@ class Scorer:
         Raises InvalidSubmission with the reason, GraderDefect where the grader raised anything else.
         """
         answers = self.answers
-        submission = read_submission(path, self.max_bytes)
+        submission = read_submission(path, self.max_bytes, **self._options)
         try:
             score = self._grade(submission, _copy(answers))
             float(score)

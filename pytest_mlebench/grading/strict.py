@@ -10,6 +10,9 @@ from numpy.typing import ArrayLike
 
 from pytest_mlebench.errors import InvalidSubmission
 
+AS_TEXT: dict[str, Any] = {"dtype": str, "keep_default_na": False}
+"""``READ_OPTIONS`` of a grader whose values are text: numbers stay as they are written, and "null" stays a word."""
+
 
 def require_whole_runs(submission: pd.DataFrame, column: str, sizes: ArrayLike | None = None) -> None:
     """Run lengths must be pairs of start and length, and end within the mask of so many pixels, where that is given.

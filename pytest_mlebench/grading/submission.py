@@ -8,7 +8,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 from pytest_mlebench.defaults import MAX_SUBMISSION_BYTES
 from pytest_mlebench.errors import InvalidSubmission
@@ -39,9 +39,10 @@ def open_submission(path: Path, max_bytes: int = MAX_SUBMISSION_BYTES) -> Iterat
         yield file
 
 
-def read_submission(path: Path, max_bytes: int = MAX_SUBMISSION_BYTES) -> pd.DataFrame:
+def read_submission(path: Path, max_bytes: int = MAX_SUBMISSION_BYTES, **options: Any) -> pd.DataFrame:
     """Read a submission as pandas does, floats parsed round-trip; an empty file is a table without columns.
 
+    ``options`` are those of pandas' ``read_csv``.
     Raises InvalidSubmission with the reason for what cannot be read.
     """
     import pandas as pd
@@ -51,7 +52,7 @@ def read_submission(path: Path, max_bytes: int = MAX_SUBMISSION_BYTES) -> pd.Dat
     try:
         with open_submission(path, max_bytes) as file:
             require_bounded(file)
-            table = pd.read_csv(file)
+            table: pd.DataFrame = pd.read_csv(file, **options)
     except pd.errors.EmptyDataError:
         return pd.DataFrame()
     except OSError as error:

@@ -19,9 +19,9 @@ from pytest_mlebench.data.dataset import Dataset
 
 Submission = pd.DataFrame | str
 Groups = tuple[Collection[Any], Collection[Any]]
-REFUSED = "refused"
+REFUSED, NO_SCORE = "refused", "no score"
 Outcome = float | str
-"""A score, or ``REFUSED``."""
+"""A score, or one of these words."""
 
 
 @dataclass(frozen=True)

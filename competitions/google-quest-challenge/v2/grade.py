@@ -1,0 +1,22 @@
+import numpy as np
+import pandas as pd
+
+from pytest_mlebench.grading import predictions, require_columns
+from pytest_mlebench.grading.metrics.correlation import spearman
+
+
+def check(submission: pd.DataFrame, template: pd.DataFrame) -> np.ndarray:
+    targets = list(template.columns.drop("qa_id"))
+    require_columns(submission, ["qa_id", *targets], exactly=True)
+    return predictions(submission, template, targets, on="qa_id", between=(0, 1))
+
+
+def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> np.float64:
+    """The mean over the targets that are not constant in the test set."""
+    truth = answers.drop(columns="qa_id")
+    predicted = pd.DataFrame(check(submission, answers), columns=truth.columns)
+    varied = truth.columns[truth.nunique() > 1]
+    correlations = np.zeros(len(varied))
+    told = (predicted[varied].nunique() > 1).to_numpy()
+    correlations[told] = spearman(truth[varied[told]], predicted[varied[told]])
+    return np.float64(correlations.mean())

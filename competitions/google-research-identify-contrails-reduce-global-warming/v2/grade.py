@@ -1,0 +1,21 @@
+import numpy as np
+import pandas as pd
+
+from pytest_mlebench.data.authoring.rle import Runs
+from pytest_mlebench.grading import align
+from pytest_mlebench.grading.strict import require_whole_runs
+
+from .v1 import grade as first
+
+
+def check(submission: pd.DataFrame, template: pd.DataFrame) -> Runs:
+    runs = first.check(submission, template)
+    images = align(template, submission, on="record_id")
+    masks = submission.replace({"encoded_pixels": {"-": ""}})
+    require_whole_runs(masks, "encoded_pixels", images["height"] * images["width"])
+    return runs
+
+
+def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> np.float64:
+    check(submission, answers)
+    return first.grade(submission, answers)

@@ -1,0 +1,17 @@
+import numpy as np
+import pandas as pd
+from sklearn.metrics import root_mean_squared_log_error
+
+from pytest_mlebench.grading import predictions
+
+from .columns import TARGETS
+from .v1 import grade as first
+
+
+def check(submission: pd.DataFrame, template: pd.DataFrame) -> np.ndarray:
+    first.check(submission, template)
+    return predictions(submission, template, TARGETS, on="id")
+
+
+def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> np.float64:
+    return np.float64(root_mean_squared_log_error(answers[TARGETS], check(submission, answers)))

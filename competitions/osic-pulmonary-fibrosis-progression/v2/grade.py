@@ -1,0 +1,16 @@
+import numpy as np
+import pandas as pd
+
+from pytest_mlebench.grading import predictions
+
+from .v1 import grade as first
+
+
+def check(submission: pd.DataFrame, template: pd.DataFrame) -> None:
+    first.check(submission, template)
+    predictions(submission, template, ["FVC", "Confidence"], on="Patient_Week")
+
+
+def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> np.float64:
+    check(submission, answers)
+    return first.grade(submission, answers)

@@ -1,0 +1,15 @@
+import pandas as pd
+
+from pytest_mlebench.grading import alignment
+
+from .v1 import grade as first
+
+
+def check(submission: pd.DataFrame, template: pd.DataFrame) -> None:
+    first.check(submission, template)
+    alignment(submission, template, on="segment_id")
+
+
+def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
+    check(submission, answers)
+    return first.grade(submission, answers)

@@ -1,0 +1,16 @@
+from functools import partial
+
+import pandas as pd
+from sklearn.metrics import roc_auc_score
+
+from pytest_mlebench.grading import predictions
+
+from .v1 import grade as first
+
+SCORED = [*first.SCORED, "CVC - Normal", "Swan Ganz Catheter Present"]
+
+check = partial(predictions, columns=SCORED, on="StudyInstanceUID", between=(0, 1))
+
+
+def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
+    return roc_auc_score(answers[SCORED], check(submission, answers), average="macro")

@@ -1,0 +1,15 @@
+import numpy as np
+import pandas as pd
+from sklearn.metrics import root_mean_squared_error
+
+from pytest_mlebench.grading import predictions
+
+from .v1.grade import SCORED
+from .v1.grade import check as check
+
+
+def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> np.float64:
+    check(submission, answers)
+    keep = answers["keep"].to_numpy()
+    predicted = predictions(submission, answers, SCORED, on="id_seqpos")
+    return np.float64(root_mean_squared_error(answers[SCORED][keep], predicted[keep]))

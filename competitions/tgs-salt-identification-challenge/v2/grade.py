@@ -1,0 +1,21 @@
+import numpy as np
+import pandas as pd
+
+from pytest_mlebench.data.authoring.rle import Runs
+from pytest_mlebench.grading.metrics.segmentation import iou
+from pytest_mlebench.grading.strict import require_whole_runs
+
+from .v1 import grade as first
+from .v1.grade import SIDE as SIDE
+
+
+def check(submission: pd.DataFrame, template: pd.DataFrame) -> list[Runs]:
+    masks = first.check(submission, template)
+    require_whole_runs(submission, "rle_mask", np.full(len(submission), first.SIDE**2))
+    return masks
+
+
+def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> np.float64:
+    pairs = zip(first.check(answers, answers), check(submission, answers), strict=True)
+    overlaps = np.array([iou(*pair, empty=1.0) for pair in pairs])
+    return np.float64((overlaps[:, None] > first.THRESHOLDS).mean())

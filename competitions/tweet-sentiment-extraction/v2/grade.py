@@ -1,0 +1,13 @@
+import numpy as np
+import pandas as pd
+
+from pytest_mlebench.grading.metrics.text import word_jaccard
+from pytest_mlebench.grading.strict import AS_TEXT
+
+from .v1.grade import check as check
+
+READ_OPTIONS = AS_TEXT
+
+
+def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> np.float64:
+    return np.float64(word_jaccard(answers["selected_text"], check(submission, answers), zero_division=1.0).mean())

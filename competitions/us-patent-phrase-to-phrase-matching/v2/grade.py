@@ -1,0 +1,20 @@
+import numpy as np
+import pandas as pd
+
+from pytest_mlebench.errors import InvalidSubmission
+from pytest_mlebench.grading import require_finite
+
+from .v1 import grade as first
+
+
+def check(submission: pd.DataFrame, template: pd.DataFrame) -> np.ndarray:
+    scores = first.check(submission, template)
+    require_finite(scores, "score")
+    if len(np.unique(scores)) < 2:
+        raise InvalidSubmission("column 'score': all values are the same, which leaves the correlation undefined")
+    return scores
+
+
+def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> np.float64:
+    check(submission, answers)
+    return first.grade(submission, answers)
