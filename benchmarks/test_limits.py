@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -105,7 +106,8 @@ class Outside:
         self._look_at_processes()
         if self.in_containers:
             self._look_at_groups()
-        for group in Path("/sys/fs/cgroup").glob("**/mlebench-memory-*"):
+        groups = (Path("/sys/fs/cgroup", where).glob("mlebench-memory-*") for where in ("", "memory"))
+        for group in chain(*groups):
             for file in ("memory.max_usage_in_bytes", "memory.peak"):
                 with suppress(OSError, ValueError):
                     self.memory = max(self.memory, int((group / file).read_text()))

@@ -6,6 +6,7 @@ import logging
 import math
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from pytest_mlebench.catalog.competition import Competition
 from pytest_mlebench.data.dataset import Dataset
@@ -39,7 +40,9 @@ class Grader:
         self._job = bounded.job_of(
             competition, answers, answers=str(answers), max_bytes=max_bytes, memory=self.limits.memory
         )
-        bounded.prepare(self._job, self.limits.seconds)  # what is broken is said before an agent runs for a day
+        # What is broken is said before an agent runs for a day.
+        self.confinement: dict[str, Any] = bounded.prepare(self._job, self.limits.seconds).get("confinement", {})
+        """What confines the process that grades."""
 
     def report(self, path: Path) -> Report:
         """Grade a submission; whatever happens is a report. ``grader_defect`` says that it was not the submission."""

@@ -28,27 +28,27 @@ class _PathBeneath(ctypes.Structure):
     _fields_ = (("allowed", ctypes.c_uint64), ("parent", ctypes.c_int32))
 
 
-def read_only(paths: Iterable[Path]) -> bool:
+def read_only(paths: Iterable[Path]) -> int:
     """From now on this process can open what lies beneath these paths, to read, and nothing else.
 
-    Files that are open stay open. Returns False where the system cannot do this.
+    Files that are open stay open. Returns the version of the kernel's interface, 0 where the system cannot do this.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     version = libc.syscall(_CREATE_RULESET, None, 0, 1)
     if version < 1:
-        return False
+        return 0
     handled = _Ruleset(_ALL_FILE_RIGHTS[min(version, 3)], _ALL_TCP_RIGHTS if version >= 4 else 0)
     size = ctypes.sizeof(handled) if version >= 4 else 8
     ruleset = libc.syscall(_CREATE_RULESET, ctypes.byref(handled), size, 0)
     if ruleset < 0:
-        return False
+        return 0
     try:
         for path in paths:
             _allow(libc, ruleset, path)
         confined = libc.prctl(_NO_NEW_PRIVILEGES, 1, 0, 0, 0) == 0 and libc.syscall(_RESTRICT_SELF, ruleset, 0) == 0
     finally:
         os.close(ruleset)
-    return bool(confined)
+    return int(version) if confined else 0
 
 
 def _allow(libc: ctypes.CDLL, ruleset: int, path: Path) -> None:

@@ -11,8 +11,9 @@ or ``{"cancel": true}``, which ends the request that is being worked on.
 reply, of at most ``MAX_REPLY`` bytes, with one of these keys:
 
 ==============  ====================================================================
-``ready``       the job can be done; ``confined`` says whether the kernel keeps a check
-                from opening other than public files
+``ready``       the job can be done; ``confinement`` says what confines the worker: the
+                version of Landlock that keeps a check from opening other than public
+                files (0: nothing does), and what the kernel tells of the process
 ``score``       the unrounded score, with ``rounded`` beside it
 ``valid``       true: the form is as it should be
 ``invalid``     the reason why the submission is invalid
@@ -53,6 +54,7 @@ _MAX_REQUEST = 1 << 20
 _POLL_SECONDS = 0.05
 _IDLE_SECONDS = 60.0
 _MAX_TEXT = 4000
+_GET_NO_NEW_PRIVILEGES, _GET_SECCOMP = 39, 21  # of prctl
 # What graders import takes longer than most gradings: the helper imports it once for all its workers.
 _PRELOADED = ("pandas", "pyarrow.compute", "pytest_mlebench.grading.form", "pytest_mlebench.grading.scorer")
 _PRELOADED_IF_USED = re.compile(r"^from ((?:scipy|sklearn|pytest_mlebench\.grading\.metrics)\b[\w.]*) import", re.M)
@@ -297,12 +299,12 @@ def _evaluation(job: Job) -> Callable[[Path | None], Reply]:
 
     folder, max_bytes = Path(job["competition"]), job["max_bytes"]
     if "answers" not in job:
-        confined = read_only(_public_paths(job))
+        landlock = read_only(_public_paths(job))
         form = Form(Competition.load(folder, version=job["version"]), Path(job["public"]), max_bytes=max_bytes)
 
         def check(path: Path | None) -> Reply:
             if path is None:
-                return {"ready": True, "confined": confined}
+                return {"ready": True, "confinement": _confinement(landlock)}
             form.check(path)
             return {"valid": True}
 
@@ -311,11 +313,29 @@ def _evaluation(job: Job) -> Callable[[Path | None], Reply]:
 
     def grade(path: Path | None) -> Reply:
         if path is None:
-            return {"ready": True}
+            return {"ready": True, "confinement": _confinement(landlock=0)}  # it reads the answers
         score = scorer.score(path)
         return {"score": float(score), "rounded": float(round(score, 5))}
 
     return grade
+
+
+def _confinement(landlock: int) -> dict[str, Any]:
+    """What confines this process, as the kernel tells it; sizes in bytes, None for what has no limit."""
+    libc = ctypes.CDLL(None)
+    ask = getattr(libc, "prctl", lambda *_: 0)  # Landlock has closed /proc
+
+    def limit(kind: int) -> int | None:
+        soft, _ = resource.getrlimit(kind)
+        return None if soft == resource.RLIM_INFINITY else soft
+
+    return {
+        "landlock": landlock,
+        "no_new_privileges": ask(_GET_NO_NEW_PRIVILEGES, 0, 0, 0, 0) == 1,
+        "seccomp": ask(_GET_SECCOMP, 0, 0, 0, 0) > 0,
+        "memory": limit(resource.RLIMIT_DATA),
+        "core": limit(resource.RLIMIT_CORE),
+    }
 
 
 def _public_paths(job: Job) -> Iterator[Path]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from pathlib import Path
+from typing import Any
 
 from pytest_mlebench.catalog.competition import Competition
 from pytest_mlebench.defaults import MAX_SUBMISSION_BYTES
@@ -43,8 +44,8 @@ class FormChecker:
         self._stopped = False
         self._process: bounded.GradingProcess | None = None
         # What is broken is said before an agent runs for a day.
-        self.is_confined = bool(bounded.prepare(self._job, self._limits.seconds).get("confined"))
-        """Whether the kernel keeps checks from opening other than public files (Landlock)."""
+        self.confinement: dict[str, Any] = bounded.prepare(self._job, self._limits.seconds).get("confinement", {})
+        """What confines the process that checks; ``landlock`` keeps it from opening other than public files."""
 
     def __call__(self, path: Path) -> str:
         """The verdict on a file: never a score."""

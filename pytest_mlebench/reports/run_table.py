@@ -86,5 +86,11 @@ def to_csv(groups: Sequence[RunGroup]) -> str:
     writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
     writer.writeheader()
     for row in run_rows(groups):
-        writer.writerow({name: plain(value) if isinstance(value, str) else value for name, value in row.items()})
+        writer.writerow({name: _cell(value) if isinstance(value, str) else value for name, value in row.items()})
     return text.getvalue()
+
+
+def _cell(text: str) -> str:
+    """Text for a cell, which no spreadsheet takes for a formula."""
+    text = plain(text)
+    return f"'{text}" if text.lstrip().startswith(("=", "+", "-", "@")) else text

@@ -6,9 +6,11 @@ import re
 
 # What a terminal obeys: colours and cursor moves (CSI), titles and links (OSC), and the short ones.
 _SEQUENCE = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~])")
-# Controls (C0 and C1), halves of surrogate pairs, marks that change the direction of text, and what XML does not allow.
+# Controls (C0 and C1), halves of surrogate pairs, marks that change the direction of text or end a line, characters
+# that nobody sees (in which a model could find orders), and what XML does not allow.
 _UNSHOWN = re.compile(
-    "[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufffe\uffff]"
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff"
+    "\ufff9-\ufffb\ufffe\uffff\U000e0000-\U000e0fff]"
 )
 
 

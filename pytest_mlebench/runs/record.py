@@ -50,6 +50,8 @@ class RunRecord:
     versions: Mapping[str, str] = field(default_factory=dict)
     limits: Mapping[str, Any] = field(default_factory=dict)
     sandbox: SandboxAccount = field(default_factory=SandboxAccount)
+    confinement: Mapping[str, Any] = field(default_factory=dict)
+    """What confined the processes that checked and graded its submission, as the kernel told it."""
     llm: Mapping[str, Any] = field(default_factory=dict)
     """What it asked of language models (see ``llm.ledger.Totals``); empty where it asked nothing."""
     agent_definition: Mapping[str, Any] = field(default_factory=dict)

@@ -116,7 +116,7 @@ def run_agent(
         report = grader.report(run_dir / SUBMISSION)
         notes = (
             *(snapshots.notes if snapshots else ()),
-            *(() if checker.is_confined else (_UNCONFINED,)),
+            *(() if checker.confinement.get("landlock") else (_UNCONFINED,)),
             *(_write_trajectory(run_dir, agent, options) if gateway else ()),
         )
     llm = _llm(agent, gateway, options)
@@ -140,6 +140,7 @@ def run_agent(
         versions=_versions(),
         limits=asdict(options.limits),
         sandbox=replace(execution.sandbox, notes=(*execution.sandbox.notes, *notes)),
+        confinement={"checker": checker.confinement, "grader": grader.confinement},
         llm=llm,
         agent_definition={**agent.describe(), "until": options.until},
         data_verified=dataset.is_verified,

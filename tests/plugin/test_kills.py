@@ -24,8 +24,11 @@ import pytest
 
 from pytest_mlebench.runs.group import read_group
 from pytest_mlebench.sandbox.checker import UPLOADS
+from pytest_mlebench.sandbox.docker.build_network import NETWORK
+from pytest_mlebench.sandbox.docker.container import FULL_NETWORK
 from pytest_mlebench.sandbox.docker.loop_disk import PREFIX as DISKS
 from pytest_mlebench.sandbox.leftovers import SOCKETS
+from pytest_mlebench.sandbox.local.home import MEMORY_GROUP
 from tests.plugin.engine import Engine, own_engine
 from tests.sandbox.conftest import require_docker
 from tests.sandbox.scripted import docker_sandbox
@@ -153,6 +156,8 @@ def leftovers(sessions: Sessions) -> list[str]:
         names = (owned.match(path.name) for path in folder.iterdir())
         found += [name.string for name in names if name is not None and int(name[2]) in pids]
     found += map(str, sessions.folder.glob("reports/*/*/.home-*"))
+    for hierarchy in (Path("/sys/fs/cgroup"), Path("/sys/fs/cgroup/memory")):
+        found += [str(path) for pid in pids for path in hierarchy.glob(f"{MEMORY_GROUP}{pid}-*")]
     for table in (
         Path("/proc/mounts").read_text(),
         subprocess.run(["losetup", "-a"], capture_output=True, text=True).stdout,
@@ -168,6 +173,19 @@ def containers(host: str, sessions: Sessions) -> list[str]:
     lines = subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout.splitlines()
     pids = {str(process.pid) for process in sessions.seen}
     return [line for line in lines if line.split()[-1] in pids]
+
+
+def networks_and_volumes(host: str) -> list[str]:
+    """Those of an engine that are neither its own nor the two that all sessions share."""
+    environment = {**os.environ, "DOCKER_HOST": host} if host else os.environ
+    known = {"bridge", "host", "none", FULL_NETWORK, NETWORK}
+    found = []
+    for command in (["network", "ls", "--format={{.Name}}"], ["volume", "ls", "--quiet"]):
+        output = subprocess.run(
+            ["docker", *command], env=environment, capture_output=True, text=True, check=True
+        ).stdout
+        found += [f"{command[0]} {name}" for name in output.split() if name not in known]
+    return found
 
 
 def kill_at_random(
@@ -248,3 +266,4 @@ def test_kills_of_the_engine_lose_no_run_and_leave_nothing(project: pytest.Pytes
 
     kill_at_random(sessions, max(4, KILLS // 3), kill, ("engine", "engine", *VICTIMS))
     assert leftovers(sessions) == [] and containers(engine.host, sessions) == []
+    assert networks_and_volumes(engine.host) == []

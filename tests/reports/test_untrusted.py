@@ -21,6 +21,7 @@ from pytest_mlebench.reports.untrusted import plain
         ("  5 %\r 50 %\r100 %\nnext", "100 %\nnext"),
         ("windows\r\nlines\r\n", "windows\nlines\n"),
         ("a\x00b\x9bc\ud800d\u202ee", "a�b�c�d�e"),
+        ("a\u2028b\u200bc\ufeffd\U000e0041e", "a�b�c�d�e"),
         ("tabs\tand\nlines <b> & 'quotes'", "tabs\tand\nlines <b> & 'quotes'"),
     ],
 )

@@ -110,6 +110,20 @@ def test_an_error_of_the_harness_is_recorded_and_not_raised(tmp_path: Path) -> N
 def test_the_record_says_where_the_kernel_does_not_keep_the_checker_from_the_answers(
     is_confined: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pytest_mlebench.grading.bounded.prepare", lambda *_: {"ready": True, "confined": is_confined})
+    monkeypatch.setattr(
+        "pytest_mlebench.grading.bounded.prepare",
+        lambda *_: {"ready": True, "confinement": {"landlock": 3 * is_confined}},
+    )
     record = run(ScriptedSandbox(Execution(ending=Ending.FINISHED, seconds=1)), tmp_path)
     assert any("no Landlock" in note for note in record.sandbox.notes) is not is_confined
+
+
+def test_the_record_says_what_confined_checking_and_grading(tmp_path: Path) -> None:
+    record = run(ScriptedSandbox(Execution(ending=Ending.FINISHED, seconds=1)), tmp_path)
+    (path,) = tmp_path.glob("runs/group/*/run.json")
+    found = json.loads(path.read_text())["confinement"]
+    assert found == record.confinement and set(found) == {"checker", "grader"}
+    for process in found.values():
+        assert process["memory"] == 8 << 30 and process["core"] == 0
+    assert found["grader"]["landlock"] == 0 and isinstance(found["checker"]["landlock"], int)
+    assert found["checker"]["no_new_privileges"] or not found["checker"]["landlock"]

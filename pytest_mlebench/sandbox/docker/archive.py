@@ -7,6 +7,7 @@ import io
 import shutil
 import tarfile
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 
 from pytest_mlebench.errors import SandboxError
@@ -55,7 +56,10 @@ def collect_archive(chunks: Iterator[bytes], target: Path, collector: Collector)
     names there are.
     """
     target.mkdir(parents=True, exist_ok=True)
-    stream = _Stream(chunks, collector.max_bytes + collector.max_files * 2048 + _SKIP)
+    if not (begin := next(chunks, b"")):
+        collector.note(f"{target.name} (no folder)")
+        return
+    stream = _Stream(chain([begin], chunks), collector.max_bytes + collector.max_files * 2048 + _SKIP)
     last = target.name
     try:
         with tarfile.open(fileobj=stream, mode="r|", bufsize=_BLOCK) as tar:
@@ -76,8 +80,10 @@ def collect_archive(chunks: Iterator[bytes], target: Path, collector: Collector)
 
 def collect_file(chunks: Iterator[bytes], target: Path, collector: Collector) -> None:
     """Write the one regular file of a tar stream to ``target``; anything else is left."""
+    if not (begin := next(chunks, b"")):
+        return
     try:
-        with tarfile.open(fileobj=_Stream(chunks, _SKIP), mode="r|", bufsize=_BLOCK) as tar:
+        with tarfile.open(fileobj=_Stream(chain([begin], chunks), _SKIP), mode="r|", bufsize=_BLOCK) as tar:
             member = tar.next()
             if member is not None and member.isreg() and collector.admit(target.name, member.size):
                 source = tar.extractfile(member)

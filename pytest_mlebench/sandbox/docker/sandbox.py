@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import resource
 import secrets
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -61,6 +62,8 @@ HOME = "/home"
 DATA = f"{HOME}/data"
 ACCEPT_PRIVILEGED = "I_ACCEPT_RUNNING_PRIVILEGED_CONTAINERS"
 _POLL_SECONDS = 1.0
+_DESCRIPTORS = 4096
+"""Of this process; many systems give 1,024."""
 _SUBMISSION_SOCKET = "submission.sock"
 
 
@@ -108,6 +111,7 @@ class DockerSandbox:
         self._gpu_pool = GpuPool(gpu_ids)
         self._shm_bytes = shm_bytes
         self._reporter = reporter
+        want_descriptors()
         self._client = connect()
         self._info = engine_info(self._client)
         self.images = Images(
@@ -281,6 +285,14 @@ class DockerSandbox:
             detail=detail,
             sandbox=account,
         )
+
+
+def want_descriptors() -> None:
+    """An agent may open hundreds of connections to each of the harness's sockets; files are to be had all the same."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(_DESCRIPTORS, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def _not_enforced(info: Mapping[str, Any]) -> tuple[str, ...]:

@@ -40,6 +40,8 @@ _BLOCK = 1 << 16
 _HEAD_SECONDS = 30
 _CONNECT_SECONDS = 30
 _CONNECTIONS = 64
+_WAITING = 64
+"""Further connections are closed at once: each takes a descriptor of the harness, which other runs need too."""
 _RECORDED = 1000
 _MAX_REASON = 500
 
@@ -66,6 +68,7 @@ class Proxy:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._free = asyncio.Semaphore(_CONNECTIONS)
+        self._open = 0
 
     def __enter__(self) -> Proxy:
         self._thread.start()
@@ -96,6 +99,11 @@ class Proxy:
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         record: dict[str, Any] = {"at": round(time.monotonic() - self._started, 3), "allowed": False}
+        if self._open >= _CONNECTIONS + _WAITING:
+            writer.close()
+            self._record(record | {"reason": "too many connections at once"})
+            return
+        self._open += 1
         try:
             async with self._free:
                 await self._handle(reader, writer, record)
@@ -112,6 +120,7 @@ class Proxy:
             record.update(reason=bounded(f"{type(error).__name__}: {error}", _MAX_REASON))
             await _answer(writer, "502 Bad Gateway", "The host cannot be reached.\n")
         finally:
+            self._open -= 1
             writer.close()
             self._record(record)
 
