@@ -13,7 +13,7 @@ from pytest_mlebench.units import format_binary_size, format_dollars, format_dur
 
 _CHECKS = 20
 _HOSTS = 10
-_ELSEWHERE = {"validations", "connections", "unrecorded_connections"}
+_ELSEWHERE = {"name", "limits", "validations", "connections", "unrecorded_connections"}
 """Parts of a sandbox's account with a line of their own."""
 
 
@@ -35,8 +35,8 @@ def run_details(record: RunRecord) -> list[tuple[str, str]]:
         "models": "\n".join(_models(record)),
         "connections": "\n".join(_connections(record.sandbox)),
         "data": _data(record),
-        "sandbox": _in_words({key: value for key, value in record.sandbox.to_json().items() if key not in _ELSEWHERE}),
-        "limits": _in_words(_limits(record.limits)),
+        "sandbox": _account(record.sandbox),
+        "limits": _in_words(_limits({**record.limits, **record.sandbox.limits})),
         "versions": _in_words(record.versions),
         "started": f"{record.started_at[:16].replace('T', ' ')} UTC",
     }
@@ -198,6 +198,14 @@ def _limits(limits: Mapping[str, Any]) -> Mapping[str, Any]:
             shown[key] = f"{value:g}"
     words = {"cpus": "processors", "gpus": "GPUs", "log_bytes": "log", "collect_bytes": "collected files"}
     return {words.get(key, key.replace("_", " ")): value for key, value in shown.items()}
+
+
+def _account(sandbox: SandboxAccount) -> str:
+    """For example ``docker, network llm, notes: …``."""
+    rest = {key.replace("_", " "): value for key, value in sandbox.to_json().items() if key not in _ELSEWHERE}
+    texts = {key: value for key, value in rest.items() if not isinstance(value, list)}
+    lists = [f"{key}: {'; '.join(map(str, value))}" for key, value in rest.items() if isinstance(value, list)]
+    return "\n".join(filter(None, [", ".join(filter(None, [sandbox.name, _in_words(texts)])), *lists]))
 
 
 def _in_words(values: Mapping[str, Any]) -> str:

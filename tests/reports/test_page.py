@@ -14,6 +14,7 @@ import pytest
 from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.reports.medals import in_order
 from pytest_mlebench.reports.page import LOG_BYTES, LOGS_BYTES, page
+from pytest_mlebench.reports.run_details import run_details
 from pytest_mlebench.results.overview import overview
 from pytest_mlebench.runs.group import read_group
 from pytest_mlebench.runs.outcome import Outcome
@@ -371,6 +372,18 @@ def test_there_is_no_choice_where_there_is_one_value(tmp_path: Path, open_tab: O
 def test_sizes_times_and_limits_are_written_as_people_do(report: Path, open_tab: Open) -> None:
     text = open_tab(report.as_uri()).see("document.querySelector('#setting').innerText")
     assert "time limit 24 h, processors 36, memory 440 GiB, GPUs 1" in text
+
+
+def test_what_a_sandbox_noted_is_written_as_people_do() -> None:
+    limits = {"time_limit": 5400.0, "memory": 8 << 30, "log_bytes": 64 << 20, "processes": None}
+    notes = ("not enforced: network", "for each process only: disk")
+    run = record_with(default_catalogue()["spaceship-titanic"], "gold")
+    run = replace(run, sandbox=SandboxAccount(name="local", limits=limits, network="not enforced", notes=notes))
+    details = dict(run_details(run))
+    assert (
+        details["sandbox"] == "local, network not enforced\nnotes: not enforced: network; for each process only: disk"
+    )
+    assert details["limits"] == "time limit 1 h 30 min, processors 36, memory 8 GiB, GPUs 1, log 64 MiB"
 
 
 @pytest.mark.parametrize("seeds", [1, 3])
