@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import tracemalloc
+from contextlib import suppress
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given, settings
 
 from pytest_mlebench.catalog import default_catalogue
+from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.data.store import DataStore
+from pytest_mlebench.errors import InvalidSubmission
 from pytest_mlebench.grading import Grader
+from pytest_mlebench.grading.form import Form
 from pytest_mlebench.grading.golden import prepare_synthetic
 from pytest_mlebench.grading.limits import GradingLimits
+from pytest_mlebench.grading.scorer import Scorer
 from tests.competitions.worst_cases import worst_cases
+from tests.fuzz.bounded import EXAMPLES, fuzzing, limited_time, run_limited
+from tests.fuzz.tables import CHANGES, NAMES, ROWS, changed
 
 CATALOGUE = default_catalogue()
 SIZE = 100_000
@@ -21,23 +30,43 @@ LIMITS = GradingLimits(memory=640 << 20, seconds=60)
 """For files of ``SIZE`` bytes; the interpreter and its libraries are within this memory."""
 
 
+@pytest.fixture(scope="module", params=CATALOGUE.ids)
+def dataset(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Dataset:
+    return prepare_synthetic(CATALOGUE[request.param], DataStore(tmp_path_factory.mktemp("data")))
+
+
 @pytest.mark.full
-@pytest.mark.parametrize("competition_id", CATALOGUE.ids)
-def test_no_submission_takes_much_more_than_an_honest_one(competition_id: str, tmp_path: Path) -> None:
-    competition = CATALOGUE[competition_id]
-    dataset = prepare_synthetic(competition, DataStore(tmp_path))
+def test_no_submission_takes_much_more_than_an_honest_one(dataset: Dataset, tmp_path: Path) -> None:
     good, sample = (
         pd.read_csv(path, dtype=str, keep_default_na=False)
         for path in (dataset.perfect_submission, dataset.sample_submission)
     )
     good = good[list(sample)] if set(sample) <= set(good) else sample  # the answers have further columns
-    grader = Grader(competition, dataset, limits=LIMITS)
+    grader = Grader(dataset.competition, dataset, limits=LIMITS)
     path = tmp_path / "submission.csv"
     for name, content in worst_cases(good, [good.columns[0]], SIZE):
         path.write_bytes(content())
         report = grader.report(path)
         assert not report.grader_defect, f"{name}: {report.error}"
         assert "grading takes more than" not in str(report.error), name
+
+
+@pytest.mark.full
+def test_any_table_is_accepted_or_refused_with_a_reason(dataset: Dataset, tmp_path: Path) -> None:
+    form, scorer = Form(dataset.competition, dataset.public), Scorer(dataset.competition, dataset.answers)
+    good = pd.read_csv(dataset.sample_submission, dtype=str, keep_default_na=False, nrows=2000)
+    path = tmp_path / "submission.csv"
+
+    @settings(fuzzing, max_examples=EXAMPLES // 15)
+    @given(CHANGES, ROWS, NAMES)
+    def fuzz(changes: list[tuple[int, str, list[str]]], rows: str, names: str) -> None:
+        path.write_text(changed(good, changes, rows, names), encoding="utf-8", errors="surrogatepass")
+        with limited_time(), np.errstate(all="ignore"):
+            for grades in (form.check, scorer.score):
+                with suppress(InvalidSubmission):
+                    grades(path)
+
+    run_limited(fuzz)
 
 
 def test_a_scan_of_thousands_of_slices_takes_no_memory_for_them() -> None:
