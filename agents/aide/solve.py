@@ -63,7 +63,15 @@ def main() -> None:
         except RuntimeError as error:  # the program took its process with it, or used up its memory
             return ExecutionResult([f"{error} (killed, perhaps for its use of memory)"], 0.0, "RuntimeError", {}, [])
 
-    failures = 0
+    try:
+        solve(config, agent, execute, written, end)
+    finally:  # a program's process that is still there would be waited for
+        interpreter.cleanup_session()
+
+
+def solve(config: Config, agent: Agent, execute: Callable[..., ExecutionResult], written: Path, end: float) -> None:
+    """One step after another, until there are enough, or little time is left, or AIDE fails again and again."""
+    journal, failures = agent.journal, 0
     while len(journal) < config.agent.steps and time.monotonic() < end - LAST_SECONDS:
         try:
             agent.step(exec_callback=execute)
@@ -78,7 +86,6 @@ def main() -> None:
             keep(config, journal, journal[-1], written)
         except Exception:  # AIDE cannot compare metrics whose direction the model did not say alike
             traceback.print_exc()
-    interpreter.cleanup_session()
 
 
 def use_base_urls() -> None:
