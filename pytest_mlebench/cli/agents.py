@@ -36,7 +36,7 @@ def add(commands: Any) -> None:
 
 def _agents(options: argparse.Namespace) -> int:
     from pytest_mlebench import factories
-    from pytest_mlebench.reports.tables import Table
+    from pytest_mlebench.reports.tables import Table, terminal_width
     from pytest_mlebench.sandbox.docker.images import BASE_IMAGE
     from pytest_mlebench.sandbox.docker.sandbox import DockerSandbox
 
@@ -60,7 +60,13 @@ def _agents(options: argparse.Namespace) -> int:
     if options.json:
         print_json(values)
         return 0
-    print(Table(("agent", "version", "models", "keys", "base image", "image"), rows).text())
+    print(
+        Table(
+            ("agent", "version", "models", "keys", "base image", "image"),
+            rows,
+            spare=("base image", "image", "version"),
+        ).text(terminal_width())
+    )
     if images is None:
         print(note)
     return 0

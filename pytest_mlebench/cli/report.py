@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from pytest_mlebench.reports.json_report import to_json
 from pytest_mlebench.reports.medals import run_sections
 from pytest_mlebench.reports.run_table import to_csv
 from pytest_mlebench.reports.sections import sections
-from pytest_mlebench.reports.tables import Section, Table, markdown_text
+from pytest_mlebench.reports.tables import Section, Table, has_colours, markdown_text, terminal_width
 from pytest_mlebench.reports.verdict import Heading, heading
 from pytest_mlebench.results.overview import Overview, overview
 from pytest_mlebench.runs.group import find_group, group_folders, read_group
@@ -26,7 +26,7 @@ logger = logging.getLogger("pytest_mlebench")
 def add(commands: Any) -> None:
     report = commands.add_parser("report", help="summarise and compare run groups")
     report.add_argument("groups", nargs="+", metavar="GROUP", help=GROUP_HELP)
-    report.add_argument("--format", choices=[*FORMATS, "html"], default="table",
+    report.add_argument("--format", choices=["table", *FORMATS, "html"], default="table",
         help="table, json (everything), csv (one line per run), md (Markdown) or html (default: table)")  # fmt: skip
     report.add_argument("--pad-missing", action="store_true",
         help="count missing runs as failures (default: leave their seeds out)")  # fmt: skip
@@ -81,7 +81,7 @@ def _groups(options: argparse.Namespace) -> int:
         )
         for own in found
     ]
-    print(Table(heads, rows, frozenset({"finished", "medals"})).text())
+    print(Table(heads, rows, frozenset({"finished", "medals"}), ("created", "medals")).text(terminal_width()))
     return 0
 
 
@@ -98,15 +98,15 @@ def _report(options: argparse.Namespace) -> int:
     top = heading(view, title=chosen.title, note=chosen.note)
     if options.plots is not None:
         _write_plots(view, options.plots)
-    if options.runs:
-        if options.format not in _RUNS:
-            raise UsageError(f"--runs adds to the table and to Markdown; --format={options.format} has all runs")
-        shown = [_RUNS[options.format](section) for section in run_sections(groups)]
-        text = "\n\n".join([FORMATS[options.format](view, top), *shown]) + "\n"
+    if options.runs and options.format not in ("table", "md"):
+        raise UsageError(f"--runs adds to the table and to Markdown; --format={options.format} has all runs")
+    runs = list(run_sections(groups)) if options.runs else []
+    if options.format == "table":
+        text = _table(view, top, runs, to_terminal=options.output is None)
     elif options.format == "html":
         text = _html(view, top, options.output)
     else:
-        text = FORMATS[options.format](view, top).rstrip("\n") + "\n"
+        text = "\n\n".join([FORMATS[options.format](view, top).rstrip("\n"), *(own.markdown() for own in runs)]) + "\n"
     write_output(text, options.output)
     return 0
 
@@ -118,8 +118,10 @@ def _write_plots(view: Overview, folder: Path) -> None:
         logger.info("%s", path)
 
 
-def _table(view: Overview, top: Heading) -> str:
-    return "\n\n".join([Section(top.title, remarks=top.sentences).text(), *(own.text() for own in sections(view))])
+def _table(view: Overview, top: Heading, runs: Iterable[Section], *, to_terminal: bool) -> str:
+    width, colours = terminal_width() if to_terminal else None, to_terminal and has_colours()
+    shown = (Section(top.title, remarks=top.sentences), *sections(view), *runs)
+    return "\n\n".join(section.text(width, colours=colours) for section in shown).rstrip("\n") + "\n"
 
 
 def _markdown(view: Overview, top: Heading) -> str:
@@ -133,9 +135,7 @@ def _html(view: Overview, top: Heading, output: Path | None) -> str:
     return page(view, top, folder=None if output is None else output.parent)
 
 
-_RUNS: dict[str, Callable[[Section], str]] = {"table": Section.text, "md": Section.markdown}
 FORMATS: dict[str, Callable[[Overview, Heading], str]] = {
-    "table": _table,
     "json": lambda view, _: json_text(to_json(view)),
     "csv": lambda view, _: to_csv(view.groups),
     "md": _markdown,

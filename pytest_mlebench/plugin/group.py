@@ -17,10 +17,13 @@ from pytest_mlebench.plugin.session import is_worker, read_finished, session_of,
 if TYPE_CHECKING:
     from pytest_mlebench.factories import Sandboxes
     from pytest_mlebench.runs.group import RunGroup
+    from pytest_mlebench.runs.manifest import PlannedRun
     from pytest_mlebench.runs.writer import RunGroupWriter
 
 _WRITER: pytest.StashKey[RunGroupWriter] = pytest.StashKey()
 _HELD: pytest.StashKey[int | None] = pytest.StashKey()
+_PROBLEMS: pytest.StashKey[dict[str, str]] = pytest.StashKey()
+"""Why agents cannot start, by their ids."""
 _HEARTBEAT: pytest.StashKey[ExitStack] = pytest.StashKey()
 _SANDBOXES: pytest.StashKey[Sandboxes] = pytest.StashKey()
 
@@ -38,7 +41,8 @@ def sandboxes_of(config: pytest.Config) -> Sandboxes:
 def open_group(config: pytest.Config) -> None:
     """Open the run group, and build images before workers start, so that their progress can be seen.
 
-    Raises pytest.UsageError if the run group cannot be resumed. An image that cannot be built is an error of its items.
+    Raises pytest.UsageError if the run group cannot be resumed. What keeps an agent's runs from starting, as an image
+    that cannot be built, is said before the first one (see ``plan_runs``).
     """
     session = session_of(config)
     if is_worker(config) and session.settings.has_runs:
@@ -52,13 +56,16 @@ def open_group(config: pytest.Config) -> None:
     from pytest_mlebench.runs.manifest import UNKNOWN
     from pytest_mlebench.runs.writer import RunGroupWriter
 
-    kinds = {}
+    kinds, problems = {}, config.stash.setdefault(_PROBLEMS, {})
     for agent in session.agents:
         kinds[agent.id] = UNKNOWN
-        with suppress(SandboxError):
+        try:
             sandbox = sandboxes_of(config).choose(agent)
             kinds[agent.id] = sandbox.name
+            sandbox.check(agent)
             sandbox.prepare(agent)
+        except SandboxError as error:
+            problems[agent.id] = str(error)
     with usage_errors():
         config.stash[_WRITER] = RunGroupWriter(
             session.group,
@@ -94,11 +101,30 @@ def _remove_leftovers(config: pytest.Config, *, containers: bool) -> None:
 
 
 def plan_runs(config: pytest.Config, runs: Iterable[tuple[str, str, int, str]]) -> None:
-    """Note in the run group what this session is going to run."""
+    """Note in the run group what this session is going to run.
+
+    Raises UsageError if no run that is left to do can start, and warns if those of some agents cannot.
+    """
     if (writer := config.stash.get(_WRITER, None)) is not None:
         from pytest_mlebench.runs.manifest import PlannedRun
 
-        writer.plan(PlannedRun(*run) for run in runs)
+        planned = [PlannedRun(*run) for run in runs]
+        writer.plan(planned)
+        _see_that_runs_can_start(config, planned)
+
+
+def _see_that_runs_can_start(config: pytest.Config, planned: Iterable[PlannedRun]) -> None:
+    from pytest_mlebench.errors import UsageError
+    from pytest_mlebench.progress import WarningNote
+
+    finished, problems = session_of(config).finished, config.stash[_PROBLEMS]
+    agents = {run.agent for run in planned if run.key not in finished}
+    if not (stopped := {id: problems[id] for id in sorted(agents & problems.keys())}):
+        return
+    if stopped.keys() == agents:
+        raise UsageError("\n".join(dict.fromkeys(stopped.values())))
+    for id, problem in stopped.items():
+        reporter_of(config)(WarningNote(f"the runs of {id} will end at once: {problem}"))
 
 
 def close_group(config: pytest.Config) -> None:

@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 
+from pytest_mlebench.reports.palette import ansi_code
 from pytest_mlebench.reports.tables import Section, Table
 from pytest_mlebench.results.costs import spending
 from pytest_mlebench.results.summary import split_rank
 from pytest_mlebench.runs.group import RunGroup
-from pytest_mlebench.runs.outcome import THRESHOLDS
+from pytest_mlebench.runs.outcome import THRESHOLDS, Outcome
 from pytest_mlebench.runs.record import RunRecord
 from pytest_mlebench.units import format_dollars, format_score, format_seconds
 
 _HEADS = ("competition", "agent", "seed", "medal", "score", *THRESHOLDS, "time", "ended")
 _WITH_COST = (*_HEADS[:-1], "cost", _HEADS[-1])
 _NUMBERS = frozenset({"seed", "score", *THRESHOLDS, "time", "cost"})
+
+_SPARE = (*reversed(THRESHOLDS), "time", "ended", "cost", "seed")
+"""What a narrow terminal can do without; names, medals and scores stay."""
+_LONGEST_HEAD = 12
+"""Characters of a group's name above its scores; longer ones would leave no room for thresholds."""
 
 
 def in_order(records: Iterable[RunRecord]) -> list[RunRecord]:
@@ -27,7 +34,8 @@ def medal_table(records: Sequence[RunRecord]) -> Table:
     """A row for each run; with what it cost, where runs asked language models."""
     with_cost = bool(spending(records))
     rows = [_row(record, with_cost=with_cost) for record in records]
-    return Table(_WITH_COST if with_cost else _HEADS, rows, _NUMBERS)
+    codes = [ansi_code(record.outcome.colour) for record in records]
+    return Table(_WITH_COST if with_cost else _HEADS, rows, _NUMBERS, _SPARE, codes)
 
 
 def run_sections(groups: Sequence[RunGroup]) -> Iterable[Section]:
@@ -44,36 +52,52 @@ def run_sections(groups: Sequence[RunGroup]) -> Iterable[Section]:
 
 
 def _side_by_side(first: RunGroup, second: RunGroup) -> Section:
-    names = (first.name, second.name) if first.name != second.name else ("first", "second")
+    fit = first.name != second.name and max(len(first.name), len(second.name)) <= _LONGEST_HEAD
+    names = (first.name, second.name) if fit else ("first", "second")
     left, right = _by_competition(first), _by_competition(second)
     rows = []
     for record in in_order({r.competition_id: r for r in (*first.records, *second.records)}.values()):
-        one, other = left.get(record.competition_id), right.get(record.competition_id)
-        difference = None if one is None or other is None else other - one
+        one, other = (_mean_score(group.get(record.competition_id, [])) for group in (left, right))
         rows.append(
             (
                 record.competition_id,
-                *map(format_score, (one, other)),
-                "-" if difference is None else f"{difference:+.5f}",
+                format_score(one),
+                _medals(left.get(record.competition_id, [])),
+                format_score(other),
+                _medals(right.get(record.competition_id, [])),
+                "-" if one is None or other is None else f"{other - one:+.5f}",
                 "lower" if record.report.is_lower_better else "higher",
                 *map(format_score, record.thresholds.values()),
             )
         )
-    heads = ("competition", *names, "difference", "better", *THRESHOLDS)
+    heads = ("competition", names[0], "medal", names[1], "medal", "difference", "better", *THRESHOLDS)
     numbers = frozenset({*names, "difference", *THRESHOLDS})
     return Section(
-        f"{names[0]} and {names[1]}, competition by competition",
-        [Table(heads, rows, numbers)],
+        f"{first.name} and {second.name}, competition by competition",
+        [Table(heads, rows, numbers, (*reversed(THRESHOLDS), "better", "medal"))],
         ["Scores are means over the runs that have one."],
     )
 
 
-def _by_competition(group: RunGroup) -> Mapping[str, float]:
-    scores: dict[str, list[float]] = {}
+def _by_competition(group: RunGroup) -> Mapping[str, list[RunRecord]]:
+    found: dict[str, list[RunRecord]] = {}
     for record in group.records:
-        if record.score is not None:
-            scores.setdefault(record.competition_id, []).append(record.score)
-    return {id: fmean(values) for id, values in scores.items()}
+        found.setdefault(record.competition_id, []).append(record)
+    return found
+
+
+def _mean_score(records: Iterable[RunRecord]) -> float | None:
+    scores = [record.score for record in records if record.score is not None]
+    return fmean(scores) if scores else None
+
+
+def _medals(records: Sequence[RunRecord]) -> str:
+    """The medal of one run; of several, how many had each, the best first."""
+    ranked = sorted(records, key=lambda record: list(Outcome).index(record.outcome))
+    counts = Counter(map(medal_label, ranked))
+    if len(records) < 2:
+        return "".join(counts) or "-"
+    return ", ".join(f"{count} {label}" for label, count in counts.items())
 
 
 def medal_label(record: RunRecord) -> str:

@@ -57,6 +57,12 @@ def terminal_markup(colour: str) -> dict[str, bool]:
     return dict.fromkeys(_TERMINAL[colour].split(), True)
 
 
+def ansi_code(colour: str) -> str:
+    """An outcome's colour as the parameters of an ANSI escape sequence, for example ``33;1``."""
+    codes = {"bold": "1", "red": "31", "green": "32", "yellow": "33", "cyan": "36", "white": "37"}
+    return ";".join(codes[word] for word in _TERMINAL[colour].split())
+
+
 def stylesheet() -> str:
     """CSS classes ``f-NAME`` (fill) and ``s-NAME`` (stroke); a viewer that knows no ``light-dark()`` shows light."""
     return "".join(

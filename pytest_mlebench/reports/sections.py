@@ -95,7 +95,7 @@ def cost_sections(view: Overview) -> Iterator[Section]:
         for own in costs
         if own.budgets_ended
     ]
-    yield Section("Cost", [Table(heads, rows, frozenset(heads[2:]))], remarks)
+    yield Section("Cost", [Table(heads, rows, frozenset(heads[2:]), heads[:2:-1])], remarks)
 
 
 def timeline_sections(view: Overview) -> Iterator[Section]:
@@ -133,7 +133,9 @@ def timeline_sections(view: Overview) -> Iterator[Section]:
         for own in found
         if own.estimates
     ]
-    yield Section("Submissions over time", [Table(heads, rows, frozenset(heads[2:]))] if seen else [], remarks)
+    yield Section(
+        "Submissions over time", [Table(heads, rows, frozenset(heads[2:]), heads[:2:-1])] if seen else [], remarks
+    )
 
 
 def comparison_sections(view: Overview) -> Iterator[Section]:
@@ -204,7 +206,7 @@ def _table(summaries: Sequence[SplitSummary], columns: dict[str, Cell]) -> Table
         (summary.category or summary.split, _short(summary.label), *(cell(summary) for cell in columns.values()))
         for summary in _ordered(summaries)
     ]
-    return Table((what, "agent", *columns), rows, frozenset(columns))
+    return Table((what, "agent", *columns), rows, frozenset(columns), list(columns)[:0:-1])
 
 
 def _ordered(summaries: Iterable[SplitSummary]) -> list[SplitSummary]:
@@ -237,7 +239,8 @@ def _published(split: str, standings: Sequence[Standing]) -> Section:
             rows.append(
                 (str(position + 1), result.agent, result.llm, _rate(result.rates[split]), result.date, flags(result))
             )
-    table = Table(("rank", "agent", "LLM", "any medal", "date", "remarks"), rows, frozenset({"rank", "any medal"}))
+    heads = ("rank", "agent", "LLM", "any medal", "date", "remarks")
+    table = Table(heads, rows, frozenset({"rank", "any medal"}), ("remarks", "date"))
     ranks = [f"{s.summary.label}: rank {s.rank} of {s.of}" for s in standings]
     caveats: dict[str, list[str]] = {}
     for standing in standings:
@@ -264,7 +267,7 @@ def _paired(view: Overview) -> Section:
     ]
     ours, theirs = _labels(view)
     remark = f"{ours} minus {theirs}, {_POINTS}"
-    return Section("Paired comparison, any medal", [Table(heads, rows, frozenset(heads[1:]))], [remark])
+    return Section("Paired comparison, any medal", [Table(heads, rows, frozenset(heads[1:]), heads[:3:-1])], [remark])
 
 
 def _labels(view: Overview) -> list[str]:

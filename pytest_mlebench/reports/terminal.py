@@ -6,6 +6,7 @@ import pytest
 
 from pytest_mlebench.reports.medals import in_order, medal_table
 from pytest_mlebench.reports.palette import terminal_markup
+from pytest_mlebench.reports.tables import terminal_width
 from pytest_mlebench.reports.untrusted import one_line
 from pytest_mlebench.results.costs import Spending, spending
 from pytest_mlebench.results.summary import SplitSummary, grader_defects, summarise
@@ -18,7 +19,9 @@ def write_medal_table(writer: pytest.TerminalReporter, group: RunGroup) -> None:
     """Write all runs by split, then any-medal rates, then where the reports are."""
     ordered = in_order(group.records)
     costs = spending(ordered)
-    heads, *lines = medal_table(ordered).lines()
+    table = medal_table(ordered)
+    fitted = table.fitted(terminal_width(is_terminal=writer.isatty()))
+    heads, *lines = fitted.lines()
     writer.write_sep("=", "medals")
     writer.write_line(heads, bold=True)
     split = None
@@ -28,6 +31,8 @@ def write_medal_table(writer: pytest.TerminalReporter, group: RunGroup) -> None:
             writer.write_line(f"-- {one_line(split)}", bold=True)
         writer.write_line(line, **terminal_markup(record.outcome.colour))
     writer.write_line("")
+    for line in table.missing(fitted):
+        writer.write_line(f"{line}: `mlebench report {group.name} --runs` in a wider terminal or a file shows all")
     for summary in summarise([group]):
         writer.write_line(one_line(summary_line(summary)))
         if summary.note:

@@ -41,7 +41,7 @@ def progress(reader: GroupReader, *, width: int = 120) -> str:
     if spent := _spent(group, [run.run_dir for run in running]):
         lines[-1:] = [spent, ""]
     if running:
-        lines += [*Table(_HEADS, [_row(run) for run in running]).lines(), ""]
+        lines += [*Table(_HEADS, [_row(run) for run in running]).fitted(width).lines(), ""]
     for record in sorted(group.records, key=lambda record: record.ended_at)[-_LATEST:]:
         score = "" if record.score is None else f", score {record.score:.5f}"
         lines.append(

@@ -306,12 +306,14 @@ def test_every_run_and_two_groups_side_by_side(report: Any, runs_dir: Path) -> N
     out, _ = report("two", "full", "--runs")
     lines = [" ".join(line.split()) for line in out.splitlines()]
     assert "Runs of two" in lines and "Runs of full" in lines and "two and full, competition by competition" in lines
-    assert "competition two full difference better gold silver bronze median" in lines
-    both = [line.split() for line in lines[lines.index("two and full, competition by competition") :]]
-    compared = [cells for cells in both if len(cells) == 9 and cells[3][:1] in "+-" and cells[3] != "-"]
-    assert {cells[0] for cells in compared} <= {competition.id for competition in LOW} and len(compared) > 15
-    for _, first, second, difference, *_ in compared:
+    assert "competition two medal full medal difference better gold silver bronze median" in lines
+    _, _, compared = out.partition("two and full, competition by competition\n")
+    rows = [re.split(r" {2,}", line) for line in compared.splitlines()[2:]]
+    both = [row for row in rows if len(row) == 11 and row[5] != "-"]
+    assert {row[0] for row in both} <= {competition.id for competition in LOW} and len(both) > 15
+    for _, first, medal, second, other_medal, difference, *_ in both:
         assert float(difference) == pytest.approx(float(second) - float(first), abs=2e-5)
+        assert re.match(r"\d [a-z]", medal) and re.match(r"\d [a-z]", other_medal), "there are several runs of each"
     assert "## Runs of two" in report("two", "--runs", "--format=md")[0]
     assert "--format=csv has all runs" in report("two", "--runs", "--format=csv", status=2)[1]
 

@@ -189,8 +189,24 @@ def test_an_agent_that_is_not_trusted_is_an_error_that_names_both_ways_out(
     assert result.ret == 1
     assert "1 error" in result.outlines[-1] and "1 gold" in result.outlines[-1]
     result.stdout.fnmatch_lines(
+        ["mlebench: warning: the runs of toy/untrusted will end at once: agent toy/untrusted *"]
+    )
+    result.stdout.fnmatch_lines(
         ["*toy/untrusted is not trusted*no Docker engine answers*: start one *--sandbox=local*"]
     )
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("workers", [(), ("-n2",)])
+def test_what_keeps_all_runs_from_starting_is_said_once_before_the_first(
+    run_toys: Run, monkeypatch: pytest.MonkeyPatch, workers: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nonexistent/docker.sock")
+    result = run_toys("gold", "silver", options=("--sandbox=docker", "--seeds=2", *workers))
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert "4 of 4 runs" in result.stdout.str() and "ERROR at setup" not in result.stdout.str()
+    lines = [line for line in (*result.outlines, *result.errlines) if "no Docker engine answers" in line]
+    assert len(lines) == 1 and "(unix:///nonexistent/docker.sock: No such file or directory)" in lines[0]
 
 
 @pytest.mark.full

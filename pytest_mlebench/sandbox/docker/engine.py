@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -59,11 +60,15 @@ def engine_errors(action: str) -> Iterator[None]:
 
 def _try_socket() -> None:
     """Raises OSError where nothing listens: docker's client would leave a socket open that cannot be connected."""
-    host = os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
+    host = _host()
     if host.startswith("unix://"):
         with socket.socket(socket.AF_UNIX) as probe:
             probe.settimeout(TIMEOUT)
             probe.connect(host.removeprefix("unix://"))
+
+
+def _host() -> str:
+    return os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
 
 
 def _no_engine(error: Exception) -> str:
@@ -73,7 +78,9 @@ def _no_engine(error: Exception) -> str:
             "this user may not use the Docker engine: join the group docker (`sudo usermod -aG docker $USER`, then log "
             "in again), or set up rootless Docker"
         )
+    cause = re.search(r"\[Errno -?\d+\] ([^()'\"]+)", text)  # the rest names the libraries in between
+    what = f"{_host()}: {cause[1].strip()}" if cause else text
     return (
-        f"no Docker engine answers ({text}): start one (`sudo systemctl start docker`), or run agents that you trust "
+        f"no Docker engine answers ({what}): start one (`sudo systemctl start docker`), or run agents that you trust "
         "without one (`--sandbox=local`)"
     )

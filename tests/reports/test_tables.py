@@ -1,0 +1,114 @@
+"""Tables in a terminal that is too narrow for them, and their colours."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import struct
+import subprocess
+import sys
+import termios
+from pathlib import Path
+
+import pytest
+
+from pytest_mlebench.catalog import default_catalogue
+from pytest_mlebench.cli.main import main
+from pytest_mlebench.reports.tables import Table
+from tests.groups import make_group
+
+TABLE = Table(
+    ("competition", "agent", "score", "gold", "time"),
+    [("a-competition-with-a-long-name", "aide", "0.5", "0.9", "1:00"), ("digits", "dummy", "1.0", "0.9", "2:00")],
+    frozenset({"score", "gold", "time"}),
+    spare=("gold", "time"),
+    codes=("31", "33;1"),
+)
+
+
+def test_columns_that_are_spare_are_left_out_first_and_named() -> None:
+    assert TABLE.text() == TABLE.text(56)
+    assert TABLE.text(55).splitlines() == [
+        "competition                     agent  score  time",
+        "a-competition-with-a-long-name  aide     0.5  1:00",
+        "digits                          dummy    1.0  2:00",
+        "no room for gold",
+    ]
+    assert TABLE.text(44).splitlines()[-1] == "no room for gold, time"
+
+
+def test_names_are_shortened_where_leaving_out_columns_is_not_enough() -> None:
+    *lines, _ = TABLE.text(30).splitlines()
+    assert lines == [
+        "competition       agent  score",
+        "a-competition-w…  aide     0.5",
+        "digits            dummy    1.0",
+    ]
+    assert all(len(line) <= 30 for line in lines)
+    assert "a-compe…" in TABLE.text(5), "a name keeps eight characters"
+
+
+def test_rows_have_their_colours() -> None:
+    _, first, second, _ = TABLE.text(44, colours=True).splitlines()
+    assert first == "\x1b[31ma-competition-with-a-long-name  aide     0.5\x1b[0m"
+    assert second.startswith("\x1b[33;1mdigits")
+
+
+def test_no_color_and_force_color_are_respected(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_group(tmp_path / "own", competitions=default_catalogue().split("smoke"))
+    command = ["report", f"--runs-dir={tmp_path}", "own", "--runs"]
+
+    def colours(**variables: str) -> bool:
+        for name in ("NO_COLOR", "FORCE_COLOR"):
+            monkeypatch.delenv(name, raising=False)
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        assert main(command) == 0
+        return "\x1b[" in capsys.readouterr().out
+
+    assert not colours(), "this is no terminal"
+    assert colours(FORCE_COLOR="1")
+    assert not colours(FORCE_COLOR="1", NO_COLOR="1")
+
+
+@pytest.mark.full
+def test_a_report_fits_a_terminal_of_80_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    monkeypatch.setenv("NO_COLOR", "1")
+    for name in ("2026-11-22T08-19-01-e1f7", "2026-11-22T09-20-02-0a1b"):
+        make_group(tmp_path / name, competitions=default_catalogue().split("smoke"))
+    shown = in_terminal(80, "report", f"--runs-dir={tmp_path}", "08-19", "09-20", "--runs")
+    assert max(map(len, shown.splitlines())) <= 80
+    runs = shown.partition("Runs of ")[2]
+    assert "no room for" in runs and "…" not in runs
+    assert all(f"\n{competition.id}  " in runs for competition in default_catalogue().split("smoke"))
+
+
+def in_terminal(columns: int, *arguments: str) -> str:
+    """What ``mlebench`` prints in a terminal of this width."""
+    ours, theirs = pty.openpty()
+    try:
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
+        command = [sys.executable, "-m", "pytest_mlebench.cli", *arguments]
+        with subprocess.Popen(command, stdout=theirs, stderr=subprocess.DEVNULL) as process:
+            os.close(theirs)
+            theirs = -1
+            shown = bytearray()
+            while part := _read(ours):
+                shown += part
+        assert process.returncode == 0
+    finally:
+        os.close(ours)
+        if theirs >= 0:
+            os.close(theirs)
+    return shown.decode().replace("\r\n", "\n")
+
+
+def _read(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 1 << 16)
+    except OSError:  # the other end is closed
+        return b""
