@@ -228,8 +228,8 @@ class Settings:
     split: str | None = _option(
         "--split",
         "NAME",
-        "which competitions: low (or lite), medium, high, all, dev, smoke, a split of your own, or a file with one id "
-        "per line",
+        "which competitions: low (or lite), medium, high, all, core (of version 2), dev, smoke, a split of your own, "
+        "or a file with one id per line",
         traits=INI,
     )
     bench_version: str | None = _option(

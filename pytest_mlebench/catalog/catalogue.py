@@ -14,7 +14,19 @@ from pytest_mlebench.errors import UsageError, reason
 BENCHMARK = ("low", "medium", "high")
 """The splits that together are ``all``, MLE-bench's 75 competitions."""
 _ALIASES = {"lite": ("low",), "all": BENCHMARK} | {split: (split,) for split in SPLITS}
-SPLIT_NAMES = tuple(sorted(_ALIASES))
+CORE = "core"
+"""The split of the second version that leaves out where a medal says little (see ``NOT_CORE``)."""
+NOT_CORE = {
+    "hubmap-kidney-segmentation": "the test set has 3 images",
+    "jigsaw-toxic-comment-classification-challenge": "crowded: the medals are thousandths of the score apart",
+    "osic-pulmonary-fibrosis-progression": "the test set has some 18 patients",
+    "rsna-miccai-brain-tumor-radiogenomic-classification": "the test set has some 60 patients",
+    "tabular-playground-series-dec-2021": "crowded: the medals are ten-thousandths of the score apart",
+    "tabular-playground-series-may-2022": "crowded: the medals are ten-thousandths of the score apart",
+    "vesuvius-challenge-ink-detection": "the test set is one fragment",
+}
+"""Why competitions are not in ``core``; those that are contaminated are not either."""
+SPLIT_NAMES = tuple(sorted([*_ALIASES, CORE]))
 
 
 _SHOWN = 12
@@ -90,6 +102,10 @@ class Catalogue:
         """
         if name in _ALIASES:
             return [competition for competition in self if competition.split in _ALIASES[name]]
+        if name == CORE:
+            if self.version == FIRST:
+                raise UsageError("split 'core' is of version 2 of the benchmark: add --bench-version=2")
+            return [own for own in self.split("all") if own.id not in NOT_CORE and not own.contaminated]
         path = Path(name)
         if path.is_file():
             return [self._of_line(path, line, id) for line, id in _numbered_ids(path)]

@@ -94,7 +94,7 @@ class Competition:
 
     @property
     def is_corrected(self) -> bool:
-        """Whether this version of the benchmark corrects the competition; its data then differs from the first's."""
+        """Whether this version of the benchmark has a folder of its own for the competition, and so data of its own."""
         return self.version != FIRST and (self.folder / self.version).is_dir()
 
     @property

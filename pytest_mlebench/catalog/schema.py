@@ -19,7 +19,7 @@ from pytest_mlebench.catalog.leaderboard import Leaderboard
 from pytest_mlebench.errors import CompetitionError
 
 SPLITS = ("low", "medium", "high", "dev", "smoke")
-SPLIT_ALIASES = ("lite", "all")
+SPLIT_ALIASES = ("lite", "all", "core")
 SOURCES = ("kaggle", "bundled")
 DIRECTIONS = ("lower", "higher")
 THRESHOLDS = ("apply", "with care", "indicative")

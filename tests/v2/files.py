@@ -40,3 +40,9 @@ def a_leaflet_and_no_train_csv(dataset: Dataset) -> str:
 def a_column_without_a_name(dataset: Dataset) -> str:
     columns = pd.read_csv(dataset.sample_submission).columns
     return ", ".join(name for name in columns if name.startswith("Unnamed"))
+
+
+@flaw("invasive-species-monitoring")
+def images_that_are_not_there(dataset: Dataset) -> str:
+    names = pd.read_csv(dataset.sample_submission)["name"]
+    return ", ".join(f"{name}.jpg" for name in names if not (dataset.public / "test" / f"{name}.jpg").exists())

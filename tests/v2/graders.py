@@ -173,3 +173,13 @@ def nine_labels_of_eleven(dataset: Dataset) -> pd.DataFrame:
 def _first(rows: pd.DataFrame, column: str, value: float) -> pd.DataFrame:
     """With another value in the first row."""
     return rows.assign(**{column: [value, *rows[column].iloc[1:]]})
+
+
+@graded("vesuvius-challenge-ink-detection", was=REFUSED, now=0.0)
+def no_ink(dataset: Dataset) -> pd.DataFrame:
+    return perfect(dataset)[["Id", "Predicted"]].assign(Predicted="")
+
+
+@graded("vesuvius-challenge-ink-detection", was=None, now=REFUSED)
+def ink_beyond_the_image(dataset: Dataset) -> pd.DataFrame:
+    return perfect(dataset)[["Id", "Predicted"]].assign(Predicted="1 1000000")

@@ -15,15 +15,20 @@ import pandas as pd
 import pytest
 
 from pytest_mlebench.catalog import Competition, default_catalogue
+from pytest_mlebench.catalog.catalogue import NOT_CORE
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.data.preparing import run_prepare
-from pytest_mlebench.errors import InvalidSubmission
+from pytest_mlebench.errors import InvalidSubmission, UsageError
 from pytest_mlebench.grading.leaks import find_leaks
 from pytest_mlebench.grading.scorer import GraderDefect, Scorer
-from tests.v2 import files, graders, leaks, splits  # noqa: F401  (they register their probes)
+from tests.v2.changes import PATH, table
 from tests.v2.probes import ATTACKS, FLAWS, GRADED, GROUPS, REFUSED, Groups, Outcome, Submission, probed
 
-CORRECTED = [competition.id for competition in default_catalogue(version="v2") if competition.is_corrected]
+CORRECTED = [
+    competition.id
+    for competition in default_catalogue(version="v2")
+    if any(competition.folder.glob("v2/*.py"))  # what is only contaminated has none
+]
 
 
 @dataclass(frozen=True)
@@ -107,3 +112,17 @@ def _shared(prepared: Prepared, groups: Callable[[Dataset], Groups]) -> set[Any]
 
 def test_every_corrected_competition_has_a_probe() -> None:
     assert set(CORRECTED) == probed()
+
+
+def test_core_leaves_out_the_contaminated_and_those_whose_medals_say_little() -> None:
+    catalogue = default_catalogue(version="v2")
+    core, everything = ({competition.id for competition in catalogue.split(name)} for name in ("core", "all"))
+    contaminated = {competition.id for competition in catalogue.split("all") if competition.contaminated}
+    assert len(everything) == 75 and contaminated and NOT_CORE.keys() <= everything
+    assert core == everything - NOT_CORE.keys() - contaminated
+    with pytest.raises(UsageError, match="add --bench-version=2"):
+        default_catalogue().split("core")
+
+
+def test_the_table_of_changes_is_that_of_the_folders() -> None:
+    assert PATH.read_text(encoding="utf-8") == table(), "make it anew: python -m tests.v2.changes"

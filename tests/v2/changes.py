@@ -1,0 +1,63 @@
+"""``CHANGES-v2.md``: what version 2 changes, made from the competitions' folders and the probes.
+
+``python -m tests.v2.changes`` writes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from pytest_mlebench.catalog import Competition, default_catalogue
+from pytest_mlebench.catalog.catalogue import NOT_CORE
+from tests.v2 import files, graders, leaks, splits  # noqa: F401  (they register their probes)
+from tests.v2.probes import ATTACKS, FLAWS, GRADED, GROUPS
+
+PATH = Path(__file__).parents[2] / "CHANGES-v2.md"
+HEAD = """\
+# What version 2 of the benchmark changes
+
+Made from the competitions' folders by `python -m tests.v2.changes`. Evidence is the probe in `tests/v2` that finds the
+defect in version 1 and not in version 2, on synthetic data. Thresholds: whether the leaderboard's medals mean what they
+did. A competition without changes is the same in both versions; its known defects, if any, are still there.
+
+| competition | what was wrong | evidence | what was done | thresholds |
+|---|---|---|---|---|
+"""
+
+
+def table() -> str:
+    """The text of the file."""
+    catalogue = default_catalogue(version="v2")
+    rows = [competition for competition in catalogue if competition.split != "smoke"]
+    reasons = "".join(f"- {id}: {reason}\n" for id, reason in sorted(NOT_CORE.items()))
+    contaminated = "".join(f"- {own.id}: {own.contaminated}\n" for own in rows if own.contaminated)
+    return (
+        HEAD
+        + "".join(f"| {' | '.join(_cells(competition))} |\n" for competition in rows)
+        + f"\n## Contaminated\n\n{contaminated}"
+        + f"\n## Not in the split `core`\n\nThe contaminated, and\n{reasons}"
+    )
+
+
+def _cells(second: Competition) -> Iterator[str]:
+    first = second.of_version("v1")
+    yield second.id
+    yield _list(first.known_issues)
+    yield _list(f"`{name}`" for name in _probes(second.id))
+    yield _list(second.changes) if second.is_corrected else "nothing"
+    yield second.thresholds if second.is_corrected else "as in version 1"
+
+
+def _probes(id: str) -> Iterator[str]:
+    for registry in (ATTACKS, GROUPS, FLAWS):
+        yield from (probe.__name__ for probe in registry.get(id, []))
+    yield from (graded.name for graded in GRADED.get(id, []))
+
+
+def _list(items: Iterable[str]) -> str:
+    return "<br>".join(item.replace("|", "\\|") for item in items) or "–"
+
+
+if __name__ == "__main__":
+    PATH.write_text(table(), encoding="utf-8")
