@@ -107,7 +107,7 @@ def test_an_agent_earns_medals_without_a_network(case: Case, upstream: Upstream,
         assert [text for text in PROMPT if text not in prompt] == []
 
 
-ENDING = tuple(case for case in CASES if case.agent in ("react/dev", "claude-code/dev", "codex/dev"))
+ENDING = tuple(case for case in CASES if case.agent in ("react/dev", "claude-code/dev", "codex/dev", "aide/dev"))
 each_ending = pytest.mark.parametrize("case", ENDING, ids=lambda case: case.agent)
 
 
