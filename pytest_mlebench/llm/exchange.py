@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 MAX_ELEMENTS = 1_000_000
 """Commas and brackets in a body: parsed, each may take a hundred bytes."""
+MAX_ANSWERED_NUMBERS = 8_000_000
+"""Commas in an answer: the largest answer of embeddings has six million numbers."""
 _MOST_IDS, _LONGEST_ID = 1000, 256
 """Of one answer."""
 HIDDEN = "[key]"
@@ -50,6 +52,8 @@ class Exchange:
     begun: bool = False
     complete: bool = False
     finished: bool = False
+    kept: int = 0
+    """Bytes of the answer that are in memory."""
     answer: dict[str, Any] | None = None
     content: bytes = b""
     """Of the answer, where it was no stream."""
@@ -130,6 +134,8 @@ def target(raw: str) -> tuple[str, str, dict[str, str]]:
 
 
 def json_object(content: bytes) -> dict[str, Any] | None:
+    if content.count(b"{") + content.count(b"[") > MAX_ELEMENTS or content.count(b",") > MAX_ANSWERED_NUMBERS:
+        return None
     try:
         value = loads(content)
     except ValueError:

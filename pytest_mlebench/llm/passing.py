@@ -21,6 +21,9 @@ from pytest_mlebench.llm.settings import GatewaySettings
 from pytest_mlebench.llm.upstream import headers_back, headers_there, proxy_of, url_of
 
 MAX_ANSWER = 128 << 20
+MAX_ANSWERS = 256 << 20
+"""Bytes of all answers that are in progress. No agent needs as many; an answer that is unpacked on its way, from a
+provider that means harm, would fill the memory of the harness."""
 MAX_RECORDED_STREAM = 32 << 20
 CALL_SECONDS = 2 * 3600.0
 """The longest that an answer may take, so that a stream without an end has one."""
@@ -39,6 +42,7 @@ class Passing:
         self._session = session
         self._keys = keys
         self._books = books
+        self._bytes = 0
         self._proxies: dict[str, tuple[URL | None, dict[str, str]]] = {}
 
     async def forward(
@@ -99,8 +103,19 @@ class Passing:
                     problem: Problem = "timeout" if isinstance(error, TimeoutError) else "upstream"
                     raise Refusal(problem, f"{provider.name} did not answer: {reason(error, key)}") from error
                 pause = _pause(attempt, None)
+            finally:
+                self._bytes -= exchange.kept
+                exchange.kept = 0
             await asyncio.sleep(pause)
         raise AssertionError("unreachable")
+
+    def _keep(self, exchange: Exchange, more: int) -> bool:
+        """Count what a call keeps in memory until it ends; False where all calls together would keep too much."""
+        if self._bytes + more > MAX_ANSWERS:
+            return False
+        self._bytes += more
+        exchange.kept += more
+        return True
 
     async def _pass_back(
         self, exchange: Exchange, endpoint: Endpoint, upstream: aiohttp.ClientResponse, key: str, drop_usage: bool
@@ -120,7 +135,10 @@ class Passing:
             received += chunk
             if len(received) > MAX_ANSWER:
                 raise Refusal("upstream", f"{call.provider}'s answer is larger than {MAX_ANSWER >> 20} MiB")
+            if not self._keep(exchange, len(chunk)):
+                raise Refusal("overloaded", "too many large answers at once")
         content = bytes(received)
+        received.clear()
         if key:
             content = content.replace(key.encode(), HIDDEN.encode())
         call.first_token = exchange.elapsed()
@@ -156,6 +174,8 @@ class Passing:
                 recorded.append(chunk)
             else:
                 recorded.clear()
+            if not self._keep(exchange, len(chunk)):
+                raise aiohttp.ClientPayloadError("too many large answers at once")
 
         def read(found: list[Event]) -> bool:
             """Take in what events say; returns whether the last one was among them."""

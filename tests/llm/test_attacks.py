@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import base64
 import gzip
+import http.client
 import json
 import socket
+import subprocess
+import sys
 import threading
 import time
 import zlib
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+import zstandard
 
 from pytest_mlebench.llm import passing, service
 from pytest_mlebench.llm.gateway import Gateway
@@ -496,6 +502,87 @@ def test_an_answer_without_an_end_is_refused(
     monkeypatch.setattr(passing, "MAX_ANSWER", 100_000)
     upstream.reply = "x" * 200_000
     assert ask(gateway).status == 502
+
+
+_OF_ITS_OWN = """
+import sys
+from pathlib import Path
+from pytest_mlebench.llm import passing
+from pytest_mlebench.llm.gateway import Gateway
+from pytest_mlebench.llm.settings import GatewaySettings
+
+passing.MAX_ANSWER, passing.MAX_ANSWERS = passing.MAX_ANSWER >> 3, passing.MAX_ANSWERS >> 3
+
+def memory(name):
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) >> 10 for line in lines if line.startswith(name))
+
+settings = GatewaySettings()
+with Gateway(settings, [settings.providers["openai"].located()], run_dir=Path(sys.argv[1])) as gateway:
+    print(gateway.url, gateway.token, flush=True)
+    sys.stdin.readline()
+    before = memory("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5")  # the peak begins anew
+    print("ready", flush=True)
+    sys.stdin.read()
+    print(memory("VmHWM") - before, flush=True)
+"""
+_PIECES = {False: b" " * (1 << 20), True: b'data: {"choices":[{"delta":{"content":"' + b"0" * (1 << 20) + b'"}}]}\n\n'}
+
+
+def _bomb(encoding: str, piece: bytes) -> bytes:
+    """256 MB, in little more than one."""
+    gzipped = encoding == "gzip"
+    packer: Any = zlib.compressobj(1, zlib.DEFLATED, 31) if gzipped else zstandard.ZstdCompressor(level=1).compressobj()
+    return b"".join([*(packer.compress(piece) for _ in range(256)), packer.flush()])
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
+@pytest.mark.parametrize("encoding", ["gzip", "zstd"])
+def test_a_providers_decompression_bombs_fill_no_memory(
+    encoding: str, stream: bool, upstream: Upstream, tmp_path: Path
+) -> None:
+    """Six at once: 1.5 GB, were they unpacked as they are. Limits are an eighth here, as large bombs take long."""
+    upstream.bomb, upstream.bomb_encoding = _bomb(encoding, _PIECES[stream]), encoding
+    assert len(upstream.bomb) < 4 << 20
+    command = [sys.executable, "-c", _OF_ITS_OWN, str(tmp_path / "run")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        url, token = process.stdout.readline().split()
+        victim: Any = SimpleNamespace(url=url, token=token)
+        upstream.bomb, bomb = b"", upstream.bomb
+        assert ask(victim).status == 200  # all is imported
+        upstream.bomb = bomb
+        process.stdin.write("\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == "ready\n"
+        with ThreadPoolExecutor(6) as pool:
+            ends = list(pool.map(lambda _: _ending_of(victim, stream=stream), range(6)))
+        process.stdin.close()
+        megabytes = int(process.stdout.readline())
+    assert set(ends) <= ({"cut off"} if stream else {"502", "503"})
+    assert megabytes < 500
+
+
+def _ending_of(gateway: Gateway, *, stream: bool) -> str:
+    try:
+        return str(ask(gateway, {**QUESTION, "stream": stream}).status)
+    except (http.client.HTTPException, OSError):
+        return "cut off"
+
+
+def test_large_answers_at_once_are_refused_as_overload(
+    gateway: Gateway, upstream: Upstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(passing, "MAX_ANSWERS", 100_000)
+    upstream.reply = "x" * 200_000
+    answer = ask(gateway)
+    assert answer.status == 503
+    assert "too many large answers" in answer.message
+    upstream.reply = "x" * 60_000
+    assert [ask(gateway).status for _ in range(3)] == [200] * 3  # what has ended counts no more
 
 
 def test_a_compressed_answer_is_read_all_the_same(gateway: Gateway, upstream: Upstream, run_dir: Path) -> None:

@@ -80,6 +80,7 @@ class Upstream:
         self.headers: dict[str, str] = {}
         self.bomb = b""
         """What it answers with, as content that is compressed."""
+        self.bomb_encoding = "gzip"
         self.gather = 0
         """It answers when so many requests wait for it."""
         self.cancelled = 0
@@ -153,7 +154,7 @@ class Upstream:
             return web.json_response(failure.body, status=failure.status, headers=failure.headers)
         if self.bomb:
             kind = "text/event-stream" if body.get("stream") else "application/json"
-            return web.Response(body=self.bomb, headers={"content-encoding": "gzip", "content-type": kind})
+            return web.Response(body=self.bomb, headers={"content-encoding": self.bomb_encoding, "content-type": kind})
         path = request.path
         if path.endswith("/chat/completions"):
             events, whole = _chat(self, body)
