@@ -196,7 +196,8 @@ def _limits(limits: Mapping[str, Any]) -> Mapping[str, Any]:
             shown[key] = format_binary_size(value)
         elif key in ("cpus", "gpus"):
             shown[key] = f"{value:g}"
-    words = {"cpus": "processors", "gpus": "GPUs", "log_bytes": "log", "collect_bytes": "collected files"}
+    words = {"cpus": "processors", "gpus": "GPUs", "log_bytes": "log"}
+    words |= {"collect_bytes": "collected files", "collect_files": "number of collected files"}
     return {words.get(key, key.replace("_", " ")): value for key, value in shown.items()}
 
 

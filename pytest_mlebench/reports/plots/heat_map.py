@@ -12,7 +12,7 @@ from pytest_mlebench.results.summary import split_rank
 from pytest_mlebench.runs.outcome import FAILURES, Outcome
 from pytest_mlebench.runs.record import RunKey, RunRecord
 
-_CELL, _ROW, _LABEL, _GAP, _TOP = 18, 18, 204, 8, 48
+_CELL, _ROW, _LABEL, _GAP, _TOP = 18, 18, 190, 8, 48
 _WIDTH = 340
 _NAME = 76
 """The least width of an agent's columns, so that its name fits over them."""
