@@ -94,6 +94,23 @@ def test_a_defect_of_the_first_version_is_not_in_the_second(both: Both) -> None:
         assert flaw(first.dataset), f"{flaw.__name__}: version 1 has nothing of it"
         assert not flaw(second.dataset), flaw(second.dataset)
     assert not find_leaks(second.dataset)
+    _require_strict(second)
+
+
+def _require_strict(second: Prepared) -> None:
+    """The sample submission earns no medal; the grader matches ids, and refuses rows that do not fit."""
+    sample = second.dataset.sample_submission.read_text()
+    assert second.medal(sample) is None, "the sample submission earns a medal"
+    text = pd.read_csv(second.dataset.perfect_submission, dtype=str, keep_default_na=False)
+    perfect = second.grade(text)
+    assert second.grade(text[::-1]) == pytest.approx(perfect), "another order of the rows changes the score"
+    wrong_rows = {
+        "a missing row": text[1:],
+        "a surplus row": pd.concat([text, text.tail(1)]),
+        "a row twice in another's place": pd.concat([text[1:], text.tail(1)]) if len(text) > 1 else text[1:],
+    }
+    for name, wrong in wrong_rows.items():
+        assert second.grade(wrong) == REFUSED, f"{name} is not refused"
 
 
 def _attacked(prepared: Prepared, attack: Callable[[Path], Submission]) -> str | None:
