@@ -175,8 +175,8 @@ class _Definition:
             raise AgentError(
                 f"{self._where}: {key} is {value!r:.100}, must be a path inside the agents' folder {agents}"
             )
-        folder = (agents / path.parts[0]).resolve() if path.parts else agents
-        if not (agents / path).resolve().is_relative_to(folder):
+        folder = agents / path.parts[0] if path.parts else agents
+        if _leaves(agents / path, folder):
             raise AgentError(f"{self._where}: {key} {value!r:.100} is a link that leaves the agent's folder {folder}")
         return path
 
@@ -235,14 +235,22 @@ def _kind(value: Any) -> str:
     return f"{kind} {value!r:.60}"
 
 
+def _leaves(path: Path, folder: Path) -> bool:
+    """Whether a path leads out of a folder, once links are followed, or nowhere, as links in a circle do."""
+    try:
+        return not path.resolve().is_relative_to(folder.resolve())
+    except (OSError, RuntimeError):
+        return True
+
+
 def check_folder(agent: Agent) -> None:
     """Raises AgentError if a link in the agent's folder leads out of it: it would take other files along."""
-    folder = agent.folder.resolve()
+    folder = agent.folder
     for path in agent.folder.rglob("*"):
-        if path.is_symlink() and not path.resolve().is_relative_to(folder):
+        if path.is_symlink() and _leaves(path, folder):
             raise AgentError(f"agent {agent.id}: {path} is a link that leaves the agent's folder: copy it")
     for name, file in (("start", agent.start), ("dockerfile", agent.dockerfile)):
-        if name == "start" and not file.resolve().is_relative_to(folder):
+        if name == "start" and _leaves(file, folder):
             raise AgentError(f"agent {agent.id}: its start script {file} lies outside of its folder {folder}")
         if file.exists() and not file.is_file():
             raise AgentError(f"agent {agent.id}: {file} is not a file; remove it, or name another {CONFIG} {name}")

@@ -204,6 +204,16 @@ def test_a_broken_definition_is_told_with_file_and_key(agents: Path, text: str, 
     assert "\n" not in str(caught.value) and len(str(caught.value)) < 500
 
 
+def test_links_in_a_circle_are_refused(agents: Path) -> None:
+    agent = AgentRegistry(agents)["scaffold"]
+    (agents / "scaffold/loop").symlink_to("loop")
+    with pytest.raises(AgentError, match="loop is a link that leaves the agent's folder"):
+        check_folder(agent)
+    (agents / "scaffold/config.yaml").write_text("scaffold: {start: scaffold/loop}")
+    with pytest.raises(AgentError, match="scaffold/loop' is a link that leaves the agent's folder"):
+        AgentRegistry(agents).load()
+
+
 def test_a_link_that_leaves_the_agents_folder_is_refused(agents: Path) -> None:
     agent = AgentRegistry(agents)["scaffold"]
     (agents / "scaffold/inside").symlink_to("start.sh")

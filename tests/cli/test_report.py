@@ -8,6 +8,7 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -273,6 +274,15 @@ def test_a_broken_record_is_a_warning_whatever_the_format(tmp_path: Path) -> Non
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     assert done.stderr.startswith(f"warning: {path} is no run's record: ")
     assert len(list(csv.reader(done.stdout.splitlines()))) == 2
+
+
+@pytest.mark.parametrize("begin", ["=", "+", "-", "@", " =", "\t=", "\x1b[0m=", "\u200e="])
+def test_a_reason_wants_to_be_a_formula_of_a_spreadsheet(report: Any, tmp_path: Path, begin: str) -> None:
+    record = record_with(LOW[1], "crashed")
+    save_group(tmp_path / "g", [replace(record, detail=f"{begin}HYPERLINK(1)", error=f"{begin}cmd|' /C calc'!A0")])
+    (row,) = csv.DictReader(report(tmp_path / "g", "--format=csv")[0].splitlines())
+    assert "HYPERLINK" in row["detail"] and "calc" in row["error"]
+    assert not any(row[name].lstrip()[0] in "=+-@" for name in ("detail", "error"))
 
 
 def test_a_reader_that_stops_early_is_no_error(runs_dir: Path) -> None:

@@ -83,11 +83,18 @@ class _Recipe:
         return sorted(exclude_paths(str(self.folder), [*_IGNORED, *patterns]) - {".dockerignore"})
 
     def tag(self) -> str:
+        """Raises SandboxError for a folder that cannot be packed, whatever is in it."""
+        try:
+            return self._tag()
+        except (OSError, ValueError, re.error) as error:
+            raise SandboxError(f"{self.folder} cannot be packed for the builder: {reason(error)}") from error
+
+    def _tag(self) -> str:
         digest = hashlib.sha256()
 
         def add(*parts: str | bytes) -> None:
             for part in parts:
-                content = part.encode() if isinstance(part, str) else part
+                content = os.fsencode(part) if isinstance(part, str) else part
                 digest.update(f"{len(content)}:".encode() + content)
 
         add(
@@ -268,7 +275,7 @@ class Images:
                             raise _BuildError(f"the build takes longer than {format_duration(defaults.BUILD_SECONDS)}")
         except _BuildError as error:
             log.append(str(error))
-        except (DockerException, OSError) as error:
+        except (DockerException, OSError, ValueError) as error:  # what is in the folder may break the packing
             log.append(explain(error))
             if isinstance(error, APIError) and error.response is not None:
                 error.response.close()  # nobody has read it, so its connection would stay open

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from collections.abc import Iterator
 from dataclasses import replace
@@ -177,3 +178,22 @@ def test_a_base_image_wants_the_engine_to_fetch_when_it_is_built_on(client: dock
             Images(client, build_network="none").agent(agent)
     finally:
         client.images.remove(base)
+
+
+@pytest.mark.parametrize("name", ["names", "patterns", "text of .dockerignore"])
+def test_an_agent_folder_wants_to_break_the_harness_with_its(
+    name: str, client: docker.DockerClient, agent: Agent
+) -> None:
+    if name == "names":
+        (agent.folder / os.fsdecode(b"\xff\n\x1b[2J")).write_text("x")
+        (agent.folder / "Dockerfile.mlebench").write_text("FROM registry.example.com/evil\n")
+        os.mkfifo(agent.folder / "pipe")
+    else:
+        patterns = b"!\n**\\\n[\n[z-a]\n***/**\n# x\n"
+        (agent.folder / ".dockerignore").write_bytes(patterns if name == "patterns" else b"\xff\xfe\n")
+    try:
+        lines = build(client, agent, "echo built")
+    except SandboxError as error:
+        assert "does not build" in str(error) or "cannot be packed" in str(error)
+    else:
+        assert "built" in lines
