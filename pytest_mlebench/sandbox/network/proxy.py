@@ -193,7 +193,7 @@ async def _forward(request: ProxyRequest, writer: asyncio.StreamWriter, counts: 
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, counts: dict[str, int], name: str) -> None:
-    with contextlib.suppress(ConnectionError):
+    with contextlib.suppress(OSError):  # a connection that is gone need not be ended
         while block := await reader.read(_BLOCK):
             counts[name] += len(block)
             writer.write(block)
@@ -205,6 +205,6 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, coun
 async def _answer(writer: asyncio.StreamWriter, status: str, text: str) -> None:
     body = text.encode("utf-8", "replace")
     head = f"HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
-    with contextlib.suppress(OSError):
+    with contextlib.suppress(OSError, RuntimeError):  # it may have been ended already
         writer.write(head.encode() + body)
         await writer.drain()
