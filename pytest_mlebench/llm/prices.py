@@ -269,7 +269,7 @@ def _read(file: Path) -> dict[str, OwnPrice]:
     try:
         values = yaml.safe_load(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise UsageError(f"prices in {file} cannot be read: {error}") from error
+        raise UsageError(f"prices in {file} cannot be read: {' '.join(str(error).split())}") from error
     if not isinstance(values, dict):
         raise UsageError(
             f"{file}: must be a mapping of models to prices, such as `my-model: {{input: 0.5, output: 2}}`"

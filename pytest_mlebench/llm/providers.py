@@ -74,7 +74,7 @@ def _read(file: Path) -> list[Provider]:
     try:
         values = yaml.safe_load(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise UsageError(f"providers in {file} cannot be read: {error}") from error
+        raise UsageError(f"providers in {file} cannot be read: {' '.join(str(error).split())}") from error
     if not isinstance(values, dict):
         raise UsageError(f"{file}: must be a mapping of providers' names to what they are")
     return [_provider(name, value, f"{file}: provider {name}") for name, value in values.items()]

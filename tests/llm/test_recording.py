@@ -309,8 +309,9 @@ def test_tiers_are_priced() -> None:
 def test_a_wrong_prices_file_is_named(text: str, tmp_path: Path) -> None:
     file = tmp_path / "prices.yaml"
     file.write_text(text)
-    with pytest.raises(UsageError, match=r"prices\.yaml"):
+    with pytest.raises(UsageError, match=r"prices\.yaml") as error:
         Prices.load(file)
+    assert "\n" not in str(error.value)
 
 
 # Providers.
