@@ -30,7 +30,7 @@ class _Refused(argparse.Action):
             "keep data that differs with --skip-verification" if what == "checksums" else "see `mlebench leaderboard`"
         )
         parser.error(
-            f"{self.option_strings[0]} is not offered: the {what} in competition.yaml are the reference's, and what "
+            f"{self.option_strings[0]} is not offered: competition.yaml has the reference's {what}, and what "
             f"differs is shown, not taken over; {hint}"
         )
 

@@ -141,7 +141,10 @@ def _grade_sample(options: argparse.Namespace) -> int:
     from pytest_mlebench.grading.grader import grade
 
     settings = read_settings(options)
-    competition = factories.catalogue(settings)[options.competition]
+    catalogue = factories.catalogue(settings)
+    if options.competition not in catalogue and str(options.file) in catalogue:
+        raise UsageError(f"the file comes first: mlebench grade-sample {options.competition} {options.file}")
+    competition = catalogue[options.competition]
     dataset = _prepared(factories.data_store(settings), competition)
     report = grade(options.file, competition, dataset, **factories.grading_options(settings))
     if options.json:
@@ -172,6 +175,8 @@ def _golden(options: argparse.Namespace) -> int:
     catalogue = factories.catalogue(settings)
     reporter = Lines()
     for name in options.competitions:
+        if "/" in name and not Path(name).is_dir():
+            raise UsageError(f"there is no folder {name}")
         folder = Path(name) if Path(name).is_dir() else catalogue[name].folder
         competition = Competition.load(folder, version=settings.version)
         if settings.version != FIRST and not competition.is_corrected:

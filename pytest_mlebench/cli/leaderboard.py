@@ -34,8 +34,9 @@ def add(commands: Any) -> None:
 
 
 def _dev(options: argparse.Namespace) -> int:
+    called = " ".join(["dev", *options.words])
     raise UsageError(
-        f"`dev {' '.join(options.words)}` is not offered: `mlebench leaderboard` downloads leaderboards and compares "
+        f"`{called}` is not offered: `mlebench leaderboard` downloads leaderboards and compares "
         "the bundled thresholds with them, without changing anything"
     )
 

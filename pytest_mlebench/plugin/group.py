@@ -56,6 +56,8 @@ def open_group(config: pytest.Config) -> None:
     from pytest_mlebench.runs.manifest import UNKNOWN
     from pytest_mlebench.runs.writer import RunGroupWriter
 
+    with usage_errors():  # before images are built, which takes minutes
+        session.group.parent.mkdir(parents=True, exist_ok=True)
     kinds, problems = {}, config.stash.setdefault(_PROBLEMS, {})
     for agent in session.agents:
         kinds[agent.id] = UNKNOWN

@@ -120,7 +120,7 @@ def test_a_mistake_says_what_was_meant(arguments: list[str], message: str, capsy
 def test_what_proves_the_data_is_not_overwritten(what: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["prepare", "-c", "smoke-digits", f"--overwrite-{what}"])
-    assert f"--overwrite-{what} is not offered: the {what} in competition.yaml are the" in capsys.readouterr().err
+    assert f"--overwrite-{what} is not offered: competition.yaml has the reference's {what}" in capsys.readouterr().err
 
 
 def test_grade_writes_mle_benchs_report(data_dir: Path, tmp_path: Path) -> None:
@@ -202,3 +202,14 @@ def test_list_shows_every_competition_and_its_state(data_dir: Path) -> None:
     assert digits.split()[1] == "smoke" and digits.endswith("kB  prepared (verified)")
     rows = json.loads(mlebench("list", "--split", "lite", "--json", "--data-dir", data_dir).stdout)
     assert len(rows) == 22 and {row["state"] for row in rows} == {"absent"}
+
+
+def test_a_file_and_an_id_in_the_wrong_order_and_a_folder_that_is_none_are_named(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["grade-sample", "smoke-digits", "own.csv"]) == 2
+    assert "the file comes first: mlebench grade-sample own.csv smoke-digits" in capsys.readouterr().err
+    assert main(["golden", "/nonexistent/folder"]) == 2
+    assert "there is no folder /nonexistent/folder" in capsys.readouterr().err
+    assert main(["dev"]) == 2
+    assert "`dev` is not offered" in capsys.readouterr().err
