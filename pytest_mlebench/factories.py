@@ -167,19 +167,27 @@ def container_options(settings: Settings) -> dict[str, Any]:
         "runtime": settings.runtime,
         "allow_privileged": settings.allow_privileged,
         "base_image": settings.base_image,
-        "heavy": settings.heavy,
+        "heavy": _heavy(settings),
     }
+
+
+def _heavy(settings: Settings) -> str | None:
+    if settings.heavy == "auto":
+        return "cuda" if settings.gpus else "cpu"
+    return settings.heavy
 
 
 def comparable_settings(settings: Settings) -> dict[str, Any]:
     """What must stay the same, beside agents and limits, for the runs of a group to compare."""
+    containers = container_options(settings)
     return {
         **({} if settings.version == FIRST else {"bench_version": settings.version}),
         "description": settings.description,
         "max_submission_size": settings.max_submission_size,
         "until": settings.until,
         "grading": {"memory": settings.grading_memory, "seconds": settings.grading_time},
-        **container_options(settings),
+        **containers,
+        "heavy": containers["heavy"] or False,  # as groups of earlier versions have it
         **_comparable_llm_settings(settings),
     }
 

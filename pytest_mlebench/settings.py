@@ -30,6 +30,8 @@ class Trait(Flag):
 
     FLAG = auto()
     """It has no value."""
+    OPTIONAL = auto()
+    """Its value may be left out, and is ``auto`` then."""
     LIST = auto()
     """It can be repeated."""
     PATH = auto()
@@ -71,10 +73,13 @@ class Option:
         settings = {"dest": self.dest, "help": self.help}
         if self.traits & FLAG:
             return settings | {"action": "store_true"}
+        if self.traits & OPTIONAL:
+            return settings | {"metavar": self.metavar, "nargs": "?", "const": "auto"}
         return settings | {"metavar": self.metavar, "action": "append" if self.traits & LIST else "store"}
 
 
-NONE, FLAG, LIST, PATH, INI, RESTORED = Trait(0), Trait.FLAG, Trait.LIST, Trait.PATH, Trait.INI, Trait.RESTORED
+NONE, FLAG, OPTIONAL, LIST = Trait(0), Trait.FLAG, Trait.OPTIONAL, Trait.LIST
+PATH, INI, RESTORED = Trait.PATH, Trait.INI, Trait.RESTORED
 
 
 def _option(
@@ -126,6 +131,12 @@ def _network(text: str) -> str:
 
 def _build_network(text: str) -> str:
     return _one_of(text, ("none", "registries", "full"))
+
+
+def _heavy(text: str) -> str:
+    if text not in ("auto", "cpu", "cuda"):
+        raise ValueError(f"{text!r} is not one of auto, cpu, cuda (before another argument, write --heavy=auto)")
+    return text
 
 
 def _on_or_off(text: str) -> str:
@@ -379,7 +390,14 @@ class Settings:
         "image that mlebench-env is built from (default: debian:bookworm-slim)",
         traits=INI | RESTORED,
     )
-    heavy: bool = _flag("--heavy", "build mlebench-env with the common machine-learning packages", RESTORED)
+    heavy: str | None = _option(
+        "--heavy",
+        "VARIANT",
+        "build mlebench-env with the common machine-learning packages, for cpu, cuda or auto: cuda if runs get GPUs, "
+        "else cpu (without a VARIANT: auto)",
+        _heavy,
+        OPTIONAL | INI | RESTORED,
+    )
     max_submission_size: int = _option(
         "--max-submission-size",
         "SIZE",
@@ -615,6 +633,8 @@ def _parsed(option: Option, value: Any, source: Source) -> Any:
             if not isinstance(value, bool):
                 raise ValueError(f"{value!r} is neither true nor false")
             return value
+        if option.traits & OPTIONAL and isinstance(value, bool):  # a flag, in a group of an earlier version
+            return option.parse("auto") if value else None
         if option.traits & LIST and isinstance(value, list | tuple):
             return tuple(dict.fromkeys(_parsed_text(option, item, source) for item in value))
         parsed = _parsed_text(option, value, source)

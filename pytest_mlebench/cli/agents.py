@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import socket
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +27,12 @@ SECONDS = 5.0
 
 def add(commands: Any) -> None:
     agents = commands.add_parser("agents", help="list agents: variants, versions, what they need, their images")
-    add_options(agents, "--agents-dir", "--base-image", "--heavy", "--build-network")
+    add_options(agents, "--agents-dir", "--base-image", "--heavy", "--gpus", "--build-network")
     agents.add_argument("--json", action="store_true", help="print as JSON")
     agents.set_defaults(command=_agents)
 
     doctor = commands.add_parser("doctor", help="check what this machine has for runs, and say what to do")
-    add_options(doctor, "--agents-dir", "--data-dir", "--gpu-ids")
+    add_options(doctor, "--agents-dir", "--data-dir", "--gpu-ids", "--base-image", "--runtime")
     doctor.set_defaults(command=_doctor)
 
 
@@ -105,11 +107,48 @@ def _engine(settings: Settings) -> Iterator[Line]:
 def _gpus(settings: Settings) -> Iterator[Line]:
     from pytest_mlebench.sandbox.gpus import GpuPool
 
+    if shutil.which("nvidia-smi") is None:
+        yield "note", "GPUs", "none, as there is no nvidia-smi (NVIDIA's driver); MLE-bench gives each run one"
+        return
     gpus = GpuPool(settings.gpu_ids).available()
-    if gpus:
-        yield "ok", "GPUs", f"{', '.join(gpu.name for gpu in gpus)}: --gpus=1 gives each run one"
-    else:
-        yield "note", "GPUs", "none that nvidia-smi shows: deep learning takes long; MLE-bench gives each run one"
+    if not gpus:
+        yield "problem", "GPUs", "nvidia-smi shows none: see what it says, and whether the driver is loaded"
+        return
+    yield "ok", "GPUs", f"{', '.join(gpu.name for gpu in gpus)}: --gpus=1 gives each run one"
+    yield from _gpus_in_containers(settings)
+
+
+def _gpus_in_containers(settings: Settings) -> Iterator[Line]:
+    """Compute on them in the image that runs with GPUs use, if it is there."""
+    from pytest_mlebench import factories
+    from pytest_mlebench.progress import Event, Note
+    from pytest_mlebench.sandbox.docker.sandbox import DockerSandbox
+
+    lines: list[str] = []
+
+    def collect(event: Event) -> None:
+        if isinstance(event, Note):
+            lines.append(" ".join(event.text.split()))
+
+    chosen = {"gpu_ids": settings.gpu_ids, "reporter": collect}
+    try:
+        sandbox = DockerSandbox(**factories.container_options(replace(settings, heavy="cuda")) | chosen)
+    except SandboxError:
+        return  # the engine's own line says it
+    image = sandbox.images.built_environment()
+    if image is None:
+        build = "mlebench build mlebench-env --gpus=1 --heavy --check"
+        yield "note", "GPUs", f"not tried in a container, as there is no image for it: {build}"
+        return
+    try:
+        tried = sandbox.test_gpus(image)
+    except SandboxError as error:
+        yield from (("ok" if line.startswith("ok") else "problem", "GPUs", line) for line in lines)
+        yield "problem", "GPUs", str(error)
+        return
+    yield from (("ok", "GPUs", line.removeprefix("ok ")) for line in lines)
+    if not tried:
+        yield "note", "GPUs", "not tried in a container, as runs use all of them"
 
 
 def _disk(settings: Settings) -> Iterator[Line]:

@@ -10,8 +10,11 @@ from pytest_mlebench.cli.common import add_options, read_settings
 
 def add(commands: Any) -> None:
     build = commands.add_parser("build", help="build agents' images ahead of time")
-    build.add_argument("agents", nargs="*", metavar="AGENT", help="agent ids (default: all bundled agents)")
-    add_options(build, "--agents-dir", "--base-image", "--heavy", "--build-network")
+    build.add_argument("agents", nargs="*", metavar="AGENT",
+        help="agent ids, or mlebench-env for what all are built from (default: all bundled agents)")  # fmt: skip
+    build.add_argument("--check", action="store_true",
+        help="then train each library in these images once, without a network; with --gpus on GPUs too")  # fmt: skip
+    add_options(build, "--agents-dir", "--base-image", "--heavy", "--gpus", "--gpu-ids", "--build-network")
     build.set_defaults(command=_build)
 
     clean = commands.add_parser("clean", help="remove containers that killed sessions left behind")
@@ -22,18 +25,32 @@ def add(commands: Any) -> None:
 
 def _build(options: argparse.Namespace) -> int:
     from pytest_mlebench import factories
-    from pytest_mlebench.progress import Note
+    from pytest_mlebench.errors import SandboxError
+    from pytest_mlebench.progress import Note, WarningNote
     from pytest_mlebench.reports.progress import Lines
+    from pytest_mlebench.sandbox.docker.images import ENVIRONMENT
     from pytest_mlebench.sandbox.docker.sandbox import DockerSandbox
 
     settings = read_settings(options)
     registry = factories.agent_registry(settings)
-    agents = [registry[id] for id in options.agents] or list(registry.load().values())
+    # Each by its name; an agent's variants are one image.
+    wanted = {id: None if id == ENVIRONMENT else registry[id] for id in options.agents} or registry.load()
     reporter = Lines()
-    sandbox = DockerSandbox(**factories.container_options(settings), reporter=reporter)
-    for agent in agents:
-        reporter(Note(f"{agent.id}: {sandbox.images.agent(agent)}"))
-    return 0
+    chosen = factories.container_options(settings) | {"gpus": settings.gpus, "gpu_ids": settings.gpu_ids}
+    sandbox = DockerSandbox(**chosen, reporter=reporter)
+    tags = []
+    for id, agent in wanted.items():
+        tags.append(sandbox.images.environment() if agent is None else sandbox.images.agent(agent))
+        reporter(Note(f"{id}: {tags[-1]}"))
+    failed = 0
+    for tag in dict.fromkeys(tags) if options.check else ():
+        reporter(Note(f"{tag}: checking"))
+        try:
+            sandbox.test_image(tag)
+        except SandboxError as error:
+            reporter(WarningNote(str(error)))
+            failed += 1
+    return 1 if failed else 0
 
 
 def _clean(options: argparse.Namespace) -> int:

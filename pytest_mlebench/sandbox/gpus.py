@@ -98,6 +98,15 @@ class GpuPool:
         finally:
             _release(held)
 
+    @contextmanager
+    def free(self) -> Iterator[list[Gpu]]:
+        """Hold those that nobody holds just now, which may be none."""
+        held = [(gpu, descriptor) for gpu in self.available() if (descriptor := self._lock(gpu)) is not None]
+        try:
+            yield [gpu for gpu, _ in held]
+        finally:
+            _release(held)
+
     def _take(self, gpus: list[Gpu], number: int) -> list[tuple[Gpu, int]]:
         held: list[tuple[Gpu, int]] = []
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,6 +13,8 @@ import pytest
 
 from pytest_mlebench.cli import agents
 from pytest_mlebench.cli.main import main
+from pytest_mlebench.errors import SandboxError
+from pytest_mlebench.progress import Note
 
 KEYS = ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "OPENROUTER_API_KEY")
 
@@ -71,3 +74,74 @@ def test_a_full_disk_is_a_problem(
 def test_a_host_that_answers_is_reached(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(socket, "create_connection", lambda *arguments, **options: socket.socket())
     assert agents._reaches("api.openai.com")
+
+
+class _Sandbox:
+    """Stands in for an engine with, or without, the image that GPUs are tried in."""
+
+    def __init__(self, image: str | None, text: str = "", free: int = 1, error: str = "") -> None:
+        self._image, self._text, self._free, self._error = image, text, free, error
+        self.images = self
+
+    def __call__(self, *, reporter: Callable[[Note], None], heavy: str, **options: object) -> _Sandbox:
+        assert heavy == "cuda"
+        self._reporter = reporter
+        return self
+
+    def built_environment(self) -> str | None:
+        return self._image
+
+    def test_gpus(self, image: str) -> int:
+        if self._free:
+            self._reporter(Note(self._text))
+        if self._error:
+            raise SandboxError(self._error)
+        return self._free
+
+
+@pytest.mark.parametrize(
+    ("sandbox", "expected"),
+    [
+        (_Sandbox(None), "note    GPUs     not tried in a container, as there is no image for it: mlebench build"),
+        (_Sandbox("env", "ok   GPU: torch  1.0 s  a matrix product"), "ok      GPUs     GPU: torch 1.0 s a matrix"),
+        (_Sandbox("env", free=0), "note    GPUs     not tried in a container, as runs use all of them"),
+        (_Sandbox("env", "FAILED GPU: driver", error="check: driver failed"), "problem GPUs     check: driver failed"),
+    ],
+)
+def test_the_doctor_computes_on_gpus_in_a_container(
+    sandbox: _Sandbox,
+    expected: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    program = tmp_path / "bin/nvidia-smi"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\necho '0, GPU-1, NVIDIA H100'\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    monkeypatch.setattr("pytest_mlebench.sandbox.docker.sandbox.DockerSandbox", sandbox)
+    main(["doctor", "--data-dir", str(tmp_path / "data")])
+    output = capsys.readouterr().out
+    assert "ok      GPUs     NVIDIA H100: --gpus=1 gives each run one" in output
+    assert expected in output
+
+
+@pytest.mark.parametrize(
+    ("program", "expected"),
+    [(None, "note    GPUs     none, as there is no nvidia-smi"), ("exit 9", "problem GPUs     nvidia-smi shows none")],
+)
+def test_the_doctor_says_why_there_are_no_gpus(
+    program: str | None,
+    expected: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "nvidia-smi"
+    if program:
+        path.write_text(f"#!/bin/sh\n{program}\n")
+        path.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    main(["doctor", "--data-dir", str(tmp_path / "data")])
+    assert expected in capsys.readouterr().out

@@ -12,6 +12,7 @@ import pytest
 
 from pytest_mlebench import settings
 from pytest_mlebench.errors import UsageError
+from pytest_mlebench.factories import comparable_settings, container_options
 from pytest_mlebench.runs.manifest import Manifest, PlannedRun
 from pytest_mlebench.settings import OPTIONS, Settings
 
@@ -101,9 +102,30 @@ def test_junk_in_a_resumed_manifest_is_named(value: Any, tmp_path: Path) -> None
 
 
 def test_a_flag_in_a_resumed_manifest_must_be_true_or_false(tmp_path: Path) -> None:
-    assert read(manifest(tmp_path, {"--heavy": True})).heavy
+    assert read(manifest(tmp_path, {"--allow-privileged": True})).allow_privileged
     with pytest.raises(UsageError, match="'yes' is neither true nor false"):
-        read(manifest(tmp_path, {"--heavy": "yes"}))
+        read(manifest(tmp_path, {"--allow-privileged": "yes"}))
+
+
+def test_heavy_may_name_what_for_and_a_group_of_earlier_versions_has_a_flag(tmp_path: Path) -> None:
+    for words, expected in (("--heavy", "auto"), ("--heavy=cuda", "cuda"), ("--cpus=2", None)):
+        assert read(from_words(tmp_path, words)).heavy == expected
+    for recorded, expected in ((True, "auto"), (False, None), (None, None), ("cpu", "cpu")):
+        assert read(manifest(tmp_path, {"--heavy": recorded})).heavy == expected
+    with pytest.raises(UsageError, match=r"'aide' is not one of auto, cpu, cuda \(before another argument, write --he"):
+        read(from_option(tmp_path, "--heavy", "aide"))
+
+
+def test_heavy_is_for_cuda_where_runs_get_gpus(tmp_path: Path) -> None:
+    for words, expected in (
+        ("--heavy", "cpu"),
+        ("--heavy --gpus=1", "cuda"),
+        ("--heavy=cpu --gpus=1", "cpu"),
+        ("--gpus=1", None),
+    ):
+        chosen = read(from_words(tmp_path, words))
+        assert container_options(chosen)["heavy"] == expected
+        assert comparable_settings(chosen)["heavy"] == (expected or False)
 
 
 def test_the_environment_is_checked_and_named(tmp_path: Path) -> None:

@@ -252,6 +252,16 @@ def test_a_dockerfile_that_is_wrong_is_an_error(workshop: Workshop, text: str) -
         workshop.build()
 
 
+def test_a_base_image_that_cannot_be_had_is_an_error_of_one_line(workshop: Workshop) -> None:
+    missing = f"localhost:1/no-such-image-{uuid.uuid4().hex}"
+    with pytest.raises(SandboxError, match=rf"{missing} cannot be had: .*--base-image, or base_image:") as caught:
+        workshop.images().environment(missing)
+    workshop.agent.dockerfile.write_text(f"FROM {missing}\n")
+    with pytest.raises(SandboxError, match=rf"does not build, since the image {missing} .*FROM in its Dockerfile"):
+        workshop.build()
+    assert "\n" not in str(caught.value)
+
+
 def test_workers_that_start_at_once_build_once(workshop: Workshop) -> None:
     workshop.events.clear()
     tags: list[str] = []
@@ -293,6 +303,6 @@ def test_the_environment_is_light_and_holds_neither_us_nor_answers(docker_engine
 def test_the_environments_folder_is_all_that_goes_into_it(docker_engine: None) -> None:
     names = {path.name for path in bundled("environment").iterdir()}
     assert names == {
-        *("Dockerfile", "conda", "init.py", "instructions.txt", "requirements.txt", "requirements-heavy.txt"),
+        *("Dockerfile", "check.py", "conda", "heavy", "init.py", "instructions.txt", "requirements.txt"),
         *("validate_submission.sh", "prompt.sh", "ask.sh", "options.sh", "npm-install"),
     }

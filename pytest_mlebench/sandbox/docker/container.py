@@ -8,19 +8,19 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import docker
 from docker.errors import APIError, DockerException, NotFound
 from docker.types import DeviceRequest, LogConfig, Mount, Ulimit
 
+from pytest_mlebench import defaults
 from pytest_mlebench._paths import bundled
 from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.sandbox.contract import Limits
 from pytest_mlebench.sandbox.docker.engine import engine_errors
 from pytest_mlebench.sandbox.docker.seccomp import profile as seccomp_profile
 from pytest_mlebench.sandbox.gpus import Gpu
-from pytest_mlebench.sandbox.logs import LogWriter
 from pytest_mlebench.sandbox.owner import LABEL
 
 logger = logging.getLogger(__name__)
@@ -73,19 +73,47 @@ def configuration(
     if privileged:
         confined["privileged"] = True
     else:
-        security = ["no-new-privileges", f"seccomp={seccomp_profile()}"]
-        confined |= {"cap_drop": ["ALL"], "cap_add": _CAPABILITIES, "security_opt": security}
+        confined |= {"cap_drop": ["ALL"], "cap_add": _CAPABILITIES, "security_opt": _security()}
     if limits.memory is not None:
         confined |= {"mem_limit": limits.memory, "memswap_limit": limits.memory}  # together: no swap
     if limits.cpus is not None:
         confined["nano_cpus"] = int(limits.cpus * 1e9)
     if limits.disk is not None:  # at once, and not only when somebody looks
         confined["ulimits"].append(Ulimit(name="fsize", soft=limits.disk, hard=limits.disk))
+    return confined | _devices(gpus, runtime)
+
+
+def configuration_of_test(command: Sequence[str], *, gpus: Sequence[Gpu], runtime: str | None) -> dict[str, Any]:
+    """The arguments of ``containers.create`` for a program of ours in an agent's image: as confined as the agent."""
+    return {
+        "entrypoint": list(command),
+        "command": [],
+        "user": "nonroot",
+        "network_mode": "none",
+        "pids_limit": defaults.PROCESSES,
+        "shm_size": defaults.SHM_BYTES,
+        "log_config": LogConfig(type="none"),
+        "cap_drop": ["ALL"],
+        "security_opt": _security(),
+        **_devices(gpus, runtime),
+    }
+
+
+def _security() -> list[str]:
+    return ["no-new-privileges", f"seccomp={seccomp_profile()}"]
+
+
+def _devices(gpus: Sequence[Gpu], runtime: str | None) -> dict[str, Any]:
+    devices: dict[str, Any] = {"runtime": runtime} if runtime else {}
     if gpus:
-        confined["device_requests"] = [DeviceRequest(device_ids=[gpu.uuid for gpu in gpus], capabilities=[["gpu"]])]
-    if runtime:
-        confined["runtime"] = runtime
-    return confined
+        devices["device_requests"] = [DeviceRequest(device_ids=[gpu.uuid for gpu in gpus], capabilities=[["gpu"]])]
+    return devices
+
+
+class Output(Protocol):
+    """Takes what a container prints."""
+
+    def write(self, data: bytes, /) -> None: ...
 
 
 class Container:
@@ -117,7 +145,7 @@ class Container:
         self._created = time.time()
         self._container = self._client.containers.create(image, name=self.name, labels=dict(labels), **settings, **more)
 
-    def start(self, log: LogWriter) -> None:
+    def start(self, log: Output) -> None:
         """Start it; all that it prints goes to the log, from the first byte."""
         with _engine("start"):
             stream = self._container.attach(stdout=True, stderr=True, stream=True, logs=False)
@@ -127,7 +155,7 @@ class Container:
             self._container.start()
         self._oom_events = self._find_oom_events()
 
-    def _copy(self, stream: Iterator[bytes], log: LogWriter) -> None:
+    def _copy(self, stream: Iterator[bytes], log: Output) -> None:
         with suppress(DockerException, OSError, ValueError):  # the engine closed the stream
             for block in stream:
                 if self._log_error is None:  # else read on: a full pipe would hold the agent up
@@ -144,6 +172,13 @@ class Container:
         with _engine("inspect"):
             state: dict[str, Any] = self._client.api.inspect_container(self.name)["State"]
             return state
+
+    def wait(self) -> int:
+        """Wait for its end; returns its exit status."""
+        while self._output is not None and self._output.is_alive():
+            self._output.join(1)  # in short steps: a signal's handler runs between two of them
+        with _engine("wait for"):
+            return int(self._client.api.wait(self.name)["StatusCode"])
 
     def written(self) -> int | None:
         """Bytes that it holds beyond its image; None where the engine cannot measure it.

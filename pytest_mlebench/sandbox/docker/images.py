@@ -51,6 +51,7 @@ _IGNORED = ["**/__pycache__", "**/*.pyc", ".git"]
 _FROM = re.compile(
     rf"^(\s*FROM\s+(?:--platform=\S+\s+)?){ENVIRONMENT}(?::latest)?(?=\s|$)", re.IGNORECASE | re.MULTILINE
 )
+_FROM_STEP = re.compile(r"Step \d+/\d+ : FROM (?:--platform=\S+ )?(\S+)")
 _DEFAULT_DOCKERFILE = f"FROM {ENVIRONMENT}\nARG AGENT_DIR\nCOPY . ${{AGENT_DIR}}\n"
 # The agent may write everywhere below its home, also over what its Dockerfile, as root, put there. As this is done in
 # the image and not when a container starts, the entry point needs no right to change owners.
@@ -74,6 +75,11 @@ class _Recipe:
     arguments: Mapping[str, str]
     parent: str = ""
     network: BuildNetwork = "full"
+
+    @property
+    def origin_of_base(self) -> str:
+        """Where a user may have named the image that it is built from."""
+        return "FROM in its Dockerfile" if self.parent else "--base-image, or base_image: in config.yaml"
 
     def files(self) -> list[str]:
         """What the builder gets, as paths relative to the folder."""
@@ -125,9 +131,9 @@ class _Recipe:
 class Images:
     """The images of an engine.
 
-    ``heavy`` adds the common machine-learning packages to the environment. ``reporter`` gets the builder's lines.
-    ``build_network`` is what the Dockerfiles of agents reach while they are built (see ``build_network``); the
-    environment is ours and is built with all of it.
+    ``heavy``, ``cpu`` or ``cuda``, adds the common machine-learning packages to the environment. ``reporter`` gets the
+    builder's lines. ``build_network`` is what the Dockerfiles of agents reach while they are built (see
+    ``build_network``); the environment is ours and is built with all of it.
     """
 
     def __init__(
@@ -135,7 +141,7 @@ class Images:
         client: docker.DockerClient,
         *,
         base_image: str = BASE_IMAGE,
-        heavy: bool = False,
+        heavy: str | None = None,
         arguments: Mapping[str, str] | None = None,
         reporter: Reporter = silent,
         folder: Path | None = None,
@@ -149,7 +155,7 @@ class Images:
         self._is_ours = folder is None
         self._arguments = {
             "BASE_IMAGE": base_image,
-            "INSTALL_HEAVY_DEPENDENCIES": str(heavy).lower(),
+            "HEAVY": heavy or "",
             **(arguments or {}),
         }
         self._reporter = reporter
@@ -197,6 +203,11 @@ class Images:
         environment = self._environment(agent.base_image or self._arguments["BASE_IMAGE"]).tag()
         tag = self._agent(agent, environment).tag()
         return int(self._inspect(tag).get("Size") or 0) if self._has(tag) else None
+
+    def built_environment(self) -> str | None:
+        """The tag of ``mlebench-env``; None if it is not built. Builds nothing."""
+        tag = self._environment(self._arguments["BASE_IMAGE"]).tag()
+        return tag if self._has(tag) else None
 
     def _agent(self, agent: Agent, environment: str) -> _Recipe:
         text = _read(agent.dockerfile) if agent.dockerfile.is_file() else _DEFAULT_DOCKERFILE
@@ -248,6 +259,7 @@ class Images:
                 f"Dockerfile has {what}"
             )
         log: deque[str] = deque(maxlen=_TAIL_LINES)
+        step = ""
         name = "Dockerfile.mlebench"
         deadline = time.monotonic() + defaults.BUILD_SECONDS
         memory = min(defaults.BUILD_MEMORY, int(engine_info(self._client).get("MemTotal") or defaults.BUILD_MEMORY))
@@ -270,6 +282,7 @@ class Images:
                 with closing(messages):  # which ends the build, if it has not ended, and lets go of its connection
                     for line in _lines(messages):
                         log.append(line[:_MAX_LINE])
+                        step = line if line.startswith("Step ") else step
                         self._reporter(Note(line[:_MAX_LINE]))
                         if time.monotonic() > deadline:
                             raise _BuildError(f"the build takes longer than {format_duration(defaults.BUILD_SECONDS)}")
@@ -283,6 +296,12 @@ class Images:
             if self._has(tag):
                 return self._check_size(tag)
             log.append("the builder ended and left no image")
+        if match := _FROM_STEP.match(step):
+            base = recipe.arguments.get("BASE_IMAGE") if match[1] == "${BASE_IMAGE}" else match[1]
+            raise SandboxError(
+                f"image {tag} (from {recipe.folder}) does not build, since the image {base} cannot be had: {log[-1]}; "
+                f"is the name right ({recipe.origin_of_base})? docker pull {base}"
+            )
         shown = "\n".join(log)
         hint = f" (its network was {recipe.network}; see --build-network)" if recipe.network != "full" else ""
         if "sudo: not found" in shown or "sudo: command not found" in shown:

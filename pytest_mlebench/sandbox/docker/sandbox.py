@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,7 @@ from pytest_mlebench.sandbox.docker.disk import DiskWatcher, has_quota
 from pytest_mlebench.sandbox.docker.engine import connect, engine_info
 from pytest_mlebench.sandbox.docker.images import BASE_IMAGE, CONTAINER_DIRS, BuildNetwork, Images
 from pytest_mlebench.sandbox.docker.loop_disk import limited_disk
+from pytest_mlebench.sandbox.docker.self_test import run_self_test
 from pytest_mlebench.sandbox.docker.socket_folder import socket_folder
 from pytest_mlebench.sandbox.docker.submission_channel import SubmissionChannel
 from pytest_mlebench.sandbox.endings import End
@@ -93,7 +95,7 @@ class DockerSandbox:
         gpu_ids: Sequence[str] = (),
         shm_bytes: int = defaults.SHM_BYTES,
         base_image: str | None = None,
-        heavy: bool = False,
+        heavy: str | None = None,
         build_arguments: Mapping[str, str] | None = None,
         build_network: BuildNetwork = "full",
         loop_disks: bool = True,
@@ -153,6 +155,21 @@ class DockerSandbox:
     def prepare(self, agent: Agent) -> None:
         self.check(agent)
         self.images.agent(agent)
+
+    def test_image(self, image: str) -> None:
+        """Train each of its libraries once, on GPUs as well if runs get some; raises SandboxError for what fails."""
+        test = partial(run_self_test, self._client, image, runtime=self._runtime, reporter=self._reporter)
+        test()
+        if self._gpus:
+            with self._gpu_pool.lease(self._gpus, self._reporter) as gpus:
+                test("gpus", gpus=gpus)
+
+    def test_gpus(self, image: str) -> int:
+        """Compute on each GPU that no run has just now, in a container; returns how many those are."""
+        with self._gpu_pool.free() as gpus:
+            if gpus:
+                run_self_test(self._client, image, "gpus", gpus=gpus, runtime=self._runtime, reporter=self._reporter)
+            return len(gpus)
 
     def run(self, task: Task) -> Execution:
         self.check(task.agent)
