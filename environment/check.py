@@ -645,7 +645,8 @@ def main():
             if module == "driver":
                 break
     if failed:
-        sys.exit(f"check: {', '.join(failed)} failed")
+        print(f"check: {', '.join(failed)} failed", flush=True)  # the last line: not to stderr, which has its own order
+        sys.exit(1)
 
 
 if __name__ == "__main__":
