@@ -423,7 +423,7 @@ def _():
     import sentencepiece
 
     Path("a.txt").write_text("one two three four five six seven\n" * 20)
-    sentencepiece.SentencePieceTrainer.train(input="a.txt", model_prefix="m", vocab_size=24, minloglevel=2)
+    sentencepiece.SentencePieceTrainer.train(input="a.txt", model_prefix="m", vocab_size=20, minloglevel=2)
 
 
 @trains("bayes_opt")
