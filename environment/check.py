@@ -1,6 +1,6 @@
 """The self-test of an image: `python check.py` trains each library of its environment once, each in its own process.
 
-A line tells of each: what was done, the version, the time; or why it failed. The status is 1 if one failed.
+It prints a line for each: what was done, the version, the time; or why it failed. The status is 1 if one failed.
 `python check.py gpus` computes on the GPUs that the container has, with each library that can. No network is needed.
 """
 

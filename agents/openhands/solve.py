@@ -1,4 +1,4 @@
-"""One prompt to OpenHands, from the standard input; the next one goes on with the same conversation."""
+"""One prompt to OpenHands, from the standard input; the next one continues the same conversation."""
 
 import os
 import sys

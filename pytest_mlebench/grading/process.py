@@ -13,7 +13,7 @@ reply, of at most ``MAX_REPLY`` bytes, with one of these keys:
 ==============  ====================================================================
 ``ready``       the job can be done; ``confinement`` says what confines the worker: the
                 version of Landlock that keeps a check from opening other than public
-                files (0: nothing does), and what the kernel tells of the process
+                files (0: nothing does), and what the kernel reports about the process
 ``score``       the unrounded score, with ``rounded`` beside it
 ``valid``       true: the form is as it should be
 ``invalid``     the reason why the submission is invalid
