@@ -127,7 +127,7 @@ def volume_hausdorff_distance(a: Runs, b: Runs, shape: tuple[int, int, int], *, 
 
     Runs must be ascending and disjoint. What it takes goes by the number of voxels that are marked, not by the shape.
 
-    >>> volume_hausdorff_distance(np.array([[0, 2]]), np.array([[0, 1], [4 * 10**9, 4 * 10**9 + 1]]), (10**9, 2, 2))
+    >>> volume_hausdorff_distance(np.array([[0, 2]]), np.array([[0, 1], [4 * 10**9, 4 * 10**9 + 1]]), (10**9 + 1, 2, 2))
     1000000000.0
     """
     if not (len(a) and len(b)):
