@@ -54,10 +54,10 @@ def open_group(config: pytest.Config) -> None:
     from pytest_mlebench import factories
     from pytest_mlebench.errors import SandboxError
     from pytest_mlebench.runs.manifest import UNKNOWN
-    from pytest_mlebench.runs.writer import RunGroupWriter
+    from pytest_mlebench.runs.writer import RunGroupWriter, make_folder
 
     with usage_errors():  # before images are built, which takes minutes
-        session.group.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(session.group.parent)
     kinds, problems = {}, config.stash.setdefault(_PROBLEMS, {})
     for agent in session.agents:
         kinds[agent.id] = UNKNOWN

@@ -153,9 +153,19 @@ class RunGroupWriter:
             raise UsageError(f"{self.folder} cannot be written: {error.strerror}") from error
 
 
-def _lock(folder: Path) -> FileLock:
+def make_folder(folder: Path) -> None:
+    """Make a folder for run groups, if it is not there; raises UsageError."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
+    except FileExistsError as error:
+        raise UsageError(f"{folder} cannot be written: Not a directory") from error
+    except OSError as error:
+        raise UsageError(f"{folder} cannot be written: {error.strerror}") from error
+
+
+def _lock(folder: Path) -> FileLock:
+    make_folder(folder)
+    try:
         lock = FileLock(folder / LOCK)
         lock.acquire(blocking=False)
     except Timeout as error:
