@@ -73,7 +73,8 @@ class Agent:
         """
         wanted = self.secret_names
         if missing := sorted(name for name in wanted if not environment.get(name)):
-            raise AgentError(f"agent {self.id} needs {', '.join(missing)}: set in the environment and start again")
+            names = ", ".join(missing)
+            raise AgentError(f"agent {self.id} needs {names} in the environment: export {missing[0]}=…")
 
         for name in wanted:
             if (length := len(environment[name])) < MIN_SECRET:
