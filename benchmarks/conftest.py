@@ -36,6 +36,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "worst cases": [],
         "gateway": [],
         "limits": [],
+        "engines": [],
     }
     config.stash[FIGURES] = figures
 
@@ -65,6 +66,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
             terminalreporter.line(
                 f"{row['what']:<44}{row['alone']:8.3f} s alone{row['with_it']:9.3f} s with it"
                 f"{row['with_it'] - row['alone']:+9.3f} s{row['with_it'] / row['alone']:8.2f} x"
+            )
+    if rows := figures["engines"]:
+        terminalreporter.section("what an engine adds to a run, in seconds")
+        for row in rows:
+            terminalreporter.line(
+                f"{row['engine']:<8}submitted to started {row['start']:.2f} (most {row['start_most']:.2f}), "
+                f"ended to reported {row['end']:.2f} (most {row['end_most']:.2f})"
             )
     if rows := figures["report"]:
         terminalreporter.section("report of 75 competitions × 3 seeds")

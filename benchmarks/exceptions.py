@@ -3,12 +3,14 @@ more there is in a field of the full data than in one of the synthetic data."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 
 import numpy as np
 import pandas as pd
+
+from tests.competitions.worst_cases import WorstCase
 
 Tables = tuple[pd.DataFrame, pd.DataFrame]
 Content = Callable[[pd.DataFrame, pd.DataFrame, np.random.Generator], Tables]
@@ -23,6 +25,7 @@ class Shape:
     ``longer``: columns (or JSON keys) of text, with how many times as long it is in the full data.
     ``keep_order``: rows are graded by their place. ``more_in_submission``: rows that have no answer are submitted too.
     ``contents``: functions that rewrite the synthetic answers and submission before they are copied.
+    ``worst_cases``: submissions that hurt this competition's metric, made from a good one.
     """
 
     ids: tuple[str, ...] = ()
@@ -31,6 +34,7 @@ class Shape:
     keep_order: bool = False
     more_in_submission: bool = False
     contents: tuple[Content, ...] = ()
+    worst_cases: Callable[[pd.DataFrame], Iterator[WorstCase]] = lambda good: iter(())
 
 
 def masks(
@@ -77,6 +81,36 @@ def organs(answers: pd.DataFrame, submission: pd.DataFrame, rng: np.random.Gener
     size = f"{side}.0"
     answers = table.assign(predicted=table["truth"], image_width=size, image_height=size).drop(columns="truth")
     return answers, table.drop(columns="truth")
+
+
+def volumes(good: pd.DataFrame) -> Iterator[WorstCase]:
+    """Days of scans whose voxels are as far from the organs as possible, or from which many are equally far."""
+    side, slices = 266, 144
+    z, y, x = np.ogrid[:slices, :side, :side]
+    from_middle = np.hypot(np.hypot((z - 72) / 60, (y - 133) / 110), (x - 133) / 110)
+    around = np.hypot(y - 133, x - 133)
+    everywhere = np.ones((slices, side, side), dtype=bool)
+    noise = np.random.default_rng(1).random(everywhere.shape) < 0.001
+    shapes = {
+        "sheets": everywhere & ((z < 2) | (z >= slices - 2)),
+        "many sheets": everywhere & (z % 20 == 0),
+        "stripes": everywhere & (y % 9 == 0) & (x < 100),
+        "lattice": everywhere & (y % 12 == 0) & (x % 12 == 0),
+        "points": everywhere & (z % 6 == 0) & (y % 9 == 0) & (x % 9 == 0),
+        "noise": noise,
+        "shell": (from_middle < 1) & (from_middle > 0.99),
+        "cylinder": everywhere & (around > 130) & (around < 131),
+    }
+    is_first = good["class"].eq(good["class"].iloc[0])
+    number = good["id"].str.extract(r"(\d+)$")[0].astype(int) - 1
+    for name, shape in shapes.items():
+        texts = np.array([_runs(shape[k]) for k in range(slices)], dtype=object)
+        predicted = np.where(is_first, texts[number.clip(upper=slices - 1)], "")
+        yield name, partial(_as_csv, good.assign(predicted=predicted))
+
+
+def _as_csv(table: pd.DataFrame) -> bytes:
+    return table.to_csv(index=False).encode()
 
 
 def _runs(mask: np.ndarray) -> str:
@@ -160,7 +194,7 @@ EXCEPTIONS = {
     "tgs-salt-identification-challenge": Shape(
         contents=(partial(masks, columns=("rle_mask",) * 2, size=(101, 101), size_columns=None, runs=100),)
     ),
-    "uw-madison-gi-tract-image-segmentation": Shape(contents=(organs,), keep_order=True),
+    "uw-madison-gi-tract-image-segmentation": Shape(contents=(organs,), keep_order=True, worst_cases=volumes),
     "vesuvius-challenge-ink-detection": Shape(
         contents=(
             partial(

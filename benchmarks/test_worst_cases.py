@@ -130,8 +130,9 @@ def _graded(
     good = pd.read_csv(submission, dtype=str, keep_default_na=False)
     process(submission)  # what is imported at the first one is not counted
     honest = process(submission)
-    ids = EXCEPTIONS.get(id, Shape()).ids or (good.columns[0],)
-    for name, content in worst_cases(good, ids, size):
+    shape = EXCEPTIONS.get(id, Shape())
+    ids = shape.ids or (good.columns[0],)
+    for name, content in (*worst_cases(good, ids, size), *shape.worst_cases(good)):
         if names is not None and name not in names:
             continue
         path.write_bytes(content())

@@ -2,10 +2,13 @@
 # ask.sh FIRST [AGAIN] runs the command FIRST with the prompt as its standard input. With --until=limit it then runs
 # AGAIN, which goes on with the same conversation, as long as there is time: each gets the time that is left and is asked
 # for a better result. Three in a row that fail or say nothing new within seconds end it: then the budget or the model's
-# provider is gone. The status is that of the last command.
+# provider is gone. The status is that of the last command. Without AGAIN, the log says that FIRST is all there is.
 set -u
 home=$(dirname "$(readlink -f "$0")")
 command=$1 what=first failures=0
+if [ "${UNTIL:-done}" = limit ] && [ $# -lt 2 ]; then
+    echo "--until=limit: this agent cannot be asked again, so its run ends when it is done" >&2
+fi
 while :; do
     started=$(date +%s)
     bash "$home/prompt.sh" "$what" | bash -c "$command"

@@ -26,6 +26,8 @@ SNAPSHOT_BYTES = 2 << 30
 """Of all snapshots of a run."""
 TIMELINE_SECONDS = 3600.0
 """Of grading all snapshots of a run; those that are left then are not graded."""
+JOB_MARGIN_SECONDS = 3600.0
+"""Of a job of an engine, beside its run and grading: for images, copies and a slow file system."""
 SHM_BYTES = 1 << 30
 """Size of a container's ``/dev/shm``, which counts as memory."""
 GRACE_SECONDS = 5.0

@@ -41,3 +41,7 @@ class AgentError(MLEBenchError):
 
 class SandboxError(MLEBenchError):
     """The harness (not the agent) failed to provide or run a sandbox."""
+
+
+class ClusterError(MLEBenchError):
+    """An engine that runs are handed to does not answer, or refuses them."""

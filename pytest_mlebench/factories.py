@@ -5,6 +5,7 @@ Collecting competitions takes a catalogue alone, so each function imports what i
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from decimal import Decimal
 from functools import cache
 from pathlib import Path
@@ -17,6 +18,7 @@ from pytest_mlebench.settings import Settings
 
 if TYPE_CHECKING:
     from pytest_mlebench.agents import Agent, AgentRegistry
+    from pytest_mlebench.cluster.contract import Engine, Resources
     from pytest_mlebench.data.dataset import Description
     from pytest_mlebench.data.store import DataStore, PrepareOptions
     from pytest_mlebench.llm.ledger import Recording
@@ -90,8 +92,10 @@ def grading_options(settings: Settings) -> dict[str, Any]:
     return {"max_bytes": settings.max_submission_size, "limits": grading}
 
 
-def run_options(settings: Settings, folder: Path, *, worker: str = "") -> RunOptions:
-    """How agents run, and the folder of the run group."""
+def run_options(
+    settings: Settings, folder: Path, *, worker: str = "", job: Mapping[str, Any] | None = None
+) -> RunOptions:
+    """How agents run, and the folder of the run group; ``job`` is what the record says of the engine's job."""
     from pytest_mlebench.grading.limits import GradingLimits
     from pytest_mlebench.runs.run import RunOptions
     from pytest_mlebench.sandbox.snapshots import SnapshotPolicy
@@ -107,6 +111,7 @@ def run_options(settings: Settings, folder: Path, *, worker: str = "") -> RunOpt
         replay=replayed_group(settings),
         worker=worker,
         snapshots=SnapshotPolicy() if settings.snapshots == "on" else None,
+        job=job or {},
     )
 
 
@@ -203,6 +208,40 @@ def _comparable_llm_settings(settings: Settings) -> dict[str, Any]:
     return {name: value for name, value in own.items() if value not in (None, [], False, default[name])}
 
 
+def session_options(settings: Settings) -> dict[str, Any]:
+    """The options that determine a run, by name, so that another session, or a job, can restore them."""
+    return {**settings.restored_options(), "--data-dir": str(data_dir(settings))}
+
+
+def engine(settings: Settings) -> Engine:
+    """The engine of ``--cluster``; raises ClusterError for options that cannot be read."""
+    if settings.cluster == "slurm":
+        from pytest_mlebench.cluster.slurm import SlurmEngine
+
+        return SlurmEngine(settings.cluster_options or "", settings.cluster_setup, _secret_names(settings))
+    from pytest_mlebench.cluster.local import LocalEngine
+
+    return LocalEngine()
+
+
+def _secret_names(settings: Settings) -> tuple[str, ...]:
+    """The environment variables that hold secrets of agents and keys of providers."""
+    names = {name for agent in agents(settings) for name in agent.secret_names}
+    if settings.llm_gateway != "off":
+        names |= {key for provider in gateway_settings(settings).providers.values() for key in provider.keys}
+    return tuple(sorted(names))
+
+
+def job_resources(settings: Settings) -> Resources:
+    """What an engine gives a job: the run's limits, time to build, collect and grade, and memory to grade."""
+    from pytest_mlebench import defaults
+    from pytest_mlebench.cluster.contract import Resources
+
+    seconds = settings.time_limit + settings.grading_time + defaults.TIMELINE_SECONDS + defaults.JOB_MARGIN_SECONDS
+    memory = None if settings.memory is None else max(settings.memory, settings.grading_memory)
+    return Resources(seconds=seconds, cpus=settings.cpus, memory=memory, gpus=settings.gpus)
+
+
 class Sandboxes:
     """The sandboxes of one session: one connection to the engine, and images that are asked for once."""
 
@@ -217,6 +256,13 @@ class Sandboxes:
         from pytest_mlebench.sandbox.choice import choose
 
         return choose(self._settings.sandbox, agent, local=self._local, docker=self._docker)
+
+    def ready(self, agent: Agent) -> Sandbox:
+        """The sandbox for an agent, ready to run it; raises SandboxError."""
+        sandbox = self.choose(agent)
+        sandbox.check(agent)
+        sandbox.prepare(agent)
+        return sandbox
 
     def _local(self) -> Sandbox:
         from pytest_mlebench.sandbox.local.sandbox import LocalSandbox

@@ -139,6 +139,10 @@ def _heavy(text: str) -> str:
     return text
 
 
+def _cluster(text: str) -> str | None:
+    return None if _one_of(text, ("none", "local", "slurm")) == "none" else text
+
+
 def _on_or_off(text: str) -> str:
     return _one_of(text, ("on", "off"))
 
@@ -510,6 +514,50 @@ class Settings:
         "let agents use tools that providers run, such as web search; the runs do not compare with others",
         RESTORED,
     )
+    cluster: str | None = _option(
+        "--cluster",
+        "ENGINE",
+        "hand runs to an engine, so that they outlive the session: local (processes of this machine), slurm, or none",
+        _cluster,
+        INI | RESTORED,
+    )
+    cluster_options: str | None = _option(
+        "--cluster-options",
+        "OPTIONS",
+        "options for each job's sbatch, for example '--partition=gpu --account=lab'",
+        traits=INI | RESTORED,
+    )
+    cluster_setup: Path | None = _option(
+        "--cluster-setup",
+        "FILE",
+        "shell lines that each job begins with, for example `module load cuda`",
+        _file,
+        PATH | INI | RESTORED,
+    )
+    cluster_keys: Path | None = _option(
+        "--cluster-keys",
+        "FILE",
+        "file of NAME=value lines with keys of language models, which only you can read and all nodes see "
+        "(default: the nodes' environment)",
+        _file,
+        PATH | INI | RESTORED,
+    )
+    max_parallel: int | None = _option(
+        "--max-parallel",
+        "N",
+        "most runs that an engine is given at once (default: 1 with --cluster=local, else all)",
+        _positive_integer,
+        INI | RESTORED,
+    )
+    max_requeues: int = _option(
+        "--max-requeues",
+        "N",
+        "how often a run is submitted again whose job was lost: its node failed, or it was preempted (default: 2)",
+        _natural_number,
+        INI | RESTORED,
+        default=2,
+    )
+    detach: bool = _flag("--detach", "when the session is interrupted, leave its jobs; --resume takes them up")
     min_medal: str | None = _option(
         "--min-medal", "MEDAL", "fail a run that earns less: gold, silver, bronze or median", _min_medal, INI
     )
@@ -603,15 +651,24 @@ def from_manifest(manifest: Manifest, file: Path) -> Source:
             f"run group {file.parent.name} was stopped before its runs were planned; start it again with "
             f"--run-group={file.parent.name} and its own options"
         )
-    known = manifest.options
-    restored = [option.name for option in OPTIONS.values() if option.traits & RESTORED and known.get(option.name) != ""]
     values = {
-        **{name: known[name] for name in restored if name in known},
+        **_restored(manifest.options),
         "--agent": [run.agent for run in manifest.runs],
         "--seeds": 1 + max(run.seed for run in manifest.runs),
         "--split": None,
     }
     return Source(values=values, origin=lambda option: f"{option.name} in {file}", base=file.parent)
+
+
+def from_plan(agent: str, options: Mapping[str, Any], file: Path) -> Source:
+    """The options that a session gave to a job of an engine."""
+    values = {**_restored(options), "--agent": [agent], "--keep-sandbox": options.get("--keep-sandbox") is True}
+    return Source(values=values, origin=lambda option: f"{option.name} in {file}", base=file.parent)
+
+
+def _restored(options: Mapping[str, Any]) -> dict[str, Any]:
+    restored = [option.name for option in OPTIONS.values() if option.traits & RESTORED]
+    return {name: options[name] for name in restored if options.get(name, "") != ""}
 
 
 def read(sources: Sequence[Source], *, runs_dir: Path) -> Settings:

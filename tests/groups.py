@@ -229,6 +229,7 @@ def _record(
         limits={"time_limit": DAY, "cpus": 36.0, "memory": 440 << 30, "gpus": 1},
         sandbox=SandboxAccount(name="docker"),
         agent_definition={"id": agent},
+        data_verified=True,
     )
 
 

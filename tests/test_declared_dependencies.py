@@ -10,20 +10,51 @@ from collections.abc import Iterable, Iterator
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
+from pytest_mlebench.catalog import default_catalogue
+
 ROOT = Path(__file__).parents[1]
 OWN = {"pytest_mlebench", "competitions", "tests", "benchmarks"}
 
 
 def test_what_users_run_needs_no_more_than_the_projects_dependencies() -> None:
-    files = [*(ROOT / "pytest_mlebench").rglob("*.py"), *(ROOT / "competitions").rglob("*.py"), ROOT / "conftest.py"]
-    assert undeclared(files, "dependencies") == {"hypothesis"}  # without which the root conftest does
+    files = [path for path in what_users_run() if not may_lack_arrow(path)]
+    assert undeclared(files, "dependencies", "view") == {"hypothesis"}  # without which the root conftest does
+
+
+def test_what_an_extra_installs_is_asked_for_where_it_is_imported() -> None:
+    files = [path for path in what_users_run() if may_lack_arrow(path)]
+    assert {path.parent.name for path in files} == {"grading", *(id for id in default_catalogue().ids if arrow(id))}
+    assert undeclared(files, "dependencies", "parquet") == set()
+
+
+def test_each_dependency_is_imported() -> None:
+    modules = {name for path in what_users_run() for name in _modules(ast.parse(path.read_bytes()))}
+    distributions = packages_distributions()
+    used = {normalised(name) for module in modules for name in distributions.get(module, [])}
+    assert declared("dependencies", "parquet") - used == {"pytest-html", "pytest-xdist"}  # pytest loads them
+
+
+def what_users_run() -> list[Path]:
+    folders = (ROOT / "pytest_mlebench", ROOT / "competitions")
+    return [*(path for folder in folders for path in folder.rglob("*.py")), ROOT / "conftest.py"]
+
+
+def arrow(id: str) -> bool:
+    """Whether a competition says that its data cannot be prepared without Arrow."""
+    return "pyarrow" in default_catalogue()[id].requires
+
+
+def may_lack_arrow(path: Path) -> bool:
+    if path.parent.parent == ROOT / "competitions":
+        return arrow(path.parent.name)
+    return path == ROOT / "pytest_mlebench/grading/arrow.py"
 
 
 def test_what_tests_benchmarks_and_tools_need_is_in_the_extra_dev() -> None:
     folders = [ROOT / name for name in ("tests", "benchmarks", "tools")]
     programs_in_containers = ROOT / "tests/sandbox/agents"
     files = [path for folder in folders for path in folder.rglob("*.py") if programs_in_containers not in path.parents]
-    assert undeclared(files, "dependencies", "dev") == set()
+    assert undeclared(files, "dependencies", "parquet", "dev") == set()
 
 
 def undeclared(files: Iterable[Path], *groups: str) -> set[str]:

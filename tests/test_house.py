@@ -47,6 +47,8 @@ def test_the_import_contract_holds() -> None:
         ("data/jobs.py", "pytest_mlebench as front_door", "data and grading know nothing of agents, models"),
         ("reports/page.py", "pytest", "only the plugin and the terminal writer import pytest"),
         ("runs/record.py", "jinja2", "only reports import jinja2"),
+        ("reports/page.py", "starlette", "only the viewer imports a web framework"),
+        ("reports/page.py", "pytest_mlebench.viewer.app", "rooms import in one direction"),
         ("sandbox/gpus.py", "docker", "only the Docker sandbox imports docker"),
         ("data/jobs.py", "kagglesdk", "only downloads import Kaggle's client"),
         ("sandbox/network/proxy.py", "requests", "only downloads import Kaggle's client and requests"),

@@ -72,7 +72,8 @@ def main() -> None:
 def solve(config: Config, agent: Agent, execute: Callable[..., ExecutionResult], written: Path, end: float) -> None:
     """One step after another, until there are enough, or little time is left, or AIDE fails again and again."""
     journal, failures = agent.journal, 0
-    while len(journal) < config.agent.steps and time.monotonic() < end - LAST_SECONDS:
+    endless = os.environ.get("UNTIL") == "limit"  # AIDE is done when it has made its steps; asked again, it makes more
+    while (endless or len(journal) < config.agent.steps) and time.monotonic() < end - LAST_SECONDS:
         try:
             agent.step(exec_callback=execute)
             failures = 0

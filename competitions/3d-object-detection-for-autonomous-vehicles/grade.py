@@ -1,4 +1,4 @@
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import chain
 
@@ -25,35 +25,62 @@ Row = tuple[list[str], np.ndarray]
 
 
 def check(submission: pd.DataFrame, template: pd.DataFrame) -> None:
-    _require_valid(*_read(submission, template))
+    require_valid(*read(submission, template))
 
 
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
-    predicted, rows = _read(submission, answers)
+    return float(np.mean(_precisions(submission, answers)))
+
+
+def row_scores(submission: pd.DataFrame, answers: pd.DataFrame) -> np.ndarray:
+    return _precisions(submission, answers).mean(axis=0)
+
+
+def _precisions(submission: pd.DataFrame, answers: pd.DataFrame) -> np.ndarray:
+    """Shape (thresholds, samples): the mean over a sample's classes."""
+    predicted, rows = read(submission, answers)
+    truth, groups = true_boxes(answers)
+    # Boxes of classes that a sample does not have are not even checked.
+    predicted = of_groups(predicted, truth)
+    require_valid(predicted, rows)
+    per_sample = np.bincount(groups["sample"])
+    scores = []
+    for ranked, hits in hits_by_threshold(predicted, truth, groups):
+        precisions = average_precisions(hits, ranked["group"], groups["size"])
+        scores.append(np.bincount(groups["sample"], weights=precisions) / per_sample)
+    return np.array(scores)
+
+
+def true_boxes(answers: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """The true boxes, sorted by ``group``, and the groups: the boxes of one class in one sample."""
     truth = _table(*labelled_columns(answers["PredictionString"].tolist(), 9, label=-1, separator=" "))
-    truth["group"] = truth.groupby(["sample", "class"]).ngroup()  # average precision is computed for each of these
+    truth["group"] = truth.groupby(["sample", "class"]).ngroup()
     truth = truth.sort_values("group", kind="stable", ignore_index=True)
     groups = truth.groupby("group").agg(sample=("sample", "first"), size=("sample", "size"))
     groups["start"] = np.cumsum(groups["size"]) - groups["size"]
+    return truth, groups
 
-    # Boxes of classes that a sample does not have are not even checked.
-    predicted = predicted.merge(truth[["sample", "class", "group"]].drop_duplicates(), on=["sample", "class"])
-    _require_valid(predicted, rows)
+
+def of_groups(predicted: pd.DataFrame, truth: pd.DataFrame) -> pd.DataFrame:
+    """The predicted boxes of classes that their sample has, with their ``group``."""
+    return predicted.merge(truth[["sample", "class", "group"]].drop_duplicates(), on=["sample", "class"])
+
+
+def hits_by_threshold(
+    predicted: pd.DataFrame, truth: pd.DataFrame, groups: pd.DataFrame
+) -> Iterator[tuple[pd.DataFrame, np.ndarray]]:
+    """For each threshold the boxes by group and falling confidence, and whether each finds a true box not yet taken."""
     predicted = predicted.sort_values("confidence", ascending=False, kind="stable")
     predicted = predicted.sort_values("group", kind="stable", ignore_index=True)
     overlap, best = _best_overlaps(predicted, truth, groups)
-    per_sample = np.bincount(groups["sample"])
-    scores = []
     for threshold in THRESHOLDS:
         candidates = np.flatnonzero(overlap > threshold)
         hits = np.zeros(len(predicted), dtype=bool)
         hits[candidates[np.unique(best[candidates], return_index=True)[1]]] = True  # later ones find the box taken
-        precisions = average_precisions(hits, predicted["group"], groups["size"])
-        scores.append(np.bincount(groups["sample"], weights=precisions) / per_sample)
-    return float(np.mean(scores))
+        yield predicted, hits
 
 
-def _read(submission: pd.DataFrame, template: pd.DataFrame) -> tuple[pd.DataFrame, np.ndarray]:
+def read(submission: pd.DataFrame, template: pd.DataFrame) -> tuple[pd.DataFrame, np.ndarray]:
     """The predicted boxes, and for each sample the number of its row in the agent's file."""
     require_columns(submission, ["Id", "PredictionString"])
     order = alignment(submission, template, on="Id")
@@ -93,7 +120,7 @@ def _table(counts: np.ndarray, labels: Sequence[str], values: np.ndarray) -> pd.
     return table
 
 
-def _require_valid(boxes: pd.DataFrame, rows: np.ndarray) -> None:
+def require_valid(boxes: pd.DataFrame, rows: np.ndarray) -> None:
     values = boxes[FIELDS]
     finite = np.isfinite(values[["center_x", "center_y", "width", "length"]]).all(axis=1)
     with np.errstate(invalid="ignore"):

@@ -10,7 +10,7 @@ FOLDERS = {"jpeg": "images", "bin": "lidar"}  # of a sensor's files, by their fo
 MAP = "map_raster_palo_alto.png"
 
 
-def prepare(raw: Path, public: Path, private: Path) -> None:
+def prepare(raw: Path, public: Path, private: Path, *, logs_of_each_map: bool = False) -> None:
     logs = _load(raw, "log")
     train_logs, test_logs = split([log["token"] for log in logs], test_size=0.2)
     samples = _load(raw, "sample")
@@ -22,7 +22,8 @@ def prepare(raw: Path, public: Path, private: Path) -> None:
         _dump(filter(_having("token", tokens), logs), public, side, "log")
         _dump(filter(_having("log_token", tokens), _load(raw, "scene")), public, side, "scene")
         # The reference puts the test logs into the map of both sides.
-        _dump([entry | {"log_tokens": test_logs} for entry in _load(raw, "map")], public, side, "map")
+        map_logs = tokens if logs_of_each_map else test_logs
+        _dump([entry | {"log_tokens": map_logs} for entry in _load(raw, "map")], public, side, "map")
         link(raw / "train_maps" / MAP, public / f"{side}_maps" / MAP)
         for name in ("attribute", "category", "sensor", "visibility"):
             link(raw / "train_data" / f"{name}.json", public / f"{side}_data" / f"{name}.json")

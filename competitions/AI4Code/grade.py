@@ -1,7 +1,8 @@
 import pandas as pd
 
 from pytest_mlebench.grading import InvalidSubmission, align, require_columns, texts
-from pytest_mlebench.grading.metrics.correlation import kendall_tau
+from pytest_mlebench.grading.metrics.correlation import inversions, kendall_tau
+from pytest_mlebench.grading.resampling import RowScores, ratio
 
 
 def check(submission: pd.DataFrame, template: pd.DataFrame) -> list[list[str]]:
@@ -14,6 +15,13 @@ def check(submission: pd.DataFrame, template: pd.DataFrame) -> list[list[str]]:
 
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
     return kendall_tau(_orders(answers), check(submission, answers))
+
+
+def row_scores(submission: pd.DataFrame, answers: pd.DataFrame) -> RowScores:
+    orders = zip(_orders(answers), check(submission, answers), strict=True)
+    swaps = [inversions(map(true.index, given)) for true, given in orders]
+    pairs = [len(cells) * (len(cells) - 1) for cells in _orders(answers)]
+    return ratio(swaps, pairs, then=lambda share: 1 - 4 * share)
 
 
 def _orders(table: pd.DataFrame) -> list[list[str]]:

@@ -5,7 +5,7 @@ import pandas as pd
 
 from pytest_mlebench.data.authoring.tables import read_csv
 from pytest_mlebench.grading import align, require_columns, require_not_missing, require_text, texts
-from pytest_mlebench.grading.metrics.text import mean_levenshtein_distance
+from pytest_mlebench.grading.metrics.text import levenshtein_distances, mean_levenshtein_distance
 
 
 def read_template(public: Path) -> pd.DataFrame:
@@ -21,3 +21,7 @@ def check(submission: pd.DataFrame, template: pd.DataFrame) -> "pd.Series[str]":
 
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> np.float64:
     return np.float64(mean_levenshtein_distance(texts(answers, "sentence"), check(submission, answers)))
+
+
+def row_scores(submission: pd.DataFrame, answers: pd.DataFrame) -> np.ndarray:
+    return levenshtein_distances(texts(answers, "sentence"), check(submission, answers))

@@ -2,7 +2,7 @@ import numpy as np
 import pandas as pd
 
 from pytest_mlebench.grading import align, require_columns, texts
-from pytest_mlebench.grading.metrics.text import mean_levenshtein_distance
+from pytest_mlebench.grading.metrics.text import levenshtein_distances, mean_levenshtein_distance
 
 
 def check(submission: pd.DataFrame, template: pd.DataFrame) -> "pd.Series[str]":
@@ -12,3 +12,7 @@ def check(submission: pd.DataFrame, template: pd.DataFrame) -> "pd.Series[str]":
 
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> np.float64:
     return np.float64(mean_levenshtein_distance(answers["InChI"], check(submission, answers)))
+
+
+def row_scores(submission: pd.DataFrame, answers: pd.DataFrame) -> np.ndarray:
+    return levenshtein_distances(answers["InChI"], check(submission, answers))

@@ -2,6 +2,7 @@ import numpy as np
 import pandas as pd
 
 from pytest_mlebench.grading import answer_positions, numeric, require_columns, require_finite
+from pytest_mlebench.grading.resampling import RowScores, mean_of_groups
 
 from .columns import TARGET
 
@@ -19,3 +20,9 @@ def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> np.float64:
     errors = (truth[TARGET] - predicted).abs().groupby(truth["type"]).mean()
     with np.errstate(divide="ignore"):  # a type without error gives -inf
         return np.float64(np.log(errors).mean())
+
+
+def row_scores(submission: pd.DataFrame, answers: pd.DataFrame) -> RowScores:
+    positions, predicted = check(submission, answers)
+    truth = answers.take(positions)
+    return mean_of_groups((truth[TARGET] - predicted).abs(), truth["type"], then=np.log)

@@ -5,10 +5,11 @@ import pandas as pd
 from PIL import Image
 
 from pytest_mlebench.data.authoring.archives import open_member, open_zip, unpack_zip
+from pytest_mlebench.data.authoring.corrections import Split
 from pytest_mlebench.data.authoring.tables import split, write_csv
 
 
-def prepare(raw: Path, public: Path, private: Path) -> None:
+def prepare(raw: Path, public: Path, private: Path, *, split: Split = split) -> None:
     with open_zip(raw / "train.zip") as archive:
         names = [name for name in archive.namelist() if name.startswith("train/") and name.endswith(".png")]
     pages = sorted(name.removeprefix("train/") for name in names)

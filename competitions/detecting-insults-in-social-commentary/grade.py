@@ -3,6 +3,7 @@ import pandas as pd
 from sklearn.metrics import roc_auc_score
 
 from pytest_mlebench.grading import predictions, require_columns, require_not_missing
+from pytest_mlebench.grading.resampling import RowScores, roc_auc
 
 
 def check(submission: pd.DataFrame, template: pd.DataFrame) -> np.ndarray:
@@ -14,6 +15,10 @@ def check(submission: pd.DataFrame, template: pd.DataFrame) -> np.ndarray:
 
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
     return roc_auc_score(answers["Insult"], check(submission, answers))
+
+
+def row_scores(submission: pd.DataFrame, answers: pd.DataFrame) -> RowScores:
+    return roc_auc(answers["Insult"], check(submission, answers))
 
 
 def _number_repeated(table: pd.DataFrame) -> pd.DataFrame:

@@ -1,10 +1,11 @@
 from pathlib import Path
 
+from pytest_mlebench.data.authoring.corrections import Split
 from pytest_mlebench.data.authoring.files import link_files
 from pytest_mlebench.data.authoring.tables import one_hot, read_csv, split, write_csv
 
 
-def prepare(raw: Path, public: Path, private: Path) -> None:
+def prepare(raw: Path, public: Path, private: Path, *, split: Split = split) -> None:
     labels = read_csv(raw / "labels.csv")
     breeds = sorted(labels["breed"].unique())
     train, test = split(labels, test_size=0.1)

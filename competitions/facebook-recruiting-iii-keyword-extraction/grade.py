@@ -4,7 +4,8 @@ import pandas as pd
 
 from pytest_mlebench.data.authoring.tables import read_csv
 from pytest_mlebench.grading import align, label_texts, require_columns
-from pytest_mlebench.grading.metrics.multilabel import f1_micro_of_texts
+from pytest_mlebench.grading.metrics.multilabel import f1_micro_of_texts, hits_and_sizes
+from pytest_mlebench.grading.resampling import RowScores, ratio
 
 
 def read_answers(path: Path) -> pd.DataFrame:
@@ -23,3 +24,7 @@ def check(submission: pd.DataFrame, template: pd.DataFrame) -> "pd.Series[str]":
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
     # As in the reference, a tag that no test question has costs nothing.
     return f1_micro_of_texts(label_texts(answers, "Tags"), check(submission, answers), ignore_unseen=True)
+
+
+def row_scores(submission: pd.DataFrame, answers: pd.DataFrame) -> RowScores:
+    return ratio(*hits_and_sizes(label_texts(answers, "Tags"), check(submission, answers), ignore_unseen=True))

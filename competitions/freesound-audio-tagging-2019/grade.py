@@ -2,7 +2,8 @@ import numpy as np
 import pandas as pd
 
 from pytest_mlebench.grading import InvalidSubmission, predictions, require_columns
-from pytest_mlebench.grading.metrics.audio import lwlrap
+from pytest_mlebench.grading.metrics.audio import lwlrap, precisions_and_labels
+from pytest_mlebench.grading.resampling import RowScores, ratio
 
 
 def check(submission: pd.DataFrame, template: pd.DataFrame) -> np.ndarray:
@@ -20,3 +21,7 @@ def check(submission: pd.DataFrame, template: pd.DataFrame) -> np.ndarray:
 
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> np.float64:
     return np.float64(lwlrap(answers.drop(columns="fname").to_numpy(), check(submission, answers)))
+
+
+def row_scores(submission: pd.DataFrame, answers: pd.DataFrame) -> RowScores:
+    return ratio(*precisions_and_labels(answers.drop(columns="fname"), check(submission, answers)))

@@ -3,7 +3,8 @@ import pandas as pd
 
 from pytest_mlebench.data.authoring.rle import Runs, decode_rle
 from pytest_mlebench.grading import align, alignment, parse_texts, require_columns
-from pytest_mlebench.grading.metrics.segmentation import dice, join
+from pytest_mlebench.grading.metrics.segmentation import area, dice, intersection, join
+from pytest_mlebench.grading.resampling import RowScores, ratio
 
 
 def check(submission: pd.DataFrame, template: pd.DataFrame) -> Runs:
@@ -18,6 +19,14 @@ def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> np.float64:
     predicted = check(submission, answers)
     answers = align(answers, submission, on="record_id")
     return np.float64(dice(_mask(answers, answers), predicted))
+
+
+def row_scores(submission: pd.DataFrame, answers: pd.DataFrame) -> RowScores:
+    check(submission, answers)
+    images = align(answers, submission, on="record_id")
+    sizes = images["height"] * images["width"]
+    pairs = list(zip(_masks(images, sizes), _masks(submission, sizes), strict=True))
+    return ratio([2 * intersection(*pair) for pair in pairs], [area(true) + area(given) for true, given in pairs])
 
 
 def _mask(table: pd.DataFrame, images: pd.DataFrame) -> Runs:

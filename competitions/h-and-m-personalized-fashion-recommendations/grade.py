@@ -2,7 +2,7 @@ import numpy as np
 import pandas as pd
 
 from pytest_mlebench.grading import InvalidSubmission, isin, ranked_labels, require_columns
-from pytest_mlebench.grading.metrics.ranking import mean_average_precision_at_k
+from pytest_mlebench.grading.metrics.ranking import average_precisions_at_k, mean_average_precision_at_k
 
 
 def check(submission: pd.DataFrame, template: pd.DataFrame) -> pd.DataFrame:
@@ -19,7 +19,15 @@ def check(submission: pd.DataFrame, template: pd.DataFrame) -> pd.DataFrame:
 
 
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> np.float64:
+    return np.float64(mean_average_precision_at_k(*_bought_and_ranked(submission, answers), k=12))
+
+
+def row_scores(submission: pd.DataFrame, answers: pd.DataFrame) -> np.ndarray:
+    return average_precisions_at_k(*_bought_and_ranked(submission, answers), k=12)
+
+
+def _bought_and_ranked(submission: pd.DataFrame, answers: pd.DataFrame) -> tuple[list[list[str]], list[list[str]]]:
     # Rows are paired by position, as the reference does: a customer that is given twice shifts all that follow.
     scored = check(submission, answers).sort_values("customer_id", kind="stable").head(len(answers))
     bought = answers.sort_values("customer_id")["prediction"].astype(str).str.split(" ")
-    return np.float64(mean_average_precision_at_k(list(bought), ranked_labels(scored, "prediction", k=12), k=12))
+    return list(bought), ranked_labels(scored, "prediction", k=12)

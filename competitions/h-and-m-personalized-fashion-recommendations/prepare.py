@@ -1,3 +1,4 @@
+from collections.abc import Mapping
 from pathlib import Path
 
 import pandas as pd
@@ -6,15 +7,16 @@ from pytest_mlebench.data.authoring.files import link, link_tree
 from pytest_mlebench.data.authoring.tables import read_csv, write_csv
 
 CHUNK = 1_000_000  # rows; all 32 million need many GB of memory
+DTYPE = {"price": float}
 
 
-def prepare(raw: Path, public: Path, private: Path) -> None:
+def prepare(raw: Path, public: Path, private: Path, *, days: int = 8, dtype: Mapping[str, type] = DTYPE) -> None:
     transactions = raw / "transactions_train.csv"
     last_day = max(chunk["t_dat"].max() for chunk in read_csv(transactions, usecols=["t_dat"], chunksize=CHUNK))
-    first_test_day = (pd.Timestamp(last_day) - pd.Timedelta(days=7)).strftime("%Y-%m-%d")
+    first_test_day = (pd.Timestamp(last_day) - pd.Timedelta(days=days - 1)).strftime("%Y-%m-%d")
 
     test = []
-    for k, chunk in enumerate(read_csv(transactions, dtype={"price": float}, chunksize=CHUNK)):
+    for k, chunk in enumerate(read_csv(transactions, dtype=dict(dtype), chunksize=CHUNK)):
         is_test = chunk["t_dat"] >= first_test_day  # as text, which orders ISO dates as dates
         test.append(chunk.loc[is_test, ["customer_id", "article_id"]])
         append = {"mode": "a", "header": k == 0}

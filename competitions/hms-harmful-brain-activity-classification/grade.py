@@ -9,7 +9,7 @@ from pytest_mlebench.grading import (
     require_row_sums,
     require_same_ids,
 )
-from pytest_mlebench.grading.metrics.divergence import kl_divergence
+from pytest_mlebench.grading.metrics.divergence import kl_divergence, kl_divergences
 
 from .labels import VOTES
 
@@ -30,7 +30,15 @@ def check(submission: pd.DataFrame, template: pd.DataFrame) -> np.ndarray:
 
 
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> np.float64:
+    return np.float64(kl_divergence(*_true_and_predicted(submission, answers)))
+
+
+def row_scores(submission: pd.DataFrame, answers: pd.DataFrame) -> np.ndarray:
+    return kl_divergences(*_true_and_predicted(submission, answers))
+
+
+def _true_and_predicted(submission: pd.DataFrame, answers: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
     predicted = check(submission, answers)
     counts = answers.sort_values("eeg_id", kind="stable")[VOTES].to_numpy()
     true = counts / counts.sum(axis=1, keepdims=True)
-    return np.float64(kl_divergence(true, np.where(np.isnan(predicted), true, predicted)))  # an empty vote adds nothing
+    return true, np.where(np.isnan(predicted), true, predicted)  # an empty vote adds nothing

@@ -1,12 +1,13 @@
 from pathlib import Path
 
+from pytest_mlebench.data.authoring.corrections import Split
 from pytest_mlebench.data.authoring.files import link_files
 from pytest_mlebench.data.authoring.tables import read_csv, split, write_csv
 
 LISTED_TWICE = "ce27d36c9147cc19.jpg"  # in two chains, so its label is doubtful
 
 
-def prepare(raw: Path, public: Path, private: Path) -> None:
+def prepare(raw: Path, public: Path, private: Path, *, split: Split = split) -> None:
     images = read_csv(raw / "train.csv").query("image != @LISTED_TWICE")
     train, test = split(images, test_size=0.1)
     write_csv(train, public / "train.csv")

@@ -17,3 +17,7 @@ def check(submission: pd.DataFrame, template: pd.DataFrame) -> np.ndarray:
 
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> np.float64:
     return np.float64(angular_error(answers[ANGLES], check(submission, answers)).mean())
+
+
+def row_scores(submission: pd.DataFrame, answers: pd.DataFrame) -> np.ndarray:
+    return angular_error(answers[ANGLES], check(submission, answers))

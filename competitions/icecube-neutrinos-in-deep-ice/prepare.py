@@ -11,9 +11,10 @@ from .parquet import distinct_values, filter_parquet
 PULSES = ["batch_id", "event_id", "first_pulse_index", "last_pulse_index"]
 
 
-def prepare(raw: Path, public: Path, private: Path) -> None:
+def prepare(raw: Path, public: Path, private: Path, *, test_size: float | int = 0.1) -> None:
+    """``test_size`` is a share or a number of batches."""
     meta = raw / "train_meta.parquet"
-    train, test = split(distinct_values(meta, "batch_id"), test_size=0.1)
+    train, test = split(distinct_values(meta, "batch_id"), test_size=test_size)
     filter_parquet(meta, public / "train_meta.parquet", "batch_id", train, [*PULSES, *ANGLES])
     filter_parquet(meta, public / "test_meta.parquet", "batch_id", test, PULSES)
     answers = pd.read_parquet(meta, columns=["event_id", *ANGLES], filters=[("batch_id", "in", test)])

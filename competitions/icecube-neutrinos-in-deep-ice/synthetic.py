@@ -9,12 +9,12 @@ from pytest_mlebench.data.authoring.synthetic import first_value, standard
 BATCHES = 28
 
 
-def make(raw: Path, seed: int) -> None:
+def make(raw: Path, seed: int, *, batches: int = BATCHES) -> None:
     rng = np.random.default_rng(seed)
     (raw / "train").mkdir()
     (raw / "test").mkdir()
     tables, last = [], 20
-    for batch in rng.permutation(np.arange(1, BATCHES + 1)):  # not in the order of the numbers
+    for batch in rng.permutation(np.arange(1, batches + 1)):  # not in the order of the numbers
         events = last + np.cumsum(rng.integers(1, 40, rng.integers(9, 16)))
         last, n = events[-1], len(events)
         counts = _write_pulses(raw / "train" / f"batch_{batch}.parquet", events, rng)

@@ -24,3 +24,7 @@ def check(submission: pd.DataFrame, template: pd.DataFrame) -> np.ndarray:
 
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
     return zero_one_loss(answers["predicted"], check(submission, answers))
+
+
+def row_scores(submission: pd.DataFrame, answers: pd.DataFrame) -> np.ndarray:
+    return check(submission, answers) != answers["predicted"].to_numpy()

@@ -6,6 +6,7 @@ from sklearn.metrics import roc_auc_score
 
 from pytest_mlebench.data.authoring.tables import read_csv
 from pytest_mlebench.grading import predictions
+from pytest_mlebench.grading.resampling import RowScores, roc_auc
 
 check = partial(predictions, columns="invasive", on="name", between=(0, 1))
 
@@ -16,3 +17,7 @@ def read_template(public: Path) -> pd.DataFrame:
 
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
     return roc_auc_score(answers["invasive"], check(submission, answers))
+
+
+def row_scores(submission: pd.DataFrame, answers: pd.DataFrame) -> RowScores:
+    return roc_auc(answers["invasive"], check(submission, answers))

@@ -16,6 +16,10 @@ def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
     return accuracy_score(answers["Category"], check(submission, answers))
 
 
+def row_scores(submission: pd.DataFrame, answers: pd.DataFrame) -> np.ndarray:
+    return check(submission, answers) == answers["Category"].to_numpy()
+
+
 def _distinct(ids: pd.Series) -> pd.Series:
     """An image with several annotations has several rows: its later rows get an id of their own, by their order."""
     earlier = ids.groupby(ids, dropna=False).cumcount()

@@ -14,13 +14,17 @@ DETECTIONS = "iwildcam2020_megadetector_results.json"
 TEST_SIZE = 0.22
 
 
-def prepare(raw: Path, public: Path, private: Path) -> None:
+def prepare(raw: Path, public: Path, private: Path, *, corrected: bool = False) -> None:
+    """``corrected``: the share of test images is what it says, and each of them has one annotation."""
     metadata, test_metadata = (json.loads((raw / name).read_text(encoding="utf-8")) for name in (TRAIN, TEST))
     # By way of tables: a key that some record lacks becomes NaN there, as in the reference's files.
     images, annotations = pd.DataFrame(metadata["images"]), pd.DataFrame(metadata["annotations"])
-    train, test = hold_out(images, "location", _test_locations(images["location"]))
+    train, test = hold_out(images, "location", _test_locations(images["location"], counted_twice=not corrected))
 
     train_annotations, truth = hold_out(annotations, "image_id", test["id"])
+    if corrected:
+        truth = truth.drop_duplicates("image_id")
+        test = test[test["id"].isin(truth["image_id"])]
     content = {
         "annotations": _records(train_annotations),
         "images": _records(train),
@@ -44,17 +48,17 @@ def prepare(raw: Path, public: Path, private: Path) -> None:
     write_csv(answers.assign(Category=random_categories), public / "sample_submission.csv")
 
 
-def _test_locations(locations: pd.Series) -> list[Any]:
+def _test_locations(locations: pd.Series, *, counted_twice: bool) -> list[Any]:
     """Cameras of the test set: a random share, then one by one until it holds just under the share of images.
 
-    That share counts the images held out twice in its denominator, as the reference does.
+    That share can count the images held out twice in its denominator, as the reference does.
     """
     images = locations.value_counts()
     train, test = map(list, split(locations.unique(), test_size=TEST_SIZE))
 
     def share() -> float:
         held_out = images[test].sum()
-        return held_out / (len(locations) + held_out)
+        return held_out / (len(locations) + (held_out if counted_twice else 0))
 
     while share() < TEST_SIZE:
         test.append(train.pop())

@@ -11,6 +11,7 @@ from pytest_mlebench.grading import (
     require_finite,
     require_row_count,
 )
+from pytest_mlebench.grading.resampling import RowScores, roc_auc
 
 from .labels import CLASSES
 
@@ -23,6 +24,14 @@ def check(submission: pd.DataFrame, template: pd.DataFrame) -> None:
 
 
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
+    return roc_auc_score(*_true_and_predicted(submission, answers), average="macro")
+
+
+def row_scores(submission: pd.DataFrame, answers: pd.DataFrame) -> RowScores:
+    return roc_auc(*_true_and_predicted(submission, answers))
+
+
+def _true_and_predicted(submission: pd.DataFrame, answers: pd.DataFrame) -> tuple[pd.DataFrame, np.ndarray]:
     require_columns(submission, ["id", *CLASSES], exactly=True)
     require_row_count(submission, answers)
     ids = submission["id"]
@@ -39,4 +48,4 @@ def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
     require_finite(scores, columns)
     rows = np.flatnonzero(counts)
     by_id = rows[np.argsort(ids.to_numpy(dtype=object)[rows], kind="stable")]
-    return roc_auc_score(truth[CLASSES], scores[by_id], average="macro")
+    return truth[CLASSES], scores[by_id]

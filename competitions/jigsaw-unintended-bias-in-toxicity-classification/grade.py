@@ -27,7 +27,16 @@ def check(submission: pd.DataFrame, template: pd.DataFrame) -> np.ndarray:
 
 
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> np.float64:
-    predicted = check(submission, answers)
+    overall, by_kind = areas(check(submission, answers), answers)
+    if any(0 in aucs for aucs in by_kind):
+        raise InvalidSubmission(
+            "column 'prediction': the AUC of an identity is 0, which leaves its power mean undefined"
+        )
+    return np.float64((overall + sum(pmean(aucs, POWER) for aucs in by_kind)) / 4)
+
+
+def areas(predicted: np.ndarray, answers: pd.DataFrame) -> tuple[float, list[list[float]]]:
+    """The AUC of all rows, and for each kind of subset those of the identities."""
     toxic, *mentions = (answers[name].to_numpy() >= 0.5 for name in ["toxicity", *IDENTITIES])
     subsets = (
         mentions,  # subgroup
@@ -35,9 +44,4 @@ def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> np.float64:
         [mention == toxic for mention in mentions],  # background negative, subgroup positive
     )
     overall = roc_auc_score(toxic, predicted)
-    by_kind = [[roc_auc_score(toxic[rows], predicted[rows]) for rows in kind] for kind in subsets]
-    if any(0 in aucs for aucs in by_kind):
-        raise InvalidSubmission(
-            "column 'prediction': the AUC of an identity is 0, which leaves its power mean undefined"
-        )
-    return np.float64((overall + sum(pmean(aucs, POWER) for aucs in by_kind)) / 4)
+    return overall, [[roc_auc_score(toxic[rows], predicted[rows]) for rows in kind] for kind in subsets]

@@ -2,6 +2,7 @@ import numpy as np
 import pandas as pd
 
 from pytest_mlebench.grading import alignment, labelled_records, parse_texts, require_columns
+from pytest_mlebench.grading.resampling import RowScores, ratio
 
 Labelled = tuple[list[str], np.ndarray]
 """Characters, and the numbers that belong to each: x and y of a point; left, top, width and height of a box."""
@@ -20,6 +21,13 @@ def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
     hits = sum(_hits(*page) for page in zip(boxes, points, strict=True))
     total = sum(len(labels) for labels, _ in boxes) + sum(len(labels) for labels, _ in points)
     return 2 * hits / total if total else 0.0
+
+
+def row_scores(submission: pd.DataFrame, answers: pd.DataFrame) -> RowScores:
+    points = check(submission, answers)
+    boxes = parse_texts(answers, "labels", _boxes, expected="boxes", missing="")
+    pages = list(zip(boxes, points, strict=True))
+    return ratio([2 * _hits(*page) for page in pages], [len(true[0]) + len(given[0]) for true, given in pages])
 
 
 def _points(text: str) -> Labelled:

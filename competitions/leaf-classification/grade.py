@@ -2,7 +2,7 @@ import numpy as np
 import pandas as pd
 
 from pytest_mlebench.grading import class_probabilities, require_columns
-from pytest_mlebench.grading.metrics.classification import log_loss
+from pytest_mlebench.grading.metrics.classification import log_loss, log_losses
 
 
 def check(submission: pd.DataFrame, template: pd.DataFrame) -> np.ndarray:
@@ -13,3 +13,7 @@ def check(submission: pd.DataFrame, template: pd.DataFrame) -> np.ndarray:
 
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
     return log_loss(answers.drop(columns="id"), check(submission, answers))
+
+
+def row_scores(submission: pd.DataFrame, answers: pd.DataFrame) -> np.ndarray:
+    return log_losses(answers.drop(columns="id"), check(submission, answers))

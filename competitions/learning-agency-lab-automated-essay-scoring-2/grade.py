@@ -4,6 +4,7 @@ import pandas as pd
 from sklearn.metrics import cohen_kappa_score
 
 from pytest_mlebench.grading import class_labels
+from pytest_mlebench.grading.resampling import RowScores, confusion, quadratic_kappa
 
 check = partial(class_labels, column="score", on="essay_id")
 
@@ -11,3 +12,7 @@ check = partial(class_labels, column="score", on="essay_id")
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
     # As in the reference, a score weighs by its rank among those that occur on either side.
     return cohen_kappa_score(answers["score"], check(submission, answers), weights="quadratic")
+
+
+def row_scores(submission: pd.DataFrame, answers: pd.DataFrame) -> RowScores:
+    return confusion(answers["score"], check(submission, answers), quadratic_kappa)

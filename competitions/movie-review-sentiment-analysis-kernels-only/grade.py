@@ -4,9 +4,15 @@ import pandas as pd
 from sklearn.metrics import accuracy_score
 
 from pytest_mlebench.grading import class_labels
+from pytest_mlebench.grading.resampling import RowScores, mean_of
 
 check = partial(class_labels, column="Sentiment", on="PhraseId")
 
 
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
     return accuracy_score(answers["Sentiment"], check(submission, answers))
+
+
+def row_scores(submission: pd.DataFrame, answers: pd.DataFrame) -> RowScores:
+    right = check(submission, answers) == answers["Sentiment"].to_numpy()
+    return mean_of(right, units=answers["SentenceId"])  # the phrases of a sentence belong together

@@ -1,9 +1,11 @@
 from typing import Any
 
 import pandas as pd
+from rapidfuzz.distance import Levenshtein
 
 from pytest_mlebench.grading import InvalidSubmission, alignment, require_columns, require_not_missing
 from pytest_mlebench.grading.metrics.text import word_error_rate
+from pytest_mlebench.grading.resampling import RowScores, ratio
 
 
 def check(submission: pd.DataFrame, template: pd.DataFrame) -> list[list[int]]:
@@ -17,6 +19,12 @@ def check(submission: pd.DataFrame, template: pd.DataFrame) -> list[list[int]]:
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
     truth = answers["Sequence"].astype(str).str.split().map(lambda numbers: [int(number) for number in numbers])
     return word_error_rate(truth.tolist(), check(submission, answers))
+
+
+def row_scores(submission: pd.DataFrame, answers: pd.DataFrame) -> RowScores:
+    true = [[int(number) for number in str(sequence).split()] for sequence in answers["Sequence"]]
+    pairs = zip(true, check(submission, answers), strict=True)
+    return ratio([Levenshtein.distance(*pair) for pair in pairs], [len(sequence) for sequence in true])
 
 
 def _gestures(value: Any, row: int) -> list[int]:

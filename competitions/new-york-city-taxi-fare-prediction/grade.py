@@ -2,6 +2,7 @@ import pandas as pd
 from sklearn.metrics import root_mean_squared_error
 
 from pytest_mlebench.grading import numeric, require_columns, require_finite, require_row_count
+from pytest_mlebench.grading.resampling import RowScores, root_mean
 
 
 def check(submission: pd.DataFrame, template: pd.DataFrame) -> "pd.Series[float]":
@@ -15,6 +16,11 @@ def check(submission: pd.DataFrame, template: pd.DataFrame) -> "pd.Series[float]
 
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
     return root_mean_squared_error(_sorted_by_key(answers)["fare_amount"], check(submission, answers))
+
+
+def row_scores(submission: pd.DataFrame, answers: pd.DataFrame) -> RowScores:
+    errors = _sorted_by_key(answers)["fare_amount"].to_numpy() - check(submission, answers).to_numpy()
+    return root_mean(errors**2)
 
 
 def _sorted_by_key(table: pd.DataFrame) -> pd.DataFrame:

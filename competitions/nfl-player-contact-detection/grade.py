@@ -4,9 +4,15 @@ import pandas as pd
 
 from pytest_mlebench.grading import class_labels
 from pytest_mlebench.grading.metrics.classification import matthews_corrcoef
+from pytest_mlebench.grading.resampling import RowScores, confusion, matthews
 
 check = partial(class_labels, column="contact", on="contact_id")
 
 
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
     return matthews_corrcoef(answers["contact"], check(submission, answers))
+
+
+def row_scores(submission: pd.DataFrame, answers: pd.DataFrame) -> RowScores:
+    plays = answers["contact_id"].str.split("_").str[:2].str.join("_")
+    return confusion(answers["contact"], check(submission, answers), matthews, units=plays)

@@ -2,13 +2,14 @@ from pathlib import Path
 
 import pandas as pd
 
+from pytest_mlebench.data.authoring.corrections import Split
 from pytest_mlebench.data.authoring.files import link_files
 from pytest_mlebench.data.authoring.tables import hold_out, read_csv_high, split, write_csv
 
 VIEWS = ["All29", "Endzone", "Sideline"]
 
 
-def prepare(raw: Path, public: Path, private: Path) -> None:
+def prepare(raw: Path, public: Path, private: Path, *, split: Split = split) -> None:
     labels = _read(raw / "train_labels.csv")
     train_plays, test_plays = split(labels["game_play"].unique().tolist(), test_size=0.1)
     train, test = hold_out(labels, "game_play", test_plays)

@@ -21,10 +21,10 @@ HEADERS = {
 }
 
 
-def make(raw: Path, seed: int) -> None:
+def make(raw: Path, seed: int, games: int = 600) -> None:
     rng = np.random.default_rng(seed)
     n = 44
-    plays = sorted({f"{rng.integers(58000, 58600)}_{rng.integers(0, 5000):06d}" for _ in range(n + 3)})
+    plays = sorted({f"{rng.integers(58000, 58000 + games)}_{rng.integers(0, 5000):06d}" for _ in range(n + 3)})
     rng.shuffle(plays)
     labelled, unlabelled, test = plays[:-3], plays[-3:-2], plays[-2:]
     labels, sample = [], []

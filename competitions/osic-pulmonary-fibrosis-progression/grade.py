@@ -4,7 +4,8 @@ import numpy as np
 import pandas as pd
 
 from pytest_mlebench.grading import InvalidSubmission, numeric, require_columns
-from pytest_mlebench.grading.metrics.likelihood import laplace_log_likelihood
+from pytest_mlebench.grading.metrics.likelihood import laplace_log_likelihood, laplace_log_likelihoods
+from pytest_mlebench.grading.resampling import RowScores, mean_of
 
 
 def check(submission: pd.DataFrame, template: pd.DataFrame) -> None:
@@ -14,6 +15,22 @@ def check(submission: pd.DataFrame, template: pd.DataFrame) -> None:
 
 
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> np.float64:
+    given, *values = _scored(submission, answers)
+    if given.empty:
+        return np.float64(math.nan)
+    return np.float64(laplace_log_likelihood(*values, min_scale=70, max_error=1000))
+
+
+def row_scores(submission: pd.DataFrame, answers: pd.DataFrame) -> RowScores:
+    weeks, *values = _scored(submission, answers)
+    likelihoods = laplace_log_likelihoods(*values, min_scale=70, max_error=1000)
+    return mean_of(likelihoods, units=weeks.str.rpartition("_")[0])  # the visits of a patient belong together
+
+
+def _scored(
+    submission: pd.DataFrame, answers: pd.DataFrame
+) -> tuple["pd.Series[str]", "pd.Series[float]", np.ndarray, np.ndarray]:
+    """The weeks that count, and for each the true and the predicted FVC and the confidence."""
     weeks, fvc, confidence = _read(submission, answers)
     visits = answers.dropna(subset="FVC").sort_values("Weeks").groupby("Patient").tail(3)
     truth = visits.set_index("Patient_Week")["FVC"]
@@ -22,12 +39,8 @@ def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> np.float64:
     # a single week is the exception: the reference compares its answer with all that is given for it
     if given.nunique() > 1:
         _require_unique(given)
-    if given.empty:
-        return np.float64(math.nan)
     confidence = np.where(np.isnan(confidence), 0, confidence)
-    return np.float64(
-        laplace_log_likelihood(truth.loc[given], fvc[counts], confidence[counts], min_scale=70, max_error=1000)
-    )
+    return given, truth.loc[given], fvc[counts], confidence[counts]
 
 
 def _read(submission: pd.DataFrame, template: pd.DataFrame) -> tuple["pd.Series[str]", np.ndarray, np.ndarray]:

@@ -2,11 +2,12 @@ from pathlib import Path
 
 import numpy as np
 
+from pytest_mlebench.data.authoring.corrections import Split
 from pytest_mlebench.data.authoring.files import link_files
 from pytest_mlebench.data.authoring.tables import read_csv, split, write_csv
 
 
-def prepare(raw: Path, public: Path, private: Path) -> None:
+def prepare(raw: Path, public: Path, private: Path, *, split: Split = split) -> None:
     train, test = split(read_csv(raw / "train.csv"), test_size=0.1)
     write_csv(train, public / "train.csv")
     write_csv(test, private / "test.csv")

@@ -3,6 +3,7 @@ import pandas as pd
 from sklearn.metrics import roc_auc_score
 
 from pytest_mlebench.grading import predictions, require_columns
+from pytest_mlebench.grading.resampling import RowScores, roc_auc
 
 STATES = ["healthy", "multiple_diseases", "rust", "scab"]
 
@@ -14,3 +15,7 @@ def check(submission: pd.DataFrame, template: pd.DataFrame) -> np.ndarray:
 
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
     return roc_auc_score(answers[STATES], check(submission, answers), average="macro")
+
+
+def row_scores(submission: pd.DataFrame, answers: pd.DataFrame) -> RowScores:
+    return roc_auc(answers[STATES], check(submission, answers))

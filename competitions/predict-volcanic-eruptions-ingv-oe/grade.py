@@ -3,6 +3,7 @@ import pandas as pd
 from sklearn.metrics import mean_absolute_error
 
 from pytest_mlebench.grading import InvalidSubmission, answer_positions, numeric, require_columns, require_finite
+from pytest_mlebench.grading.resampling import RowScores, mean_of
 
 
 def check(submission: pd.DataFrame, template: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
@@ -19,3 +20,8 @@ def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
     if not np.isfinite(error):
         raise InvalidSubmission("column 'time_to_eruption': the values are too large for their mean error")
     return round(error)
+
+
+def row_scores(submission: pd.DataFrame, answers: pd.DataFrame) -> RowScores:
+    positions, predicted = check(submission, answers)
+    return mean_of(np.abs(answers["time_to_eruption"].to_numpy()[positions] - predicted), then=np.rint)

@@ -4,6 +4,7 @@ import pandas as pd
 from sklearn.metrics import roc_auc_score
 
 from pytest_mlebench.grading import predictions
+from pytest_mlebench.grading.resampling import RowScores, roc_auc
 
 from .columns import TARGET
 
@@ -12,3 +13,7 @@ check = partial(predictions, columns=TARGET, on="request_id", between=(0, 1))
 
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
     return roc_auc_score(answers[TARGET], check(submission, answers))
+
+
+def row_scores(submission: pd.DataFrame, answers: pd.DataFrame) -> RowScores:
+    return roc_auc(answers[TARGET], check(submission, answers))

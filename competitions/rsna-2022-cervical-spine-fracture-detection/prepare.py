@@ -1,6 +1,8 @@
 import random
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
+
+import pandas as pd
 
 from pytest_mlebench.data.authoring.files import link, link_tree
 from pytest_mlebench.data.authoring.tables import read_csv, write_csv
@@ -25,16 +27,23 @@ def prepare(raw: Path, public: Path, private: Path) -> None:
     chosen = both + segmented + boxed
     train = {*chosen, *generator.sample(_without(studies["StudyInstanceUID"], chosen), n_train - len(chosen))}
 
+    write_csv(boxes[boxes["StudyInstanceUID"].isin(both + boxed)], public / "train_bounding_boxes.csv")
+    write_sides(studies, train, both + segmented, raw, public, private)
+
+
+def write_sides(
+    studies: pd.DataFrame, train: Collection[str], segmented: Iterable[str], raw: Path, public: Path, private: Path
+) -> None:
+    """All but the boxes; ``segmented`` are the training studies whose segmentations are public."""
     is_train = studies["StudyInstanceUID"].isin(train)
     write_csv(studies[is_train], public / "train.csv")
-    write_csv(boxes[boxes["StudyInstanceUID"].isin(both + boxed)], public / "train_bounding_boxes.csv")
     answers = studies[~is_train].melt("StudyInstanceUID", var_name="prediction_type", value_name="fractured")
     answers["row_id"] = answers["StudyInstanceUID"] + "_" + answers["prediction_type"]
     write_csv(answers, private / "answers.csv")
     write_csv(answers.drop(columns="fractured"), public / "test.csv")
     write_csv(answers[["row_id"]].assign(fractured=0.5), public / "sample_submission.csv")
 
-    for study in both + segmented:
+    for study in segmented:
         link(raw / "segmentations" / f"{study}.nii", public / "segmentations" / f"{study}.nii")
     for study in studies["StudyInstanceUID"]:
         side = "train_images" if study in train else "test_images"

@@ -3,6 +3,7 @@ import pandas as pd
 
 from pytest_mlebench.grading import InvalidSubmission, alignment, numeric, require_columns
 from pytest_mlebench.grading.metrics.probabilistic import probabilistic_f1
+from pytest_mlebench.grading.resampling import RowScores, ratio
 
 
 def check(submission: pd.DataFrame, template: pd.DataFrame) -> np.ndarray:
@@ -15,3 +16,8 @@ def check(submission: pd.DataFrame, template: pd.DataFrame) -> np.ndarray:
 
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> np.float64:
     return np.float64(probabilistic_f1(answers["cancer"], check(submission, answers)))  # 0 where a value is missing
+
+
+def row_scores(submission: pd.DataFrame, answers: pd.DataFrame) -> RowScores:
+    truth, predicted = answers["cancer"].to_numpy(), check(submission, answers)
+    return ratio(2 * truth * predicted, truth + predicted)

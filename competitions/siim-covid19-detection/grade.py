@@ -17,17 +17,17 @@ Row = tuple[list[str], np.ndarray]
 
 
 def check(submission: pd.DataFrame, template: pd.DataFrame) -> None:
-    _read(submission, template, LABELS)
+    read_boxes(submission, template, LABELS)
 
 
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> np.float64:
-    truth = _table(*labelled_columns(answers["PredictionString"].tolist(), 6))
+    truth = box_table(*labelled_columns(answers["PredictionString"].tolist(), 6))
     labels = sorted(truth["class"].unique())
-    predicted = _read(submission, answers, labels)
+    predicted = read_boxes(submission, answers, labels)
     return np.float64(np.mean(_average_precisions(truth, predicted, labels, len(answers))))
 
 
-def _read(submission: pd.DataFrame, template: pd.DataFrame, labels: Collection[str]) -> pd.DataFrame:
+def read_boxes(submission: pd.DataFrame, template: pd.DataFrame, labels: Collection[str]) -> pd.DataFrame:
     """The predicted boxes of the classes, with the numbers of the template's rows."""
     require_columns(submission, ["id", "PredictionString"])
     order = alignment(submission, template, on="id")
@@ -42,7 +42,7 @@ def _boxes(submission: pd.DataFrame, labels: Collection[str]) -> pd.DataFrame:
         if submission["PredictionString"].notna().all() and pd.api.types.is_string_dtype(
             submission["PredictionString"]
         ):
-            boxes = _table(*labelled_columns(texts(submission, "PredictionString").tolist(), 6))
+            boxes = box_table(*labelled_columns(texts(submission, "PredictionString").tolist(), 6))
             if np.isfinite(boxes["confidence"][boxes["class"].isin(labels)]).all():
                 return boxes
     # Slower, and names the row of what is wrong.
@@ -50,10 +50,10 @@ def _boxes(submission: pd.DataFrame, labels: Collection[str]) -> pd.DataFrame:
     rows = parse_texts(submission, "PredictionString", parse, expected="class, confidence and corners of each box")
     names = [name for names, _ in rows for name in names]
     counts = np.array([len(names) for names, _ in rows], dtype=np.int64)
-    return _table(counts, names, np.concatenate([np.empty((0, 5)), *(numbers for _, numbers in rows)]))
+    return box_table(counts, names, np.concatenate([np.empty((0, 5)), *(numbers for _, numbers in rows)]))
 
 
-def _table(counts: np.ndarray, names: Sequence[str], numbers: np.ndarray) -> pd.DataFrame:
+def box_table(counts: np.ndarray, names: Sequence[str], numbers: np.ndarray) -> pd.DataFrame:
     table = pd.DataFrame(numbers, columns=BOX)
     table["row"] = np.repeat(np.arange(len(counts)), counts)
     table["class"] = pd.Series(names, dtype=object)

@@ -22,8 +22,15 @@ def check(submission: pd.DataFrame, template: pd.DataFrame) -> list[np.ndarray]:
 
 
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> np.float64:
+    return np.float64(np.mean(_of_trips(submission, answers)))
+
+
+def row_scores(submission: pd.DataFrame, answers: pd.DataFrame) -> np.ndarray:
+    return _of_trips(submission, answers)
+
+
+def _of_trips(submission: pd.DataFrame, answers: pd.DataFrame) -> np.ndarray:
     truth = [rows[POSITION].to_numpy() for _, rows in answers.groupby("tripId")]
     # rows are paired by their place within the trip
     distances = [haversine_distance(*trip) for trip in zip(truth, check(submission, answers), strict=True)]
-    scores = [np.quantile(errors, [0.5, 0.95]).mean() for errors in distances]
-    return np.float64(np.mean(scores))
+    return np.array([np.quantile(errors, [0.5, 0.95]).mean() for errors in distances])

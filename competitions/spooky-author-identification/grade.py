@@ -2,7 +2,7 @@ import numpy as np
 import pandas as pd
 
 from pytest_mlebench.grading import InvalidSubmission, class_probabilities, require_columns
-from pytest_mlebench.grading.metrics.classification import log_loss
+from pytest_mlebench.grading.metrics.classification import log_loss, log_losses
 
 from .labels import AUTHORS
 
@@ -16,3 +16,7 @@ def check(submission: pd.DataFrame, template: pd.DataFrame) -> np.ndarray:
 
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
     return log_loss(answers[AUTHORS], check(submission, answers))
+
+
+def row_scores(submission: pd.DataFrame, answers: pd.DataFrame) -> np.ndarray:
+    return log_losses(answers[AUTHORS], check(submission, answers))

@@ -3,6 +3,7 @@ import pandas as pd
 from sklearn.metrics import root_mean_squared_error
 
 from pytest_mlebench.grading import alignment, numeric, predictions, require_columns, require_finite
+from pytest_mlebench.grading.resampling import RowScores, root_mean
 
 SCORED = ["reactivity", "deg_Mg_pH10", "deg_Mg_50C"]
 UNSCORED = ["deg_pH10", "deg_50C"]
@@ -15,6 +16,16 @@ def check(submission: pd.DataFrame, template: pd.DataFrame) -> None:
 
 
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> np.float64:
+    return np.float64(root_mean_squared_error(*_true_and_predicted(submission, answers)))
+
+
+def row_scores(submission: pd.DataFrame, answers: pd.DataFrame) -> RowScores:
+    true, predicted = _true_and_predicted(submission, answers)
+    molecules = true.index.str.rpartition("_").get_level_values(0)
+    return root_mean((true.to_numpy() - predicted.to_numpy()) ** 2, units=molecules)
+
+
+def _true_and_predicted(submission: pd.DataFrame, answers: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
     require_columns(submission, ["id_seqpos", *SCORED, *UNSCORED])
     alignment(submission, answers, on="id_seqpos")
     # the mask is one of places in the file, so in another order than the answers' other bases are compared
@@ -24,4 +35,4 @@ def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> np.float64:
     require_finite(values, SCORED)
     predicted = pd.DataFrame(values, index=submission["id_seqpos"])[keep].sort_index()
     true = answers.set_index("id_seqpos")[SCORED][keep].sort_index()
-    return np.float64(root_mean_squared_error(true, predicted))
+    return true, predicted

@@ -1,12 +1,14 @@
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 from sklearn.metrics import log_loss
 
 from pytest_mlebench.data.authoring.archives import read_7z
 from pytest_mlebench.data.authoring.tables import read_csv
 from pytest_mlebench.grading import predictions
+from pytest_mlebench.grading.metrics.classification import binary_log_losses
 
 check = partial(predictions, columns="is_iceberg", on="id", between=(0, 1))
 
@@ -17,3 +19,7 @@ def read_template(public: Path) -> pd.DataFrame:
 
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
     return log_loss(answers["is_iceberg"], check(submission, answers), labels=[0, 1])
+
+
+def row_scores(submission: pd.DataFrame, answers: pd.DataFrame) -> np.ndarray:
+    return binary_log_losses(answers["is_iceberg"], check(submission, answers))

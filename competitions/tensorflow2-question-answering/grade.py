@@ -2,6 +2,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from pytest_mlebench.grading import InvalidSubmission, alignment, require_columns, texts
@@ -35,6 +36,10 @@ def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
     """The share of right rows, which is what the reference's micro F1 over both classes comes to."""
     pairs = zip(check(submission, answers), answers["right"], strict=True)
     return sum(given in right for given, right in pairs) / len(answers)
+
+
+def row_scores(submission: pd.DataFrame, answers: pd.DataFrame) -> np.ndarray:
+    return np.array([given in right for given, right in zip(check(submission, answers), answers["right"], strict=True)])
 
 
 def _annotations_and_id(line: bytes) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from pytest_mlebench.data.authoring.tables import read_csv
@@ -18,3 +19,7 @@ def check(submission: pd.DataFrame, template: pd.DataFrame) -> "pd.Series[str]":
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
     spoken = texts(answers, "after", missing="nan")
     return float((spoken == check(submission, answers)).mean())  # accuracy_score would sort a million texts
+
+
+def row_scores(submission: pd.DataFrame, answers: pd.DataFrame) -> np.ndarray:
+    return (texts(answers, "after", missing="nan") == check(submission, answers)).to_numpy()

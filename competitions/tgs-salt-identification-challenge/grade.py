@@ -25,6 +25,12 @@ def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> np.float64:
     return np.float64((overlaps[:, None] > THRESHOLDS).mean())
 
 
+def row_scores(submission: pd.DataFrame, answers: pd.DataFrame) -> np.ndarray:
+    pairs = zip(_masks(answers), check(submission, answers), strict=True)
+    overlaps = np.array([_overlap(*pair) for pair in pairs])
+    return (overlaps[:, None] > THRESHOLDS).mean(axis=1)
+
+
 def _masks(table: pd.DataFrame) -> list[Runs]:
     decode = partial(decode_rle, size=SIDE * SIDE)
     return parse_texts(table, "rle_mask", decode, expected="pairs of start and length", missing="")

@@ -15,3 +15,7 @@ def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> np.float64:
     if np.isnan(scores).any():
         raise InvalidSubmission("column 'selected_text': a text is empty in a row that cannot be scored without a word")
     return np.float64(scores.mean())
+
+
+def row_scores(submission: pd.DataFrame, answers: pd.DataFrame) -> np.ndarray:
+    return word_jaccard(texts(answers, "selected_text"), check(submission, answers))

@@ -3,6 +3,8 @@ import pandas as pd
 
 from pytest_mlebench.grading import alignment, numeric, require_columns
 from pytest_mlebench.grading.metrics.correlation import pearson
+from pytest_mlebench.grading.resampling import RowScores
+from pytest_mlebench.grading.resampling import pearson as pearson_rows
 
 
 def check(submission: pd.DataFrame, template: pd.DataFrame) -> np.ndarray:
@@ -13,3 +15,7 @@ def check(submission: pd.DataFrame, template: pd.DataFrame) -> np.ndarray:
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> np.float64:
     # without a correlation (constant, empty, infinite) it has no score: NaN
     return np.float64(pearson(answers["score"], check(submission, answers)))
+
+
+def row_scores(submission: pd.DataFrame, answers: pd.DataFrame) -> RowScores:
+    return pearson_rows(answers["score"], check(submission, answers))

@@ -6,6 +6,7 @@ from sklearn.metrics import mean_absolute_error
 
 from pytest_mlebench.data.authoring.tables import read_csv
 from pytest_mlebench.grading import alignment, numeric, require_columns, require_finite
+from pytest_mlebench.grading.resampling import RowScores, mean_of
 
 
 def read_template(public: Path) -> pd.DataFrame:
@@ -26,3 +27,9 @@ def check(submission: pd.DataFrame, template: pd.DataFrame) -> np.ndarray:
 
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
     return mean_absolute_error(answers["pressure"][answers["u_out"] == 0], check(submission, answers))
+
+
+def row_scores(submission: pd.DataFrame, answers: pd.DataFrame) -> RowScores:
+    scored = answers[answers["u_out"] == 0]
+    errors = np.abs(scored["pressure"].to_numpy() - check(submission, answers))
+    return mean_of(errors, units=scored["breath_id"])

@@ -110,7 +110,7 @@ class Catalogue:
         if path.is_file():
             return [self._of_line(path, line, id) for line, id in _numbered_ids(path)]
         if path.suffix or path.parent != Path():
-            raise UsageError(f"split file {name} does not exist")
+            raise UsageError(f"split file {name} {'is a folder' if path.is_dir() else 'does not exist'}")
         if own := [competition for competition in self if competition.split == name]:
             return own
         raise unknown("split", name, self.split_names)

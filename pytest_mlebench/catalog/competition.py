@@ -6,6 +6,7 @@ import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
@@ -19,6 +20,8 @@ FILE_NAME = "competition.yaml"
 VERSIONS = ("v1", "v2")
 """Of the benchmark: the first reproduces MLE-bench with its defects, the second corrects them."""
 FIRST = VERSIONS[0]
+_EXTRAS = {"pyarrow": "pytest-mlebench[parquet]"}
+"""What installs a module, where that is not called as the module is."""
 _GOLDEN_KEYS = {"seed", "public", "private", "scores", "no_score", "invalid"}
 
 
@@ -31,7 +34,10 @@ class Competition:
     ``sample_submission_score`` is None where the sample submission is invalid, NaN where it is valid without a score.
     ``split`` is one of the bundled splits or any name of one's own.
     ``source`` is ``kaggle``, or ``bundled`` where ``prepare.py`` needs no raw data.
-    ``known_leak`` says how the public files give answers away (empty: they do not).
+    ``requires`` are modules that ``prepare.py`` and ``synthetic.py`` import and that not every environment has.
+    ``known_leak`` says how the public files give answers away (empty: they do not). ``groups`` names what belongs on
+    one side of the split: by its name the ``column`` of the files ``train`` and ``test`` below the prepared data, and
+    if need be a ``pattern`` whose first group it is. ``exceptions`` says by a check's name why the gate lets it fail.
 
     Of a version that corrects the competition (``is_corrected``): ``changes`` says what was corrected, ``thresholds``
     whether the leaderboard's medals still mean what they did (``THRESHOLDS`` in the schema). ``contaminated`` says why
@@ -58,7 +64,10 @@ class Competition:
     checksums: Mapping[str, Any] = field(default_factory=dict)
     known_issues: tuple[str, ...] = ()
     known_leak: str = ""
+    groups: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    exceptions: Mapping[str, str] = field(default_factory=dict)
     source: str = "kaggle"
+    requires: tuple[str, ...] = ()
     changes: tuple[str, ...] = ()
     thresholds: str = "apply"
     contaminated: str = ""
@@ -156,6 +165,8 @@ class Competition:
         path = self.file(f"{name}.py")
         if not path.is_file():
             raise CompetitionError(f"{path} is missing")
+        if name in ("prepare", "synthetic"):
+            self.require_modules()
         try:
             return packages.import_module(self.folder, self.version, name)
         except Exception as error:
@@ -176,6 +187,14 @@ class Competition:
             where = own[-1]
         name = Path(where.filename).relative_to(folder)
         return f"{text} ({name}, line {where.lineno}: {(where.line or '').strip()})"
+
+    def require_modules(self) -> None:
+        """Raises CompetitionError with the command that installs what preparing needs and this environment lacks."""
+        if missing := [name for name in self.requires if find_spec(name) is None]:
+            packages = " ".join(f"'{_EXTRAS.get(name, name)}'" for name in missing)
+            raise CompetitionError(
+                f"{self.id}: its data cannot be prepared without {' and '.join(missing)}; run: pip install {packages}"
+            )
 
     def function(self, module: str, name: str) -> Callable[..., Any]:
         """A function of one of the folder's modules; raises CompetitionError where there is none."""

@@ -81,6 +81,10 @@ class Leaderboard:
             return None
         return next((medal for medal in MEDALS if self._as_good(score, self.threshold(medal))), None)
 
+    def earns(self, medal: Medal, score: float) -> bool:
+        """Whether a score earns this medal or a better one."""
+        return self._as_good(score, self.threshold(medal))
+
     def is_above_median(self, score: float | None) -> bool:
         """Whether the score is strictly better than the median."""
         if score is None or math.isnan(score):

@@ -22,6 +22,8 @@ SPLITS = ("low", "medium", "high", "dev", "smoke")
 SPLIT_ALIASES = ("lite", "all", "core")
 SOURCES = ("kaggle", "bundled")
 DIRECTIONS = ("lower", "higher")
+EXCEPTIONS = ("groups_stay_apart", "rows_are_matched", "guesses_earn_nothing")
+"""The checks of the gate that a competition may fail, with a reason; for leaks there is ``known_leak``."""
 THRESHOLDS = ("apply", "with care", "indicative")
 """Whether a leaderboard's medals mean in a corrected version what they did: the same metric on test data that is
 distributed alike; nearly so; or no longer."""
@@ -32,7 +34,8 @@ CATEGORIES = (
 )
 METRICS = (
     # scikit-learn's names of scorers, without neg_
-    *("accuracy", "average_precision", "balanced_accuracy", "f1", "f1_macro", "f1_micro", "f1_weighted", "jaccard"),
+    *("accuracy", "average_precision", "balanced_accuracy", "f1", "f1_macro", "f1_micro", "f1_samples"),
+    *("f1_weighted", "jaccard"),
     *("log_loss", "matthews_corrcoef", "mean_absolute_error", "mean_squared_error", "mean_squared_log_error"),
     *("median_absolute_error", "precision", "r2", "recall", "roc_auc", "root_mean_squared_error"),
     *("root_mean_squared_log_error", "zero_one_loss"),
@@ -43,7 +46,12 @@ METRICS = (
     *("mean_average_precision_at_iou_0.5", "mean_average_precision_at_iou_0.5_to_0.95", "mean_columnwise_roc_auc"),
     *("mean_columnwise_root_mean_squared_error", "mean_columnwise_root_mean_squared_log_error"),
     *("mean_columnwise_spearman_correlation", "mean_dice", "mean_kl_divergence", "mean_levenshtein_distance"),
-    *("mean_log_mean_absolute_error", "mean_of_50th_and_95th_percentile_distance", "mean_word_jaccard"),
+    *(
+        "mean_log_mean_absolute_error",
+        "mean_precision_3d",
+        "mean_of_50th_and_95th_percentile_distance",
+        "mean_word_jaccard",
+    ),
     *("pearson_correlation", "probabilistic_f1", "quadratic_weighted_kappa", "weighted_log_loss", "weighted_roc_auc"),
     *("word_error_rate",),
 )
@@ -124,7 +132,7 @@ def check(values: Any, file: Path) -> dict[str, Any]:
     if problems:
         raise CompetitionError("\n".join(f"{file}: {problem}" for problem in problems))
     fields = {key: value for key, value in values.items() if value is not None}
-    for key in ("data_types", "known_issues"):
+    for key in ("data_types", "known_issues", "requires"):
         fields[key] = tuple(fields.get(key, ()))
     if "sample_submission_score" in fields:
         fields["sample_submission_score"] = float(fields["sample_submission_score"])
@@ -238,6 +246,12 @@ def _id(value: Any) -> None:
     _text(value)
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_.-]*", value):
         raise _expected("letters, digits, '-', '_' and '.'", value)
+
+
+def _module(value: Any) -> None:
+    _text(value)
+    if not value.isidentifier():
+        raise _expected("the name of a module, as in `import pyarrow`", value)
 
 
 def _bool(value: Any) -> None:
@@ -395,10 +409,37 @@ def _check_order(leaderboard: Mapping[Any, Any], *, lower: bool) -> None:
             raise _expected(f"a score no better than the one before, {first!r}", second, f".percentiles[{position}]")
 
 
+def _groups(values: Any) -> None:
+    if not isinstance(values, Mapping):
+        raise _expected("a mapping of names to column, train and test", values)
+    check = _mapping(
+        {"column": _title, "train": _below("public"), "test": _below("public", "private"), "pattern": _regex}
+    )
+    for name, where in values.items():
+        try:
+            _title(name)
+            check(where)
+            if missing := [key for key in ("column", "train", "test") if not where.get(key)]:
+                raise _Wrong("is missing", f".{missing[0]}")
+        except _Wrong as wrong:
+            wrong.key = f"[{shown(name)}]{wrong.key}"
+            raise
+
+
+def _regex(value: Any) -> None:
+    _text(value)
+    try:
+        groups = re.compile(value).groups
+    except re.error as error:
+        raise _Wrong(f"is no regular expression: {error}") from error
+    if groups < 1:
+        raise _expected("a regular expression with a group in parentheses", value)
+
+
 _THRESHOLDS = ("best", "gold", "silver", "bronze", "median", "worst")
 _REQUIRED = ("id", "title", "split", "category", "metric", "direction", "leaderboard")
 _REQUIRED_LATER = ("changes", "thresholds")
-_OF_ONE_VERSION = ("checksums", "known_issues", "known_leak", "sample_submission_score")
+_OF_ONE_VERSION = ("checksums", "known_issues", "known_leak", "sample_submission_score", "groups", "exceptions")
 _CHECKS: dict[str, Callable[[Any], None]] = {
     "id": _id,
     "title": _title,
@@ -410,6 +451,7 @@ _CHECKS: dict[str, Callable[[Any], None]] = {
     "metric": _known_or_own("metric", METRICS),
     "direction": _one_of(DIRECTIONS),
     "source": _one_of(SOURCES),
+    "requires": _list_of(_module, "names of modules"),
     "answers": _below("private"),
     "perfect_submission": _below("private"),
     "sample_submission": _below("public", "private"),
@@ -419,6 +461,8 @@ _CHECKS: dict[str, Callable[[Any], None]] = {
     "checksums": _mapping({"zip": _digest, "public": _digests, "private": _digests}),
     "known_issues": _list_of(_text, "text"),
     "known_leak": _text,
+    "groups": _groups,
+    "exceptions": _mapping(dict.fromkeys(EXCEPTIONS, _title)),
     "changes": _list_of(_title, "text of one line"),
     "thresholds": _one_of(THRESHOLDS),
     "contaminated": _title,

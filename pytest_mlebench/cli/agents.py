@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shutil
 import socket
 from collections.abc import Callable, Iterator
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_mlebench import defaults
+from pytest_mlebench.agents import Agent
 from pytest_mlebench.cli.common import add_options, print_json, read_settings
 from pytest_mlebench.errors import MLEBenchError, SandboxError
 from pytest_mlebench.settings import Settings
@@ -56,9 +58,9 @@ def _agents(options: argparse.Namespace) -> int:
         base = agent.base_image or settings.base_image or BASE_IMAGE
         own = {"version": agent.version, "models": list(agent.models), "keys": list(agent.secret_names)}
         values.append({"agent": agent.id, **own, "base_image": base, "image_bytes": size})
-        keys = " ".join(name if os.environ.get(name) else f"{name} (not set)" for name in agent.secret_names)
         image = missing if size is None else format_size(size)
-        rows.append((agent.id, agent.version, ", ".join(agent.models), keys, base, image))
+        version = agent.version[:12] if re.fullmatch("[0-9a-f]{40}", agent.version) else agent.version
+        rows.append((agent.id, version, ", ".join(agent.models), _key_names(agent), base, image))
     if options.json:
         print_json(values)
         return 0
@@ -66,12 +68,18 @@ def _agents(options: argparse.Namespace) -> int:
         Table(
             ("agent", "version", "models", "keys", "base image", "image"),
             rows,
-            spare=("base image", "image", "version"),
+            spare=("base image", "version", "image"),
         ).text(terminal_width())
     )
     if images is None:
         print(note)
     return 0
+
+
+def _key_names(agent: Agent) -> str:
+    unset = [name for name in agent.secret_names if not os.environ.get(name)]
+    present = [name for name in agent.secret_names if name not in unset]
+    return ", ".join([*present, *unset]) + (" (not set)" if unset else "")
 
 
 def _doctor(options: argparse.Namespace) -> int:

@@ -10,6 +10,7 @@ from typing import Any
 from pytest_mlebench import factories
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.catalog.leaderboard import MEDALS
+from pytest_mlebench.cli import bundle
 from pytest_mlebench.cli.common import add_options, add_selection, print_json, read_settings, selected
 from pytest_mlebench.data import disk, jobs
 from pytest_mlebench.data.dataset import Dataset
@@ -63,9 +64,12 @@ def add(commands: Any) -> None:
     listing.add_argument("--json", action="store_true", help="print as JSON")
     listing.set_defaults(command=_list)
 
-    verify = commands.add_parser("verify", help="check prepared data for missing, changed and unexpected files")
+    verify = commands.add_parser("verify", help="check prepared data, or a bundle of a run group (see `bundle`)",
+        description="Check prepared data for missing, changed and unexpected files; or, given FILE, check a bundle of "
+        "a run group: grade its submissions anew with the data of this machine and compare every number.")  # fmt: skip
+    bundle.add_verify(verify)
     add_selection(verify, required=False)
-    add_options(verify, "--data-dir")
+    add_options(verify, "--data-dir", "--max-submission-size", "--grading-memory", "--grading-time")
     verify.add_argument("--json", action="store_true", help="print as JSON")
     verify.set_defaults(command=_verify)
 
@@ -226,6 +230,9 @@ def _size(dataset: Dataset) -> int:
 def _verify(options: argparse.Namespace) -> int:
     from pytest_mlebench.reports.progress import Lines
 
+    if options.bundle is not None:
+        return bundle.verify(options)
+    bundle.check_unused(options)
     settings = read_settings(options)
     store = factories.data_store(settings)
     chosen = selected(options, factories.catalogue(settings))

@@ -70,6 +70,8 @@ def _grade(options: argparse.Namespace) -> int:
     settings = read_settings(options)
     submissions = _read_submissions(options.submission, factories.catalogue(settings))
     _make_folder(options.output_dir)
+    if not submissions:
+        raise UsageError(f"{options.submission} lists no submission; each line names one")
     store, grader, reports = factories.data_store(settings), None, []
     for line, competition, path in submissions:
         if grader is None or grader.competition.id != competition.id:
@@ -164,7 +166,8 @@ def _summary(report: Report) -> str:
         return f"{report.competition_id}: invalid: {report.error}"
     medal = report.medal or ("above median" if report.above_median else "no medal")
     thresholds = ", ".join(f"{name} {getattr(report, f'{name}_threshold'):g}" for name in (*MEDALS, "median"))
-    return f"{report.competition_id}: score {report.score}, {medal} ({thresholds})"
+    firm = f", {'firmness unknown' if report.firm is None else report.firmness}" if report.medal else ""
+    return f"{report.competition_id}: score {report.score}, {medal}{firm} ({thresholds})"
 
 
 def _golden(options: argparse.Namespace) -> int:

@@ -6,11 +6,29 @@ import argparse
 import logging
 import os
 import sys
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 
 from pytest_mlebench._version import __version__
 from pytest_mlebench.catalog.catalogue import unknown
-from pytest_mlebench.cli import agents, data, grading, leaderboard, new, report, sandbox, trajectory, watch
+from pytest_mlebench.cli import (
+    agents,
+    audit,
+    bundle,
+    data,
+    export,
+    grading,
+    leaderboard,
+    new,
+    regrade,
+    report,
+    reproduce,
+    run_one,
+    sandbox,
+    trajectory,
+    view,
+    watch,
+)
 from pytest_mlebench.errors import MLEBenchError, UsageError, unusable
 
 Command = Callable[[argparse.Namespace], int]
@@ -23,7 +41,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if words and not words[0].startswith("-") and words[0] not in names:
         print(f"mlebench: {unknown('command', words[0], names)}", file=sys.stderr)
         return 2
-    options = parser.parse_args(words)
+    if empty := _empty_value(words):
+        print(f"mlebench: {empty} is empty", file=sys.stderr)
+        return 2
+    options, others = parser.parse_known_args(words)
+    if others:
+        names.get(words[0], parser).error(f"unrecognized arguments: {' '.join(others)}")
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     command: Command = options.command
     try:
@@ -49,11 +72,41 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
 
 
-def _parser() -> tuple[argparse.ArgumentParser, Collection[str]]:
-    """The parser, and the names of the commands."""
+def _empty_value(words: Sequence[str]) -> str:
+    """What is given an empty text, which is no path and no name: often a variable of the shell that is not set. Only
+    titles and notes may be empty."""
+    for before, word in pairwise(words):
+        option = before if not word and before.startswith("--") else word[:-1] if word.endswith("=") else ""
+        if option.startswith("--") and option not in ("--title", "--note"):
+            return f"the value of {option}"
+        if not word and not option:
+            return f"an argument of {words[0]}"
+    return ""
+
+
+def _parser() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentParser]]:
+    """The parser, and those of the commands by their names."""
     parser = argparse.ArgumentParser(prog="mlebench", description=__doc__)
     parser.add_argument("--version", action="version", version=f"mlebench {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    for module in (data, leaderboard, grading, agents, report, trajectory, watch, sandbox, new):
+    modules = (
+        data,
+        leaderboard,
+        grading,
+        agents,
+        report,
+        audit,
+        bundle,
+        regrade,
+        reproduce,
+        export,
+        trajectory,
+        watch,
+        view,
+        run_one,
+        sandbox,
+        new,
+    )
+    for module in modules:
         module.add(commands)
     return parser, commands.choices

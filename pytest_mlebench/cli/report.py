@@ -68,6 +68,8 @@ def _groups(options: argparse.Namespace) -> int:
     if options.json:
         print(json_text(found))
         return 0
+    if runs_dir.exists() and not runs_dir.is_dir():
+        raise UsageError(f"--runs-dir: {runs_dir} is not a folder")
     if not found:
         raise UsageError(f"there is no run group below {runs_dir}; name another folder with --runs-dir")
     heads = ("group", "created", "agents", "finished", "medals")

@@ -11,11 +11,20 @@ from typing import Any
 from pytest_mlebench.cli.common import add_options, read_settings, write_output
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.json_values import json_text
+from pytest_mlebench.runs.group import LAST, find_group
+from pytest_mlebench.runs.layout import RECORD, RUNNING
+
+SHOWN = 5
+"""The most runs that are named where one has to be chosen."""
 
 
 def add(commands: Any) -> None:
     command = commands.add_parser("trajectory", help="show what an agent and its models said in a run")
-    command.add_argument("run", metavar="RUN", help="a run's directory, GROUP/RUN or RUN below --runs-dir")
+    command.add_argument(
+        "run",
+        metavar="RUN",
+        help="a run's directory, GROUP/RUN or RUN below --runs-dir; GROUP or last, if it has one run",
+    )
     command.add_argument(
         "--format",
         choices=FORMATS,
@@ -30,22 +39,34 @@ def add(commands: Any) -> None:
 
 
 def _trajectory(options: argparse.Namespace) -> int:
-    run_dir = _find_run(options.run, read_settings(options).runs_dir)
+    run_dir = find_run(options.run, read_settings(options).runs_dir)
     text = FORMATS[options.format](_read(run_dir))
     write_output(text, options.output)
     return 0
 
 
-def _find_run(name: str, runs_dir: Path) -> Path:
+def find_run(name: str, runs_dir: Path) -> Path:
+    """The directory of a run: given as a path, as GROUP/RUN, or as RUN below ``runs_dir``. Raises UsageError."""
     for folder in (Path(name).expanduser(), runs_dir / name):
         if folder.is_dir():
-            return folder
+            return _only_run(folder)
     found = [path for path in runs_dir.glob("*/*") if path.name == name and path.is_dir()]
     if len(found) == 1:
         return found[0]
     if found:
         raise UsageError(f"run {name} is in several groups: {', '.join(path.parent.name for path in found)}; add which")
+    if name == LAST:
+        return _only_run(find_group(name, runs_dir))
     raise UsageError(f"run {name} does not exist, neither as a directory nor below {runs_dir}")
+
+
+def _only_run(folder: Path) -> Path:
+    """The folder, or the only run of it if it is a run group; raises UsageError that names the runs if it has more."""
+    runs = sorted({path.parent for file in (RECORD, RUNNING) for path in folder.glob(f"*/{file}")})
+    if len(runs) < 2:
+        return runs[0] if runs else folder
+    more = f", … ({len(runs)} in all)" if len(runs) > SHOWN else ""
+    raise UsageError(f"{folder} is a run group: name a run, {', '.join(path.name for path in runs[:SHOWN])}{more}")
 
 
 def _read(run_dir: Path) -> Mapping[str, Any]:

@@ -17,7 +17,7 @@ from pytest_mlebench.catalog import Competition
 from pytest_mlebench.data import disk
 from pytest_mlebench.data.download.contract import Downloads
 from pytest_mlebench.data.store import DataStore, PrepareOptions
-from pytest_mlebench.errors import DataError, MLEBenchError
+from pytest_mlebench.errors import CompetitionError, DataError, MLEBenchError
 from pytest_mlebench.progress import Event, Note, Reporter, log_reported, silent
 from pytest_mlebench.units import pluralize
 
@@ -45,10 +45,14 @@ def check(
 ) -> dict[str, DataError]:
     """Check, before anything is downloaded, that credentials, accepted rules and disk suffice for all of these.
 
-    Raises DataError that lists what is missing; returns, by id, why others are not available (see Downloads).
-    Kaggle is not asked where nothing must come from there.
+    Modules that preparing needs must be there too. Raises DataError that lists what is missing; returns, by id, why
+    others are not available (see Downloads). Kaggle is not asked where nothing must come from there.
     """
     waiting = [competition for competition in competitions if not store.is_ready(competition, **options)]
+    if waiting:
+        store.check()
+    if lacking := [reason for competition in waiting if (reason := _lacks_modules(competition))]:
+        raise DataError("\n".join(lacking))
     asked = [competition for competition in waiting if store.needs_archive(competition, **options)]
     absent: dict[str, DataError] = {}
     if asked or (waiting and options.get("description") == "kaggle"):  # whose pages need credentials alone
@@ -59,6 +63,14 @@ def check(
         needs = [store.need(competition, downloads, reporter, **options) for competition in rest]
         disk.require(store.root, needs, jobs)
     return absent
+
+
+def _lacks_modules(competition: Competition) -> str:
+    try:
+        competition.require_modules()
+    except CompetitionError as error:
+        return str(error)
+    return ""
 
 
 def prepare_all(

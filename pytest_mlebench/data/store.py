@@ -80,6 +80,19 @@ class DataStore:
         version = (f"--bench-version {competition.version.removeprefix('v')}",) if competition.is_corrected else ()
         return " ".join([f"mlebench {name} -c {competition.id}", *place, *version, *options])
 
+    def check(self) -> None:
+        """See that the store's folder is one, or can be made, without making it; raises DataError."""
+        try:
+            nearest = next(path for path in (self.root, *self.root.absolute().parents) if path.exists())
+            is_folder = nearest.is_dir()
+        except OSError:  # whoever uses the folder says so
+            return
+        if not is_folder:
+            raise DataError(
+                f"data folder {self.root} cannot be written: Not a directory; "
+                f"choose another one with --data-dir or {ENVIRONMENT_VARIABLE}"
+            )
+
     def dataset(self, competition: Competition) -> Dataset:
         """The competition's data, whether or not it is there."""
         return Dataset(competition, self.root / competition.id)
@@ -239,6 +252,7 @@ class DataStore:
     ) -> None:
         competition = dataset.competition
         raw_dir, keep_raw = options.get("raw_dir"), options.get("keep_raw", True)
+        competition.require_modules()  # before hours of download
         had_raw = dataset.has_raw or folders.is_file(dataset.archive)
         if self._needs_raw(competition, **options):
             if self.needs_archive(competition, **options):

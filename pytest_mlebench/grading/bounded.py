@@ -38,11 +38,15 @@ class GradingProcess:
             start_new_session=True,  # Ctrl-C is the harness's to handle
         )
 
-    def ask(self, job: Job, path: Path | None, seconds: float) -> Reply:
-        """The reply to a request; raises ProcessDied, after which this process is of no more use."""
+    def ask(self, job: Job, path: Path | None, seconds: float, *, certainty: bool = False) -> Reply:
+        """The reply to a request, for the score's certainty where that is asked for.
+
+        Raises ProcessDied, after which this process is of no more use.
+        """
         assert self._process.stdout is not None
         self.job = job
-        self._send({"job": job, "path": None if path is None else str(path.absolute()), "seconds": seconds})
+        asked = None if path is None else str(path.absolute())
+        self._send({"job": job, "path": asked, "seconds": seconds, "certainty": certainty})
         line = self._process.stdout.readline(MAX_REPLY + 1)
         if not line.endswith(b"\n"):
             raise ProcessDied(self._last_words())
@@ -117,12 +121,17 @@ def grading_process(job: Job) -> Iterator[GradingProcess]:
 
 
 def ask(
-    job: Job, path: Path | None, seconds: float, *, using: Callable[[GradingProcess | None], None] = lambda _: None
+    job: Job,
+    path: Path | None,
+    seconds: float,
+    *,
+    certainty: bool = False,
+    using: Callable[[GradingProcess | None], None] = lambda _: None,
 ) -> Reply:
     """The reply of a grading process; of another one, where it was killed by something else than its limits.
 
-    ``using`` is called with the process that is at work, and with None afterwards. Raises CompetitionError and
-    DataError as the job does.
+    ``certainty`` asks for that of the score, not for the score itself. ``using`` is called with the process that is at
+    work, and with None afterwards. Raises CompetitionError and DataError as the job does.
     """
     reply: Reply = {}
     for _ in range(_ATTEMPTS):
@@ -130,7 +139,7 @@ def ask(
             with grading_process(job) as process:
                 using(process)
                 try:
-                    reply = process.ask(job, path, seconds)
+                    reply = process.ask(job, path, seconds, certainty=certainty)
                 finally:
                     using(None)
         except ProcessDied as died:

@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from pytest_mlebench.errors import InvalidSubmission
+from pytest_mlebench.grading.arrow import pa
 from pytest_mlebench.grading.checks import (
     require_between,
     require_columns,
@@ -222,7 +222,7 @@ def labelled_columns(
 
 def to_floats(texts: Sequence[str]) -> NDArray[np.float64]:
     """Python's ``float`` of each text, shape (texts,); ValueError names the first that is not a number."""
-    if len(texts) > _MANY:
+    if pa is not None and len(texts) > _MANY:
         with suppress(ValueError):  # what Python reads and Arrow does not, as 1_000
             numbers = np.asarray(pa.array(texts, type=pa.large_string()).cast(pa.float64()))
             if not np.isnan(numbers).any():  # what Arrow reads and Python does not, as nan(1)

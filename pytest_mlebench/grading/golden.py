@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import json
 import math
+import shutil
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +48,7 @@ def prepare_synthetic(
             if not dataset.raw.is_dir():
                 reporter(Step(competition.id, "making synthetic data"))
                 making = dataset.folder / "raw.making"
+                shutil.rmtree(making, ignore_errors=True)  # of an attempt that failed
                 making.mkdir()
                 _call(competition, "make", making, seed)
                 making.rename(dataset.raw)
@@ -103,7 +106,9 @@ def grade_all(competition: Competition, dataset: Dataset, submissions: Mapping[s
     scorer = Scorer(competition, dataset.answers)
     for name, path in submissions.items():
         try:
-            yield Grade(name, score=scorer.score(path))
+            score = scorer.score(path)
+            scorer.row_scores(path)  # which must come to the same score
+            yield Grade(name, score=score)
         except GraderDefect as error:
             yield Grade(name, reason=str(error), defect=True)
         except InvalidSubmission as error:
@@ -143,12 +148,12 @@ def _marks(folder: Path) -> dict[str, str]:
     found = {}
     for path in sorted(folder.rglob("*")):
         name = path.relative_to(folder).as_posix()
-        if name != "description.md" and path.is_file() and (lines := _lines(path)) is not None:
-            found[name] = "".join(map(_mark, lines))
+        if name != "description.md" and path.is_file() and (lines := lines_of(path)) is not None:
+            found[name] = "".join(map(mark, lines))
     return found
 
 
-def _lines(path: Path) -> list[str] | None:
+def lines_of(path: Path) -> list[str] | None:
     """The lines of a small text; None for another file."""
     if path.stat().st_size > _MAX_MARKED_BYTES:
         return None
@@ -159,24 +164,39 @@ def _lines(path: Path) -> list[str] | None:
     return lines if len(lines) <= _MAX_MARKED_LINES else None
 
 
-def _mark(line: str) -> str:
+def mark(line: str) -> str:
+    """Four hexadecimal digits for a line, by which golden.json knows it."""
     return f"{zlib.crc32(line.encode()) & 0xFFFF:04x}"
 
 
-def _first_difference(path: Path, marks: str) -> str:
-    """Where a text differs from the one with these marks; empty if that cannot be said."""
-    lines = _lines(path) if path.is_file() else None
+def first_difference(path: Path, marks: str) -> str:
+    """Where a text differs from the one with these marks, and what was expected there as far as marks tell; empty if
+    that cannot be said."""
+    lines = lines_of(path) if path.is_file() else None
     if lines is None:
         return ""
-    expected = len(marks) // 4
-    for number, line in enumerate(lines):
-        if number == expected:
-            break
-        if _mark(line) != marks[4 * number : 4 * number + 4]:
-            return f"line {number + 1} is the first that differs: found {line.rstrip()[:200]!r}"
-    if len(lines) == expected:
+    expected, found = [marks[i : i + 4] for i in range(0, len(marks), 4)], [mark(line) for line in lines]
+    opcodes = SequenceMatcher(None, expected, found, autojunk=False).get_opcodes()
+    if not (changed := [code for code in opcodes if code[0] != "equal"]):
         return ""
-    return f"{expected} lines expected, {len(lines)} found; those that both have are the same"
+    kind, first, last, begin, end = changed[0]
+    if sorted(expected) == sorted(found):
+        place = found.index(expected[first])
+        wanted = f"{_line_at(lines, place)}, now line {place + 1}: the same lines in another order"
+    elif kind == "insert":
+        added = f", which comes {pluralize(end - begin, 'line')} later" if end < len(lines) else ""
+        wanted = f"{_line_at(lines, end)}{added}"
+    elif kind == "delete":
+        wanted = f"{pluralize(last - first, 'more line')}{' before it' if begin < len(lines) else ''}"
+    else:
+        kept = sum(last - first for kind, first, last, *_ in opcodes if kind == "equal")
+        wanted = f"a text of which golden.json has only the digest; {kept} of {len(expected)} lines are as expected"
+    counts = "" if len(lines) == len(expected) else f"; {len(expected)} lines expected in all, {len(lines)} found"
+    return f"line {begin + 1} is the first that differs: found {_line_at(lines, begin)}, expected {wanted}{counts}"
+
+
+def _line_at(lines: Sequence[str], place: int) -> str:
+    return repr(lines[place].rstrip()[:200]) if place < len(lines) else "the end"
 
 
 def write_golden(competition: Competition, made: Mapping[str, Any], *, force: bool = False) -> dict[str, Any]:
@@ -233,7 +253,7 @@ def prepared_differences(competition: Competition, dataset: Dataset) -> list[str
         for line in differences(competition.golden[side], found[side], where=side):
             name = line.removeprefix(f"{side}/").partition(": expected ")[0]
             known = marks.get(side, {}).get(name)
-            where = _first_difference(folder / name, known) if known is not None else ""
+            where = first_difference(folder / name, known) if known is not None else ""
             wrong.append(f"{side}/{name}: {where}" if where else line)
     return wrong
 

@@ -44,8 +44,11 @@ class Grader:
         self.confinement: dict[str, Any] = bounded.prepare(self._job, self.limits.seconds).get("confinement", {})
         """What confines the process that grades."""
 
-    def report(self, path: Path) -> Report:
-        """Grade a submission; whatever happens is a report. ``grader_defect`` says that it was not the submission."""
+    def report(self, path: Path, *, certainty: bool = True) -> Report:
+        """Grade a submission; whatever happens is a report. ``grader_defect`` says that it was not the submission.
+
+        Without ``certainty`` it is not resampled how certain the score is, and whether the medal is firm.
+        """
         path = Path(path)
         score: float | None = None
         error: str | None = None
@@ -62,6 +65,7 @@ class Grader:
             score, error, defect = self._grade(path)
         leaderboard = self.competition.leaderboard
         medal = leaderboard.medal(score)
+        known = self._certainty(path) if certainty and score is not None else {}
         return Report(
             competition_id=self.competition.id,
             score=score,
@@ -85,7 +89,22 @@ class Grader:
             bench_version=self.competition.version,
             thresholds=self.competition.thresholds,
             contaminated=bool(self.competition.contaminated),
+            score_low=known.get("low"),
+            score_high=known.get("high"),
+            firm=known.get("firm"),
         )
+
+    def _certainty(self, path: Path) -> dict[str, Any]:
+        """How certain the score of a submission is that has one (see ``resampling.Certainty``); empty if unknown."""
+        try:
+            reply = bounded.ask(self._job, path, self.limits.seconds, certainty=True)
+        except (CompetitionError, DataError) as problem:
+            reply = {"defect": str(problem)}
+        found = reply.get("certainty")
+        if "certainty" not in reply:
+            what = reply.get("defect") or reply.get("invalid") or f"more {reply.get('beyond')} than grading may take"
+            logger.warning("%s: whether the medal is firm is unknown: %s", self.competition.id, what)
+        return found if isinstance(found, dict) else {}
 
     def _grade(self, path: Path) -> tuple[float | None, str | None, bool]:
         """The rounded score, the reason why there is none, and whether that is the grader's defect."""

@@ -6,11 +6,10 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from pytest_mlebench.errors import InvalidSubmission
+from pytest_mlebench.grading.arrow import pa, pc
 from pytest_mlebench.grading.checks import require_columns, shown
 
 
@@ -113,7 +112,7 @@ def _positions(index: pd.Index[Any], wanted: pd.Index[Any], name: str, *, once: 
 
 def _places(index: pd.Index[Any], wanted: pd.Index[Any]) -> NDArray[np.intp]:
     """The place of each id among the wanted ones, -1 where it is none of them."""
-    if isinstance(index.dtype, pd.StringDtype) and index.dtype == wanted.dtype:
+    if pa is not None and isinstance(index.dtype, pd.StringDtype) and index.dtype == wanted.dtype:
         places = pc.index_in(pa.array(index), value_set=pa.array(wanted))  # many times as fast as an index of pandas
         return np.asarray(places.fill_null(-1), dtype=np.intp)
     return wanted.get_indexer(index)

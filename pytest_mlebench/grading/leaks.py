@@ -2,65 +2,188 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path, PurePosixPath
+from typing import Any
 
 import pandas as pd
 
 from pytest_mlebench.data.checksums import md5
 from pytest_mlebench.data.dataset import Dataset
+from pytest_mlebench.grading.public_files import Entry, entries, metadata, table
+from pytest_mlebench.grading.telling import equals, is_sorted, tells
 
 _TABLES = {".csv": ",", ".tsv": "\t"}
+_BETWEEN_FIELDS = frozenset(b" ,;:|\t\r\n\"'[](){}<>=\0")
+_LONG, _SEARCHED, _FOUND = 6, 60, 0.95
+Truth = Mapping[str, Mapping[str, str]]
+"""For each column that a submission is asked for the true values by id, all as text."""
 
 
-def find_leaks(dataset: Dataset) -> list[str]:
+def find_leaks(dataset: Dataset, opened: Sequence[Entry] | None = None) -> list[str]:
     """Public files that give answers away, a sentence for each; empty if none was found.
 
-    Looks for copies of the private files, and for tables that hold the ids of the answers beside their true values.
-    It cannot see what is hidden in images, records or nested formats: a competition's ``known_leak`` says so.
+    Looks for copies of the private files; for the true values beside their ids in tables of many kinds, in archives
+    within archives too; for long true values anywhere; and whether files' sizes, times, comments and image headers, or
+    the order or the form of the ids tell them. Files above 64 MB are only compared as a whole. It cannot see what the
+    content of images or recordings hides: a competition's ``known_leak`` says so. ``opened`` are the public files,
+    where they were read before.
     """
+    truth = _truth(dataset)
+    own = {"description.md", _public_name(dataset, dataset.sample_submission)}
+    found = dict.fromkeys(_copies(dataset))
+    files = entries(dataset.public) if opened is None else opened
+    opened = [entry for entry in files if entry.name not in own]
+    if truth:
+        ids = list(next(iter(truth.values())))
+        found |= dict.fromkeys(_in_tables(opened, truth, ids))
+        found |= dict.fromkeys(_anywhere(opened, truth))
+        found |= dict.fromkeys(_in_metadata(opened, truth, ids))
+        found |= dict.fromkeys(_in_ids(dataset, truth))
+    return list(found)
+
+
+def _copies(dataset: Dataset) -> Iterator[str]:
     sample = md5(dataset.sample_submission)  # it may lie among the private files
     private = {md5(path): path for path in _files(dataset.private) if path.stat().st_size}
-    key, truth = _truth(dataset)
-    found = []
     for path in _files(dataset.public):
-        name = path.relative_to(dataset.public).as_posix()
         digest = md5(path)
-        if digest == sample:
-            continue
-        if digest in private:
-            found.append(f"public/{name} is a copy of private/{private[digest].relative_to(dataset.private)}")
-        elif path.suffix in _TABLES and (column := _true_column(_read(path), key, truth)):
-            found.append(f"public/{name} holds the true values of {column!r}")
-    return found
+        if digest in private and digest != sample:
+            name = path.relative_to(dataset.public).as_posix()
+            yield f"public/{name} is a copy of private/{private[digest].relative_to(dataset.private)}"
 
 
-def _truth(dataset: Dataset) -> tuple[str, pd.DataFrame]:
-    """The id column, and the true values by id: the columns that a submission asks for, as text."""
-    asked = _read(dataset.sample_submission)
-    answers = _read(dataset.perfect_submission)
+def _truth(dataset: Dataset) -> Truth:
+    asked, answers = _read(dataset.sample_submission), _read(dataset.perfect_submission)
     if asked is None or answers is None or asked.columns[0] not in answers.columns:
-        return "", pd.DataFrame()
+        return {}
     key = str(asked.columns[0])
-    truth = answers[answers.columns.intersection(asked.columns)].drop_duplicates(key).set_index(key)
-    shown = asked.drop_duplicates(key).set_index(key).reindex(truth.index)
+    true = answers[answers.columns.intersection(asked.columns)].drop_duplicates(key).set_index(key)
+    shown = asked.drop_duplicates(key).set_index(key).reindex(true.index)
     # A sample submission may repeat columns of the test set, such as texts: these are not asked for.
-    return key, truth[[column for column in truth.columns if not truth[column].equals(shown[column])]]
+    return {
+        str(column): dict(zip(map(str, true.index), map(str, true[column]), strict=True))
+        for column in true.columns
+        if not true[column].equals(shown[column]) and true[column].nunique() > 1
+    }
 
 
-def _true_column(table: pd.DataFrame | None, key: str, truth: pd.DataFrame) -> str | None:
-    """The column of a table that agrees with the truth in the rows whose ids both have, if there is one."""
-    if table is None or key not in table.columns:
-        return None
-    shared = table[table[key].isin(truth.index)].drop_duplicates(key)
-    if len(shared) < max(2, len(truth) / 2):
-        return None
-    expected = truth.loc[shared[key]]
-    for column in expected.columns.intersection(shared.columns):
-        same = expected[column].to_numpy() == shared[column].to_numpy()
-        if expected[column].nunique() > 1 and same.mean() > 0.99:
-            return str(column)
-    return None
+def _in_tables(opened: Sequence[Entry], truth: Truth, ids: Sequence[str]) -> Iterator[str]:
+    known = set(ids)
+    some = [id.encode() for id in ids[:: max(1, len(ids) // 20)]]
+    for entry in opened:
+        if 4 * sum(id in entry.content for id in some) < len(some) and b"PAR1" not in entry.content[:4]:
+            continue
+        rows = table(entry)
+        if rows is None:
+            continue
+        sample = "sample" in entry.name.lower()  # it may hold what the truth is made of
+        for key in rows.columns:
+            named = rows[key].tolist()
+            if known.isdisjoint(named):
+                named = [_stem(name) for name in named]  # of a file
+            places = {name: place for place, name in enumerate(named) if name in known}
+            if len(places) < max(2, len(known) / 2):
+                continue
+            shared = rows.iloc[list(places.values())]
+            for column in rows.columns.drop(key):
+                values = shared[column].tolist()
+                for name, true in truth.items():
+                    wanted = [true[id] for id in places]
+                    if equals(values, wanted):
+                        yield f"public/{entry.name} holds the true values of {name!r}"
+                    elif not sample and len(set(values)) == len(set(wanted)) and tells(values, wanted):
+                        yield f"public/{entry.name}: column {column!r} stands for the true values of {name!r}"
+            break
+
+
+def _anywhere(opened: Sequence[Entry], truth: Truth) -> Iterator[str]:
+    for name, true in truth.items():
+        values = list(dict.fromkeys(value for value in true.values() if len(value) >= _LONG))
+        if len(values) < max(5, len(true) / 2):
+            continue
+        wanted = [value.encode() for value in values[:: max(1, len(values) // _SEARCHED)]]
+        # Training data names classes, a sample submission repeats texts.
+        other = [entry for entry in opened if not re.search("train|sample", entry.name, re.IGNORECASE)]
+        places = [next((entry.name for entry in other if _holds(entry.content, value)), None) for value in wanted]
+        if sum(place is not None for place in places) >= _FOUND * len(wanted):
+            files = sorted({place for place in places if place})
+            more = f" and {len(files) - 1} more files" if len(files) > 1 else ""
+            yield f"public/{files[0]}{more} hold the true values of {name!r}"
+
+
+def _holds(content: bytes, value: bytes) -> bool:
+    """Whether a value stands in a file as a field of its own."""
+    place = content.find(value)
+    while place >= 0:
+        end = place + len(value)
+        before = place == 0 or content[place - 1] in _BETWEEN_FIELDS
+        if before and (end == len(content) or content[end] in _BETWEEN_FIELDS):
+            return True
+        place = content.find(value, place + 1)
+    return False
+
+
+def _in_metadata(opened: Sequence[Entry], truth: Truth, ids: Sequence[str]) -> Iterator[str]:
+    """What is said of the test's files, which are named after ids; and the order of times, or in an archive."""
+    known = set(ids)
+    kinds: dict[tuple[str, str], dict[str, Entry]] = {}
+    for entry in opened:
+        if (id := _stem(entry.name)) in known:
+            archive = next((part for part in PurePosixPath(entry.name).parts if "." in part), "")
+            kinds.setdefault((archive if archive != PurePosixPath(entry.name).name else "", entry.suffix), {})[id] = (
+                entry
+            )
+    for (archive, suffix), named in kinds.items():
+        if len(named) < max(8, len(known) / 2):
+            continue
+        where = f"public/{archive}" if archive else f"the public files *{suffix}"
+        said = pd.DataFrame.from_dict({id: metadata(entry) for id, entry in named.items()}, orient="index").fillna("")
+        for name, true in truth.items():
+            wanted = [true[id] for id in said.index]
+            for what in said.columns:
+                values = said[what].tolist()
+                if equals(values, wanted) or tells(values, wanted):
+                    yield f"{where}: the {what} tells the true values of {name!r}"
+            if archive and is_sorted(wanted):
+                yield f"{where}: the order of the files tells the true values of {name!r}"
+            times = said.get("time of change")
+            if times is not None and times.nunique() == len(times):
+                in_time = [true[id] for id in times.astype("int64").sort_values().index]
+                if is_sorted(in_time):
+                    yield f"{where}: the order of the times of change tells the true values of {name!r}"
+
+
+def _in_ids(dataset: Dataset, truth: Truth) -> Iterator[str]:
+    """Whether the form of the ids, or their order in the sample submission, tells."""
+    for name, true in truth.items():
+        features: dict[str, list[Any]] = {
+            "length of the ids": [len(id) for id in true],
+            "first character of the ids": [id[:1] for id in true],
+            "last character of the ids": [id[-1:] for id in true],
+            "parity of the ids": [int(digits[-1]) % 2 if (digits := re.findall(r"\d", id)) else "" for id in true],
+        }
+        parts = [re.split(r"[^A-Za-z0-9]+", id) for id in true]
+        if len(widths := {len(own) for own in parts}) == 1:
+            features |= {f"part {k + 1} of the ids": [own[k] for own in parts] for k in range(widths.pop())}
+        wanted = list(true.values())
+        for what, values in features.items():
+            if tells(values, wanted):
+                yield f"the {what} tells the true values of {name!r}"
+        asked = _read(dataset.sample_submission)
+        if asked is not None:
+            order = [true[id] for id in dict.fromkeys(asked.iloc[:, 0]) if id in true]
+            if is_sorted(order):
+                yield f"the order of the rows of {dataset.sample_submission.name} tells the true values of {name!r}"
+
+
+def _stem(name: Any) -> str:
+    return PurePosixPath(str(name)).name.partition(".")[0]
+
+
+def _public_name(dataset: Dataset, path: Path) -> str:
+    return path.relative_to(dataset.public).as_posix() if path.is_relative_to(dataset.public) else ""
 
 
 def _files(folder: Path) -> Iterator[Path]:

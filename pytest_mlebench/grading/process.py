@@ -6,6 +6,7 @@ once, and forks. The worker of a job is kept for further requests of the same jo
 read once; whatever becomes of a worker, the helper lives on and forks the next one.
 
 request: ``{"job": {…}, "path": "submission.csv", "seconds": 600}``, without ``path`` to see that the job can be done;
+with ``"certainty": true`` to learn how certain the submission's score is;
 or ``{"cancel": true}``, which ends the request that is being worked on.
 
 reply, of at most ``MAX_REPLY`` bytes, with one of these keys:
@@ -15,6 +16,7 @@ reply, of at most ``MAX_REPLY`` bytes, with one of these keys:
                 version of Landlock that keeps a check from opening other than public
                 files (0: nothing does), and what the kernel reports about the process
 ``score``       the unrounded score, with ``rounded`` beside it
+``certainty``   null, or ``low``, ``high`` and ``firm`` (see ``resampling.Certainty``)
 ``valid``       true: the form is as it should be
 ``invalid``     the reason why the submission is invalid
 ``beyond``      ``memory`` or ``time``: the limit that the worker exceeded
@@ -42,7 +44,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -57,12 +59,15 @@ _MAX_TEXT = 4000
 _GET_NO_NEW_PRIVILEGES, _GET_SECCOMP = 39, 21  # of prctl
 # What graders import takes longer than most gradings: the helper imports it once for all its workers.
 _PRELOADED = ("pandas", "pyarrow.compute", "pytest_mlebench.grading.form", "pytest_mlebench.grading.scorer")
-_PRELOADED_IF_USED = re.compile(r"^from ((?:scipy|sklearn|pytest_mlebench\.grading\.metrics)\b[\w.]*) import", re.M)
+_PRELOADED_IF_USED = re.compile(
+    r"^from ((?:scipy|sklearn|pytest_mlebench\.grading\.(?:metrics|resampling))\b[\w.]*) import", re.M
+)
 # One thread: what grading takes does not depend on the machine, and a process with threads does not fork well.
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
 Job = dict[str, Any]
 Reply = dict[str, Any]
+Evaluation = Callable[[Path | None, bool], Reply]
 
 
 def start_command() -> list[str]:
@@ -211,7 +216,8 @@ def _attend(worker: _Worker, request: Reply, control: _Lines) -> Reply:
     """Have the worker do what is requested; returns its reply, or what became of it."""
     deadline = time.monotonic() + request["seconds"]
     with suppress(BrokenPipeError):
-        os.write(worker.requests, json.dumps({"path": request.get("path")}).encode() + b"\n")
+        asked = {key: request.get(key) for key in ("path", "certainty")}
+        os.write(worker.requests, json.dumps(asked).encode() + b"\n")
     while (line := worker.replies.take()) is None:
         ready = _readable([control.descriptor, worker.replies.descriptor], _POLL_SECONDS)
         if control.descriptor in ready:
@@ -275,12 +281,13 @@ def _silence() -> None:
 
 
 def _work(job: Job, requests: _Lines, replies: int) -> NoReturn:
-    evaluate: Callable[[Path | None], Reply] | None = None
+    evaluate: Evaluation | None = None
     while True:
-        path = json.loads(requests.next(None) or b"{}")["path"]
+        request = json.loads(requests.next(None) or b"{}")
+        path = request["path"]
         try:
             evaluate = evaluate or _evaluation(job)
-            reply = evaluate(None if path is None else Path(path))
+            reply = evaluate(None if path is None else Path(path), bool(request["certainty"]))
         except MemoryError:
             reply = {"beyond": "memory"}
         except Exception as error:
@@ -288,10 +295,10 @@ def _work(job: Job, requests: _Lines, replies: int) -> NoReturn:
         os.write(replies, _bounded(reply) + b"\n")
 
 
-def _evaluation(job: Job) -> Callable[[Path | None], Reply]:
+def _evaluation(job: Job) -> Evaluation:
     """What is done with each submission: it is graded, or without ``answers`` in the job its form is checked.
 
-    None in place of a submission: that this can be done is the reply.
+    None in place of a submission: that this can be done is the reply. The second argument asks for the certainty.
     """
     from pytest_mlebench.catalog.competition import Competition
     from pytest_mlebench.grading.form import Form
@@ -302,7 +309,8 @@ def _evaluation(job: Job) -> Callable[[Path | None], Reply]:
         landlock = read_only(_public_paths(job))
         form = Form(Competition.load(folder, version=job["version"]), Path(job["public"]), max_bytes=max_bytes)
 
-        def check(path: Path | None) -> Reply:
+        def check(path: Path | None, certainty: bool) -> Reply:
+            assert not certainty, "what checks a form has no answers"
             if path is None:
                 return {"ready": True, "confinement": _confinement(landlock)}
             form.check(path)
@@ -311,9 +319,12 @@ def _evaluation(job: Job) -> Callable[[Path | None], Reply]:
         return check
     scorer = Scorer(Competition.load(folder, version=job["version"]), Path(job["answers"]), max_bytes=max_bytes)
 
-    def grade(path: Path | None) -> Reply:
+    def grade(path: Path | None, certainty: bool) -> Reply:
         if path is None:
             return {"ready": True, "confinement": _confinement(landlock=0)}  # it reads the answers
+        if certainty:
+            found = scorer.certainty(path)
+            return {"certainty": None if found is None else asdict(found)}
         score = scorer.score(path)
         return {"score": float(score), "rounded": float(round(score, 5))}
 

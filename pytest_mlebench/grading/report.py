@@ -15,6 +15,9 @@ class Report:
 
     ``score`` is rounded to five decimals; None for an invalid submission, and for a valid one without a score (NaN).
     ``error`` is the reason why a submission is invalid, ``grader_defect`` whether the grader broke on it.
+    ``score_low`` and ``score_high`` are the score's interval of 95 % over resamples of the test's rows, ``firm`` says
+    whether the medal holds in 95 % of them. None: there is no medal, or the metric is no mean over rows (see
+    ``grading.resampling``).
     ``bench_version`` is that of the benchmark, ``thresholds`` whether medals mean in it what they did on Kaggle's
     leaderboard (see ``schema.THRESHOLDS``), ``contaminated`` whether the answers are publicly known.
     """
@@ -41,10 +44,20 @@ class Report:
     bench_version: str = FIRST
     thresholds: str = "apply"
     contaminated: bool = False
+    score_low: float | None = None
+    score_high: float | None = None
+    firm: bool | None = None
 
     @property
     def medal(self) -> Medal | None:
         return "gold" if self.gold_medal else "silver" if self.silver_medal else "bronze" if self.bronze_medal else None
+
+    @property
+    def firmness(self) -> str:
+        """Whether the medal is ``firm``, ``not firm`` or of ``unknown`` firmness; empty where there is none."""
+        if self.medal is None:
+            return ""
+        return "unknown" if self.firm is None else "firm" if self.firm else "not firm"
 
     def to_json(self) -> dict[str, Any]:
         """The report with plain values, of which a score may be infinite (see ``json_values.json_text``)."""

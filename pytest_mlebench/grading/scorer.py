@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pytest_mlebench.catalog.competition import Competition
 from pytest_mlebench.data.authoring.tables import read_csv
 from pytest_mlebench.defaults import MAX_SUBMISSION_BYTES
 from pytest_mlebench.errors import CompetitionError, DataError, InvalidSubmission
 from pytest_mlebench.grading.submission import read_submission
+
+if TYPE_CHECKING:
+    from pytest_mlebench.grading.resampling import Certainty, RowScores
 
 
 class GraderDefect(Exception):
@@ -25,7 +29,8 @@ class Scorer:
     that are not a CSV file. Its scores are rounded as their type is, a ``np.float64`` otherwise than a ``float``: a
     grader returns the type that the reference's does. Nothing limits what grading takes here: ``Grader`` grades in a
     process with limits.
-    ``READ_OPTIONS`` in ``grade.py`` are those with which pandas reads submissions and answers.
+    ``READ_OPTIONS`` in ``grade.py`` are those with which pandas reads submissions and answers. A
+    ``row_scores(submission, answers)`` there says how the score comes from the test's rows (see ``resampling``).
     """
 
     def __init__(self, competition: Competition, answers: Path, *, max_bytes: int = MAX_SUBMISSION_BYTES) -> None:
@@ -36,8 +41,10 @@ class Scorer:
         self._options: dict[str, Any] = getattr(module, "READ_OPTIONS", {})
         read_table = partial(read_csv, **self._options)
         self._read_answers: Callable[[Path], Any] = getattr(module, "read_answers", read_table)
+        self._row_scores: Callable[[Any, Any], Any] | None = getattr(module, "row_scores", None)
         self._path = answers
         self._answers: Any = None
+        self._scored: tuple[Path, float] | None = None
         if not answers.is_file():
             raise DataError(
                 f"{competition.id}: no answers at {answers}; run `mlebench prepare -c {competition.id}` first"
@@ -54,16 +61,56 @@ class Scorer:
 
         Raises InvalidSubmission with the reason, GraderDefect where the grader raised anything else.
         """
+        score: float = self._of_submission(self._grade, path)
+        try:
+            float(score)
+        except (TypeError, ValueError) as error:
+            raise GraderDefect(f"grade.py raised {self.competition.describe_error(error)}") from error
+        self._scored = path, score
+        return score
+
+    def certainty(self, path: Path) -> Certainty | None:
+        """How certain the score of a submission is; None where the competition's rows do not tell.
+
+        Raises as ``row_scores``.
+        """
+        from pytest_mlebench.grading.resampling import certainty
+
+        if (rows := self.row_scores(path)) is None:
+            return None
+        leaderboard = self.competition.leaderboard
+        medal = leaderboard.medal(round(rows.estimate, 5))
+        return certainty(rows, None if medal is None else partial(leaderboard.earns, medal))
+
+    def row_scores(self, path: Path) -> RowScores | None:
+        """What the score of a submission comes from; None if it has no score, or the competition has no row scores.
+
+        Raises as ``score``, and GraderDefect where ``row_scores`` comes to another score than ``grade``.
+        """
+        if self._row_scores is None:
+            return None
+        from pytest_mlebench.grading.resampling import as_row_scores
+
+        known = self._scored is not None and self._scored[0] == path  # some gradings take minutes
+        score = float(self._scored[1] if self._scored is not None and known else self.score(path))
+        if not math.isfinite(score):
+            return None
+        rows = as_row_scores(self._of_submission(self._row_scores, path))
+        if math.isnan(rows.estimate):  # where grade has a score by convention
+            return None
+        if not math.isclose(rows.estimate, score, rel_tol=1e-6, abs_tol=1e-9):
+            raise GraderDefect(f"row_scores comes to {rows.estimate!r}, where grade comes to {score!r}")
+        return rows
+
+    def _of_submission(self, function: Callable[[Any, Any], Any], path: Path) -> Any:
         answers = self.answers
         submission = read_submission(path, self.max_bytes, **self._options)
         try:
-            score = self._grade(submission, _copy(answers))
-            float(score)
+            return function(submission, _copy(answers))
         except (InvalidSubmission, CompetitionError, MemoryError):
             raise
         except Exception as error:
             raise GraderDefect(f"grade.py raised {self.competition.describe_error(error)}") from error
-        return score
 
 
 def _copy(answers: Any) -> Any:

@@ -14,6 +14,8 @@ import pytest
 from pytest_mlebench.catalog import Competition
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pytest_mlebench.data.dataset import Dataset
     from pytest_mlebench.grading.golden import Grade
 
@@ -51,17 +53,31 @@ def synthetic_scores(competition: Competition, synthetic_grades: dict[str, Grade
     _none(score_differences(competition, synthetic_grades), advice(competition, "grade.py"))
 
 
-def synthetic_rejections(competition: Competition, synthetic_grades: dict[str, Grade]) -> None:
-    """Every malformed submission is rejected, with a reason."""
+def synthetic_rejections(
+    competition: Competition,
+    synthetic_dataset: Dataset,
+    synthetic_grades: dict[str, Grade],
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+) -> None:
+    """Every malformed submission is rejected, with a reason; rows are matched by ids; guesses earn no medal."""
     from pytest_mlebench.grading.golden import advice, rejection_differences
+    from pytest_mlebench.grading.strictness import medals_for_guesses, row_problems
 
     _none(rejection_differences(competition, synthetic_grades), advice(competition, "grade.py"))
+    rows, guesses = (find(competition, synthetic_dataset, tmp_path) for find in (row_problems, medals_for_guesses))
+    _none(
+        [
+            *_excepted(competition, "rows_are_matched", rows, request),
+            *_excepted(competition, "guesses_earn_nothing", guesses, request),
+        ]
+    )
 
 
 def synthetic_answers_stay_private(
     competition: Competition, synthetic_dataset: Dataset, request: pytest.FixtureRequest
 ) -> None:
-    """No public file holds the answers."""
+    """No public file tells the answers, and no group is on both sides of the split."""
     _no_leaks(competition, synthetic_dataset, request)
 
 
@@ -98,18 +114,31 @@ def real_perfect_submission(competition: Competition, dataset: Dataset) -> None:
 
 
 def real_answers_stay_private(competition: Competition, dataset: Dataset, request: pytest.FixtureRequest) -> None:
-    """No public file holds the answers."""
+    """No public file tells the answers, and no group is on both sides of the split."""
     _no_leaks(competition, dataset, request)
 
 
 def _no_leaks(competition: Competition, dataset: Dataset, request: pytest.FixtureRequest) -> None:
+    from pytest_mlebench.grading.groups import shared_groups
     from pytest_mlebench.grading.leaks import find_leaks
+    from pytest_mlebench.grading.public_files import entries
 
-    found = find_leaks(dataset)
+    opened = list(entries(dataset.public))
+    _none(_excepted(competition, "groups_stay_apart", shared_groups(competition, dataset, opened), request))
+    found = [] if competition.known_leak else find_leaks(dataset, opened)
     if competition.known_leak:
         request.node.user_properties.append(("known_leak", competition.known_leak))
         pytest.xfail(f"known leak: {competition.known_leak}")
     _none(found)
+
+
+def _excepted(competition: Competition, name: str, problems: list[str], request: pytest.FixtureRequest) -> list[str]:
+    """The problems, but for those that the competition's ``exceptions`` give a reason for."""
+    reason = competition.exceptions.get(name)
+    if reason is None:
+        return [f"{problem} (if that must be: exceptions.{name} in competition.yaml)" for problem in problems]
+    request.node.user_properties.append((name, reason))
+    return [] if problems else [f"exceptions.{name} in competition.yaml is not needed: nothing is found"]
 
 
 def _none(differences: Sequence[Any], advice: str = "") -> None:

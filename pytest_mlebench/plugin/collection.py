@@ -21,6 +21,7 @@ from pytest_mlebench.plugin.session import session_of, ways_below
 
 if TYPE_CHECKING:
     from pytest_mlebench.agents import Agent
+    from pytest_mlebench.data.dataset import Dataset
     from pytest_mlebench.runs.record import RunKey, RunRecord
     from pytest_mlebench.settings import Settings
 
@@ -128,7 +129,10 @@ class AgentRun(CompetitionItem):
         from pytest_mlebench.runs.record import RunKey
 
         key = RunKey(agent.id, parent.competition.id, seed)
-        callobj = _replay if key in session_of(parent.config).finished else _run
+        session = session_of(parent.config)
+        callobj: Callable[..., None] = _run if session.settings.cluster is None else _fetch
+        if key in session.finished:
+            callobj = _replay
         item = cls.of_version(parent, parent.competition, name=agent.id, callobj=callobj, of=f"seed={seed}")
         item.agent, item.key = agent, key
         config = parent.config
@@ -158,10 +162,26 @@ def _replay(request: pytest.FixtureRequest) -> None:
 
 def _run(run_agent: Callable[[], RunRecord], request: pytest.FixtureRequest) -> None:
     """What an AgentRun does: run the agent, and judge the record."""
+    _judge_what_comes(request, run_agent)
+
+
+def _fetch(dataset: Dataset, request: pytest.FixtureRequest) -> None:
+    """What an AgentRun does that was handed to an engine, and has ended: judge the record."""
+    from pytest_mlebench.plugin.cluster import fetched
+
+    def fetch() -> RunRecord:
+        record = fetched(request.config, request.node.key)
+        note_run(request.node, record)
+        return record
+
+    _judge_what_comes(request, fetch)
+
+
+def _judge_what_comes(request: pytest.FixtureRequest, get: Callable[[], RunRecord]) -> None:
     from pytest_mlebench.reports.untrusted import plain
 
     try:
-        record = run_agent()
+        record = get()
     except MLEBenchError as error:
         request.node.stash[HARNESS_ERROR] = message = plain(str(error))  # an engine may quote an agent
     else:

@@ -10,7 +10,8 @@ from pytest_mlebench.settings import OPTIONS, RESTORED, Settings
 
 _OF_RUNS = (
     *("--seeds", "--min-medal", "--run-group", "--retry-failed", "--allow-changes", "--heartbeat"),
-    *("--title", "--note"),
+    *("--title", "--note", "--cluster", "--cluster-options", "--cluster-setup", "--cluster-keys"),
+    *("--max-parallel", "--max-requeues", "--detach"),
 )
 """What only runs of ``--agent`` and ``--resume`` use."""
 _OF_DATA = frozenset({"--agents-dir", "--competitions-dir", "--data-dir", "--description"})
@@ -24,6 +25,9 @@ _OF_GATEWAY = (
     *("--max-cost", "--max-tokens", "--max-calls", "--max-total-cost", "--models", "--prices", "--llm-providers"),
     *("--llm-record", "--llm-replay", "--llm-retries", "--llm-rpm", "--allow-provider-tools"),
 )
+
+_OF_SLURM = ("--cluster-options", "--cluster-setup")
+_OF_ENGINES = (*_OF_SLURM, "--cluster-keys", "--max-parallel", "--max-requeues", "--detach")
 
 
 def check(settings: Settings, given: AbstractSet[str]) -> None:
@@ -51,6 +55,10 @@ def _problems(settings: Settings, given: AbstractSet[str]) -> Iterator[str]:
                 yield f"{ignored} needs an agent: add --agent=ID"
             if (ignored := _given(("--prepare", "--description"), given)) and not settings.real_data:
                 yield f"{ignored} needs --agent=ID or --real-data: without them, checks use synthetic data"
+    if (ignored := _given(_OF_ENGINES, given)) and settings.cluster is None:
+        yield f"{ignored} needs an engine that runs are handed to: add --cluster=local or --cluster=slurm"
+    if (ignored := _given(_OF_SLURM, given)) and settings.cluster == "local":
+        yield f"{ignored} has no effect with --cluster=local, whose jobs have this session's environment"
     if "--gpu-ids" in given and not settings.gpus:
         yield "--gpu-ids chooses among GPUs, and a run gets none: add --gpus=N"
     if (ignored := _given(_OF_IMAGES, given)) and settings.sandbox == "local":

@@ -34,20 +34,26 @@ def provide(
     return store.prepare(competition, downloads=KaggleDownloads(), reporter=reporter, **options)
 
 
-def check(settings: Settings, folders: Iterable[str], reporter: Reporter) -> None:
-    """See before the first test that the data of these competitions can be had; raises UsageError."""
-    if settings.prepare == "never":
-        return
+def check(settings: Settings, folders: Iterable[str], reporter: Reporter) -> bool:
+    """See before the first test that the data of these competitions can be had; raises UsageError.
+
+    With ``--prepare=never``: whether that of any is there.
+    """
     competitions = []
     for folder in folders:
         with suppress(CompetitionError):  # its items report it
             competitions.append(Competition.load(Path(folder), version=settings.version))
     if not competitions:
-        return
+        return False
     options = factories.prepare_options(settings)
     try:
         store = factories.data_store(settings)
+        if settings.prepare == "never":
+            store.check()
+            return any(store.is_usable(competition, **options) for competition in competitions)
         if absent := jobs.check(store, competitions, KaggleDownloads(), reporter=reporter, **options):
             raise DataError("\n".join(map(str, absent.values())))
     except DataError as error:
-        raise UsageError(f"{error}\nTo run what is prepared and skip the rest: --prepare=never") from error
+        advice = "" if settings.prepare == "never" else "\nTo run what is prepared and skip the rest: --prepare=never"
+        raise UsageError(f"{error}{advice}") from error
+    return True

@@ -100,13 +100,7 @@ def sandbox(request: pytest.FixtureRequest, agent: Agent) -> Sandbox:
     """The Sandbox that ``--sandbox`` gives the agent, ready to run it."""
     from pytest_mlebench.plugin.group import sandboxes_of
 
-    def ready() -> Sandbox:
-        chosen = sandboxes_of(request.config).choose(agent)
-        chosen.check(agent)
-        chosen.prepare(agent)
-        return chosen
-
-    return _or_fail(ready)
+    return _or_fail(lambda: sandboxes_of(request.config).ready(agent))
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING
 
@@ -17,7 +17,6 @@ from pytest_mlebench.plugin.session import is_worker, read_finished, session_of,
 if TYPE_CHECKING:
     from pytest_mlebench.factories import Sandboxes
     from pytest_mlebench.runs.group import RunGroup
-    from pytest_mlebench.runs.manifest import PlannedRun
     from pytest_mlebench.runs.writer import RunGroupWriter
 
 _WRITER: pytest.StashKey[RunGroupWriter] = pytest.StashKey()
@@ -39,10 +38,9 @@ def sandboxes_of(config: pytest.Config) -> Sandboxes:
 
 
 def open_group(config: pytest.Config) -> None:
-    """Open the run group, and build images before workers start, so that their progress can be seen.
+    """Open the run group; raises pytest.UsageError if it cannot be resumed.
 
-    Raises pytest.UsageError if the run group cannot be resumed. What keeps an agent's runs from starting, as an image
-    that cannot be built, is said before the first one (see ``plan_runs``).
+    What keeps an agent's runs from starting is said before the first one (see ``plan_runs``).
     """
     session = session_of(config)
     if is_worker(config) and session.settings.has_runs:
@@ -53,19 +51,25 @@ def open_group(config: pytest.Config) -> None:
         return
     from pytest_mlebench import factories
     from pytest_mlebench.errors import SandboxError
+    from pytest_mlebench.plugin import cluster
     from pytest_mlebench.runs.manifest import UNKNOWN
     from pytest_mlebench.runs.writer import RunGroupWriter, make_folder
 
-    with usage_errors():  # before images are built, which takes minutes
+    engine = cluster.engine_of(config)
+    with usage_errors():
         make_folder(session.group.parent)
+        if engine is None:
+            cluster.check_none_runs(session)
     kinds, problems = {}, config.stash.setdefault(_PROBLEMS, {})
     for agent in session.agents:
         kinds[agent.id] = UNKNOWN
+        if engine is not None and engine.name != "local":  # its nodes have sandboxes, this machine need not
+            kinds[agent.id] = UNKNOWN if session.settings.sandbox == "auto" else session.settings.sandbox
+            continue
         try:
             sandbox = sandboxes_of(config).choose(agent)
             kinds[agent.id] = sandbox.name
             sandbox.check(agent)
-            sandbox.prepare(agent)
         except SandboxError as error:
             problems[agent.id] = str(error)
     with usage_errors():
@@ -74,11 +78,12 @@ def open_group(config: pytest.Config) -> None:
             agents=session.agents,
             sandboxes=kinds,
             limits=factories.limits(session.settings),
-            workers=private.worker_count(config),
+            workers=private.worker_count(config) if engine is None else cluster.machine_shares(session.settings),
             settings=factories.comparable_settings(session.settings),
-            options={**session.settings.restored_options(), "--data-dir": str(factories.data_dir(session.settings))},
+            options=factories.session_options(session.settings),
             competition_file=session.competition_file,
             allow_changes=session.settings.allow_changes,
+            cluster=None if engine is None else engine.describe(),
             reporter=reporter_of(config),
         )
         read_finished(config)
@@ -102,8 +107,9 @@ def _remove_leftovers(config: pytest.Config, *, containers: bool) -> None:
             clean(reporter=reporter)
 
 
-def plan_runs(config: pytest.Config, runs: Iterable[tuple[str, str, int, str]]) -> None:
-    """Note in the run group what this session is going to run.
+def plan_runs(config: pytest.Config, runs: Iterable[tuple[str, str, int, str]], *, build: bool) -> None:
+    """Note in the run group what this session is going to run, and ``build`` the images that this takes: before the
+    first run, so that their progress can be seen.
 
     Raises UsageError if no run that is left to do can start, and warns if those of some agents cannot.
     """
@@ -111,17 +117,35 @@ def plan_runs(config: pytest.Config, runs: Iterable[tuple[str, str, int, str]]) 
         from pytest_mlebench.runs.manifest import PlannedRun
 
         planned = [PlannedRun(*run) for run in runs]
+        finished = session_of(config).finished
+        agents = {run.agent for run in planned if run.key not in finished}
+        if build:
+            _prepare_sandboxes(config, agents)
         writer.plan(planned)
-        _see_that_runs_can_start(config, planned)
+        _see_that_runs_can_start(config, agents)
 
 
-def _see_that_runs_can_start(config: pytest.Config, planned: Iterable[PlannedRun]) -> None:
+def _prepare_sandboxes(config: pytest.Config, agents: Collection[str]) -> None:
+    from pytest_mlebench.errors import SandboxError
+    from pytest_mlebench.plugin import cluster
+
+    engine, problems = cluster.engine_of(config), config.stash[_PROBLEMS]
+    if engine is not None and engine.name != "local":
+        return
+    for agent in session_of(config).agents:
+        if agent.id in agents and agent.id not in problems:
+            try:
+                sandboxes_of(config).choose(agent).prepare(agent)
+            except SandboxError as error:
+                problems[agent.id] = str(error)
+
+
+def _see_that_runs_can_start(config: pytest.Config, agents: Collection[str]) -> None:
     from pytest_mlebench.errors import UsageError
     from pytest_mlebench.progress import WarningNote
 
-    finished, problems = session_of(config).finished, config.stash[_PROBLEMS]
-    agents = {run.agent for run in planned if run.key not in finished}
-    if not (stopped := {id: problems[id] for id in sorted(agents & problems.keys())}):
+    problems = config.stash[_PROBLEMS]
+    if not (stopped := {id: problems[id] for id in sorted(problems.keys() & agents)}):
         return
     if stopped.keys() == agents:
         raise UsageError("\n".join(dict.fromkeys(stopped.values())))
@@ -134,7 +158,7 @@ def close_group(config: pytest.Config) -> None:
     writer = config.stash.get(_WRITER, None)
     if _HEARTBEAT in config.stash:
         config.stash[_HEARTBEAT].close()
-    if writer is None:
+    if writer is None or writer.discard_empty():
         return
     from pytest_mlebench.errors import UsageError
     from pytest_mlebench.progress import WarningNote

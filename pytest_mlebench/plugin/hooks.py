@@ -122,6 +122,17 @@ def pytest_xdist_node_collection_finished(node: Any) -> None:
     planning.worker_collection_finished(node)
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest's own
+def pytest_runtestloop(session: pytest.Session) -> object | None:
+    from pytest_mlebench.plugin.session import session_of
+
+    if session_of(session.config).settings.cluster is None:
+        return None
+    from pytest_mlebench.plugin import cluster
+
+    return cluster.loop(session)
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     from pytest_mlebench.plugin import reporting

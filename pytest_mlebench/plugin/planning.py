@@ -89,7 +89,8 @@ def worker_collection_finished(node: Any) -> None:
 
 
 def _take_up(config: pytest.Config, plan: Plan) -> None:
-    """Note the runs in the run group, and see before the first test that data can be had; raises pytest.UsageError."""
+    """See before the first test that data can be had, and then, as that may take minutes, that runs can start; note
+    them in the run group. Raises pytest.UsageError."""
     from pytest_mlebench.plugin.group import plan_runs
 
     settings = session_of(config).settings
@@ -97,8 +98,9 @@ def _take_up(config: pytest.Config, plan: Plan) -> None:
         if settings.has_runs and plan.runs_nothing:
             where = ", ".join(config.args)
             raise UsageError(f"--agent: nothing in {where} runs an agent: name a competition's folder, or leave it out")
-        plan_runs(config, plan.runs)
-        if not config.option.collectonly:
-            from pytest_mlebench.plugin.datasets import check
+        if config.option.collectonly:
+            return
+        from pytest_mlebench.plugin.datasets import check
 
-            check(settings, plan.folders, events.reporter_of(config))
+        has_data = check(settings, plan.folders, events.reporter_of(config))
+        plan_runs(config, plan.runs, build=has_data)

@@ -149,3 +149,16 @@ def reports_of(reporter: pytest.TerminalReporter, categories: Iterable[str]) -> 
     """The reports that the terminal has counted in these categories."""
     for category in categories:
         yield from reporter.getreports(category)
+
+
+def run_item(session: pytest.Session, item: pytest.Item, *, is_last: bool) -> None:
+    """Run one item as pytest's own loop does, where it is not known yet which one comes next.
+
+    pytest ends what the next item does not need. The session stands for that item: all that is narrower ends.
+    """
+    following: Any = None if is_last else session
+    item.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+    if session.shouldfail:
+        raise session.Failed(session.shouldfail)
+    if session.shouldstop:
+        raise session.Interrupted(session.shouldstop)

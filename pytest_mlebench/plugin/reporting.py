@@ -145,6 +145,8 @@ def summarise(reporter: pytest.TerminalReporter, config: pytest.Config) -> None:
             reporter.write_line(report.longreprtext)
     group_reader = session_of(config).reader
     assert group_reader is not None
+    if not group_reader.folder.is_dir():  # nothing was to be run
+        return
     try:
         if (group := group_reader.read()).records:
             write_medal_table(reporter, group)

@@ -77,6 +77,10 @@ def configure(config: pytest.Config) -> None:
         session = config.stash[_SESSION] = _start(config)
         if not is_worker(config):
             combinations.check(session.settings, options.given(config))
+            if session.settings.cluster is not None and not config.option.collectonly:
+                from pytest_mlebench.plugin import cluster
+
+                cluster.check(config)
         _choose_paths(config, session)
     if _wants_html(config):
         from pytest_mlebench.plugin.html import MedalReport
@@ -159,12 +163,22 @@ def _chosen(settings: Settings) -> tuple[Competition, ...] | None:
 
 
 def _check_agents(session: Session) -> None:
-    """Notice before the first run that a secret is not set, or that there are too few GPUs."""
+    """Notice before the first run that a secret is not set, or that there are too few GPUs.
+
+    Other machines have GPUs of their own, and their own environment unless ``--cluster-keys`` gives the keys.
+    """
     from pytest_mlebench.factories import check_agent
 
+    settings, elsewhere = session.settings, session.settings.cluster not in (None, "local")
+    if settings.cluster_keys is not None:
+        from pytest_mlebench.cluster.keys import load_keys
+
+        load_keys(settings.cluster_keys)
+    elif elsewhere:
+        return
     for agent in session.agents:
         check_agent(session.settings, agent)
-    if session.settings.gpus:
+    if session.settings.gpus and not elsewhere:
         from pytest_mlebench.sandbox.gpus import GpuPool
 
         GpuPool(session.settings.gpu_ids).check(session.settings.gpus)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+from pytest_mlebench.audit.profile import fairness_profile
 from pytest_mlebench.reports.run_table import run_rows
 from pytest_mlebench.results.comparison import SplitComparison, Standing, flags
 from pytest_mlebench.results.costs import spending
@@ -23,12 +24,14 @@ def to_json(view: Overview) -> dict[str, Any]:
     =================  ==================================================================================
     ``pad_missing``    whether runs without a result count as failures (else their seeds are left out)
     ``groups``         by group: its name, folder, planned runs and records, ``canonical`` (whether the
-                       setting is MLE-bench's own, and the differences; null if not recorded), and
+                       setting is MLE-bench's own, and the differences; null if not recorded),
+                       ``fairness`` (the fairness profile: name, state and detail of each line), and
                        ``broken`` (why a file that should be a run's record could not be read)
     ``summaries``      by agent and split: see ``SplitSummary``; a rate is ``{mean, standard_error}``,
                        the latter null for a single seed; ``pass_at_k`` is by k, ``medal_rates`` by
                        competition; ``interval`` is of ``any_medal``: by the
-                       bootstrap, or Wilson's for fewer than 10 competitions or equal rates
+                       bootstrap, or Wilson's for fewer than 10 competitions or equal rates; ``firmness``
+                       counts the medals that are ``firm``, ``not firm`` and of ``unknown`` firmness
     ``categories``     the same by category, if requested
     ``published``      ``standings``: rank ``of`` so many, with the nearest published results on either
                        side, and the ``caveats``; ``not_ranked``: who has no rank, and why
@@ -51,6 +54,7 @@ def to_json(view: Overview) -> dict[str, Any]:
                 "planned": len(group.planned),
                 "records": len(group.runs),
                 "canonical": None if group.manifest.canonical is None else asdict(group.manifest.canonical),
+                "fairness": [asdict(line) for line in fairness_profile(group)],
                 "broken": list(group.broken),
             }
             for group in view.groups
@@ -92,6 +96,8 @@ def _summary(summary: SplitSummary) -> dict[str, Any]:
         "contaminated": list(summary.contaminated),
         "any_medal_without_contaminated": summary.any_medal_without and asdict(summary.any_medal_without),
         "indicative": list(summary.indicative),
+        "unverified": list(summary.unverified),
+        "firmness": dict(summary.firmness),
         "outcomes": summary.counts,
         **{name: asdict(getattr(summary, name)) for name in RATES},
         "interval": _interval(summary.interval),

@@ -19,7 +19,7 @@ _HEADS = ("competition", "agent", "seed", "medal", "score", *THRESHOLDS, "time",
 _WITH_COST = (*_HEADS[:-1], "cost", _HEADS[-1])
 _NUMBERS = frozenset({"seed", "score", *THRESHOLDS, "time", "cost"})
 
-_SPARE = (*reversed(THRESHOLDS), "time", "ended", "cost", "seed")
+_SPARE = (*reversed(THRESHOLDS), "time", "ended", "cost", "firm", "seed")
 """What a narrow terminal can do without; names, medals and scores stay."""
 _LONGEST_HEAD = 12
 """Characters of a group's name above its scores; longer ones would leave no room for thresholds."""
@@ -31,11 +31,22 @@ def in_order(records: Iterable[RunRecord]) -> list[RunRecord]:
 
 
 def medal_table(records: Sequence[RunRecord]) -> Table:
-    """A row for each run; with what it cost, where runs asked language models."""
+    """A row for each run; with what it cost, where runs asked language models.
+
+    ``firm`` is whether a medal holds in 95 % of resamples of the test's rows, if that is known of any.
+    """
     with_cost = bool(spending(records))
+    with_firm = any(record.report.firm is not None for record in records)
+    heads = _WITH_COST if with_cost else _HEADS
     rows = [_row(record, with_cost=with_cost) for record in records]
+    if with_firm:
+        place = heads.index("medal") + 1
+        heads = (*heads[:place], "firm", *heads[place:])
+        words = {"firm": "yes", "not firm": "no"}
+        firm = [words.get(record.report.firmness, record.report.firmness) for record in records]
+        rows = [(*row[:place], own, *row[place:]) for row, own in zip(rows, firm, strict=True)]
     codes = [ansi_code(record.outcome.colour) for record in records]
-    return Table(_WITH_COST if with_cost else _HEADS, rows, _NUMBERS, _SPARE, codes)
+    return Table(heads, rows, _NUMBERS, _SPARE, codes)
 
 
 def run_sections(groups: Sequence[RunGroup]) -> Iterable[Section]:

@@ -10,24 +10,23 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from functools import cache
 from itertools import groupby
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
 from typing import Any
 from urllib.parse import quote
 
-from jinja2 import Environment, PackageLoader
 from markupsafe import Markup
 
 from pytest_mlebench._version import __version__
+from pytest_mlebench.audit.profile import fairness_profile
 from pytest_mlebench.reports.medals import in_order
-from pytest_mlebench.reports.palette import stylesheet, variables
 from pytest_mlebench.reports.plots import plots
-from pytest_mlebench.reports.plots.svg import SCHEME, STYLE
+from pytest_mlebench.reports.plots.svg import SCHEME
 from pytest_mlebench.reports.run_details import run_details
 from pytest_mlebench.reports.sections import comparison_sections, cost_sections, rate_sections, timeline_sections
 from pytest_mlebench.reports.tables import Section
+from pytest_mlebench.reports.templates import asset, environment, style
 from pytest_mlebench.reports.untrusted import plain
 from pytest_mlebench.reports.verdict import Heading, heading, headlines
 from pytest_mlebench.results.overview import Overview
@@ -46,7 +45,6 @@ LOGS_BYTES = 100_000
 LOG_LINES = 60
 _FAILED = 4
 """A run without a valid submission gets so many times the log of another."""
-_TEXT = 2000
 _MANIFEST = 20_000
 _NOTHING = "–"
 _ELSEWHERE = ("runs", "canonical", "options")
@@ -99,64 +97,57 @@ def page(view: Overview, top: Heading | None = None, *, folder: Path | None = No
     It links to the runs' files if it is known which ``folder`` it is for. Whatever an agent influenced is shown as
     plain text.
     """
-    common = _common(view.records)
-    script = _asset("report.js")
+    script = asset("report.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    costs = any(record.llm.get("calls") for record in view.records)
-    rows = _rows(view, common, folder, log_bytes)
+    context = parts(view, top, folder=folder, log_bytes=log_bytes)
     return (
-        _environment()
+        environment()
         .get_template("report.html")
         .render(
-            top=top or heading(view),
-            lead=_lead(view),
+            context,
             version=__version__,
-            groups=[_group(group) for group in view.groups],
-            headlines=headlines(view),
-            outcomes=Outcome,
-            standings={(s.summary.label, s.summary.split): s for s in view.standings},
-            sections=_sections(view),
-            plots=plots(view),
-            common=[(term, text) for term, text in common.items()],
-            defects=grader_defects(view.records),
-            filters=_filters(view.records),
-            columns=_columns(costs=costs),
-            costs=costs,
-            competitions=_competitions(rows),
-            rows=rows,
-            style=SCHEME + _style("report.css"),
+            style=SCHEME + style("report.css"),
             script=script,
             script_digest=Markup(f"sha256-{digest}"),
         )
     )
 
 
+def parts(
+    view: Overview, top: Heading | None = None, *, folder: Path | None = None, log_bytes: int = LOG_BYTES
+) -> dict[str, Any]:
+    """What the parts of the page show: the variables of their templates (``headlines.html``, ``plots.html``, …)."""
+    common = _common(view.records)
+    costs = any(record.llm.get("calls") for record in view.records)
+    rows = _rows(view, common, folder, log_bytes)
+    return {
+        "top": top or heading(view),
+        "lead": _lead(view),
+        "groups": [_group(group) for group in view.groups],
+        "headlines": headlines(view),
+        "outcomes": Outcome,
+        "standings": {(s.summary.label, s.summary.split): s for s in view.standings},
+        "sections": _sections(view),
+        "plots": plots(view),
+        "common": [(term, text) for term, text in common.items()],
+        "defects": grader_defects(view.records),
+        "filters": _filters(view.records),
+        "columns": _columns(costs=costs),
+        "costs": costs,
+        "competitions": _competitions(rows),
+        "rows": rows,
+    }
+
+
 def fragment(view: Overview) -> str:
     """Summary and plots with their style, for a page that another tool writes."""
     context = {"sections": _sections(view), "plots": plots(view)}
-    body = "".join(_environment().get_template(name).render(context) for name in ("summary.html", "plots.html"))
-    return f"<style>{_style()}</style>{body}"
+    body = "".join(environment().get_template(name).render(context) for name in ("summary.html", "plots.html"))
+    return f"<style>{style()}</style>{body}"
 
 
 def _sections(view: Overview) -> list[Section]:
     return [*rate_sections(view), *cost_sections(view), *timeline_sections(view), *comparison_sections(view)]
-
-
-@cache
-def _environment() -> Environment:
-    def finalize(value: Any) -> Any:
-        return plain(value, _TEXT) if isinstance(value, str) and not isinstance(value, Markup) else value
-
-    loader = PackageLoader("pytest_mlebench.reports", "assets")
-    return Environment(loader=loader, autoescape=True, finalize=finalize, trim_blocks=True, lstrip_blocks=True)
-
-
-def _asset(name: str) -> str:
-    return (Path(__file__).parent / "assets" / name).read_text(encoding="utf-8")
-
-
-def _style(*more: str) -> str:
-    return f":root{{{variables()}}}{stylesheet()}" + STYLE + "".join(map(_asset, ("summary.css", "plots.css", *more)))
 
 
 def _lead(view: Overview) -> str:
@@ -174,6 +165,7 @@ def _group(group: RunGroup) -> dict[str, Any]:
         "name": group.name,
         "canonical": group.manifest.canonical,
         "planned": len(group.planned),
+        "fairness": fairness_profile(group),
         "missing": len(group.planned - group.runs.keys()),
         "broken": group.broken,
         "manifest": Markup.escape(plain(json.dumps(rest, indent=2, ensure_ascii=False), _MANIFEST)) if rest else "",

@@ -29,6 +29,7 @@ def run_details(record: RunRecord) -> list[tuple[str, str]]:
         "outcome": record.outcome.label + (f": {record.reason}" if record.reason else ""),
         "ended": ending_in_words(record),
         "score": f"{format_score(record.score)}, {better} is better; {thresholds}",
+        "certainty": _certainty(record),
         "submissions": "\n".join(_timeline(record)),
         "own estimate": _estimate(record),
         "checks": "\n".join(_checks(record.sandbox)),
@@ -41,6 +42,14 @@ def run_details(record: RunRecord) -> list[tuple[str, str]]:
         "started": f"{record.started_at[:16].replace('T', ' ')} UTC",
     }
     return [(term, text) for term, text in found.items() if text]
+
+
+def _certainty(record: RunRecord) -> str:
+    report = record.report
+    if report.score_low is None or report.score_high is None:
+        return f"whether the {report.medal} medal is firm is unknown" if report.medal else ""
+    interval = f"{format_score(report.score_low)} to {format_score(report.score_high)} in 95 % of resamples"
+    return interval + (f"; the {report.medal} medal is {report.firmness}" if report.medal else "")
 
 
 def last_change_in_words(record: RunRecord) -> str:
@@ -114,6 +123,7 @@ def properties(record: RunRecord) -> list[tuple[str, Any]]:
         ("seconds", record.seconds),
         ("score", record.score),
         ("medal", report.medal),
+        ("firm", report.firm),
         *((f"{name}_threshold", threshold) for name, threshold in record.thresholds.items()),
         ("percentile", report.percentile),
         ("run_id", record.run_id),

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from pytest_mlebench.catalog.competition import FIRST
+from pytest_mlebench.reports.fairness import fairness_sections
 from pytest_mlebench.reports.run_details import last_change_in_words as in_words
 from pytest_mlebench.reports.tables import Section, Table
 from pytest_mlebench.results.comparison import Standing, flags
@@ -45,6 +46,7 @@ def sections(view: Overview) -> Iterator[Section]:
     yield from timeline_sections(view)
     yield Section("Runs by outcome", remarks=[_outcomes(label, view) for label in _labels(view)])
     yield from comparison_sections(view)
+    yield from fairness_sections(view.groups)
     if defects := grader_defects(view.records):
         yield Section("Defective graders", remarks=defects)
     if broken := [f"left out: {reason}" for group in view.groups for reason in group.broken]:

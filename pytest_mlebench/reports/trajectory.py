@@ -37,13 +37,13 @@ def _markdown_lines(trajectory: Mapping[str, Any]) -> Iterator[str]:
     for number, one in enumerate(conversations(trajectory)):
         if number:
             yield ""
-        yield f"{'#' * min(2, number + 1)} {markdown_text(_title(one, number))}"
+        yield f"{'#' * min(2, number + 1)} {markdown_text(title_of(one, number))}"
         yield ""
-        yield _totals(one)
-        for step in _steps(one):
+        yield totals(one)
+        for step in steps_of(one):
             yield ""
-            yield f"### {markdown_text(_head(step))}"
-            for title, text in _blocks(step):
+            yield f"### {markdown_text(head(step))}"
+            for title, text in blocks(step):
                 yield ""
                 if title:
                     what, _, name = one_line(title).partition(" ")
@@ -60,9 +60,9 @@ def page(trajectory: Mapping[str, Any]) -> str:
     parts: list[str] = []
     size = 0
     for number, one in enumerate(conversations(trajectory)):
-        steps = _steps(one)
-        parts.append(f"<h{min(2, number + 1)}>{_safe(_title(one, number))}</h{min(2, number + 1)}>")
-        parts.append(f"<p>{_safe(_totals(one))}</p>")
+        steps = steps_of(one)
+        parts.append(f"<h{min(2, number + 1)}>{_safe(title_of(one, number))}</h{min(2, number + 1)}>")
+        parts.append(f"<p>{_safe(totals(one))}</p>")
         for shown, step in enumerate(steps):
             if size > PAGE:
                 parts.append(
@@ -91,9 +91,9 @@ def conversations(trajectory: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
 
 
 def _article(step: Mapping[str, Any]) -> str:
-    source, _, rest = _head(step).partition(" · ")
+    source, _, rest = head(step).partition(" · ")
     body = []
-    for title, text in _blocks(step):
+    for title, text in blocks(step):
         content = f"<pre>{_safe(_shown(text))}</pre>"
         long = len(text) > 2000
         if title or long:
@@ -104,19 +104,19 @@ def _article(step: Mapping[str, Any]) -> str:
     return f"<article{copied}><h3><b>{_safe(source)}</b> {_safe(rest)}</h3>{''.join(body)}</article>\n"
 
 
-def _title(trajectory: Mapping[str, Any], number: int) -> str:
-    agent = _mapping(trajectory.get("agent"))
+def title_of(trajectory: Mapping[str, Any], number: int) -> str:
+    agent = mapping(trajectory.get("agent"))
     if number:
         return one_line(f"Another conversation: {trajectory.get('trajectory_id')}")
     model = f" with {agent['model_name']}" if agent.get("model_name") else ""
     return one_line(f"{agent.get('name')}{model}: {trajectory.get('session_id') or 'trajectory'}")
 
 
-def _totals(trajectory: Mapping[str, Any]) -> str:
-    final = _mapping(trajectory.get("final_metrics"))
+def totals(trajectory: Mapping[str, Any]) -> str:
+    final = mapping(trajectory.get("final_metrics"))
     cost = final.get("total_cost_usd")
     parts = [
-        pluralize(len(_steps(trajectory)), "step"),
+        pluralize(len(steps_of(trajectory)), "step"),
         f"{final.get('total_prompt_tokens') or 0:,} tokens in",
         f"{final.get('total_completion_tokens') or 0:,} out",
         f"cost {format_dollars(cost if isinstance(cost, int | float) else None)}",
@@ -124,14 +124,14 @@ def _totals(trajectory: Mapping[str, Any]) -> str:
     return ", ".join(parts)
 
 
-def _head(step: Mapping[str, Any]) -> str:
+def head(step: Mapping[str, Any]) -> str:
     """For example ``3 agent · 2026-03-01 12:00:05 · gpt-4o · 1,200 tokens in, 90 out, $0.0021``."""
     parts = [f"{step.get('step_id')} {step.get('source')}"]
     if moment := step.get("timestamp"):
         parts.append(str(moment)[:19].replace("T", " "))
     if model := step.get("model_name"):
         parts.append(str(model))
-    if metrics := _mapping(step.get("metrics")):
+    if metrics := mapping(step.get("metrics")):
         cost = metrics.get("cost_usd")
         used = [f"{metrics[name]:,} {word}" for name, word in _USED if isinstance(metrics.get(name), int)]
         parts.append(", ".join([*used, *([format_dollars(cost)] if isinstance(cost, int | float) else [])]))
@@ -141,7 +141,7 @@ def _head(step: Mapping[str, Any]) -> str:
 _USED = (("prompt_tokens", "tokens in"), ("completion_tokens", "out"))
 
 
-def _blocks(step: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def blocks(step: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """What a step holds, each with a title; that of the message is empty."""
     if reasoning := step.get("reasoning_content"):
         yield "reasoning", str(reasoning)
@@ -150,25 +150,25 @@ def _blocks(step: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             "message" if reasoning else "",
             message if isinstance(message, str) else json.dumps(message, indent=2, ensure_ascii=False),
         )
-    results = _mapping(step.get("observation")).get("results") or ()
-    for call in step.get("tool_calls") or ():
-        yield f"calls {one_line(str(call.get('function_name')))}", _arguments(_mapping(call.get("arguments")))
+    results = listed(mapping(step.get("observation")).get("results"))
+    for call in listed(step.get("tool_calls")):
+        yield f"calls {one_line(str(call.get('function_name')))}", arguments_text(mapping(call.get("arguments")))
         for result in results:
             if result.get("source_call_id") == call.get("tool_call_id"):
-                yield "result", _content(result.get("content"))
+                yield "result", content_text(result.get("content"))
     for result in results:
         if result.get("source_call_id") is None:
-            yield "result", _content(result.get("content"))
+            yield "result", content_text(result.get("content"))
 
 
-def _arguments(arguments: Mapping[str, Any]) -> str:
+def arguments_text(arguments: Mapping[str, Any]) -> str:
     """A single text as it is, such as a command; else a line for each argument."""
     if len(arguments) == 1 and isinstance(only := next(iter(arguments.values())), str):
         return only
-    return "\n".join(f"{name}: {_content(value)}" for name, value in arguments.items())
+    return "\n".join(f"{name}: {content_text(value)}" for name, value in arguments.items())
 
 
-def _content(value: Any) -> str:
+def content_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
@@ -180,10 +180,14 @@ def _safe(text: str) -> str:
     return escape(plain(text))
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
+def mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
 
 
-def _steps(trajectory: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    steps = trajectory.get("steps")
-    return [step for step in steps if isinstance(step, Mapping)] if isinstance(steps, list) else []
+def listed(value: Any) -> Sequence[Mapping[str, Any]]:
+    """The objects of a list; none where it is no list."""
+    return [one for one in value if isinstance(one, Mapping)] if isinstance(value, list) else []
+
+
+def steps_of(trajectory: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    return listed(trajectory.get("steps"))

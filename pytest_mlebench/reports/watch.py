@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
+from pytest_mlebench.cluster.board import Waiting
+from pytest_mlebench.cluster.board import waiting as pending_at_engine
 from pytest_mlebench.progress import event_text
 from pytest_mlebench.reports.tables import Table
 from pytest_mlebench.reports.untrusted import plain
@@ -42,6 +44,8 @@ def progress(reader: GroupReader, *, width: int = 120) -> str:
         lines[-1:] = [spent, ""]
     if running:
         lines += [*Table(_HEADS, [_row(run) for run in running]).fitted(width).lines(), ""]
+    if pending := pending_at_engine(reader.folder):
+        lines += [f"{len(pending)} waiting:", *map(_waiting_line, pending[:_LATEST]), ""]
     for record in sorted(group.records, key=lambda record: record.ended_at)[-_LATEST:]:
         score = "" if record.score is None else f", score {record.score:.5f}"
         lines.append(
@@ -72,6 +76,11 @@ def pulse(reader: GroupReader, seconds: float) -> str:
 def _outcomes(group: RunGroup) -> str:
     counts = Counter(record.outcome for record in group.records)
     return "; ".join(f"{counts[outcome]} {outcome.label}" for outcome in Outcome if counts[outcome])
+
+
+def _waiting_line(waiting: Waiting) -> str:
+    key = waiting.key
+    return f"{key.competition_id}, {key.agent}, seed {key.seed}: {waiting.job}, {waiting.reason}"
 
 
 def _event_line(logged: LoggedEvent) -> str:

@@ -48,8 +48,15 @@ class SplitComparison:
 
 
 def standings(summaries: Sequence[SplitSummary], groups: Sequence[RunGroup]) -> list[Standing]:
-    """Each agent's standing on the published splits that it ran in full; only on ``all`` if it ran that."""
-    ranked = [summary for summary in summaries if not summary.is_provisional and summary.covers_split]
+    """Each agent's standing on the published splits that it ran in full; only on ``all`` if it ran that.
+
+    Scores on data that is not known to be the reference's have none: they may be of synthetic data.
+    """
+    ranked = [
+        summary
+        for summary in summaries
+        if not summary.is_provisional and summary.covers_split and not summary.unverified
+    ]
     on_all = {summary.label for summary in ranked if summary.split == "all"}
     by_folder = {group.folder: group for group in groups}
     return [
@@ -77,12 +84,19 @@ def _standing(summary: SplitSummary, group: RunGroup) -> Standing:
 def not_ranked(summaries: Sequence[SplitSummary]) -> list[str]:
     """Why an agent has no standing on a published split."""
     reasons = []
+    whole = {s.label for s in summaries if s.split == "all" and s.covers_split and s.unverified}
     for summary in summaries:
         split, version = split_and_version(summary.split)
         if version != FIRST and split in SPLITS:
             reasons.append(f"{summary.label} on {summary.split}: the published results are of version 1")
             continue
-        if summary.split not in SPLITS or summary.split == "all":
+        if summary.split not in SPLITS:
+            continue
+        if summary.unverified and summary.covers_split:
+            if summary.split == "all" or summary.label not in whole:
+                reasons.append(f"{summary.label} on {summary.split}: {_unverified(summary)}")
+            continue
+        if summary.split == "all":
             continue
         if summary.is_provisional:
             reasons.append(f"{summary.label} on {summary.split}: no seed is complete")
@@ -92,6 +106,13 @@ def not_ranked(summaries: Sequence[SplitSummary]) -> list[str]:
                 "and not all of the split"
             )
     return reasons
+
+
+def _unverified(summary: SplitSummary) -> str:
+    return (
+        f"the data of {len(summary.unverified)} of {pluralize(summary.competitions, 'competition')} was not verified "
+        "against the reference's checksums (it is synthetic, changed, or was never compared)"
+    )
 
 
 def _seed_caveats(summary: SplitSummary) -> list[str]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
@@ -51,6 +52,10 @@ class SplitSummary:
     any_medal_without: Rate | None = None
     indicative: tuple[str, ...] = ()
     """Competitions whose medals only indicate what they would be on Kaggle's leaderboard."""
+    unverified: tuple[str, ...] = ()
+    """Competitions with a result on data that was not verified against the reference's checksums."""
+    firmness: Mapping[str, int] = field(default_factory=dict)
+    """Medals of all seeds by ``Report.firmness``."""
     medals: Mapping[str, int]
     """Counted seeds that earned any medal, by competition."""
     any_medal: Rate
@@ -111,7 +116,7 @@ class SplitSummary:
 
     @property
     def caution(self) -> str:
-        """What keeps the rates of a corrected version from meaning what medals on Kaggle do; empty if nothing does."""
+        """What keeps the rates from meaning what medals on Kaggle do, and how firm these are; empty if nothing does."""
         found = []
         if self.any_medal_without is not None:
             count = pluralize(len(self.contaminated), "contaminated competition")
@@ -119,6 +124,10 @@ class SplitSummary:
             found.append(f"any medal {self.any_medal_without} without the {count} ({names})")
         if self.indicative:
             found.append(f"medals are indicative of {', '.join(self.indicative)}: the test differs from Kaggle's")
+        if self.firmness.get("firm") or self.firmness.get("not firm"):
+            firm, all_medals = self.firmness.get("firm", 0), sum(self.firmness.values())
+            unknown = f" ({self.firmness['unknown']} unknown)" if self.firmness.get("unknown") else ""
+            found.append(f"{firm} of {pluralize(all_medals, 'medal')} firm{unknown}")
         return "; ".join(found)
 
     @property
@@ -247,6 +256,8 @@ def _summary(
         contaminated=tuple(contaminated),
         any_medal_without=share("any_medal", clean) if contaminated and clean else None,
         indicative=tuple(indicative),
+        unverified=tuple(sorted({run.competition_id for run in results.values() if run.data_verified is not True})),
+        firmness=Counter(run.report.firmness for run in results.values() if run.report.any_medal),
         counts={outcome: sum(run.outcome is outcome for run in runs) for outcome in Outcome},
         medals={
             id: sum(_earned(results.get((seed, id)), "any_medal") for seed in counted_seeds)

@@ -111,6 +111,16 @@ class GroupReader:
             self.add(known := RunRecord.from_json(values))
         return known
 
+    def record(self, run_id: str) -> RunRecord:
+        """The record of a run that has one; raises UsageError where it cannot be read."""
+        path = self.folder / run_id / RECORD
+        if run_id not in self._records:
+            try:
+                self.add(read_json(path, RunRecord))
+            except (OSError, ValueError) as error:
+                raise UsageError(f"{path} is no run's record: {reason(error)}") from error
+        return self._records[run_id]
+
     def records(self) -> tuple[RunRecord, ...]:
         """The latest record of each run, by start; a file that is no record is left out."""
         self._broken = []

@@ -74,6 +74,8 @@ class Session:
     owner: Mapping[str, str] = field(default_factory=dict)
     changes: tuple[str, ...] = ()
     """Settings that ``--allow-changes`` let differ from those before."""
+    cluster: Mapping[str, str] = field(default_factory=dict)
+    """The engine that runs were handed to; empty where the session did them itself."""
 
 
 @dataclass(frozen=True)

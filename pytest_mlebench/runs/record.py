@@ -65,6 +65,8 @@ class RunRecord:
     """Its submission over time; empty where there were no snapshots, and no submission."""
     validation_score: float | None = None
     """The score that the agent itself expected."""
+    job: Mapping[str, Any] = field(default_factory=dict)
+    """The job that did it, where it was handed to an engine (see ``runs.run.RunOptions``)."""
 
     def __post_init__(self) -> None:
         for name in ("calls", "cost", "known_cost", "seconds"):

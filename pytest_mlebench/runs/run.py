@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,9 +29,9 @@ from pytest_mlebench.grading.verdicts import FormChecker
 from pytest_mlebench.runs.bounds import bounded
 from pytest_mlebench.runs.group import GroupReader
 from pytest_mlebench.runs.json_files import write_json
-from pytest_mlebench.runs.layout import SUBMISSION
+from pytest_mlebench.runs.layout import RUNNING, SUBMISSION
 from pytest_mlebench.runs.record import RunKey, RunRecord
-from pytest_mlebench.runs.running import shown_as_running
+from pytest_mlebench.runs.running import runs_in_progress, shown_as_running
 from pytest_mlebench.runs.timeline import read_validation_score, timeline
 from pytest_mlebench.sandbox import Ending, Execution, Limits, Sandbox, Task
 from pytest_mlebench.sandbox.snapshots import FOLDER, SnapshotPolicy, Snapshots
@@ -65,6 +65,9 @@ class RunOptions:
     """The xdist worker that runs them."""
     snapshots: SnapshotPolicy | None = field(default_factory=SnapshotPolicy)
     """When snapshots of submissions are taken; None: never."""
+    job: Mapping[str, Any] = field(default_factory=dict)
+    """For the record: which job of which engine does the run, on which node and hardware, and the run ids of earlier
+    attempts that were ``interrupted``. Empty where the session does it itself."""
 
 
 def run_agent(
@@ -147,6 +150,7 @@ def run_agent(
         data=fingerprint(dataset),
         description=dataset.description,
         validation_score=read_validation_score(run_dir),
+        job=options.job,
     )
     if snapshots is None:
         return _written(complete, run_dir)
@@ -156,7 +160,66 @@ def run_agent(
         return _written(replace(complete, timeline=points), run_dir)
 
     record = with_timeline(None)  # a session that is interrupted while snapshots are graded keeps the run's result
-    return with_timeline(grader.report) if any(not point.final for point in record.timeline) else record
+    if all(point.final for point in record.timeline):
+        return record
+    return with_timeline(partial(grader.report, certainty=False))
+
+
+def interrupted_runs(group: Path, key: RunKey) -> list[str]:
+    """The ids of earlier attempts at a run that were ended from outside; their directories stay."""
+    return [run.run_dir.name for run in runs_in_progress(group) if run.key == key]
+
+
+def record_lost(
+    agent: Agent,
+    competition: Competition,
+    dataset: Dataset,
+    options: RunOptions,
+    *,
+    seed: int,
+    ending: Ending,
+    detail: str,
+) -> RunRecord:
+    """Write the record of a run whose process was ended from outside, into the directory that it had, or a new one.
+
+    With the ending ``NOT_STARTED`` it counts as an error of the harness, for which ``detail`` is the reason; else as
+    that ending of the agent, with the submission that the harness had collected, if any. Raises SandboxError.
+    """
+    key, now = RunKey(agent.id, competition.id, seed), datetime.now(UTC)
+    found = [run for run in runs_in_progress(options.folder) if run.key == key]
+    run_dir = found[-1].run_dir if found else options.folder / _new_run_id(key)
+    started = datetime.fromtimestamp(found[-1].started, UTC) if found else now
+    try:
+        run_dir.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise SandboxError(f"run directory {run_dir} cannot be made: {problem.strerror}") from problem
+    grader = Grader(competition, dataset, max_bytes=options.max_submission_bytes, limits=options.grading)
+    lost = RunRecord(
+        run_id=run_dir.name,
+        run_group=options.folder.name,
+        competition_id=competition.id,
+        split=competition.split_label,
+        category=competition.category,
+        agent=agent.id,
+        seed=seed,
+        started_at=started.isoformat(),
+        ended_at=now.isoformat(),
+        ending=ending,
+        seconds=round((now - started).total_seconds(), 3),
+        detail=detail,
+        report=grader.report(run_dir / SUBMISSION),
+        error=detail if ending is Ending.NOT_STARTED else None,
+        versions=_versions(),
+        limits=asdict(options.limits),
+        agent_definition={**agent.describe(), "until": options.until},
+        data_verified=dataset.is_verified,
+        data=fingerprint(dataset),
+        description=dataset.description,
+        job=options.job,
+    )
+    record = _written(lost, run_dir)
+    (run_dir / RUNNING).unlink(missing_ok=True)
+    return record
 
 
 def _write_trajectory(run_dir: Path, agent: Agent, options: RunOptions) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ import fcntl
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,7 +19,7 @@ from pytest_mlebench.agents import Agent
 from pytest_mlebench.catalog.competition import FIRST, Competition
 from pytest_mlebench.errors import CompetitionError, UsageError
 from pytest_mlebench.progress import Note, Reporter, silent
-from pytest_mlebench.runs.layout import LOCK, WORKERS
+from pytest_mlebench.runs.layout import EVENTS, LOCK, MANIFEST, WORKERS
 from pytest_mlebench.runs.manifest import (
     Canonical,
     Manifest,
@@ -45,8 +46,8 @@ class RunGroupWriter:
 
     ``sandboxes`` has the kind of sandbox of each agent; ``settings`` what else must stay the same for runs to compare,
     ``options`` what ``--resume`` restores. ``competition_file`` finds the ``competition.yaml`` of a run's node id.
-    ``allow_changes`` accepts settings that differ from those the group was made with. ``reporter`` is called when the
-    writer has to wait.
+    ``allow_changes`` accepts settings that differ from those the group was made with. ``cluster`` describes the engine
+    that runs are handed to. ``reporter`` is called when the writer has to wait.
 
     Raises UsageError where another session has the group, and where it was made with other settings, which are listed.
     """
@@ -63,6 +64,7 @@ class RunGroupWriter:
         options: Mapping[str, Any],
         competition_file: Callable[[str], Path],
         allow_changes: bool = False,
+        cluster: Mapping[str, str] | None = None,
         reporter: Reporter = silent,
     ) -> None:
         self.folder = folder
@@ -72,7 +74,9 @@ class RunGroupWriter:
         try:
             _await_workers(folder, reporter)
             now = datetime.now(UTC).isoformat()
-            self.manifest = Manifest.read(folder) or Manifest(run_group=folder.name, created_at=now)
+            known = Manifest.read(folder)
+            self._is_new = known is None
+            self.manifest = known or Manifest(run_group=folder.name, created_at=now)
             comparable = {
                 "version": __version__,
                 "agents": {agent.id: _agent(agent, sandboxes[agent.id]) for agent in agents},
@@ -108,6 +112,7 @@ class RunGroupWriter:
                             libraries=library_versions(),
                             owner=owner_labels(),
                             changes=changed,
+                            cluster=cluster or {},
                         ),
                     ),
                     canonical=Canonical.of_all(
@@ -133,6 +138,18 @@ class RunGroupWriter:
         if added:
             settings = merge(self.manifest.settings, {"competitions": self._competitions(added)})
             self._write(replace(self.manifest, runs=(*self.manifest.runs, *added), settings=settings))
+
+    def discard_empty(self) -> bool:
+        """Remove a group that this session has made and planned no runs of, as where it could not start; whether it
+        was one. What others have put into its folder stays, and the folder with it."""
+        if not self._is_new or self.manifest.runs:
+            return False
+        self._lock.release()
+        with suppress(OSError):
+            for name in (MANIFEST, EVENTS, WORKERS, LOCK):
+                (self.folder / name).unlink(missing_ok=True)
+            self.folder.rmdir()
+        return True
 
     def close(self, records: Iterable[RunRecord]) -> None:
         """Complete the manifest, and release the group."""

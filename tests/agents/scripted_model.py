@@ -41,6 +41,7 @@ print("solved", target)
 MISTAKE, RIGHT = 'target = "no_such_column"', "target = sample.columns[-1]"
 FAILED, SOLVED = "no_such_column", "solved "
 DONE = "The submission is there and it is well formed."
+AGAIN = "Improve your result"
 
 
 @dataclass(frozen=True)
@@ -57,11 +58,17 @@ class Edit:
 
 @dataclass
 class ScriptedModel:
-    """``code`` is the agent's folder of code as it sees it; ``last`` is a command in place of the last words."""
+    """``code`` is the agent's folder of code as it sees it; ``last`` is a command in place of the last words.
+
+    ``rest`` is what it does for ever after its steps, if ``patient`` only when it has said that it is done and is asked
+    again.
+    """
 
     code: str = "/home/code"
     last: str = ""
     steps: list[Shell | Edit] = field(default_factory=list)
+    rest: Shell | None = None
+    patient: bool = False
     used: set[str] = field(default_factory=set)
     """The tools that were called."""
     prompts: list[Any] = field(default_factory=list)
@@ -78,26 +85,29 @@ class ScriptedModel:
 
     def __call__(self, body: dict[str, Any]) -> Move:
         tools = tools_of(body)
-        if "exec" in tools:
-            return self._play(body, [_javascript(step) for step in self.steps])
         shell = next((name for name, schema in tools.items() if _shell_argument(name, schema)), None)
-        if shell is None:
+        if shell is None and "exec" not in tools:
             return Move("A competition")
-        moves = [move for step in self.steps for move in self._moves(step, tools, shell)]
-        if self.last:
-            moves.append(self._shell(self.last, shell, tools[shell]))
-        return self._play(body, moves)
-
-    def _play(self, body: dict[str, Any], moves: list[Move]) -> Move:
         self.prompts.append(body)
         done = results_in(body)
-        if done >= len(moves):
+        moves = [move for step in self.steps for move in self._moves(step, tools, shell)]
+        if done < len(moves):
+            move = moves[done]
+        elif last := self._after_steps(AGAIN in json.dumps(body)):
+            (move,) = self._moves(last, tools, shell)
+        else:
             return Move(DONE)
-        move = moves[done]
         self.used.add(move.tool)
         return Move(tool=move.tool, arguments=move.arguments, id=f"call_{done}")
 
-    def _moves(self, step: Shell | Edit, tools: Mapping[str, Any], shell: str) -> list[Move]:
+    def _after_steps(self, asked_again: bool) -> Shell | None:
+        if self.rest and (asked_again or not self.patient):
+            return self.rest
+        return Shell(self.last) if self.last else None
+
+    def _moves(self, step: Shell | Edit, tools: Mapping[str, Any], shell: str | None) -> list[Move]:
+        if shell is None:
+            return [_javascript(step)]
         if isinstance(step, Shell):
             return [self._shell(step.command, shell, tools[shell])]
         for name, schema in tools.items():
@@ -111,7 +121,9 @@ class ScriptedModel:
         value: Any = command
         if _properties(schema)[argument].get("type") == "array":
             value = ["bash", "-lc", command]
-        return Move(tool=tool, arguments=_filled(schema, {argument: value}))
+        # OpenHands' terminal else returns when nothing was printed for half a minute, which a busy machine may take.
+        patience = {"timeout": 600} if tool == "terminal" and "timeout" in _properties(schema) else {}
+        return Move(tool=tool, arguments=_filled(schema, {argument: value, **patience}))
 
 
 class ScriptedPrograms(ScriptedModel):
@@ -123,27 +135,48 @@ class ScriptedPrograms(ScriptedModel):
             review = {"is_bug": failed, "summary": "reviewed", "metric": None if failed else 0.9}
             return Move(tool=tool, arguments={**review, "lower_is_better": False})
         self.prompts.append(body)
-        step = self.steps[min(len(self.prompts), len(self.steps)) - 1]
-        command = step.command if isinstance(step, Shell) else f"sed -i 's/{step.old}/{step.new}/' {step.path}"
-        call = f"subprocess.run({command!r}, shell=True, stdout=-1, stderr=-2, text=True)"
-        return Move(f"A step.\n\n```python\nimport subprocess\nprint({call}.stdout)\n```")
+        return Move(f"A step.\n\n```python\n{_program(self._step(len(self.prompts)))}\n```")
+
+    def _step(self, number: int) -> Shell | Edit:
+        return self.steps[number - 1] if number <= len(self.steps) else self.rest or self.steps[-1]
 
 
-class ScriptedResearch(ScriptedModel):
-    """The same for MLAgentBench's agent, which has no tools but actions in plain text, and no shell among them."""
+class ScriptedResearch(ScriptedPrograms):
+    """The same for MLAgentBench's agent, which has no tools but actions in plain text, and no shell among them.
+
+    Each step is a program that it has another prompt write into a file, and executes.
+    """
+
+    written = executed = 0
 
     def __call__(self, body: dict[str, Any]) -> Move:
         prompt = str(body["messages"][-1]["content"])
         if "Edit the script by following the instruction" in prompt:
-            return Move(f"```python\n{PROGRAM.replace(MISTAKE, RIGHT) if FAILED in prompt else PROGRAM}\n```")
+            self.written += 1
+            return Move(f"```python\n{_program(self._step(self.written))}\n```")
         self.prompts.append(body)
+        self.patient = self.patient and AGAIN not in prompt  # which prompts hold for some steps only
         script = {"script_name": "solve.py"}
         edit = {**script, "edit_instruction": "predict", "save_name": "solve.py"}
-        actions = [("List Files", {"dir_path": "."}), *[("Edit Script (AI)", edit), ("Execute Script", script)] * 2]
-        action, arguments = [*actions, ("Final Answer", {"final_answer": DONE})][min(len(self.prompts), 6) - 1]
+        if len(self.prompts) == 1:
+            action, arguments = "List Files", {"dir_path": "."}
+        elif self.executed < self.written:
+            self.executed += 1
+            action, arguments = "Execute Script", script
+        elif self.written < len(self.steps) or self._after_steps(not self.patient):
+            action, arguments = "Edit Script (AI)", edit
+        else:
+            action, arguments = "Final Answer", {"final_answer": DONE}
         entries = ("Reflection", "Research Plan and Status", "Fact Check", "Thought")
         lines = [f"{entry}: none" for entry in entries]
         return Move("\n".join([*lines, f"Action: {action}", f"Action Input: {json.dumps(arguments)}\n"]))
+
+
+def _program(step: Shell | Edit) -> str:
+    """A step as a program."""
+    command = step.command if isinstance(step, Shell) else f"sed -i 's/{step.old}/{step.new}/' {step.path}"
+    call = f"subprocess.run({command!r}, shell=True, stdout=-1, stderr=-2, text=True)"
+    return f"import subprocess\nprint({call}.stdout)"
 
 
 def tools_of(body: Mapping[str, Any]) -> dict[str, Any]:

@@ -35,7 +35,9 @@ def execute(home: Path, script: str, *arguments: str, left: float = 7300, **vari
         **variables,
     }
     command = ["bash", str(home / script), *arguments]
-    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, timeout=120)
+    done = subprocess.run(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=120
+    )
     return f"{done.stdout}[{done.returncode}]"
 
 
@@ -69,8 +71,11 @@ def test_an_agent_is_asked_once(home: Path) -> None:
     assert execute(home, "ask.sh", "head -n 1; exit 3", "echo again", UNTIL="done") == "Solve this.\n[3]"
 
 
-def test_an_agent_that_cannot_be_asked_again_is_asked_once(home: Path) -> None:
-    assert execute(home, "ask.sh", "head -n 1", UNTIL="limit") == "Solve this.\n[0]"
+def test_an_agent_that_cannot_be_asked_again_is_asked_once_and_its_log_says_so(home: Path) -> None:
+    assert execute(home, "ask.sh", "head -n 1", UNTIL="limit") == (
+        "--until=limit: this agent cannot be asked again, so its run ends when it is done\nSolve this.\n[0]"
+    )
+    assert execute(home, "ask.sh", "head -n 1") == "Solve this.\n[0]"
 
 
 def test_an_agent_is_asked_again_while_there_is_time_and_not_when_it_fails_again_and_again(home: Path) -> None:

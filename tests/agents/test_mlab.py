@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import ssl
 from pathlib import Path
 
 import pytest
@@ -15,11 +16,13 @@ import pytest
 from pytest_mlebench._paths import bundled
 from pytest_mlebench.agents import Agent, AgentRegistry
 from tests.agents.scripted_model import ScriptedResearch
-from tests.agents.test_bundled_agents import PATIENT, PROMPT, Case, check_run
+from tests.agents.test_bundled_agents import Case, Runs, check_endings, tls
 from tests.llm.test_runs import run
 from tests.llm.upstreams import Upstream
 from tests.sandbox.conftest import require_docker
 from tests.sandbox.scripted import docker_sandbox
+
+__all__ = ["tls"]
 
 ARCHIVE = os.environ.get("MLEBENCH_TEST_MLAB")
 
@@ -52,13 +55,11 @@ if ARCHIVE:
 
     @pytest.mark.docker
     @pytest.mark.full
-    def test_mlab_earns_a_medal_without_a_network(upstream: Upstream, tmp_path: Path) -> None:
+    def test_mlab_earns_medals_without_a_network_and_ends_properly_in_every_way(
+        tls: ssl.SSLContext, tmp_path: Path
+    ) -> None:
         require_docker()
         agent = mlab_from("source.tgz", tmp_path)
         shutil.copy(str(ARCHIVE), agent.folder / "source.tgz")
-        model = upstream.play = ScriptedResearch()
-        sandbox = docker_sandbox(network="none")
-        record, run_dir = run(sandbox, tmp_path, agent, competition="smoke-breast-cancer", limits=PATIENT)
-        check_run(Case("mlab/dev", "/v1/chat/completions"), record, run_dir, upstream)
-        assert record.ending == "finished"
-        assert [text for text in PROMPT if text not in str(model.prompts[0])] == []
+        case = Case("mlab/dev", "/v1/chat/completions", budget=18, model=ScriptedResearch)
+        check_endings(Runs(case, agent, tmp_path, tls))

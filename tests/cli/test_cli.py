@@ -101,10 +101,16 @@ def test_a_wrong_call_is_a_line_and_status_2(arguments: list[str], message: str,
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["fly"], "unknown command 'fly'; there are agents, build, "),
+        (["fly"], "unknown command 'fly'; there are agents, "),
         (["repot"], "unknown command 'repot'; did you mean report or"),
         (["watch", "g", "--interval=-1"], "--interval: -1 must be at least 0.1 seconds"),
         (["list", "-l", os.devnull], "/dev/null names no competition"),
+        (["list", "--split=/usr"], "split file /usr is a folder"),
+        (["grade", "--submission=", "--output-dir=."], "the value of --submission is empty"),
+        (["prepare", "-c", "smoke-digits", "--raw-dir", ""], "the value of --raw-dir is empty"),
+        (["report", ""], "an argument of report is empty"),
+        (["grade", "--submission", os.devnull, "--output-dir=."], "/dev/null lists no submission"),
+        (["groups", "--runs-dir", __file__], f"--runs-dir: {__file__} is not a folder"),
         (
             ["dev", "download-leaderboard", "-c", "x"],
             "`dev download-leaderboard -c x` is not offered: `mlebench",
@@ -114,6 +120,13 @@ def test_a_wrong_call_is_a_line_and_status_2(arguments: list[str], message: str,
 def test_a_mistake_says_what_was_meant(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(arguments) == 2
     assert capsys.readouterr().err.startswith(f"mlebench: {message}")
+
+
+def test_an_argument_too_many_is_told_with_the_commands_own_usage(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["groups", "last"])
+    error = capsys.readouterr().err
+    assert "usage: mlebench groups" in error and "mlebench groups: error: unrecognized arguments: last" in error
 
 
 @pytest.mark.parametrize("what", ["checksums", "leaderboard"])

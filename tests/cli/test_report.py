@@ -64,6 +64,17 @@ def test_the_table_fits_a_terminal_of_120_columns(report: Any) -> None:
         assert max(map(len, out.splitlines())) <= 120
 
 
+def test_every_form_has_the_fairness_profile_of_each_group(report: Any, tmp_path: Path) -> None:
+    (profile,) = (group["fairness"] for group in strict(report("full", "--format=json")[0])["groups"])
+    assert {line["state"] for line in profile} <= {"canonical", "stated difference", "unknown"} and len(profile) == 11
+    report("full", "--format=html", "-o", tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text()
+    shown = " ".join(report("full")[0].split())
+    for line in profile:
+        assert f"{line['name']}: {line['state']}: {line['detail']}" in shown
+        assert f"<dt>{line['name']}</dt><dd><strong>{line['state']}</strong>: " in page
+
+
 def test_table_and_json_tell_the_same(report: Any) -> None:
     out, _ = report("full")
     summaries = {one["split"]: one for one in strict(report("full", "--format=json")[0])["summaries"]}

@@ -6,16 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from pytest_mlebench.catalog import default_catalogue
+from pytest_mlebench.catalog import Competition, default_catalogue
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.grading.golden import ANSWERS, prepare_synthetic, synthetic_submissions
 from pytest_mlebench.grading.verdicts import VALID, FormChecker
 
-CATALOGUE = default_catalogue()
+CATALOGUE, CORRECTED = default_catalogue(), default_catalogue(version="v2")
+SCORED_CUSTOMERS = "h-and-m-personalized-fashion-recommendations"
 REFUSED = {
     # Only some rows count, and the answers know which: the checker looks at all.
     "3d-object-detection-for-autonomous-vehicles": {"invalid_box_of_another_class.csv"},
-    "h-and-m-personalized-fashion-recommendations": {ANSWERS, "only_scored_customers.csv"},
+    SCORED_CUSTOMERS: {ANSWERS, "only_scored_customers.csv"},
     "jigsaw-toxic-comment-classification-challenge": {
         "duplicate_ignored_for_ignored.csv",
         "duplicate_kept_for_kept.csv",
@@ -36,15 +37,25 @@ ACCEPTED = {
 @pytest.mark.full
 @pytest.mark.parametrize("competition_id", CATALOGUE.ids)
 def test_the_checker_agrees_with_the_grader_where_public_files_suffice(competition_id: str, tmp_path: Path) -> None:
-    competition = CATALOGUE[competition_id]
-    dataset = prepare_synthetic(competition, DataStore(tmp_path))
-    submissions = synthetic_submissions(competition, dataset, tmp_path / "submissions")
-    copies = {name: tmp_path / "submissions" / f"{number}" for number, name in enumerate(submissions)}
+    expected = REFUSED.get(competition_id, set()), ACCEPTED.get(competition_id, set())
+    assert _disagreements(CATALOGUE[competition_id], tmp_path) == expected
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("competition_id", sorted({*REFUSED, *ACCEPTED} - {SCORED_CUSTOMERS}))
+def test_in_the_second_version_the_checker_and_the_grader_always_agree(competition_id: str, tmp_path: Path) -> None:
+    assert _disagreements(CORRECTED[competition_id], tmp_path) == (set(), set())
+
+
+def _disagreements(competition: Competition, folder: Path) -> tuple[set[str], set[str]]:
+    """Submissions that have a score though the checker refuses them, and that are invalid though it accepts them."""
+    dataset = prepare_synthetic(competition, DataStore(folder))
+    submissions = synthetic_submissions(competition, dataset, folder / "submissions")
+    copies = {name: folder / "submissions" / f"{number}" for number, name in enumerate(submissions)}
     for name, path in submissions.items():
         copies[name].write_bytes(path.read_bytes())
-    public = dataset.public.rename(tmp_path / "public")  # away from the private files
+    public = dataset.public.rename(folder / "public")  # away from the private files
     check = FormChecker(competition, public)
     accepted = {name for name, path in copies.items() if check(path) == VALID}
     invalid = set(competition.golden["invalid"])
-    assert submissions.keys() - invalid - accepted == REFUSED.get(competition_id, set())
-    assert accepted & invalid == ACCEPTED.get(competition_id, set())
+    return submissions.keys() - invalid - accepted, accepted & invalid

@@ -69,6 +69,25 @@ def test_any_table_is_accepted_or_refused_with_a_reason(dataset: Dataset, tmp_pa
     run_limited(fuzz)
 
 
+@pytest.mark.full
+@pytest.mark.parametrize(
+    "id",
+    [
+        "paddy-disease-classification",
+        "plant-seedlings-classification",
+        "tensorflow-speech-recognition-challenge",
+        "text-normalization-challenge-english-language",
+    ],
+)
+def test_one_label_of_millions_of_characters_does_not_widen_those_of_all_rows(id: str, tmp_path: Path) -> None:
+    dataset = prepare_synthetic(CATALOGUE[id], DataStore(tmp_path))
+    sample = pd.read_csv(dataset.sample_submission, dtype=str, keep_default_na=False)
+    sample.iloc[0, -1] = "x" * 10_000_000
+    sample.to_csv(path := tmp_path / "submission.csv", index=False)
+    limits = GradingLimits(memory=1 << 30, seconds=60)
+    assert Grader(dataset.competition, dataset, limits=limits).report(path).error is None
+
+
 def test_a_scan_of_thousands_of_slices_takes_no_memory_for_them() -> None:
     slices, side = 6000, 266
     day = pd.DataFrame({"id": [f"case1_day1_slice_{k:04}" for k in range(slices)], "class": "stomach"})

@@ -19,7 +19,7 @@ def folders(tmp_path: Path) -> dict[str, Path]:
     rows = [f'{3 * k},{token},"PLAIN","w{k}","W{k}"' for k in range(SENTENCES) for token in range(2)]
     table = '"sentence_id","token_id","class","before","after"\n' + "\n".join(rows) + "\n"
     write_zip(folders["raw"] / "xx_train.csv.zip", {"xx_train.csv": table})
-    prepare_text_normalization(**folders, language="xx")
+    prepare_text_normalization(folders["raw"], folders["public"], folders["private"], language="xx")
     return folders
 
 

@@ -6,7 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_mlebench.data.authoring.tfrecord import parse_example, read_examples, read_records, tfrecord
+from pytest_mlebench.data.authoring.tfrecord import (
+    copy_records,
+    parse_example,
+    read_examples,
+    read_records,
+    tfrecord,
+)
 from pytest_mlebench.errors import DataError
 
 values = st.binary(max_size=300) | st.text() | st.integers(0, 2**63 - 1)
@@ -89,3 +95,11 @@ def test_a_record_that_is_no_example_is_reported_with_its_file(tmp_path: Path, r
 def test_a_missing_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"train00\.tfrec is missing"):
         list(read_examples(tmp_path / "train00.tfrec"))
+
+
+def test_wanted_records_are_copied_byte_for_byte(tmp_path: Path) -> None:
+    examples: list[dict[str, str | int]] = [{"name": name, "target": number} for number, name in enumerate("abc")]
+    (tmp_path / "all.tfrec").write_bytes(tfrecord(examples))
+    count = copy_records(tmp_path / "all.tfrec", tmp_path / "some.tfrec", lambda example: example["name"] != [b"b"])
+    assert count == 2
+    assert (tmp_path / "some.tfrec").read_bytes() == tfrecord([examples[0], examples[2]])

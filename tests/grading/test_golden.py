@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pytest_mlebench.cli.main import main
+from pytest_mlebench.grading.golden import first_difference, lines_of, mark
 
 TOY = Path(__file__).parents[1] / "toys/competitions/toy-parity"
 
@@ -50,6 +52,29 @@ def test_the_reference_results_are_kept(folder: Path) -> None:
     added = golden(folder)
     assert added["origin"] == "reference" and added["scores"] == {**kept["scores"], "all_ones.csv": 0.5}
     assert added["invalid"] == [*kept["invalid"], "no_file.csv"]
+
+
+@pytest.mark.parametrize(
+    ("found", "message"),
+    [
+        ("a b c d", ""),
+        ("a x c d", "line 2 is the first that differs: found 'x', expected a text of which * digest; 3 of 4 lines *"),
+        (
+            "b a c d",
+            "line 1 is the first that differs: found 'b', expected 'a', now line 2: the same lines in another*",
+        ),
+        ("a x y b c d", "line 2 * found 'x', expected 'b', which comes 2 lines later; 4 lines * in all, 6 found"),
+        ("a b c d e", "line 5 * found 'e', expected the end; 4 lines expected in all, 5 found"),
+        ("a c d", "line 2 * found 'c', expected 1 more line before it; 4 lines expected in all, 3 found"),
+        ("a b", "line 3 * found the end, expected 2 more lines; 4 lines expected in all, 2 found"),
+        ("", "line 1 * found the end, expected 4 more lines; 4 lines expected in all, 0 found"),
+    ],
+)
+def test_a_prepared_text_that_differs_is_told_with_what_was_expected(found: str, message: str, tmp_path: Path) -> None:
+    for name, words in (("expected", "a b c d"), ("found", found)):
+        (tmp_path / name).write_text("".join(f"{word}\n" for word in words.split()))
+    expected = "".join(map(mark, lines_of(tmp_path / "expected") or []))
+    assert fnmatchcase(first_difference(tmp_path / "found", expected), message)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from contextlib import closing
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -234,7 +235,7 @@ def test_no_client_asks_again_when_the_budget_has_ended(start: Start, run_dir: P
     retried = genai_types.HttpRetryOptions(attempts=5)
     options = genai_types.HttpOptions(base_url=f"{gateway.url}/gemini", retry_options=retried)
     gemini_client = genai.Client(api_key=gateway.token, http_options=options)
-    with openai_client, anthropic_client:
+    with openai_client, anthropic_client, closing(gemini_client):
         with pytest.raises(openai.APIStatusError, match="the budget --max-calls=0 has ended") as refused:
             openai_client.chat.completions.create(model="gpt-4o", messages=[{"role": "user", "content": "x"}])
         assert not isinstance(refused.value, openai.RateLimitError)  # what agents take for a pause

@@ -6,6 +6,7 @@ import base64
 import json
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -45,8 +46,10 @@ def anthropic_client(gateway: Gateway) -> Iterator[anthropic.Anthropic]:
 
 
 @pytest.fixture
-def gemini_client(gateway: Gateway) -> genai.Client:
-    return genai.Client(api_key=gateway.token, http_options=genai_types.HttpOptions(base_url=f"{gateway.url}/gemini"))
+def gemini_client(gateway: Gateway) -> Iterator[genai.Client]:
+    options = genai_types.HttpOptions(base_url=f"{gateway.url}/gemini")
+    with closing(genai.Client(api_key=gateway.token, http_options=options)) as client:
+        yield client
 
 
 def call_of(gateway: Gateway, run_dir: Path) -> dict[str, Any]:
@@ -158,7 +161,8 @@ def test_a_stream_is_put_together_to_what_the_answer_is_without_one(how: str, st
             how,
             lambda gateway=gateway: openai.OpenAI(base_url=f"{gateway.url}/openai/v1", api_key=gateway.token),
         )
-        _ask(make(), how, stream)
+        with closing(make()) as client:
+            _ask(client, how, stream)
         gateway.close()
         bodies += list(read_bodies(tmp_path / "group" / f"run-{stream}"))
         calls += read_calls(tmp_path / "group" / f"run-{stream}")

@@ -6,6 +6,7 @@ import select
 import socket
 import socketserver
 import threading
+from contextlib import closing
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -140,12 +141,13 @@ def questions(gateway: Gateway, *, stream: bool, temperature: float = 0.5) -> li
                 said.append(pieces.get_final_message().content[0].text)  # type: ignore[union-attr]
         else:
             said.append(claude.messages.create(**asked).content[0].text)
-    google = genai.Client(api_key=gateway.token, http_options=genai_types.HttpOptions(base_url=f"{gateway.url}/gemini"))
-    if stream:
-        parts = google.models.generate_content_stream(model="gemini-2.5-pro", contents="four")
-        said.append("".join(part.text or "" for part in parts))
-    else:
-        said.append(google.models.generate_content(model="gemini-2.5-pro", contents="four").text or "")
+    options = genai_types.HttpOptions(base_url=f"{gateway.url}/gemini")
+    with closing(genai.Client(api_key=gateway.token, http_options=options)) as google:
+        if stream:
+            parts = google.models.generate_content_stream(model="gemini-2.5-pro", contents="four")
+            said.append("".join(part.text or "" for part in parts))
+        else:
+            said.append(google.models.generate_content(model="gemini-2.5-pro", contents="four").text or "")
     return said
 
 

@@ -36,16 +36,25 @@ def test_a_changed_preparer_is_named_with_its_file(project: pytest.Pytester) -> 
 
 
 @pytest.mark.full
-@pytest.mark.full
 def test_the_first_line_that_differs_is_shown_where_the_golden_knows_it(project: pytest.Pytester) -> None:
     assert main(["golden", str(project.path / TOY), "--force"]) == 0
     check(project).assert_outcomes(passed=4)
     replace(project.path / TOY / "prepare.py", "assign(odd=0)", "assign(odd=1)")
     result = check(project, "-k", "prepare")
-    result.stdout.fnmatch_lines(["public/sample_submission.csv: line 2 is the first that differs: found '*,1'"])
+    result.stdout.fnmatch_lines(
+        [
+            "public/sample_submission.csv: line 2 is the first that differs: found '*,1', expected a text of which "
+            "golden.json has only the digest; 1 of * lines are as expected"
+        ]
+    )
     replace(project.path / TOY / "prepare.py", "assign(odd=1)", "assign(odd=0)[:7]")
     result = check(project, "-k", "prepare")
-    result.stdout.fnmatch_lines(["public/sample_submission.csv: * lines expected, 8 found; those that both have*"])
+    result.stdout.fnmatch_lines(
+        [
+            "public/sample_submission.csv: line 9 is the first that differs: found the end, expected * more lines; "
+            "* lines expected in all, 8 found"
+        ]
+    )
 
 
 def test_a_changed_grader_is_named_with_both_scores(project: pytest.Pytester) -> None:

@@ -304,7 +304,6 @@ def test_pytest_timeout_kills_no_agent_and_a_step_of_github_gets_a_summary(
     project: pytest.Pytester, run_toys: Callable[..., pytest.RunResult], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(project.path / "summary.md"))
-    pytest.importorskip("pytest_timeout")
     result = run_toys("gold", "sleeps", options=("--timeout=1", "--time-limit=4s"))
     assert "1 gold" in result.outlines[-1] and "1 timed out" in result.outlines[-1]
     summary = (project.path / "summary.md").read_text()

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from pytest_mlebench.runs.writer import RunGroupWriter
+from pytest_mlebench.sandbox.contract import Limits
 from tests.kaggle_server import KaggleServer
 from tests.plugin.workers import in_one_process_and_with_xdist
 
@@ -58,7 +60,11 @@ def test_without_preparing_a_run_is_skipped_with_the_command_that_prepares(
 
 @in_one_process_and_with_xdist
 def test_missing_credentials_are_told_before_the_first_run(
-    workers: tuple[str, ...], kaggle: KaggleServer, monkeypatch: pytest.MonkeyPatch, run_toys: Run, records: Records
+    workers: tuple[str, ...],
+    kaggle: KaggleServer,
+    project: pytest.Pytester,
+    monkeypatch: pytest.MonkeyPatch,
+    run_toys: Run,
 ) -> None:
     monkeypatch.delenv("KAGGLE_KEY")
     result = run_toys("gold", options=workers)
@@ -66,7 +72,49 @@ def test_missing_credentials_are_told_before_the_first_run(
     text = result.stdout.str() + result.stderr.str()
     assert "KAGGLE_API_TOKEN" in text and "--prepare=never" in text
     assert "INTERNALERROR" not in text and "Traceback" not in text
-    assert records() == {}
+    assert not (project.path / "reports/toys").exists()
+
+
+@in_one_process_and_with_xdist
+def test_an_unusable_data_folder_is_named_before_images_are_built_and_leaves_no_group(
+    workers: tuple[str, ...], project: pytest.Pytester, run_toys: Run
+) -> None:
+    project.makeconftest("""
+        from pytest_mlebench.sandbox.local.sandbox import LocalSandbox
+        LocalSandbox.prepare = lambda self, agent: print("an image is built")
+    """)
+    file = project.path / "file"
+    file.touch()
+    for prepare in ("auto", "never"):
+        result = run_toys("gold", options=(f"--data-dir={file}", f"--prepare={prepare}", "-s", *workers))
+        assert result.ret == pytest.ExitCode.USAGE_ERROR
+        result.stderr.fnmatch_lines([f"ERROR: data folder {file} cannot be written: Not a directory; choose another*"])
+        assert "an image is built" not in result.stdout.str()
+        assert not (project.path / "reports/toys").exists()
+    result = run_toys("gold", options=("--prepare=never", "-s"))
+    result.assert_outcomes(skipped=1)
+    assert "an image is built" not in result.stdout.str()
+    assert run_toys("gold", options=("-k", "nothing", "--run-group=empty")).ret == pytest.ExitCode.NO_TESTS_COLLECTED
+    assert [path.name for path in (project.path / "reports").iterdir()] == ["toys"]
+
+
+def test_a_group_without_runs_keeps_what_others_put_there(tmp_path: Path) -> None:
+    for name, others in (("ours", ()), ("theirs", ("notes.txt",))):
+        folder = tmp_path / name
+        writer = RunGroupWriter(
+            folder,
+            agents=[],
+            sandboxes={},
+            limits=Limits(),
+            workers=1,
+            settings={},
+            options={},
+            competition_file=Path,
+        )
+        for other in others:
+            (folder / other).touch()
+        assert writer.discard_empty()
+        assert [path.name for path in tmp_path.glob(f"{name}/*")] == list(others)
 
 
 def test_rules_are_asked_only_of_what_is_selected(

@@ -456,7 +456,7 @@ def test_a_link_to_a_run_opens_it_even_where_a_filter_hides_it(
 ) -> None:
     one, other = (f"run-{record.run_id}" for record in (records[3], records[-1]))
     tab = open_tab(f"{report.as_uri()}#{quote(one)}")
-    opened = "[...document.querySelectorAll('details[open]')].map(details => details.closest('tr').id)"
+    opened = "[...document.querySelectorAll('tr details[open]')].map(details => details.closest('tr').id)"
     assert tab.see(opened) == [one]
     assert 0 <= tab.see(f"document.getElementById({one!r}).getBoundingClientRect().top") < 800
     choose(tab, "split", "low")

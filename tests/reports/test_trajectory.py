@@ -106,6 +106,21 @@ def test_the_command_finds_a_run_by_its_name(tmp_path: Path, capsys: pytest.Capt
     assert (tmp_path / "p.html").read_text().startswith("<!doctype html>")
 
 
+def test_the_command_takes_a_group_for_its_only_run_and_names_several(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recorded(tmp_path / "group/run-1", ([user("What now?")], "A tree."))
+    for name in ("manifest.json", "run-1/run.json", "run-1/run.log"):
+        (tmp_path / "group" / name).write_text("{}")
+    for name in ("group", "last", str(tmp_path / "group"), str(tmp_path / "group/run-1")):
+        assert main(["trajectory", name, "--runs-dir", str(tmp_path)]) == 0
+        assert "    A tree." in capsys.readouterr().out.splitlines()
+    (tmp_path / "group/run-2").mkdir()
+    (tmp_path / "group/run-2/run.json").write_text("{}")
+    assert main(["trajectory", "last", "--runs-dir", str(tmp_path)]) == 2
+    assert capsys.readouterr().err.rstrip().endswith("group is a run group: name a run, run-1, run-2")
+
+
 @pytest.mark.parametrize(
     ("content", "message"),
     [

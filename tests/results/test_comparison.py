@@ -94,6 +94,18 @@ def test_a_split_that_was_run_in_part_is_not_ranked_and_the_reason_is_given() ->
     assert not_ranked(summaries) == ["agent on low: 21 competitions and not all of the split"]
 
 
+@pytest.mark.parametrize("verified", [False, None])
+def test_scores_on_data_that_is_not_known_to_be_the_references_are_not_ranked(verified: bool | None) -> None:
+    whole = with_medals("all", 26)
+    first, *others = whole.records
+    doubtful = replace(whole, records=(replace(first, data_verified=verified), *others))
+    summaries = summarise([doubtful])
+    ranked = [standing.summary.split for standing in standings(summaries, [doubtful])]
+    assert ranked == [split for split in ("low", "medium", "high") if first.split != split]
+    (why,) = not_ranked(summaries)
+    assert why.startswith("agent on all: the data of 1 of 75 competitions was not verified against the reference's")
+
+
 def test_a_group_without_a_complete_seed_is_not_ranked() -> None:
     whole = with_medals("low", 3, seeds=1)
     broken = replace(whole, records=whole.records[1:], manifest=replace(whole.manifest, runs=_runs(whole)))

@@ -304,5 +304,5 @@ def test_the_environments_folder_is_all_that_goes_into_it(docker_engine: None) -
     names = {path.name for path in bundled("environment").iterdir()}
     assert names == {
         *("Dockerfile", "check.py", "conda", "heavy", "init.py", "instructions.txt", "requirements.txt"),
-        *("validate_submission.sh", "prompt.sh", "ask.sh", "options.sh", "npm-install"),
+        *("validate_submission.sh", "prompt.sh", "ask.sh", "options.sh", "npm-install", "python-install"),
     }

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import tarfile
+
 import pandas as pd
 
+from pytest_mlebench.data.authoring.archives import read_7z
 from pytest_mlebench.data.dataset import Dataset
 from tests.v2.probes import flaw
 
@@ -46,3 +50,157 @@ def a_column_without_a_name(dataset: Dataset) -> str:
 def images_that_are_not_there(dataset: Dataset) -> str:
     names = pd.read_csv(dataset.sample_submission)["name"]
     return ", ".join(f"{name}.jpg" for name in names if not (dataset.public / "test" / f"{name}.jpg").exists())
+
+
+@flaw("rsna-2022-cervical-spine-fracture-detection")
+def more_scans_to_predict_than_to_learn_from(dataset: Dataset) -> str:
+    counts = [len(list((dataset.public / f"{side}_images").iterdir())) for side in ("train", "test")]
+    return f"{counts[0]} training scans, {counts[1]} test scans" if counts[0] < counts[1] else ""
+
+
+@flaw("rsna-2022-cervical-spine-fracture-detection")
+def training_scans_whose_boxes_are_kept_back(dataset: Dataset) -> str:
+    """A tenth of the scans with boxes is in the test, and the others' boxes are public."""
+    boxes = pd.read_csv(dataset.public / "train_bounding_boxes.csv")["StudyInstanceUID"].nunique()
+    segmented = len(list((dataset.public / "segmentations").iterdir()))
+    return f"{boxes} scans with boxes, {segmented} segmented" if min(boxes, segmented) < 10 else ""
+
+
+@flaw("rsna-miccai-brain-tumor-radiogenomic-classification")
+def faulty_subjects_in_the_test(dataset: Dataset) -> str:
+    return ", ".join(id for id in ("00109", "00123", "00709") if (dataset.public / "test" / id).exists())
+
+
+@flaw("smartphone-decimeter-2022")
+def drives_with_several_phones(dataset: Dataset) -> str:
+    return ", ".join(
+        drive.name
+        for drive in sorted((dataset.public / "test").iterdir())
+        if sum(folder.is_dir() for folder in drive.iterdir()) > 1
+    )
+
+
+@flaw("3d-object-detection-for-autonomous-vehicles")
+def maps_of_other_logs(dataset: Dataset) -> str:
+    wrong = []
+    for side in ("train", "test"):
+        logs, maps = (
+            json.loads((dataset.public / f"{side}_data" / f"{name}.json").read_text()) for name in ("log", "map")
+        )
+        if {log["token"] for log in logs} != {token for entry in maps for token in entry["log_tokens"]}:
+            wrong.append(side)
+    return ", ".join(wrong)
+
+
+@flaw("facebook-recruiting-iii-keyword-extraction")
+def questions_without_tags(dataset: Dataset) -> str:
+    rows = pd.read_csv(dataset.answers, dtype=str, keep_default_na=False)
+    return ", ".join(rows["Id"][rows["Tags"] == ""])
+
+
+@flaw("facebook-recruiting-iii-keyword-extraction")
+def columns_that_are_not_asked_for(dataset: Dataset) -> str:
+    return ", ".join(set(pd.read_csv(dataset.sample_submission).columns) - {"Id", "Tags"})
+
+
+@flaw("h-and-m-personalized-fashion-recommendations")
+def customers_of_the_eighth_day(dataset: Dataset) -> str:
+    early = "f" * 20  # who buys on that day alone
+    return ", ".join(id for id in pd.read_csv(dataset.answers)["customer_id"] if id == early)
+
+
+@flaw("hotel-id-2021-fgvc8")
+def hotels_in_the_test_alone(dataset: Dataset) -> str:
+    train, test = (pd.read_csv(path)["hotel_id"] for path in (dataset.public / "train.csv", dataset.answers))
+    return ", ".join(map(str, sorted(set(test) - set(train))))
+
+
+@flaw("icecube-neutrinos-in-deep-ice")
+def more_batches_than_the_original_held_out(dataset: Dataset) -> str:
+    batches = pd.read_parquet(dataset.public / "test_meta.parquet")["batch_id"].nunique()
+    return f"{batches} batches" if batches > 5 else ""
+
+
+@flaw("inaturalist-2019-fgvc6")
+def photos_that_no_archive_has(dataset: Dataset) -> str:
+    files = set()
+    for path in dataset.public.glob("*.tar*"):
+        with tarfile.open(path) as archive:
+            files |= set(archive.getnames())
+    listed = (json.loads(path.read_text())["images"] for path in dataset.public.glob("*2019.json"))
+    return ", ".join(sorted({image["file_name"] for images in listed for image in images} - files))
+
+
+@flaw("inaturalist-2019-fgvc6")
+def archives_that_are_not_what_their_names_say(dataset: Dataset) -> str:
+    names = [path.name for path in dataset.public.glob("*.gz") if path.read_bytes()[:2] != b"\x1f\x8b"]
+    return ", ".join(names)
+
+
+@flaw("iwildcam-2020-fgvc7")
+def images_with_several_rows_or_none(dataset: Dataset) -> str:
+    rows = pd.read_csv(dataset.sample_submission)["Id"]
+    return ", ".join(sorted({*rows[rows.duplicated()], *_test_images(dataset)} - {*rows[~rows.duplicated(keep=False)]}))
+
+
+@flaw("iwildcam-2020-fgvc7")
+def more_images_held_out_than_meant(dataset: Dataset) -> str:
+    train = json.loads((dataset.public / "iwildcam2020_train_annotations.json").read_text())["images"]
+    test = _test_images(dataset)
+    share = len(test) / (len(train) + len(test))
+    return f"{share:.1%}" if share > 0.22 else ""
+
+
+def _test_images(dataset: Dataset) -> list[str]:
+    content = json.loads((dataset.public / "iwildcam2020_test_information.json").read_text())
+    return [image["id"] for image in content["images"]]
+
+
+@flaw("mlsp-2013-birds")
+def marks_in_test_recordings(dataset: Dataset) -> str:
+    folder = dataset.public / "essential_data"
+    files = pd.read_csv(folder / "rec_id2filename.txt").merge(pd.read_csv(folder / "CVfolds_2.txt"), on="rec_id")
+    marked = {path.stem for path in (dataset.public / "supplemental_data" / "segmentation_examples").iterdir()}
+    return ", ".join(sorted(marked & set(files["filename"][files["fold"] == 1])))
+
+
+@flaw("mlsp-2013-birds")
+def tables_with_the_heading_of_another(dataset: Dataset) -> str:
+    names = ("histogram_of_segments", "segment_features", "segment_rectangles")
+    tables = [(dataset.public / "supplemental_data" / f"{name}.txt").read_text() for name in names]
+    headings = [table.splitlines()[0] for table in tables]
+    return headings[0] if len(set(headings)) < len(headings) else ""
+
+
+@flaw("vinbigdata-chest-xray-abnormalities-detection")
+def findings_in_images_without_a_finding(dataset: Dataset) -> str:
+    true = pd.read_csv(dataset.answers)
+    healthy = set(true["image_id"][true["class_id"] == 14])
+    return ", ".join(sorted(healthy & set(true["image_id"][true["class_id"] != 14])))
+
+
+@flaw("text-normalization-challenge-english-language", "text-normalization-challenge-russian-language")
+def tokens_that_became_empty(dataset: Dataset) -> str:
+    (path,) = dataset.public.glob("*_train.csv.zip")
+    tokens = pd.read_csv(path, dtype=str, keep_default_na=False)
+    return f"{sum(tokens['before'] == '')} tokens are empty" if (tokens["before"] == "").any() else ""
+
+
+@flaw("tensorflow-speech-recognition-challenge")
+def labels_that_are_not_the_task_s(dataset: Dataset) -> str:
+    task = {"yes", "no", "up", "down", "left", "right", "on", "off", "stop", "go", "unknown", "silence"}
+    return ", ".join(sorted(set(pd.read_csv(dataset.answers)["label"]) - task))
+
+
+@flaw("tensorflow-speech-recognition-challenge")
+def noise_that_its_length_gives_away(dataset: Dataset) -> str:
+    true = pd.read_csv(dataset.answers)
+    sizes = true["fname"].map(lambda name: (dataset.public / "test" / "audio" / name).stat().st_size)
+    is_noise = true["label"].isin(["silence", "_background_noise_"])
+    return ", ".join(true["fname"][is_noise & (sizes > sizes[~is_noise].max())])
+
+
+@flaw("statoil-iceberg-classifier-challenge")
+def held_out_images_whose_angle_is_not_known(dataset: Dataset) -> str:
+    images = json.loads(read_7z(dataset.public / "test.json.7z", "test.json").read())
+    return ", ".join(image["id"] for image in images if image["inc_angle"] == "na")

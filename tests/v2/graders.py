@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 import pandas as pd
 
@@ -111,7 +114,8 @@ def the_answers_or_numbers_alone(dataset: Dataset) -> pd.DataFrame:
     rows = pd.read_csv(dataset.perfect_submission, dtype=str, keep_default_na=False)
     if "selected_text" in rows:
         return rows
-    return rows.assign(**{rows.columns[-1]: "7"})
+    number = rows["attribute_ids"].iloc[0].split()[0] if "attribute_ids" in rows else "7"
+    return rows.assign(**{rows.columns[-1]: number})
 
 
 @graded("rsna-breast-cancer-detection", was=REFUSED, now=0.0)
@@ -130,15 +134,20 @@ def empty_predictions(dataset: Dataset) -> pd.DataFrame:
 
 
 @graded("herbarium-2020-fgvc7", was=1.0, now=REFUSED)
+@graded("herbarium-2021-fgvc8", was=1.0, now=REFUSED)
+@graded("herbarium-2022-fgvc9", was=1.0, now=REFUSED)
+@graded("iwildcam-2019-fgvc6", was=1.0, now=REFUSED)
 def classes_and_a_half(dataset: Dataset) -> pd.DataFrame:
     rows = perfect(dataset)
-    return rows.assign(Predicted=rows["Predicted"] + 0.5)
+    column = rows.columns[-1]
+    return rows.assign(**{column: rows[column] + 0.5})
 
 
 @graded("imet-2020-fgvc7", was=1.0, now=None)
 def attributes_that_no_image_has(dataset: Dataset) -> pd.DataFrame:
-    rows = perfect(dataset)
-    return rows.assign(attribute_ids=rows["attribute_ids"].fillna("").astype(str) + " 999998 999999")
+    known = set(pd.read_csv(dataset.public / "labels.csv", dtype=str)["attribute_id"])
+    seen = set(" ".join(perfect(dataset)["attribute_ids"].astype(str)).split())
+    return _with_labels(dataset, "attribute_ids", min(known - seen))
 
 
 @graded("google-research-identify-contrails-reduce-global-warming", was=None, now=REFUSED)
@@ -183,3 +192,204 @@ def no_ink(dataset: Dataset) -> pd.DataFrame:
 @graded("vesuvius-challenge-ink-detection", was=None, now=REFUSED)
 def ink_beyond_the_image(dataset: Dataset) -> pd.DataFrame:
     return perfect(dataset)[["Id", "Predicted"]].assign(Predicted="1 1000000")
+
+
+@graded("imet-2020-fgvc7", was=1.0, now=REFUSED)
+def attributes_that_nobody_has_heard_of(dataset: Dataset) -> pd.DataFrame:
+    return _with_labels(dataset, "attribute_ids", "999999")
+
+
+@graded("plant-pathology-2021-fgvc8", was=1.0, now=None)
+def diseases_that_nobody_has_heard_of(dataset: Dataset) -> pd.DataFrame:
+    return _with_labels(dataset, "labels", "mosaic")
+
+
+@graded("plant-pathology-2021-fgvc8", was=None, now=None)
+def scab_everywhere(dataset: Dataset) -> pd.DataFrame:
+    """The mean F1 of the images is not the F1 of all images together."""
+    return perfect(dataset).assign(labels="scab")
+
+
+def _with_labels(dataset: Dataset, column: str, more: str) -> pd.DataFrame:
+    rows = perfect(dataset)
+    return rows.assign(**{column: rows[column].fillna("").astype(str) + f" {more}"})
+
+
+@graded("3d-object-detection-for-autonomous-vehicles", was=1.0, now=None)
+def boxes_of_classes_that_are_not_there(dataset: Dataset) -> pd.DataFrame:
+    rows = perfect(dataset)
+    return rows.assign(PredictionString=rows["PredictionString"] + " 0.9 0 0 0 1 1 1 0 unicorn")
+
+
+@graded("3d-object-detection-for-autonomous-vehicles", was=1.0, now=None)
+def many_false_alarms_of_low_confidence(dataset: Dataset) -> pd.DataFrame:
+    rows = perfect(dataset)
+    far = [" ".join(["0.1", "0", "0", "0", "1", "1", "1", "0", boxes.split()[8]]) for boxes in rows["PredictionString"]]
+    return rows.assign(PredictionString=rows["PredictionString"] + " " + far)
+
+
+@graded("billion-word-imputation", was=REFUSED, now=None)
+def a_sentence_that_reads_as_missing(dataset: Dataset) -> pd.DataFrame:
+    rows = perfect(dataset)
+    return rows.assign(sentence=["null", *rows["sentence"][1:]])
+
+
+@graded("detecting-insults-in-social-commentary", was=None, now=1.0)
+def equal_comments_in_another_order(dataset: Dataset) -> pd.DataFrame:
+    return perfect(dataset)[::-1]
+
+
+@graded("facebook-recruiting-iii-keyword-extraction", was=1.0, now=None)
+def tags_that_no_question_has(dataset: Dataset) -> pd.DataFrame:
+    rows = pd.read_csv(dataset.perfect_submission, dtype=str, keep_default_na=False)[["Id", "Tags"]]
+    return rows.assign(Tags=rows["Tags"] + " nobody-uses-this another_one")
+
+
+@graded("facebook-recruiting-iii-keyword-extraction", was=None, now=0.5)
+def the_half_of_the_questions_with_most_tags(dataset: Dataset) -> pd.DataFrame:
+    rows = pd.read_csv(dataset.perfect_submission, dtype=str, keep_default_na=False)[["Id", "Tags"]]
+    rank = rows["Tags"].str.count(" ").rank(method="first", ascending=False)
+    return rows.assign(Tags=rows["Tags"].where(rank <= len(rows) / 2, ""))
+
+
+@graded("h-and-m-personalized-fashion-recommendations", was=0.0, now=None)
+def article_ids_of_ten_digits(dataset: Dataset) -> pd.DataFrame:
+    rows = pd.read_csv(dataset.perfect_submission, dtype=str)
+    lists = rows["prediction"].str.split()
+    return rows.assign(prediction=[" ".join(article.zfill(10) for article in articles) for articles in lists])
+
+
+@graded("h-and-m-personalized-fashion-recommendations", was=None, now=REFUSED)
+def a_customer_twice(dataset: Dataset) -> pd.DataFrame:
+    rows = pd.read_csv(dataset.perfect_submission, dtype=str)
+    return pd.concat([rows.head(1), rows])
+
+
+@graded("h-and-m-personalized-fashion-recommendations", was=0.0, now=None)
+@graded("hotel-id-2021-fgvc8", was=0.0, now=None)
+def one_guess_in_each_row_but_the_first(dataset: Dataset) -> pd.DataFrame:
+    rows = pd.read_csv(dataset.perfect_submission, dtype=str)
+    column = "prediction" if "prediction" in rows else "hotel_id"
+    guesses = rows[column].str.split().str[0]
+    return rows.assign(**{column: ["", *guesses[1:]]})
+
+
+@graded("inaturalist-2019-fgvc6", was=REFUSED, now=0.0)
+def categories_as_floats(dataset: Dataset) -> pd.DataFrame:
+    return perfect(dataset).astype({"predicted": float})
+
+
+@graded("jigsaw-toxic-comment-classification-challenge", was=None, now=1.0)
+def classes_in_another_order(dataset: Dataset) -> pd.DataFrame:
+    rows = perfect(dataset)
+    return rows[["id", *rows.columns[:0:-1]]]
+
+
+@graded("jigsaw-unintended-bias-in-toxicity-classification", was=0.5, now=1.0)
+def the_right_order_below_one_half(dataset: Dataset) -> pd.DataFrame:
+    return _toxicity(dataset, lambda toxicity: toxicity * 0.49)
+
+
+@graded("jigsaw-unintended-bias-in-toxicity-classification", was=REFUSED, now=0.0)
+def the_opposite_of_the_truth(dataset: Dataset) -> pd.DataFrame:
+    return _toxicity(dataset, lambda toxicity: toxicity < 0.5)
+
+
+@graded("jigsaw-unintended-bias-in-toxicity-classification", was=1.0, now=REFUSED)
+def nothing_where_it_is_not_toxic(dataset: Dataset) -> pd.DataFrame:
+    return _toxicity(dataset, lambda toxicity: toxicity.where(toxicity >= 0.5))
+
+
+def _toxicity(dataset: Dataset, change: Callable[[pd.Series[float]], pd.Series[Any]]) -> pd.DataFrame:
+    rows = perfect(dataset)
+    return rows[["id"]].assign(prediction=change(rows["toxicity"]).astype(float))
+
+
+@graded("siim-covid19-detection", was=None, now=0.0)
+@graded("tensorflow2-question-answering", was=None, now=0.0)
+def nothing_at_all(dataset: Dataset) -> pd.DataFrame:
+    return perfect(dataset).assign(PredictionString=" ")
+
+
+@graded("siim-covid19-detection", was=None, now=None)
+def the_first_opacity_twice(dataset: Dataset) -> pd.DataFrame:
+    """The second time it is near another opacity that was not found."""
+    rows = perfect(dataset)
+    first_boxes = rows["PredictionString"].str.split().str[:6].str.join(" ")
+    is_opacity = rows["PredictionString"].str.startswith("opacity")
+    twice = first_boxes + " " + first_boxes
+    return rows.assign(PredictionString=rows["PredictionString"].where(~is_opacity, twice))
+
+
+@graded("siim-covid19-detection", was=None, now=REFUSED)
+def a_corner_that_is_not_a_number(dataset: Dataset) -> pd.DataFrame:
+    return perfect(dataset).assign(PredictionString="opacity 0.5 nan 0 1 1")
+
+
+@graded("vinbigdata-chest-xray-abnormalities-detection", was=None, now=1.0)
+def all_findings(dataset: Dataset) -> pd.DataFrame:
+    """A perfect submission."""
+    return perfect(dataset)
+
+
+@graded("vinbigdata-chest-xray-abnormalities-detection", was=None, now=0.0)
+def boxes_of_half_the_width(dataset: Dataset) -> pd.DataFrame:
+    """They overlap by less than 0.4, but for the version that takes corners for sizes."""
+    rows = perfect(dataset)
+    return rows.assign(PredictionString=[_narrow(text) for text in rows["PredictionString"]])
+
+
+@graded("vinbigdata-chest-xray-abnormalities-detection", was=None, now=REFUSED)
+def an_image_twice(dataset: Dataset) -> pd.DataFrame:
+    return pd.concat([perfect(dataset).head(1).assign(PredictionString="14 0 0 0 1 1"), perfect(dataset)])
+
+
+def _narrow(text: str) -> str:
+    boxes = np.array(text.split(), dtype=float).reshape(-1, 6)
+    boxes[:, 4] = boxes[:, 2] + 0.3 * (boxes[:, 4] - boxes[:, 2])
+    return " ".join(" ".join([f"{box[0]:.0f}", *map(str, box[1:])]) for box in boxes)
+
+
+@graded("text-normalization-challenge-english-language", was=1.0, now=None)
+@graded("text-normalization-challenge-russian-language", was=1.0, now=None)
+def one_word_for_all_that_pandas_misses(dataset: Dataset) -> pd.DataFrame:
+    rows = pd.read_csv(dataset.perfect_submission, dtype=str, keep_default_na=False)
+    missed = ["null", "NaN", "NULL", "None", "nan", ""]
+    return rows.assign(after=rows["after"].where(~rows["after"].isin(missed), "N/A"))
+
+
+@graded("uw-madison-gi-tract-image-segmentation", was=None, now=1.0)
+def rows_sorted_by_organ(dataset: Dataset) -> pd.DataFrame:
+    """In each version they are the same masks; the first pairs them by their place."""
+    return answers(dataset).sort_values("class", kind="stable")[["id", "class", "predicted"]]
+
+
+@graded("uw-madison-gi-tract-image-segmentation", was=1.0, now=REFUSED)
+def ids_that_are_none(dataset: Dataset) -> pd.DataFrame:
+    """Each organ's rows under the name of another one, which the first version never looks at."""
+    rows = answers(dataset)[["id", "class", "predicted"]]
+    return rows.assign(**{"class": "stomach"})
+
+
+@graded("uw-madison-gi-tract-image-segmentation", was=None, now=None)
+def bowels_the_wrong_way_round(dataset: Dataset) -> pd.DataFrame:
+    """All organs together have the true shape, so the first version's distance is 0."""
+    rows = answers(dataset)[["id", "class", "predicted"]]
+    other = {"large_bowel": "small_bowel", "small_bowel": "large_bowel", "stomach": "stomach"}
+    exchanged = rows.assign(**{"class": rows["class"].map(other)})
+    return rows[["id", "class"]].merge(exchanged, on=["id", "class"])
+
+
+@graded("uw-madison-gi-tract-image-segmentation", was=None, now=REFUSED)
+def pixels_beyond_the_slice(dataset: Dataset) -> pd.DataFrame:
+    return answers(dataset)[["id", "class"]].assign(predicted="1 1000000")
+
+
+@graded("uw-madison-gi-tract-image-segmentation", was=None, now=REFUSED)
+def three_numbers(dataset: Dataset) -> pd.DataFrame:
+    return answers(dataset)[["id", "class"]].assign(predicted="1 3 10")
+
+
+@graded("tensorflow-speech-recognition-challenge", was=None, now=REFUSED)
+def a_thirteenth_label(dataset: Dataset) -> pd.DataFrame:
+    return answers(dataset).assign(label="marvin")

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from PIL import Image
 from scipy.io import loadmat
 
 from pytest_mlebench.data.authoring.archives import read_7z
@@ -150,3 +151,46 @@ def labels_of_images_with_the_same_angle(public: Path) -> pd.DataFrame:
     )
     share = train.groupby("inc_angle")["is_iceberg"].mean()
     return pd.DataFrame({"id": test["id"], "is_iceberg": test["inc_angle"].map(share).fillna(0.5)})
+
+
+@attack("dog-breed-identification")
+def breeds_of_the_photos_that_look_alike(public: Path) -> pd.DataFrame:
+    breeds = pd.read_csv(public / "labels.csv").set_index("id")["breed"]
+    known = np.array([_pixels(public / "train" / f"{id}.jpg") for id in breeds.index])
+    sample = pd.read_csv(public / "sample_submission.csv")
+    images = (_pixels(public / "test" / f"{id}.jpg") for id in sample["id"])
+    found = [breeds.iloc[np.abs(known - image).sum(axis=1).argmin()] for image in images]
+    return sample.assign(**{name: [float(breed == name) for breed in found] for name in sample.columns[1:]})
+
+
+@attack("hotel-id-2021-fgvc8")
+def hotels_of_the_photos_that_look_alike(public: Path) -> pd.DataFrame:
+    train = pd.read_csv(public / "train.csv", dtype=str)
+    paths = public.joinpath("train_images").as_posix() + "/" + train["chain"] + "/" + train["image"]
+    known = np.array([_pixels(Path(path)) for path in paths])
+    sample = pd.read_csv(public / "sample_submission.csv")
+    images = (_pixels(public / "test_images" / name) for name in sample["image"])
+    return sample.assign(hotel_id=[train["hotel_id"][np.abs(known - image).sum(axis=1).argmin()] for image in images])
+
+
+def _pixels(path: Path) -> np.ndarray:
+    with Image.open(path) as image:
+        return np.asarray(image.convert("L"), dtype=float).ravel()
+
+
+@attack("denoising-dirty-documents")
+def clean_pages_under_other_numbers(public: Path) -> pd.DataFrame:
+    known = [_pixels(path) for path in sorted((public / "train_cleaned").glob("*.png"))]
+    sample = pd.read_csv(public / "sampleSubmission.csv")
+    value = sample["value"].astype(float)
+    for number, rows in sample.groupby(sample["id"].str.split("_").str[0]):
+        noisy = _pixels(public / "test" / f"{number}.png")
+        value[rows.index] = min(known, key=lambda page: np.abs(page - noisy).sum()) / 255
+    return sample.assign(value=value)
+
+
+@attack("facebook-recruiting-iii-keyword-extraction")
+def tags_of_the_same_question(public: Path) -> pd.DataFrame:
+    train, test = (pd.read_csv(public / f"{side}.csv", keep_default_na=False) for side in ("train", "test"))
+    known = dict(zip(train["Title"] + train["Body"], train["Tags"], strict=True))
+    return test[["Id"]].assign(Tags=(test["Title"] + test["Body"]).map(known).fillna("java"))

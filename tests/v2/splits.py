@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import re
+import wave
+from pathlib import Path
 
+import numpy as np
 import pandas as pd
+from PIL import Image
 
 from pytest_mlebench.data.dataset import Dataset
 from tests.v2.probes import Groups, answers, groups
@@ -45,7 +49,89 @@ def sequences_but_for_the_first_base(dataset: Dataset) -> Groups:
     return set(train["sequence"].str[1:]), set(test["sequence"].str[1:])
 
 
+@groups("denoising-dirty-documents")
+def clean_pages(dataset: Dataset) -> Groups:
+    train = set()
+    for path in (dataset.public / "train_cleaned").glob("*.png"):
+        with Image.open(path) as image:
+            train.add(np.asarray(image.convert("L")).tobytes())
+    pixels = answers(dataset)
+    gray = (pixels["value"] * 255).round().astype(np.uint8)
+    return train, [page.to_numpy().tobytes() for _, page in gray.groupby(pixels["id"].str.split("_").str[0])]
+
+
+@groups("facebook-recruiting-iii-keyword-extraction")
+def questions_with_the_same_text(dataset: Dataset) -> Groups:
+    train, test = (pd.read_csv(dataset.public / f"{side}.csv", keep_default_na=False) for side in ("train", "test"))
+    return set(train["Title"] + train["Body"]), set(test["Title"] + test["Body"])
+
+
+@groups("hotel-id-2021-fgvc8")
+def hotels_and_days(dataset: Dataset) -> Groups:
+    train, test = pd.read_csv(dataset.public / "train.csv"), answers(dataset)
+    found = [set(zip(images["hotel_id"], images["timestamp"].str[:10], strict=True)) for images in (train, test)]
+    return found[0], found[1]
+
+
+@groups("jigsaw-toxic-comment-classification-challenge")
+def texts_of_comments(dataset: Dataset) -> Groups:
+    """In either case, however many blanks they have."""
+    train, test = (pd.read_csv(dataset.public / f"{side}.csv", keep_default_na=False) for side in ("train", "test"))
+    found = [{" ".join(text.lower().split()) for text in rows["comment_text"]} for rows in (train, test)]
+    return found[0], found[1]
+
+
 def _column(dataset: Dataset, column: str, test: str) -> Groups:
     """The groups that a column of both public tables names."""
     train, held_out = (pd.read_csv(dataset.public / name) for name in ("train.csv", test))
     return set(train[column]), set(held_out[column])
+
+
+@groups("petfinder-pawpularity-score", "plant-pathology-2021-fgvc8")
+def patterns_of_images(dataset: Dataset) -> Groups:
+    """The fields of an image that are brighter than its mean: the same in all its near-duplicates."""
+    found = []
+    for side in ("train", "test"):
+        images = [path for folder in dataset.public.glob(f"{side}*") if folder.is_dir() for path in folder.iterdir()]
+        found.append({_fields(path) for path in images})
+    return found[0], found[1]
+
+
+def _fields(image: Path) -> bytes:
+    with Image.open(image) as opened:
+        shades = np.asarray(opened, dtype=float).reshape(8, 6, 8, 6).mean(axis=(1, 3))
+    return bytes((shades > shades.mean()).ravel().tolist())
+
+
+@groups("nfl-player-contact-detection")
+def games_of_plays(dataset: Dataset) -> Groups:
+    train, test = pd.read_csv(dataset.public / "train_labels.csv"), answers(dataset)
+    return set(train["game_play"].str.split("_").str[0]), set(test["game_play"].str.split("_").str[0])
+
+
+@groups("text-normalization-challenge-russian-language")
+def texts_of_sentences(dataset: Dataset) -> Groups:
+    found = []
+    for name in ("train", "test_2"):
+        tokens = pd.read_csv(dataset.public / f"ru_{name}.csv.zip", dtype=str, keep_default_na=False)
+        found.append(set(tokens.groupby("sentence_id")["before"].agg(" ".join)))
+    return found[0], found[1]
+
+
+@groups("tensorflow-speech-recognition-challenge")
+def speakers(dataset: Dataset) -> Groups:
+    """The first frames of each clip, which in the synthetic data are the speaker's own."""
+    audio = (path for path in (dataset.public / "train" / "audio").rglob("*.wav") if path.parent.name[0] != "_")
+    true = answers(dataset)
+    spoken = true["fname"][~true["label"].isin(["silence", "_background_noise_"])]
+    return {_voice(path) for path in audio}, {_voice(dataset.public / "test" / "audio" / name) for name in spoken}
+
+
+def _voice(clip: Path) -> bytes:
+    with wave.open(str(clip)) as sound:
+        return bytes(sound.readframes(2))
+
+
+@groups("siim-isic-melanoma-classification")
+def patients_of_lesions(dataset: Dataset) -> Groups:
+    return _column(dataset, "patient_id", "test.csv")

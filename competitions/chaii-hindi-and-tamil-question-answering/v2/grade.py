@@ -1,3 +1,4 @@
+import numpy as np
 import pandas as pd
 
 from pytest_mlebench.grading import align, require_columns
@@ -14,3 +15,7 @@ def check(submission: pd.DataFrame, template: pd.DataFrame) -> "pd.Series[str]":
 
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
     return float(word_jaccard(answers["PredictionString"], check(submission, answers)).mean())
+
+
+def row_scores(submission: pd.DataFrame, answers: pd.DataFrame) -> np.ndarray:
+    return word_jaccard(answers["PredictionString"], check(submission, answers))

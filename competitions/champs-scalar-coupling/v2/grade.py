@@ -2,6 +2,7 @@ import numpy as np
 import pandas as pd
 
 from pytest_mlebench.grading import predictions
+from pytest_mlebench.grading.resampling import RowScores, mean_of_groups
 
 from .columns import TARGET
 
@@ -15,3 +16,8 @@ def check(submission: pd.DataFrame, template: pd.DataFrame) -> np.ndarray:
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> np.float64:
     errors = (answers[TARGET] - check(submission, answers)).abs().groupby(answers["type"]).mean()
     return np.float64(np.log(errors.clip(lower=FLOOR)).mean())
+
+
+def row_scores(submission: pd.DataFrame, answers: pd.DataFrame) -> RowScores:
+    errors = (answers[TARGET] - check(submission, answers)).abs()
+    return mean_of_groups(errors, answers["type"], then=lambda means: np.log(means.clip(min=FLOOR)))

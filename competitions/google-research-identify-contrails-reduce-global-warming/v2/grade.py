@@ -3,6 +3,7 @@ import pandas as pd
 
 from pytest_mlebench.data.authoring.rle import Runs
 from pytest_mlebench.grading import align
+from pytest_mlebench.grading.resampling import RowScores
 from pytest_mlebench.grading.strict import require_whole_runs
 
 from .v1 import grade as first
@@ -19,3 +20,8 @@ def check(submission: pd.DataFrame, template: pd.DataFrame) -> Runs:
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> np.float64:
     check(submission, answers)
     return first.grade(submission, answers)
+
+
+def row_scores(submission: pd.DataFrame, answers: pd.DataFrame) -> RowScores:
+    check(submission, answers)
+    return first.row_scores(submission, answers)

@@ -2,7 +2,7 @@ import numpy as np
 import pandas as pd
 
 from pytest_mlebench.grading import class_probabilities
-from pytest_mlebench.grading.metrics.divergence import kl_divergence
+from pytest_mlebench.grading.metrics.divergence import kl_divergence, kl_divergences
 
 from .labels import VOTES
 
@@ -14,3 +14,8 @@ def check(submission: pd.DataFrame, template: pd.DataFrame) -> np.ndarray:
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> np.float64:
     votes = answers[VOTES].to_numpy()
     return np.float64(kl_divergence(votes / votes.sum(axis=1, keepdims=True), check(submission, answers)))
+
+
+def row_scores(submission: pd.DataFrame, answers: pd.DataFrame) -> np.ndarray:
+    votes = answers[VOTES].to_numpy()
+    return kl_divergences(votes / votes.sum(axis=1, keepdims=True), check(submission, answers))

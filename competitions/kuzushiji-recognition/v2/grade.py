@@ -1,6 +1,7 @@
 import pandas as pd
 
 from pytest_mlebench.errors import InvalidSubmission
+from pytest_mlebench.grading.resampling import RowScores
 
 from .v1 import grade as first
 
@@ -17,3 +18,8 @@ def check(submission: pd.DataFrame, template: pd.DataFrame) -> list[first.Labell
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
     check(submission, answers)
     return first.grade(submission, answers)
+
+
+def row_scores(submission: pd.DataFrame, answers: pd.DataFrame) -> RowScores:
+    check(submission, answers)
+    return first.row_scores(submission, answers)

@@ -3,6 +3,7 @@ import pandas as pd
 from sklearn.metrics import cohen_kappa_score
 
 from pytest_mlebench.grading import require_between
+from pytest_mlebench.grading.resampling import RowScores, confusion, quadratic_kappa
 
 from .v1 import grade as first
 
@@ -17,3 +18,7 @@ def check(submission: pd.DataFrame, template: pd.DataFrame) -> np.ndarray:
 
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
     return cohen_kappa_score(answers["score"], check(submission, answers), labels=list(SCORES), weights="quadratic")
+
+
+def row_scores(submission: pd.DataFrame, answers: pd.DataFrame) -> RowScores:
+    return confusion(answers["score"], check(submission, answers), quadratic_kappa, labels=SCORES)

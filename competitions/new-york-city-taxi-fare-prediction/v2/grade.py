@@ -3,6 +3,7 @@ import pandas as pd
 from sklearn.metrics import root_mean_squared_error
 
 from pytest_mlebench.grading import predictions
+from pytest_mlebench.grading.resampling import RowScores, root_mean
 
 from .v1 import grade as first
 
@@ -14,3 +15,7 @@ def check(submission: pd.DataFrame, template: pd.DataFrame) -> np.ndarray:
 
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
     return root_mean_squared_error(answers["fare_amount"], check(submission, answers))
+
+
+def row_scores(submission: pd.DataFrame, answers: pd.DataFrame) -> RowScores:
+    return root_mean((answers["fare_amount"].to_numpy() - check(submission, answers)) ** 2)

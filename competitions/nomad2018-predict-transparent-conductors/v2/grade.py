@@ -3,6 +3,7 @@ import pandas as pd
 from sklearn.metrics import root_mean_squared_log_error
 
 from pytest_mlebench.grading import predictions
+from pytest_mlebench.grading.resampling import RowScores, root_mean
 
 from .columns import TARGETS
 from .v1 import grade as first
@@ -15,3 +16,7 @@ def check(submission: pd.DataFrame, template: pd.DataFrame) -> np.ndarray:
 
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> np.float64:
     return np.float64(root_mean_squared_log_error(answers[TARGETS], check(submission, answers)))
+
+
+def row_scores(submission: pd.DataFrame, answers: pd.DataFrame) -> RowScores:
+    return root_mean((np.log1p(answers[TARGETS].to_numpy()) - np.log1p(check(submission, answers))) ** 2)

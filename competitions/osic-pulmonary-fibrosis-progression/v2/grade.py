@@ -2,6 +2,7 @@ import numpy as np
 import pandas as pd
 
 from pytest_mlebench.grading import predictions
+from pytest_mlebench.grading.resampling import RowScores
 
 from .v1 import grade as first
 
@@ -14,3 +15,8 @@ def check(submission: pd.DataFrame, template: pd.DataFrame) -> None:
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> np.float64:
     check(submission, answers)
     return first.grade(submission, answers)
+
+
+def row_scores(submission: pd.DataFrame, answers: pd.DataFrame) -> RowScores:
+    check(submission, answers)
+    return first.row_scores(submission, answers)

@@ -1,6 +1,7 @@
 import pandas as pd
 
 from pytest_mlebench.grading import alignment
+from pytest_mlebench.grading.resampling import RowScores
 
 from .v1 import grade as first
 
@@ -13,3 +14,8 @@ def check(submission: pd.DataFrame, template: pd.DataFrame) -> None:
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
     check(submission, answers)
     return first.grade(submission, answers)
+
+
+def row_scores(submission: pd.DataFrame, answers: pd.DataFrame) -> RowScores:
+    check(submission, answers)
+    return first.row_scores(submission, answers)

@@ -4,6 +4,7 @@ import pandas as pd
 from sklearn.metrics import roc_auc_score
 
 from pytest_mlebench.grading import predictions
+from pytest_mlebench.grading.resampling import RowScores, roc_auc
 
 from .v1 import grade as first
 
@@ -14,3 +15,7 @@ check = partial(predictions, columns=SCORED, on="StudyInstanceUID", between=(0, 
 
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
     return roc_auc_score(answers[SCORED], check(submission, answers), average="macro")
+
+
+def row_scores(submission: pd.DataFrame, answers: pd.DataFrame) -> RowScores:
+    return roc_auc(answers[SCORED], check(submission, answers), units=answers["PatientID"])

@@ -1,11 +1,35 @@
 from pathlib import Path
 
-from pytest_mlebench.data.authoring.tfrecord import keep_features
+from pytest_mlebench.data.authoring.corrections import hold_out_groups
+from pytest_mlebench.data.authoring.tfrecord import Feature, copy_records, keep_features
 
 from .v1 import prepare as first
 
 
 def prepare(raw: Path, public: Path, private: Path) -> None:
-    first.prepare(raw, public, private)
-    for records in sorted(public.glob("tfrecords/test*.tfrec")):
-        keep_features(records, ["image", "image_name"])
+    """Hold out as large a share of the images as the first version does, by patient."""
+    train, test = hold_out_groups("patient_id")(first.read_images(raw), test_size=0.125)
+    first.write_sides(train, test, raw, public, private)
+    (public / "tfrecords").mkdir()
+    for side, rows in (("train", train), ("test", test)):
+        _write_records(side, set(rows["image_name"]), raw / "tfrecords", public / "tfrecords")
+
+
+def _write_records(side: str, names: set[str], raw: Path, public: Path) -> None:
+    """A file for each of the raw ones that holds images of this side; those of the test keep image and name alone."""
+
+    def is_ours(example: dict[str, Feature]) -> bool:
+        (name,) = example["image_name"]
+        return isinstance(name, bytes) and name.decode() in names
+
+    new = public / "new"
+    number = 0
+    for source in sorted(raw.glob("train*.tfrec")):
+        count = copy_records(source, new, is_ours)
+        if not count:
+            new.unlink()
+            continue
+        if side == "test":
+            keep_features(new, ["image", "image_name"])
+        new.rename(public / f"{side}{number:02d}-{count}.tfrec")
+        number += 1

@@ -11,5 +11,12 @@ check = partial(predictions, columns=first.POSITION, on=["tripId", "UnixTimeMill
 
 
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> np.float64:
-    matched = answers.assign(**dict(zip(first.POSITION, check(submission, answers).T, strict=True)))
-    return first.grade(matched, answers)
+    return first.grade(_matched(submission, answers), answers)
+
+
+def row_scores(submission: pd.DataFrame, answers: pd.DataFrame) -> np.ndarray:
+    return first.row_scores(_matched(submission, answers), answers)
+
+
+def _matched(submission: pd.DataFrame, answers: pd.DataFrame) -> pd.DataFrame:
+    return answers.assign(**dict(zip(first.POSITION, check(submission, answers).T, strict=True)))

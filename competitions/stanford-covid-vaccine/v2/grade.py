@@ -3,6 +3,7 @@ import pandas as pd
 from sklearn.metrics import root_mean_squared_error
 
 from pytest_mlebench.grading import predictions
+from pytest_mlebench.grading.resampling import RowScores, root_mean
 
 from .v1.grade import SCORED
 from .v1.grade import check as check
@@ -13,3 +14,9 @@ def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> np.float64:
     keep = answers["keep"].to_numpy()
     predicted = predictions(submission, answers, SCORED, on="id_seqpos")
     return np.float64(root_mean_squared_error(answers[SCORED][keep], predicted[keep]))
+
+
+def row_scores(submission: pd.DataFrame, answers: pd.DataFrame) -> RowScores:
+    keep = answers["keep"].to_numpy()
+    errors = answers[SCORED].to_numpy() - predictions(submission, answers, SCORED, on="id_seqpos")
+    return root_mean(errors[keep] ** 2, units=answers["id_seqpos"][keep].str.rpartition("_")[0])

@@ -6,11 +6,18 @@ from pytest_mlebench.data.authoring.files import link
 
 from .v1 import prepare as first
 
-
-def angles(images: list[dict[str, Any]]) -> list[str]:
-    return [image["id"] if image["inc_angle"] == "na" else f"{image['inc_angle']} degrees" for image in images]
+Images = list[dict[str, Any]]
 
 
 def prepare(raw: Path, public: Path, private: Path) -> None:
-    first.prepare(raw, public, private, split=hold_out_groups(angles))
+    first.prepare(raw, public, private, split=split)
     link(private / "sample_submission.csv", public / "sample_submission.csv")
+
+
+def split(images: Images, test_size: float) -> tuple[Images, Images]:
+    """Images of the same angle are on one side; those whose angle is not known are for training."""
+    known = [image for image in images if image["inc_angle"] != "na"]
+    train, test = hold_out_groups(lambda images: [image["inc_angle"] for image in images])(
+        known, test_size=round(test_size * len(images))
+    )
+    return train + [image for image in images if image["inc_angle"] == "na"], test

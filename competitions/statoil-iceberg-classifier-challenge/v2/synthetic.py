@@ -12,13 +12,13 @@ MEMBER = "data/processed/train.json"
 
 
 def make(raw: Path, seed: int) -> None:
-    """Images of the same angle show the same kind of object."""
+    """Images of the same angle show the same kind of object, as do those whose angle is not known."""
     first.make(raw, seed)
     path, rng = raw / "train.json.7z", np.random.default_rng(seed)
     images = json.loads(read_7z(path, MEMBER).read())
     angles = [30 + k / 7 for k in range(len(images) // 8)]
     for image in images:
         k = int(rng.integers(len(angles)))
-        image["inc_angle"], image["is_iceberg"] = angles[k], k % 2
+        image["inc_angle"], image["is_iceberg"] = (angles[k], k % 2) if k % 9 else ("na", 0)
     path.unlink()
     write_7z(path, {MEMBER: json.dumps(images)})

@@ -16,6 +16,13 @@ def check(submission: pd.DataFrame, template: pd.DataFrame) -> list[Runs]:
 
 
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> np.float64:
+    return np.float64((_overlaps(submission, answers)[:, None] > first.THRESHOLDS).mean())
+
+
+def row_scores(submission: pd.DataFrame, answers: pd.DataFrame) -> np.ndarray:
+    return (_overlaps(submission, answers)[:, None] > first.THRESHOLDS).mean(axis=1)
+
+
+def _overlaps(submission: pd.DataFrame, answers: pd.DataFrame) -> np.ndarray:
     pairs = zip(first.check(answers, answers), check(submission, answers), strict=True)
-    overlaps = np.array([iou(*pair, empty=1.0) for pair in pairs])
-    return np.float64((overlaps[:, None] > first.THRESHOLDS).mean())
+    return np.array([iou(*pair, empty=1.0) for pair in pairs])

@@ -3,6 +3,7 @@ import pandas as pd
 
 from pytest_mlebench.errors import InvalidSubmission
 from pytest_mlebench.grading import require_finite
+from pytest_mlebench.grading.resampling import RowScores
 
 from .v1 import grade as first
 
@@ -18,3 +19,8 @@ def check(submission: pd.DataFrame, template: pd.DataFrame) -> np.ndarray:
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> np.float64:
     check(submission, answers)
     return first.grade(submission, answers)
+
+
+def row_scores(submission: pd.DataFrame, answers: pd.DataFrame) -> RowScores:
+    check(submission, answers)
+    return first.row_scores(submission, answers)

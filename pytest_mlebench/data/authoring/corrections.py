@@ -15,25 +15,36 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
+
+from pytest_mlebench.errors import DataError, reason
 
 Split = Callable[..., tuple[Any, Any]]
+Key = str | Callable[[Any], Iterable[Hashable]]
+"""A column, or what gives a value for each row."""
 
 
-def hold_out_groups(key: str | Callable[[Any], Iterable[Hashable]]) -> Split:
+def hold_out_groups(key: Key, *, classes: Key | None = None) -> Split:
     """A split of a table, an array or a list into (train, test) that leaves the rows of a group on one side.
 
     ``key`` is the column that names the groups, or gives the group of each row. Groups are drawn with a fixed seed
     until the test has its size in rows: a share where ``test_size`` is a float, else a number. The order of rows is
     kept. Neither side is empty; ValueError where there is one group alone.
+
+    With ``classes``, likewise of each row, one group of every class stays in the training data, so that no class is in
+    the test alone; all rows of a group must be of one class. The test is smaller than asked where no more can be taken.
     """
 
     def split(rows: Any, test_size: float | int, **_: Any) -> tuple[Any, Any]:
-        groups = rows[key] if isinstance(key, str) else key(rows)
-        codes, names = pd.factorize(pd.Series(list(groups), dtype=object), use_na_sentinel=False)
+        codes, names = _codes(rows, key)
         if len(names) < 2:
             raise ValueError(f"all {len(codes)} rows are of one group: they cannot be split")
         wanted = test_size if isinstance(test_size, int) else test_size * len(codes)
         drawn = np.random.RandomState(0).permutation(len(names))
+        if classes is not None:
+            class_of = np.empty(len(names), dtype=np.int64)
+            class_of[codes] = _codes(rows, classes)[0]
+            drawn = drawn[np.asarray(pd.Series(class_of[drawn]).duplicated())]
         before = np.cumsum(np.bincount(codes)[drawn]) - np.bincount(codes)[drawn]
         held_out = drawn[: min(int((before < wanted).sum()), len(names) - 1)]
         is_test = np.isin(codes, held_out)
@@ -42,10 +53,64 @@ def hold_out_groups(key: str | Callable[[Any], Iterable[Hashable]]) -> Split:
     return split
 
 
+def _codes(rows: Any, key: Key) -> tuple[np.ndarray, Any]:
+    """The number of each row's group, and the groups' names."""
+    groups = rows[key] if isinstance(key, str) else key(rows)
+    values = groups if isinstance(groups, np.ndarray) else pd.Series(list(groups), dtype=object)
+    return pd.factorize(values, use_na_sentinel=False)
+
+
 def _take(rows: Any, chosen: np.ndarray) -> Any:
     if isinstance(rows, pd.DataFrame | pd.Series | np.ndarray):
         return rows[chosen]
     return [row for row, is_chosen in zip(rows, chosen, strict=True) if is_chosen]
+
+
+_HASH = 12
+"""Frequencies of an image that its hash has along each side."""
+_ALIKE = 21
+"""Bits of a hash that may differ between images that look alike: 15 %."""
+_BLOCK = 1024
+
+
+def near_duplicates(images: Iterable[Path]) -> NDArray[np.intp]:
+    """A number for each image, the same where images are near-duplicates: scaled, brightened, compressed anew.
+
+    Images are compared by the signs of their low frequencies (a perceptual hash), whatever their sizes and colours;
+    what looks like two images that do not look alike joins them. Shape (images,). Raises DataError for what is no
+    image. Source: Zauner (2010), Implementation and benchmarking of perceptual image hash functions.
+    """
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    hashes = np.stack([_perceptual_hash(path) for path in images])
+    pairs = []
+    for start in range(0, len(hashes), _BLOCK):
+        rows, others = hashes[start : start + _BLOCK], hashes[start:]
+        distance = np.zeros((len(rows), len(others)), dtype=np.uint8)
+        for word in range(hashes.shape[1]):
+            distance += np.bitwise_count(rows[:, None, word] ^ others[None, :, word])
+        pairs.append(np.argwhere(distance <= _ALIKE) + start)
+    left, right = np.concatenate(pairs).T
+    graph = coo_array((np.ones(len(left), dtype=bool), (left, right)), shape=(len(hashes),) * 2)
+    return np.asarray(connected_components(graph, directed=False)[1], dtype=np.intp)
+
+
+def _perceptual_hash(path: Path) -> NDArray[np.uint64]:
+    from PIL import Image
+    from scipy.fft import dctn
+
+    side = 4 * _HASH
+    try:
+        with Image.open(path) as image:
+            image.draft("L", (8 * side, 8 * side))  # a JPEG file is decoded at a fraction of its size
+            small = np.asarray(image.convert("L").resize((side, side), Image.Resampling.BOX), dtype=np.float64)
+    except OSError as error:
+        raise DataError(f"{path} is not an image that can be read: {reason(error)}") from error
+    low = dctn(small, norm="ortho")[:_HASH, :_HASH].ravel()[1:]  # without the brightness
+    bits = np.zeros(192, dtype=np.uint8)
+    bits[: len(low)] = low > np.median(low)
+    return np.packbits(bits).view(np.uint64)
 
 
 def without_fields(records: Iterable[dict[str, Any]], fields: Collection[str]) -> list[dict[str, Any]]:

@@ -60,6 +60,19 @@ def wav(samples: np.ndarray, rate: int = 16000) -> bytes:
     return header + struct.pack("<4sI", b"data", len(data)) + data
 
 
+def patterns(count: int, rng: np.random.Generator) -> list[bytes]:
+    """PNG images of random patterns, about every third of which is another one again: brighter or darker, with noise.
+
+    The patterns have 8 by 8 fields, each either dark or bright.
+    """
+    made: list[np.ndarray] = []
+    for _ in range(count):
+        again = len(made) > 0 and rng.random() < 0.3
+        made.append(made[rng.integers(len(made))] if again else rng.integers(0, 2, (8, 8)))
+    shades = (np.kron(60 + 100 * pattern, np.ones((6, 6))) + rng.integers(0, 40) for pattern in made)
+    return [png((shade + rng.integers(-4, 5, shade.shape)).astype(np.uint8)) for shade in shades]
+
+
 def first_value(table: pd.DataFrame, column: str, **values: Any) -> dict[str, pd.DataFrame]:
     """For each name the table with that value in the first row of a column.
 

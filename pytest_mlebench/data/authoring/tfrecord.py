@@ -6,7 +6,7 @@ Sources: TensorFlow's guide "TFRecord and tf.train.Example", and the encoding of
 from __future__ import annotations
 
 import struct
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -17,30 +17,39 @@ Feature = list[bytes] | list[int] | list[float]
 
 _VARINT, _FIXED64, _DELIMITED, _FIXED32 = 0, 1, 2, 5  # wire types of protocol buffers
 _NOTHING = memoryview(b"")
+_HEAD, _TAIL = 12, 4
+"""Bytes before a record (its length, and the checksum of that), and after it (its own checksum)."""
 
 
 def read_examples(path: Path) -> Iterator[dict[str, Feature]]:
     """The examples of a TFRecord file, one at a time: features by name. Raises DataError for what is no such file."""
-    for record in read_records(path):
-        try:
-            yield parse_example(record)
-        except (IndexError, ValueError, struct.error) as error:
-            raise DataError(f"{path} holds a record that is no tf.train.Example: {error}") from error
+    return (_parsed(path, record) for record in read_records(path))
+
+
+def _parsed(path: Path, record: bytes) -> dict[str, Feature]:
+    try:
+        return parse_example(record)
+    except (IndexError, ValueError, struct.error) as error:
+        raise DataError(f"{path} holds a record that is no tf.train.Example: {error}") from error
 
 
 def read_records(path: Path) -> Iterator[bytes]:
     """The records of a TFRecord file, one at a time, whatever they hold. Raises DataError for a truncated file."""
+    return (frame[_HEAD:-_TAIL] for frame in _frames(path))
+
+
+def _frames(path: Path) -> Iterator[bytes]:
+    """The records with their lengths and checksums."""
     try:
         left = path.stat().st_size
         with path.open("rb") as file:
             while left:
-                head = file.read(12)  # the length and its checksum
-                length = struct.unpack("<Q", head[:8])[0] if len(head) == 12 else left
-                left -= 16 + length
+                head = file.read(_HEAD)
+                length = struct.unpack("<Q", head[:8])[0] if len(head) == _HEAD else left
+                left -= _HEAD + length + _TAIL
                 if left < 0:
                     raise DataError(f"TFRecord file {path} is damaged or cut off")
-                yield file.read(length)
-                file.seek(4, 1)  # the checksum of the record
+                yield head + file.read(length + _TAIL)
     except FileNotFoundError as error:
         raise DataError(f"file {path} is missing in the raw data") from error
 
@@ -133,6 +142,20 @@ def keep_features(path: Path, names: Collection[str]) -> None:
         for record in read_records(path):
             file.write(_framed(_kept(record, names)))
     new.replace(path)
+
+
+def copy_records(source: Path, target: Path, is_wanted: Callable[[dict[str, Feature]], bool]) -> int:
+    """Copy the records whose examples are wanted, byte for byte, to a new file; how many they are.
+
+    Raises DataError for what is no such file.
+    """
+    count = 0
+    with target.open("xb") as file:
+        for frame in _frames(source):
+            if is_wanted(_parsed(source, frame[_HEAD:-_TAIL])):
+                file.write(frame)
+                count += 1
+    return count
 
 
 def _kept(record: bytes, names: Collection[str]) -> bytes:

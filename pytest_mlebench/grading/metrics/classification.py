@@ -18,9 +18,22 @@ def log_loss(y_true: ArrayLike, y_prob: ArrayLike, *, eps: float = float(np.finf
     >>> round(log_loss([[1, 0], [0, 1]], [[0.8, 0.2], [0.5, 0.5]]), 4)
     0.4581
     """
+    return float(log_losses(y_true, y_prob, eps=eps).mean())
+
+
+def log_losses(
+    y_true: ArrayLike, y_prob: ArrayLike, *, eps: float = float(np.finfo(np.float64).eps)
+) -> NDArray[np.float64]:
+    """The losses of which ``log_loss`` is the mean: shape (rows,)."""
     truth = np.asarray(y_true, dtype=np.float64)
     probability = np.clip(np.asarray(y_prob, dtype=np.float64), eps, 1 - eps)
-    return float(-(truth * np.log(probability)).sum(axis=1).mean())
+    return np.asarray(-(truth * np.log(probability)).sum(axis=1))
+
+
+def binary_log_losses(y_true: ArrayLike, y_prob: ArrayLike) -> NDArray[np.float64]:
+    """``log_losses`` of probabilities of the label 1: both have shape (rows,)."""
+    sides = (np.asarray(values, dtype=np.float64) for values in (y_true, y_prob))
+    return log_losses(*(np.column_stack([1 - values, values]) for values in sides))
 
 
 def matthews_corrcoef(y_true: ArrayLike, y_pred: ArrayLike) -> float:

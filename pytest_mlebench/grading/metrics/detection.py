@@ -196,6 +196,56 @@ def greedy_matches(
     return matches
 
 
+CORNERS = ("x_min", "y_min", "x_max", "y_max")
+
+
+def voc_average_precisions(y_true: pd.DataFrame, y_pred: pd.DataFrame, *, threshold: float) -> NDArray[np.float64]:
+    """Average precision of each class, in ascending order, as PASCAL VOC 2010 defines it: shape (classes,).
+
+    Both tables have the columns ``row`` (the image), ``class``, ``x_min``, ``y_min``, ``x_max`` and ``y_max``, the
+    predicted boxes also ``confidence``. The classes are those of the true boxes. By falling confidence each predicted
+    box is compared with the true box of its class and image that it overlaps most: it is a true positive if their
+    intersection over union is above the threshold, and no box before it has found the same one; of equally sure boxes
+    those of the first rows come first. Range [0, 1].
+    Source: Everingham et al. (2015), The PASCAL visual object classes challenge: a retrospective.
+
+    >>> true = pd.DataFrame([[0, "dog", 0, 0, 2, 2]], columns=["row", "class", *CORNERS])
+    >>> voc_average_precisions(true, pd.concat([true, true]).assign(confidence=[0.9, 0.8]), threshold=0.5)
+    array([1.])
+    """
+    labels = np.unique(y_true["class"])
+    boxes = y_pred[y_pred["class"].isin(labels)].sort_values("row", kind="stable")
+    boxes = boxes.sort_values("confidence", ascending=False, kind="stable")
+    group, true_group = (pd.MultiIndex.from_frame(table[["row", "class"]]) for table in (boxes, y_true))
+    codes, names = pd.factorize(true_group)
+    true_order = np.argsort(codes, kind="stable")
+    code = names.get_indexer(group)
+    first, last = (np.searchsorted(codes[true_order], code, side=side) for side in ("left", "right"))
+    found = _most_overlapped(
+        boxes[list(CORNERS)].to_numpy(float), y_true[list(CORNERS)].to_numpy(float)[true_order], first, last, threshold
+    )
+    hits = (found >= 0) & ~pd.Series(found).duplicated().to_numpy()
+    positives = y_true["class"].value_counts().reindex(labels)
+    return average_precisions(hits, pd.Index(labels).get_indexer(boxes["class"]), positives)
+
+
+def _most_overlapped(
+    boxes: NDArray[np.float64],
+    true_boxes: NDArray[np.float64],
+    first: NDArray[np.intp],
+    last: NDArray[np.intp],
+    threshold: float,
+) -> NDArray[np.intp]:
+    """For each box the true one from its ``first`` to before its ``last`` that it overlaps most, -1 if not enough."""
+    best, most = np.full(len(boxes), -1, dtype=np.intp), np.full(len(boxes), threshold)
+    for step in range(int((last - first).max(initial=0))):
+        has = np.flatnonzero(first + step < last)
+        overlaps = paired_box_iou(boxes, true_boxes, has, first[has] + step)
+        more = has[overlaps > most[has]]
+        best[more], most[more] = first[more] + step, overlaps[overlaps > most[has]]
+    return best
+
+
 def coco_average_precision(hits: ArrayLike, positives: int) -> float:
     """Average precision as COCO defines it: mean, at 101 levels of recall, of the best precision from there on.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 
 def probabilistic_f1(y_true: ArrayLike, y_prob: ArrayLike) -> float:
@@ -31,7 +31,14 @@ def weighted_log_loss(y_true: ArrayLike, y_prob: ArrayLike, weights: ArrayLike, 
     >>> round(weighted_log_loss([[1, 0]], [[0.5, 0.2]], [[3, 1]]), 4)
     0.5756
     """
+    return float(weighted_log_losses(y_true, y_prob, weights, eps=eps).mean())
+
+
+def weighted_log_losses(
+    y_true: ArrayLike, y_prob: ArrayLike, weights: ArrayLike, *, eps: float = 1e-15
+) -> NDArray[np.float64]:
+    """The losses of which ``weighted_log_loss`` is the mean: shape (rows,)."""
     truth, weight = np.asarray(y_true, dtype=np.float64), np.asarray(weights, dtype=np.float64)
     probability = np.clip(np.asarray(y_prob, dtype=np.float64), eps, 1 - eps)
     loss = -(truth * np.log(probability) + (1 - truth) * np.log(1 - probability))
-    return float(((weight * loss).sum(axis=1) / weight.sum(axis=1)).mean())
+    return np.asarray((weight * loss).sum(axis=1) / weight.sum(axis=1))

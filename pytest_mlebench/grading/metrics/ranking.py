@@ -24,6 +24,13 @@ def mean_average_precision_at_k(
     >>> mean_average_precision_at_k([{"a"}, {"a", "b"}], [["b", "a"], ["a", "c", "b"]], k=5)
     0.6666666666666666
     """
+    return float(average_precisions_at_k(relevant, ranked, k).mean())
+
+
+def average_precisions_at_k(
+    relevant: Sequence[Collection[Hashable]], ranked: Sequence[Sequence[Hashable]], k: int
+) -> NDArray[np.float64]:
+    """The AP@k of which ``mean_average_precision_at_k`` is the mean: shape (queries,)."""
     if len(relevant) != len(ranked):
         raise ValueError(f"{len(relevant)} queries have relevant items, {len(ranked)} have predictions")
     relevant = [set(items) for items in relevant]
@@ -38,7 +45,7 @@ def mean_average_precision_at_k(
     hits[row[hit], place[hit]] = 1
     precision = hits.cumsum(axis=1) / np.arange(1, k + 1)
     size = np.bincount(true_row, minlength=len(lists))
-    return float(((precision * hits).sum(axis=1) / np.clip(size, 1, k)).mean())
+    return np.asarray((precision * hits).sum(axis=1) / np.clip(size, 1, k))
 
 
 def _rows_and_places(lists: Sequence[Collection[Hashable]]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.ndimage import distance_transform_edt
-from scipy.spatial import KDTree
 
 from pytest_mlebench.data.authoring.rle import Masks, Runs, common, cut, difference, pixels
 
@@ -181,6 +180,10 @@ _NEAR = 3
 _MANY = 200_000
 """Pixels from which on those that cannot matter are left out first, by looking at cells of many."""
 _CELLS = 1 << 17
+_FEW = 20_000
+"""Pixels up to which a tree is asked, whatever room they take."""
+_BOX = 1 << 21
+"""Voxels of a box in which the distance of all costs less than asking a tree for many."""
 
 
 def _directed_hausdorff(mask: NDArray[np.bool_], other: NDArray[np.bool_], spacing: NDArray[np.float64]) -> float:
@@ -204,6 +207,8 @@ def _farthest(
     One point of each block asks the tree. The answers bound the distances of the points around them from above; those
     that may still be farther away than the farthest found are asked in smaller blocks.
     """
+    from sklearn.neighbors import KDTree  # scipy's looks at all of a flat surface that lies across its splits
+
     if not len(points):
         return farthest
     if max(len(points), len(surface)) > _MANY:
@@ -220,19 +225,52 @@ def _farthest(
         order = np.lexsort((bounds, block))
         last = np.append(block[order][1:] != block[order][:-1], True)
         asked = order[last]  # of each block the point that may be farthest away
-        nearest = tree.query(at[asked])[1]
-        farthest = max(farthest, float(np.linalg.norm((points[asked] - surface[nearest]) * spacing, axis=1).max()))
+        nearest = tree.query(at[asked], return_distance=False)[:, 0]
+        farthest = max(farthest, _longest(points[asked], surface[nearest], spacing))
+        if len(points) > _MANY and side * spacing.max() > farthest:
+            continue  # blocks are too large for a point's answer to say that the others are nearer
+        least = (farthest * (1 + 1e-12)) ** 2
         known = block[asked]
         for step in (0, *strides, *-strides):
             place = np.minimum(np.searchsorted(known, block + step), len(known) - 1)
             way = at - surface_at[nearest[place]]
             length = np.where(known[place] == block + step, np.einsum("ij,ij->i", way, way), np.inf)
             bounds = np.minimum(bounds, length)
-            kept = np.sqrt(bounds) > farthest * (1 + 1e-12)
-            points, at, bounds, block = points[kept], at[kept], bounds[kept], block[kept]
+            if not (kept := bounds > least).all():
+                points, at, bounds, block = points[kept], at[kept], bounds[kept], block[kept]
         if not len(points):
             break
+        if (
+            len(points) > _FEW
+            and (nearest_of_all := _nearest_in_box(points, surface, spacing, bounds.max())) is not None
+        ):
+            return max(farthest, _longest(points, nearest_of_all, spacing))
     return farthest
+
+
+def _longest(points: NDArray[np.int64], others: NDArray[np.int64], spacing: NDArray[np.float64]) -> float:
+    """The longest distance of each point to its other."""
+    return float(np.linalg.norm((points - others) * spacing, axis=1).max())
+
+
+def _nearest_in_box(
+    points: NDArray[np.int64], surface: NDArray[np.int64], spacing: NDArray[np.float64], bound: float
+) -> NDArray[np.int64] | None:
+    """The nearest point of the surface for each point, if the box that holds them all is small; ``bound`` is squared.
+
+    No point is farther from the surface than the bound says, so the box needs no more around the points.
+    """
+    margin = np.ceil(np.sqrt(bound) / spacing).astype(np.int64)
+    low = np.maximum(points.min(axis=0) - margin, np.minimum(points.min(axis=0), surface.min(axis=0)))
+    high = np.minimum(points.max(axis=0) + margin, np.maximum(points.max(axis=0), surface.max(axis=0)))
+    shape = high - low + 1
+    if np.prod(shape) > _BOX:
+        return None
+    is_free = np.ones(shape, dtype=bool)
+    is_free[tuple((surface[((surface >= low) & (surface <= high)).all(axis=1)] - low).T)] = False
+    nearest = distance_transform_edt(is_free, sampling=spacing, return_distances=False, return_indices=True)
+    found: NDArray[np.int64] = np.column_stack([axis[tuple((points - low).T)] for axis in nearest]) + low
+    return found
 
 
 def _candidates(

@@ -21,7 +21,12 @@ def mean_levenshtein_distance(y_true: Iterable[str], y_pred: Iterable[str]) -> f
     >>> mean_levenshtein_distance(["kitten", "same"], ["sitting", "same"])
     1.5
     """
-    return float(cpdist(_strings(y_true), _strings(y_pred), scorer=Levenshtein.distance, dtype=np.int64).mean())
+    return float(levenshtein_distances(y_true, y_pred).mean())
+
+
+def levenshtein_distances(y_true: Iterable[str], y_pred: Iterable[str]) -> NDArray[np.int64]:
+    """The distances of which ``mean_levenshtein_distance`` is the mean: shape (rows,)."""
+    return np.asarray(cpdist(_strings(y_true), _strings(y_pred), scorer=Levenshtein.distance, dtype=np.int64))
 
 
 def word_error_rate(true: Sequence[Sequence[Hashable]], predicted: Sequence[Sequence[Hashable]]) -> float:

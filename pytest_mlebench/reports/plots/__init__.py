@@ -35,7 +35,9 @@ def plots(view: Overview) -> list[Plot]:
     records = view.records
     if not records:
         return []
-    drawn = [medal_rates(view.summaries, published_results()), heat_map(records, view.planned)]
+    # Rates on data that is not known to be the reference's do not stand beside the published ones.
+    published = () if any(summary.unverified for summary in view.summaries) else published_results()
+    drawn = [medal_rates(view.summaries, published), heat_map(records, view.planned)]
     if boards := known_leaderboards(records):
         drawn.append(score_plot(records, boards))
     further = [over_time_plot(records, timelines(records)), time_plot(records), cost_plot(records)]

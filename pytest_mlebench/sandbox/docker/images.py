@@ -235,7 +235,8 @@ class Images:
                 self._build(recipe, tag)
                 if also:
                     with engine_errors(f"name image {tag}"):
-                        self._client.images.get(tag).tag(also)
+                        name, _, version = also.partition(":")
+                        self._client.images.get(tag).tag(name, version)  # apart: Podman takes them no other way
         return tag
 
     def _has(self, tag: str) -> bool:

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import f1_score
 from sklearn.preprocessing import MultiLabelBinarizer
 
-from pytest_mlebench.grading.metrics.multilabel import f1_micro, f1_micro_of_texts
+from pytest_mlebench.grading.metrics.multilabel import f1_micro, f1_micro_of_texts, f1_samples
 
 labels = st.frozensets(st.sampled_from("abcdef"))
 rows = st.lists(st.tuples(labels, labels), min_size=1)
@@ -39,6 +39,8 @@ def test_it_agrees_with_scikit_learn_on_binarised_labels(pairs: list[tuple[froze
     binarizer = MultiLabelBinarizer(classes=list("abcdef")).fit(true)
     expected = f1_score(binarizer.transform(true), binarizer.transform(predicted), average="micro", zero_division=0)
     assert f1_micro(true, predicted) == pytest.approx(expected)
+    expected = f1_score(binarizer.transform(true), binarizer.transform(predicted), average="samples", zero_division=1)
+    assert f1_samples(true, predicted) == pytest.approx(expected)
 
 
 @given(rows, st.randoms(use_true_random=False))

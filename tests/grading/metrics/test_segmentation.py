@@ -1,14 +1,12 @@
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 from scipy.ndimage import distance_transform_edt
-from scipy.spatial import KDTree
 from scipy.spatial.distance import directed_hausdorff
 from sklearn.metrics import f1_score, fbeta_score, jaccard_score
+from sklearn.neighbors import KDTree
 
 from pytest_mlebench.data.authoring.rle import Runs, decode_rle, encode_rle
 from pytest_mlebench.grading.metrics import segmentation
@@ -182,10 +180,12 @@ def shapes(seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 @pytest.mark.full
 @pytest.mark.parametrize("many", [0, 10**9])
+@pytest.mark.parametrize("few", [10, 10**9])
 def test_the_hausdorff_distance_of_any_shapes_is_that_of_distance_transforms(
-    many: int, monkeypatch: pytest.MonkeyPatch
+    many: int, few: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(segmentation, "_MANY", many)
+    monkeypatch.setattr(segmentation, "_FEW", few)
     monkeypatch.setattr(segmentation, "_CELLS", 500)
     spacing = 1 / np.array(VOLUME)
     for seed in range(12):
@@ -194,24 +194,35 @@ def test_the_hausdorff_distance_of_any_shapes_is_that_of_distance_transforms(
         assert hausdorff_distance(a, b, spacing=spacing) == pytest.approx(expected, rel=1e-12), seed
 
 
-def test_pixels_as_far_from_a_shell_as_others_ask_for_few_distances(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[int] = []
+@pytest.fixture
+def trees(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, KDTree]]:
+    """How many points each query asked about, and the tree."""
+    asked: list[tuple[int, KDTree]] = []
 
-    def tree(places: np.ndarray) -> SimpleNamespace:
-        def query(points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-            asked.append(len(points))
-            distances, nearest = found.query(points)
-            return distances, nearest
+    class CountedTree(KDTree):  # type: ignore[misc]
+        def query(self, points: np.ndarray, **options: bool) -> np.ndarray:
+            asked.append((len(points), self))
+            return np.asarray(super().query(points, **options))
 
-        found = KDTree(places)
-        return SimpleNamespace(query=query)
+    monkeypatch.setattr("sklearn.neighbors.KDTree", CountedTree)
+    return asked
 
+
+def test_pixels_as_far_from_a_shell_as_others_ask_for_few_distances(trees: list[tuple[int, KDTree]]) -> None:
     z, y, x = np.indices((60, 60, 60)) - 30
     from_middle = z**2 + y**2 + x**2
     ball, shell = from_middle <= 26**2, (from_middle > 27**2) & (from_middle <= 28**2)
-    monkeypatch.setattr(segmentation, "KDTree", tree)
     assert hausdorff_distance(ball, shell) == np.sqrt(np.min(from_middle[shell]))
-    assert 0 < sum(asked) < ball.sum() / 25
+    assert 0 < sum(points for points, _ in trees) < ball.sum() / 25
+
+
+def test_flat_surfaces_on_both_sides_take_few_distances(trees: list[tuple[int, KDTree]]) -> None:
+    sheets, disk = np.zeros((2, 60, 100, 100), dtype=bool)
+    sheets[[0, -1]] = True
+    disk[30, 30:70, 30:70] = True
+    assert hausdorff_distance(disk, sheets) == np.linalg.norm([30, 30, 30])
+    asked = sum(points for points, _ in trees)
+    assert 0 < sum(tree.get_n_calls() for tree in {id(tree): tree for _, tree in trees}.values()) < 200 * asked
 
 
 def test_equal_masks_have_no_distance() -> None:

@@ -1,0 +1,20 @@
+from pathlib import Path
+
+from pytest_mlebench.data.authoring.archives import write_zip, zip_member
+
+from .v1 import synthetic as first
+from .v1.synthetic import submissions as submissions
+
+LONGER = {"of": "approximately", "and": "administration", "that": "international", "have": "nevertheless"}
+
+
+def make(raw: Path, seed: int) -> None:
+    """With some long words, so that to leave all gaps open earns no medal, as in the real data."""
+    first.make(raw, seed)
+    path = raw / "train_v2.txt.zip"
+    with zip_member(path) as file:
+        text = file.read().decode()
+    for short, long in LONGER.items():
+        text = text.replace(f" {short} ", f" {long} ")
+    path.unlink()
+    write_zip(path, {"train_v2.txt": text})

@@ -1,0 +1,22 @@
+from pathlib import Path
+
+from PIL import Image
+
+from pytest_mlebench.data.authoring.archives import open_member, open_zip
+from pytest_mlebench.data.authoring.corrections import hold_out_groups
+
+from .v1 import prepare as first
+
+
+def prepare(raw: Path, public: Path, private: Path) -> None:
+    first.prepare(raw, public, private, split=hold_out_groups(lambda pages: [_clean(raw, page) for page in pages]))
+
+
+def _clean(raw: Path, page: str) -> tuple[tuple[int, int], bytes]:
+    """Size and grey values of the page without noise."""
+    with (
+        open_zip(raw / "train_cleaned.zip") as archive,
+        open_member(archive, f"train_cleaned/{page}") as file,
+        Image.open(file) as image,
+    ):
+        return image.size, image.convert("L").tobytes()

@@ -1,0 +1,24 @@
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from pytest_mlebench.data.authoring.corrections import hold_out_groups
+from pytest_mlebench.data.authoring.tables import read_csv, write_csv
+
+from .v1 import prepare as first
+from .v1.prepare import blocks
+
+
+def prepare(raw: Path, public: Path, private: Path) -> None:
+    parts = blocks(raw, usecols=["Title", "Body"], keep_default_na=False)
+    questions = np.concatenate([_digests(rows["Title"] + "\0" + rows["Body"]) for rows in parts])
+    split = hold_out_groups(lambda rows: questions[rows])
+    first.prepare(raw, public, private, split=split, keep_default_na=False)
+    sample = public / "sample_submission.csv"
+    write_csv(read_csv(sample, usecols=["Id", "Tags"]), sample)
+
+
+def _digests(texts: "pd.Series[str]") -> np.ndarray:
+    """64 bits of each text, as millions of questions are too large to be held."""
+    return pd.util.hash_array(texts.to_numpy(dtype=object), categorize=False)

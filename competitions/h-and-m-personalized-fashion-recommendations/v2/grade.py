@@ -1,0 +1,36 @@
+import numpy as np
+import pandas as pd
+
+from pytest_mlebench.grading import InvalidSubmission, isin, require_columns
+from pytest_mlebench.grading.metrics.ranking import average_precisions_at_k
+from pytest_mlebench.grading.strict import AS_TEXT
+
+READ_OPTIONS = AS_TEXT
+
+
+def check(submission: pd.DataFrame, template: pd.DataFrame) -> pd.DataFrame:
+    """The rows of the template's customers, in its order: those of sample_submission.csv, or those who count."""
+    require_columns(submission, ["customer_id", "prediction"])
+    ids = submission["customer_id"]
+    if (again := ids.duplicated()).any():
+        raise InvalidSubmission(f"customer_id {ids[again].iloc[0][:80]!r} occurs more than once")
+    if not isin(template["customer_id"], ids).all():
+        # Which customers count is part of the answers: no names here.
+        raise InvalidSubmission(
+            "column 'customer_id': some customers are missing; a row for each customer of sample_submission.csv was "
+            f"expected, the file has {len(ids)} different ones"
+        )
+    return submission.take(pd.Index(ids).get_indexer(pd.Index(template["customer_id"])))
+
+
+def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> np.float64:
+    return np.float64(row_scores(submission, answers).mean())
+
+
+def row_scores(submission: pd.DataFrame, answers: pd.DataFrame) -> np.ndarray:
+    return average_precisions_at_k(_articles(answers), _articles(check(submission, answers)), k=12)
+
+
+def _articles(table: pd.DataFrame) -> list[list[str]]:
+    """The articles of each row; zeros in front do not matter."""
+    return [[article.lstrip("0") for article in articles.split()] for articles in table["prediction"].tolist()]

@@ -1,0 +1,17 @@
+from pathlib import Path
+
+from pytest_mlebench.data.authoring.corrections import hold_out_groups
+from pytest_mlebench.data.authoring.tables import read_zipped_csv, write_csv
+
+from .labels import CLASSES
+
+
+def prepare(raw: Path, public: Path, private: Path) -> None:
+    """Users and pages are not known: equal texts, such as one message to many, are what can be kept together."""
+    comments = read_zipped_csv(raw / "train.csv.zip", keep_default_na=False)
+    split = hold_out_groups(lambda rows: rows["comment_text"].str.split().str.join(" ").str.lower())
+    train, test = split(comments, test_size=0.2)
+    write_csv(train, public / "train.csv")
+    write_csv(test.drop(columns=CLASSES), public / "test.csv")
+    write_csv(test[["id", *CLASSES]], private / "test.csv")
+    write_csv(test[["id"]].assign(**dict.fromkeys(CLASSES, 0.5)), public / "sample_submission.csv")

@@ -1,0 +1,45 @@
+import csv
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from pytest_mlebench.data.authoring.synthetic import standard, write_zipped_csv
+from pytest_mlebench.data.authoring.tables import read_zipped_csv
+
+from .labels import CLASSES
+from .v1 import synthetic as first
+
+COPIES = 5
+
+
+def make(raw: Path, seed: int) -> None:
+    """Each comment was left several times: in other cases, and with other blanks."""
+    first.make(raw, seed)
+    path = raw / "train.csv.zip"
+    comments = read_zipped_csv(path, keep_default_na=False)
+    copies = []
+    for copy in range(COPIES):
+        texts = comments["comment_text"]
+        changed = texts.str.upper() if copy % 2 else texts.str.replace(" ", "  " if copy else " ")
+        ids = [f"{copy}{id[1:]}" for id in comments["id"]]
+        copies.append(comments.assign(id=ids, comment_text=changed))
+    path.unlink()
+    table = pd.concat(copies).sample(frac=1, random_state=seed)
+    write_zipped_csv(path, table, "train.csv", quoting=csv.QUOTE_NONNUMERIC)
+
+
+def submissions(public: Path, private: Path, rng: np.random.Generator) -> dict[str, Any]:
+    answers = pd.read_csv(private / "test.csv")
+    labels = answers[CLASSES].to_numpy()
+    scores = pd.DataFrame(np.clip(0.25 + 0.3 * labels + rng.normal(0, 0.25, labels.shape), 0, 1), columns=CLASSES)
+    noisy = answers[["id"]].join(scores)
+    return {
+        "logits": noisy.assign(**(scores * 30 - 12)),
+        "inverted": noisy.assign(**(1 - scores)),
+        "one_constant_class": noisy.assign(threat=0.1),
+        "classes_permuted": noisy[["id", *CLASSES[::-1]]],
+        "extra_column": noisy.assign(extra=0.5),
+        **standard(noisy, "id", "zzzz", "threat", "missing_column missing_id nan_prediction text_prediction infinite"),
+    }

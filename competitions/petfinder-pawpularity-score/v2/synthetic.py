@@ -1,0 +1,18 @@
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from pytest_mlebench.data.authoring.synthetic import patterns
+
+from .v1 import synthetic as first
+from .v1.synthetic import submissions as submissions
+
+
+def make(raw: Path, seed: int) -> None:
+    """Some photos come several times, a bit different each time."""
+    first.make(raw, seed)
+    ids = pd.read_csv(raw / "train.csv")["Id"]
+    images = patterns(len(ids), np.random.default_rng(seed))
+    for id, image in zip(ids, images, strict=True):
+        (raw / "train" / f"{id}.jpg").write_bytes(image)

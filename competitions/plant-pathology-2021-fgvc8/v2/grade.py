@@ -1,0 +1,26 @@
+import numpy as np
+import pandas as pd
+
+from pytest_mlebench.grading import align, require_columns
+from pytest_mlebench.grading.metrics.multilabel import f1_of_samples, f1_samples
+from pytest_mlebench.grading.strict import AS_TEXT
+
+READ_OPTIONS = AS_TEXT
+
+
+def check(submission: pd.DataFrame, template: pd.DataFrame) -> list[frozenset[str]]:
+    require_columns(submission, ["image", "labels"])
+    return _sets(align(submission, template, on="image"))
+
+
+def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:
+    """The mean over the images of F1 = 2·TP / (2·TP + FP + FN); any label that is not true is a false positive."""
+    return f1_samples(_sets(answers), check(submission, answers))
+
+
+def row_scores(submission: pd.DataFrame, answers: pd.DataFrame) -> np.ndarray:
+    return f1_of_samples(_sets(answers), check(submission, answers))
+
+
+def _sets(table: pd.DataFrame) -> list[frozenset[str]]:
+    return [frozenset(labels.split()) for labels in table["labels"]]

@@ -1,0 +1,18 @@
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from pytest_mlebench.data.authoring.synthetic import patterns
+
+from .v1 import synthetic as first
+from .v1.synthetic import submissions as submissions
+
+
+def make(raw: Path, seed: int) -> None:
+    """Some leaves were photographed several times."""
+    first.make(raw, seed)
+    names = pd.read_csv(raw / "train.csv")["image"]
+    images = patterns(len(names), np.random.default_rng(seed))
+    for name, image in zip(names, images, strict=True):
+        (raw / "train_images" / name).write_bytes(image)

@@ -1,0 +1,1 @@
+"""Was it fair: fairness profiles, bundles that others can verify, scanners."""

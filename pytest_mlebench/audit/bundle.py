@@ -1,0 +1,411 @@
+"""A bundle: a run group packed into one file, so that somebody else can verify it.
+
+It is a tar archive compressed with zstandard: ``index.json``, perhaps ``index.json.sig`` (an SSH signature of it), and
+then the content of each file as ``blobs/<SHA-256>``, once where several files have the same. The index says which path
+has which content, and what was left out. Its own SHA-256 is the bundle's digest: whoever knows it knows every byte.
+
+A bundle that somebody sends is untrusted: nothing but regular members in this order is accepted, each of the size and
+the digest that the index says, and never more in total than the reader allows. Paths come from the index alone, and are
+relative names of files that do not exist yet, in a folder that is new.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import shutil
+import stat
+import tarfile
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from pytest_mlebench._version import __version__
+from pytest_mlebench.audit.signing import MAX_SIGNATURE_BYTES, sign
+from pytest_mlebench.errors import DataError, UsageError, reason, unusable
+from pytest_mlebench.json_values import json_text, loads, parse
+from pytest_mlebench.llm.ledger import BODIES
+from pytest_mlebench.llm.ledger import FOLDER as LLM
+from pytest_mlebench.llm.trajectory import TRAJECTORY
+from pytest_mlebench.runs.layout import LOCK, RECORD, REPORT, RUN_LOG, RUNNING, WORKERS
+from pytest_mlebench.sandbox.snapshots import FOLDER as SNAPSHOTS
+from pytest_mlebench.units import format_size
+
+FORMAT = "pytest-mlebench bundle"
+VERSION = 1
+MADE_BY = f"pytest-mlebench {__version__}"
+SUFFIX = ".tar.zst"
+INDEX, SIGNATURE, BLOBS = "index.json", "index.json.sig", "blobs/"
+TABLES = "tables.json"
+"""Beside the group's own files: the tables and statistics that its maker saw."""
+MISSING_RUNS = "planned runs without a record"
+MAX_INDEX_BYTES = 64 << 20
+MAX_FILES = 200_000
+MAX_BYTES = 256 << 30
+"""What a reader unpacks at most, by default."""
+_MAX_PATH, _MAX_NAME, _MAX_DEPTH = 2048, 255, 60
+_WINDOW = 1 << 27
+"""Memory that zstandard may ask for to decompress."""
+_CHUNK = 1 << 20
+_LEVEL = 6
+_NEVER = (LOCK, WORKERS, REPORT)
+"""What only matters where the group was made, or is made from the rest."""
+
+KINDS: Mapping[str, str] = {
+    "submissions": "what agents left in submission/",
+    "snapshots": "submissions as they were during the runs",
+    "ledgers": "the lists of model calls, without what was said",
+    "recordings": "what was said in model calls",
+    "trajectories": "the steps of each run",
+    "code": "the code that agents left",
+    "logs": "the logs of agents, and what they printed",
+}
+"""What a bundle can leave out."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Entry:
+    """One file: its path in the group's folder, its size in bytes, and the SHA-256 of its content."""
+
+    path: str
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeftOut:
+    """What a bundle does not hold: how many files and bytes, and why."""
+
+    what: str
+    files: int
+    size: int
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Index:
+    """What a bundle holds."""
+
+    format: str
+    version: int
+    made_by: str
+    made_at: str
+    run_group: str
+    files: tuple[Entry, ...]
+    left_out: tuple[LeftOut, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """The bytes of all files."""
+        return sum(entry.size for entry in self.files)
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A bundle that was unpacked into ``folder``; its content is that of the index, whose SHA-256 is ``digest``."""
+
+    index: Index
+    digest: str
+    content: bytes
+    """The index as it was signed."""
+    signature: bytes | None
+    folder: Path
+
+
+def kind_of(path: str) -> str:
+    """The kind (see ``KINDS``) of a file of a group; empty for what every bundle holds."""
+    _, _, inside = path.partition("/")
+    first = inside.partition("/")[0]
+    if not inside or inside in (RECORD, RUNNING):
+        return ""
+    if inside == TRAJECTORY:
+        return "trajectories"
+    if inside == BODIES:
+        return "recordings"
+    folders = {"submission": "submissions", SNAPSHOTS: "snapshots", LLM: "ledgers", "code": "code", "logs": "logs"}
+    return folders.get(first, "logs" if inside == RUN_LOG else "")
+
+
+def write_bundle(
+    group_dir: Path,
+    target: Path,
+    *,
+    leave_out: Collection[str] = (),
+    extra: Mapping[str, bytes] | None = None,
+    missing_runs: int = 0,
+    key: Path | None = None,
+) -> Bundle:
+    """Pack a group's folder into the file ``target``, at once or not at all.
+
+    ``leave_out`` has kinds of files (see ``KINDS``), ``extra`` files that are not in the folder. ``missing_runs`` is
+    the number of planned runs without a record, which the index states; ``key`` is an SSH key that signs the index.
+    Raises UsageError, and OSError.
+    """
+    import zstandard
+
+    entries, omitted = _survey(group_dir, frozenset(leave_out), frozenset(extra or ()))
+    if missing_runs:
+        omitted += (LeftOut(what=MISSING_RUNS, files=missing_runs, size=0, why="they have not ended"),)
+    found = [*entries, *((name, io.BytesIO(content)) for name, content in sorted((extra or {}).items()))]
+    files = tuple(Entry(path=name, size=size, sha256=digest) for name, size, digest in map(_digest, found))
+    index = Index(
+        format=FORMAT,
+        version=VERSION,
+        made_by=MADE_BY,
+        made_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        run_group=group_dir.resolve().name,
+        files=files,
+        left_out=omitted,
+    )
+    content = json_text(asdict(index)).encode()
+    if len(content) > MAX_INDEX_BYTES or len(files) > MAX_FILES:
+        raise UsageError(f"{group_dir} has too many files for a bundle: {len(files)}")
+    signature = None if key is None else sign(content, key)
+    partial = target.with_name(f".{target.name}.part")
+    try:
+        with partial.open("wb") as file, zstandard.ZstdCompressor(level=_LEVEL, threads=-1).stream_writer(file) as out:
+            _add(out, INDEX, io.BytesIO(content), len(content))
+            if signature is not None:
+                _add(out, SIGNATURE, io.BytesIO(signature), len(signature))
+            written = set()
+            for entry, (_, source) in zip(files, found, strict=True):
+                if entry.sha256 not in written:
+                    written.add(entry.sha256)
+                    with _opened(source) as reader:
+                        _add(out, BLOBS + entry.sha256, reader, entry.size)
+            out.write(bytes(2 * tarfile.BLOCKSIZE))
+        partial.replace(target)
+    except OSError as error:
+        raise UsageError(f"{target} cannot be written: {unusable(error)}") from error
+    finally:
+        partial.unlink(missing_ok=True)
+    return Bundle(index, hashlib.sha256(content).hexdigest(), content, signature, group_dir)
+
+
+_Source = Path | io.BytesIO
+
+
+def _survey(
+    group_dir: Path, leave_out: frozenset[str], reserved: frozenset[str]
+) -> tuple[list[tuple[str, _Source]], tuple[LeftOut, ...]]:
+    """The files to pack, by path; and what is left out."""
+    kept: list[tuple[str, _Source]] = []
+    omitted: dict[tuple[str, str], list[int]] = {}
+    for folder, folders, names in os.walk(group_dir):
+        folders.sort()
+        for name in sorted(names) + [name for name in folders if (Path(folder) / name).is_symlink()]:
+            path = Path(folder) / name
+            inside = path.relative_to(group_dir).as_posix()
+            status = path.lstat()
+            kind = kind_of(inside)
+            if inside in _NEVER:
+                continue
+            if not stat.S_ISREG(status.st_mode):
+                why = ("links and special files", "they are no regular files")
+            elif kind in leave_out:
+                why = (kind, "by --leave-out")
+            elif not _is_safe(inside) or inside in reserved:
+                why = ("files with names that other systems do not bear", "their names are not plain text")
+            else:
+                kept.append((inside, path))
+                continue
+            omitted.setdefault(why, []).append(status.st_size)
+    left_out = [LeftOut(what=what, files=len(own), size=sum(own), why=why) for (what, why), own in omitted.items()]
+    return kept, tuple(left_out)
+
+
+def _digest(found: tuple[str, _Source]) -> tuple[str, int, str]:
+    name, source = found
+    with _opened(source) as reader:
+        digest = hashlib.file_digest(reader, "sha256")
+        return name, reader.seek(0, os.SEEK_END), digest.hexdigest()
+
+
+@contextmanager
+def _opened(source: _Source) -> Iterator[io.BufferedReader | io.BytesIO]:
+    if isinstance(source, Path):
+        with source.open("rb") as reader:
+            yield reader
+    else:
+        source.seek(0)
+        yield source
+
+
+def _add(out: Any, name: str, reader: io.BufferedReader | io.BytesIO, size: int) -> None:
+    header = tarfile.TarInfo(name)
+    header.size, header.mode = size, 0o644
+    # The usual form bears 8 GiB; larger files get GNU's binary sizes, which every tar reads.
+    out.write(header.tobuf(tarfile.GNU_FORMAT))
+    left = size
+    while left:
+        chunk = reader.read(min(left, _CHUNK))
+        if not chunk:
+            raise UsageError("a file became shorter while it was packed: wait until the group's sessions have ended")
+        out.write(chunk)
+        left -= len(chunk)
+    out.write(bytes(-size % tarfile.BLOCKSIZE))
+
+
+def _is_safe(path: str) -> bool:
+    """Whether this is the relative path of a file that no system takes for anything else."""
+    parts = path.split("/")
+    try:
+        encoded = [part.encode() for part in parts]
+    except UnicodeEncodeError:
+        return False
+    return (
+        len(path) <= _MAX_PATH
+        and len(parts) <= _MAX_DEPTH
+        and "\\" not in path
+        and path.isprintable()
+        and all(0 < len(part) <= _MAX_NAME and part not in (b".", b"..") for part in encoded)
+    )
+
+
+def read_bundle(source: Path, parent: Path, *, max_bytes: int = MAX_BYTES) -> Bundle:
+    """Unpack a bundle into a new folder below ``parent``, of the group's name; every file then has the size and the
+    digest that the index says.
+
+    Raises DataError for a file that is no bundle, or not a whole and honest one, and OSError.
+    """
+    import zstandard
+
+    try:
+        with source.open("rb") as file:
+            stream = zstandard.ZstdDecompressor(max_window_size=_WINDOW).stream_reader(file, read_across_frames=True)
+            return _unpack(_Members(stream), parent, max_bytes)
+    except zstandard.ZstdError as error:
+        raise DataError(f"{source} is no bundle: it is not compressed with zstandard, or was cut off") from error
+    except ValueError as error:
+        raise DataError(f"{source} is no bundle, or was changed: {reason(error)}") from error
+
+
+def is_bundle(path: Path) -> bool:
+    """Whether a file begins as bundles do."""
+    try:
+        with path.open("rb") as file:
+            return file.read(4) == b"\x28\xb5\x2f\xfd"
+    except OSError:
+        return False
+
+
+def _unpack(members: _Members, parent: Path, max_bytes: int) -> Bundle:
+    name, size = members.next() or ("", 0)
+    if name != INDEX or size > MAX_INDEX_BYTES:
+        raise ValueError(f"its first member is not an {INDEX}")
+    content = members.read(size)
+    values = loads(content)
+    if not isinstance(values, dict) or values.get("format") != FORMAT:
+        raise ValueError(f"its index is not that of a {FORMAT}")
+    if values.get("version") != VERSION:
+        raise ValueError(f"it has version {values.get('version')!r} of the format, and this program reads {VERSION}")
+    index = parse(Index, values)
+    _check_index(index, max_bytes)
+    paths: dict[str, list[str]] = {}
+    sizes: dict[str, int] = {}
+    for entry in index.files:
+        paths.setdefault(entry.sha256, []).append(entry.path)
+        if sizes.setdefault(entry.sha256, entry.size) != entry.size:
+            raise ValueError(f"{entry.path} has the digest of a file of another size")
+    folder = parent / index.run_group
+    folder.mkdir()
+    signature: bytes | None = None
+    while (member := members.next()) is not None:
+        name, size = member
+        if name == SIGNATURE and signature is None and size <= MAX_SIGNATURE_BYTES:
+            signature = members.read(size)
+            continue
+        digest = name.removeprefix(BLOBS)
+        if not name.startswith(BLOBS) or digest not in paths:
+            raise ValueError(f"its member {name[:100]!r} is not in the index, or comes twice")
+        if size != sizes[digest]:
+            raise ValueError(f"{paths[digest][0]} has {size} bytes and not {sizes[digest]}")
+        _extract(members, folder, paths.pop(digest), size, digest)
+    if paths:
+        missing = min(names[0] for names in paths.values())
+        raise ValueError(f"{missing} is missing, with {len(paths) - 1} other contents")
+    return Bundle(index, hashlib.sha256(content).hexdigest(), content, signature, folder)
+
+
+def _check_index(index: Index, max_bytes: int) -> None:
+    if not _is_safe(index.run_group) or "/" in index.run_group:
+        raise ValueError(f"{index.run_group[:100]!r} is no name of a run group")
+    if len(index.files) > MAX_FILES:
+        raise ValueError(f"it has {len(index.files)} files, and at most {MAX_FILES} are read")
+    if any(entry.size < 0 for entry in index.files) or index.size > max_bytes:
+        raise ValueError(f"it unpacks to {format_size(index.size)}, and at most {format_size(max_bytes)} are allowed")
+    known: set[str] = set()
+    for entry in index.files:
+        if not _is_safe(entry.path):
+            raise ValueError(f"its index has the path {entry.path[:100]!r}, which is none within a run group")
+        if entry.path in known:
+            raise ValueError(f"its index has {entry.path} twice")
+        if len(entry.sha256) != 64 or not set(entry.sha256) <= set("0123456789abcdef"):
+            raise ValueError(f"its index has no SHA-256 for {entry.path}")
+        known.add(entry.path)
+    for path in known:
+        if above := next((str(p) for p in Path(path).parents if str(p) in known), None):
+            raise ValueError(f"its index has {above} as a file and as a folder")
+
+
+def _extract(members: _Members, folder: Path, paths: list[str], size: int, digest: str) -> None:
+    first, *others = [folder / path for path in paths]
+    first.parent.mkdir(parents=True, exist_ok=True)
+    found, left = hashlib.sha256(), size
+    with first.open("xb") as file:
+        while left:
+            chunk = members.read(min(left, _CHUNK))
+            found.update(chunk)
+            file.write(chunk)
+            left -= len(chunk)
+    if found.hexdigest() != digest:
+        raise ValueError(f"{paths[0]} is not the file that the index says: its SHA-256 differs")
+    for other in others:
+        other.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(first, other)
+
+
+class _Members:
+    """The regular members of a tar stream, one after the other; raises ValueError for anything else."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self._padding = 0
+
+    def next(self) -> tuple[str, int] | None:
+        """Name and size of the next member, whose content is read next; None at the end."""
+        self._discard_padding()
+        block = self._exactly(tarfile.BLOCKSIZE)
+        if not block.strip(b"\0"):
+            return None
+        try:
+            header = tarfile.TarInfo.frombuf(block, "utf-8", "strict")
+        except (tarfile.HeaderError, UnicodeDecodeError) as error:
+            raise ValueError(f"it is no tar archive: {error}") from error
+        if header.type != tarfile.REGTYPE or header.size < 0:
+            raise ValueError(f"its member {header.name[:100]!r} is no regular file")
+        return header.name, header.size
+
+    def read(self, size: int) -> bytes:
+        """Bytes of the current member; the padding after it is left out with the next member."""
+        self._padding = (self._padding + size) % tarfile.BLOCKSIZE
+        return self._exactly(size)
+
+    def _discard_padding(self) -> None:
+        if self._padding:
+            self._exactly(tarfile.BLOCKSIZE - self._padding)
+            self._padding = 0
+
+    def _exactly(self, size: int) -> bytes:
+        parts, left = [], size
+        while left:
+            part = self._stream.read(min(left, _CHUNK))
+            if not part:
+                raise ValueError("it was cut off")
+            parts.append(part)
+            left -= len(part)
+        return b"".join(parts)

@@ -1,0 +1,99 @@
+"""What an audit found in the runs of a group, kept in ``audit.json`` in the group's folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+from functools import cached_property
+from pathlib import Path
+
+from pytest_mlebench.json_values import loads, parse
+from pytest_mlebench.runs.json_files import write_json
+
+FINDINGS = "audit.json"
+_MAX_BYTES = 64 << 20
+
+
+class Verdict(StrEnum):
+    """What the audit says of a run, the worst last."""
+
+    clean = "clean"
+    look = "look"
+    """Somebody should look at it: there may be a fair reason."""
+    violation = "violation"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """One observation, with the evidence for it. All texts may be the agent's own, and are cut to a bounded length.
+
+    ``file`` is relative to the run's directory, ``line`` counts from 1, ``at`` is in seconds since the run's start,
+    ``call`` the number of a model call in the run's ledger.
+    """
+
+    run_id: str
+    scanner: str
+    verdict: Verdict
+    text: str
+    file: str = ""
+    line: int | None = None
+    call: int | None = None
+    at: float | None = None
+    quote: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Findings:
+    """The findings in a group; ``runs`` are those that were audited, with or without a finding."""
+
+    version: str
+    audited_at: str
+    runs: tuple[str, ...]
+    findings: tuple[Finding, ...] = ()
+
+    @cached_property
+    def verdicts(self) -> Mapping[str, Verdict]:
+        """The worst verdict of each audited run."""
+        order = list(Verdict)
+        found = dict.fromkeys(self.runs, Verdict.clean)
+        for finding in self.findings:
+            known = found.get(finding.run_id, Verdict.clean)
+            found[finding.run_id] = max(known, finding.verdict, key=order.index)
+        return found
+
+    def of(self, run_id: str) -> tuple[Finding, ...]:
+        """The findings in one run, the worst first."""
+        order = list(Verdict)
+        own = (finding for finding in self.findings if finding.run_id == run_id)
+        return tuple(sorted(own, key=lambda finding: -order.index(finding.verdict)))
+
+    def write(self, group_dir: Path) -> Path:
+        """Write ``audit.json``, at once or not at all; returns its path. Raises OSError."""
+        write_json(group_dir / FINDINGS, asdict(self))
+        return group_dir / FINDINGS
+
+
+def read_findings(group_dir: Path) -> Findings | None:
+    """What the last audit of a group found; None where there was none. Raises OSError, or ValueError."""
+    path = group_dir / FINDINGS
+    try:
+        if path.stat().st_size > _MAX_BYTES:
+            raise ValueError(f"it has more than {_MAX_BYTES} bytes")
+        return parse(Findings, loads(path.read_bytes()))
+    except FileNotFoundError:
+        return None
+
+
+def findings(run_dir: Path) -> tuple[Finding, ...]:
+    """What the last audit found in one run, the worst first; empty where there was none, or it cannot be read."""
+    try:
+        found = read_findings(run_dir.parent)
+    except (OSError, ValueError):
+        return ()
+    return () if found is None else found.of(run_dir.name)
+
+
+def worst(found: Iterable[Finding]) -> Verdict:
+    """The worst verdict of findings; ``clean`` where there are none."""
+    return max((finding.verdict for finding in found), key=list(Verdict).index, default=Verdict.clean)

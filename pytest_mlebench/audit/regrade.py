@@ -1,0 +1,108 @@
+"""Grading stored submissions again, with the data and the graders of this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pytest_mlebench.catalog import Catalogue
+from pytest_mlebench.data.dataset import Dataset
+from pytest_mlebench.data.store import DataStore
+from pytest_mlebench.data.verification import fingerprint
+from pytest_mlebench.errors import CompetitionError, DataError
+from pytest_mlebench.grading.grader import Grader
+from pytest_mlebench.grading.report import Report
+from pytest_mlebench.runs.layout import SUBMISSION
+from pytest_mlebench.runs.record import RunRecord
+from pytest_mlebench.sandbox.snapshots import digest_of
+
+ROUNDING = 1.5e-5
+"""Scores are rounded to five decimals: machines may disagree on the last one."""
+_COMPARED = (
+    *("gold_threshold", "silver_threshold", "bronze_threshold", "median_threshold"),
+    *("any_medal", "gold_medal", "silver_medal", "bronze_medal", "above_median"),
+    *("submission_exists", "valid_submission", "is_lower_better", "grader_defect"),
+    *("percentile", "bench_version", "thresholds", "contaminated"),
+)
+
+
+@dataclass
+class Regrader:
+    """Grades submissions of any competition; what belongs to one competition is set up once.
+
+    ``options`` are those of ``Grader``.
+    """
+
+    catalogue: Catalogue
+    store: DataStore
+    options: Mapping[str, Any] = field(default_factory=dict)
+    _graders: dict[str, Grader | str] = field(default_factory=dict)
+    _known: dict[tuple[str, str], Report] = field(default_factory=dict)
+
+    def dataset(self, id: str) -> Dataset | None:
+        """The prepared data of a competition; None where there is none."""
+        if id not in self.catalogue:
+            return None
+        found = self.store.dataset(self.catalogue[id])
+        return found if found.is_prepared else None
+
+    def obstacle(self, record: RunRecord, *, any_data: bool = False) -> str | None:
+        """Why a run cannot be graded again here; None if it can. ``any_data``: other data than the run's will do."""
+        id = record.competition_id
+        if id not in self.catalogue:
+            return f"there is no competition {id[:100]!r} here"
+        dataset = self.dataset(id)
+        if dataset is None:
+            return f"the data of {id} is not here: `mlebench prepare -c {id}`"
+        grader = self._grader(id, dataset)
+        if isinstance(grader, str):
+            return grader
+        if not any_data and record.data and dict(record.data) != fingerprint(dataset):
+            return f"the data of {id} here is not that of the run: their digests differ"
+        return None
+
+    def _grader(self, id: str, dataset: Dataset) -> Grader | str:
+        if id not in self._graders:
+            try:
+                self._graders[id] = Grader(self.catalogue[id], dataset, **self.options)
+            except (CompetitionError, DataError) as error:
+                self._graders[id] = f"{id} cannot be graded: {error}"
+        return self._graders[id]
+
+    def grade(self, record: RunRecord, path: Path) -> Report:
+        """The grade of a file as a submission of the run, of which ``obstacle`` says None."""
+        dataset = self.dataset(record.competition_id)
+        grader = "" if dataset is None else self._grader(record.competition_id, dataset)
+        if isinstance(grader, str):
+            raise DataError(grader)
+        if not path.is_file() or path.is_symlink():
+            return grader.report(path)
+        key = record.competition_id, digest_of(path)
+        if key not in self._known:
+            self._known[key] = grader.report(path)
+        return self._known[key]
+
+    def submission(self, record: RunRecord, run_dir: Path) -> Report:
+        """The grade of the submission that a run left."""
+        return self.grade(record, run_dir / SUBMISSION)
+
+
+def same_score(one: float | None, other: float | None) -> bool:
+    """Whether two scores are the same, but for the rounding of the last decimal."""
+    if one is None or other is None:
+        return one is other
+    return one == other or abs(one - other) <= ROUNDING
+
+
+def differences(before: Report, after: Report) -> list[str]:
+    """How two grades of a submission differ, a phrase each."""
+    found = []
+    if not same_score(before.score, after.score):
+        found.append(f"score {before.score}, now {after.score}")
+    for name in _COMPARED:
+        was, now = getattr(before, name), getattr(after, name)
+        if was != now and not (isinstance(was, float) and isinstance(now, float) and same_score(was, now)):
+            found.append(f"{name.replace('_', ' ')} {was}, now {now}")
+    return found

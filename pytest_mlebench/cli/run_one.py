@@ -1,0 +1,136 @@
+"""``mlebench run-one``: the unit of work of every engine. It does one run as a session would, from a plan."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import socket
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from pytest_mlebench._version import __version__
+from pytest_mlebench.agents import Agent
+from pytest_mlebench.catalog import Competition
+from pytest_mlebench.catalog.catalogue import load
+from pytest_mlebench.cli.common import logger
+from pytest_mlebench.cluster.plan import (
+    PLAN,
+    End,
+    Plan,
+    ended_names,
+    group_of,
+    is_superseded,
+    job_folder,
+    note_end,
+    shown_as_alive,
+)
+from pytest_mlebench.errors import DataError, MLEBenchError, UsageError
+from pytest_mlebench.progress import Event, event_text
+from pytest_mlebench.runs.record import RunRecord
+from pytest_mlebench.sandbox.contract import Ending
+from pytest_mlebench.sandbox.signals import sigterm_interrupts
+from pytest_mlebench.settings import Settings, from_plan, read
+
+
+def add(commands: Any) -> None:
+    command = commands.add_parser(
+        "run-one",
+        help="do one run of a session with --cluster (engines call this)",
+        description="Does the run that a plan describes, in the plan's run group. The exit status is 0 whenever the "
+        "run has a record.",
+    )
+    command.add_argument("plan", metavar="PLAN", type=Path, help="plan.json in the run's folder below .jobs")
+    command.add_argument("--name", metavar="NAME", help="do it only if the plan still has this name")
+    command.set_defaults(command=_run_one)
+
+
+def _run_one(options: argparse.Namespace) -> int:
+    file: Path = options.plan.absolute()
+    plan, group, folder = Plan.read(file), group_of(file), file.parent
+    if options.name not in (None, plan.name) or plan.name in ended_names(group):
+        logger.info("another job does this run, or it is over")
+        return 0
+    restarts = int(os.environ.get("SLURM_RESTART_COUNT") or 0) if plan.engine == "slurm" else 0
+    with sigterm_interrupts(), shown_as_alive(folder, plan.name, socket.gethostname(), restarts=restarts):
+        try:
+            record = _do(replace(plan, attempt=plan.attempt + restarts), group)
+        except MLEBenchError as error:
+            if not is_superseded(folder, plan.name):
+                note_end(group, plan.name, End(error=str(error)))
+            raise
+        note_end(group, plan.name, End(run_id=record.run_id))
+    logger.info("%s: %s", record.run_id, record.outcome.label)
+    return 0
+
+
+def _do(plan: Plan, group: Path) -> RunRecord:
+    """Set up what a session's fixtures do, and run the agent; raises MLEBenchError where that cannot be."""
+    from pytest_mlebench import factories
+    from pytest_mlebench.runs import run
+    from pytest_mlebench.sandbox.hardware import this_machine
+
+    if plan.keys_file:
+        from pytest_mlebench.cluster.keys import load_keys
+
+        load_keys(Path(plan.keys_file))
+    settings = _settings(plan, group)
+    agent, competition = _agent(plan, settings), _competition(plan, settings)
+    store = factories.data_store(settings)
+    if not store.is_usable(competition, **factories.prepare_options(settings)):
+        raise DataError(f"on {socket.gethostname()}: {store.not_prepared(competition)}")
+    dataset = store.dataset(competition)
+    id = os.environ.get("SLURM_JOB_ID") or str(os.getpid())
+    job = {
+        "name": plan.name,
+        "engine": plan.engine,
+        "id": id,
+        "node": socket.gethostname(),
+        "attempt": plan.attempt,
+        "submitted": plan.submitted,
+        "hardware": asdict(this_machine()),
+        "interrupted": run.interrupted_runs(group, plan.key),
+    }
+    worker = f"{plan.engine} {id} on {socket.gethostname()}"
+    run_options = factories.run_options(settings, group, worker=worker, job=job)
+    if plan.attempt > plan.max_requeues:
+        detail = f"its job was lost or preempted {plan.attempt} times"
+        return run.record_lost(
+            agent, competition, dataset, run_options, seed=plan.seed, ending=Ending.NOT_STARTED, detail=detail
+        )
+    sandbox = factories.Sandboxes(settings, _report, workers=plan.workers).ready(agent)
+    return run.run_agent(agent, competition, dataset, sandbox, run_options, seed=plan.seed)
+
+
+def _settings(plan: Plan, group: Path) -> Settings:
+    if plan.version != __version__:
+        raise UsageError(f"{socket.gethostname()} has pytest-mlebench {__version__}, the session {plan.version}")
+    source = from_plan(plan.agent, plan.options, job_folder(group, plan.key) / PLAN)
+    settings = read([source], runs_dir=group.parent)
+    given = os.environ.get("CUDA_VISIBLE_DEVICES", "") if plan.engine == "slurm" else ""
+    if settings.gpus and given and not settings.gpu_ids:  # what Slurm gave this job, and nothing else
+        return replace(settings, gpu_ids=tuple(given.split(",")))
+    return settings
+
+
+def _agent(plan: Plan, settings: Settings) -> Agent:
+    from pytest_mlebench.factories import agents, check_agent
+    from pytest_mlebench.runs.manifest import folder_digest
+
+    (agent,) = agents(settings)
+    if folder_digest(agent.folder) != plan.agent_digest:
+        raise UsageError(f"{agent.folder} on {socket.gethostname()} is not what it was when the run was submitted")
+    check_agent(settings, agent)
+    return agent
+
+
+def _competition(plan: Plan, settings: Settings) -> Competition:
+    """The competition; where the session's path is not on this machine, the one of that id in the catalogue."""
+    from pytest_mlebench.factories import catalogue
+
+    file = Path(plan.competition_file)
+    return load(file, settings.version) if file.exists() else catalogue(settings)[plan.competition_id]
+
+
+def _report(event: Event) -> None:
+    logger.info("%s", event_text(event))

@@ -1,0 +1,253 @@
+"""A session that hands its runs to an engine: all are submitted at the start, and reported in the order in which they
+end."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import deque
+from collections.abc import Generator, Sequence
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_mlebench.errors import ClusterError, MLEBenchError, SandboxError, UsageError
+from pytest_mlebench.plugin import private
+from pytest_mlebench.plugin.events import reporter_of
+from pytest_mlebench.plugin.session import Session, session_of, usage_errors
+
+if TYPE_CHECKING:
+    from pytest_mlebench.agents import Agent
+    from pytest_mlebench.cluster.contract import Cause, Engine
+    from pytest_mlebench.cluster.plan import Plan
+    from pytest_mlebench.cluster.queue import Result, RunQueue
+    from pytest_mlebench.plugin.collection import AgentRun
+    from pytest_mlebench.runs.record import RunKey, RunRecord
+    from pytest_mlebench.settings import Settings
+
+_RESULTS = pytest.StashKey["dict[RunKey, Result]"]()
+_ENGINE: pytest.StashKey[Engine] = pytest.StashKey()
+_PAUSE = 0.25
+
+
+def check(config: pytest.Config) -> None:
+    """See that runs can be handed to the engine of ``--cluster``; raises UsageError."""
+    from pytest_mlebench import factories
+
+    settings = session_of(config).settings
+    if not settings.has_runs or settings.cluster is None:
+        return
+    if private.has_workers(config):
+        raise UsageError(
+            "-n starts workers that wait for runs; with --cluster one process hands runs to the engine, which does "
+            "them side by side: leave out -n (or add -n0), and use --max-parallel=N"
+        )
+    config.stash[_ENGINE] = chosen = factories.engine(settings)
+    try:
+        chosen.check()
+    except ClusterError as error:
+        raise UsageError(f"--cluster={settings.cluster}: {error}") from error
+
+
+def engine_of(config: pytest.Config) -> Engine | None:
+    """The engine of this session; None if it does its runs itself."""
+    return config.stash.get(_ENGINE, None)
+
+
+def machine_shares(settings: Settings) -> int:
+    """How many runs share one machine with ``--cluster``."""
+    return (settings.max_parallel or 1) if settings.cluster == "local" else 1
+
+
+def check_none_runs(session: Session) -> None:
+    """Where this session does runs itself: see that no engine still does them; raises UsageError."""
+    from pytest_mlebench.cluster import queue
+    from pytest_mlebench.cluster.engines import ENGINES
+
+    try:
+        queue.check_none_runs(session.group, ENGINES)
+    except ClusterError as error:
+        raise UsageError(f"{session.group}: jobs of an earlier session cannot be asked for: {error}") from error
+
+
+def loop(session: pytest.Session) -> bool | None:
+    """Run the items of a session with ``--cluster``, those that an engine does as they end; None for other sessions."""
+    config = session.config
+    if engine_of(config) is None or config.option.collectonly:
+        return None
+    if session.testsfailed and not config.option.continue_on_collection_errors:
+        return None  # pytest says it
+    from pytest_mlebench.plugin.collection import AgentRun
+
+    finished = session_of(config).finished
+    ours = [item for item in session.items if isinstance(item, AgentRun) and item.key not in finished]
+    chosen = set(ours)
+    left = len(session.items)
+    with closing(_items(config, [item for item in session.items if item not in chosen], ours)) as items:
+        for item in items:
+            left -= 1
+            private.run_item(session, item, is_last=not left)
+    return True
+
+
+def _items(
+    config: pytest.Config, own: Sequence[pytest.Item], ours: Sequence[AgentRun]
+) -> Generator[pytest.Item, None, None]:
+    """All items: those that this process runs, and the others when their runs have ended."""
+    results: dict[RunKey, Result] = {}
+    config.stash[_RESULTS] = results
+    with usage_errors():
+        queue = _queue(config)
+    waiting, unsubmitted, pending = {item.key: item for item in ours}, deque(ours), deque(own)
+    try:
+        while pending or unsubmitted or not queue.is_empty:
+            if unsubmitted:
+                item = unsubmitted.popleft()
+                if not _has_data(config, item):  # its own fixture says why
+                    yield waiting.pop(item.key)
+                    continue
+                with usage_errors():
+                    queue.add(_plan(config, item))
+            for result in queue.step():
+                results[result.key] = result
+                yield waiting.pop(result.key)
+            if pending and not unsubmitted:
+                yield pending.popleft()
+            elif not unsubmitted and not queue.is_empty:
+                time.sleep(_PAUSE)
+    finally:
+        _leave(config, queue)
+
+
+def fetched(config: pytest.Config, key: RunKey) -> RunRecord:
+    """The record of a run that an engine has done; raises SandboxError where it left none."""
+    result = config.stash[_RESULTS][key]
+    if result.record is None:
+        raise SandboxError(result.error)
+    return result.record
+
+
+def _queue(config: pytest.Config) -> RunQueue:
+    from pytest_mlebench import factories
+    from pytest_mlebench.cluster.queue import RunQueue
+
+    session, engine = session_of(config), engine_of(config)
+    assert session.reader is not None and engine is not None
+    return RunQueue(
+        session.group,
+        engine,
+        reader=session.reader,
+        resources=factories.job_resources(session.settings),
+        command=_command,
+        record_lost=lambda plan, cause, reason: _record_lost(session, plan, cause, reason),
+        reporter=reporter_of(config),
+        max_parallel=session.settings.max_parallel,
+    )
+
+
+def _command(plan: Path, name: str) -> list[str]:
+    return [sys.executable, "-m", "pytest_mlebench.cli", "run-one", str(plan), f"--name={name}"]
+
+
+def _plan(config: pytest.Config, item: AgentRun) -> Plan:
+    from pytest_mlebench import factories
+    from pytest_mlebench._version import __version__
+    from pytest_mlebench.cluster.plan import Plan
+
+    session = session_of(config)
+    settings, replayed = session.settings, factories.replayed_group(session.settings)
+    return Plan(
+        name="",
+        engine="",
+        agent=item.key.agent,
+        competition_id=item.key.competition_id,
+        seed=item.key.seed,
+        competition_file=str(item.path.absolute()),
+        options={
+            **factories.session_options(settings),
+            "--keep-sandbox": settings.keep_sandbox,
+            **({} if replayed is None else {"--llm-replay": str(replayed)}),
+        },
+        version=__version__,
+        agent_digest=_digest(config, item.agent),
+        keys_file="" if settings.cluster_keys is None else str(settings.cluster_keys),
+        workers=machine_shares(settings),
+        max_requeues=settings.max_requeues,
+    )
+
+
+_DIGESTS = pytest.StashKey[dict[str, str]]()
+
+
+def _digest(config: pytest.Config, agent: Agent) -> str:
+    from pytest_mlebench.runs.manifest import folder_digest
+
+    known = config.stash.setdefault(_DIGESTS, {})
+    if agent.id not in known:
+        known[agent.id] = folder_digest(agent.folder)
+    return known[agent.id]
+
+
+def _has_data(config: pytest.Config, item: AgentRun) -> bool:
+    """Prepare the run's data on this side; False where it cannot be had, or may not be prepared."""
+    from pytest_mlebench import factories
+    from pytest_mlebench.plugin.datasets import provide
+
+    settings = session_of(config).settings
+    try:
+        provide(item, item.competition, factories.data_store(settings), settings, reporter_of(config))
+    except (MLEBenchError, pytest.skip.Exception):
+        return False
+    return True
+
+
+def _record_lost(session: Session, plan: Plan, cause: Cause, reason: str) -> RunRecord:
+    from pytest_mlebench import factories
+    from pytest_mlebench.catalog.catalogue import load
+    from pytest_mlebench.cluster.contract import Cause
+    from pytest_mlebench.runs import run
+    from pytest_mlebench.sandbox.contract import Ending
+
+    settings = session.settings
+    competition = load(Path(plan.competition_file), settings.version)
+    job = {
+        "name": plan.name,
+        "engine": plan.engine,
+        "attempt": plan.attempt,
+        "submitted": plan.submitted,
+        "interrupted": run.interrupted_runs(session.group, plan.key),
+    }
+    endings = {Cause.TIMED_OUT: Ending.TIMED_OUT, Cause.OUT_OF_MEMORY: Ending.OUT_OF_MEMORY}
+    lost = f"its job was lost {plan.attempt + 1} times; the last time: {reason}"
+    return run.record_lost(
+        next(agent for agent in session.agents if agent.id == plan.agent),
+        competition,
+        factories.data_store(settings).dataset(competition),
+        replace(factories.run_options(settings, session.group), job=job),
+        seed=plan.seed,
+        ending=endings.get(cause, Ending.NOT_STARTED),
+        detail=reason if cause in endings else lost,
+    )
+
+
+def _leave(config: pytest.Config, queue: RunQueue) -> None:
+    """At the end of the session: nothing is left, or it was interrupted, and its jobs are ended or left."""
+    from pytest_mlebench.plugin.life import resume_command
+
+    if not queue.live:
+        return
+    settings = session_of(config).settings
+    if settings.detach:
+        private.write_line(
+            config,
+            f"mlebench: {queue.live} runs continue without this session; to take them up: {resume_command(config)}",
+        )
+        return
+    private.write_line(config, f"mlebench: ending {queue.live} jobs of {settings.cluster}")
+    try:
+        queue.cancel()
+    except ClusterError as error:
+        private.write_line(config, f"mlebench: jobs cannot be ended: {error}")

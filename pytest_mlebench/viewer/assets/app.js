@@ -1,0 +1,301 @@
+"use strict";
+// Every page is complete without this script; it sorts, filters, copies, keeps a page current and listens to the keyboard.
+(() => {
+  const root = document.documentElement;
+  const store = {
+    get(key) { try { return localStorage.getItem(key); } catch { return null; } },
+    set(key, value) { try { localStorage.setItem(key, value); } catch { return; } },
+  };
+  const THEMES = ["", "light", "dark"];
+  const theme = () => (THEMES.includes(store.get("theme")) ? store.get("theme") : "");
+  const paint = () => { if (theme()) root.dataset.theme = theme(); else delete root.dataset.theme; };
+  paint();
+
+  function say(text) {
+    document.getElementById("said").textContent = text;
+    document.querySelector(".toast")?.remove();
+    const toast = Object.assign(document.createElement("div"), { className: "toast", textContent: text });
+    document.body.append(toast);
+    setTimeout(() => toast.remove(), 2200);
+  }
+
+  // Times in the reader's zone
+  const format = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
+  function times(within) {
+    for (const own of within.querySelectorAll("time:not([title])")) {
+      const moment = new Date(own.dateTime);
+      if (Number.isNaN(moment.getTime())) continue;
+      own.title = own.textContent;
+      own.textContent = format.format(moment);
+    }
+  }
+  const clock = (seconds) => {
+    const [h, m, s] = [Math.floor(seconds / 3600), Math.floor(seconds / 60) % 60, Math.floor(seconds) % 60];
+    const two = (n) => String(n).padStart(2, "0");
+    return h ? `${h}:${two(m)}:${two(s)}` : `${m}:${two(s)}`;
+  };
+  function tick() {
+    const now = Date.now() / 1000;
+    for (const own of document.querySelectorAll("[data-clock]")) own.textContent = clock(Math.max(0, now - own.dataset.clock));
+    for (const own of document.querySelectorAll("[data-left]")) own.textContent = clock(Math.max(0, own.dataset.left - now));
+  }
+
+  // Tables: order, filter, columns, copies. What is chosen is in the address, so that it can be sent.
+  const state = new URLSearchParams(location.hash.startsWith("#t.") ? location.hash.slice(1) : "");
+  const rowsOf = (table) => [...table.tBodies[0].rows];
+  function remember(key, value) {
+    if (value) state.set(`t.${key}`, value); else state.delete(`t.${key}`);
+    history.replaceState(null, "", state.size ? `#${state}` : location.pathname + location.search);
+  }
+  const value = (row, column) => {
+    const cell = row.cells[column];
+    const text = cell.dataset.v ?? cell.textContent.trim();
+    if (text === "") return null;
+    const number = Number(text.replace("inf", "Infinity"));
+    return Number.isNaN(number) ? text : number;
+  };
+  function order(table) {
+    const chosen = state.get(`t.${table.id}.sort`);
+    if (!chosen) return;
+    const column = Number(chosen.replace("-", ""));
+    const header = table.tHead.rows[0].cells[column];
+    if (!header) return;
+    const sign = chosen.startsWith("-") ? -1 : 1;
+    for (const other of table.tHead.rows[0].cells) other.removeAttribute("aria-sort");
+    header.setAttribute("aria-sort", sign > 0 ? "ascending" : "descending");
+    const rows = rowsOf(table).map((row) => [value(row, column), row]);
+    rows.sort(([a], [b]) => {
+      if (a === null || b === null) return (a === null) - (b === null);
+      return sign * (typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b)));
+    });
+    table.tBodies[0].append(...rows.map(([, row]) => row));
+  }
+  function filter(table) {
+    const words = (state.get(`t.${table.id}.text`) ?? "").toLowerCase().split(/\s+/).filter(Boolean);
+    const outcomes = (state.get(`t.${table.id}.outcome`) ?? "").split(",").filter(Boolean);
+    let shown = 0;
+    for (const row of rowsOf(table)) {
+      const text = row.textContent.toLowerCase();
+      row.hidden = !words.every((word) => text.includes(word)) || (outcomes.length > 0 && !outcomes.includes(row.dataset.outcome));
+      shown += !row.hidden;
+    }
+    const none = document.querySelector(`[data-none="${table.id}"]`);
+    if (none) none.hidden = shown > 0;
+  }
+  function columns(table) {
+    const hidden = new Set((store.get(`columns.${table.id}`) ?? "").split("|").filter(Boolean));
+    const names = [...table.tHead.rows[0].cells].map((cell) => cell.textContent.trim());
+    names.forEach((name, k) => {
+      for (const row of [table.tHead.rows[0], ...rowsOf(table)]) row.cells[k]?.classList.toggle("off", hidden.has(name));
+    });
+    return { hidden, names };
+  }
+  const escapes = { md: (text) => text.replace(/[\\`*_{}[\]<>|~#]/g, "\\$&"), csv: (text) => {
+    const safe = /^\s*[=+\-@]/.test(text) && Number.isNaN(Number(text)) ? `'${text}` : text; // no formula for a spreadsheet
+    return /[",\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+  } };
+  function copied(table, kind) {
+    const kept = [...table.tHead.rows[0].cells].map((cell, k) => [cell, k]).filter(([cell]) => !cell.matches(".off, .pick, .no-export")).map(([, k]) => k);
+    const text = (cell) => escapes[kind]((cell?.querySelector("time")?.dateTime ?? cell?.innerText ?? "").replace(/\s+/g, " ").trim());
+    const rows = [table.tHead.rows[0], ...rowsOf(table).filter((row) => !row.hidden)].map((row) => kept.map((k) => text(row.cells[k])));
+    if (kind === "csv") return rows.map((row) => row.join(",")).join("\n") + "\n";
+    const numbers = kept.map((k) => table.tHead.rows[0].cells[k].classList.contains("number"));
+    rows.splice(1, 0, numbers.map((number) => (number ? "---:" : "---")));
+    return rows.map((row) => `| ${row.join(" | ")} |`).join("\n") + "\n";
+  }
+  async function copy(text) {
+    try {
+      await navigator.clipboard.writeText(text);
+    } catch { // no secure context: the way before it
+      const area = Object.assign(document.createElement("textarea"), { value: text });
+      document.body.append(area);
+      area.select();
+      document.execCommand("copy");
+      area.remove();
+    }
+  }
+
+  function furnish(within) {
+    times(within);
+    for (const table of within.querySelectorAll("table[data-sortable]")) {
+      [...table.tHead.rows[0].cells].forEach((header, column) => {
+        if (header.matches(".pick, .no-export")) return;
+        const button = document.createElement("button");
+        button.type = "button";
+        button.append(...header.childNodes);
+        header.append(button);
+        button.addEventListener("click", () => {
+          const now = state.get(`t.${table.id}.sort`);
+          remember(`${table.id}.sort`, now === String(column) ? `-${column}` : String(column));
+          order(table);
+        });
+      });
+      order(table);
+      filter(table);
+    }
+    for (const tools of within.querySelectorAll("[data-tools]")) {
+      const table = document.getElementById(tools.dataset.tools);
+      if (!table) continue;
+      tools.hidden = false;
+      const { hidden, names } = columns(table);
+      const box = tools.querySelector(".columns div");
+      names.forEach((name, k) => {
+        if (!name || table.tHead.rows[0].cells[k].matches(".pick, .no-export")) return;
+        const label = document.createElement("label");
+        const tick = Object.assign(document.createElement("input"), { type: "checkbox", checked: !hidden.has(name) });
+        tick.addEventListener("change", () => {
+          if (tick.checked) hidden.delete(name); else hidden.add(name);
+          store.set(`columns.${table.id}`, [...hidden].join("|"));
+          columns(table);
+        });
+        label.append(tick, name);
+        box.append(label);
+      });
+    }
+    for (const field of within.querySelectorAll("[data-filter]")) field.value = state.get(`t.${field.dataset.filter}.text`) ?? "";
+    for (const chip of within.querySelectorAll("[data-chip]")) {
+      const chosen = (state.get(`t.${chip.dataset.chip}.outcome`) ?? "").split(",");
+      chip.setAttribute("aria-pressed", String(chosen.includes(chip.dataset.value)));
+    }
+    for (const hint of within.querySelectorAll(".hint")) hint.hidden = false;
+    compare();
+  }
+  function compare() {
+    const button = document.querySelector("[data-compare]");
+    if (!button) return;
+    const count = document.querySelectorAll('[name="g"]:checked').length;
+    button.disabled = count < 2 || count > 6;
+    button.textContent = count < 2 ? "Choose two to six to compare" : count > 6 ? "At most six" : `Compare ${count} groups`;
+  }
+
+  // A page that changes: asked for again when the server says so, its part exchanged, what the reader chose kept.
+  let refreshing = false;
+  async function refresh() {
+    const part = document.getElementById("live");
+    if (refreshing || !part || document.querySelector("dialog[open], .columns[open]")) return;
+    refreshing = true;
+    try {
+      const answer = await fetch(location.pathname + location.search, { headers: { Accept: "text/html" } });
+      if (!answer.ok) return;
+      const fresh = new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("live");
+      if (!fresh) return;
+      const active = document.activeElement;
+      const place = active?.id ? `#${CSS.escape(active.id)}` : active?.dataset?.filter ? `[data-filter="${active.dataset.filter}"]` : active?.getAttribute?.("href") ? `a[href="${CSS.escape(active.getAttribute("href"))}"]` : null;
+      const picked = [...document.querySelectorAll('[name="g"]:checked')].map((box) => box.value);
+      const caret = active?.selectionStart;
+      part.replaceWith(fresh);
+      furnish(fresh);
+      for (const box of fresh.querySelectorAll('[name="g"]')) box.checked = picked.includes(box.value);
+      compare();
+      const again = place && fresh.querySelector(place);
+      if (again) {
+        again.focus({ preventScroll: true });
+        if (caret != null) again.setSelectionRange?.(caret, caret);
+      }
+      dispatchEvent(new Event("refreshed"));
+    } finally {
+      refreshing = false;
+    }
+  }
+  function follow() {
+    const live = document.getElementById("live");
+    if (live?.dataset.live) {
+      const events = new EventSource(live.dataset.live);
+      const changed = (event) => { if (event.data !== document.getElementById("live").dataset.state) refresh(); };
+      events.addEventListener("state", changed); // what changed before this line was open
+      events.addEventListener("change", changed);
+      addEventListener("pagehide", () => events.close());
+    } else if (live?.dataset.liveEvery) {
+      setInterval(() => { if (!document.hidden) refresh(); }, 1000 * live.dataset.liveEvery);
+    }
+  }
+
+  // The keyboard
+  let current = null;
+  function move(by) {
+    const items = [...document.querySelectorAll(".hits li, .list tbody tr:not([hidden])")].filter((own) => own.offsetParent);
+    const steps = [...document.querySelectorAll("[data-step]")];
+    const all = document.querySelector("[data-step]") && !document.querySelector(".hits li") ? steps : items;
+    if (!all.length) return;
+    let at = all.indexOf(current);
+    if (at < 0 && all === steps) at = all.findIndex((own) => own.getBoundingClientRect().bottom > 130) - (by > 0 ? 1 : 0);
+    const next = all[Math.max(0, Math.min(all.length - 1, at + by))];
+    current?.classList.remove("current");
+    current = next;
+    current.classList.add("current");
+    current.scrollIntoView({ block: all === steps ? "start" : "nearest" });
+    (current.querySelector("a") ?? current).focus({ preventScroll: true });
+  }
+  function press(event) {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
+    if (event.target.matches("input, select, textarea")) {
+      if (event.key === "Escape") event.target.blur();
+      return;
+    }
+    if (document.querySelector("dialog[open]")) return;
+    const click = (selector) => document.querySelector(selector)?.click();
+    const keys = {
+      "/": () => document.querySelector('input[type="search"]')?.focus(),
+      j: () => move(1), k: () => move(-1),
+      n: () => click('[rel="next"]'), p: () => click('[rel="prev"]'),
+      u: () => [...document.querySelectorAll(".crumbs a")].pop()?.click(),
+      t: turn, "?": () => document.getElementById("keys").showModal(),
+    };
+    const tab = /^[1-6]$/.test(event.key) && document.querySelectorAll(".tabs a")[event.key - 1];
+    const act = keys[event.key] ?? (tab ? () => tab.click() : null);
+    if (!act) return;
+    event.preventDefault();
+    act();
+  }
+  function turn() {
+    store.set("theme", THEMES[(THEMES.indexOf(theme()) + 1) % THEMES.length]);
+    paint();
+    named();
+    say(`Theme: ${theme() || "as the system"}`);
+  }
+  function named() {
+    const button = document.getElementById("theme");
+    button.textContent = { "": "Auto", light: "Light", dark: "Dark" }[theme()];
+    button.title = `Theme: ${theme() || "as the system"}`;
+  }
+
+  addEventListener("DOMContentLoaded", () => {
+    furnish(document);
+    follow();
+    tick();
+    setInterval(tick, 1000);
+    for (const id of ["theme", "help"]) document.getElementById(id).hidden = false;
+    named();
+    document.getElementById("theme").addEventListener("click", turn);
+    document.getElementById("help").addEventListener("click", () => document.getElementById("keys").showModal());
+    document.addEventListener("keydown", press);
+    document.addEventListener("change", (event) => { if (event.target.matches('[name="g"]')) compare(); });
+    document.addEventListener("input", (event) => {
+      const id = event.target.dataset?.filter;
+      if (!id) return;
+      remember(`${id}.text`, event.target.value);
+      filter(document.getElementById(id));
+    });
+    document.addEventListener("submit", (event) => { if (event.target.id === "compare" && document.activeElement?.matches("[data-filter]")) event.preventDefault(); });
+    document.addEventListener("click", async (event) => {
+      const chip = event.target.closest("[data-chip]");
+      if (chip) {
+        const id = chip.dataset.chip;
+        const chosen = new Set((state.get(`t.${id}.outcome`) ?? "").split(",").filter(Boolean));
+        if (!chosen.delete(chip.dataset.value)) chosen.add(chip.dataset.value);
+        chip.setAttribute("aria-pressed", String(chosen.has(chip.dataset.value)));
+        remember(`${id}.outcome`, [...chosen].join(","));
+        filter(document.getElementById(id));
+      }
+      const kind = event.target.dataset?.copy;
+      if (kind) {
+        const table = document.getElementById(event.target.closest("[data-tools]").dataset.tools);
+        await copy(copied(table, kind));
+        say(kind === "md" ? "Copied as Markdown" : "Copied as CSV");
+      }
+      const mark = event.target.closest("[data-run]");
+      const links = mark && document.querySelector("[data-runs]");
+      if (links) location.href = JSON.parse(links.dataset.runs)[mark.dataset.run];
+    });
+  });
+})();

@@ -1,0 +1,180 @@
+"use strict";
+// Steps are loaded as the reader comes near them, and those far away are taken out again.
+(() => {
+  const box = document.getElementById("steps");
+  if (!box) return;
+  const total = Number(box.dataset.total);
+  const errors = box.dataset.errors.split(",").filter(Boolean).map(Number);
+  const tape = document.querySelector("[data-tape]");
+  const links = new Map([...document.querySelectorAll("[data-to]")].map((link) => [Number(link.dataset.to), link]));
+  const KEPT = 200;
+  const steps = () => [...box.querySelectorAll("[data-step]")];
+  const number = (step) => Number(step.dataset.step);
+  const more = (way) => box.querySelector(`[data-more="${way}"]`);
+  let loading = false;
+
+  async function fetched(from) {
+    const answer = await fetch(box.dataset.stepsFrom + Math.max(1, from));
+    if (!answer.ok) throw new Error(`${answer.status}`);
+    return [...new DOMParser().parseFromString(await answer.text(), "text/html").querySelectorAll("[data-step]")];
+  }
+  function ends() {
+    const shown = steps();
+    const [first, last] = [number(shown[0]), number(shown[shown.length - 1])];
+    for (const [way, needed] of [["up", first > 1], ["down", last < total]]) {
+      if (!needed) more(way)?.remove();
+      else if (!more(way)) {
+        const line = Object.assign(document.createElement("p"), { className: "more-steps", textContent: "Loading …" });
+        line.dataset.more = way;
+        box[way === "up" ? "prepend" : "append"](line);
+        watcher.observe(line);
+      }
+    }
+    mark(box);
+  }
+  async function grow(way) {
+    if (loading) return;
+    loading = true;
+    try {
+      const shown = steps();
+      if (way === "down") {
+        const last = number(shown[shown.length - 1]);
+        if (last >= total) return;
+        const added = (await fetched(last + 1)).filter((step) => number(step) > last);
+        more("down")?.before(...added);
+        trim("up");
+      } else {
+        const first = number(shown[0]);
+        if (first <= 1) return;
+        const added = (await fetched(first - 40)).filter((step) => number(step) < first);
+        const top = shown[0].getBoundingClientRect().top;
+        shown[0].before(...added);
+        scrollBy(0, shown[0].getBoundingClientRect().top - top);
+        trim("down");
+      }
+      ends();
+    } catch {
+      return; // the links are still there
+    } finally {
+      loading = false;
+    }
+    for (const way of ["up", "down"]) { // what is still in sight is not told again
+      const line = more(way);
+      if (line && line.getBoundingClientRect().top < innerHeight + 1200 && line.getBoundingClientRect().bottom > -1200) setTimeout(() => grow(way), 60);
+    }
+  }
+  function trim(way) {
+    const shown = steps();
+    const excess = shown.length - KEPT;
+    if (excess <= 0) return;
+    const far = way === "up" ? shown.slice(0, excess) : shown.slice(-excess);
+    const stay = shown[way === "up" ? excess : 0];
+    const top = stay.getBoundingClientRect().top;
+    for (const step of far) step.remove();
+    scrollBy(0, stay.getBoundingClientRect().top - top);
+  }
+  async function go(to) {
+    if (to < 1 || to > total) return;
+    let step = document.getElementById(`s-${to}`);
+    if (!step) {
+      const added = await fetched(Math.max(1, to - 5));
+      for (const old of steps()) old.remove();
+      more("up")?.remove();
+      more("down")?.remove();
+      box.append(...added);
+      ends();
+      step = document.getElementById(`s-${to}`);
+    }
+    for (const other of box.querySelectorAll(".current")) other.classList.remove("current");
+    step.classList.add("current");
+    step.scrollIntoView({ block: "start" });
+    step.focus({ preventScroll: true });
+    const url = new URL(location);
+    url.searchParams.set("from", to);
+    url.searchParams.delete("at");
+    url.hash = `s-${to}`;
+    history.replaceState(null, "", url);
+    show();
+  }
+  const here = () => {
+    const first = steps().find((step) => step.getBoundingClientRect().bottom > 140);
+    return first ? number(first) : 1;
+  };
+  function error(by) {
+    const chosen = box.querySelector(".current");
+    const at = chosen ? number(chosen) : here();
+    const next = by > 0 ? errors.find((own) => own > at) : errors.findLast((own) => own < at);
+    if (next) go(next);
+  }
+  function mark(within) { // what was searched for
+    const words = box.dataset.words.toLowerCase();
+    if (!words) return;
+    for (const pre of within.querySelectorAll("pre:not([data-marked])")) {
+      pre.dataset.marked = "";
+      const walker = document.createTreeWalker(pre, NodeFilter.SHOW_TEXT);
+      const found = [];
+      while (walker.nextNode() && found.length < 50) {
+        const at = walker.currentNode.data.toLowerCase().indexOf(words);
+        if (at >= 0) found.push([walker.currentNode, at]);
+      }
+      for (const [node, at] of found) {
+        const range = document.createRange();
+        range.setStart(node, at);
+        range.setEnd(node, Math.min(node.length, at + words.length));
+        range.surroundContents(document.createElement("mark"));
+        pre.closest("details")?.setAttribute("open", "");
+      }
+    }
+  }
+  let seen = [];
+  function show() {
+    const visible = steps().filter((step) => {
+      const { top, bottom } = step.getBoundingClientRect();
+      return bottom > 120 && top < innerHeight;
+    }).map(number);
+    for (const own of seen) { links.get(own)?.removeAttribute("aria-current"); tape?.children[own - 1]?.classList.remove("in-view"); }
+    seen = visible;
+    for (const own of seen) { links.get(own)?.setAttribute("aria-current", "true"); tape?.children[own - 1]?.classList.add("in-view"); }
+    const link = links.get(seen[0]);
+    const outline = link?.closest(".outline");
+    if (outline && !outline.matches(":hover")) {
+      const [inner, outer] = [link.getBoundingClientRect(), outline.getBoundingClientRect()];
+      if (inner.top < outer.top || inner.bottom > outer.bottom) outline.scrollTop += inner.top - outer.top - outer.height / 3;
+    }
+  }
+  const watcher = new IntersectionObserver((entries) => {
+    for (const entry of entries) if (entry.isIntersecting && entry.target.isConnected) grow(entry.target.dataset.more);
+  }, { rootMargin: "1200px" });
+
+  document.querySelector("[data-steps]").hidden = false;
+  document.addEventListener("click", (event) => {
+    const link = event.target.closest("[data-to]");
+    if (link && !event.ctrlKey && !event.metaKey && !event.shiftKey) {
+      event.preventDefault();
+      go(Number(link.dataset.to));
+    }
+    const act = event.target.closest("[data-go]")?.dataset.go;
+    if (act === "error") error(1);
+    else if (act) for (const details of box.querySelectorAll("details")) details.open = act === "unfold";
+    if (event.target.closest("[data-tape]")) {
+      const bar = event.target.closest("[data-tape]").getBoundingClientRect();
+      go(Math.max(1, Math.min(total, Math.ceil(((event.clientX - bar.left) / bar.width) * Math.min(total, tape.children.length)))));
+    }
+  });
+  document.addEventListener("keydown", (event) => {
+    if (event.target.matches("input") || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (event.key === "e") error(1);
+    if (event.key === "E") error(-1);
+  });
+  let waiting = false;
+  addEventListener("scroll", () => {
+    if (waiting) return;
+    waiting = true;
+    requestAnimationFrame(() => { waiting = false; show(); });
+  }, { passive: true });
+  for (const line of box.querySelectorAll("[data-more]")) watcher.observe(line);
+  mark(box);
+  const start = Number(box.dataset.start);
+  if (start > 1 && !location.hash) document.getElementById(`s-${start}`)?.scrollIntoView({ block: "start" });
+  show();
+})();

@@ -1,0 +1,119 @@
+"""Reading below one folder, and nothing else: no links, no special files, no more bytes than asked for."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+MAX_ENTRIES = 2000
+_MAX_DEPTH = 12
+_DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+
+
+class Refused(Exception):
+    """There is no such file, or none that may be read; the text says why."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A file below a folder; ``path`` is relative to it. ``refused`` says why it is not shown."""
+
+    path: str
+    size: int
+    refused: str = ""
+
+    @property
+    def depth(self) -> int:
+        return self.path.count("/")
+
+
+@contextmanager
+def opened(root: Path, *parts: str) -> Iterator[int]:
+    """The descriptor of a regular file below ``root``; each part is a name. Raises Refused.
+
+    Each folder on the way is opened by its own name within the last one, so that nothing that is exchanged meanwhile
+    leads elsewhere.
+    """
+    if not parts or any(part in ("", ".", "..") or "/" in part or "\0" in part for part in parts):
+        raise Refused("there is no such file")
+    here = -1
+    try:
+        here = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        for part in parts[:-1]:
+            here = _replaced(here, os.open(part, _DIRECTORY, dir_fd=here))
+        here = _replaced(here, os.open(parts[-1], _FILE, dir_fd=here))
+        if not stat.S_ISREG(os.fstat(here).st_mode):
+            raise Refused("this is no regular file")
+        yield here
+    except (OSError, ValueError) as error:
+        raise Refused("there is no such file, or it is a link") from error
+    finally:
+        if here >= 0:
+            os.close(here)
+
+
+def _replaced(old: int, new: int) -> int:
+    os.close(old)
+    return new
+
+
+def read(root: Path, *parts: str, start: int = 0, size: int) -> tuple[bytes, int]:
+    """Bytes of a file from ``start`` on, at most ``size``, and how many it has in all. Raises Refused."""
+    with opened(root, *parts) as descriptor:
+        total = os.fstat(descriptor).st_size
+        found = bytearray()
+        while len(found) < size and (more := os.pread(descriptor, size - len(found), start + len(found))):
+            found += more
+        return bytes(found), total
+
+
+def size_of(root: Path, *parts: str) -> int | None:
+    """The size of a file; None where there is none."""
+    with suppress(Refused), opened(root, *parts) as descriptor:
+        return os.fstat(descriptor).st_size
+    return None
+
+
+def is_folder(root: Path, *parts: str) -> bool:
+    """Whether there is a folder of this name that is no link."""
+    with suppress(OSError, ValueError):
+        return not any(part in ("", ".", "..") or "/" in part for part in parts) and all(
+            stat.S_ISDIR(root.joinpath(*parts[: k + 1]).lstat().st_mode) for k in range(len(parts))
+        )
+    return False
+
+
+def listing(folder: Path) -> tuple[Sequence[Entry], bool]:
+    """The files below a folder by path, and whether there are more than ``MAX_ENTRIES``."""
+    found: list[Entry] = []
+    waiting = [("", 0)]
+    while waiting:
+        prefix, depth = waiting.pop()
+        try:
+            with os.scandir(folder / prefix) as entries:
+                own = sorted(entries, key=lambda entry: entry.name)[: MAX_ENTRIES + 1]
+        except OSError:
+            continue
+        folders = []
+        for entry in own:
+            if len(found) >= MAX_ENTRIES:
+                return found, True
+            try:
+                about = entry.stat(follow_symlinks=False)
+            except OSError:
+                continue
+            path = prefix + entry.name
+            if stat.S_ISDIR(about.st_mode):
+                if depth < _MAX_DEPTH:
+                    folders.append((f"{path}/", depth + 1))
+            elif stat.S_ISREG(about.st_mode):
+                found.append(Entry(path, about.st_size))
+            else:
+                found.append(Entry(path, 0, "a link" if stat.S_ISLNK(about.st_mode) else "no regular file"))
+        waiting += reversed(folders)
+    return found, False

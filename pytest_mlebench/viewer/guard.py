@@ -1,0 +1,129 @@
+"""What stands before every page: who may ask, what may be asked, and what a browser may do with the answer."""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import re
+import secrets
+import socket
+from http.cookies import CookieError, SimpleCookie
+from urllib.parse import parse_qsl, urlencode
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, RedirectResponse
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+COOKIE = "mlebench-view"
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+NONCE = "mlebench.nonce"
+_HOST = re.compile(r"(\[[0-9a-fA-F:.]+\]|[A-Za-z0-9._-]+)(?::\d{1,5})?")
+
+
+def is_loopback(address: str) -> bool:
+    """Whether only this machine can reach an address."""
+    return address in LOOPBACK
+
+
+def policy(nonce: str) -> str:
+    """The Content-Security-Policy of a page: scripts are ours alone, and nothing comes from or goes elsewhere."""
+    return (
+        f"default-src 'none'; script-src 'nonce-{nonce}'; style-src 'self'; style-src-attr 'unsafe-inline'; "
+        "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+    )
+
+
+FILE_POLICY = "sandbox; default-src 'none'"
+"""Of an agent's file: whatever a browser takes it for, it does nothing."""
+
+
+class Guard:
+    """Lets requests through that name this server by a name of its own, only read, and bring the token if there is one.
+
+    A page elsewhere can make a browser ask us: by a name that it makes lead here (DNS rebinding), which the header Host
+    tells, or across sites, which Sec-Fetch-Site tells. The token comes once in the address, then in a cookie.
+    """
+
+    def __init__(self, app: ASGIApp, *, address: str, token: str | None) -> None:
+        self._app, self._token = app, token
+        self._local_only = is_loopback(address)
+        self._names = {*LOOPBACK} if self._local_only else {*LOOPBACK, address, *_own_names()}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            raise ValueError(f"no {scope['type']} here")
+        headers = Headers(scope=scope)
+        nonce = scope[NONCE] = secrets.token_urlsafe(16)
+
+        async def send_guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                found = MutableHeaders(scope=message)
+                found.setdefault("Content-Security-Policy", policy(nonce))
+                found.setdefault("Cache-Control", "no-store")
+                found["X-Content-Type-Options"] = "nosniff"
+                found["X-Frame-Options"] = "DENY"
+                found["Referrer-Policy"] = "no-referrer"
+                found["Cross-Origin-Resource-Policy"] = "same-origin"
+                found["Cross-Origin-Opener-Policy"] = "same-origin"
+                found["Permissions-Policy"] = "camera=(), microphone=(), geolocation=()"
+            await send(message)
+
+        answer: ASGIApp = self._app
+        if not self._is_ours(headers.getlist("host")):
+            answer = _refusal(421, "this server is not known by that name; use the address that it printed")
+        elif scope["method"] not in ("GET", "HEAD"):
+            answer = PlainTextResponse("this server only shows\n", 405, {"Allow": "GET, HEAD"})
+        elif headers.get("sec-fetch-site") == "cross-site" and headers.get("sec-fetch-mode") != "navigate":
+            answer = _refusal(403, "no other page may ask this server")
+        elif self._token is not None:
+            answer = self._with_token(Request(scope), self._token)
+        await answer(scope, receive, send_guarded)
+
+    def _is_ours(self, hosts: list[str]) -> bool:
+        if len(hosts) != 1 or (match := _HOST.fullmatch(hosts[0])) is None:
+            return False
+        name = match[1].strip("[]").lower().rstrip(".")
+        if name in self._names:
+            return True
+        if self._local_only:
+            return False
+        try:  # nobody can make an address lead elsewhere
+            ipaddress.ip_address(name)
+        except ValueError:
+            return False
+        return True
+
+    def _with_token(self, request: Request, token: str) -> ASGIApp:
+        given = request.query_params.get("token")
+        if given is not None:
+            if not _same(given, token):
+                return _refusal(403, "that is not the token of this server; use the address that it printed")
+            rest = [pair for pair in parse_qsl(request.url.query, keep_blank_values=True) if pair[0] != "token"]
+            path = "/" + request.url.path.lstrip("/")  # "//elsewhere" would be another server
+            answer = RedirectResponse(path + (f"?{urlencode(rest)}" if rest else ""), 303)
+            answer.set_cookie(COOKIE, token, httponly=True, samesite="strict")
+            return answer
+        try:
+            cookie = SimpleCookie(request.headers.get("cookie", "")).get(COOKIE)
+        except CookieError:
+            cookie = None
+        if cookie is None or not _same(cookie.value, token):
+            return _refusal(403, "this server asks for its token: open the address that it printed, with ?token=…")
+        return self._app
+
+
+def _same(one: str, other: str) -> bool:
+    return hmac.compare_digest(one.encode("utf-8", "replace"), other.encode())
+
+
+def _refusal(status: int, text: str) -> PlainTextResponse:
+    return PlainTextResponse(f"mlebench view: {text}\n", status)
+
+
+def _own_names() -> set[str]:
+    name = socket.gethostname().lower()
+    return {name, name.partition(".")[0], f"{name.partition('.')[0]}.local"} - {""}

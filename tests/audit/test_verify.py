@@ -1,0 +1,417 @@
+"""Bundles: an untouched one verifies on a machine that has only the data, and one that was changed never does."""
+
+from __future__ import annotations
+
+import io
+import json
+import shutil
+import subprocess
+import sys
+import tarfile
+from collections.abc import Callable
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+import zstandard
+
+from pytest_mlebench.audit.bundle import TABLES, Bundle, read_bundle, write_bundle
+from pytest_mlebench.audit.card import Card, Result
+from pytest_mlebench.audit.regrade import Regrader
+from pytest_mlebench.audit.verify import verify
+from pytest_mlebench.catalog import Catalogue
+from pytest_mlebench.cli.bundle import group_files
+from pytest_mlebench.cli.main import main
+from pytest_mlebench.data.store import DataStore
+from pytest_mlebench.errors import DataError
+from pytest_mlebench.json_values import json_text
+from pytest_mlebench.llm.ledger import CALLS, Call, Ledger
+from pytest_mlebench.llm.prices import Tokens
+from pytest_mlebench.results.grading_report import write_group
+from pytest_mlebench.runs.group import read_group
+from pytest_mlebench.runs.layout import MANIFEST
+from pytest_mlebench.runs.manifest import Manifest
+from tests.plugin.conftest import TOYS
+
+pytestmark = pytest.mark.full
+
+Values = dict[str, Any]
+
+
+class World(NamedTuple):
+    """A run group that a session made, the data it was made with, and what grades with this data again."""
+
+    group: Path
+    data: Path
+    regrader: Regrader
+
+    def pack(self, group: Path, target: Path, **options: Any) -> Bundle:
+        return write_bundle(group, target, extra={TABLES: tables(self.group)}, **options)
+
+    def card(self, file: Path, scratch: Path, **options: Any) -> Card:
+        return verify(read_bundle(file, scratch), lambda _: self.regrader, files=group_files, **options)
+
+
+def tables(group: Path) -> bytes:
+    return json_text(group_files(read_group(group))[TABLES]).encode()
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    """Two agents × two seeds on the toy competition; one run with a ledger of model calls, as the gateway writes it."""
+    project = tmp_path_factory.mktemp("project")
+    shutil.copytree(TOYS, project, dirs_exist_ok=True)
+    command = [sys.executable, "-m", "pytest", "competitions/toy-parity", "-q", "-p", "no:cacheprovider"]
+    command += ["--agent=toy/gold", "--agent=toy/silver", "--seeds=2", "--agents-dir=agents", "--data-dir=data"]
+    command += ["--sandbox=local", "--run-group=toys", "--runs-dir=runs", "-c", "/dev/null", f"--rootdir={project}"]
+    done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    group = project / "runs/toys"
+    _with_models(group)
+    return World(group, project / "data", Regrader(Catalogue(project / "competitions"), DataStore(project / "data")))
+
+
+def _with_models(group: Path) -> None:
+    record = next(record for record in read_group(group).records if record.agent == "toy/gold")
+    run_dir = group / record.run_id
+    ledger = Ledger(run_dir, record="calls")
+    for number in range(3):
+        tokens = Tokens(input=100, output=10)
+        ledger.write(
+            Call(number=number, kind="generate", model="small", status=200, tokens=tokens, cost=Decimal("0.1"))
+        )
+    ledger.close()
+    replace(record, llm={"gateway": "on", "providers": ["a"], **ledger.totals.to_json()}).write(run_dir)
+    manifest = Manifest.read(group)
+    assert manifest is not None
+    records = read_group(group).records
+    manifest.summarised(records).write(group)
+    write_group(group, manifest.created_at, records)
+
+
+@pytest.fixture
+def copy(world: World, tmp_path: Path) -> Path:
+    """The group, to be tampered with."""
+    return Path(shutil.copytree(world.group, tmp_path / "copy" / "toys"))
+
+
+def run_json(group: Path, agent: str = "gold") -> Path:
+    return sorted(group.glob(f"*toy-{agent}-*/run.json"))[0]
+
+
+def edit(path: Path, change: Callable[[Values], object]) -> None:
+    values = json.loads(path.read_text())
+    change(values)
+    path.write_text(json.dumps(values))
+
+
+def in_record(change: Callable[[Values], object], agent: str = "gold") -> Callable[[Path], None]:
+    return lambda group: edit(run_json(group, agent), change)
+
+
+def in_manifest(change: Callable[[Values], object]) -> Callable[[Path], None]:
+    return lambda group: edit(group / MANIFEST, change)
+
+
+def _swap_submissions(group: Path) -> None:
+    better, worse = (run_json(group, agent).parent / "submission/submission.csv" for agent in ("gold", "silver"))
+    worse.write_bytes(better.read_bytes())
+
+
+def _with_calls_of(group: Path) -> Path:
+    (path,) = group.glob(f"*/{CALLS}")
+    return path
+
+
+def _fewer_calls(group: Path) -> None:
+    path = _with_calls_of(group)
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[1:]))
+
+
+def _rename_model(group: Path) -> None:
+    """In the record and in the manifest, where a reader would look."""
+    run = _with_calls_of(group).parents[1] / "run.json"
+    run.write_text(run.read_text().replace('"small"', '"large"'))
+    (group / MANIFEST).write_text((group / MANIFEST).read_text().replace('"small"', '"large"'))
+
+
+def _promote(values: Values) -> None:
+    """A medal in every place of a record."""
+    values["report"] |= {"gold_medal": True, "silver_medal": False, "score": values["report"]["gold_threshold"]}
+    values["outcome"] = "gold"
+    values["timeline"][-1:] = [
+        point | {"score": values["report"]["score"], "medal": "gold"} for point in values["timeline"][-1:]
+    ]
+
+
+def _drop_from_plan(values: Values) -> None:
+    values["runs"].pop()
+
+
+def _other_data(group: Path) -> None:
+    digest = "0" * 32
+    for path in [*group.glob("*/run.json"), group / MANIFEST]:
+        values = json.loads(path.read_text())
+        for own in values["data"].values() if path.name == MANIFEST else [values["data"]]:
+            own["answers"] = digest
+        path.write_text(json.dumps(values))
+
+
+TAMPERINGS: dict[str, Callable[[Path], object]] = {
+    "a score in a record": in_record(lambda v: v["report"].update(score=0.99)),
+    "a medal and all that belongs to it": in_record(_promote, "silver"),
+    "an outcome": in_record(lambda v: v.update(outcome="gold"), "silver"),
+    "a threshold": in_record(lambda v: v["report"].update(gold_threshold=0.1)),
+    "a submission": _swap_submissions,
+    "a run that is missing": lambda group: shutil.rmtree(run_json(group, "silver").parent),
+    "a run that was not planned": in_manifest(_drop_from_plan),
+    "a record in another run's folder": lambda group: run_json(group, "gold").replace(run_json(group, "silver")),
+    "a seed": in_record(lambda v: v.update(seed=7)),
+    "a model's name": _rename_model,
+    "a call that is not in the ledger": _fewer_calls,
+    "the cost of the models": lambda group: edit(
+        _with_calls_of(group).parents[1] / "run.json", lambda v: v["llm"].update(cost=0.01, known_cost=0.01)
+    ),
+    "a limit in a record": in_record(lambda v: v["limits"].update(time_limit=1.0)),
+    "a limit in the manifest": in_manifest(lambda v: v["settings"]["limits"].update(time_limit=1.0)),
+    "the canonical setting": in_manifest(lambda v: v.update(canonical={"is_canonical": True, "differences": []})),
+    "the machine": in_manifest(lambda v: v["sessions"][0]["hardware"].update(cpus=4096)),
+    "an agent's argument": in_record(lambda v: v["agent_definition"]["kwargs"].update(right=3)),
+    "the digest of the data": _other_data,
+    "that the data was verified": in_record(lambda v: v.update(data_verified=not v["data_verified"])),
+    "the time that a run took": in_record(lambda v: v.update(seconds=1e6)),
+    "a split": in_record(lambda v: v.update(split="low")),
+    "the version of the benchmark": in_record(lambda v: v["report"].update(bench_version="v2")),
+    "a score of the timeline": in_record(lambda v: v["timeline"][0].update(score=0.123)),
+    "the grading report": lambda group: edit(group / "grading_report.json", lambda v: v.update(total_gold_medals=4)),
+    "a run's success": lambda group: edit(
+        group / "metadata.json", lambda v: next(iter(v["runs"].values())).update(success=False)
+    ),
+    "a record that is none": lambda group: run_json(group).write_text("{}"),
+}
+
+
+@pytest.mark.parametrize("name", TAMPERINGS)
+def test_a_group_that_was_changed_does_not_verify_even_with_a_new_index(
+    name: str, world: World, copy: Path, tmp_path: Path
+) -> None:
+    before = world.pack(copy, tmp_path / "before.tar.zst")
+    TAMPERINGS[name](copy)
+    after = world.pack(copy, tmp_path / "after.tar.zst")
+    assert after.digest != before.digest
+    card = world.card(tmp_path / "after.tar.zst", tmp_path)
+    assert card.result is (Result.unchecked if name == "the digest of the data" else Result.differs)
+    assert any(check.reasons for check in card.checks)
+
+
+def test_an_untouched_bundle_verifies_and_every_number_is_computed_again(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["bundle", str(world.group)]) == 0
+    *_, digest = capsys.readouterr().out.split()
+    options = [f"--data-dir={world.data}", f"--competitions-dir={TOYS / 'competitions'}"]
+    assert main(["verify", "toys.tar.zst", *options, "--digest", digest, "--json"]) == 0
+    card = json.loads(capsys.readouterr().out)
+    assert card["result"] == "verified" and f"sha256:{card['digest']}" == digest
+    assert {check["result"] for check in card["checks"]} == {"verified"}
+    (grades,) = [check["detail"] for check in card["checks"] if check["name"] == "grades"]
+    assert grades.startswith("4 submissions graded anew")
+    states = {line["name"]: line["state"] for line in card["profile"]}
+    assert states["seeds"] == states["hardware"] == "stated difference" and states["audit"] == "unknown"
+
+    assert main(["verify", "toys.tar.zst", *options, "--digest", "0" * 64]) == 1
+    assert "toys: differs (index)" in capsys.readouterr().out
+    # Without the data nothing is claimed.
+    assert main(["verify", "toys.tar.zst", f"--data-dir={tmp_path / 'none'}", options[1]]) == 1
+    assert "grades: cannot be checked: 4 of 4 runs" in capsys.readouterr().out
+    assert main(["verify", "-c", "smoke-digits", "--digest", "0" * 64]) == 2
+
+
+def test_a_run_that_was_done_again_and_one_that_is_missing_are_no_tampering(
+    world: World, copy: Path, tmp_path: Path
+) -> None:
+    again = run_json(copy)
+    earlier = Path(shutil.copytree(again.parent, copy / f"{again.parent.name}-first"))
+    edit(earlier / "run.json", lambda v: v.update(run_id=earlier.name, started_at="2020-01-01T00:00:00+00:00"))
+    world.pack(copy, tmp_path / "again.tar.zst")
+    (tmp_path / "a").mkdir()
+    assert world.card(tmp_path / "again.tar.zst", tmp_path / "a").result is Result.verified
+
+    edit(copy / MANIFEST, lambda v: v["runs"].append({**v["runs"][0], "seed": 9}))  # interrupted before this one
+    group = read_group(copy)
+    write_bundle(copy, tmp_path / "part.tar.zst", extra={TABLES: tables(copy)}, missing_runs=1)
+    (tmp_path / "b").mkdir()
+    card = world.card(tmp_path / "part.tar.zst", tmp_path / "b")
+    assert len(group.planned) == 5 and card.result is Result.verified
+    assert any("planned runs without a record: 1 (" in text for text in card.left_out)
+    assert {line.name: line.detail for line in card.profile}["seeds"] == "1 of 5 planned runs without a result"
+
+
+STRANGE: dict[str, Callable[[Path], object]] = {
+    "no workers": in_manifest(lambda v: v["sessions"][0].update(workers=0)),
+    "a limit that is no number": in_manifest(lambda v: v["settings"]["limits"].update(time_limit=float("nan"))),
+    "a time without an end": in_record(lambda v: v["limits"].update(time_limit=float("inf"))),
+    "a time that is none": in_record(lambda v: v.update(started_at="x", ended_at="-1")),
+    "an infinite threshold": in_record(lambda v: v["report"].update(gold_threshold=float("inf"))),
+    "a run's id upwards": in_record(lambda v: v.update(run_id="../../../../etc")),
+    "a file upwards": in_record(lambda v: v["timeline"][0].update(file="../../../etc/passwd")),
+    "a version of its own": in_manifest(lambda v: v["settings"].update(bench_version="v9")),
+    "agents that are none": in_manifest(lambda v: v["settings"].update(agents={"toy/gold": {"id": 3}})),
+    "a manifest of lists": lambda group: (group / MANIFEST).write_text("[" * 90 + "]" * 90),
+    "a competition upwards": in_record(lambda v: v.update(competition_id="../toy-parity")),
+}
+
+
+@pytest.mark.parametrize("name", STRANGE)
+def test_values_that_no_session_writes_are_a_difference_and_no_traceback(
+    name: str, world: World, copy: Path, tmp_path: Path
+) -> None:
+    STRANGE[name](copy)
+    world.pack(copy, tmp_path / "strange.tar.zst")
+    card = world.card(tmp_path / "strange.tar.zst", tmp_path)
+    assert card.result is Result.differs
+
+
+def test_what_was_left_out_is_listed_and_not_taken_for_verified(world: World, tmp_path: Path) -> None:
+    world.pack(world.group, tmp_path / "b.tar.zst", leave_out=["submissions", "code"])
+    card = world.card(tmp_path / "b.tar.zst", tmp_path)
+    assert card.result is Result.unchecked
+    assert "submissions: 4 (by --leave-out)" in card.left_out
+
+
+def test_a_signature_shows_who_made_a_bundle(world: World, tmp_path: Path) -> None:
+    keys = [tmp_path / name for name in ("ours", "theirs")]
+    for key in keys:
+        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", key, "-C", "x"], check=True)
+    signers = tmp_path / "signers"
+    signers.write_text(f"lab@example.org {keys[0].with_suffix('.pub').read_text()}")
+    for number, key in enumerate(keys):
+        world.pack(world.group, tmp_path / f"{number}.tar.zst", key=key)
+    (tmp_path / "a").mkdir()
+    ours = world.card(tmp_path / "0.tar.zst", tmp_path / "a", allowed_signers=signers)
+    assert ours.result is Result.verified
+    assert any("good, by lab@example.org" in check.detail for check in ours.checks)
+    (tmp_path / "b").mkdir()
+    theirs = world.card(tmp_path / "1.tar.zst", tmp_path / "b", allowed_signers=signers)
+    assert theirs.result is Result.differs
+    # Neither does a good signature of another index count, nor none at all.
+    (tmp_path / "c").mkdir()
+    packed = read_bundle(tmp_path / "0.tar.zst", tmp_path / "c")
+    for signature in (world.pack(copy_of(world, tmp_path), tmp_path / "2.tar.zst", key=keys[0]).signature, None):
+        swapped = replace(packed, signature=signature)
+        card = verify(swapped, lambda _: world.regrader, files=group_files, allowed_signers=signers)
+        assert card.result is Result.differs
+
+
+def copy_of(world: World, tmp_path: Path) -> Path:
+    group = Path(shutil.copytree(world.group, tmp_path / "other" / "toys"))
+    run_json(group).with_name("run.log").write_text("another log")
+    return group
+
+
+Member = tuple[str, bytes]
+
+
+def members(file: Path) -> list[Member]:
+    with zstandard.open(file, "rb") as stream, tarfile.open(fileobj=io.BytesIO(stream.read())) as archive:
+        return [(m.name, archive.extractfile(m).read()) for m in archive]  # type: ignore[union-attr]
+
+
+def pack(found: list[Member], target: Path, *, kind: bytes = tarfile.REGTYPE) -> Path:
+    """An archive of these members, of which the last may be no regular file."""
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w") as archive:
+        for name, value in found:
+            header = tarfile.TarInfo(name)
+            header.size = len(value)
+            if name == found[-1][0] and kind != tarfile.REGTYPE:
+                header.type, header.linkname, header.size = kind, "/etc/passwd", 0
+            archive.addfile(header, io.BytesIO(value))
+    target.write_bytes(zstandard.compress(content.getvalue()))
+    return target
+
+
+def reindexed(found: list[Member], change: Callable[[Values], object]) -> list[Member]:
+    (name, content), *others = found
+    values = json.loads(content)
+    change(values)
+    return [(name, json.dumps(values).encode()), *others]
+
+
+def _first(key: str, value: Any) -> Callable[[list[Member]], list[Member]]:
+    return lambda found: reindexed(found, lambda v: v["files"][0].update({key: value}))
+
+
+HOSTILE: dict[str, tuple[Callable[[list[Member]], list[Member]], str]] = {
+    "content": (lambda m: [*m[:-1], (m[-1][0], b"x" * len(m[-1][1]))], "its SHA-256 differs"),
+    "length": (lambda m: [*m[:-1], (m[-1][0], m[-1][1] + b"x")], "bytes and not"),
+    "a missing member": (lambda m: m[:-1], "is missing"),
+    "a member more": (lambda m: [*m, ("blobs/" + "0" * 64, b"")], "is not in the index"),
+    "a member twice": (lambda m: [*m, m[-1]], "comes twice"),
+    "a member with a path": (lambda m: [*m, ("../../evil", b"x")], "is not in the index"),
+    "no index": (lambda m: m[1:], "first member"),
+    "a path upwards": (_first("path", "../evil"), "none within a run group"),
+    "an absolute path": (_first("path", "/tmp/evil"), "none within a run group"),
+    "a path with a control": (_first("path", "a\x1b[2J"), "none within a run group"),
+    "a path as file and folder": (
+        lambda m: reindexed(m, lambda v: v["files"][0].update(path="manifest.json/inside")),
+        "as a file and as a folder",
+    ),
+    "a size below zero": (_first("size", -1), "unpacks to"),
+    "a size that is too large": (_first("size", 1 << 50), "at most"),
+    "a group's name upwards": (lambda m: reindexed(m, lambda v: v.update(run_group="..")), "no name of a run group"),
+    "a later format": (lambda m: reindexed(m, lambda v: v.update(version=99)), "version 99"),
+    "an index that is deep": (lambda m: [("index.json", b"[" * 100_000), *m[1:]], "levels"),
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_an_archive_that_is_not_what_its_index_says_is_refused(name: str, world: World, tmp_path: Path) -> None:
+    world.pack(world.group, tmp_path / "honest.tar.zst")
+    change, why = HOSTILE[name]
+    file = pack(change(members(tmp_path / "honest.tar.zst")), tmp_path / "hostile.tar.zst")
+    (tmp_path / "into").mkdir()
+    with pytest.raises(DataError, match=why):
+        read_bundle(file, tmp_path / "into")
+    outside = {path.name for path in tmp_path.iterdir()}
+    assert outside == {"honest.tar.zst", "hostile.tar.zst", "into"}
+
+
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.DIRTYPE])
+def test_links_and_special_members_are_refused(kind: bytes, world: World, tmp_path: Path) -> None:
+    world.pack(world.group, tmp_path / "honest.tar.zst")
+    file = pack(members(tmp_path / "honest.tar.zst"), tmp_path / "hostile.tar.zst", kind=kind)
+    with pytest.raises(DataError, match="no regular file"):
+        read_bundle(file, tmp_path)
+
+
+def test_a_bomb_ends_where_the_index_or_the_reader_says(world: World, tmp_path: Path) -> None:
+    world.pack(world.group, tmp_path / "honest.tar.zst")
+    with pytest.raises(DataError, match="at most 10"):
+        read_bundle(tmp_path / "honest.tar.zst", tmp_path, max_bytes=10)
+    content = (tmp_path / "honest.tar.zst").read_bytes()
+    for cut in (3, 200, len(content) - 20):
+        (tmp_path / "cut.tar.zst").write_bytes(content[:cut])
+        with pytest.raises(DataError):
+            read_bundle(tmp_path / "cut.tar.zst", tmp_path / "nowhere")
+        (tmp_path / "nowhere").mkdir(exist_ok=True)
+        shutil.rmtree(tmp_path / "nowhere")
+    header = tarfile.TarInfo("index.json")
+    header.size = 1 << 40  # a member that says it has a terabyte
+    (tmp_path / "bomb.tar.zst").write_bytes(zstandard.compress(header.tobuf(tarfile.GNU_FORMAT) + bytes(1 << 24)))
+    with pytest.raises(DataError, match="first member"):
+        read_bundle(tmp_path / "bomb.tar.zst", tmp_path)
+
+
+def test_links_in_a_group_are_not_followed_and_said(world: World, copy: Path, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("secret")
+    run_dir = run_json(copy).parent
+    (run_dir / "code").mkdir(exist_ok=True)
+    (run_dir / "code/link").symlink_to(tmp_path / "secret")
+    (run_dir / "code/folder").symlink_to(tmp_path)
+    made = world.pack(copy, tmp_path / "b.tar.zst")
+    assert all("link" not in entry.path and "folder" not in entry.path for entry in made.index.files)
+    assert [(own.what, own.files) for own in made.index.left_out] == [("links and special files", 2)]

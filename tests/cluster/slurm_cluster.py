@@ -1,0 +1,208 @@
+"""A Slurm of a test's own: munge, a controller and nodes on this machine, on free ports, in one folder."""
+
+from __future__ import annotations
+
+import getpass
+import os
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+import psutil
+
+_SECONDS = 60.0
+PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch")
+_CONFIGURATION = """
+ClusterName=mlebench
+SlurmctldHost={host}(127.0.0.1)
+SlurmUser={user}
+SlurmdUser={user}
+AuthType=auth/munge
+AuthInfo=socket={folder}/munge.socket
+CryptoType=crypto/munge
+SlurmctldPort={port}
+StateSaveLocation={folder}/state
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmctldLogFile={folder}/slurmctld.log
+SlurmdSpoolDir={folder}/spool/%n
+SlurmdPidFile={folder}/%n.pid
+SlurmdLogFile={folder}/%n.log
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SlurmdParameters=config_overrides
+JobAcctGatherType=jobacct_gather/linux
+JobAcctGatherFrequency=1
+JobAcctGatherParams=OverMemoryKill
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core_Memory
+DefMemPerCPU=4000
+MpiDefault=none
+SwitchType=switch/none
+ReturnToService=2
+SlurmdTimeout=5
+SlurmctldTimeout=30
+KillWait=5
+MinJobAge=300
+BatchStartTimeout=10
+SchedulerParameters=batch_sched_delay=0,sched_interval=1,sched_min_interval=100000,bf_interval=1
+MaxJobCount={max_jobs}
+{nodes}
+PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+"""
+
+
+def is_installed() -> bool:
+    return all(shutil.which(program, path=_path()) for program in PROGRAMS)
+
+
+def _path() -> str:
+    return f"{os.environ['PATH']}:/usr/sbin:/sbin"
+
+
+class SlurmCluster:
+    """``environment`` makes Slurm's commands speak to this cluster."""
+
+    def __init__(self, folder: Path, *, nodes: int = 2, cpus: int = 4, max_jobs: int = 1000) -> None:
+        self.folder = folder
+        self.nodes = tuple(f"n{number}" for number in range(1, nodes + 1))
+        self._daemons: dict[str, subprocess.Popen[bytes]] = {}
+        ports = _free_ports(nodes + 1)
+        lines = [
+            f"NodeName={name} NodeHostname={socket.gethostname()} NodeAddr=127.0.0.1 Port={port} CPUs={cpus} "
+            "RealMemory=16000 State=UNKNOWN"
+            for name, port in zip(self.nodes, ports[1:], strict=True)
+        ]
+        (folder / "state").mkdir()
+        (folder / "spool").mkdir()
+        (folder / "slurm.conf").write_text(
+            _CONFIGURATION.format(
+                host=socket.gethostname(),
+                user=getpass.getuser(),
+                folder=folder,
+                port=ports[0],
+                max_jobs=max_jobs,
+                nodes="\n".join(lines),
+            )
+        )
+        self.environment: Mapping[str, str] = {"SLURM_CONF": str(folder / "slurm.conf"), "PATH": _path()}
+
+    def start(self) -> None:
+        key = self.folder / "munge.key"
+        key.write_bytes(secrets.token_bytes(1024))
+        key.chmod(0o400)
+        self.folder.chmod(0o755)
+        self._start(
+            "munged",
+            *("munged", "--foreground", f"--socket={self.folder}/munge.socket", f"--key-file={key}", "--force"),
+            *(f"--pid-file={self.folder}/munged.pid", f"--log-file={self.folder}/munged.log"),
+            *(f"--seed-file={self.folder}/munge.seed", "--num-threads=2"),
+        )
+        self.start_controller()
+        for node in self.nodes:
+            self.start_node(node)
+        self.wait_for("sinfo", "--noheader", "--Node", "--states=idle", "--format=%N", until=len(self.nodes))
+
+    def start_controller(self) -> None:
+        self._start("slurmctld", "slurmctld", "-D", "-i")
+        self.wait_for("squeue", "--noheader", until=None)
+
+    def start_node(self, name: str) -> None:
+        self._start(name, "slurmd", "-D", "-N", name)
+
+    def kill(self, name: str) -> None:
+        """Kill the controller, or a node with all that runs on it, as a power cut does."""
+        daemon = self._daemons.pop(name)
+        victims = [psutil.Process(daemon.pid), *(self.jobs_on(name) if name in self.nodes else ())]
+        for process in victims:
+            with suppress(psutil.NoSuchProcess):
+                for child in process.children(recursive=True):
+                    child.kill()
+                process.kill()
+        daemon.wait()
+
+    def jobs_on(self, node: str) -> list[psutil.Process]:
+        """The processes that started this node's jobs; they are no children of its daemon."""
+        found = []
+        for process in psutil.process_iter():
+            with suppress(psutil.NoSuchProcess, psutil.AccessDenied):
+                environment = process.environ()
+                ours = environment.get("SLURM_CONF") == self.environment["SLURM_CONF"]
+                if ours and environment.get("SLURMD_NODENAME") == node and (parent := process.parent()) is not None:
+                    found.append(parent if parent.name() == "slurmstepd" else process)
+        return found
+
+    def start_requeued(self) -> None:
+        """Start at once what Slurm would start two minutes after it was requeued."""
+        for id in self.call("squeue", "--noheader", "--states=pending", "--format=%i").split():
+            with suppress(AssertionError):  # it starts already
+                self.call("scontrol", "update", f"JobId={id}", "StartTime=now")
+
+    def call(self, *command: str) -> str:
+        done = subprocess.run(
+            command, env={**os.environ, **self.environment}, capture_output=True, text=True, check=False, timeout=60
+        )
+        assert done.returncode == 0, f"{' '.join(command)}: {done.stderr}\n{self.logs()}"
+        return done.stdout
+
+    def wait_for(self, *command: str, until: int | None) -> None:
+        """Wait until a command succeeds, and prints that many lines."""
+        deadline = time.monotonic() + _SECONDS
+        while True:
+            done = subprocess.run(
+                command, env={**os.environ, **self.environment}, capture_output=True, text=True, check=False
+            )
+            if done.returncode == 0 and until in (None, len(done.stdout.splitlines())):
+                return
+            assert time.monotonic() < deadline, f"{done.stdout}{done.stderr}\n{self.logs()}"
+            time.sleep(0.1)
+
+    def stop(self) -> None:
+        for name in [*self.nodes, "slurmctld", "munged"]:
+            if (daemon := self._daemons.pop(name, None)) is not None:
+                daemon.send_signal(signal.SIGTERM)
+                try:
+                    daemon.wait(20)
+                except subprocess.TimeoutExpired:
+                    daemon.kill()
+                    daemon.wait()
+
+    def logs(self) -> str:
+        return "\n".join(f"{path}:\n{path.read_text(errors='replace')[-2000:]}" for path in self.folder.glob("*.log"))
+
+    def _start(self, name: str, *command: str) -> None:
+        with (self.folder / f"{name}.out.log").open("ab") as log:
+            self._daemons[name] = subprocess.Popen(
+                command,
+                env={**os.environ, **self.environment},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+
+def _free_ports(number: int) -> list[int]:
+    sockets = [socket.socket() for _ in range(number)]
+    try:
+        for own in sockets:
+            own.bind(("127.0.0.1", 0))
+        return [own.getsockname()[1] for own in sockets]
+    finally:
+        for own in sockets:
+            own.close()
+
+
+@contextmanager
+def running_cluster(folder: Path, *, nodes: int = 2, cpus: int = 4, max_jobs: int = 1000) -> Iterator[SlurmCluster]:
+    cluster = SlurmCluster(folder, nodes=nodes, cpus=cpus, max_jobs=max_jobs)
+    try:
+        cluster.start()
+        yield cluster
+    finally:
+        cluster.stop()

@@ -1,0 +1,141 @@
+"""What a session makes of an engine's answers, told by an engine that follows a script."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from pytest_mlebench.catalog import default_catalogue
+from pytest_mlebench.cluster.contract import Cause, Job, QueueFull, Resources, State, Status
+from pytest_mlebench.cluster.plan import End, Plan, ended_names, note_end, open_plans
+from pytest_mlebench.cluster.queue import RunQueue
+from pytest_mlebench.errors import ClusterError
+from pytest_mlebench.progress import Event, event_text
+from pytest_mlebench.runs.group import GroupReader
+from pytest_mlebench.runs.record import RunRecord
+from tests.groups import record_with
+
+PLAN = Plan(
+    name="",
+    engine="",
+    agent="baseline",
+    competition_id="smoke-digits",
+    seed=0,
+    competition_file="",
+    options={},
+    version="",
+    agent_digest="",
+    max_requeues=1,
+)
+
+
+class Scripted:
+    """Refuses as often as told, then takes jobs; says of them what ``says`` holds."""
+
+    name = "scripted"
+    max_parallel: int | None = None
+    poll_seconds = settle_seconds = 0.0
+
+    def __init__(self, *refusals: ClusterError) -> None:
+        self.refusals = list(refusals)
+        self.jobs: list[Job] = []
+        self.cancelled: list[str] = []
+        self.says: Status | ClusterError | None = Status(state=State.RUNNING)
+
+    def check(self) -> None:
+        pass
+
+    def submit(self, job: Job, command: Sequence[str], resources: Resources) -> str:
+        if self.refusals:
+            raise self.refusals.pop(0)
+        self.jobs.append(job)
+        return str(len(self.jobs))
+
+    def poll(self, jobs: Sequence[Job]) -> Mapping[str, Status]:
+        if isinstance(self.says, ClusterError):
+            raise self.says
+        return {} if self.says is None else {job.name: self.says for job in jobs}
+
+    def cancel(self, jobs: Sequence[Job]) -> None:
+        self.cancelled += [job.name for job in jobs]
+
+    def describe(self) -> Mapping[str, str]:
+        return {"engine": self.name}
+
+
+def queue_of(group: Path, engine: Scripted, lost: list[tuple[Cause, str]], events: list[Event]) -> RunQueue:
+    def record_lost(plan: Plan, cause: Cause, reason: str) -> RunRecord:
+        lost.append((cause, reason))
+        return record_with(default_catalogue()[plan.competition_id], "error", agent=plan.agent, seed=plan.seed)
+
+    return RunQueue(
+        group,
+        engine,
+        reader=GroupReader(group),
+        resources=Resources(seconds=1),
+        command=lambda plan, name: ["true"],
+        record_lost=record_lost,
+        reporter=events.append,
+        full_seconds=0.0,
+    )
+
+
+def test_a_full_queue_is_tried_again_and_a_refusal_ends_as_an_error(tmp_path: Path) -> None:
+    engine, events = Scripted(QueueFull("full"), ClusterError("no such account")), list[Event]()
+    queue = queue_of(tmp_path, engine, [], events)
+    queue.add(PLAN)
+    assert queue.step() == [] and not engine.jobs and "full" in event_text(events[0])
+    assert queue.step() == [] and not engine.jobs
+    assert queue.step() == [] and len(engine.jobs) == 1, "one refusal is no end"
+    assert len(open_plans(tmp_path)) == 1, "what was refused is over"
+    engine.refusals += [ClusterError("no such account")] * 3
+    queue.add(replace(PLAN, seed=1))
+    results = [result for _ in range(4) for result in queue.step()]
+    assert [(result.key.seed, result.error) for result in results] == [(1, "no such account")]
+
+
+def test_a_lost_job_is_submitted_again_and_at_last_recorded_as_lost(tmp_path: Path) -> None:
+    engine, lost, events = Scripted(), list[tuple[Cause, str]](), list[Event]()
+    queue = queue_of(tmp_path, engine, lost, events)
+    queue.add(PLAN)
+    queue.step()
+    engine.says = ClusterError("controller is down")
+    assert queue.step() == queue.step() == [] and len(engine.jobs) == 1
+    engine.says = None
+    assert queue.step() == []
+    (result,) = queue.step()
+    assert len({job.name for job in engine.jobs}) == 2
+    assert result.record is not None and queue.is_empty and [cause for cause, _ in lost] == [Cause.LOST]
+    assert [event_text(event) for event in events] == [
+        "warning: scripted does not answer; its jobs continue: controller is down",
+        "warning: baseline on smoke-digits, seed 0: its job was lost (scripted does not know it any more); "
+        "it is submitted again",
+    ]
+
+
+def test_what_ended_for_the_agents_doing_is_not_submitted_again(tmp_path: Path) -> None:
+    engine, lost = Scripted(), list[tuple[Cause, str]]()
+    queue = queue_of(tmp_path, engine, lost, [])
+    queue.add(PLAN)
+    engine.says = Status(state=State.ENDED, reason="out of memory", cause=Cause.OUT_OF_MEMORY)
+    results = [*queue.step(), *queue.step()]
+    assert len(results) == len(engine.jobs) == 1 and lost == [(Cause.OUT_OF_MEMORY, "out of memory")]
+
+
+def test_another_session_takes_up_a_job_that_has_not_ended_and_no_other(tmp_path: Path) -> None:
+    engine = Scripted()
+    first = queue_of(tmp_path, engine, [], [])
+    for seed in (0, 1):
+        first.add(replace(PLAN, seed=seed))
+    first.step()
+    note_end(tmp_path, engine.jobs[1].name, End(error="it could not"))
+    second = queue_of(tmp_path, engine, [], [])
+    for seed in (0, 1):
+        second.add(replace(PLAN, seed=seed))
+    second.step()
+    assert len(engine.jobs) == 3 and second.live == 2
+    second.cancel()
+    assert set(engine.cancelled) == {engine.jobs[0].name, engine.jobs[2].name}
+    assert open_plans(tmp_path) == [] and second.is_empty
+    assert ended_names(tmp_path) == {job.name for job in engine.jobs}

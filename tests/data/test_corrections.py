@@ -1,0 +1,36 @@
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from pytest_mlebench.data.authoring.corrections import hold_out_groups, near_duplicates
+from pytest_mlebench.data.authoring.synthetic import png
+
+
+def test_groups_stay_together_and_a_group_of_each_class_stays_in_train() -> None:
+    rng = np.random.default_rng(0)
+    rows = pd.DataFrame({"group": rng.integers(0, 60, 300)})
+    rows["class"] = rows["group"] % 25
+    train, test = hold_out_groups("group", classes="class")(rows, test_size=0.2)
+    assert len(train) + len(test) == len(rows) and 60 <= len(test) < 80
+    assert not set(train["group"]) & set(test["group"])
+    assert set(test["class"]) <= set(train["class"]) == set(rows["class"])
+
+
+def test_one_group_alone_cannot_be_split() -> None:
+    with pytest.raises(ValueError, match="all 3 rows are of one group"):
+        hold_out_groups(lambda rows: ["a"] * len(rows))([1, 2, 3], test_size=0.5)
+
+
+def test_copies_of_an_image_in_another_size_or_brightness_look_alike_and_others_do_not(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    paths = []
+    for k in range(20):
+        blocks = rng.integers(0, 200, (8, 9), dtype=np.uint8)
+        for name, scale, light in (("plain", 4, 0), ("large", 8, 0), ("light", 4, 50)):
+            paths.append(tmp_path / f"{k}_{name}.jpg")  # what it holds says that it is PNG
+            paths[-1].write_bytes(png(np.kron(blocks, np.ones((scale, scale), dtype=np.uint8)) + np.uint8(light)))
+    numbers = near_duplicates(paths).tolist()
+    assert numbers[::3] == numbers[1::3] == numbers[2::3]
+    assert len(set(numbers)) == 20

@@ -1,0 +1,160 @@
+"""The viewer in Chromium: what a reader sees, does, and is safe from."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pytest_mlebench.catalog import default_catalogue
+from pytest_mlebench.runs.record import RunKey
+from pytest_mlebench.runs.running import shown_as_running
+from tests.groups import record_with
+from tests.reports.browser import Open, Tab
+from tests.viewer.conftest import SMOKE
+from tests.viewer.test_pages import HOSTILE, PAGES, RUN
+
+pytestmark = pytest.mark.full
+
+
+def foreign(tab: Tab, served: str) -> list[str]:
+    return [url for url in tab.requests if not url.startswith((f"{served}/", "data:"))]
+
+
+def test_no_page_has_errors_leaves_the_width_or_asks_elsewhere(served: str, open_tab: Open) -> None:
+    for page in PAGES:
+        for width in (390, 1280):
+            tab = open_tab(served + page, width=width, dark=width == 390)
+            assert tab.errors == [], page
+            assert foreign(tab, served) == [], page
+            assert tab.see("document.documentElement.scrollWidth") <= width, page
+            unnamed = [role for role, name in tab.accessible() if role in ("button", "link", "textbox") and not name]
+            assert unnamed == [], page
+
+
+def test_what_a_hostile_agent_wrote_neither_runs_nor_loads_anything(served: str, open_tab: Open) -> None:
+    pages = ["/", "/group/hostile", "/group/hostile/results", "/group/hostile/setting", HOSTILE]
+    pages += [
+        f"{HOSTILE}/{tab}" for tab in ("trajectory", "log", "log?at=0", "files", "record", "files/code/page.html")
+    ]
+    pages += ["/compare?g=hostile&g=one", f"/run/hostile/{HOSTILE.rpartition('/')[2]}/trajectory?q=<script>"]
+    for page in pages:
+        tab = open_tab(served + page)
+        assert tab.see("typeof window.owned") == "undefined", page
+        assert foreign(tab, served) == [] and tab.errors == [], page
+
+
+def test_a_live_group_fills_in_while_it_is_looked_at(served: str, runs_dir: Path, open_tab: Open) -> None:
+    catalogue = default_catalogue()
+    folder = runs_dir / "live"
+    folder.mkdir()
+    keys = [RunKey("agent", SMOKE[0], seed) for seed in range(4)]
+    planned = [{**key._asdict(), "nodeid": ""} for key in keys]
+    (folder / "manifest.json").write_text(json.dumps({"run_group": "live", "created_at": "", "runs": planned}))
+    with ExitStack() as workers:
+        for key in keys:
+            run_dir = folder / f"{key.competition_id}_{key.seed}"
+            run_dir.mkdir()
+            own = shown_as_running(run_dir, key, worker=f"gw{key.seed}", time_limit=86400.0)
+            workers.enter_context(own)
+        tab = open_tab(f"{served}/group/live")
+        tab.wait("document.querySelectorAll('.worker').length === 4")
+        assert tab.see("document.querySelector('[data-left]').textContent").startswith("23:5")
+        (folder / f"{SMOKE[0]}_2/run.log").write_text("fold 3 of 5\n")
+        tab.wait("document.body.textContent.includes('fold 3 of 5')")
+        record = record_with(catalogue[SMOKE[0]], "gold", agent="agent", seed=0)
+        replace(record, run_id=f"{SMOKE[0]}_0", run_group="live").write(folder / f"{SMOKE[0]}_0")
+        tab.wait("document.querySelectorAll('#runs tbody tr').length === 1")
+        assert "gold" in tab.see("document.querySelector('#runs tbody').textContent")
+        assert tab.see("document.querySelectorAll('.worker').length") == 3
+        log = open_tab(f"{served}/run/live/{SMOKE[0]}_2/log")
+        with (folder / f"{SMOKE[0]}_2/run.log").open("a") as file:
+            file.write("fold 4 of 5\n")
+        log.wait("document.getElementById('log').textContent.includes('fold 4 of 5')")
+        assert tab.errors == [] == log.errors
+
+
+def test_a_reader_moves_through_a_long_trajectory_and_sends_a_link_to_a_step(served: str, open_tab: Open) -> None:
+    tab = open_tab(f"{served}{RUN}/trajectory")
+    shown = "[...document.querySelectorAll('[data-step]')].map(step => Number(step.dataset.step))"
+    tab.see("document.querySelector('[data-go=error]').click()")
+    tab.wait("location.hash === '#s-100'")
+    tab.see("document.querySelector('[data-to=\"1500\"]').click()")
+    tab.wait(f"{shown}.includes(1500) && location.hash === '#s-1500'")
+    for _ in range(8):
+        last = tab.see(f"Math.max(...{shown})")
+        tab.see("scrollTo(0, document.documentElement.scrollHeight)")
+        tab.wait(f"Math.max(...{shown}) > {last}")
+    numbers = tab.see(shown)
+    assert numbers == list(range(numbers[0], numbers[-1] + 1)) and len(numbers) <= 200
+    sent = open_tab(f"{served}{RUN}/trajectory?from=1777#s-1777")
+    assert 0 <= sent.see("document.getElementById('s-1777').getBoundingClientRect().top") < 400
+    assert tab.errors == [] == sent.errors
+
+
+def test_a_log_of_50_mb_opens_at_its_end_and_scrolls_with_few_lines_in_the_page(
+    served: str, runs_dir: Path, open_tab: Open
+) -> None:
+    log = runs_dir / "two/smoke-digits_agent-two-0/run.log"
+    with log.open("w") as file:
+        for block in range(500):
+            file.write("".join(f"{block:03}.{line:04} loss 0.123 {'x' * 60}\n" for line in range(1250)))
+    size = log.stat().st_size
+    tab = open_tab(f"{served}/run/two/smoke-digits_agent-two-0/log")
+    assert "499.1249" in tab.see("document.querySelector('.part:last-child').textContent")
+    for _ in range(20):
+        first = tab.see("Number(document.querySelector('.part').dataset.start)")
+        tab.see("document.getElementById('log').scrollTop = 0")
+        tab.wait(f"Number(document.querySelector('.part').dataset.start) < {first}")
+    parts = tab.see(
+        "[...document.querySelectorAll('.part')].map(p => [Number(p.dataset.start), Number(p.dataset.end)])"
+    )
+    assert len(parts) <= 13 and all(one[1] == other[0] for one, other in itertools.pairwise(parts))
+    found = open_tab(f"{served}/run/two/smoke-digits_agent-two-0/log?q=250.0777")
+    assert found.see("document.querySelectorAll('.hits li').length") == 1
+    found.see("document.querySelector('.hits a').click()")
+    found.wait("document.querySelector('.l.here')?.textContent.startsWith('250.0777')")
+    assert size > 50_000_000 and tab.errors == [] == found.errors
+
+
+def test_the_keyboard_alone_finds_compares_and_copies(served: str, open_tab: Open) -> None:
+    tab = open_tab(served)
+    key = "key => document.body.dispatchEvent(new KeyboardEvent('keydown', {key, bubbles: true, cancelable: true}))"
+    tab.see(f"({key})('/')")
+    tab.type("agent-one")
+    tab.wait("[...document.querySelectorAll('#groups tbody tr')].filter(row => !row.hidden).length === 1")
+    assert "t.groups.text=agent-one" in tab.see("location.hash")
+    again = open_tab(tab.see("location.href"))
+    assert again.see("[...document.querySelectorAll('#groups tbody tr')].filter(row => !row.hidden).length") == 1
+
+    def arrived(path: str) -> None:
+        tab.wait(f"location.pathname === '{path}' && document.readyState === 'complete'")
+
+    tab.see("document.activeElement.blur()")
+    tab.see(f"({key})('j')")
+    tab.press("Enter")
+    arrived("/group/one")
+    tab.see(f"({key})('2')")
+    arrived("/group/one/results")
+    tab.see(f"({key})('u')")
+    arrived("/group/one")
+    tab.see("[...document.querySelectorAll('#runs thead button')].find(b => b.textContent === 'Score').click()")
+    tab.see("navigator.clipboard.writeText = async text => { window.copied = text }")
+    tab.see("document.querySelector('[data-copy=md]').click()")
+    tab.wait("window.copied")
+    lines = tab.see("window.copied").splitlines()
+    assert lines[0].startswith("| Outcome |") and lines[1].count("---:") >= 4 and len(lines) == 5
+    tab.see("document.querySelector('[data-copy=csv]').click()")
+    tab.wait("window.copied.startsWith('Outcome,')")
+    back = open_tab(served)
+    back.see(
+        "document.querySelectorAll('[name=g]').forEach(box => { if (['one', 'two'].includes(box.value)) box.click() })"
+    )
+    back.see("document.querySelector('[data-compare]').click()")
+    back.wait("location.pathname === '/compare'")
+    assert back.see("document.querySelectorAll('#matrix tbody tr').length") == 3
+    assert tab.errors == [] == back.errors

@@ -1,0 +1,227 @@
+"""What the viewer's pages show, and what it refuses, without a browser."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from pytest_mlebench.viewer.app import application
+from pytest_mlebench.viewer.index import FILE, Index
+from pytest_mlebench.viewer.text import code, coloured
+from tests.groups import make_group
+from tests.viewer.conftest import EVIL, SMOKE, Ask, asker
+
+RUN = "/run/one/smoke-digits_agent-one-0"
+PAGES = (
+    "/",
+    "/group/one",
+    "/group/one/results",
+    "/group/one/setting",
+    RUN,
+    f"{RUN}/trajectory",
+    f"{RUN}/log",
+    f"{RUN}/files",
+    f"{RUN}/record",
+    "/compare?g=one&g=two",
+    "/side?r=one/smoke-digits_agent-one-0&r=two/smoke-digits_agent-two-0",
+    "/competitions",
+    "/competition/smoke-digits",
+)
+HOSTILE = "/run/hostile/smoke-breast-cancer_agent-0"
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_each_page_is_there_and_lets_only_our_scripts_run(page: str, ask: Ask) -> None:
+    answer = ask(page)
+    assert answer.status == 200, answer.text
+    policy = answer.headers["content-security-policy"]
+    nonces = set(re.findall(r'<script nonce="([^"]+)"', answer.text))
+    assert policy.startswith("default-src 'none'") and nonces == set(re.findall(r"'nonce-([^']+)'", policy))
+    assert "unsafe-eval" not in policy and "script-src 'unsafe" not in policy and "http" not in policy
+    assert not re.findall(r'(?:src|href)="(?:https?:)?//', answer.text)
+    assert ask(page).headers["content-security-policy"] != policy
+
+
+def test_a_group_shows_its_runs_and_each_failure_leads_to_its_moment(ask: Ask) -> None:
+    text = ask("/group/one").text
+    assert all(id in text for id in SMOKE) and "3 of 3 runs finished" in text and "$4.50" in text
+    assert f'href="{RUN}/trajectory?from=error"' in text and f'href="{RUN}/log?at=error"' in text
+    failed = ask(f"{RUN}/trajectory?from=error").text
+    assert 'id="s-2000"' in failed and 'data-start="2000"' in failed and 'id="s-100"' not in failed
+
+
+def test_a_page_of_a_long_trajectory_has_few_of_its_steps(ask: Ask) -> None:
+    text = ask(f"{RUN}/trajectory?from=700").text
+    assert 'id="s-700"' in text and text.count("<article") == 40 and text.count("data-to=") == 2000
+    assert ask(f"{RUN}/steps?from=1990").text.count("<article") == 11
+    found = ask(f"{RUN}/trajectory?q=--SEED+1234").text
+    assert "from=1234" in found and "<b>1</b> steps have" in found
+
+
+def test_what_an_audit_found_leads_to_its_evidence(ask: Ask) -> None:
+    assert f'href="{HOSTILE}#audit">violation</a>' in ask("/group/hostile").text
+    text = ask(HOSTILE).text
+    assert f'href="{HOSTILE}/trajectory?at=12"' in text and "<b>violation</b>" in text
+    assert "not audited" not in text and "Audit" not in ask("/group/one").text
+
+
+def test_a_competition_ranks_all_groups_runs_among_the_humans(ask: Ask) -> None:
+    text = ask("/competition/smoke-breast-cancer").text
+    assert text.index(">agent-one<") < text.index(">agent-two<") and "≈ " in text and 'id="leaderboard-title"' in text
+
+
+def test_a_comparison_counts_wins_on_the_competitions_of_both(ask: Ask) -> None:
+    text = ask("/compare?g=one&g=two").text
+    assert "Of 3 competitions" in text
+    assert "<b>one</b> has the best mean score on 1" in text and "<b>two</b> has the best mean score on 1" in text
+    assert ask("/compare?g=one").status == 400
+
+
+def test_an_export_is_one_file_without_scripts_links_or_requests(ask: Ask) -> None:
+    for page in ("/group/one?", f"{RUN}?", f"{RUN}/trajectory?", "/compare?g=one&g=two&"):
+        answer = ask(f"{page}export=1")
+        assert answer.headers["content-disposition"].startswith("attachment")
+        assert "<style>" in answer.text and "<script" not in answer.text
+        assert not re.findall(r'(?:src|href|action)="/', answer.text) and "<link" not in answer.text
+    assert '<meta name="generator"' in ask("/group/one/results?export=1").text
+
+
+TABS = ("trajectory", "log", "log?at=0", "log?errors=1", "files", "files/code/page.html", "record")
+
+
+@pytest.mark.parametrize(
+    "page", ["/group/hostile", "/group/hostile/results", HOSTILE, *(f"{HOSTILE}/{tab}" for tab in TABS)]
+)
+def test_what_an_agent_wrote_is_text(page: str, ask: Ask) -> None:
+    answer = ask(page)
+    assert answer.status == 200
+    assert "<script>" not in answer.text and "<img" not in answer.text and "\x1b" not in answer.text
+    assert len(answer.body) < 500_000
+    if not page.endswith("/log"):  # which begins at the end
+        assert "window.owned" in answer.text
+
+
+def test_files_are_only_saved_and_links_and_what_lies_elsewhere_are_refused(ask: Ask, runs_dir: Path) -> None:
+    answer = ask(f"{HOSTILE}/raw/code/evil.js")
+    assert (answer.status, answer.body) == (200, b"window.owned = 4")
+    assert (
+        answer.headers["content-type"].startswith("text/plain")
+        and "sandbox" in answer.headers["content-security-policy"]
+    )
+    assert answer.headers["content-disposition"].startswith("attachment")
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    for path in (
+        "code/link",
+        "code/folder/passwd",
+        "code/pipe",
+        "../../one/manifest.json",
+        "%2e%2e/x",
+        "/etc/passwd",
+        "code",
+    ):
+        for view in ("raw", "files"):
+            refused = ask(f"{HOSTILE}/{view}/{path}")
+            assert refused.status == 404 and b"root:" not in refused.body, path
+    for page in ("/group/linked", "/group/..", "/run/one/..", "/run/../one", "/group/linked/events"):
+        assert ask(page).status == 404
+    files = ask(f"{HOSTILE}/files").text
+    assert "a link, not shown" in files and "no regular file, not shown" in files
+
+
+def test_a_large_file_is_served_by_range(ask: Ask) -> None:
+    whole = ask(f"{HOSTILE}/raw/run.log").body
+    answer = ask(f"{HOSTILE}/raw/run.log", range="bytes=100-199")
+    assert (answer.status, answer.body) == (206, whole[100:200])
+    assert answer.headers["content-range"] == f"bytes 100-199/{len(whole)}"
+    assert ask(f"{HOSTILE}/raw/run.log", range="bytes=-10").body == whole[-10:]
+    assert ask(f"{HOSTILE}/raw/run.log", range=f"bytes={len(whole)}-").status == 416
+    head = ask(f"{HOSTILE}/raw/run.log", method="HEAD")
+    assert (head.body, head.headers["content-length"]) == (b"", str(len(whole)))
+
+
+def test_parts_of_a_log_follow_each_other_without_a_gap(ask: Ask) -> None:
+    log, place, seen = ask(f"{HOSTILE}/raw/run.log").body, 0, 0
+    while place < len(log):
+        part = ask(f"{HOSTILE}/log/part?start={place}").text
+        start, end = map(int, re.findall(r'data-(?:start|end)="(\d+)"', part))
+        assert start == place and end > start
+        place, seen = end, seen + 1
+    assert seen > 10
+
+
+def test_only_requests_that_name_this_machine_and_only_read_are_answered(ask: Ask) -> None:
+    for host in ("evil.example", "127.0.0.1.evil.example:7575", "192.168.0.1", "", "localhost@evil.example"):
+        assert ask("/", host=host).status == 421
+    for host in ("localhost", "127.0.0.1:1", "[::1]:7575", "LOCALHOST:80"):
+        assert ask("/", host=host).status == 200
+    for method in ("POST", "PUT", "DELETE", "OPTIONS", "PATCH"):
+        assert ask("/", method=method).status == 405
+    assert ask("/group/one", sec_fetch_site="cross-site", sec_fetch_mode="no-cors").status == 403
+    assert ask("/group/one", sec_fetch_site="cross-site", sec_fetch_mode="navigate").status == 200
+
+
+def test_on_another_address_nothing_is_shown_without_the_token(runs_dir: Path) -> None:
+    index = Index(runs_dir)
+    remote = asker(application(index, address="0.0.0.0", token="secret"))
+    assert remote("/group/one", host="192.168.0.7:7575").status == 403
+    assert remote("/group/one?token=wrong", host="192.168.0.7").status == 403
+    assert remote("/group/one", host="rebound.example", cookie="mlebench-view=secret").status == 421
+    entered = remote("/group/one?token=secret&export=1", host="192.168.0.7:7575")
+    assert (entered.status, entered.headers["location"]) == (303, "/group/one?export=1")
+    cookie = entered.headers["set-cookie"]
+    assert "HttpOnly" in cookie and "samesite=strict" in cookie.lower()
+    assert remote("/group/one", host="192.168.0.7", cookie=cookie.partition(";")[0]).status == 200
+    assert remote("//evil.example?token=secret", host="192.168.0.7").headers["location"] == "/evil.example"
+    index.close()
+
+
+def test_the_index_follows_the_files_and_is_made_anew_when_it_is_damaged(tmp_path: Path) -> None:
+    from pytest_mlebench.catalog import default_catalogue
+
+    competitions = [default_catalogue()[id] for id in SMOKE]
+    make_group(tmp_path / "a", competitions=competitions, seeds=2)
+    index = Index(tmp_path)
+    index.refresh(thorough=True)
+    before = index.groups()
+    assert [(group.name, group.finished) for group in before] == [("a", 6)]
+    index.close()
+
+    path = tmp_path / FILE
+    for damage in (b"no database", path.read_bytes()[:5000] + b"\xff" * 3000, b""):
+        path.write_bytes(damage)
+        index = Index(tmp_path)
+        index.refresh(thorough=True)
+        assert index.groups() == before
+        index.close()
+
+    index = Index(tmp_path)
+    assert index.groups() == before  # without reading the groups again
+    gone = next(path for path in (tmp_path / "a").iterdir() if path.is_dir())
+    (gone / "run.json").unlink()
+    (next(path for path in (tmp_path / "a").iterdir() if path.is_dir() and path != gone) / "run.json").write_text("{")
+    index.refresh(thorough=True)
+    (group,) = index.groups()
+    assert group.finished == 5 and len(group.broken) == 1
+    sqlite3.connect(path).execute("pragma user_version = 99").connection.close()
+    index.close()
+    index = Index(tmp_path)
+    assert index.groups() == []
+    index.close()
+    path.unlink()
+    path.symlink_to(tmp_path / "elsewhere")
+    index = Index(tmp_path)
+    assert not index.is_kept and not (tmp_path / "elsewhere").exists()
+    index.close()
+
+
+def test_terminal_sequences_become_classes_and_nothing_else() -> None:
+    assert coloured("\x1b[1;31mred\x1b[0m \x1b]8;;http://evil\x07link\x1b[2K\x07") == (
+        '<span class="t-bold t-red">red</span> link\ufffd'
+    )
+    assert coloured("10 %\r100 %\r\n") == "100 %"
+    assert "1,044,576 more" in coloured("A" * (1 << 20))
+    assert coloured("\x1b[38;5;196;1mx\x1b[9999999999m y") == "x y"
+    assert "<script" not in code(EVIL) and "<script" not in coloured(EVIL)
