@@ -68,7 +68,10 @@ def data_store(settings: Settings, *, parallel_downloads: int | None = None) -> 
 
 def prepare_options(settings: Settings) -> PrepareOptions:
     """How a session prepares data: raw data that was there before stays."""
-    return {"keep_raw": None, "description": cast("Description | None", settings.description)}
+    from pytest_mlebench.data.dataset import OBFUSCATED
+
+    stored = None if settings.description == OBFUSCATED else settings.description  # each run sees to that by itself
+    return {"keep_raw": None, "description": cast("Description | None", stored)}
 
 
 def limits(settings: Settings) -> Limits:
@@ -96,6 +99,7 @@ def run_options(
     settings: Settings, folder: Path, *, worker: str = "", job: Mapping[str, Any] | None = None
 ) -> RunOptions:
     """How agents run, and the folder of the run group; ``job`` is what the record says of the engine's job."""
+    from pytest_mlebench.data.dataset import OBFUSCATED
     from pytest_mlebench.grading.limits import GradingLimits
     from pytest_mlebench.runs.run import RunOptions
     from pytest_mlebench.sandbox.snapshots import SnapshotPolicy
@@ -106,6 +110,7 @@ def run_options(
         max_submission_bytes=settings.max_submission_size,
         grading=GradingLimits(memory=settings.grading_memory, seconds=settings.grading_time),
         keep_sandbox=settings.keep_sandbox,
+        obfuscated=settings.description == OBFUSCATED,
         until=settings.until,
         gateway=None if settings.llm_gateway == "off" else lambda: gateway_settings(settings),
         replay=replayed_group(settings),

@@ -118,9 +118,9 @@ def _prepare(text: str) -> str:
 
 
 def _description(text: str) -> str:
-    from pytest_mlebench.data.dataset import DESCRIPTIONS
+    from pytest_mlebench.data.dataset import DESCRIPTIONS, OBFUSCATED
 
-    return _one_of(text, DESCRIPTIONS)
+    return _one_of(text, (*DESCRIPTIONS, OBFUSCATED))
 
 
 def _network(text: str) -> str:
@@ -286,8 +286,8 @@ class Settings:
     description: str | None = _option(
         "--description",
         "WHICH",
-        "which task description agents read: bundled (ours) or kaggle (the competition's own pages) "
-        "(default: the one that was prepared, else bundled)",
+        "which task description agents read: bundled (ours), kaggle (the competition's own pages) or obfuscated (ours, "
+        "with the competition's name hidden) (default: the one that was prepared, else bundled)",
         _description,
         INI | RESTORED,
     )

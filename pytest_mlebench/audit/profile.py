@@ -52,6 +52,7 @@ def fairness_profile(group: RunGroup) -> tuple[ProfileLine, ...]:
         for name, found in (
             ("benchmark version", _version(group)),
             ("data", _data(group)),
+            ("description", _description(group)),
             ("time", _time(group)),
             ("hardware", _hardware(group)),
             ("network", _network(group)),
@@ -97,6 +98,19 @@ def _data(group: RunGroup) -> _Found:
     if None in digests:
         return State.unknown, f"verified, but digests were not recorded of {pluralize(digests[None], 'run')}"
     return State.canonical, f"verified against checksums where the reference has them: {of}"
+
+
+def _description(group: RunGroup) -> _Found:
+    kinds = {record.description for record in group.records}
+    if not kinds or None in kinds:
+        return State.unknown, "which description agents read was not recorded"
+    words = {
+        "bundled": "our own words in place of the competition's pages",
+        "obfuscated": "obfuscated: our own words, which hide the name of the competition",
+    }
+    if different := [text for kind, text in words.items() if kind in kinds]:
+        return State.difference, listed(different)
+    return State.canonical, "the competition's own pages"
 
 
 def _time(group: RunGroup) -> _Found:

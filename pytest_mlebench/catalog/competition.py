@@ -17,6 +17,7 @@ from pytest_mlebench.errors import CompetitionError
 from pytest_mlebench.json_values import loads
 
 FILE_NAME = "competition.yaml"
+OBFUSCATED = "description_obfuscated.md"
 VERSIONS = ("v1", "v2")
 """Of the benchmark: the first reproduces MLE-bench with its defects, the second corrects them."""
 FIRST = VERSIONS[0]
@@ -133,13 +134,25 @@ class Competition:
     def files(self) -> tuple[Path, ...]:
         """The files that define the competition for an agent: ``competition.yaml``, description and Python files."""
         folders = (self.folder, self.folder / self.version) if self.is_corrected else (self.folder,)
-        named = [folder / name for name in (FILE_NAME, "description.md") for folder in folders]
+        named = [folder / name for name in (FILE_NAME, "description.md", OBFUSCATED) for folder in folders]
         code = [path for folder in folders for path in sorted(folder.glob("*.py")) if path.name != "synthetic.py"]
         return tuple(path for path in (*named, *code) if path.is_file())
 
     @property
     def description(self) -> Path:
         return self.file("description.md")
+
+    @property
+    def obfuscated_description(self) -> Path:
+        """The description that does not give the competition's name away.
+
+        A version with a description of its own has such a one of its own too: the first version's would be wrong.
+        Raises CompetitionError where there is none.
+        """
+        path = self.description.with_name(OBFUSCATED)
+        if not path.is_file():
+            raise CompetitionError(f"{self.id} has no obfuscated description: write {path}")
+        return path
 
     @cached_property
     def golden(self) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from pytest_mlebench.catalog.leaderboard import MEDALS
 from pytest_mlebench.cli import bundle
 from pytest_mlebench.cli.common import add_options, add_selection, print_json, read_settings, selected
 from pytest_mlebench.data import disk, jobs
-from pytest_mlebench.data.dataset import Dataset
+from pytest_mlebench.data.dataset import OBFUSCATED, Dataset
 from pytest_mlebench.data.download.kaggle import KaggleDownloads
 from pytest_mlebench.data.store import DataStore, PrepareOptions
 from pytest_mlebench.errors import DataError, UsageError
@@ -92,6 +92,8 @@ def _prepare(options: argparse.Namespace) -> int:
             raise UsageError(f"--raw-dir: {options.raw_dir} is not a folder")
     if options.jobs < 1:
         raise UsageError(f"--jobs: {options.jobs} must be at least 1")
+    if settings.description == OBFUSCATED:
+        raise UsageError("--description=obfuscated is for runs (pytest --agent=…): prepared data has nothing of it")
     store = factories.data_store(settings, parallel_downloads=options.jobs)
     how = PrepareOptions(
         raw_dir=options.raw_dir,

@@ -12,6 +12,8 @@ from pytest_mlebench.data import durable, folders
 
 DESCRIPTIONS = ("bundled", "kaggle")
 Description = Literal["bundled", "kaggle"]
+OBFUSCATED = "obfuscated"
+"""The choice of a run that hides its competition's name; the store has nothing of it (see ``runs.obfuscation``)."""
 OTHER = "other"
 
 

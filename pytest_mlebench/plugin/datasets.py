@@ -11,7 +11,7 @@ import pytest
 from pytest_mlebench import factories
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.data import jobs
-from pytest_mlebench.data.dataset import Dataset
+from pytest_mlebench.data.dataset import OBFUSCATED, Dataset
 from pytest_mlebench.data.download.kaggle import KaggleDownloads
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import CompetitionError, DataError, UsageError
@@ -28,10 +28,21 @@ def provide(
     if settings.prepare == "never":
         if store.is_usable(competition, **options):
             return store.dataset(competition)
-        source = () if settings.description is None else (f"--description {settings.description}",)
+        source = () if settings.description in (None, OBFUSCATED) else (f"--description {settings.description}",)
         item.stash[NOT_PREPARED] = reason = store.not_prepared(competition, *source)
         pytest.skip(reason)
     return store.prepare(competition, downloads=KaggleDownloads(), reporter=reporter, **options)
+
+
+def _see_obfuscated(competitions: Iterable[Competition]) -> None:
+    missing = []
+    for competition in competitions:
+        try:
+            _ = competition.obfuscated_description
+        except CompetitionError as error:
+            missing.append(str(error))
+    if missing:
+        raise UsageError("\n".join(missing))
 
 
 def check(settings: Settings, folders: Iterable[str], reporter: Reporter) -> bool:
@@ -45,6 +56,10 @@ def check(settings: Settings, folders: Iterable[str], reporter: Reporter) -> boo
             competitions.append(Competition.load(Path(folder), version=settings.version))
     if not competitions:
         return False
+    if settings.description == OBFUSCATED:
+        if not settings.has_runs and settings.real_data:
+            raise UsageError("--description=obfuscated is for runs: add --agent=ID, or leave it out")
+        _see_obfuscated(competitions)
     options = factories.prepare_options(settings)
     try:
         store = factories.data_store(settings)

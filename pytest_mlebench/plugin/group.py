@@ -99,7 +99,8 @@ def _remove_leftovers(config: pytest.Config, *, containers: bool) -> None:
     from pytest_mlebench.sandbox.leftovers import clean_folders
 
     reporter = reporter_of(config)
-    clean_folders(session_of(config).group.glob("*"), reporter=reporter)
+    group = session_of(config).group
+    clean_folders([group, *group.glob("*")], reporter=reporter)
     if containers:
         from pytest_mlebench.sandbox.docker.cleanup import clean
 

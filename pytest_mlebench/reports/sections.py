@@ -16,6 +16,7 @@ from pytest_mlebench.results.statistics import Interval, Rate
 from pytest_mlebench.results.summary import SplitSummary, grader_defects, split_rank
 from pytest_mlebench.results.timelines import rate_at, timelines
 from pytest_mlebench.runs.group import RunGroup
+from pytest_mlebench.runs.manifest import changes
 from pytest_mlebench.runs.outcome import Outcome
 from pytest_mlebench.units import format_dollars, format_duration, pluralize
 
@@ -26,6 +27,8 @@ _NEAR = 2
 """How many published results are shown on either side of an agent."""
 _SHOWN_K = (2, 3, 4)
 _SHOWN_LOSSES = 5
+_SHOWN_CHANGES = 8
+_SHOWN_TEXT = 200
 _OVER_TIME = (
     "Per cent of the runs whose submission would have earned any medal at the time; best kept: if each run had ended "
     "with its best submission that was seen."
@@ -268,8 +271,21 @@ def _paired(view: Overview) -> Section:
         for comparison in view.comparisons
     ]
     ours, theirs = _labels(view)
-    remark = f"{ours} minus {theirs}, {_POINTS}"
-    return Section("Paired comparison, any medal", [Table(heads, rows, frozenset(heads[1:]), heads[:3:-1])], [remark])
+    remarks = [f"{ours} minus {theirs}, {_POINTS}", *_setting_differences(view.groups)]
+    return Section("Paired comparison, any medal", [Table(heads, rows, frozenset(heads[1:]), heads[:3:-1])], remarks)
+
+
+def _setting_differences(groups: Sequence[RunGroup]) -> list[str]:
+    """What differs between the settings of two groups, in a sentence; nothing where it is not known."""
+    if len(groups) != 2 or not all(group.manifest.settings for group in groups):
+        return []
+    ours, theirs = groups
+    found = changes(theirs.manifest.settings, ours.manifest.settings)
+    if not found:
+        return [f"the settings of {ours.name} and {theirs.name} are the same"]
+    more = f"; and {len(found) - _SHOWN_CHANGES} more" if len(found) > _SHOWN_CHANGES else ""
+    shown = "; ".join(text[:_SHOWN_TEXT] for text in found[:_SHOWN_CHANGES])
+    return [f"what differs in {ours.name} from {theirs.name}: {shown}{more}"]
 
 
 def _labels(view: Overview) -> list[str]:

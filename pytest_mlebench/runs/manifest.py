@@ -236,9 +236,12 @@ def canonical_differences(limits: Limits, hardware: Hardware, *, workers: int, s
 
 
 def model_differences(settings: Mapping[str, Any]) -> list[str]:
-    """How the way in which agents reach language models makes results differ from others'."""
+    """How what agents were told, and the way in which they reach language models, make results differ from others'."""
     found = {
         "allow_provider_tools": "tools that providers run, such as web search, were allowed",
         "llm_replay": "answers of language models are from a recording",
     }
-    return [text for name, text in found.items() if settings.get(name)]
+    hidden = ["descriptions were obfuscated: agents were not told which competition it is"]
+    return [text for name, text in found.items() if settings.get(name)] + (
+        hidden if settings.get("description") == "obfuscated" else []
+    )

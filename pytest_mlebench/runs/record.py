@@ -59,8 +59,9 @@ class RunRecord:
     data: Mapping[str, str] = field(default_factory=dict)
     """Digests of the prepared data (see ``data.verification.fingerprint``)."""
     description: str | None = None
-    """Which task description the agent read: ours (``bundled``), that of Kaggle's pages (``kaggle``), or that of
-    another program that prepared the data, as MLE-bench (``other``)."""
+    """Which task description the agent read: ours (``bundled``), ours with the competition's name hidden
+    (``obfuscated``), that of Kaggle's pages (``kaggle``), or that of another program that prepared the data, as
+    MLE-bench (``other``)."""
     timeline: tuple[TimelinePoint, ...] = ()
     """Its submission over time; empty where there were no snapshots, and no submission."""
     validation_score: float | None = None

@@ -8,6 +8,7 @@ import platform
 import re
 import secrets
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cache, partial
@@ -19,13 +20,14 @@ from pytest_mlebench._version import __version__
 from pytest_mlebench.agents import Agent
 from pytest_mlebench.agents.definition import Launch
 from pytest_mlebench.catalog import Competition
-from pytest_mlebench.data.dataset import Dataset
+from pytest_mlebench.data.dataset import OBFUSCATED, Dataset
 from pytest_mlebench.data.verification import fingerprint
 from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.grading.grader import Grader
 from pytest_mlebench.grading.limits import GradingLimits
 from pytest_mlebench.grading.report import Report
 from pytest_mlebench.grading.verdicts import FormChecker
+from pytest_mlebench.runs import obfuscation
 from pytest_mlebench.runs.bounds import bounded
 from pytest_mlebench.runs.group import GroupReader
 from pytest_mlebench.runs.json_files import write_json
@@ -61,6 +63,8 @@ class RunOptions:
     """How agents reach language models; None: on their own, with their keys."""
     replay: Path | None = None
     """The run group whose recordings answer in place of language models."""
+    obfuscated: bool = False
+    """Agents read the obfuscated description, and nothing around them names the competition."""
     worker: str = ""
     """The xdist worker that runs them."""
     snapshots: SnapshotPolicy | None = field(default_factory=SnapshotPolicy)
@@ -76,8 +80,11 @@ def run_agent(
     """Run an agent to its end, grade its submission, and write ``run.json`` into its run directory.
 
     Whatever the agent does is an outcome in the record. So is an error of the harness, which is not raised: other runs
-    continue. An interruption leaves no record and is raised. Raises SandboxError if not even a record can be written.
+    continue. An interruption leaves no record and is raised. Raises SandboxError if not even a record can be written,
+    and CompetitionError where there is no description of the kind that ``options`` ask for.
     """
+    if options.obfuscated:
+        _ = competition.obfuscated_description
     key = RunKey(agent.id, competition.id, seed)
     run_id = _new_run_id(key)
     run_dir = options.folder / run_id
@@ -93,7 +100,7 @@ def run_agent(
     checker = FormChecker(competition, dataset.public, max_bytes=options.max_submission_bytes, limits=options.grading)
     snapshots = _snapshots(run_dir, gateway, options)
     task = Task(
-        competition_id=competition.id,
+        competition_id=obfuscation.NAME if options.obfuscated else competition.id,
         agent=agent,
         launch=launch,
         gateway=gateway,
@@ -105,13 +112,15 @@ def run_agent(
         limits=options.limits,
         labels={"run_group": options.folder.name, "run_id": run_id, "worker": options.worker},
         snapshots=snapshots,
+        anonymous=options.obfuscated,
         keep=options.keep_sandbox,
     )
     started = datetime.now(UTC)
     error: str | None = None
     with shown_as_running(run_dir, key, worker=options.worker, time_limit=options.limits.time_limit):
         try:
-            execution = sandbox.run(task)
+            with _shown(dataset, options) as public:
+                execution = sandbox.run(replace(task, public=public))
         except SandboxError as problem:
             execution = Execution(ending=Ending.NOT_STARTED, seconds=0.0)
             error = str(problem)
@@ -148,7 +157,7 @@ def run_agent(
         agent_definition={**agent.describe(), "until": options.until},
         data_verified=dataset.is_verified,
         data=fingerprint(dataset),
-        description=dataset.description,
+        description=_description(dataset, options),
         validation_score=read_validation_score(run_dir),
         job=options.job,
     )
@@ -163,6 +172,17 @@ def run_agent(
     if all(point.final for point in record.timeline):
         return record
     return with_timeline(partial(grader.report, certainty=False))
+
+
+def _shown(dataset: Dataset, options: RunOptions) -> AbstractContextManager[Path]:
+    """The public files as the agent sees them."""
+    if options.obfuscated:
+        return obfuscation.obfuscated_data(dataset, keep=options.keep_sandbox)
+    return nullcontext(dataset.public)
+
+
+def _description(dataset: Dataset, options: RunOptions) -> str | None:
+    return OBFUSCATED if options.obfuscated else dataset.description
 
 
 def interrupted_runs(group: Path, key: RunKey) -> list[str]:
@@ -214,7 +234,7 @@ def record_lost(
         agent_definition={**agent.describe(), "until": options.until},
         data_verified=dataset.is_verified,
         data=fingerprint(dataset),
-        description=dataset.description,
+        description=_description(dataset, options),
         job=options.job,
     )
     record = _written(lost, run_dir)

@@ -101,6 +101,8 @@ class Task:
     """How the agent reaches language models; opened, it gives the ``launch`` that counts. None: it needs none."""
     snapshots: Snapshots | None = None
     """What takes snapshots of the submission while the agent runs. None: nothing does."""
+    anonymous: bool = False
+    """Nothing that the agent can read of its sandbox may name the run, whose name has the competition's in it."""
     keep: bool = False
     """Keep what the sandbox ran in, for a look afterwards; ``SandboxAccount.kept`` says where."""
 

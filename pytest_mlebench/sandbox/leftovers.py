@@ -37,8 +37,8 @@ def clean_folders(
 ) -> list[Leftover]:
     """Remove the temporary folders of dead sessions; returns what they were, and reports each.
 
-    ``run_dirs`` are run directories, in which agents that ran without a container had their homes. With ``dry_run``
-    nothing is removed.
+    ``run_dirs`` are run directories, and the run group around them, in which agents that ran without a container had
+    their homes. With ``dry_run`` nothing is removed.
     """
     temporary = {Path(tempfile.gettempdir()), Path("/tmp")}
     found = []

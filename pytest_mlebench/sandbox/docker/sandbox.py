@@ -324,7 +324,7 @@ def _labels(task: Task) -> dict[str, str]:
 
 
 def _container_name(task: Task) -> str:
-    run = task.labels.get("run_id") or task.competition_id
+    run = task.competition_id if task.anonymous else task.labels.get("run_id") or task.competition_id
     return f"mlebench-{re.sub(r'[^A-Za-z0-9_.-]+', '-', run)[:180]}-{secrets.token_hex(4)}"
 
 

@@ -25,7 +25,7 @@ def create_home(home: Path, task: Task, validation_url: str) -> dict[str, str]:
     for folder in folders.values():
         folder.mkdir()
     # A tree of its own: the folder next to the store's public data holds the answers.
-    _link_tree(task.public, folders["data"])
+    link_tree(task.public, folders["data"])
     for folder in _folders(folders["data"]):
         folder.chmod(0o555)
     shutil.copytree(task.agent.folder, home / "agent")
@@ -66,7 +66,8 @@ def _folders(root: Path) -> list[Path]:
     return [root, *(path for path in root.rglob("*") if path.is_dir())]
 
 
-def _link_tree(source: Path, target: Path) -> None:
+def link_tree(source: Path, target: Path) -> None:
+    """The files below ``source`` in the folder ``target`` too: as hard links where possible, else as copies."""
     for path in sorted(source.rglob("*")):
         copy = target / path.relative_to(source)
         if path.is_dir():

@@ -57,6 +57,7 @@ _NOT_ENFORCED = (
     "not enforced by the local sandbox: network, number of processes",
     "enforced for each file or process only: disk, processors",
 )
+_NOT_HIDDEN = "the local sandbox hides the competition's name only from an agent that does not look around the machine"
 
 
 class LocalSandbox:
@@ -113,7 +114,8 @@ class LocalSandbox:
     def _run(self, task: Task) -> Execution:
         task.run_dir.mkdir(parents=True, exist_ok=True)
         # In the run directory, since hard links to the data need its file system more often than not.
-        home = Path(tempfile.mkdtemp(prefix=owned(HOME), dir=task.run_dir)).resolve()
+        place = task.run_dir.parent if task.anonymous else task.run_dir
+        home = Path(tempfile.mkdtemp(prefix=owned(HOME), dir=place)).resolve()
         redactor = Redactor(task.launch.secrets)
         limits = task.limits
         size = limits.collect_bytes if limits.disk is None else min(limits.collect_bytes, limits.disk)
@@ -138,7 +140,7 @@ class LocalSandbox:
                 network="not enforced",
                 gpus=tuple(gpu.name for gpu in gpus),
                 limits=describe(task.limits),
-                notes=_NOT_ENFORCED,
+                notes=(*_NOT_ENFORCED, *([_NOT_HIDDEN] if task.anonymous else [])),
                 left_out=tuple(collector.left_out),
                 left_out_unnamed=collector.unnamed,
                 left_behind=0 if result["reason"] else result["left_behind"],

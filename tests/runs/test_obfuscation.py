@@ -1,0 +1,125 @@
+"""Runs that hide from an agent which competition it works on."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pytest_mlebench.agents import Agent
+from pytest_mlebench.agents.config import read_config
+from pytest_mlebench.catalog import default_catalogue
+from pytest_mlebench.data.dataset import Dataset
+from pytest_mlebench.data.store import DataStore
+from pytest_mlebench.errors import CompetitionError
+from pytest_mlebench.grading.golden import prepare_synthetic
+from pytest_mlebench.runs.record import RunRecord
+from pytest_mlebench.runs.run import RunOptions, run_agent
+from pytest_mlebench.sandbox import Ending, Limits, Sandbox
+from tests.sandbox.conftest import require_docker
+from tests.sandbox.scripted import AGENTS, docker_sandbox, local_sandbox
+
+ID = "aerial-cactus-identification"
+OWN = """
+env
+hostname
+cat "$INSTRUCTIONS" "$DATA_DIR/description.md"
+bash "$(dirname "$INSTRUCTIONS")/prompt.sh"
+find "$HOME/.." "$DATA_DIR" -ls
+cp "$DATA_DIR/sample_submission.csv" "$SUBMISSION_DIR/submission.csv"
+bash "$(dirname "$INSTRUCTIONS")/validate_submission.sh" "$SUBMISSION_DIR/submission.csv"
+echo id,nonsense >nonsense.csv
+bash "$(dirname "$INSTRUCTIONS")/validate_submission.sh" nonsense.csv
+echo private >"$DATA_DIR/description.md" 2>/dev/null && echo WRITTEN
+true
+"""
+"""What an agent finds that looks at what it was given."""
+AROUND = """
+for file in /proc/[0-9]*/cmdline /proc/[0-9]*/environ; do tr '\\0' ' ' <$file; echo; done 2>/dev/null
+cat /proc/self/mountinfo /proc/self/mounts /proc/self/cgroup /etc/hosts /etc/hostname /etc/resolv.conf
+find / -xdev -not -path '/proc/*' -not -path '/sys/*' 2>/dev/null
+half=aer; grep -rIl ${half}ial /home /tmp /var /run /opt /etc /root 2>/dev/null
+true
+"""
+"""What it finds that looks around as well."""
+
+
+@pytest.fixture
+def dataset(tmp_path: Path) -> Dataset:
+    return prepare_synthetic(default_catalogue()[ID], DataStore(tmp_path / "data"))
+
+
+def look_around(
+    sandbox: Sandbox, dataset: Dataset, group: Path, script: str, *, obfuscated: bool = True
+) -> tuple[RunRecord, str]:
+    """The record and the log of an agent that prints what a script finds."""
+    (agent,) = read_config(AGENTS / "script/config.yaml")
+    looking: Agent = replace(agent, kwargs={"script": script})
+    options = RunOptions(folder=group, obfuscated=obfuscated, limits=Limits(time_limit=120))
+    record = run_agent(looking, dataset.competition, dataset, sandbox, options)
+    return record, (group / record.run_id / "run.log").read_text(errors="replace")
+
+
+def named(log: str) -> list[str]:
+    """Where the competition is named; the columns and files of its data may say what they say."""
+    return [line for line in log.splitlines() if re.search("aerial|cactus.?ident", line, re.IGNORECASE)]
+
+
+def test_a_trusted_agent_finds_nothing_that_names_the_competition(dataset: Dataset, tmp_path: Path) -> None:
+    record, log = look_around(local_sandbox(), dataset, tmp_path / "group", OWN)
+    assert record.ending == Ending.FINISHED, log
+    assert named(log) == []
+    assert "COMPETITION_ID=competition\n" in log
+    assert dataset.competition.obfuscated_description.read_text() in log
+    assert "Submission is valid." in log and "Submission invalid!" in log and "WRITTEN" not in log
+    assert record.report.valid_submission, "its submission is graded as ever"
+    assert record.description == "obfuscated"
+    assert any("does not look around" in note for note in record.sandbox.notes)
+
+
+def test_without_it_the_name_is_everywhere(dataset: Dataset, tmp_path: Path) -> None:
+    record, log = look_around(local_sandbox(), dataset, tmp_path / "group", OWN, obfuscated=False)
+    assert any(line == f"COMPETITION_ID={ID}" for line in named(log))
+    assert record.description == "bundled"
+
+
+@pytest.mark.docker
+@pytest.mark.parametrize("network", ["none", "full"])
+def test_nothing_in_a_container_names_the_competition(dataset: Dataset, tmp_path: Path, network: str) -> None:
+    require_docker()
+    names = "getent hosts $(hostname -i) || true\n"  # an engine's own name server knows containers by their names
+    sandbox = docker_sandbox(network=network)
+    record, log = look_around(sandbox, dataset, tmp_path / "group", OWN + AROUND + names)
+    assert record.ending == Ending.FINISHED, log
+    assert named(log) == []
+    assert "/home/data" in log and "cmdline" not in named(log)
+    assert ID not in record.sandbox.container and record.report.valid_submission
+    if network == "none":
+        _, plain = look_around(sandbox, dataset, tmp_path / "plain", AROUND, obfuscated=False)
+        assert any("/home/data" in line for line in named(plain)), "the path of a mount can be read in a container"
+
+
+def test_the_data_is_left_as_it_was(dataset: Dataset, tmp_path: Path) -> None:
+    before = {path: path.read_bytes() for path in dataset.prepared.rglob("*") if path.is_file()}
+    look_around(local_sandbox(), dataset, tmp_path / "group", "true")
+    assert {path: path.read_bytes() for path in dataset.prepared.rglob("*") if path.is_file()} == before
+    assert dataset.description == "bundled"
+    assert not list(dataset.folder.parent.glob(".shown-*"))
+
+
+def test_a_competition_without_an_obfuscated_description_is_not_run(dataset: Dataset, tmp_path: Path) -> None:
+    other = default_catalogue(version="v2")["invasive-species-monitoring"]
+    without = replace(dataset, competition=other)
+    if (other.folder / "v2/description_obfuscated.md").exists():
+        pytest.skip("every competition has one")
+    with pytest.raises(CompetitionError, match="has no obfuscated description"):
+        look_around(local_sandbox(), without, tmp_path / "group", "true")
+    assert not (tmp_path / "group").exists()
+
+
+def test_json_names_whose_description_it_was(dataset: Dataset, tmp_path: Path) -> None:
+    record, _ = look_around(local_sandbox(), dataset, tmp_path / "group", "true")
+    assert json.loads((tmp_path / "group" / record.run_id / "run.json").read_text())["description"] == "obfuscated"
