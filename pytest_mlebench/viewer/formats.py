@@ -1,0 +1,63 @@
+"""How pages show names, times and numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import quote
+
+from markupsafe import Markup
+
+from pytest_mlebench.reports.untrusted import plain
+from pytest_mlebench.runs.outcome import Outcome
+from pytest_mlebench.units import (
+    format_binary_size,
+    format_dollars,
+    format_duration,
+    format_score,
+    format_seconds,
+    pluralize,
+)
+from pytest_mlebench.viewer.pictures import short
+
+NOTHING = "–"
+
+
+def seg(text: str) -> str:
+    """A name as a part of an address."""
+    return quote(text, safe="")
+
+
+def moment(text: str | None) -> Markup:
+    """A time, which the script shows in the reader's zone."""
+    if not text:
+        return Markup(NOTHING)
+    shown = plain(text[:16].replace("T", " "))
+    return Markup('<time datetime="{}">{} UTC</time>').format(plain(text[:40]), shown)
+
+
+def _when(seconds: float) -> Markup:
+    return moment(datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")) if seconds else Markup(NOTHING)
+
+
+def _optional(shown: Callable[[Any], str]) -> Callable[[Any], str]:
+    return lambda value: NOTHING if value is None else shown(value)
+
+
+FILTERS: dict[str, Callable[..., Any]] = {
+    "seg": seg,
+    "moment": moment,
+    "when": _when,
+    "dollars": _optional(format_dollars),
+    "duration": _optional(format_duration),
+    "clock": _optional(format_seconds),
+    "score": _optional(format_score),
+    "size": _optional(format_binary_size),
+    "count": _optional(lambda value: f"{value:,}"),
+    "outcome": lambda name: Outcome[name],
+    "label": lambda name: Outcome[name].label,
+    "plural": pluralize,
+    "short": _optional(short),
+    "hours": _optional(lambda value: f"{value / 3600:,.0f} h" if value >= 36_000 else format_duration(value)),
+}

@@ -1,0 +1,143 @@
+"""All run groups, and one: its runs, its results, its setting."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from pytest_mlebench.audit.findings import Verdict, read_findings
+from pytest_mlebench.reports.medals import in_order
+from pytest_mlebench.reports.page import page as report_page
+from pytest_mlebench.reports.page import parts
+from pytest_mlebench.results.overview import overview
+from pytest_mlebench.runs.outcome import FAILURES
+from pytest_mlebench.viewer.answers import attachment, events
+from pytest_mlebench.viewer.folder import is_folder
+from pytest_mlebench.viewer.formats import seg
+from pytest_mlebench.viewer.live import changes, group_state, running
+from pytest_mlebench.viewer.site import Missing, Site
+
+
+class GroupPages:
+    """The pages of run groups."""
+
+    def __init__(self, site: Site) -> None:
+        self.site = site
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("/", self.groups),
+            Route("/group/{group}", self.group),
+            Route("/group/{group}/results", self.results),
+            Route("/group/{group}/setting", self.setting),
+            Route("/group/{group}/events", self.group_events),
+        ]
+
+    def groups(self, request: Request) -> Response:
+        self.site.index.refresh()
+        found = self.site.index.groups()
+        return self.site.page(
+            request,
+            "groups.html",
+            "Run groups",
+            crumbs=[],
+            groups=found,
+            runs_dir=str(self.site.index.runs_dir),
+            live=any(group.is_live for group in found),
+            totals={
+                "runs": sum(group.finished for group in found),
+                "medals": sum(group.medals for group in found),
+                "cost": sum(group.cost or 0 for group in found),
+                "live": sum(group.running for group in found),
+            },
+        )
+
+    def group(self, request: Request) -> Response:
+        name = request.path_params["group"]
+        state = group_state(self.site.index.runs_dir / name) if is_folder(self.site.index.runs_dir, name) else ""
+        group = self.site.group_of(request, fresh=True)
+        folder = self.site.index.runs_dir / group.name
+        runs = self.site.runs(group.name)
+        now, interrupted = running(folder, self.site.calls)
+        spent = [own.cost for own in now if own.cost is not None]
+        known = [group.cost] if group.cost is not None else []
+        return self.site.page(
+            request,
+            "group.html",
+            group.title or group.name,
+            crumbs=[("Run groups", "/")],
+            group=group,
+            tab="runs",
+            state=state,
+            verdicts=_verdicts(folder),
+            runs=runs,
+            running=now,
+            interrupted=interrupted,
+            spent=sum([*spent, *known]) if spent or known else None,
+            costs=any(run.calls for run in runs),
+            agents=sorted({run.agent for run in runs}),
+            failures={str(outcome) for outcome in FAILURES},
+        )
+
+    def results(self, request: Request) -> Response:
+        group = self.site.group_of(request)
+        view = overview([self.site.read(group.name)])
+        if "export" in request.query_params:
+            return attachment(report_page(view), f"{group.name}.html")
+        return self.site.page(
+            request,
+            "results.html",
+            f"Results of {group.name}",
+            crumbs=[("Run groups", "/"), (group.name, f"/group/{seg(group.name)}")],
+            group=group,
+            tab="results",
+            links=json.dumps(
+                [f"/run/{seg(group.name)}/{seg(row['record'].run_id)}" for row in _rows_of(view)],
+            ),
+            **without_rows(parts(view, log_bytes=0)),
+        )
+
+    def setting(self, request: Request) -> Response:
+        group = self.site.group_of(request)
+        view = overview([self.site.read(group.name)])
+        found = parts(view, log_bytes=0)
+        return self.site.page(
+            request,
+            "group_setting.html",
+            f"Setting of {group.name}",
+            crumbs=[("Run groups", "/"), (group.name, f"/group/{seg(group.name)}")],
+            group=group,
+            tab="setting",
+            groups=found["groups"],
+            common=found["common"],
+        )
+
+    async def group_events(self, request: Request) -> Response:
+        name = request.path_params["group"]
+        if not is_folder(self.site.index.runs_dir, name):
+            raise Missing("there is no such run group")
+        folder = self.site.index.runs_dir / name
+        return events(changes(lambda: group_state(folder)))
+
+
+def _verdicts(folder: Path) -> Mapping[str, Verdict]:
+    """What an audit says of each run of a group; none where there was no audit."""
+    with suppress(OSError, ValueError):
+        found = read_findings(folder)
+        return {} if found is None else found.verdicts
+    return {}
+
+
+def _rows_of(view: Any) -> list[dict[str, Any]]:
+    return [{"record": record} for record in in_order(view.records)]
+
+
+def without_rows(found: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in found.items() if name not in ("rows", "competitions", "filters", "columns")}
