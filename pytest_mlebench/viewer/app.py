@@ -19,10 +19,11 @@ from pytest_mlebench.viewer.pages.files import FilePages
 from pytest_mlebench.viewer.pages.groups import GroupPages
 from pytest_mlebench.viewer.pages.log import LogPages
 from pytest_mlebench.viewer.pages.runs import RunPages
+from pytest_mlebench.viewer.pages.runs_list import RunListPages
 from pytest_mlebench.viewer.pages.trajectory import TrajectoryPages
 from pytest_mlebench.viewer.site import Missing, Site
 
-_PAGES = (GroupPages, ComparePages, CompetitionPages, RunPages, TrajectoryPages, LogPages, FilePages)
+_PAGES = (GroupPages, RunListPages, ComparePages, CompetitionPages, RunPages, TrajectoryPages, LogPages, FilePages)
 
 
 def application(

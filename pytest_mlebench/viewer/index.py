@@ -20,12 +20,12 @@ from pytest_mlebench.errors import UsageError
 from pytest_mlebench.json_values import loads, parse
 from pytest_mlebench.runs.layout import GRADING_REPORT, MANIFEST, RECORD, RUNNING
 from pytest_mlebench.runs.manifest import Manifest
-from pytest_mlebench.runs.outcome import Outcome
+from pytest_mlebench.runs.outcome import FAILURES, Outcome
 from pytest_mlebench.runs.record import RunRecord
 from pytest_mlebench.viewer.folder import Refused, read
 
 FILE = ".mlebench-view.sqlite3"
-_VERSION = 2
+_VERSION = 3
 _MAX_RECORD = 8 << 20
 _MAX_MANIFEST = 64 << 20
 _TEXT = 500
@@ -60,6 +60,10 @@ class Run:
     bench_version: str
     submissions: int
     error: int
+    firm: str = ""
+    """Whether its medal is ``firm``, ``not firm`` or ``unknown``; empty without a medal."""
+    score_low: float | None = None
+    score_high: float | None = None
     latest: int = 1
     """0 where a later run has the same agent, competition and seed."""
 
@@ -70,6 +74,54 @@ class Run:
     @property
     def medal(self) -> str | None:
         return self.result.medal
+
+
+MEDALS = tuple(outcome.value for outcome in Outcome if outcome.medal)
+FAILED = tuple(outcome.value for outcome in FAILURES)
+FACETS = {
+    "group": "group_name",
+    "competition": "competition_id",
+    "agent": "agent",
+    "split": "split",
+    "category": "category",
+    "outcome": "outcome",
+    "firm": "firm",
+    "version": "bench_version",
+}
+"""What runs can be chosen by, with the column of each."""
+ORDERS = {
+    "ended": "ended_at",
+    "outcome": f"instr('{' '.join(Outcome)}', outcome)",
+    "competition": "competition_id",
+    "agent": "agent",
+    "group": "group_name",
+    "split": "split",
+    "category": "category",
+    "seed": "seed",
+    "score": "score",
+    "beats": "percentile",
+    "time": "seconds",
+    "cost": "cost",
+    "calls": "calls",
+    "tokens": "coalesce(tokens_in, 0) + coalesce(tokens_out, 0)",
+    "submissions": "submissions",
+    "started": "started_at",
+}
+"""What runs can be sorted by, with the term of each."""
+_SEARCHED = ("group_name", "competition_id", "agent", "models", "reason", "ending", "run_id")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Search:
+    """Which runs are looked for: ``facets`` has values by ``FACETS``, ``words`` must all be in what a run says.
+
+    Of ``outcome``, ``medal`` and ``failure`` stand for several. ``order`` is one of ``ORDERS``, with ``-`` before it
+    for the largest first.
+    """
+
+    facets: Mapping[str, Sequence[str]]
+    words: Sequence[str] = ()
+    order: str = "-ended"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,6 +219,24 @@ class Index:
             wanted.append("latest")
         query = f"select {', '.join(_COLUMNS)} from runs where {' and '.join(wanted)}"
         return [Run(**dict(zip(_COLUMNS, row, strict=True))) for row in self._all(query, values)]
+
+    def search(self, search: Search, *, start: int = 0, count: int = 200) -> tuple[list[Run], int]:
+        """Runs of all groups that are looked for, ``count`` of them from ``start`` on, and how many there are."""
+        where, values = _condition(search)
+        term = ORDERS[search.order.removeprefix("-")]
+        way = "desc" if search.order.startswith("-") else "asc"
+        ((total,),) = self._all(f"select count(*) from runs where {where}", values)
+        order = f"{term} is null, {term} {way}, group_name, competition_id, agent, seed"
+        query = f"select {', '.join(_COLUMNS)} from runs where {where} order by {order} limit ? offset ?"
+        rows = self._all(query, [*values, count, start])
+        return [Run(**dict(zip(_COLUMNS, row, strict=True))) for row in rows], total
+
+    def facets(self) -> dict[str, list[tuple[str, int]]]:
+        """The values of each facet with the number of its runs."""
+        return {
+            name: self._all(f"select {column}, count(*) from runs where latest group by {column} order by {column}")
+            for name, column in FACETS.items()
+        }
 
     def run(self, group: str, run_id: str) -> Run | None:
         query = f"select {', '.join(_COLUMNS)} from runs where group_name = ? and folder = ?"
@@ -402,6 +472,21 @@ update runs set latest = 1 where group_name = ? and folder in (select folder fro
 """
 
 
+def _condition(search: Search) -> tuple[str, list[Any]]:
+    wanted, values = ["latest"], list[Any]()
+    for name, chosen in search.facets.items():
+        several = {"medal": MEDALS, "failure": FAILED} if name == "outcome" else {}
+        plain = [value for own in chosen for value in several.get(own, (own,))]
+        if plain:
+            wanted.append(f"{FACETS[name]} in ({', '.join('?' * len(plain))})")
+            values += plain
+    for word in search.words:
+        escaped = word.replace("\\", r"\\").replace("%", r"\%").replace("_", r"\_")
+        wanted.append("(" + " or ".join(rf"{column} like ? escape '\'" for column in _SEARCHED) + ")")
+        values += [f"%{escaped}%"] * len(_SEARCHED)
+    return " and ".join(wanted), values
+
+
 def _group(text: str) -> Group:
     return Group(**json.loads(text))
 
@@ -437,6 +522,9 @@ def _run(group: str, folder: str, record: RunRecord) -> Run:
         bench_version=report.bench_version,
         submissions=len(record.timeline),
         error=int(record.error is not None),
+        firm=report.firmness,
+        score_low=report.score_low,
+        score_high=report.score_high,
     )
 
 

@@ -17,6 +17,7 @@ from starlette.responses import HTMLResponse, Response
 from pytest_mlebench._version import __version__
 from pytest_mlebench.errors import MLEBenchError, UsageError
 from pytest_mlebench.json_values import loads, parse
+from pytest_mlebench.llm.trajectory import TRAJECTORY
 from pytest_mlebench.reports.plots.svg import SCHEME
 from pytest_mlebench.reports.templates import asset, environment, style
 from pytest_mlebench.reports.untrusted import plain
@@ -26,10 +27,10 @@ from pytest_mlebench.runs.layout import RECORD
 from pytest_mlebench.runs.outcome import Outcome
 from pytest_mlebench.runs.record import RunRecord
 from pytest_mlebench.viewer.answers import attachment
-from pytest_mlebench.viewer.folder import Refused, is_folder, read
+from pytest_mlebench.viewer.folder import Refused, is_folder, read, size_of
 from pytest_mlebench.viewer.formats import FILTERS, seg
 from pytest_mlebench.viewer.guard import NONCE
-from pytest_mlebench.viewer.index import Group, Index, Run
+from pytest_mlebench.viewer.index import FAILED, Group, Index, Run
 from pytest_mlebench.viewer.live import Calls, group_state
 from pytest_mlebench.viewer.steps import Conversation, Trajectories, has_trajectory
 
@@ -94,6 +95,7 @@ class Site:
             groups_left=self.index.left,
             now=datetime.now(UTC).isoformat(timespec="seconds"),
             outcomes=Outcome,
+            failures=FAILED,
         )
         if not export:
             return HTMLResponse(text, status)
@@ -167,7 +169,13 @@ class Site:
         name = f"{record.competition_id}, {record.agent}, seed {record.seed}" if record is not None else run_id
         return {
             "title": name if tab == "overview" else f"{tab.capitalize()} of {name}",
-            "crumbs": [("Run groups", "/"), (group.name, f"/group/{seg(group.name)}")],
+            "name": name,
+            "crumb": name if tab == "overview" else tab.capitalize(),
+            "crumbs": [
+                ("Run groups", "/"),
+                (group.name, f"/group/{seg(group.name)}"),
+                *([(name, base + seg(run_id))] if tab != "overview" else []),
+            ],
             "group": group,
             "run_id": run_id,
             "base": base + seg(run_id),
@@ -177,5 +185,6 @@ class Site:
             "previous": f"{base}{seg(runs[at - 1])}{suffix}" if at else None,
             "following": f"{base}{seg(runs[at + 1])}{suffix}" if at is not None and at + 1 < len(runs) else None,
             "nth": None if at is None else (at + 1, len(runs)),
+            "has_file": size_of(self.index.runs_dir / group.name, run_id, TRAJECTORY) is not None,
             "has_trajectory": has_trajectory(self.index.runs_dir / group.name, run_id),
         }

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import json
 import threading
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -47,6 +48,8 @@ _SNIPPET = 80
 _DIFF_LINES = 600
 _BARS = 4000
 _KIND = {name: name for name in ("user", "agent", "system")}
+KINDS = ("user", "system", "agent", "tool", "reasoning", "error")
+"""What steps can be filtered by: who spoke, and whether a step calls a tool, reasons, or failed."""
 _FOLDED = 24
 """Lines from which on a text is folded."""
 
@@ -88,6 +91,8 @@ class Step:
     is_copied: bool
     model: str
     moment: str
+    kinds: frozenset[str]
+    """Those of ``KINDS`` that it is of."""
 
     @property
     def tokens(self) -> int:
@@ -114,27 +119,59 @@ class Conversation:
         self._raw = steps_of(values)[:MAX_STEPS]
         self.left_out = len(steps_of(values)) - len(self._raw)
         self.steps = list(self._outline())
+        self._by_kinds: dict[frozenset[str], Sequence[int]] = {}
 
     def __len__(self) -> int:
         return len(self._raw)
 
     @cached_property
-    def outline(self) -> tuple[Markup, Markup]:
-        """A link for each step, and a bar; made once, as there are thousands."""
-        peak = max((step.tokens for step in self.steps), default=0)
-        items = (
-            f'<li class="{_KIND.get(step.source, "other")}{" failed" if step.is_error else ""}">'
-            f'<a href="?conversation={self.number}&amp;from={step.number}#s-{step.number}" data-to="{step.number}">'
-            f"<span>{step.number}</span> {f'<b>{escape(step.what)}</b> ' if step.what else ''}"
-            f"{escape(step.about or step.source)}</a></li>"
+    def counts(self) -> Mapping[str, int]:
+        """How many steps there are of each kind that occurs."""
+        found = Counter(kind for step in self.steps for kind in step.kinds)
+        return {kind: found[kind] for kind in KINDS if found[kind]}
+
+    def chosen(self, kinds: Sequence[str]) -> Sequence[int]:
+        """The numbers of the steps that are of one of these kinds; all of them where none is named."""
+        wanted = frozenset(kinds)
+        return self._chosen(wanted) if wanted else range(1, len(self) + 1)
+
+    def _chosen(self, wanted: frozenset[str]) -> Sequence[int]:
+        if wanted not in self._by_kinds:
+            self._by_kinds[wanted] = [step.number for step in self.steps if step.kinds & wanted]
+        return self._by_kinds[wanted]
+
+    @cached_property
+    def links(self) -> Sequence[Markup]:
+        """A link for each step, for outlines; made once, as there are thousands."""
+        return [
+            Markup(
+                f'<li class="{_KIND.get(step.source, "other")}{" failed" if step.is_error else ""}">'
+                f'<a href="?conversation={self.number}&amp;from={step.number}#s-{step.number}" '
+                f'data-to="{step.number}"><span>{step.number}</span> '
+                f"{f'<b>{escape(step.what)}</b> ' if step.what else ''}{escape(step.about or step.source)}</a></li>"
+            )
             for step in self.steps
-        )
-        bars = (
-            f'<i class="{_KIND.get(step.source, "other")}{" failed" if step.is_error else ""}" '
-            f'style="height:{12 + 88 * step.tokens // peak if peak else 12}%"></i>'
+        ]
+
+    @cached_property
+    def bars(self) -> Markup:
+        """A bar for each step, as high as its tokens."""
+        peak = max((step.tokens for step in self.steps), default=0)
+        return Markup("").join(
+            Markup(
+                f'<i class="{_KIND.get(step.source, "other")}{" failed" if step.is_error else ""}" '
+                f'style="height:{12 + 88 * step.tokens // peak if peak else 12}%"></i>'
+            )
             for step in self.steps[:_BARS]
         )
-        return Markup("".join(items)), Markup("".join(bars))
+
+    def outline(self, kinds: Sequence[str] = ()) -> Markup:
+        """A link for each step of these kinds, or for each."""
+        return Markup("").join(self.links[number - 1] for number in self.chosen(kinds))
+
+    def raw(self, number: int) -> str:
+        """A step as JSON, as it was recorded."""
+        return json.dumps(self._raw[number - 1], indent=2, ensure_ascii=False)
 
     @property
     def errors(self) -> list[int]:
@@ -181,19 +218,28 @@ class Conversation:
                 about = arguments_text(mapping(calls[0].get("arguments")))
             else:
                 what, about = "", content_text(raw.get("message") or "")
+            source = one_line(str(raw.get("source") or "step")[:20])
+            failed = any(is_error(content_text(result.get("content"))[-6000:]) for result in results)
+            kinds = {
+                source: True,
+                "tool": bool(calls),
+                "reasoning": bool(raw.get("reasoning_content")),
+                "error": failed,
+            }
             yield Step(
                 number=number,
-                source=one_line(str(raw.get("source") or "step")[:20]),
+                source=source,
                 what=what,
                 about=one_line(about[:200])[:90],
                 seconds=(began - first).total_seconds() if began and first else None,
                 tokens_in=_count(metrics.get("prompt_tokens")),
                 tokens_out=_count(metrics.get("completion_tokens")),
                 cost=float(cost) if isinstance(cost := metrics.get("cost_usd"), int | float) else None,
-                is_error=any(is_error(content_text(result.get("content"))[-6000:]) for result in results),
+                is_error=failed,
                 is_copied=bool(raw.get("is_copied_context")),
                 model=one_line(str(raw.get("model_name") or "")[:80]),
                 moment=str(raw.get("timestamp") or "")[:40],
+                kinds=frozenset(kind for kind, own in kinds.items() if own and kind in KINDS),
             )
 
     def _blocks(self, number: int, raw: Mapping[str, Any]) -> Iterator[Block]:

@@ -13,7 +13,15 @@ from typing import Any
 
 _OPTIONS = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
 _OPTIONS += ["--disable-component-update", "--disable-sync", "--remote-debugging-pipe"]
-_KEYS = {"Tab": ("Tab", 9, ""), "Enter": ("Enter", 13, "\r"), "Space": (" ", 32, " ")}
+_KEYS = {
+    "Tab": ("Tab", 9, ""),
+    "Enter": ("Enter", 13, "\r"),
+    "Escape": ("Escape", 27, ""),
+    "Space": (" ", 32, " "),
+    "Home": ("Home", 36, ""),
+    "ArrowLeft": ("ArrowLeft", 37, ""),
+    "ArrowRight": ("ArrowRight", 39, ""),
+}
 
 
 class Browser:
@@ -138,7 +146,7 @@ class Tab:
 
     def press(self, key: str, times: int = 1) -> None:
         """Press a key as a user does."""
-        value, number, text = _KEYS[key]
+        value, number, text = _KEYS[key] if key in _KEYS else (key, ord(key.upper()), key)
         for _ in range(times):
             for kind in ("keyDown", "keyUp"):
                 typed = {"text": text} if text and kind == "keyDown" else {}

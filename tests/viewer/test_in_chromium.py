@@ -16,7 +16,7 @@ from pytest_mlebench.runs.running import shown_as_running
 from tests.groups import record_with
 from tests.reports.browser import Open, Tab
 from tests.viewer.conftest import SMOKE
-from tests.viewer.test_pages import HOSTILE, PAGES, RUN
+from tests.viewer.test_pages import HOSTILE, PAGES, RUN, STEPS
 
 pytestmark = pytest.mark.full
 
@@ -37,10 +37,16 @@ def test_no_page_has_errors_leaves_the_width_or_asks_elsewhere(served: str, open
 
 
 def test_what_a_hostile_agent_wrote_neither_runs_nor_loads_anything(served: str, open_tab: Open) -> None:
-    pages = ["/", "/group/hostile", "/group/hostile/results", "/group/hostile/setting", HOSTILE]
-    pages += [
-        f"{HOSTILE}/{tab}" for tab in ("trajectory", "log", "log?at=0", "files", "record", "files/code/page.html")
+    pages = [
+        "/",
+        "/runs",
+        "/runs?q=<script>",
+        "/group/hostile",
+        "/group/hostile/results",
+        "/group/hostile/setting",
+        HOSTILE,
     ]
+    pages += [f"{HOSTILE}/{tab}" for tab in (*STEPS, "log", "log?at=0", "files", "record", "files/code/page.html")]
     pages += ["/compare?g=hostile&g=one", f"/run/hostile/{HOSTILE.rpartition('/')[2]}/trajectory?q=<script>"]
     for page in pages:
         tab = open_tab(served + page)
@@ -158,3 +164,51 @@ def test_the_keyboard_alone_finds_compares_and_copies(served: str, open_tab: Ope
     back.wait("location.pathname === '/compare'")
     assert back.see("document.querySelectorAll('#matrix tbody tr').length") == 3
     assert tab.errors == [] == back.errors
+
+
+def test_steps_are_collapsed_filtered_copied_and_seen_as_they_were_recorded(served: str, open_tab: Open) -> None:
+    tab = open_tab(f"{served}{RUN}/trajectory")
+    hidden = "[...document.querySelectorAll('.step-body')].filter(own => own.hidden).length"
+    count = "document.querySelectorAll('[data-step]').length"
+    tab.see("document.querySelector('[data-go=fold]').click()")
+    assert tab.see(f"{hidden} === {count} && {count} >= 40")
+    tab.see("scrollTo(0, document.documentElement.scrollHeight)")
+    tab.wait(f"{count} > 40 && {hidden} === {count}")  # what is loaded later, too
+    tab.see("document.querySelector('[data-step] [data-act=turn]').click()")
+    tab.wait(f"{hidden} === {count} - 1")
+    tab.see("document.querySelector('[data-go=unfold]').click()")
+    assert tab.see(hidden) == 0
+    tab.see("navigator.clipboard.writeText = async text => { window.copied = text }")
+    tab.see("document.querySelector('[data-step].agent [data-act=copy]').click()")
+    tab.wait("window.copied?.includes('python train.py')")
+    tab.see("document.querySelector('[data-step].agent [data-raw]').click()")
+    tab.wait("document.querySelector('.raw')?.textContent.includes('\"tool_call_id\"')")
+    tab.see("document.querySelector('[data-step].agent [data-raw]').click()")
+    tab.wait("!document.querySelector('.raw')")
+    tab.see("document.querySelector('[name=kind][value=error]').click()")
+    tab.wait("location.search.includes('kind=error') && document.readyState === 'complete'")
+    tab.wait("document.querySelectorAll('.outline li').length === 20")
+    tab.see("document.querySelector('[data-to=\"1900\"]').click()")
+    tab.wait("location.hash === '#s-1900'")
+    numbers = tab.see("[...document.querySelectorAll('[data-step]')].map(step => Number(step.dataset.step))")
+    assert numbers == list(range(100, 2001, 100)) and tab.errors == []
+
+
+def test_arrow_keys_go_from_snapshot_to_snapshot_and_each_is_announced(served: str, open_tab: Open) -> None:
+    tab = open_tab(f"{served}/run/one/smoke-breast-cancer_agent-one-0")
+    named = "document.activeElement.getAttribute('aria-label') ?? ''"
+    assert tab.see("document.querySelectorAll('.mark[tabindex=\"0\"]').length") == 1
+    tab.see("document.querySelector('.mark[tabindex=\"0\"]').focus()")
+    said = [tab.see(named)]
+    for _ in range(2):
+        tab.press("ArrowRight")
+        said.append(tab.see(named))
+    assert said[0].startswith("after 12 s: not valid") and "the last one" in said[2] and len(set(said)) == 3
+    assert tab.see("document.querySelector('.readout').textContent") == said[2]
+    tab.press("Home")
+    assert tab.see(named) == said[0]
+    announced = [name for role, name in tab.accessible() if role == "link" and name.startswith("after ")]
+    assert announced == said
+    tab.press("Enter")
+    tab.wait("location.pathname.endsWith('/trajectory') && location.search.startsWith('?at=')")
+    assert tab.errors == []

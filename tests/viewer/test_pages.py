@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import json
 import re
 import sqlite3
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.viewer.app import application
 from pytest_mlebench.viewer.index import FILE, Index
 from pytest_mlebench.viewer.text import code, coloured
-from tests.groups import make_group
+from tests.groups import make_group, record_with, save_group
 from tests.viewer.conftest import EVIL, SMOKE, Ask, asker
 
 RUN = "/run/one/smoke-digits_agent-one-0"
@@ -25,6 +30,8 @@ PAGES = (
     f"{RUN}/log",
     f"{RUN}/files",
     f"{RUN}/record",
+    f"{RUN}/step?number=100",
+    "/runs",
     "/compare?g=one&g=two",
     "/side?r=one/smoke-digits_agent-one-0&r=two/smoke-digits_agent-two-0",
     "/competitions",
@@ -61,6 +68,65 @@ def test_a_page_of_a_long_trajectory_has_few_of_its_steps(ask: Ask) -> None:
     assert "from=1234" in found and "<b>1</b> steps have" in found
 
 
+def test_steps_can_be_chosen_by_kind_and_seen_as_they_were_recorded(ask: Ask) -> None:
+    text = ask(f"{RUN}/trajectory?kind=error&from=500").text
+    shown = [int(number) for number in re.findall(r'id="s-(\d+)"', text)]
+    assert shown == list(range(100, 2001, 100)) and text.count("data-to=") == 20
+    assert 'value="error" checked' in text and ">1,999</span>" in text  # tool calls
+    after = ask(f"{RUN}/steps?kind=error&from=501").text
+    assert re.findall(r'id="s-(\d+)"', after)[:2] == ["600", "700"]
+    before = ask(f"{RUN}/steps?kind=error&kind=user&before=201").text
+    assert re.findall(r'id="s-(\d+)"', before) == ["1", "100", "200"]
+    values = json.loads(ask(f"{RUN}/step.json?number=100").text)
+    assert values["step_id"] == 100 and values["tool_calls"][0]["function_name"] == "bash"
+    page = ask(f"{RUN}/step?number=100").text
+    assert "tool_call_id" in page and f'href="{RUN}/trajectory?from=100#s-100"' in page
+    assert "<html" not in ask(f"{RUN}/step?number=100&part=1").text
+    assert ask("/run/two/smoke-digits_agent-two-0/step?number=1").status == 404
+
+
+def test_runs_of_all_groups_are_listed_chosen_sorted_and_saved(ask: Ask) -> None:
+    def shown(query: str) -> list[str]:
+        return re.findall(
+            r'<th scope="row" data-label="Competition"><a href="/run/([^"]+)"', ask(f"/runs?{query}").text
+        )
+
+    assert len(shown("")) >= 7
+    assert len(shown("group=one")) == 3 and len(shown("group=one&outcome=medal")) == 2
+    assert shown("outcome=failure&q=AGENT-ONE") == ["one/smoke-digits_agent-one-0"]
+    assert shown("q=_gent") == [] == shown("q=%25zzz") and len(shown("q=agent+two")) == 3
+    costs = shown("order=-cost&group=one")
+    assert costs and shown("order=outcome&group=one&group=two")[0].startswith("one/")
+    assert len(shown("order=nonsense&start=x")) >= 7 and shown("start=7000") == []
+    rows = list(csv.DictReader(io.StringIO(ask("/runs.csv?group=one").text)))
+    assert len(rows) == 3 and {row["outcome"] for row in rows} == {"gold", "bronze", "crashed"}
+    for page, link in (
+        ("/", "/runs?group=one&amp;outcome=medal"),
+        ("/group/one", "/runs?group=one&amp;outcome=gold"),
+        ("/competitions", "/runs?competition=smoke-digits"),
+    ):
+        assert f'href="{link}"' in ask(page).text and len(shown(link.partition("?")[2].replace("&amp;", "&"))) > 0
+
+
+def test_medals_are_shown_as_firm_or_not(tmp_path: Path) -> None:
+    competition = default_catalogue()[SMOKE[0]]
+    gold = record_with(competition, "gold", agent="a")
+    firm = replace(gold, report=replace(gold.report, firm=True, score_low=0.97, score_high=0.99))
+    other = record_with(competition, "gold", agent="a", seed=1)
+    loose = replace(other, report=replace(other.report, firm=False, score_low=0.5, score_high=0.99))
+    save_group(tmp_path / "g", [firm, loose])
+    index = Index(tmp_path)
+    index.refresh(thorough=True)
+    ask = asker(application(index, address="127.0.0.1"))
+    for page in ("/group/g", "/runs", f"/competition/{SMOKE[0]}"):
+        assert re.findall(r'<small class="firm">([^<]+)<', ask(page).text).count("not firm") == 1, page
+    assert "0.50000 to 0.99000" in ask("/runs").text
+    own = ask(f"/run/g/{loose.run_id}").text
+    assert "The gold medal is <b>not firm</b>" in own and "0.50000 to 0.99000" in own
+    assert "firm medals</dt>" in ask("/group/g").text
+    index.close()
+
+
 def test_what_an_audit_found_leads_to_its_evidence(ask: Ask) -> None:
     assert f'href="{HOSTILE}#audit">violation</a>' in ask("/group/hostile").text
     text = ask(HOSTILE).text
@@ -89,12 +155,12 @@ def test_an_export_is_one_file_without_scripts_links_or_requests(ask: Ask) -> No
     assert '<meta name="generator"' in ask("/group/one/results?export=1").text
 
 
-TABS = ("trajectory", "log", "log?at=0", "log?errors=1", "files", "files/code/page.html", "record")
+STEPS = ("trajectory", "trajectory?kind=tool", "step?number=2", "step?number=2&part=1")
+TABS = (*STEPS, "log", "log?at=0", "log?errors=1", "files", "files/code/page.html", "record")
+LISTS = ("/runs", "/runs?group=hostile", "/group/hostile", "/group/hostile/results")
 
 
-@pytest.mark.parametrize(
-    "page", ["/group/hostile", "/group/hostile/results", HOSTILE, *(f"{HOSTILE}/{tab}" for tab in TABS)]
-)
+@pytest.mark.parametrize("page", [*LISTS, HOSTILE, *(f"{HOSTILE}/{tab}" for tab in TABS)])
 def test_what_an_agent_wrote_is_text(page: str, ask: Ask) -> None:
     answer = ask(page)
     assert answer.status == 200
@@ -179,8 +245,6 @@ def test_on_another_address_nothing_is_shown_without_the_token(runs_dir: Path) -
 
 
 def test_the_index_follows_the_files_and_is_made_anew_when_it_is_damaged(tmp_path: Path) -> None:
-    from pytest_mlebench.catalog import default_catalogue
-
     competitions = [default_catalogue()[id] for id in SMOKE]
     make_group(tmp_path / "a", competitions=competitions, seeds=2)
     index = Index(tmp_path)

@@ -83,8 +83,11 @@
     if (none) none.hidden = shown > 0;
   }
   function columns(table) {
-    const hidden = new Set((store.get(`columns.${table.id}`) ?? "").split("|").filter(Boolean));
-    const names = [...table.tHead.rows[0].cells].map((cell) => cell.textContent.trim());
+    const heads = [...table.tHead.rows[0].cells];
+    const names = heads.map((cell) => cell.textContent.trim());
+    const spare = heads.filter((cell) => "off" in cell.dataset).map((cell) => cell.textContent.trim());
+    const kept = store.get(`columns.${table.id}`);
+    const hidden = new Set(kept === null ? spare : kept.split("|").filter(Boolean));
     names.forEach((name, k) => {
       for (const row of [table.tHead.rows[0], ...rowsOf(table)]) row.cells[k]?.classList.toggle("off", hidden.has(name));
     });
@@ -152,6 +155,7 @@
         box.append(label);
       });
     }
+    for (const picture of within.querySelectorAll(".picture")) walkable(picture);
     for (const field of within.querySelectorAll("[data-filter]")) field.value = state.get(`t.${field.dataset.filter}.text`) ?? "";
     for (const chip of within.querySelectorAll("[data-chip]")) {
       const chosen = (state.get(`t.${chip.dataset.chip}.outcome`) ?? "").split(",");
@@ -159,6 +163,31 @@
     }
     for (const hint of within.querySelectorAll(".hint")) hint.hidden = false;
     compare();
+  }
+  // A timeline's marks are one stop of the Tab key; arrows go from one to the next, and what it stands for is shown.
+  function walkable(picture) {
+    const marks = [...picture.querySelectorAll(".mark")];
+    if (!marks.length) return;
+    const told = Object.assign(document.createElement("p"), { className: "readout muted", textContent: "Arrow keys go from mark to mark, Enter follows one." });
+    told.setAttribute("aria-hidden", "true"); // a screen reader has the name of the mark that has the focus
+    picture.after(told);
+    picture.removeAttribute("tabindex");
+    marks.forEach((mark, k) => {
+      mark.setAttribute("tabindex", k ? "-1" : "0");
+      const tell = () => { told.textContent = mark.getAttribute("aria-label"); };
+      mark.addEventListener("pointerenter", tell);
+      mark.addEventListener("focus", () => {
+        tell();
+        for (const other of marks) other.setAttribute("tabindex", other === mark ? "0" : "-1");
+      });
+    });
+    picture.addEventListener("keydown", (event) => {
+      const at = marks.indexOf(document.activeElement);
+      const next = { ArrowRight: at + 1, ArrowDown: at + 1, ArrowLeft: at - 1, ArrowUp: at - 1, Home: 0, End: marks.length - 1 }[event.key];
+      if (at < 0 || next === undefined) return;
+      event.preventDefault();
+      marks[Math.max(0, Math.min(marks.length - 1, next))].focus();
+    });
   }
   function compare() {
     const button = document.querySelector("[data-compare]");
@@ -264,12 +293,23 @@
     follow();
     tick();
     setInterval(tick, 1000);
+    for (const own of document.querySelectorAll(".needs-script")) own.hidden = false;
     for (const id of ["theme", "help"]) document.getElementById(id).hidden = false;
     named();
     document.getElementById("theme").addEventListener("click", turn);
     document.getElementById("help").addEventListener("click", () => document.getElementById("keys").showModal());
     document.addEventListener("keydown", press);
-    document.addEventListener("change", (event) => { if (event.target.matches('[name="g"]')) compare(); });
+    document.addEventListener("change", (event) => {
+      if (event.target.matches('[name="g"]')) compare();
+      if (event.target.matches('[data-send] :is(select, [type="checkbox"])')) event.target.form.requestSubmit();
+    });
+    document.addEventListener("formdata", (event) => { // an address without what was not chosen
+      for (const [name, value] of [...event.formData]) if (value === "") event.formData.delete(name);
+    });
+    addEventListener("copy-text", async (event) => {
+      await copy(event.detail.text);
+      say(event.detail.said);
+    });
     document.addEventListener("input", (event) => {
       const id = event.target.dataset?.filter;
       if (!id) return;
@@ -287,6 +327,7 @@
         remember(`${id}.outcome`, [...chosen].join(","));
         filter(document.getElementById(id));
       }
+      if (event.target.closest("[data-print]")) print();
       const kind = event.target.dataset?.copy;
       if (kind) {
         const table = document.getElementById(event.target.closest("[data-tools]").dataset.tools);

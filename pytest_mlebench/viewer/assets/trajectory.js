@@ -3,7 +3,7 @@
 (() => {
   const box = document.getElementById("steps");
   if (!box) return;
-  const total = Number(box.dataset.total);
+  const [total, least, most] = ["total", "least", "most"].map((name) => Number(box.dataset[name]));
   const errors = box.dataset.errors.split(",").filter(Boolean).map(Number);
   const tape = document.querySelector("[data-tape]");
   const links = new Map([...document.querySelectorAll("[data-to]")].map((link) => [Number(link.dataset.to), link]));
@@ -13,15 +13,55 @@
   const more = (way) => box.querySelector(`[data-more="${way}"]`);
   let loading = false;
 
-  async function fetched(from) {
-    const answer = await fetch(box.dataset.stepsFrom + Math.max(1, from));
+  async function asked(url) {
+    const answer = await fetch(url);
     if (!answer.ok) throw new Error(`${answer.status}`);
-    return [...new DOMParser().parseFromString(await answer.text(), "text/html").querySelectorAll("[data-step]")];
+    return new DOMParser().parseFromString(await answer.text(), "text/html").body;
+  }
+  async function fetched(query) {
+    const found = [...(await asked(box.dataset.stepsFrom + query)).querySelectorAll("[data-step]")];
+    found.forEach(furnish);
+    return found;
+  }
+  // Each step can be collapsed, copied and seen as it was recorded.
+  function furnish(step) {
+    const tools = step.querySelector(".step-tools");
+    if (!tools || tools.querySelector("button")) return;
+    const button = (act, text, label) => {
+      const own = Object.assign(document.createElement("button"), { type: "button", className: "quiet", textContent: text });
+      own.dataset.act = act;
+      own.setAttribute("aria-label", label);
+      return own;
+    };
+    tools.append(button("copy", "Copy", `Copy step ${number(step)}`));
+    step.querySelector("h2").prepend(button("turn", "▾", `Step ${number(step)} in full`));
+    turned(step, !folded);
+  }
+  let folded = false;
+  function turned(step, open) {
+    step.querySelector(".step-body").hidden = !open;
+    const own = step.querySelector('[data-act="turn"]');
+    own.setAttribute("aria-expanded", String(open));
+    own.textContent = open ? "▾" : "▸";
+  }
+  async function raw(step, link) {
+    const shown = step.querySelector(".raw");
+    step.querySelector(".step-body").hidden = !shown && folded;
+    if (shown) {
+      shown.closest(".raw-box").remove();
+      turned(step, true);
+      return;
+    }
+    const own = Object.assign(document.createElement("div"), { className: "raw-box" });
+    own.append(...(await asked(`${link.href}&part=1`)).childNodes);
+    step.append(own);
+    step.querySelector(".step-body").hidden = true;
+    own.querySelector("pre").focus({ preventScroll: true });
   }
   function ends() {
     const shown = steps();
     const [first, last] = [number(shown[0]), number(shown[shown.length - 1])];
-    for (const [way, needed] of [["up", first > 1], ["down", last < total]]) {
+    for (const [way, needed] of [["up", first > least], ["down", last < most]]) {
       if (!needed) more(way)?.remove();
       else if (!more(way)) {
         const line = Object.assign(document.createElement("p"), { className: "more-steps", textContent: "Loading …" });
@@ -39,14 +79,14 @@
       const shown = steps();
       if (way === "down") {
         const last = number(shown[shown.length - 1]);
-        if (last >= total) return;
-        const added = (await fetched(last + 1)).filter((step) => number(step) > last);
+        if (last >= most) return;
+        const added = (await fetched(`from=${last + 1}`)).filter((step) => number(step) > last);
         more("down")?.before(...added);
         trim("up");
       } else {
         const first = number(shown[0]);
-        if (first <= 1) return;
-        const added = (await fetched(first - 40)).filter((step) => number(step) < first);
+        if (first <= least) return;
+        const added = (await fetched(`before=${first}`)).filter((step) => number(step) < first);
         const top = shown[0].getBoundingClientRect().top;
         shown[0].before(...added);
         scrollBy(0, shown[0].getBoundingClientRect().top - top);
@@ -77,13 +117,15 @@
     if (to < 1 || to > total) return;
     let step = document.getElementById(`s-${to}`);
     if (!step) {
-      const added = await fetched(Math.max(1, to - 5));
+      const added = await fetched(`from=${Math.max(1, to - 5)}`);
+      if (!added.length) return;
       for (const old of steps()) old.remove();
       more("up")?.remove();
       more("down")?.remove();
       box.append(...added);
       ends();
-      step = document.getElementById(`s-${to}`);
+      step = added.find((own) => number(own) >= to) ?? added[added.length - 1];
+      to = number(step);
     }
     for (const other of box.querySelectorAll(".current")) other.classList.remove("current");
     step.classList.add("current");
@@ -153,9 +195,33 @@
       event.preventDefault();
       go(Number(link.dataset.to));
     }
+    const step = event.target.closest("[data-step]");
+    const recorded = step && event.target.closest("[data-raw]");
+    if (recorded && !event.ctrlKey && !event.metaKey && !event.shiftKey) {
+      event.preventDefault();
+      raw(step, recorded).catch(() => { location.href = recorded.href; });
+    }
+    const doing = event.target.closest("[data-act]")?.dataset.act;
+    if (doing === "turn") turned(step, step.querySelector(".step-body").hidden);
+    if (doing === "copy") {
+      const texts = [...step.querySelectorAll(".step-body pre")].map((pre) => pre.textContent);
+      dispatchEvent(new CustomEvent("copy-text", { detail: { text: `${texts.join("\n\n")}\n`, said: `Step ${number(step)} is copied` } }));
+    }
     const act = event.target.closest("[data-go]")?.dataset.go;
     if (act === "error") error(1);
-    else if (act) for (const details of box.querySelectorAll("details")) details.open = act === "unfold";
+    else if (act === "later" || act === "earlier") {
+      const by = act === "later" ? 1 : -1;
+      const shown = steps();
+      const chosen = box.querySelector(".current");
+      const at = chosen ? shown.indexOf(chosen) : shown.findIndex((own) => number(own) === here());
+      const next = shown[at + by] ?? shown[at];
+      if (next) go(number(next));
+    } else if (act) {
+      folded = act === "fold";
+      document.querySelector('[data-go="fold"]').setAttribute("aria-pressed", String(folded));
+      for (const own of steps()) turned(own, !folded);
+      for (const details of box.querySelectorAll("details")) details.open = !folded;
+    }
     if (event.target.closest("[data-tape]")) {
       const bar = event.target.closest("[data-tape]").getBoundingClientRect();
       go(Math.max(1, Math.min(total, Math.ceil(((event.clientX - bar.left) / bar.width) * Math.min(total, tape.children.length)))));
@@ -173,6 +239,7 @@
     requestAnimationFrame(() => { waiting = false; show(); });
   }, { passive: true });
   for (const line of box.querySelectorAll("[data-more]")) watcher.observe(line);
+  steps().forEach(furnish);
   mark(box);
   const start = Number(box.dataset.start);
   if (start > 1 && !location.hash) document.getElementById(`s-${start}`)?.scrollIntoView({ block: "start" });

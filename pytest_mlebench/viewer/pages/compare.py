@@ -75,7 +75,7 @@ class ComparePages:
                     "base": base,
                     "record": record,
                     "own": found[0] if found else None,
-                    "outline": Markup(found[0].outline[0].replace('href="?', f'href="{base}/trajectory?'))
+                    "outline": Markup(found[0].outline().replace('href="?', f'href="{base}/trajectory?'))
                     if found
                     else None,
                     "timeline": run_timeline(record, [], f"{base}/trajectory?at=", name=f"timeline-{len(runs)}")

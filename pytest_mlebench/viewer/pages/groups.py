@@ -17,7 +17,6 @@ from pytest_mlebench.reports.medals import in_order
 from pytest_mlebench.reports.page import page as report_page
 from pytest_mlebench.reports.page import parts
 from pytest_mlebench.results.overview import overview
-from pytest_mlebench.runs.outcome import FAILURES
 from pytest_mlebench.viewer.answers import attachment, events
 from pytest_mlebench.viewer.folder import is_folder
 from pytest_mlebench.viewer.formats import seg
@@ -83,7 +82,7 @@ class GroupPages:
             spent=sum([*spent, *known]) if spent or known else None,
             costs=any(run.calls for run in runs),
             agents=sorted({run.agent for run in runs}),
-            failures={str(outcome) for outcome in FAILURES},
+            firm=(sum(run.firm == "firm" for run in runs), sum(run.firm in ("firm", "not firm") for run in runs)),
         )
 
     def results(self, request: Request) -> Response:
@@ -98,6 +97,7 @@ class GroupPages:
             crumbs=[("Run groups", "/"), (group.name, f"/group/{seg(group.name)}")],
             group=group,
             tab="results",
+            crumb="Results",
             links=json.dumps(
                 [f"/run/{seg(group.name)}/{seg(row['record'].run_id)}" for row in _rows_of(view)],
             ),
@@ -115,6 +115,7 @@ class GroupPages:
             crumbs=[("Run groups", "/"), (group.name, f"/group/{seg(group.name)}")],
             group=group,
             tab="setting",
+            crumb="Setting",
             groups=found["groups"],
             common=found["common"],
         )
