@@ -167,6 +167,11 @@ def check_agent(settings: Settings, agent: Agent) -> None:
     check_secrets(gateway_settings(settings), agent, replayed=replayed_group(settings) is not None)
 
 
+def engine_options(settings: Settings) -> dict[str, Any]:
+    """Whose containers ``--sandbox`` chooses, as ``DockerSandbox`` takes it: Docker's unless it is ``podman``."""
+    return {"engine": "podman" if settings.sandbox == "podman" else "docker"}
+
+
 def container_options(settings: Settings) -> dict[str, Any]:
     """What containers are like, as ``DockerSandbox`` takes it."""
     return {
@@ -176,6 +181,7 @@ def container_options(settings: Settings) -> dict[str, Any]:
         "allow_hosts": list(settings.allow_hosts),
         "runtime": settings.runtime,
         "allow_privileged": settings.allow_privileged,
+        **({"allow_unenforced_limits": True} if settings.allow_unenforced_limits else {}),
         "base_image": settings.base_image,
         "heavy": _heavy(settings),
     }
@@ -254,13 +260,13 @@ class Sandboxes:
         self._settings = settings
         self._shares: dict[str, Any] = {"limits": limits(settings), "workers": workers}
         self._reporter = reporter
-        self._docker_sandbox: Sandbox | None = None
+        self._containers: dict[str, Sandbox] = {}
 
     def choose(self, agent: Agent) -> Sandbox:
         """The sandbox for an agent; raises SandboxError."""
         from pytest_mlebench.sandbox.choice import choose
 
-        return choose(self._settings.sandbox, agent, local=self._local, docker=self._docker)
+        return choose(self._settings.sandbox, agent, local=self._local, container=self._container)
 
     def ready(self, agent: Agent) -> Sandbox:
         """The sandbox for an agent, ready to run it; raises SandboxError."""
@@ -275,16 +281,17 @@ class Sandboxes:
         settings = self._settings
         return LocalSandbox(gpu_ids=settings.gpu_ids, network=settings.network, reporter=self._reporter, **self._shares)
 
-    def _docker(self) -> Sandbox:
+    def _container(self, engine: str) -> Sandbox:
         from pytest_mlebench.sandbox.docker.sandbox import DockerSandbox
 
-        if self._docker_sandbox is None:
+        if engine not in self._containers:
             settings = self._settings
-            self._docker_sandbox = DockerSandbox(
+            self._containers[engine] = DockerSandbox(
+                engine=engine,
                 **container_options(settings),
                 gpus=settings.gpus,
                 gpu_ids=settings.gpu_ids,
                 reporter=self._reporter,
                 **self._shares,
             )
-        return self._docker_sandbox
+        return self._containers[engine]

@@ -110,7 +110,7 @@ def _version(text: str) -> str:
 
 
 def _sandbox(text: str) -> str:
-    return _one_of(text, ("auto", "docker", "local"))
+    return _one_of(text, ("auto", "docker", "podman", "local"))
 
 
 def _prepare(text: str) -> str:
@@ -261,7 +261,7 @@ class Settings:
     sandbox: str = _option(
         "--sandbox",
         "KIND",
-        "where agents run: docker, local, or auto: docker if an engine answers, else local for trusted agents "
+        "where agents run: docker, podman, local, or auto: docker if an engine answers, else local for trusted agents "
         "(default: auto)",
         _sandbox,
         INI | RESTORED,
@@ -384,6 +384,11 @@ class Settings:
     )
     runtime: str | None = _option(
         "--runtime", "NAME", "container runtime, for example sysbox-runc, nvidia, runsc", traits=INI | RESTORED
+    )
+    allow_unenforced_limits: bool = _flag(
+        "--allow-unenforced-limits",
+        "run agents although the engine cannot keep limits on memory, processors or processes (rootless engines)",
+        INI | RESTORED,
     )
     allow_privileged: bool = _flag(
         "--allow-privileged", "run agents whose definition requires a privileged container", RESTORED

@@ -18,7 +18,7 @@ from pytest_mlebench.agents import Agent
 from pytest_mlebench.cli.common import add_options, print_json, read_settings
 from pytest_mlebench.errors import MLEBenchError, SandboxError
 from pytest_mlebench.settings import Settings
-from pytest_mlebench.units import format_size, pluralize
+from pytest_mlebench.units import format_size, listed, pluralize
 
 Line = tuple[str, str, str]
 """``ok``, ``note`` or ``problem``; what was looked at; what was found, and what to do."""
@@ -29,7 +29,7 @@ SECONDS = 5.0
 
 def add(commands: Any) -> None:
     agents = commands.add_parser("agents", help="list agents: variants, versions, what they need, their images")
-    add_options(agents, "--agents-dir", "--base-image", "--heavy", "--gpus", "--build-network")
+    add_options(agents, "--sandbox", "--agents-dir", "--base-image", "--heavy", "--gpus", "--build-network")
     agents.add_argument("--json", action="store_true", help="print as JSON")
     agents.set_defaults(command=_agents)
 
@@ -47,7 +47,7 @@ def _agents(options: argparse.Namespace) -> int:
     settings = read_settings(options)
     images = None
     try:
-        images = DockerSandbox(**factories.container_options(settings)).images
+        images = DockerSandbox(**factories.engine_options(settings), **factories.container_options(settings)).images
     except SandboxError as error:
         note = f"images are unknown: {error}"
     missing = "?" if images is None else "not built"
@@ -99,10 +99,12 @@ def _doctor(options: argparse.Namespace) -> int:
 
 def _engine(settings: Settings) -> Iterator[Line]:
     from pytest_mlebench.data import disk
-    from pytest_mlebench.sandbox.docker.engine import connect, engine_info
+    from pytest_mlebench.sandbox.docker.engine import DOCKER, open_engine
 
+    if shutil.which("podman"):
+        yield from _podman()
     try:
-        info = engine_info(connect())
+        info = open_engine(DOCKER).info
     except SandboxError as error:
         yield "note", "engine", str(error)
         return
@@ -110,6 +112,21 @@ def _engine(settings: Settings) -> Iterator[Line]:
     yield "ok", "engine", f"Docker {info.get('ServerVersion')}, {info.get('Driver')}, {images}"
     if (free := disk.free(Path(str(info.get("DockerRootDir"))))) is not None:
         yield _space("images", free, "mlebench clean; docker image prune --all --filter label=mlebench.image")
+
+
+def _podman() -> Iterator[Line]:
+    from pytest_mlebench.sandbox.docker.engine import PODMAN, open_engine
+
+    try:
+        engine = open_engine(PODMAN)
+    except SandboxError as error:
+        yield "note", "Podman", str(error)
+        return
+    text = f"{engine.info.get('ServerVersion')}, {engine.default_runtime}: --sandbox=podman"
+    if engine.unenforced:
+        text += f"; no limit on {listed(engine.unenforced)}, as {engine.why_unenforced}"
+    yield ("note" if engine.unenforced else "ok"), "Podman", text
+    engine.close()
 
 
 def _gpus(settings: Settings) -> Iterator[Line]:

@@ -14,7 +14,7 @@ def add(commands: Any) -> None:
         help="agent ids, or mlebench-env for what all are built from (default: all bundled agents)")  # fmt: skip
     build.add_argument("--check", action="store_true",
         help="then train each library in these images once, without a network; with --gpus on GPUs too")  # fmt: skip
-    add_options(build, "--agents-dir", "--base-image", "--heavy", "--gpus", "--gpu-ids", "--build-network")
+    add_options(build, "--sandbox", "--agents-dir", "--base-image", "--heavy", "--gpus", "--gpu-ids", "--build-network")
     build.set_defaults(command=_build)
 
     clean = commands.add_parser("clean", help="remove containers that killed sessions left behind")
@@ -36,7 +36,11 @@ def _build(options: argparse.Namespace) -> int:
     # Each by its name; an agent's variants are one image.
     wanted = {id: None if id == ENVIRONMENT else registry[id] for id in options.agents} or registry.load()
     reporter = Lines()
-    chosen = factories.container_options(settings) | {"gpus": settings.gpus, "gpu_ids": settings.gpu_ids}
+    chosen = (
+        factories.engine_options(settings)
+        | factories.container_options(settings)
+        | {"gpus": settings.gpus, "gpu_ids": settings.gpu_ids}
+    )
     sandbox = DockerSandbox(**chosen, reporter=reporter)
     tags = []
     for id, agent in wanted.items():
@@ -55,8 +59,8 @@ def _build(options: argparse.Namespace) -> int:
 
 def _clean(options: argparse.Namespace) -> int:
     from pytest_mlebench.reports.progress import Lines
-    from pytest_mlebench.sandbox.docker.cleanup import clean
+    from pytest_mlebench.sandbox.docker.cleanup import clean_all
 
-    if not clean(kept=options.kept, dry_run=options.dry_run, reporter=Lines(print)):
+    if not clean_all(kept=options.kept, dry_run=options.dry_run, reporter=Lines(print)):
         print("killed sessions have left nothing behind")
     return 0

@@ -20,7 +20,10 @@ _OF_SANDBOXES = (
     "--keep-sandbox",
 )
 """What runs use, and tests of one's own with the fixtures ``run_agent`` and ``sandbox``."""
-_OF_IMAGES = ("--heavy", "--base-image", "--build-network", "--runtime", "--allow-privileged", "--allow-host")
+_OF_IMAGES = (
+    *("--heavy", "--base-image", "--build-network", "--runtime", "--allow-privileged", "--allow-host"),
+    "--allow-unenforced-limits",
+)
 _OF_GATEWAY = (
     *("--max-cost", "--max-tokens", "--max-calls", "--max-total-cost", "--models", "--prices", "--llm-providers"),
     *("--llm-record", "--llm-replay", "--llm-retries", "--llm-rpm", "--allow-provider-tools"),

@@ -87,13 +87,13 @@ def open_group(config: pytest.Config) -> None:
             reporter=reporter_of(config),
         )
         read_finished(config)
-    _remove_leftovers(config, containers="docker" in kinds.values())
+    _remove_leftovers(config, engines={"docker", "podman"} & set(kinds.values()))
     config.stash[_HEARTBEAT] = ExitStack()
     config.stash[_HEARTBEAT].enter_context(heartbeat(config))
     config.pluginmanager.register(Interruption(config), "mlebench-interruption")
 
 
-def _remove_leftovers(config: pytest.Config, *, containers: bool) -> None:
+def _remove_leftovers(config: pytest.Config, *, engines: Iterable[str]) -> None:
     """Remove what killed sessions left on this machine."""
     from pytest_mlebench.errors import SandboxError
     from pytest_mlebench.sandbox.leftovers import clean_folders
@@ -101,11 +101,11 @@ def _remove_leftovers(config: pytest.Config, *, containers: bool) -> None:
     reporter = reporter_of(config)
     group = session_of(config).group
     clean_folders([group, *group.glob("*")], reporter=reporter)
-    if containers:
+    for engine in engines:
         from pytest_mlebench.sandbox.docker.cleanup import clean
 
         with suppress(SandboxError):
-            clean(reporter=reporter)
+            clean(engine, reporter=reporter)
 
 
 def plan_runs(config: pytest.Config, runs: Iterable[tuple[str, str, int, str]], *, build: bool) -> None:

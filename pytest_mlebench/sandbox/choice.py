@@ -9,17 +9,17 @@ from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.sandbox.contract import Sandbox
 
 
-def choose(kind: str, agent: Agent, *, local: Callable[[], Sandbox], docker: Callable[[], Sandbox]) -> Sandbox:
-    """The sandbox for ``auto``, ``docker`` or ``local``; raises SandboxError where there is none.
+def choose(kind: str, agent: Agent, *, local: Callable[[], Sandbox], container: Callable[[str], Sandbox]) -> Sandbox:
+    """The sandbox for ``auto``, ``docker``, ``podman`` or ``local``; raises SandboxError where there is none.
 
     ``auto`` is Docker where an engine answers, else local for agents that are trusted.
     """
     if kind == "local":
         return local()
     try:
-        return docker()
+        return container("docker" if kind == "auto" else kind)
     except SandboxError as error:
-        if kind == "docker":
+        if kind != "auto":
             raise
         if agent.trusted:
             return local()

@@ -25,7 +25,7 @@ import pytest
 from pytest_mlebench.runs.group import read_group
 from pytest_mlebench.sandbox.checker import UPLOADS
 from pytest_mlebench.sandbox.docker.build_network import NETWORK
-from pytest_mlebench.sandbox.docker.container import FULL_NETWORK
+from pytest_mlebench.sandbox.docker.engine import FULL_NETWORK
 from pytest_mlebench.sandbox.docker.loop_disk import PREFIX as DISKS
 from pytest_mlebench.sandbox.leftovers import SOCKETS
 from pytest_mlebench.sandbox.local.home import MEMORY_GROUP

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -20,22 +21,39 @@ SAMPLE = "id,label\n1,0\n2,0\n"
 VALID = "The submission is valid."
 
 
+ENGINE = os.environ.get("MLEBENCH_TEST_ENGINE", "docker")
+"""The engine that tests of containers use: ``docker`` or ``podman``."""
+RUNTIME = os.environ.get("MLEBENCH_TEST_RUNTIME")
+"""Its runtime, where it is not the usual one."""
+
+
 @cache
 def engine_problem() -> str:
-    from pytest_mlebench.sandbox.docker.engine import connect
+    """Why there is no engine to test with. Podman's service is then the one of this process and of what it starts."""
+    from pytest_mlebench.sandbox.docker.engine import open_engine
 
     try:
-        connect().close()
+        engine = open_engine(ENGINE, RUNTIME)
     except SandboxError as error:
         return str(error)
+    if ENGINE == "podman":
+        os.environ["CONTAINER_HOST"] = os.environ["DOCKER_HOST"] = engine.host  # for docker.from_env()
+        _engines.append(engine)  # which lives as long as its service is wanted
+    else:
+        engine.close()
     return ""
+
+
+_engines: list[Any] = []
 
 
 @cache
 def docker_sandbox(**options: Any) -> Sandbox:
+    """Containers, of the engine under test."""
     from pytest_mlebench.sandbox.docker.sandbox import DockerSandbox
 
-    return DockerSandbox(reporter=print, **options)
+    usual = {"engine": ENGINE, "runtime": RUNTIME, "allow_unenforced_limits": ENGINE != "docker"}
+    return DockerSandbox(**{"reporter": print, **usual, **options})
 
 
 @cache

@@ -18,7 +18,7 @@ import pytest
 from pytest_mlebench.sandbox.docker.cleanup import clean
 from pytest_mlebench.sandbox.leftovers import SOCKETS
 from pytest_mlebench.sandbox.owner import LABEL, is_dead, owner_labels
-from tests.sandbox.scripted import Runner, docker_sandbox, script_agent
+from tests.sandbox.scripted import ENGINE, Runner, docker_sandbox, script_agent
 
 SESSION = """
 import sys
@@ -59,7 +59,7 @@ def session(docker_engine: None, tmp_path: Path) -> Iterator[Session]:
     yield session
     session.process.kill()
     session.process.wait()
-    clean()
+    clean(ENGINE)
 
 
 def containers(pid: int, *, all: bool = True) -> list[str]:
@@ -91,8 +91,8 @@ def test_a_killed_sessions_agent_ends_by_itself_and_clean_takes_the_rest(session
     assert containers(pid, all=False) == []  # nothing runs
     (container,) = containers(pid)
     (folder,) = folders(pid)
-    assert {leftover.name for leftover in clean(dry_run=True)} >= {container, str(folder)}
-    removed = {leftover.name: leftover for leftover in clean()}
+    assert {leftover.name for leftover in clean(ENGINE, dry_run=True)} >= {container, str(folder)}
+    removed = {leftover.name: leftover for leftover in clean(ENGINE)}
     assert removed[container].run_group == "tests"
     assert containers(pid) == []
     assert folders(pid) == []
@@ -107,7 +107,7 @@ def test_clean_leaves_alone_what_is_not_a_dead_sessions(session: Session, run_in
     plain = client.containers.create(image, name=f"{name}-plain")
     foreign = client.containers.create(image, name=f"{name}-foreign", labels=elsewhere)
     try:
-        clean()
+        clean(ENGINE)
         assert len(containers(session.process.pid, all=False)) == 1
         assert len(folders(session.process.pid)) == 1
         for container in (plain, foreign):
@@ -124,7 +124,7 @@ def test_a_kept_container_stays_until_it_is_asked_for(run_in_container: Runner) 
     try:
         assert container.status == "exited"
         assert container.labels["mlebench.keep"] == "true"
-        assert container.name not in [leftover.name for leftover in clean()]
+        assert container.name not in [leftover.name for leftover in clean(ENGINE)]
     finally:
         container.remove()
 
@@ -162,7 +162,7 @@ def test_a_killed_run_group_that_is_resumed_leaves_no_container(docker_engine: N
     shutil.copytree(TOYS, tmp_path, dirs_exist_ok=True)
     (tmp_path / "pytest.ini").write_text("[pytest]\nmlebench_data_dir = data\nmlebench_agents_dir = agents\n")
     group = f"toys-{uuid.uuid4().hex[:8]}"
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--sandbox=docker"]
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", f"--sandbox={ENGINE}"]
     options = ["competitions/toy-parity", "--agent=toy/sleeps", f"--run-group={group}"]
 
     def left() -> list[str]:
@@ -191,7 +191,7 @@ def test_the_mounted_disk_of_a_dead_session_is_removed(docker_engine: None) -> N
     for name in ("root", "disk"):
         (folder / name).mkdir(parents=True)
         subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", folder / name], check=True)
-    assert f"disk {folder}" in map(str, clean(dry_run=True))
+    assert f"disk {folder}" in map(str, clean(ENGINE, dry_run=True))
     assert folder.exists()
-    assert f"disk {folder}" in map(str, clean())
+    assert f"disk {folder}" in map(str, clean(ENGINE))
     assert not folder.exists()

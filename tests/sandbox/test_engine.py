@@ -26,7 +26,7 @@ def test_an_engines_refusal_is_its_own_words_without_the_address(error: Exceptio
     with pytest.raises(SandboxError) as caught:
         Images(client).environment()
     text = str(caught.value)
-    assert text.startswith("the Docker engine could not look for image mlebench-env:")
+    assert text.startswith("the container engine could not look for image mlebench-env:")
     assert message in text and "http" not in text and "\n" not in text
 
 

@@ -155,7 +155,7 @@ def test_a_container_is_given_exactly_its_gpus(two_gpus: Path, tmp_path: Path) -
             Limits(gpus=1),
             public=tmp_path,
             sockets=tmp_path,
-            full_network=False,
+            network_mode="none",
             gpus=gpus,
             runtime=None,
             privileged=False,

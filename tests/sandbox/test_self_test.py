@@ -17,9 +17,11 @@ import pytest
 from pytest_mlebench._paths import bundled
 from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.progress import Event, Note, Step
+from pytest_mlebench.sandbox.docker.engine import open_engine
 from pytest_mlebench.sandbox.docker.images import Images
 from pytest_mlebench.sandbox.docker.self_test import run_self_test
 from tests.sandbox.conftest import require_docker
+from tests.sandbox.scripted import ENGINE
 
 TOOLS = ("gcc", "nm", "readelf")
 needs_compiler = pytest.mark.skipif(not all(map(shutil.which, TOOLS)), reason=f"needs {', '.join(TOOLS)}")
@@ -186,13 +188,13 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Images, st
 
 def lines_of_check(image: str) -> list[str]:
     lines: list[str] = []
-    with closing(docker.from_env()) as client:
+    with closing(open_engine(ENGINE)) as engine:
 
         def report(event: Event) -> None:
             assert isinstance(event, Note)
             lines.append(event.text)
 
-        run_self_test(client, image, reporter=report)
+        run_self_test(engine, image, reporter=report)
     return lines
 
 

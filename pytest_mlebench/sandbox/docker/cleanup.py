@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import shutil
 from contextlib import suppress
 from pathlib import Path
 
 import docker
 from docker.errors import APIError, NotFound
 
+from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.progress import Reporter, silent
-from pytest_mlebench.sandbox.docker.engine import connect, engine_errors
+from pytest_mlebench.sandbox.docker.engine import DOCKER, PODMAN, engine_errors, open_engine
 from pytest_mlebench.sandbox.docker.loop_disk import PREFIX as DISK_PREFIX
 from pytest_mlebench.sandbox.docker.loop_disk import remove_disk
 from pytest_mlebench.sandbox.leftovers import Leftover, clean_folders
 from pytest_mlebench.sandbox.owner import LABEL, dead_folders, is_dead
 
 
-def clean(*, kept: bool = False, dry_run: bool = False, reporter: Reporter = silent) -> list[Leftover]:
+def clean(
+    engine: str = DOCKER, *, kept: bool = False, dry_run: bool = False, reporter: Reporter = silent
+) -> list[Leftover]:
     """Remove what dead sessions of this machine left, and nothing else; returns what it was, and reports each.
 
     With ``dry_run`` nothing is removed.
@@ -32,17 +36,31 @@ def clean(*, kept: bool = False, dry_run: bool = False, reporter: Reporter = sil
         leftover.report(reporter, dry_run=dry_run)
         return not dry_run
 
-    client = connect()
+    opened = open_engine(engine)
     try:
-        for leftover in _dead_containers(client, kept):
+        for leftover in _dead_containers(opened.client, kept):
             if removing(leftover):
-                _remove(client, leftover.name)
+                _remove(opened.client, leftover.name)
     finally:
-        client.close()
+        opened.close()
     for folder in dead_folders(DISK_PREFIX, [Path("/var/tmp")]):
         if removing(Leftover("disk", str(folder))):
             remove_disk(folder)
     return found + clean_folders(dry_run=dry_run, reporter=reporter)
+
+
+def clean_all(*, kept: bool = False, dry_run: bool = False, reporter: Reporter = silent) -> list[Leftover]:
+    """``clean`` for each engine of this machine; raises SandboxError if none answers."""
+    found, problems = [], []
+    engines = [DOCKER, PODMAN] if shutil.which("podman") else [DOCKER]
+    for engine in engines:
+        try:
+            found += clean(engine, kept=kept, dry_run=dry_run, reporter=reporter)
+        except SandboxError as error:
+            problems.append(error)
+    if len(problems) == len(engines):
+        raise problems[0]
+    return found
 
 
 def _dead_containers(client: docker.DockerClient, kept: bool) -> list[Leftover]:

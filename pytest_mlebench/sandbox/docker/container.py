@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import logging
 import threading
 import time
@@ -10,7 +12,6 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
-import docker
 from docker.errors import APIError, DockerException, NotFound
 from docker.types import DeviceRequest, LogConfig, Mount, Ulimit
 
@@ -18,16 +19,16 @@ from pytest_mlebench import defaults
 from pytest_mlebench._paths import bundled
 from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.sandbox.contract import Limits
-from pytest_mlebench.sandbox.docker.engine import engine_errors
+from pytest_mlebench.sandbox.docker.engine import Engine, engine_errors
 from pytest_mlebench.sandbox.docker.seccomp import profile as seccomp_profile
 from pytest_mlebench.sandbox.gpus import Gpu
-from pytest_mlebench.sandbox.owner import LABEL
 
 logger = logging.getLogger(__name__)
 
+_MODE_LINK = 1 << 27
+"""In the file modes of Go."""
 INIT = "/opt/mlebench/init.py"
 HARNESS = "/opt/mlebench/private/harness"
-FULL_NETWORK = "mlebench-full"
 
 # What the first process needs: to become the agent's user, and to signal its processes. The agent itself has none, and
 # `no-new-privileges` keeps it from any.
@@ -39,7 +40,7 @@ def configuration(
     *,
     public: Path,
     sockets: Path,
-    full_network: bool,
+    network_mode: str,
     gpus: Sequence[Gpu],
     runtime: str | None,
     privileged: bool,
@@ -55,7 +56,7 @@ def configuration(
         "hostname": "sandbox",
         # A HEALTHCHECK of the image would run beside the first process, as root.
         "healthcheck": {"test": ["NONE"]},
-        "network_mode": FULL_NETWORK if full_network else "none",
+        "network_mode": network_mode,
         # Read-only, both: what an agent leaves is taken out of the container when it has ended.
         "mounts": [
             *disk,
@@ -119,9 +120,10 @@ class Output(Protocol):
 class Container:
     """One container from its creation to its removal. Every method raises SandboxError where the engine fails."""
 
-    def __init__(self, client: docker.DockerClient, name: str) -> None:
+    def __init__(self, engine: Engine, name: str) -> None:
         self.name = name
-        self._client = client
+        self._engine = engine
+        self._client = engine.client
         self._output: threading.Thread | None = None
         self._stream: Any = None
         self._log_error: OSError | None = None
@@ -143,16 +145,16 @@ class Container:
 
     def _create(self, image: str, settings: Mapping[str, Any], labels: Mapping[str, str], **more: Any) -> None:
         self._created = time.time()
-        self._container = self._client.containers.create(image, name=self.name, labels=dict(labels), **settings, **more)
+        self._engine.create(image, self.name, labels, {**settings, **more})
 
     def start(self, log: Output) -> None:
         """Start it; all that it prints goes to the log, from the first byte."""
         with _engine("start"):
-            stream = self._container.attach(stdout=True, stderr=True, stream=True, logs=False)
+            stream = self._client.api.attach(self.name, stdout=True, stderr=True, stream=True, logs=False)
             self._stream = stream
             self._output = threading.Thread(target=self._copy, args=(stream, log), daemon=True)
             self._output.start()
-            self._container.start()
+            self._client.api.start(self.name)
         self._oom_events = self._find_oom_events()
 
     def _copy(self, stream: Iterator[bytes], log: Output) -> None:
@@ -186,7 +188,7 @@ class Container:
         The engine answers -1 where a path is too long for it.
         """
         with suppress(DockerException, OSError):
-            for entry in self._client.api.containers(all=True, size=True, filters={"name": f"^/{self.name}$"}):
+            for entry in self._client.api.containers(all=True, size=True, filters={"name": f"^/?{self.name}$"}):
                 size = int(entry.get("SizeRw") or 0)
                 return size if size >= 0 else None
         return 0
@@ -261,6 +263,8 @@ class Container:
                 yield iter(())
                 return
             response.raise_for_status()
+            if self._engine.follows_links and _is_link(response.headers.get("X-Docker-Container-Path-Stat", "")):
+                raise SandboxError("a link")
             yield response.iter_content(1 << 20)
 
     def close(self) -> None:
@@ -278,26 +282,20 @@ class Container:
             logger.warning("container %s is not removed (`mlebench clean` will): %s", self.name, error)
 
 
+def _is_link(described: str) -> bool:
+    """Whether the engine describes a path as a link, or in a way that cannot be read."""
+    try:
+        return bool(int(json.loads(base64.b64decode(described))["mode"]) & _MODE_LINK)
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return True
+
+
 def _close(stream: Any) -> None:
     """Close a stream of the client, and the response around it, which the client leaves open."""
     with suppress(OSError, AttributeError):
         stream.close()
     with suppress(OSError, AttributeError):
         stream._response.close()
-
-
-def provide_full_network(client: docker.DockerClient) -> None:
-    """The network of the policy ``full``: out to the world, but not from one container to another."""
-    with _engine("make a network for"):
-        if client.networks.list(names=[f"^{FULL_NETWORK}$"]):
-            return
-        with suppress(APIError):  # another worker made it meanwhile
-            client.networks.create(
-                FULL_NETWORK,
-                driver="bridge",
-                options={"com.docker.network.bridge.enable_icc": "false"},
-                labels={f"{LABEL}network": "full"},
-            )
 
 
 def _engine(what: str) -> AbstractContextManager[None]:

@@ -1,27 +1,112 @@
-"""The Docker engine of this machine."""
+"""The container engine of this machine, by Docker's API: Docker itself, and what others do in another way."""
 
 from __future__ import annotations
 
 import os
 import re
 import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import docker
 from docker.errors import APIError, DockerException
 
 from pytest_mlebench.errors import SandboxError
+from pytest_mlebench.sandbox.owner import LABEL
 
+DOCKER, PODMAN = "docker", "podman"
 TIMEOUT = 600
 """Seconds that the engine may take for an answer: removing a container with many files takes long."""
+FULL_NETWORK = "mlebench-full"
+_LONGEST_ERROR = 1000
+
+
+class Engine:
+    """A connection to an engine, and what only this engine does its way. Methods raise errors of docker's client."""
+
+    name = DOCKER
+    title = "Docker"
+    follows_links = False
+    """Whether an archive of a path that is a link is one of what the link leads to."""
+
+    def __init__(self, client: docker.DockerClient, host: str) -> None:
+        self.client = client
+        self.host = host
+        self.info = engine_info(client)
+
+    def close(self) -> None:
+        self.client.close()
+
+    @property
+    def unenforced(self) -> tuple[str, ...]:
+        """The limits that this engine does not keep: ``memory``, ``processors``, ``processes``, ``swap``."""
+        kept = {"MemoryLimit": "memory", "SwapLimit": "swap", "CpuCfsQuota": "processors", "PidsLimit": "processes"}
+        return tuple(name for key, name in kept.items() if self.info.get(key) is False)
+
+    @property
+    def why_unenforced(self) -> str:
+        """Why that may be, and what to do."""
+        return "its kernel, or a rootless engine without control groups of its own, cannot"
+
+    @property
+    def default_runtime(self) -> str:
+        return str(self.info.get("DefaultRuntime") or "")
+
+    def check_runtime(self, runtime: str) -> None:
+        """Raises SandboxError for a runtime that the engine does not have."""
+        runtimes = self.info.get("Runtimes") or {}
+        if runtime not in runtimes:
+            raise SandboxError(
+                f"the Docker engine has no runtime {runtime}, only {', '.join(sorted(runtimes))}: install it and "
+                "name it in /etc/docker/daemon.json"
+            )
+
+    def create(self, image: str, name: str, labels: Mapping[str, str], settings: Mapping[str, Any]) -> None:
+        """Create a container; ``settings`` are arguments of docker-py's ``containers.create``."""
+        self.client.containers.create(image, name=name, labels=dict(labels), **settings)
+
+    def full_network(self) -> str:
+        """The network mode of containers that may reach everything but each other."""
+        if not self.client.networks.list(names=[f"^{FULL_NETWORK}$"]):
+            with suppress(APIError):  # another worker made it meanwhile
+                self.client.networks.create(
+                    FULL_NETWORK,
+                    driver="bridge",
+                    options={"com.docker.network.bridge.enable_icc": "false"},
+                    labels={f"{LABEL}network": "full"},
+                )
+        return FULL_NETWORK
+
+
+def open_engine(kind: str = DOCKER, runtime: str | None = None) -> Engine:
+    """The engine ``docker`` or ``podman`` of this machine, for containers with this runtime or its usual one.
+
+    Raises SandboxError that says how to get it.
+    """
+    if kind == PODMAN:
+        from pytest_mlebench.sandbox.docker.podman import open_podman
+
+        return open_podman(runtime)
+    client = connect()
+    if is_podman(client):
+        raise SandboxError(f"the engine at {_host()} is Podman: use it with --sandbox=podman")
+    return Engine(client, _host())
+
+
+def is_podman(client: docker.DockerClient) -> bool:
+    """Raises SandboxError for an engine that does not say what it is."""
+    try:
+        parts = client.version().get("Components") or []
+    except (DockerException, OSError) as error:
+        raise SandboxError(_no_engine(error)) from error
+    return any("Podman" in str(part.get("Name")) for part in parts)
 
 
 def connect() -> docker.DockerClient:
-    """A client of the local engine; raises SandboxError that says how to get one."""
+    """A client of the local Docker engine; raises SandboxError that says how to get one."""
     try:
-        _try_socket()
+        try_socket(_host())
         client = docker.from_env(timeout=TIMEOUT)
         client.ping()
     except (DockerException, OSError) as error:
@@ -44,9 +129,9 @@ def engine_info(client: docker.DockerClient) -> dict[str, Any]:
 
 def explain(error: Exception) -> str:
     """Why the engine refused something, in its own words and without the address that was asked."""
-    if isinstance(error, APIError) and error.explanation:
-        return str(error.explanation).strip()
-    return str(error)
+    text = str((isinstance(error, APIError) and error.explanation) or error)
+    text = " ".join(text.split())
+    return text if len(text) <= _LONGEST_ERROR else f"{text[:_LONGEST_ERROR]}…"
 
 
 @contextmanager
@@ -55,12 +140,11 @@ def engine_errors(action: str) -> Iterator[None]:
     try:
         yield
     except (DockerException, OSError) as error:
-        raise SandboxError(f"the Docker engine could not {action}: {explain(error)}") from error
+        raise SandboxError(f"the container engine could not {action}: {explain(error)}") from error
 
 
-def _try_socket() -> None:
+def try_socket(host: str) -> None:
     """Raises OSError where nothing listens: docker's client would leave a socket open that cannot be connected."""
-    host = _host()
     if host.startswith("unix://"):
         with socket.socket(socket.AF_UNIX) as probe:
             probe.settimeout(TIMEOUT)

@@ -51,7 +51,7 @@ _IGNORED = ["**/__pycache__", "**/*.pyc", ".git"]
 _FROM = re.compile(
     rf"^(\s*FROM\s+(?:--platform=\S+\s+)?){ENVIRONMENT}(?::latest)?(?=\s|$)", re.IGNORECASE | re.MULTILINE
 )
-_FROM_STEP = re.compile(r"Step \d+/\d+ : FROM (?:--platform=\S+ )?(\S+)")
+_FROM_STEP = re.compile(r"(?:Step|STEP) \d+/\d+ ?: FROM (?:--platform=\S+ )?(\S+)")  # Docker's, Podman's
 _DEFAULT_DOCKERFILE = f"FROM {ENVIRONMENT}\nARG AGENT_DIR\nCOPY . ${{AGENT_DIR}}\n"
 # The agent may write everywhere below its home, also over what its Dockerfile, as root, put there. As this is done in
 # the image and not when a container starts, the entry point needs no right to change owners.
@@ -283,7 +283,7 @@ class Images:
                 with closing(messages):  # which ends the build, if it has not ended, and lets go of its connection
                     for line in _lines(messages):
                         log.append(line[:_MAX_LINE])
-                        step = line if line.startswith("Step ") else step
+                        step = line if line.startswith(("Step ", "STEP ")) else step
                         self._reporter(Note(line[:_MAX_LINE]))
                         if time.monotonic() > deadline:
                             raise _BuildError(f"the build takes longer than {format_duration(defaults.BUILD_SECONDS)}")

@@ -38,7 +38,7 @@ def layers(image: dict[str, Any]) -> list[Path]:
         return []
     driver = image.get("GraphDriver") or {}
     data = driver.get("Data") or {}
-    if driver.get("Name") != "overlay2" or not data.get("UpperDir"):
+    if driver.get("Name") not in ("overlay2", "overlay") or not data.get("UpperDir"):
         return []
     folders = [_short(Path(text)) for text in (data["UpperDir"], *(data.get("LowerDir") or "").split(":")) if text]
     fits = sum(len(str(folder)) + 1 for folder in folders) < _MAX_OPTIONS - 300

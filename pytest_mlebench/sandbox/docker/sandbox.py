@@ -13,7 +13,6 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from docker.types import Mount
 
@@ -34,10 +33,10 @@ from pytest_mlebench.sandbox.contract import (
     check_agent_folder,
 )
 from pytest_mlebench.sandbox.docker.archive import DiskFull, collect_archive, collect_file
-from pytest_mlebench.sandbox.docker.container import Container, configuration, provide_full_network
+from pytest_mlebench.sandbox.docker.container import Container, configuration
 from pytest_mlebench.sandbox.docker.control_channel import AgentEnded, ControlChannel, ControlChannelClosed, Started
 from pytest_mlebench.sandbox.docker.disk import DiskWatcher, has_quota
-from pytest_mlebench.sandbox.docker.engine import connect, engine_info
+from pytest_mlebench.sandbox.docker.engine import DOCKER, engine_errors, open_engine
 from pytest_mlebench.sandbox.docker.images import BASE_IMAGE, CONTAINER_DIRS, BuildNetwork, Images
 from pytest_mlebench.sandbox.docker.loop_disk import limited_disk
 from pytest_mlebench.sandbox.docker.self_test import run_self_test
@@ -54,6 +53,7 @@ from pytest_mlebench.sandbox.owner import LABEL, owner_labels
 from pytest_mlebench.sandbox.redaction import Redactor, connections, validations
 from pytest_mlebench.sandbox.signals import sigterm_interrupts
 from pytest_mlebench.sandbox.snapshots import taking_snapshots
+from pytest_mlebench.units import listed
 
 logger = logging.getLogger(__name__)
 
@@ -72,6 +72,7 @@ _SUBMISSION_SOCKET = "submission.sock"
 class DockerSandbox:
     """Runs each agent in a container: confined, watched, emptied at the end, and removed.
 
+    ``engine`` is ``docker`` or ``podman``. ``allow_unenforced_limits``: run although the engine cannot keep all limits.
     ``network`` is the policy (see ``sandbox.network.policy``); ``allow_hosts`` are let through beside the agent's own.
     ``gpus`` is how many GPUs each run will ask for, checked up front; ``gpu_ids`` restricts to some. ``shm_bytes`` is
     the size of ``/dev/shm``, which counts as memory. ``reporter`` gets what takes long: builds, line by
@@ -87,10 +88,12 @@ class DockerSandbox:
     def __init__(
         self,
         *,
+        engine: str = DOCKER,
         network: Network = "llm",
         allow_hosts: Iterable[str] = (),
         runtime: str | None = None,
         allow_privileged: bool = False,
+        allow_unenforced_limits: bool = False,
         gpus: int = 0,
         gpu_ids: Sequence[str] = (),
         shm_bytes: int = defaults.SHM_BYTES,
@@ -109,15 +112,17 @@ class DockerSandbox:
         self._allow_hosts = tuple(allow_hosts)
         self._runtime = runtime
         self._privileged = allow_privileged or os.environ.get(ACCEPT_PRIVILEGED, "").lower() in ("1", "true", "yes")
+        self._allow_unenforced_limits = allow_unenforced_limits
         self._gpus = gpus
         self._gpu_pool = GpuPool(gpu_ids)
         self._shm_bytes = shm_bytes
         self._reporter = reporter
         want_descriptors()
-        self._client = connect()
-        self._info = engine_info(self._client)
+        self._engine = open_engine(engine, runtime)
+        self.name = self._engine.name
+        self._info = self._engine.info
         self.images = Images(
-            self._client,
+            self._engine.client,
             base_image=base_image or BASE_IMAGE,
             heavy=heavy,
             arguments=build_arguments,
@@ -129,6 +134,10 @@ class DockerSandbox:
         self._workers = workers
         self._limits = limits or Limits()
 
+    def close(self) -> None:
+        """Let go of the engine."""
+        self._engine.close()
+
     def check(self, agent: Agent) -> None:
         if agent.privileged and not self._privileged:
             raise SandboxError(
@@ -136,17 +145,23 @@ class DockerSandbox:
                 f"with --allow-privileged or {ACCEPT_PRIVILEGED}=true, or confine it with --runtime sysbox-runc"
             )
         if self._info.get("OSType") != "linux":
-            raise SandboxError("the Docker engine runs no Linux containers")
-        runtimes = self._info.get("Runtimes") or {}
-        if self._runtime and self._runtime not in runtimes:
-            raise SandboxError(
-                f"the Docker engine has no runtime {self._runtime}, only {', '.join(sorted(runtimes))}: install it and "
-                "name it in /etc/docker/daemon.json"
-            )
+            raise SandboxError(f"the {self._engine.title} engine runs no Linux containers")
+        if self._runtime:
+            self._engine.check_runtime(self._runtime)
+        self._check_limits()
         check_agent_folder(agent)
         self._gpu_pool.check(self._gpus)
         self._share(self._limits)
         endpoints(agent, Launch(), self._allow_hosts)
+
+    def _check_limits(self) -> None:
+        """Raises SandboxError where runs would have no limit, unless that was allowed."""
+        missing = [name for name in self._engine.unenforced if name != "swap"]
+        if missing and not self._allow_unenforced_limits:
+            raise SandboxError(
+                f"this {self._engine.title} engine keeps no limit on {listed(missing)}: {self._engine.why_unenforced}; "
+                "run without these limits with --allow-unenforced-limits, which the records will say"
+            )
 
     def _share(self, limits: Limits) -> Limits:
         machine = Machine(cpus=int(self._info.get("NCPU") or 1), memory=int(self._info.get("MemTotal") or 0))
@@ -158,7 +173,7 @@ class DockerSandbox:
 
     def test_image(self, image: str) -> None:
         """Train each of its libraries once, on GPUs as well if runs get some; raises SandboxError for what fails."""
-        test = partial(run_self_test, self._client, image, runtime=self._runtime, reporter=self._reporter)
+        test = partial(run_self_test, self._engine, image, runtime=self._runtime, reporter=self._reporter)
         test()
         if self._gpus:
             with self._gpu_pool.lease(self._gpus, self._reporter) as gpus:
@@ -168,7 +183,7 @@ class DockerSandbox:
         """Compute on each GPU that no run has just now, in a container; returns how many those are."""
         with self._gpu_pool.free() as gpus:
             if gpus:
-                run_self_test(self._client, image, "gpus", gpus=gpus, runtime=self._runtime, reporter=self._reporter)
+                run_self_test(self._engine, image, "gpus", gpus=gpus, runtime=self._runtime, reporter=self._reporter)
             return len(gpus)
 
     def run(self, task: Task) -> Execution:
@@ -180,7 +195,7 @@ class DockerSandbox:
             with ExitStack() as stack:
                 return self._run(task, image, stack)
         except OSError as error:
-            raise SandboxError(f"the Docker sandbox failed: {error}") from error
+            raise SandboxError(f"the {self._engine.title} sandbox failed: {error}") from error
 
     def _limited_disk(self, task: Task, image: str, stack: ExitStack) -> list[Mount]:
         """The mounts of a disk of the run's own, where there can be one; raises SandboxError for what has no limit."""
@@ -219,14 +234,16 @@ class DockerSandbox:
             allowed = endpoints(task.agent, launch, self._allow_hosts, without=through_gateway)
             proxy = stack.enter_context(Proxy(allowed, unix_socket=sockets / "proxy.sock"))
             relays[str(PROXY_PORT)] = "proxy.sock"
-        elif self._network == "full":
-            provide_full_network(self._client)
+        network_mode = "none"
+        if self._network == "full":
+            with engine_errors("make a network for a container"):
+                network_mode = self._engine.full_network()
 
         task.run_dir.mkdir(parents=True, exist_ok=True)
         redactor = Redactor(launch.secrets)
         log = LogWriter(task.run_dir / RUN_LOG, limits.log_bytes, redactor)
         stack.callback(log.close)
-        container = Container(self._client, _container_name(task))
+        container = Container(self._engine, _container_name(task))
         if not task.keep:
             stack.callback(container.remove)
         stack.callback(container.close)
@@ -238,11 +255,11 @@ class DockerSandbox:
             container=container.name,
             network=self._network,
             build_network=self._build_network,
-            runtime=self._runtime or str(self._info.get("DefaultRuntime") or ""),
+            runtime=self._runtime or self._engine.default_runtime,
             privileged=task.agent.privileged,
             gpus=tuple(gpu.uuid for gpu in gpus),
             limits=describe(limits),
-            notes=_not_enforced(self._info),
+            notes=tuple(f"not enforced by this engine: {name}" for name in self._engine.unenforced),
             kept=f"container {container.name}" if task.keep else "",
         )
         disk = self._limited_disk(task, image, stack)
@@ -251,7 +268,7 @@ class DockerSandbox:
             disk=disk,
             public=task.public,
             sockets=sockets,
-            full_network=self._network == "full",
+            network_mode=network_mode,
             gpus=gpus,
             runtime=self._runtime,
             privileged=task.agent.privileged,
@@ -310,12 +327,6 @@ def want_descriptors() -> None:
     wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(_DESCRIPTORS, hard)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-
-
-def _not_enforced(info: Mapping[str, Any]) -> tuple[str, ...]:
-    """The limits that this engine's kernel does not keep."""
-    kept = {"MemoryLimit": "memory", "SwapLimit": "swap", "CpuCfsQuota": "processors", "PidsLimit": "processes"}
-    return tuple(f"not enforced by this engine: {name}" for key, name in kept.items() if info.get(key) is False)
 
 
 def _labels(task: Task) -> dict[str, str]:

@@ -6,11 +6,10 @@ import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 
-import docker
-
 from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.progress import Note, Reporter
 from pytest_mlebench.sandbox.docker.container import Container, configuration_of_test
+from pytest_mlebench.sandbox.docker.engine import Engine
 from pytest_mlebench.sandbox.gpus import Gpu
 from pytest_mlebench.sandbox.owner import owner_labels
 from pytest_mlebench.sandbox.signals import sigterm_interrupts
@@ -19,7 +18,7 @@ PROGRAM = ("/opt/agent/bin/python", "-u", "/opt/mlebench/check.py")
 
 
 def run_self_test(
-    client: docker.DockerClient,
+    engine: Engine,
     image: str,
     *arguments: str,
     gpus: Sequence[Gpu] = (),
@@ -27,7 +26,7 @@ def run_self_test(
     reporter: Reporter,
 ) -> None:
     """Report each line of the test; raises SandboxError that names what failed."""
-    container = Container(client, f"mlebench-check-{secrets.token_hex(6)}")
+    container = Container(engine, f"mlebench-check-{secrets.token_hex(6)}")
     lines = _Lines(reporter)
     with ExitStack() as stack:
         stack.enter_context(sigterm_interrupts())

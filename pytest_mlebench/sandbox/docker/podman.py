@@ -1,0 +1,325 @@
+"""Podman, by its Docker-compatible API; what that leaves out (runtimes, devices by CDI) by Podman's own.
+
+Where no service listens, one is started for as long as this process lives. It ends by itself some seconds after its
+last connection, so a session that is killed leaves none behind.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import resource
+import shutil
+import socket
+import struct
+import subprocess
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import docker
+from docker.errors import APIError, DockerException
+
+from pytest_mlebench.errors import SandboxError
+from pytest_mlebench.sandbox.docker.engine import PODMAN, TIMEOUT, Engine, explain, is_podman, try_socket
+from pytest_mlebench.sandbox.leftovers import SOCKETS
+from pytest_mlebench.sandbox.owner import owned
+
+_API = "v4.0.0/libpod"
+_IDLE_SECONDS = 10
+"""A service of our own ends so long after its last connection."""
+_START_SECONDS = 60
+_MOST_RLIMIT = 1 << 20
+_CPU_PERIOD = 100_000
+_EVENTS = (
+    "GET /v1.41/events?filters=%7B%22container%22%3A%5B%22mlebench-nothing%22%5D%7D HTTP/1.1\r\nHost: podman\r\n\r\n"
+)
+"""A question that is answered when a container of this name does something; its connection stays open."""
+
+
+class PodmanEngine(Engine):
+    name = PODMAN
+    title = "Podman"
+    follows_links = True
+
+    def __init__(self, client: docker.DockerClient, host: str, *, service: _Service | None = None) -> None:
+        super().__init__(client, host)
+        self._service = service
+        self._api = client.api
+        self._url = f"{client.api.base_url}/{_API}"
+        self._own = self._ask("info")["host"]
+
+    def close(self) -> None:
+        super().close()
+        if self._service is not None:
+            self._service.close()
+
+    @property
+    def rootless(self) -> bool:
+        return bool(self._own["security"]["rootless"])
+
+    @property
+    def unenforced(self) -> tuple[str, ...]:
+        groups = self._own.get("cgroupControllers") or []
+        if self.rootless and self._own.get("cgroupVersion") == "v1":
+            groups = []  # whatever there is, is root's
+        kept = {"memory": "memory", "cpu": "processors", "pids": "processes"}
+        return tuple(limit for group, limit in kept.items() if group not in groups)
+
+    @property
+    def why_unenforced(self) -> str:
+        if not self.rootless:
+            return "its control groups lack them"
+        if self._own.get("cgroupVersion") == "v1":
+            return "rootless Podman needs control groups of version 2 (or run as root)"
+        return "no control groups are delegated to this user (`loginctl enable-linger`, systemd's Delegate=yes)"
+
+    @property
+    def default_runtime(self) -> str:
+        return str((self._own.get("ociRuntime") or {}).get("name") or "")
+
+    def better_runtime(self, wanted: str | None) -> str | None:
+        """The runtime that containers need in place of this service's; None where it has the right one.
+
+        crun refuses control groups of version 1, also beside those of version 2; runc takes them.
+        """
+        if wanted:
+            return wanted if Path(wanted).name != self.default_runtime else None
+        crun_fails = self.default_runtime == "crun" and self._own.get("cgroupVersion") == "v1"
+        return "runc" if crun_fails and shutil.which("runc") else None
+
+    def check_runtime(self, runtime: str) -> None:
+        """It was chosen when the service was: see ``open_podman``."""
+
+    def create(self, image: str, name: str, labels: Mapping[str, str], settings: Mapping[str, Any]) -> None:
+        specification = _specification(settings, self._rlimits())
+        self._ask("containers/create", {"image": image, "name": name, "labels": dict(labels), **specification})
+
+    def full_network(self) -> str:
+        # A network of its own for each container: on a bridge, containers would reach each other.
+        for mode in ("pasta", "slirp4netns"):
+            if shutil.which(mode):
+                return mode
+        raise SandboxError("--network=full needs slirp4netns or pasta for Podman: install one of them")
+
+    def _ask(self, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Podman's own API; raises APIError, or SandboxError for what is no answer."""
+        send = self._api.get if body is None else self._api.post
+        given: dict[str, Any] = {} if body is None else {"json": body}
+        with send(f"{self._url}/{path}", timeout=self._api.timeout, **given) as response:
+            try:
+                answer = response.json()
+            except ValueError:
+                answer = None
+            if response.status_code >= 400:
+                what = answer.get("message") or answer.get("cause") if isinstance(answer, dict) else response.reason
+                raise APIError(f"{response.status_code} for {path}", response=response, explanation=str(what))
+        if not isinstance(answer, dict):
+            raise SandboxError(f"the Podman service gives no answer to {path}")
+        return answer
+
+    def _rlimits(self) -> list[dict[str, Any]]:
+        """Podman asks for a million files and processes, which is refused where its own limits are lower."""
+        limits = []
+        for kind, number in (("nofile", resource.RLIMIT_NOFILE), ("nproc", resource.RLIMIT_NPROC)):
+            known = [_MOST_RLIMIT, *_hard_limits(number, self._server)]
+            if kind == "nproc":  # as Podman itself does
+                with suppress(OSError, ValueError):
+                    known.append(int(Path("/proc/sys/kernel/pid_max").read_text()))
+            limits.append({"type": kind, "soft": min(known), "hard": min(known)})
+        return limits
+
+    @cached_property
+    def _server(self) -> int:
+        """The process that listens; 0 where that is not known."""
+        with suppress(OSError), socket.socket(socket.AF_UNIX) as probe:
+            probe.connect(self.host.removeprefix("unix://"))
+            peer = probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+            return int(struct.unpack("3i", peer)[0])
+        return 0
+
+
+def _hard_limits(number: int, server: int) -> list[int]:
+    found = [resource.getrlimit(number)[1]]
+    if server:
+        with suppress(OSError, ValueError):
+            found.append(resource.prlimit(server, number)[1])
+    return [limit for limit in found if limit != resource.RLIM_INFINITY]
+
+
+def _specification(settings: Mapping[str, Any], rlimits: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Arguments of docker-py's ``containers.create`` in the form of Podman's own API, and no other than we use."""
+    own = [
+        {"type": limit["Name"], "soft": limit["Soft"], "hard": limit["Hard"]} for limit in settings.get("ulimits", ())
+    ]
+    resources: dict[str, Any] = {"pids": {"limit": settings["pids_limit"]}}
+    if memory := settings.get("mem_limit"):
+        resources["memory"] = {"limit": memory, "swap": settings["memswap_limit"]}
+    if nano := settings.get("nano_cpus"):
+        resources["cpu"] = {"period": _CPU_PERIOD, "quota": max(1000, nano * _CPU_PERIOD // 10**9)}
+    security = settings.get("security_opt", ())
+    seccomp = next((text.removeprefix("seccomp=") for text in security if text.startswith("seccomp=")), "")
+    devices = [id for request in settings.get("device_requests", ()) for id in request["DeviceIDs"] or ()]
+    return {
+        "entrypoint": settings["entrypoint"],
+        "command": settings["command"],
+        "user": settings["user"],
+        "hostname": settings.get("hostname", ""),
+        "healthconfig": {"Test": ["NONE"]},
+        "netns": {"nsmode": settings["network_mode"]},
+        "mounts": [_mount(mount) for mount in settings.get("mounts", ())],
+        "read_only_filesystem": settings.get("read_only", False),
+        "resource_limits": resources,
+        "shm_size": settings["shm_size"],
+        "r_limits": [*rlimits, *own],
+        "log_configuration": {"driver": "none"},
+        "privileged": settings.get("privileged", False),
+        "cap_drop": settings.get("cap_drop", []),
+        "cap_add": settings.get("cap_add", []),
+        "no_new_privileges": "no-new-privileges" in security,
+        **({"seccomp_profile_path": str(_seccomp_file(seccomp))} if seccomp else {}),
+        "devices": [{"path": f"nvidia.com/gpu={id}"} for id in devices],
+        "init": False,
+        "umask": "0022",
+    }
+
+
+def _mount(mount: Mapping[str, Any]) -> dict[str, Any]:
+    options = ["rbind", "rprivate", "ro" if mount.get("ReadOnly") else "rw"]
+    return {"type": "bind", "source": mount["Source"], "destination": mount["Target"], "options": options}
+
+
+_files: dict[str, Path] = {}
+
+
+def _seccomp_file(profile: str) -> Path:
+    """Podman reads a profile from a file, while it creates a container."""
+    if profile not in _files or not _files[profile].exists():
+        _files[profile] = _own_folder() / "seccomp.json"
+        _files[profile].write_text(profile)
+    return _files[profile]
+
+
+def _own_folder() -> Path:
+    """A folder for as long as this process lives; what a killed one left, ``mlebench clean`` and sessions remove."""
+    folder = Path(tempfile.mkdtemp(prefix=owned(SOCKETS), dir="/tmp"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
+
+
+def open_podman(runtime: str | None = None) -> PodmanEngine:
+    """Podman's service of this user, or one of our own; raises SandboxError that says how to get it.
+
+    A service has one runtime for all its containers, so it is ours where another listens that has not the right one.
+    """
+    host = os.environ.get("CONTAINER_HOST", "")
+    if host and not host.startswith("unix://"):
+        raise SandboxError(
+            f"the Podman service at {host} is on another machine: the submission checker and the data reach a "
+            "container through this machine's file system. Unset CONTAINER_HOST to use the local one."
+        )
+    if host or (listening := _listening()):
+        engine = _connect(host or listening)
+        if (better := engine.better_runtime(runtime)) is None:
+            return engine
+        has = engine.default_runtime
+        engine.close()
+        if host:
+            raise SandboxError(
+                f"the Podman service at {host} runs containers with {has}, not {better}: start it with "
+                f"`podman --runtime {better} system service`, or unset CONTAINER_HOST"
+            )
+        return _own_engine(better)
+    engine = _own_engine(runtime)
+    if (better := engine.better_runtime(runtime)) is not None:
+        engine.close()
+        engine = _own_engine(better)
+    return engine
+
+
+def _own_engine(runtime: str | None) -> PodmanEngine:
+    service = _Service(runtime)
+    try:
+        return _connect(service.host, service)
+    except BaseException:
+        service.close()
+        raise
+
+
+def _connect(host: str, service: _Service | None = None) -> PodmanEngine:
+    try:
+        try_socket(host)
+        client = docker.DockerClient(base_url=host, timeout=TIMEOUT)
+        client.ping()
+        if not is_podman(client):
+            raise SandboxError(f"what answers at {host} is not Podman: unset CONTAINER_HOST, or use --sandbox=docker")
+        return PodmanEngine(client, host, service=service)
+    except (DockerException, OSError, LookupError, TypeError) as error:
+        raise SandboxError(f"no Podman service answers at {host}: {explain(error)}") from error
+
+
+def _listening() -> str:
+    """Where the service of this user listens already; empty where none does."""
+    if os.geteuid() == 0:
+        path = Path("/run/podman/podman.sock")
+    else:
+        path = Path(os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.getuid()}") / "podman/podman.sock"
+    try:
+        try_socket(f"unix://{path}")
+    except OSError:
+        return ""
+    return f"unix://{path}"
+
+
+class _Service:
+    """``podman system service`` for this process."""
+
+    def __init__(self, runtime: str | None) -> None:
+        if shutil.which("podman") is None:
+            raise SandboxError(
+                "there is no Podman on this machine: install it (`sudo apt install podman`), or run agents that you "
+                "trust without it (`--sandbox=local`)"
+            )
+        self._folder = _own_folder()
+        path = self._folder / "podman.sock"
+        self.host = f"unix://{path}"
+        self._log = self._folder / "log"
+        options = [] if runtime is None else [f"--runtime={runtime}"]
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                ["podman", *options, "system", "service", f"--time={_IDLE_SECONDS}", self.host],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,  # Ctrl-C is for us, who then need it
+            )
+        atexit.register(self.close)
+        self._held = socket.socket(socket.AF_UNIX)
+        deadline = time.monotonic() + _START_SECONDS
+        while True:
+            try:
+                self._held.connect(str(path))
+                break
+            except OSError as error:
+                if self._process.poll() is None and time.monotonic() < deadline:
+                    time.sleep(0.05)
+                    continue
+                text = " ".join(self._log.read_text(errors="replace").split())[-500:]
+                self.close()
+                raise SandboxError(f"`podman system service` does not start: {text or error}") from error
+        self._held.sendall(_EVENTS.encode())
+
+    def close(self) -> None:
+        atexit.unregister(self.close)
+        self._held.close()
+        self._process.terminate()
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        shutil.rmtree(self._folder, ignore_errors=True)

@@ -1,0 +1,106 @@
+"""Podman: a service of a session's own, and how containers differ from Docker's. CI runs the contract's core on it.
+
+``MLEBENCH_TEST_ENGINE=podman`` runs all tests of containers on Podman instead of Docker.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from pytest_mlebench.errors import SandboxError
+from pytest_mlebench.sandbox import Ending
+from pytest_mlebench.sandbox.docker.engine import open_engine
+from pytest_mlebench.sandbox.docker.images import BASE_IMAGE
+from pytest_mlebench.sandbox.docker.sandbox import DockerSandbox
+from tests.sandbox.scripted import MB, SAMPLE, VALID, Runner, make_runner
+
+SUBMIT = 'cp "$DATA_DIR/sample_submission.csv" "$SUBMISSION_DIR/submission.csv"'
+
+
+@pytest.fixture
+def podman(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CONTAINER_HOST", raising=False)
+    if shutil.which("podman") is None:
+        if os.environ.get("MLEBENCH_REQUIRE_PODMAN"):
+            pytest.fail("this test needs Podman")
+        pytest.skip("there is no Podman on this machine")
+
+
+@pytest.fixture
+def run(podman: None, tmp_path: Path) -> Iterator[Runner]:
+    with closing(open_engine("podman")) as engine:
+        if not engine.client.images.list(name=BASE_IMAGE):
+            pytest.skip(f"Podman has no image {BASE_IMAGE}: podman pull {BASE_IMAGE}")
+    sandbox = DockerSandbox(engine="podman", allow_unenforced_limits=True, reporter=print)
+    yield make_runner(sandbox, tmp_path)
+    sandbox.close()
+
+
+@pytest.mark.full
+@pytest.mark.serial
+def test_agents_run_in_containers_of_podman(run: Runner) -> None:
+    """The core of the contract (``test_contract``), in one test, as Podman is slower to start than agents are."""
+    result = run(
+        f'{SUBMIT}; bash "$(dirname "$SUBMISSION_DIR")/validate_submission.sh" "$SUBMISSION_DIR/submission.csv"; '
+        "id -un; grep -c . /proc/net/dev; grep -E 'CapEff|NoNewPrivs|Seccomp:' /proc/self/status; "
+        'touch "$DATA_DIR/new"; rmdir "$LOGS_DIR" && ln -s /etc "$LOGS_DIR"; echo code > "$CODE_DIR/main.py"'
+    )
+    execution = result.execution
+    assert (execution.ending, execution.sandbox.name) == (Ending.FINISHED, "podman")
+    assert result.submission == SAMPLE
+    assert VALID in result.log and "nonroot\n3\n" in result.log and "Read-only file system" in result.log
+    confined = [line.split() for line in result.log.splitlines() if line.startswith(("Cap", "NoNew", "Seccomp"))]
+    assert confined == [["CapEff:", "0000000000000000"], ["NoNewPrivs:", "1"], ["Seccomp:", "2"]]
+    assert (result.run_dir / "code/main.py").read_text() == "code\n"
+    assert list((result.run_dir / "logs").iterdir()) == []  # an archive of Podman's follows a link
+
+    assert run(f"{SUBMIT}; sleep 600", time_limit=3).execution.ending == Ending.TIMED_OUT
+    if "memory" not in "".join(execution.sandbox.notes):
+        full = run(f"{SUBMIT}; exec python3 -c 'x = []\nwhile True: x.append(bytearray(1 << 24))'", memory=200 * MB)
+        assert (full.execution.ending, full.submission) == (Ending.OUT_OF_MEMORY, SAMPLE)
+
+
+@pytest.mark.full
+def test_a_service_of_our_own_ends_with_its_session_even_if_that_is_killed(podman: None) -> None:
+    """Where a service listens already there is none of our own; a runtime of one's own always needs one."""
+    runtime = shutil.which("runc") or shutil.which("crun")
+    code = (
+        "import sys, time; from pytest_mlebench.sandbox.docker.engine import open_engine\n"
+        f"engine = open_engine('podman', {runtime!r}); print(engine.host, flush=True); time.sleep(600)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as session:
+        assert session.stdout is not None
+        host = session.stdout.readline().strip()
+        session.send_signal(signal.SIGKILL)
+    if "mlebench-run-" not in host:
+        pytest.skip(f"Podman's service listens at {host} already")
+    deadline = time.monotonic() + 60
+    while _runs(host):
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+
+
+def _runs(host: str) -> bool:
+    commands = (path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists())
+    return any(host.encode() in command for command in commands)
+
+
+def test_a_machine_without_podman_is_said_in_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(tmp_path))
+    monkeypatch.setenv("CONTAINER_HOST", f"unix://{tmp_path}/podman.sock")
+    with pytest.raises(SandboxError, match=r"^no Podman service answers at unix://.*No such file or directory$"):
+        open_engine("podman")
+    monkeypatch.setenv("CONTAINER_HOST", "ssh://core@example.com/run/podman/podman.sock")
+    with pytest.raises(SandboxError, match="on another machine"):
+        open_engine("podman")
