@@ -59,11 +59,11 @@ def data_dir(settings: Settings) -> Path:
 
 
 def data_store(settings: Settings, *, parallel_downloads: int | None = None) -> DataStore:
-    """The store in ``--data-dir``."""
+    """The store in ``--data-dir``, with ``--data-source``."""
     from pytest_mlebench.data.store import DataStore
 
-    options = {} if parallel_downloads is None else {"parallel_downloads": parallel_downloads}
-    return DataStore(data_dir(settings), **options)
+    parallel = {} if parallel_downloads is None else {"parallel_downloads": parallel_downloads}
+    return DataStore(data_dir(settings), source=settings.data_source, policy=None, **parallel)
 
 
 def prepare_options(settings: Settings) -> PrepareOptions:

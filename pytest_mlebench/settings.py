@@ -123,6 +123,12 @@ def _description(text: str) -> str:
     return _one_of(text, (*DESCRIPTIONS, OBFUSCATED))
 
 
+def _data_source(text: str) -> str:
+    from pytest_mlebench.data.remote.address import check
+
+    return check(text)
+
+
 def _network(text: str) -> str:
     from pytest_mlebench.sandbox.network.policy import NETWORKS
 
@@ -274,6 +280,15 @@ class Settings:
         Path,
         PATH | INI | RESTORED,
         variable="MLEBENCH_DATA_DIR",
+    )
+    data_source: str | None = _option(
+        "--data-source",
+        "URL",
+        "take prepared data that is missing from here, where `mlebench push` put it: s3://, gs://, https:// or file:// "
+        "(default: $MLEBENCH_DATA_SOURCE; else it is downloaded and prepared)",
+        _data_source,
+        INI | RESTORED,
+        variable="MLEBENCH_DATA_SOURCE",
     )
     prepare: str = _option(
         "--prepare",
@@ -591,6 +606,11 @@ class Settings:
         """The version of the benchmark, as ``Competition`` has it."""
         return f"v{self.bench_version or 1}"
 
+    @property
+    def nodes_pull(self) -> bool:
+        """Whether other machines do the runs, and take the data that they need from ``--data-source``."""
+        return self.data_source is not None and self.cluster not in (None, "local")
+
     def restored_options(self) -> dict[str, Any]:
         """The values that ``--resume`` restores, as JSON by option name."""
         return {
@@ -731,4 +751,8 @@ def _absolute(text: str, base: Path) -> Path:
 def _to_json(option: Option, value: Any) -> Any:
     if isinstance(value, tuple):
         return list(map(str, value)) if option.traits & LIST else ",".join(value)
+    if option.name == "--data-source" and value is not None:
+        from pytest_mlebench.data.remote.address import redacted
+
+        return redacted(value)
     return str(value) if isinstance(value, Path) else value

@@ -39,7 +39,7 @@ class _Refused(argparse.Action):
 def add(commands: Any) -> None:
     prepare = commands.add_parser("prepare", help="download, unpack and prepare competitions' data")
     add_selection(prepare, required=True)
-    add_options(prepare, "--data-dir", "--description")
+    add_options(prepare, "--data-dir", "--data-source", "--description")
     prepare.add_argument("--raw-dir", type=Path, metavar="DIR",
         help="use this unpacked download (for one competition); files that need no change are hard-linked")  # fmt: skip
     prepare.add_argument("--jobs", type=int, default=jobs.DEFAULT_JOBS, metavar="N",
@@ -57,6 +57,15 @@ def add(commands: Any) -> None:
     prepare.add_argument("--json", action="store_true", help="print the result as JSON")
     prepare.add_argument("--force", action="store_true", help="prepare again what is prepared already")
     prepare.set_defaults(command=_prepare)
+
+    push = commands.add_parser("push", help="put prepared data where other machines can take it from (--data-source)",
+        description="Write prepared data to a URL of s3://, gs:// or file://, as it is, with an index of digests that "
+        "is written last. A call that was stopped is resumed by the same call.")  # fmt: skip
+    push.add_argument("url", metavar="URL", help="a folder: s3://BUCKET/PATH, gs://BUCKET/PATH or file:///PATH")
+    add_selection(push, required=False)
+    add_options(push, "--data-dir")
+    push.add_argument("--replace", action="store_true", help="remove other data of the competition that is there")
+    push.set_defaults(command=_push)
 
     listing = commands.add_parser("list", help="show the competitions and the state of their data")
     add_selection(listing, required=False)
@@ -136,11 +145,41 @@ def _prepare(options: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
+def _push(options: argparse.Namespace) -> int:
+    from pytest_mlebench.data.remote.address import check
+    from pytest_mlebench.data.remote.storage import Storage
+    from pytest_mlebench.reports.progress import shown
+
+    settings = read_settings(options)
+    try:
+        storage = Storage(check(options.url))
+    except ValueError as error:
+        raise UsageError(f"URL: {error}") from error
+    store = factories.data_store(settings)
+    chosen = selected(options, factories.catalogue(settings))
+    if options.competition is None and options.split is None and options.list is None:
+        chosen = [competition for competition in chosen if store.dataset(competition).is_prepared]
+        if not chosen:
+            raise DataError(f"nothing is prepared in {store.root}: prepare it first, see `mlebench prepare --help`")
+    failed = False
+    with shown(len(chosen)) as reporter:
+        for competition in chosen:
+            try:
+                count = store.push(competition, storage, replace=options.replace, reporter=reporter)
+                what = f"{pluralize(count, 'file')} written" if count else "all of it was there"
+                reporter.end(competition.id, f"{competition.id}: pushed to {storage.url} ({what})")
+            except DataError as error:
+                failed = True
+                reporter.end(competition.id, str(error))
+    return 1 if failed else 0
+
+
 def _ended(store: DataStore, result: jobs.Result) -> str:
     if result.error:
         return result.error
     dataset = store.dataset(result.competition)
-    return f"{result.competition.id}: prepared in {dataset.prepared}{_verification(dataset)}"
+    source = f" from {dataset.source}" if dataset.source else ""
+    return f"{result.competition.id}: prepared in {dataset.prepared}{source}{_verification(dataset)}"
 
 
 def _as_json(store: DataStore, result: jobs.Result) -> dict[str, Any]:

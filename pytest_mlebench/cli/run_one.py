@@ -25,6 +25,7 @@ from pytest_mlebench.cluster.plan import (
     note_end,
     shown_as_alive,
 )
+from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.errors import DataError, MLEBenchError, UsageError
 from pytest_mlebench.progress import Event, event_text
 from pytest_mlebench.runs.record import RunRecord
@@ -76,10 +77,7 @@ def _do(plan: Plan, group: Path) -> RunRecord:
         load_keys(Path(plan.keys_file))
     settings = _settings(plan, group)
     agent, competition = _agent(plan, settings), _competition(plan, settings)
-    store = factories.data_store(settings)
-    if not store.is_usable(competition, **factories.prepare_options(settings)):
-        raise DataError(f"on {socket.gethostname()}: {store.not_prepared(competition)}")
-    dataset = store.dataset(competition)
+    dataset = _dataset(settings, competition)
     id = os.environ.get("SLURM_JOB_ID") or str(os.getpid())
     job = {
         "name": plan.name,
@@ -100,6 +98,18 @@ def _do(plan: Plan, group: Path) -> RunRecord:
         )
     sandbox = factories.Sandboxes(settings, _report, workers=plan.workers).ready(agent)
     return run.run_agent(agent, competition, dataset, sandbox, run_options, seed=plan.seed)
+
+
+def _dataset(settings: Settings, competition: Competition) -> Dataset:
+    """The run's data, pulled from ``--data-source`` where it is not here; raises DataError."""
+    from pytest_mlebench import factories
+
+    store, options = factories.data_store(settings), factories.prepare_options(settings)
+    if not store.is_usable(competition, **options):
+        if store.source is None:
+            raise DataError(f"on {socket.gethostname()}: {store.not_prepared(competition)}")
+        store.prepare(competition, reporter=_report, **options)
+    return store.dataset(competition)
 
 
 def _settings(plan: Plan, group: Path) -> Settings:

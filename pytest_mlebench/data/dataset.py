@@ -66,6 +66,11 @@ class Dataset:
         return self.prepared / self.competition.sample_submission
 
     @property
+    def required(self) -> tuple[Path, ...]:
+        """The files that all data of a competition has."""
+        return self.answers, self.perfect_submission, self.sample_submission
+
+    @property
     def is_prepared(self) -> bool:
         return folders.is_dir(self.public) and folders.is_dir(self.private)
 
@@ -91,7 +96,18 @@ class Dataset:
     @property
     def own_paths(self) -> set[Path]:
         """What belongs to this version's prepared data."""
-        return {self.prepared, self.mismatch, self.listing, self._state}
+        return {self.prepared, self.mismatch, self.listing, self.pulling, self._state}
+
+    @property
+    def pulling(self) -> Path:
+        """What has arrived of prepared data that is pulled from elsewhere, until all of it is here."""
+        return self.folder / f".pulling{self._suffix}"
+
+    @property
+    def source(self) -> str:
+        """The URL that the prepared data was pulled from; empty if it was prepared here."""
+        source = self.state.get("source")
+        return source if isinstance(source, str) else ""
 
     @property
     def lock_file(self) -> Path:

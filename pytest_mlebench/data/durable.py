@@ -12,9 +12,14 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 def write_text(path: Path, text: str) -> None:
     """Write a file atomically and durably: a reader, or a power cut, finds the old file or the new one."""
+    write_bytes(path, text.encode())
+
+
+def write_bytes(path: Path, content: bytes) -> None:
+    """The same for bytes."""
     new = path.with_name(f".{path.name}.{os.getpid()}")
-    with new.open("w", encoding="utf-8") as file:
-        file.write(text)
+    with new.open("wb") as file:
+        file.write(content)
         file.flush()
         os.fsync(file.fileno())
     publish(new, path)

@@ -46,12 +46,21 @@ def check(
     """Check, before anything is downloaded, that credentials, accepted rules and disk suffice for all of these.
 
     Modules that preparing needs must be there too. Raises DataError that lists what is missing; returns, by id, why
-    others are not available (see Downloads). Kaggle is not asked where nothing must come from there.
+    others are not available (see Downloads). Kaggle is not asked where nothing must come from there. What the store's
+    source lacks is said, too.
     """
     waiting = [competition for competition in competitions if not store.is_ready(competition, **options)]
     if waiting:
         store.check()
     if lacking := [reason for competition in waiting if (reason := _lacks_modules(competition))]:
+        raise DataError("\n".join(lacking))
+    lacking = []
+    for competition in waiting:
+        try:
+            store.find(competition, reporter, **options)
+        except DataError as error:
+            lacking.append(str(error))
+    if lacking:
         raise DataError("\n".join(lacking))
     asked = [competition for competition in waiting if store.needs_archive(competition, **options)]
     absent: dict[str, DataError] = {}

@@ -26,7 +26,7 @@ def run_prepare(competition: Competition, raw: Path, dataset: Dataset) -> None:
             shutil.copyfile(competition.description, dataset.public / "description.md")
     except Exception as error:
         raise _translated(competition, error, raw, dataset.folder) from error
-    for path in (dataset.answers, dataset.perfect_submission, dataset.sample_submission):
+    for path in dataset.required:
         if not path.is_file():
             raise DataError(f"{competition.id}: prepare.py did not write {path.relative_to(dataset.prepared)}")
     for path in dataset.prepared.rglob("*"):

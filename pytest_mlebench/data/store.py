@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack
 
 from pytest_mlebench.catalog.competition import FIRST, Competition
 from pytest_mlebench.data import disk, durable, folders, locks
@@ -18,7 +18,12 @@ from pytest_mlebench.data.download.contract import Downloads
 from pytest_mlebench.data.preparing import READ_ONLY, run_prepare
 from pytest_mlebench.data.verification import checksum_errors, listing_errors, make_fingerprint, write_listing
 from pytest_mlebench.errors import DataError
-from pytest_mlebench.progress import ByteCounter, Note, Reporter, Step, silent
+from pytest_mlebench.progress import ByteCounter, Note, Reporter, Step, WarningNote, silent
+
+if TYPE_CHECKING:
+    from pytest_mlebench.data.download.retry import RetryPolicy
+    from pytest_mlebench.data.remote.index import Head
+    from pytest_mlebench.data.remote.storage import Storage
 
 ENVIRONMENT_VARIABLE = "MLEBENCH_DATA_DIR"
 PARALLEL_DOWNLOADS = 4
@@ -60,12 +65,22 @@ class PrepareOptions(TypedDict, total=False):
 class DataStore:
     """The data of all competitions below one folder, by default ``default_data_dir()``.
 
-    At most ``parallel_downloads`` downloads run at once, counted over all processes.
+    At most ``parallel_downloads`` downloads run at once, counted over all processes. With ``source``, a URL, missing
+    prepared data is pulled from there (see ``data.remote``), where ``policy`` says how often requests are tried again.
     """
 
-    def __init__(self, root: Path | None = None, *, parallel_downloads: int = PARALLEL_DOWNLOADS) -> None:
+    def __init__(
+        self,
+        root: Path | None = None,
+        *,
+        parallel_downloads: int = PARALLEL_DOWNLOADS,
+        source: str | None = None,
+        policy: RetryPolicy | None = None,
+    ) -> None:
         self.root = default_data_dir() if root is None else root
         self.parallel_downloads = parallel_downloads
+        self.source = source
+        self._policy = policy
 
     @property
     def _is_default(self) -> bool:
@@ -154,6 +169,8 @@ class DataStore:
         """The disk that a download, or an archive that is there, takes until its data is prepared."""
         dataset = self.dataset(competition)
         keep_raw = options.get("keep_raw") or False
+        if (head := self._source_head(competition, reporter, **options)) is not None:
+            return self._need_to_pull(dataset, head)
         if not self._needs_raw(competition, **options):
             return disk.Need(peak=0, rest=0)
         if folders.is_file(dataset.archive):
@@ -197,9 +214,27 @@ class DataStore:
             self._tidy(dataset)
             if options.get("force") or not dataset.is_prepared:  # another process may have been faster
                 self._make(dataset, downloads, reporter, **options)
+                shutil.rmtree(dataset.pulling, ignore_errors=True)
             if (description := options.get("description")) is not None:
                 self._describe(dataset, description, downloads, reporter)
         return dataset
+
+    def push(
+        self, competition: Competition, storage: Storage, *, replace: bool = False, reporter: Reporter = silent
+    ) -> int:
+        """Write a competition's prepared data to a URL (see ``data.remote.push``); returns how many files were missing.
+
+        Raises DataError, also where it is not prepared.
+        """
+        from pytest_mlebench.data.remote.push import push
+
+        dataset = self.dataset(competition)
+        if not dataset.is_prepared:
+            raise DataError(self.not_prepared(competition))
+        with ExitStack() as held, self._translated(competition):
+            if os.access(dataset.folder, os.W_OK):
+                held.enter_context(self.lock(competition, "pushes", reporter))
+            return push(storage, dataset, replace=replace, reporter=reporter)
 
     def verify(self, competition: Competition, reporter: Reporter = silent) -> list[str]:
         """Which prepared files are missing, have changed or should not be there; records whether there are any.
@@ -241,9 +276,62 @@ class DataStore:
             raise locks.LockHeld(f"{competition.id}: in use by {holder}; nothing was removed") from None
         return freed
 
+    def find(self, competition: Competition, reporter: Reporter = silent, **options: Unpack[PrepareOptions]) -> None:
+        """See that ``prepare`` would find missing data at the store's source; raises DataError."""
+        self._source_head(competition, reporter, **options)
+
+    def _source_head(
+        self, competition: Competition, reporter: Reporter, **options: Unpack[PrepareOptions]
+    ) -> Head | None:
+        """What data would be pulled; None where it would be prepared here, or is prepared.
+
+        What comes with this package is prepared here where the source does not have it: that takes no download.
+        """
+        is_here = self.dataset(competition).is_prepared and not options.get("force")
+        if self.source is None or options.get("raw_dir") is not None or is_here:
+            return None
+        from pytest_mlebench.data.remote.pull import NotPushed, read_head
+        from pytest_mlebench.data.remote.storage import Storage
+
+        try:
+            return read_head(Storage(self.source, self._policy), competition, reporter)
+        except NotPushed:
+            if competition.source == "bundled":
+                return None
+            raise
+
+    def _need_to_pull(self, dataset: Dataset, head: Head) -> disk.Need:
+        from pytest_mlebench.data.remote.pull import bytes_there
+
+        missing = max(0, head.size - bytes_there(dataset.pulling))
+        return disk.Need(peak=missing, rest=missing)
+
+    def _pull(self, dataset: Dataset, head: Head, reporter: Reporter, *, check_disk: bool) -> None:
+        from pytest_mlebench.data.remote.pull import pull
+        from pytest_mlebench.data.remote.storage import Storage
+
+        assert self.source is not None
+        competition, storage = dataset.competition, Storage(self.source, self._policy)
+        if check_disk:
+            disk.require(self.root, [self._need_to_pull(dataset, head)], 1)
+        pull(storage, competition, head, dataset.pulling, reporter)
+        new = Dataset(competition, dataset.pulling)
+        if missing := next((path for path in new.required if not path.is_file()), None):
+            raise DataError(f"{competition.id}: {storage.url} has no {missing.relative_to(new.prepared)}")
+        reporter(Step(competition.id, "verifying"))
+        if wrong := checksum_errors(new):
+            reporter(WarningNote(f"{competition.id}: data of {storage.url} is not the reference's: {wrong[0]}"))
+        self._publish(
+            dataset,
+            new,
+            verified=not wrong,
+            description="kaggle" if head.description == "kaggle" else None,
+            source=storage.url,
+        )
+
     def _needs_raw(self, competition: Competition, **options: Unpack[PrepareOptions]) -> bool:
         dataset = self.dataset(competition)
-        if competition.source == "bundled" or options.get("raw_dir") is not None:
+        if competition.source == "bundled" or options.get("raw_dir") is not None or self.source is not None:
             return False
         return not dataset.has_raw and (options.get("force", False) or not dataset.is_prepared)
 
@@ -252,6 +340,9 @@ class DataStore:
     ) -> None:
         competition = dataset.competition
         raw_dir, keep_raw = options.get("raw_dir"), options.get("keep_raw", True)
+        if (head := self._source_head(competition, reporter, **options)) is not None:
+            self._pull(dataset, head, reporter, check_disk=options.get("check_disk", True))
+            return
         competition.require_modules()  # before hours of download
         had_raw = dataset.has_raw or folders.is_file(dataset.archive)
         if self._needs_raw(competition, **options):
@@ -315,18 +406,17 @@ class DataStore:
             if wrong and raw_dir is None:
                 new.prepared.rename(mismatch)
                 raise DataError(self._mismatch(dataset, mismatch, wrong))
-            size = write_listing(new.prepared, new.listing)
-            durable.sync(dataset.folder)
-            if dataset.prepared.exists():
-                dataset.prepared.rename(new.folder / "replaced")
-            new.listing.replace(dataset.listing)
-            dataset.note(
-                verified=not wrong if verify else None,
-                description="bundled",
-                fingerprint=make_fingerprint(new),
-                bytes=size,
-            )
-            durable.publish(new.prepared, dataset.prepared)
+            self._publish(dataset, new, verified=not wrong if verify else None, description="bundled")
+
+    def _publish(self, dataset: Dataset, new: Dataset, **state: Any) -> None:
+        """Let complete data become the data set's, durably; what it replaces stays in ``new``'s folder."""
+        size = write_listing(new.prepared, new.listing)
+        durable.sync(dataset.folder)
+        if dataset.prepared.exists():
+            dataset.prepared.rename(new.folder / "replaced")
+        new.listing.replace(dataset.listing)
+        dataset.note(**{"source": None, **state}, fingerprint=make_fingerprint(new), bytes=size)
+        durable.publish(new.prepared, dataset.prepared)
 
     def _describe(self, dataset: Dataset, source: Description, downloads: Downloads | None, reporter: Reporter) -> None:
         competition = dataset.competition

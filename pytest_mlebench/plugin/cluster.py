@@ -142,7 +142,7 @@ def _queue(config: pytest.Config) -> RunQueue:
         reader=session.reader,
         resources=factories.job_resources(session.settings),
         command=_command,
-        record_lost=lambda plan, cause, reason: _record_lost(session, plan, cause, reason),
+        record_lost=lambda plan, cause, reason: _record_lost(config, plan, cause, reason),
         reporter=reporter_of(config),
         max_parallel=session.settings.max_parallel,
     )
@@ -204,13 +204,14 @@ def _has_data(config: pytest.Config, item: AgentRun) -> bool:
     return True
 
 
-def _record_lost(session: Session, plan: Plan, cause: Cause, reason: str) -> RunRecord:
+def _record_lost(config: pytest.Config, plan: Plan, cause: Cause, reason: str) -> RunRecord:
     from pytest_mlebench import factories
     from pytest_mlebench.catalog.catalogue import load
     from pytest_mlebench.cluster.contract import Cause
     from pytest_mlebench.runs import run
     from pytest_mlebench.sandbox.contract import Ending
 
+    session = session_of(config)
     settings = session.settings
     competition = load(Path(plan.competition_file), settings.version)
     job = {
@@ -221,11 +222,14 @@ def _record_lost(session: Session, plan: Plan, cause: Cause, reason: str) -> Run
         "interrupted": run.interrupted_runs(session.group, plan.key),
     }
     endings = {Cause.TIMED_OUT: Ending.TIMED_OUT, Cause.OUT_OF_MEMORY: Ending.OUT_OF_MEMORY}
+    store = factories.data_store(settings)
+    if settings.nodes_pull:  # what it left is graded here
+        store.prepare(competition, reporter=reporter_of(config), **factories.prepare_options(settings))
     lost = f"its job was lost {plan.attempt + 1} times; the last time: {reason}"
     return run.record_lost(
         next(agent for agent in session.agents if agent.id == plan.agent),
         competition,
-        factories.data_store(settings).dataset(competition),
+        store.dataset(competition),
         replace(factories.run_options(settings, session.group), job=job),
         seed=plan.seed,
         ending=endings.get(cause, Ending.NOT_STARTED),

@@ -14,7 +14,7 @@ _OF_RUNS = (
     *("--max-parallel", "--max-requeues", "--detach"),
 )
 """What only runs of ``--agent`` and ``--resume`` use."""
-_OF_DATA = frozenset({"--agents-dir", "--competitions-dir", "--data-dir", "--description"})
+_OF_DATA = frozenset({"--agents-dir", "--competitions-dir", "--data-dir", "--data-source", "--description"})
 _OF_SANDBOXES = (
     *(own.name for own in OPTIONS.values() if own.traits & RESTORED and own.name not in (*_OF_DATA, *_OF_RUNS)),
     "--keep-sandbox",
@@ -56,8 +56,10 @@ def _problems(settings: Settings, given: AbstractSet[str]) -> Iterator[str]:
         if settings.split is not None:  # the competitions check themselves
             if ignored := _given(_OF_SANDBOXES, given):
                 yield f"{ignored} needs an agent: add --agent=ID"
-            if (ignored := _given(("--prepare", "--description"), given)) and not settings.real_data:
+            if (ignored := _given(("--prepare", "--data-source", "--description"), given)) and not settings.real_data:
                 yield f"{ignored} needs --agent=ID or --real-data: without them, checks use synthetic data"
+    if "--data-source" in given and settings.prepare == "never":
+        yield "--data-source is where missing data is taken from, which --prepare=never forbids: leave one of them out"
     if (ignored := _given(_OF_ENGINES, given)) and settings.cluster is None:
         yield f"{ignored} needs an engine that runs are handed to: add --cluster=local or --cluster=slurm"
     if (ignored := _given(_OF_SLURM, given)) and settings.cluster == "local":

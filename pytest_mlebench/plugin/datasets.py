@@ -15,6 +15,7 @@ from pytest_mlebench.data.dataset import OBFUSCATED, Dataset
 from pytest_mlebench.data.download.kaggle import KaggleDownloads
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import CompetitionError, DataError, UsageError
+from pytest_mlebench.plugin.collection import AgentRun
 from pytest_mlebench.plugin.reporting import NOT_PREPARED
 from pytest_mlebench.progress import Reporter
 from pytest_mlebench.settings import Settings
@@ -23,8 +24,13 @@ from pytest_mlebench.settings import Settings
 def provide(
     item: pytest.Item, competition: Competition, store: DataStore, settings: Settings, reporter: Reporter
 ) -> Dataset:
-    """The competition's data set, ready to use. Skips the item if it may not be prepared; raises DataError."""
+    """The competition's data set, ready to use; of a run that another machine does, as it is here.
+
+    Skips the item if data may not be prepared; raises DataError.
+    """
     options = factories.prepare_options(settings)
+    if settings.nodes_pull and isinstance(item, AgentRun):
+        return store.dataset(competition)
     if settings.prepare == "never":
         if store.is_usable(competition, **options):
             return store.dataset(competition)
@@ -66,6 +72,8 @@ def check(settings: Settings, folders: Iterable[str], reporter: Reporter) -> boo
         if settings.prepare == "never":
             store.check()
             return any(store.is_usable(competition, **options) for competition in competitions)
+        if settings.nodes_pull:  # each has a disk of its own
+            options["check_disk"] = False
         if absent := jobs.check(store, competitions, KaggleDownloads(), reporter=reporter, **options):
             raise DataError("\n".join(map(str, absent.values())))
     except DataError as error:

@@ -58,6 +58,8 @@ class RunRecord:
     data_verified: bool | None = None
     data: Mapping[str, str] = field(default_factory=dict)
     """Digests of the prepared data (see ``data.verification.fingerprint``)."""
+    data_source: str = ""
+    """The URL that the data was pulled from, without a password; empty if it was prepared where the run was."""
     description: str | None = None
     """Which task description the agent read: ours (``bundled``), ours with the competition's name hidden
     (``obfuscated``), that of Kaggle's pages (``kaggle``), or that of another program that prepared the data, as

@@ -157,6 +157,7 @@ def run_agent(
         agent_definition={**agent.describe(), "until": options.until},
         data_verified=dataset.is_verified,
         data=fingerprint(dataset),
+        data_source=dataset.source,
         description=_description(dataset, options),
         validation_score=read_validation_score(run_dir),
         job=options.job,
@@ -234,6 +235,7 @@ def record_lost(
         agent_definition={**agent.describe(), "until": options.until},
         data_verified=dataset.is_verified,
         data=fingerprint(dataset),
+        data_source=dataset.source,
         description=_description(dataset, options),
         job=options.job,
     )
