@@ -236,10 +236,12 @@ def engine(settings: Settings) -> Engine:
 
 
 def _secret_names(settings: Settings) -> tuple[str, ...]:
-    """The environment variables that hold secrets of agents and keys of providers."""
+    """The environment variables that hold secrets of agents, and keys of providers and of where data is pulled from."""
     names = {name for agent in agents(settings) for name in agent.secret_names}
     if settings.llm_gateway != "off":
         names |= {key for provider in gateway_settings(settings).providers.values() for key in provider.keys}
+    if settings.nodes_pull:
+        names |= {"AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "MLEBENCH_DATA_SOURCE"}
     return tuple(sorted(names))
 
 

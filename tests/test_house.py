@@ -50,6 +50,7 @@ def test_the_import_contract_holds() -> None:
         ("reports/page.py", "starlette", "only the viewer imports a web framework"),
         ("reports/page.py", "pytest_mlebench.viewer.app", "rooms import in one direction"),
         ("sandbox/gpus.py", "docker", "only the Docker sandbox imports docker"),
+        ("data/store.py", "fsspec", "only what is remote imports fsspec"),
         ("data/jobs.py", "kagglesdk", "only downloads import Kaggle's client"),
         ("sandbox/network/proxy.py", "requests", "only downloads import Kaggle's client and requests"),
     ],

@@ -197,13 +197,8 @@ def _filesystem(url: str, policy: RetryPolicy) -> Any:
 def _options(scheme: str, policy: RetryPolicy) -> dict[str, Any]:
     """How long an answer may take; credentials and addresses are fsspec's own, from the environment."""
     if scheme == "s3":
-        from s3fs import S3FileSystem  # noqa: F401  (an ImportError here, not a message of fsspec's)
-
-        return {"config_kwargs": {"connect_timeout": policy.stall, "read_timeout": policy.stall}}
-    if scheme == "gs":
-        import gcsfs  # noqa: F401
-
-        return {}
+        waits = {"connect_timeout": policy.stall, "read_timeout": policy.stall}
+        return {"config_kwargs": {**waits, "max_pool_connections": 32}}
     if scheme in ("http", "https"):
         import aiohttp
 

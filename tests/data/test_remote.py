@@ -1,0 +1,337 @@
+"""Prepared data at a URL: the index, what is pushed and pulled, and what is refused. The store is a folder."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import random
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pytest_mlebench.catalog import Competition, default_catalogue
+from pytest_mlebench.data.remote import address
+from pytest_mlebench.data.remote.index import Entry, Head, IndexDamaged, Layout, parse_head, read_list, write_list
+from pytest_mlebench.data.remote.storage import Storage
+from pytest_mlebench.data.store import DataStore
+from pytest_mlebench.errors import DataError, UsageError
+
+TOY = Path(__file__).parents[1] / "toys/competitions/toy-parity"
+SIZES = {"public/images/a b#?%.bin": 100_000, "public/images/deep/é.bin": 0, "private/notes.bin": 50_000}
+
+
+def prepared(root: Path, competition: Competition, seed: int = 0) -> DataStore:
+    """A store that has the toy's data, with some further files."""
+    store = DataStore(root)
+    folder = store.prepare(competition).prepared
+    rng = random.Random(seed)
+    for name, size in SIZES.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(rng.randbytes(size))
+    store.dataset(competition).listing.unlink()
+    return store
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+@pytest.fixture
+def toy() -> Competition:
+    return Competition.load(TOY)
+
+
+@pytest.fixture
+def store(tmp_path: Path, toy: Competition) -> DataStore:
+    return prepared(tmp_path / "here", toy)
+
+
+@pytest.fixture
+def remote(tmp_path: Path) -> Path:
+    return tmp_path / "remote"
+
+
+@pytest.fixture
+def push(store: DataStore, toy: Competition, remote: Path) -> Callable[..., int]:
+    return lambda **options: store.push(toy, Storage(f"file://{remote}"), **options)
+
+
+@pytest.fixture
+def pull(tmp_path: Path, toy: Competition, remote: Path) -> Callable[[], DataStore]:
+    def pull() -> DataStore:
+        there = DataStore(tmp_path / "there", source=f"file://{remote}")
+        there.prepare(toy)
+        return there
+
+    return pull
+
+
+def test_what_is_pulled_is_what_was_pushed(
+    push: Callable[..., int], pull: Callable[[], DataStore], store: DataStore, toy: Competition, remote: Path
+) -> None:
+    assert push() == 8
+    here, there = store.dataset(toy), pull().dataset(toy)
+    assert contents(there.prepared) == contents(here.prepared) == contents(remote / "toy-parity/prepared")
+    assert all(path.stat().st_mode & 0o777 == 0o444 for path in there.prepared.rglob("*") if path.is_file())
+    assert there.source == f"file://{remote}" and here.source == ""
+    assert there.description == here.description == "bundled"
+    assert {path.name for path in there.folder.iterdir()} == {".lock", "prepared", "state.json", "files.jsonl.gz"}
+    assert {path.name for path in (remote / "toy-parity").iterdir()} == {
+        *("prepared", "prepared.json", "prepared.public.jsonl.gz", "prepared.private.jsonl.gz")
+    }
+    changed = there.public / "train.csv"
+    changed.chmod(0o644)
+    changed.write_text("id,odd\n")
+    assert DataStore(there.folder.parent).verify(toy)[0].startswith("public/train.csv has changed")
+
+
+def test_a_second_push_writes_what_is_missing_and_nothing_else(push: Callable[..., int], remote: Path) -> None:
+    push()
+    before = {path: path.stat().st_mtime_ns for path in remote.rglob("*") if path.is_file()}
+    assert push() == 0
+    assert {path: path.stat().st_mtime_ns for path in remote.rglob("*") if path.is_file()} == before
+    (remote / "toy-parity/prepared/private/notes.bin").write_bytes(b"cut")
+    (remote / "toy-parity/prepared/public/train.csv").unlink()
+    assert push() == 2
+
+
+def test_other_data_is_never_overwritten_unless_it_is_to_be_replaced(
+    push: Callable[..., int],
+    pull: Callable[[], DataStore],
+    tmp_path: Path,
+    toy: Competition,
+    remote: Path,
+) -> None:
+    push()
+    before = contents(remote)
+    other = prepared(tmp_path / "other", toy, seed=1)
+    with pytest.raises(DataError, match=r"has other data of it, which is not overwritten.* --replace"):
+        other.push(toy, Storage(f"file://{remote}"))
+    assert contents(remote) == before
+    assert other.push(toy, Storage(f"file://{remote}"), replace=True) == 8
+    assert contents(pull().dataset(toy).prepared) == contents(other.dataset(toy).prepared)
+
+
+def test_a_push_that_was_stopped_has_no_index_and_is_resumed_with_the_same_data_alone(
+    push: Callable[..., int],
+    pull: Callable[[], DataStore],
+    tmp_path: Path,
+    toy: Competition,
+    remote: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    written: list[str] = []
+    upload = Storage.upload
+
+    def breaks(self: Storage, file: Path, name: str, *others: object) -> None:
+        if len(written) == 3:
+            raise DataError("no more")
+        written.append(name)
+        upload(self, file, name)
+
+    with monkeypatch.context() as patched, pytest.raises(DataError, match="no more"):
+        patched.setattr("pytest_mlebench.data.remote.push.FILES_AT_ONCE", 1)
+        patched.setattr(Storage, "upload", breaks)
+        push()
+    with pytest.raises(DataError, match=r"has no data of it \(toy-parity/prepared.json is missing\); push it"):
+        DataStore(tmp_path / "early", source=f"file://{remote}").find(replace(toy, source="kaggle"))
+    with pytest.raises(DataError, match="has a part of other data of it, whose push was stopped or continues"):
+        prepared(tmp_path / "other", toy, seed=1).push(toy, Storage(f"file://{remote}"))
+    assert push() == 5
+    pull()
+
+
+def test_files_that_no_index_lists_are_not_taken_over(push: Callable[..., int], remote: Path) -> None:
+    stray = remote / "toy-parity/prepared/public/train.csv"
+    stray.parent.mkdir(parents=True)
+    stray.write_text("x")
+    with pytest.raises(DataError, match="has files of it that no index lists, which is not overwritten"):
+        push()
+    assert push(replace=True) == 8
+
+
+def test_data_that_has_changed_since_it_was_prepared_is_not_pushed(toy: Competition, tmp_path: Path) -> None:
+    store = DataStore(tmp_path / "here")
+    (store.prepare(toy).public / "train.csv").unlink()
+    with pytest.raises(DataError, match=r"public/train.csv is missing; what has changed"):
+        store.push(toy, Storage(f"file://{tmp_path}/remote"))
+    assert not (tmp_path / "remote").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "said"),
+    [
+        ("prepared/private/notes.bin", lambda path: path.write_bytes(bytes(50_000)), "its SHA-256 is not that"),
+        ("prepared/private/notes.bin", lambda path: path.write_bytes(bytes(9)), "has 9 bytes instead of 50000"),
+        ("prepared/private/notes.bin", lambda path: path.unlink(), "it is missing, and the index lists it"),
+        ("prepared.private.jsonl.gz", lambda path: path.write_bytes(b"no gzip"), "it cannot be unpacked"),
+        ("prepared.private.jsonl.gz", lambda path: path.unlink(), "is not there"),
+        ("prepared.json", lambda path: path.write_bytes(b'{"format": 1}'), "no index of prepared data"),
+        ("prepared.json", lambda path: path.write_bytes(b"[" * 60_000), "no index of prepared data"),
+        ("prepared.json", lambda path: path.write_bytes(b" " * 70_000), "is larger than it may be"),
+        ("prepared.json", lambda path: path.write_bytes(b'{"format": 2}'), "of another format"),
+    ],
+)
+def test_what_is_damaged_is_named_and_nothing_is_published(
+    push: Callable[..., int],
+    pull: Callable[[], DataStore],
+    toy: Competition,
+    tmp_path: Path,
+    remote: Path,
+    name: str,
+    change: Callable[[Path], None],
+    said: str,
+) -> None:
+    push()
+    change(remote / "toy-parity" / name)
+    with pytest.raises(DataError) as caught:
+        pull()
+    assert said in str(caught.value) and f"file://{remote}/toy-parity/{name}" in str(caught.value)
+    assert "\n" not in str(caught.value)
+    there = DataStore(tmp_path / "there").dataset(toy)
+    assert not there.prepared.exists() and not there.is_prepared
+    if "larger" not in said:
+        assert str(caught.value).endswith(f"mlebench push file://{remote} -c toy-parity --replace")
+        push(replace=True)
+        pull()
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["../../outside", "/etc/outside", "a/../../outside", "a//b", "", ".", "..", "a/", "x\0y", "a/.", "l" * 300],
+)
+def test_no_name_in_an_index_leaves_the_folder(name: str) -> None:
+    packed, part = write_list([Entry(name, 1, "0" * 64)])
+    with pytest.raises(IndexDamaged, match="is no name of a file in the folder"):
+        read_list(packed, part)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ['["a", -1, "S"]', '["a", 1e3, "S"]', '["a", true, "S"]', '["a", 1]', "{}", '["a", 1, "S0"]', '["a", 1, "s"]', "["],
+)
+def test_sizes_and_digests_of_an_index_have_their_form(line: str) -> None:
+    line = line.replace("S", "0" * 64)
+    digest = hashlib.sha256(f"{line}\n".encode()).hexdigest()
+    _, part = write_list([Entry("a", 1, "0" * 64)])
+    with pytest.raises(IndexDamaged):
+        read_list(gzip.compress(f"{line}\n".encode()), replace(part, sha256=digest))
+
+
+def test_an_index_has_no_more_than_its_head_says(toy: Competition) -> None:
+    entries = [Entry(f"f{k}", 10, "0" * 64) for k in range(5)]
+    packed, part = write_list(entries)
+    assert read_list(packed, part) == entries
+    for wrong in (replace(part, files=4), replace(part, bytes=49), replace(part, sha256="1" * 64)):
+        with pytest.raises(IndexDamaged):
+            read_list(packed, wrong)
+    for others in (entries[::-1], [entries[0], entries[0]]):
+        with pytest.raises(IndexDamaged, match="not sorted, or one is there twice"):
+            read_list(*write_list(others))
+    with pytest.raises(IndexDamaged, match="too long"):  # a bomb
+        read_list(gzip.compress(b" " * 50_000_000), part)
+    head = Head(id=toy.id, version="v1", parts={"public": part, "private": part})
+    assert parse_head(head.to_json(), toy) == head
+    with pytest.raises(IndexDamaged, match="it is of toy-parity v2"):
+        parse_head(replace(head, version="v2").to_json(), toy)
+    with pytest.raises(IndexDamaged, match="digest is wrong"):
+        parse_head(head.to_json().replace(part.sha256.encode(), b"1" * 64, 1), toy)
+    with pytest.raises(IndexDamaged, match="out of bounds"):
+        parse_head(head.to_json().replace(b'"files": 5', b'"files": 99999999999'), toy)
+
+
+def test_each_version_has_an_index_of_its_own(toy: Competition) -> None:
+    corrected = next(competition for competition in default_catalogue(version="v2") if competition.is_corrected)
+    assert Layout(toy).head == "toy-parity/prepared.json"
+    assert Layout(corrected).head == f"{corrected.id}/prepared-v2.json"
+
+
+def test_a_pull_that_was_stopped_is_resumed_and_what_a_power_cut_has_spoilt_is_pulled_again(
+    push: Callable[..., int], pull: Callable[[], DataStore], toy: Competition, remote: Path, tmp_path: Path
+) -> None:
+    push()
+    lost = remote / "toy-parity/prepared/public/test.csv"
+    content = lost.read_bytes()
+    lost.unlink()
+    with pytest.raises(DataError, match="it is missing"):
+        pull()
+    work = DataStore(tmp_path / "there").dataset(toy).pulling
+    arrived = contents(work / "prepared").keys() - {"public/train.csv"}
+    assert arrived, "nothing had arrived"
+    for name in arrived:
+        (remote / "toy-parity/prepared" / name).unlink()  # it is not asked for again
+    spoilt = work / "prepared/public/train.csv"
+    spoilt.parent.mkdir(parents=True, exist_ok=True)
+    spoilt.unlink(missing_ok=True)
+    spoilt.write_bytes(bytes((remote / "toy-parity/prepared/public/train.csv").stat().st_size))
+    lost.write_bytes(content)
+    pulled = pull().dataset(toy)
+    assert (pulled.public / "train.csv").read_bytes() == (remote / "toy-parity/prepared/public/train.csv").read_bytes()
+
+
+def test_what_was_begun_of_other_data_is_left(
+    push: Callable[..., int], pull: Callable[[], DataStore], toy: Competition, remote: Path, tmp_path: Path
+) -> None:
+    push()
+    (remote / "toy-parity/prepared/public/test.csv").unlink()
+    with pytest.raises(DataError, match="it is missing"):
+        pull()
+    other = prepared(tmp_path / "other", toy, seed=1)
+    other.push(toy, Storage(f"file://{remote}"), replace=True)
+    assert contents(pull().dataset(toy).prepared) == contents(other.dataset(toy).prepared)
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("/data", "write a folder as file:///data"),
+        ("file://data/x", "three slashes"),
+        ("ftp://host/x", "is no URL of s3://"),
+        ("s3://", "names no bucket"),
+        ("https:///x", "names no host"),
+        ("https://host/x?signature=1", "without ? and #"),
+        ("http://example.org/x", "use https://"),
+    ],
+)
+def test_urls_that_are_not_accepted_are_explained(url: str, said: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        Storage(url)
+    assert said in str(caught.value) and "signature" not in str(caught.value)
+
+
+def test_passwords_are_shown_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    own = "https://ada:s3cr3t@example.org/data"
+    monkeypatch.delenv(address.VARIABLE, raising=False)
+    assert Storage(own).url == "https://***@example.org/data"
+    with pytest.raises(DataError, match=r"give the whole URL in \$MLEBENCH_DATA_SOURCE"):
+        Storage("https://***@example.org/data")
+    monkeypatch.setenv(address.VARIABLE, f"{own}/")
+    assert Storage("https://***@example.org/data").url == "https://***@example.org/data"
+    with pytest.raises(UsageError) as caught:
+        Storage(own.replace("https", "ftp"))
+    assert "s3cr3t" not in str(caught.value)
+
+
+def test_a_package_that_is_missing_is_named_with_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "gcsfs", None)
+    with pytest.raises(UsageError, match=r"gs:// needs packages that are not installed: pip install .*\[gcs\]"):
+        Storage("gs://bucket/data")
+
+
+def test_too_little_disk_is_said_before_anything_is_pulled(
+    push: Callable[..., int], toy: Competition, remote: Path, tmp_path: Path
+) -> None:
+    push()
+    head = remote / "toy-parity/prepared.json"
+    values = json.loads(head.read_text())
+    packed, part = write_list([Entry("big", 1 << 49, "0" * 64)])
+    (remote / "toy-parity/prepared.public.jsonl.gz").write_bytes(packed)
+    parts = {"public": part, "private": write_list([])[1]}
+    head.write_bytes(Head(id=toy.id, version=values["version"], parts=parts).to_json())
+    with pytest.raises(DataError, match="not enough disk"):
+        DataStore(tmp_path / "there", source=f"file://{remote}").prepare(toy)
+    assert shutil.disk_usage(tmp_path).free and not list((tmp_path / "there").rglob("big"))
