@@ -44,6 +44,29 @@ class Finding:
 
 
 @dataclass(frozen=True, kw_only=True)
+class JudgeAccount:
+    """Who judged, and what it did: parts of runs that were judged by all votes, answers without the form that was asked
+    for (asked for twice), calls that failed, and quotes that do not occur in the text. Costs in US dollars.
+
+    ``incomplete`` are runs that were not judged whole, as the budget ended, calls failed, or they left too much.
+    """
+
+    model: str
+    votes: int
+    budget: float
+    budget_ended: bool
+    cost: float | None
+    calls: int
+    tokens: int
+    parts: int
+    parts_judged: int
+    unanswered: int
+    failed: int
+    quotes_dropped: int
+    incomplete: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
 class Findings:
     """The findings in a group; ``runs`` are those that were audited, with or without a finding."""
 
@@ -51,6 +74,7 @@ class Findings:
     audited_at: str
     runs: tuple[str, ...]
     findings: tuple[Finding, ...] = ()
+    judge: JudgeAccount | None = None
 
     @cached_property
     def verdicts(self) -> Mapping[str, Verdict]:

@@ -6,6 +6,8 @@ Comments and docstrings are left out, so that who writes "never read the answers
 from __future__ import annotations
 
 import ast
+import base64
+import binascii
 import io
 import json
 import os
@@ -25,6 +27,8 @@ MAX_FILES = 2000
 MAX_FILE_BYTES = 4 << 20
 MAX_TOTAL_BYTES = 256 << 20
 _SUFFIXES = (".py", ".sh", ".bash", ".ipynb", ".r", ".jl", ".pl", ".js", ".cpp", ".c", ".txt", "")
+_ENCODED = re.compile(r"[A-Za-z0-9+/_-]{40,}={0,2}")
+_MAX_DECODED = 1 << 20
 _COMMENT = re.compile(r"(^|\s)#.*$")
 
 
@@ -94,6 +98,33 @@ class Program:
                         found += [(line, "".join(parts)), (line, "/".join(part.strip("/") for part in parts))]
         return tuple(found)
 
+    @cached_property
+    def decoded(self) -> tuple[tuple[int, str], ...]:
+        """Texts that its constants hold in base64 or in hexadecimal digits, and the line of each."""
+        found = []
+        for node in self.nodes:
+            if isinstance(node, ast.Constant) and isinstance(node.value, str | bytes):
+                value = node.value if isinstance(node.value, str) else node.value.decode("latin-1")
+                if (text := _decoded("".join(value[:_MAX_DECODED].split()))) is not None:
+                    found.append((node.lineno, text))
+        return tuple(found)
+
+
+def _decoded(text: str) -> str | None:
+    """What a text encodes; None where this is no readable text."""
+    if not _ENCODED.fullmatch(text):
+        return None
+    for decode in (bytes.fromhex, lambda value: base64.b64decode(value, altchars=_altchars(value), validate=True)):
+        with suppress(ValueError, binascii.Error):
+            found = decode(text).decode("utf-8")
+            if all(character.isprintable() or character in "\n\r\t" for character in found):
+                return found
+    return None
+
+
+def _altchars(text: str) -> bytes | None:
+    return b"-_" if "-" in text or "_" in text else None
+
 
 def _constants(node: ast.AST) -> Iterator[str]:
     """Text constants below a node, in the order of the source; a call's are those of its function and arguments."""
@@ -122,7 +153,7 @@ def code_of(run_dir: Path) -> tuple[list[Program], list[str]]:
     folder = run_dir / "code"
     if folder.is_symlink() or not folder.is_dir():
         return [], []
-    for path in sorted(_files(folder)):
+    for path in sorted(regular_files(folder)):
         name = path.relative_to(run_dir).as_posix()
         if path.suffix.lower() not in _SUFFIXES:
             continue
@@ -140,7 +171,7 @@ def code_of(run_dir: Path) -> tuple[list[Program], list[str]]:
     return found, budget.left_out
 
 
-def _files(folder: Path) -> Iterator[Path]:
+def regular_files(folder: Path) -> Iterator[Path]:
     """Regular files below a folder; links are not followed."""
     for parent, _, names in os.walk(folder):
         for name in names:

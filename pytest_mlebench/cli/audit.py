@@ -1,10 +1,14 @@
-"""``mlebench audit``: whether the runs of a group were fair, as far as scanners can tell."""
+"""``mlebench audit``: whether the runs of a group were fair, as far as scanners, and perhaps a judge, can tell."""
 
 from __future__ import annotations
 
 import argparse
 import logging
 from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, replace
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_mlebench import factories
@@ -13,8 +17,12 @@ from pytest_mlebench.errors import UsageError, unusable
 from pytest_mlebench.units import format_duration, pluralize
 
 if TYPE_CHECKING:
-    from pytest_mlebench.audit.findings import Finding, Findings
+    from pytest_mlebench.audit.calibration import Calibration
+    from pytest_mlebench.audit.findings import Finding, Findings, JudgeAccount
+    from pytest_mlebench.audit.judge import Case, Judge
+    from pytest_mlebench.audit.scanners import Run
     from pytest_mlebench.runs.group import RunGroup
+    from pytest_mlebench.settings import Settings
 
 logger = logging.getLogger("pytest_mlebench")
 
@@ -24,31 +32,69 @@ def add(commands: Any) -> None:
         description="Look in the code, logs, model calls and submissions of a run group for what is unfair. What is "
         "found is evidence for a reader, written to audit.json in the group; the exit status is 1 where one finding is "
         "a violation.")  # fmt: skip
-    command.add_argument("group", metavar="GROUP", help=GROUP_HELP)
+    command.add_argument("group", metavar="GROUP", nargs="?", help=GROUP_HELP)
     command.add_argument("--json", action="store_true", help="print the findings as JSON")
-    add_options(command, "--runs-dir", "--competitions-dir", "--data-dir")
+    command.add_argument("--calibrate", action="store_true",
+        help="instead of a group, audit the bundled cases, of which it is known whether they are fair, and report "
+        "precision and recall")  # fmt: skip
+    judge = command.add_argument_group("a language model as a judge")
+    judge.add_argument("--judge", metavar="PROVIDER/MODEL",
+        help="also ask this model about code, messages and logs; what it finds is a reason to look, no more"
+        )  # fmt: skip
+    judge.add_argument("--judge-budget", metavar="DOLLARS", type=_dollars, default=Decimal(5),
+        help="the most that the judge may cost (default: 5)")  # fmt: skip
+    judge.add_argument("--judge-votes", metavar="N", type=_votes, default=3,
+        help="how often it is asked about each part; more than half must agree (default: 3)")  # fmt: skip
+    add_options(command, "--runs-dir", "--competitions-dir", "--data-dir", "--llm-providers", "--prices",
+        "--llm-retries", "--llm-rpm")  # fmt: skip
     command.set_defaults(command=_audit)
 
 
-def _audit(options: argparse.Namespace) -> int:
-    from dataclasses import asdict, replace
+def _dollars(text: str) -> Decimal:
+    try:
+        value = Decimal(text)
+    except InvalidOperation:
+        value = Decimal()
+    if not (value.is_finite() and 0 < value < 10**9):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number of dollars")
+    return value
 
+
+def _votes(text: str) -> int:
+    if not (text.isdecimal() and text.isascii() and 1 <= int(text[:3]) <= 15):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to 15")
+    return int(text)
+
+
+def _audit(options: argparse.Namespace) -> int:
+    if options.calibrate == (options.group is not None):
+        raise UsageError("audit takes either a GROUP or --calibrate")
+    return _calibrate(options) if options.calibrate else _audit_group(options, options.group)
+
+
+def _audit_group(options: argparse.Namespace, name: str) -> int:
     from pytest_mlebench.audit.findings import Verdict
-    from pytest_mlebench.audit.scanners import audit
+    from pytest_mlebench.audit.scanners import audit, runs_of
     from pytest_mlebench.runs.group import find_group, read_group
 
     settings = read_settings(options)
-    group = read_group(find_group(options.group, settings.runs_dir))
+    group = read_group(find_group(name, settings.runs_dir))
+    judge = _judge(options, settings, group.folder)
     for why in group.broken:
         logger.warning("warning: %s", why)
     catalogue = factories.catalogue(replace(settings, bench_version=group.version.removeprefix("v")))
     store = factories.data_store(settings)
     here = {id: store.dataset(catalogue[id]) for id in {r.competition_id for r in group.records} if id in catalogue}
-    found = audit(
+    runs = runs_of(
         group,
         lambda id: catalogue[id] if id in here else None,
         lambda id: own if (own := here.get(id)) is not None and own.is_prepared else None,
     )
+    if judge is None:
+        found = _with_earlier_judge(audit(runs), group)
+    else:
+        cases: list[Case] = []
+        found = _judged(audit(_collecting(runs, cases)), judge, cases)
     try:
         path = found.write(group.folder)
     except OSError as error:
@@ -59,6 +105,49 @@ def _audit(options: argparse.Namespace) -> int:
         _show(group, found)
     logger.info("%s", path)
     return 1 if Verdict.violation in found.verdicts.values() else 0
+
+
+def _judge(options: argparse.Namespace, settings: Settings, folder: Path) -> Judge | None:
+    """The judge of ``--judge``, whose ledger is in this folder; None without one. Raises UsageError."""
+    if options.judge is None:
+        return None
+    from pytest_mlebench.audit.judge import FOLDER, Judge, JudgeOptions
+
+    chosen = JudgeOptions(model=options.judge, budget=options.judge_budget, votes=options.judge_votes)
+    return Judge(chosen, factories.gateway_settings(settings), folder / FOLDER)
+
+
+def _collecting(runs: Iterable[Run], cases: list[Case]) -> Iterator[Run]:
+    """The runs; what the judge is to read of each is added to ``cases`` while its files are in memory."""
+    from pytest_mlebench.audit.judge import case_of
+
+    for run in runs:
+        cases.append(case_of(run))
+        yield run
+
+
+def _judged(found: Findings, judge: Judge, cases: list[Case]) -> Findings:
+    parts = pluralize(sum(len(case.chunks) for case in cases), "part")
+    logger.info("the judge reads %s of %s", parts, pluralize(len(cases), "run"))
+    opinions, account = judge(cases)
+    return replace(found, findings=(*found.findings, *opinions), judge=account)
+
+
+def _with_earlier_judge(found: Findings, group: RunGroup) -> Findings:
+    """An audit without a judge keeps what one found before: it has been paid for."""
+    from pytest_mlebench.audit.findings import read_findings
+    from pytest_mlebench.audit.judge import SCANNER
+
+    try:
+        earlier = read_findings(group.folder)
+    except (OSError, ValueError):
+        return found
+    if earlier is None or earlier.judge is None:
+        return found
+    kept = [own for own in earlier.findings if own.scanner == SCANNER and own.run_id in found.runs]
+    unread = {*earlier.judge.incomplete, *(set(found.runs) - set(earlier.runs))}
+    account = replace(earlier.judge, incomplete=tuple(sorted(unread & set(found.runs))))
+    return replace(found, findings=(*found.findings, *kept), judge=account)
 
 
 def _show(group: RunGroup, found: Findings) -> None:
@@ -72,6 +161,8 @@ def _show(group: RunGroup, found: Findings) -> None:
             print(Section(title, remarks=[_line(finding) for finding in own]).text() + "\n")
     counts = Counter(found.verdicts.values())
     print(f"{pluralize(len(found.runs), 'run')}: {', '.join(f'{counts[verdict]} {verdict}' for verdict in Verdict)}")
+    if found.judge is not None:
+        print(_account(found.judge))
 
 
 def _line(finding: Finding) -> str:
@@ -80,3 +171,74 @@ def _line(finding: Finding) -> str:
     place += "" if finding.at is None else f" after {format_duration(finding.at)}"
     quote = f": {finding.quote}" if finding.quote else ""
     return f"{finding.verdict} ({finding.scanner}): {finding.text} [{place.strip()}]{quote}"
+
+
+def _account(judge: JudgeAccount) -> str:
+    cost = "an unknown cost" if judge.cost is None else f"${judge.cost:.4f} of ${judge.budget:g}"
+    text = f"judge {judge.model}: {judge.parts_judged} of {pluralize(judge.parts, 'part')} judged by "
+    text += f"{pluralize(judge.votes, 'vote')} each, {cost}, {pluralize(judge.calls, 'call')}"
+    for count, what in (
+        (judge.unanswered, "answer without the right form"),
+        (judge.failed, "call failed"),
+        (judge.quotes_dropped, "quote that does not occur"),
+    ):
+        text += f"; {count} × {what}" if count else ""
+    if judge.incomplete:
+        why = "the budget ended" if judge.budget_ended else "see above, or they left too much"
+        text += f"\nnot judged whole ({why}): {', '.join(judge.incomplete[:10])}"
+        text += f" and {len(judge.incomplete) - 10} more" if len(judge.incomplete) > 10 else ""
+    return text
+
+
+def _calibrate(options: argparse.Namespace) -> int:
+    import tempfile
+
+    from pytest_mlebench.audit.calibration import calibrate
+
+    settings = read_settings(options)
+    with tempfile.TemporaryDirectory(prefix="mlebench-calibrate-") as folder:
+        judge = _judge(options, settings, Path(folder))
+        found = calibrate(Path(folder), judge)
+    if options.json:
+        print_json(_figures(found))
+    else:
+        _show_calibration(found)
+    return 0
+
+
+def _figures(found: Calibration) -> dict[str, Any]:
+    rates = [
+        {"method": method, "category": category, "half": half, **asdict(counts)}
+        for (method, category, half), counts in found.counts.items()
+    ]
+    judge = None if found.judge is None else asdict(found.judge)
+    return {"counts": rates, "cases": [asdict(case) for case in found.results], "judge": judge}
+
+
+def _show_calibration(found: Calibration) -> None:
+    from pytest_mlebench.reports.tables import Section, Table
+
+    heads = ["flagged by", "category", "half", "precision", "95 %", "n", "recall", "95 %", "n"]
+    rows = [
+        [method, category, half, *_share(c.found, c.found + c.false_alarms), *_share(c.found, c.found + c.missed)]
+        for (method, category, half), c in found.counts.items()
+    ]
+    wrong = [
+        f"{'missed' if case.label == 'unfair' else 'false alarm'} ({method}): {case.name} ({case.category}): {case.why}"
+        for case in found.results
+        for method, flagged in case.flagged.items()
+        if method in ("scanners", *(["judge"] if found.judge else ())) and flagged != (case.label == "unfair")
+    ]
+    title = f"{pluralize(len(found.results), 'case')}: precision and recall, with intervals of 95 %"
+    print(Section(title, [Table(heads, rows)], wrong).text())
+    if found.judge is not None:
+        print(_account(found.judge))
+
+
+def _share(part: int, whole: int) -> tuple[str, str, str]:
+    from pytest_mlebench.results.statistics import wilson_interval
+
+    if not whole:
+        return "-", "", ""
+    percent = 100 * part / whole
+    return f"{percent:.0f} %", str(wilson_interval(percent, whole)), f"{part}/{whole}"

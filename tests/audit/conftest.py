@@ -4,9 +4,10 @@ import pytest
 
 from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.data.store import DataStore
+from tests.llm.conftest import certificates, upstream
 from tests.sandbox.conftest import docker_engine
 
-__all__ = ["docker_engine"]
+__all__ = ["certificates", "docker_engine", "upstream"]
 
 
 @pytest.fixture(scope="module")
