@@ -20,10 +20,7 @@ CATALOGUE, CORRECTED = default_catalogue(), default_catalogue(version="v2")
 OWN_TEXT = [id for id in CORRECTED.ids if (CORRECTED[id].folder / "v2/description.md").exists()]
 """Competitions whose second version needs a description of its own."""
 OWN_OBFUSCATED = [id for id in OWN_TEXT if (CORRECTED[id].folder / "v2/description_obfuscated.md").exists()]
-VERSIONS = [
-    *(one for one in CATALOGUE if (one.folder / "description_obfuscated.md").exists()),
-    *(CORRECTED[id] for id in OWN_OBFUSCATED),
-]
+VERSIONS = [*CATALOGUE, *(CORRECTED[id] for id in OWN_OBFUSCATED)]
 EVERY = pytest.mark.parametrize("competition", VERSIONS, ids=lambda one: f"{one.id}-{one.version}")
 CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
 

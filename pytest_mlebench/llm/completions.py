@@ -1,0 +1,192 @@
+"""The probabilities that a model gives to the tokens of a text, from a server with the completions API.
+
+Two ways of asking are known: ``echo`` with ``logprobs`` of OpenAI's completions API, and vLLM's ``prompt_logprobs``.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import math
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeGuard
+
+from pytest_mlebench.errors import MLEBenchError
+
+TOP = 10
+"""A true token counts with its probability if it is among so many of the likeliest, else with 0."""
+CHARACTERS = 6000
+"""At most so much of a text is sent."""
+_LEAST_CHARACTERS = 400
+_ATTEMPTS = 4
+_SECONDS = 300.0
+_MAX_ANSWER = 64 << 20
+_TRANSIENT = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
+_SHOWN = 300
+
+
+class CompletionsError(MLEBenchError):
+    """The server cannot be reached, refuses, or does not give the probabilities of a text's own tokens."""
+
+
+class _RefusedError(Exception):
+    """The server does not accept a request as it is."""
+
+
+@dataclass
+class CompletionsServer:
+    """A server at ``url`` (as ``http://localhost:8000/v1``), whose ``key`` goes nowhere else."""
+
+    url: str
+    model: str
+    key: str = ""
+    pause: Callable[[float], None] = time.sleep
+    _ask: str = field(default="", init=False)
+
+    def probabilities(self, text: str) -> list[float]:
+        """For each token of a text's beginning, except the first: its probability, from 0 to 1, after those before it.
+
+        A token outside of the ``TOP`` likeliest counts as 0; where the server does not say which these are, it counts
+        as reported. Raises CompletionsError.
+        """
+        text = text[:CHARACTERS]
+        while True:
+            try:
+                return self._of(text)
+            except _RefusedError as refused:
+                # A text may be longer than what the model can read at once.
+                if len(text) // 2 < _LEAST_CHARACTERS or not _is_about_length(str(refused)):
+                    raise CompletionsError(f"the server at {self.url} refuses {self.model}: {refused}") from refused
+                text = text[: len(text) // 2]
+
+    def _of(self, text: str) -> list[float]:
+        ways = {"echo": (_echo_request, _echoed), "prompt_logprobs": (_prompt_request, _of_prompt)}
+        refused: _RefusedError | None = None
+        for name in [self._ask] if self._ask else list(ways):
+            request, read = ways[name]
+            try:
+                found = read(self._post(request(self.model, text)), text)
+            except _RefusedError as error:
+                if _is_about_length(str(error)):
+                    raise
+                refused = refused or error
+                continue
+            if found:
+                self._ask = name
+                return found
+        if refused is not None:
+            raise refused
+        raise CompletionsError(
+            f"the server at {self.url} gives no probabilities of a text's own tokens for {self.model}: it must support "
+            "`echo` with `logprobs`, or vLLM's `prompt_logprobs`, of the completions API"
+        )
+
+    def _post(self, body: Mapping[str, Any]) -> Mapping[str, Any]:
+        headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {self.key}"} if self.key else {})}
+        request = urllib.request.Request(
+            f"{self.url.rstrip('/')}/completions", json.dumps(body).encode(), headers, method="POST"
+        )
+        problem = ""
+        for attempt in range(_ATTEMPTS):
+            if attempt:
+                self.pause(2.0**attempt)
+            try:
+                with urllib.request.urlopen(request, timeout=_SECONDS) as answer:
+                    data = answer.read(_MAX_ANSWER + 1)
+            except urllib.error.HTTPError as error:
+                said = _said(error.read(1 << 16))
+                if error.code in (400, 422):
+                    raise _RefusedError(said or f"status {error.code}") from None
+                problem = f"answers with status {error.code}" + (f": {said}" if said else "")
+                if error.code not in _TRANSIENT:
+                    break
+                continue
+            except (OSError, http.client.HTTPException) as error:
+                problem = f"cannot be reached: {getattr(error, 'reason', None) or error or type(error).__name__}"
+                continue
+            try:
+                found = json.loads(data) if len(data) <= _MAX_ANSWER else None
+            except ValueError:
+                found = None
+            if isinstance(found, dict):
+                return found
+            problem = "answers with something other than the completions API does; does the URL end in /v1?"
+            break
+        raise CompletionsError(f"the server at {self.url} {problem}")
+
+
+def _echo_request(model: str, text: str) -> dict[str, Any]:
+    return {"model": model, "prompt": text, "max_tokens": 1, "temperature": 0, "echo": True, "logprobs": TOP}
+
+
+def _prompt_request(model: str, text: str) -> dict[str, Any]:
+    return {"model": model, "prompt": text, "max_tokens": 1, "temperature": 0, "prompt_logprobs": TOP}
+
+
+def _echoed(answer: Mapping[str, Any], text: str) -> list[float]:
+    """From ``echo``; empty where the answer has only what the model added."""
+    logprobs = _mapping(_choice(answer).get("logprobs"))
+    tokens, own = _list(logprobs.get("tokens")), _list(logprobs.get("token_logprobs"))
+    tops = _list(logprobs.get("top_logprobs"))
+    found, length = [], 0
+    for index, (token, logprob) in enumerate(zip(tokens, own, strict=False)):
+        if length >= len(text):
+            break  # what the model added
+        if index == 0 and logprob is not None and not text.startswith(str(token)):
+            return []  # no echo
+        length += len(str(token))
+        if not index or not _is_number(logprob):
+            continue
+        top = _mapping(tops[index]) if index < len(tops) else {}
+        likelier = sum(_is_number(other) and other > logprob for other in top.values())
+        found.append(math.exp(min(0.0, logprob)) if likelier < TOP else 0.0)
+    return found if len(found) > 1 else []
+
+
+def _of_prompt(answer: Mapping[str, Any], _: str) -> list[float]:
+    """From ``prompt_logprobs``: for each token its own entry first, then the likeliest, each with its rank."""
+    entries = _list(_choice(answer).get("prompt_logprobs") or answer.get("prompt_logprobs"))
+    found = []
+    for entry in entries[1:]:
+        own = _mapping(next(iter(_mapping(entry).values()), None))
+        if not _is_number(logprob := own.get("logprob")):
+            continue
+        rank = own.get("rank")
+        found.append(math.exp(min(0.0, logprob)) if not _is_number(rank) or rank <= TOP else 0.0)
+    return found
+
+
+def _choice(answer: Mapping[str, Any]) -> Mapping[str, Any]:
+    return _mapping(next(iter(_list(answer.get("choices"))), None))
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _is_number(value: Any) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool) and not math.isnan(value)
+
+
+def _is_about_length(said: str) -> bool:
+    return any(word in said.lower() for word in ("context", "too long", "maximum length", "max_model_len", "too many"))
+
+
+def _said(body: bytes) -> str:
+    """What an error's body says, in one line."""
+    text = body.decode("utf-8", "replace")
+    try:
+        found = json.loads(text)
+        error = found.get("error", found) if isinstance(found, dict) else found
+        text = str(error.get("message", error) if isinstance(error, dict) else error)
+    except ValueError:
+        pass
+    return " ".join(text.split())[:_SHOWN]

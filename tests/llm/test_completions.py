@@ -1,0 +1,74 @@
+"""Probabilities of a text's tokens from servers that give them in different ways, or not at all."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_mlebench.llm.completions import CHARACTERS, CompletionsError, CompletionsServer
+from tests.llm.completions_server import Scripted, serving
+
+TEXT = "known words and zzrare ones"
+
+
+def ask(scripted: Scripted, text: str = TEXT, key: str = "") -> list[float]:
+    return CompletionsServer(scripted.url, "base", key, pause=lambda _: None).probabilities(text)
+
+
+@pytest.mark.parametrize("way", ["echo", "prompt_logprobs"])
+def test_each_token_but_the_first_has_its_probability_and_0_outside_of_the_top(way: str) -> None:
+    with serving(Scripted(knows={"known": 0.25}, way=way)) as scripted:
+        assert ask(scripted) == pytest.approx([0.25, 0.25, 0, 0.25])
+
+
+def test_the_way_that_worked_is_asked_first_from_then_on() -> None:
+    with serving(Scripted(way="prompt_logprobs")) as scripted:
+        server = CompletionsServer(scripted.url, "base")
+        server.probabilities(TEXT)
+        assert len(scripted.requests) == 2
+        server.probabilities(TEXT)
+        assert len(scripted.requests) == 3 and "prompt_logprobs" in scripted.requests[-1]
+
+
+@pytest.mark.parametrize("status", [429, 500, 503])
+def test_a_busy_server_is_asked_again(status: int) -> None:
+    with serving(Scripted(statuses=[status, status])) as scripted:
+        assert len(ask(scripted)) == 4 and len(scripted.requests) == 3
+
+
+@pytest.mark.parametrize(
+    ("scripted", "said"),
+    [
+        (Scripted(statuses=[503] * 9), r"answers with status 503: the model is loading$"),
+        (Scripted(statuses=[401], said="wrong key"), r"answers with status 401: wrong key$"),
+        (Scripted(way="none"), r"gives no probabilities of a text's own tokens for base: it must support"),
+        (Scripted(way="page"), r"something other than the completions API does; does the URL end in /v1\?$"),
+        (Scripted(statuses=[400, 400], said="no model base"), r"refuses base: no model base$"),
+    ],
+    ids=["busy", "key", "no logprobs", "no API", "no model"],
+)
+def test_what_is_wrong_is_one_line(scripted: Scripted, said: str) -> None:
+    with serving(scripted), pytest.raises(CompletionsError, match=said) as error:
+        ask(scripted)
+    assert "\n" not in str(error.value) and scripted.url in str(error.value)
+
+
+def test_a_server_that_is_not_there_is_named() -> None:
+    with serving(Scripted()) as scripted:
+        pass
+    with pytest.raises(CompletionsError, match=r"http://127.*cannot be reached"):
+        ask(scripted)
+
+
+def test_a_text_is_cut_to_what_is_read_and_to_what_the_model_can_read() -> None:
+    long = "word " * 5000
+    with serving(Scripted(context=2000)) as scripted:
+        found = ask(scripted, long)
+    sent = [len(request["prompt"]) for request in scripted.requests]
+    assert sent == [CHARACTERS, CHARACTERS // 2, CHARACTERS // 4] and len(found) == pytest.approx(sent[-1] / 5, abs=2)
+
+
+def test_the_key_goes_with_the_request() -> None:
+    with serving(Scripted()) as scripted:
+        ask(scripted, key="sk-base")
+        ask(scripted)
+    assert scripted.keys == ["Bearer sk-base", None]
