@@ -40,9 +40,10 @@ class Competition:
     one side of the split: by its name the ``column`` of the files ``train`` and ``test`` below the prepared data, and
     if need be a ``pattern`` whose first group it is. ``exceptions`` says by a check's name why the gate lets it fail.
 
-    Of a version that corrects the competition (``is_corrected``): ``changes`` says what was corrected, ``thresholds``
-    whether the leaderboard's medals still mean what they did (``THRESHOLDS`` in the schema). ``contaminated`` says why
-    the answers are publicly known, which no version can change (empty: they are not).
+    Of a version that corrects the competition (``is_corrected``): ``changes`` says what was corrected, its own
+    ``known_issues`` what could not be, ``thresholds`` whether the leaderboard's medals still mean what they did
+    (``THRESHOLDS`` in the schema). ``contaminated`` says why the answers are publicly known, which no version can
+    change (empty: they are not).
     """
 
     folder: Path

@@ -156,8 +156,10 @@ def check_override(values: Mapping[str, Any], own: Any, file: Path) -> dict[str,
     """
     if not isinstance(own, Mapping):
         raise CompetitionError(f"{file}: must be a mapping of keys, for example `changes: [...]`")
-    if missing := [key for key in _REQUIRED_LATER if not own.get(key)]:
-        raise CompetitionError(f"{file}: {missing[0]}: is missing: a corrected version says it")
+    if not any(own.get(key) for key in _SAID_LATER):
+        raise CompetitionError(f"{file}: changes: is missing: what a version corrects, or known_issues: what it cannot")
+    if not own.get("thresholds"):
+        raise CompetitionError(f"{file}: thresholds: is missing: whether medals mean what they did")
     kept = {key: value for key, value in values.items() if key not in _OF_ONE_VERSION}
     if zip_digest := (values.get("checksums") or {}).get("zip"):
         kept["checksums"] = {"zip": zip_digest}
@@ -438,7 +440,8 @@ def _regex(value: Any) -> None:
 
 _THRESHOLDS = ("best", "gold", "silver", "bronze", "median", "worst")
 _REQUIRED = ("id", "title", "split", "category", "metric", "direction", "leaderboard")
-_REQUIRED_LATER = ("changes", "thresholds")
+_SAID_LATER = ("changes", "known_issues", "contaminated")
+"""A later version says what it corrects, or what it cannot."""
 _OF_ONE_VERSION = ("checksums", "known_issues", "known_leak", "sample_submission_score", "groups", "exceptions")
 _CHECKS: dict[str, Callable[[Any], None]] = {
     "id": _id,

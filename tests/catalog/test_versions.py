@@ -48,7 +48,7 @@ def test_checksums_issues_and_leaks_of_the_first_version_are_not_inherited(folde
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("thresholds: apply\n", "changes: is missing"),
+        ("thresholds: apply\n", "changes: is missing: what a version corrects, or known_issues: what it cannot"),
         ("changes: [one]\n", "thresholds: is missing"),
         ("- changes\n", "must be a mapping of keys"),
         (CHANGES + "metrik: f1\n", "unknown key 'metrik'; did you mean metric"),
@@ -61,6 +61,12 @@ def test_a_mistake_names_the_later_versions_file(folder: Path, text: str, messag
         Competition.load(folder, version="v2")
     assert str(raised.value).startswith(str(folder / "v2/competition.yaml"))
     assert Competition.load(folder).changes == ()
+
+
+def test_a_version_that_corrects_nothing_says_why(folder: Path) -> None:
+    (folder / "v2/competition.yaml").write_text("known_issues: [a crowded leaderboard]\nthresholds: with care\n")
+    second = Competition.load(folder, version="v2")
+    assert second.is_corrected and not second.changes and second.known_issues == ("a crowded leaderboard",)
 
 
 def test_its_files_can_import_the_first_versions(folder: Path) -> None:

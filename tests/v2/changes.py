@@ -11,15 +11,16 @@ from pathlib import Path
 from pytest_mlebench.catalog import Competition, default_catalogue
 from pytest_mlebench.catalog.catalogue import NOT_CORE
 from tests.v2 import files, graders, leaks, splits  # noqa: F401  (they register their probes)
-from tests.v2.probes import ATTACKS, FLAWS, GRADED, GROUPS
+from tests.v2.probes import PROBED
 
 PATH = Path(__file__).parents[2] / "CHANGES-v2.md"
 HEAD = """\
 # What version 2 of the benchmark changes
 
-Made from the competitions' folders by `python -m tests.v2.changes`. Evidence is the probe in `tests/v2` that finds the
-defect in version 1 and not in version 2, on synthetic data. Thresholds: whether the leaderboard's medals mean what they
-did. A competition without changes is the same in both versions; its known defects, if any, are still there.
+Made from the competitions' folders by `python -m tests.v2.changes`. Evidence: the probes in `tests/v2` that find the
+defect of each numbered correction in version 1 and not in version 2, on synthetic data. Thresholds: whether the
+leaderboard's medals mean what they did. A competition without changes is the same in both versions; its known defects,
+if any, are still there.
 
 | competition | what was wrong | evidence | what was done | thresholds |
 |---|---|---|---|---|
@@ -44,15 +45,12 @@ def _cells(second: Competition) -> Iterator[str]:
     first = second.of_version("v1")
     yield second.id
     yield _list(first.known_issues)
-    yield _list(f"`{name}`" for name in _probes(second.id))
-    yield _list(second.changes) if second.is_corrected else "nothing"
+    probes = PROBED.get(second.id, {})
+    yield _list(f"{line}. {', '.join(f'`{name}`' for name in probes[line])}" for line in sorted(probes))
+    done = [f"{line}. {change}" for line, change in enumerate(second.changes, 1)]
+    left = [f"Not corrected: {issue}" for issue in second.known_issues] if second.is_corrected else []
+    yield _list([*done, *left]) if done or left else "nothing"
     yield second.thresholds if second.is_corrected else "as in version 1"
-
-
-def _probes(id: str) -> Iterator[str]:
-    for registry in (ATTACKS, GROUPS, FLAWS):
-        yield from (probe.__name__ for probe in registry.get(id, []))
-    yield from (graded.name for graded in GRADED.get(id, []))
 
 
 def _list(items: Iterable[str]) -> str:

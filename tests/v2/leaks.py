@@ -22,14 +22,14 @@ from pytest_mlebench.data.authoring.tfrecord import Feature, read_examples
 from tests.v2.probes import attack
 
 
-@attack("random-acts-of-pizza")
+@attack("random-acts-of-pizza/1")
 def whoever_has_a_giver_got_a_pizza(public: Path) -> pd.DataFrame:
     requests = pd.read_json(public / "test.json")
     given = (requests["giver_username_if_known"] != "N/A").astype(int)
     return pd.DataFrame({"request_id": requests["request_id"], "requester_received_pizza": given})
 
 
-@attack("smartphone-decimeter-2022")
+@attack("smartphone-decimeter-2022/1")
 def positions_of_the_reference_receiver(public: Path) -> pd.DataFrame:
     trips = []
     for trip, rows in pd.read_csv(public / "sample_submission.csv").groupby("tripId", sort=False):
@@ -44,7 +44,7 @@ def _trip(log: Path) -> str:
     return f"{log.parents[2].name}-{log.parents[1].name}"
 
 
-@attack("hubmap-kidney-segmentation")
+@attack("hubmap-kidney-segmentation/1")
 def outlines_of_the_glomeruli(public: Path) -> pd.DataFrame:
     sample = pd.read_csv(public / "sample_submission.csv")
     images = pd.read_csv(public / "HuBMAP-20-dataset_information.csv").set_index("image_file")
@@ -59,7 +59,7 @@ def outlines_of_the_glomeruli(public: Path) -> pd.DataFrame:
     return sample.assign(predicted=predicted)
 
 
-@attack("multi-modal-gesture-recognition")
+@attack("multi-modal-gesture-recognition/1")
 def labels_in_the_matlab_files(public: Path) -> pd.DataFrame:
     sequences = {}
     with tarfile.open(public / "test.tar.gz") as archive:
@@ -73,12 +73,12 @@ def labels_in_the_matlab_files(public: Path) -> pd.DataFrame:
     return pd.DataFrame({"Id": list(sequences), "Sequence": list(sequences.values())})
 
 
-@attack("siim-isic-melanoma-classification")
+@attack("siim-isic-melanoma-classification/1")
 def targets_of_isic_records(public: Path) -> pd.DataFrame:
     return _targets(public.glob("tfrecords/test*.tfrec"), pd.read_csv(public / "sample_submission.csv"))
 
 
-@attack("cassava-leaf-disease-classification")
+@attack("cassava-leaf-disease-classification/1")
 def targets_of_cassava_records(public: Path) -> pd.DataFrame:
     return _targets(public.glob("test_tfrecords/*.tfrec"), pd.read_csv(public / "sample_submission.csv"))
 
@@ -96,7 +96,7 @@ def _text(feature: Feature) -> str:
     return value.decode()
 
 
-@attack("seti-breakthrough-listen")
+@attack("seti-breakthrough-listen/1")
 def the_same_recordings_in_the_old_data(public: Path) -> pd.DataFrame:
     old = public / "old_leaky_data"
     labels = pd.read_csv(old / "train_labels_old.csv").set_index("id")["target"]
@@ -106,7 +106,7 @@ def the_same_recordings_in_the_old_data(public: Path) -> pd.DataFrame:
     return sample.assign(target=[known[recording] for recording in recordings])
 
 
-@attack("alaska2-image-steganalysis")
+@attack("alaska2-image-steganalysis/1")
 def methods_drawn_with_the_known_seed(public: Path) -> pd.DataFrame:
     sample = pd.read_csv(public / "sample_submission.csv")
     generator = random.Random(0)
@@ -120,7 +120,7 @@ def methods_drawn_with_the_known_seed(public: Path) -> pd.DataFrame:
     return sample.assign(Label=labels)
 
 
-@attack("ml2021spring-hw2")
+@attack("ml2021spring-hw2/1")
 def labels_of_windows_that_overlap(public: Path) -> pd.DataFrame:
     folder = public / "timit_11" / "timit_11"
     train, test = np.load(folder / "train_11.npy"), np.load(folder / "test_11.npy")
@@ -143,7 +143,7 @@ def labels_of_windows_that_overlap(public: Path) -> pd.DataFrame:
     return pd.DataFrame({"Id": range(len(test)), "ClassId": [int(label) for label in found]})
 
 
-@attack("statoil-iceberg-classifier-challenge")
+@attack("statoil-iceberg-classifier-challenge/1")
 def labels_of_images_with_the_same_angle(public: Path) -> pd.DataFrame:
     train, test = (
         pd.DataFrame(json.loads(read_7z(public / f"{side}.json.7z", f"{side}.json").read()))
@@ -153,7 +153,7 @@ def labels_of_images_with_the_same_angle(public: Path) -> pd.DataFrame:
     return pd.DataFrame({"id": test["id"], "is_iceberg": test["inc_angle"].map(share).fillna(0.5)})
 
 
-@attack("dog-breed-identification")
+@attack("dog-breed-identification/1")
 def breeds_of_the_photos_that_look_alike(public: Path) -> pd.DataFrame:
     breeds = pd.read_csv(public / "labels.csv").set_index("id")["breed"]
     known = np.array([_pixels(public / "train" / f"{id}.jpg") for id in breeds.index])
@@ -163,7 +163,7 @@ def breeds_of_the_photos_that_look_alike(public: Path) -> pd.DataFrame:
     return sample.assign(**{name: [float(breed == name) for breed in found] for name in sample.columns[1:]})
 
 
-@attack("hotel-id-2021-fgvc8")
+@attack("hotel-id-2021-fgvc8/1")
 def hotels_of_the_photos_that_look_alike(public: Path) -> pd.DataFrame:
     train = pd.read_csv(public / "train.csv", dtype=str)
     paths = public.joinpath("train_images").as_posix() + "/" + train["chain"] + "/" + train["image"]
@@ -178,7 +178,7 @@ def _pixels(path: Path) -> np.ndarray:
         return np.asarray(image.convert("L"), dtype=float).ravel()
 
 
-@attack("denoising-dirty-documents")
+@attack("denoising-dirty-documents/1")
 def clean_pages_under_other_numbers(public: Path) -> pd.DataFrame:
     known = [_pixels(path) for path in sorted((public / "train_cleaned").glob("*.png"))]
     sample = pd.read_csv(public / "sampleSubmission.csv")
@@ -189,7 +189,7 @@ def clean_pages_under_other_numbers(public: Path) -> pd.DataFrame:
     return sample.assign(value=value)
 
 
-@attack("facebook-recruiting-iii-keyword-extraction")
+@attack("facebook-recruiting-iii-keyword-extraction/4")
 def tags_of_the_same_question(public: Path) -> pd.DataFrame:
     train, test = (pd.read_csv(public / f"{side}.csv", keep_default_na=False) for side in ("train", "test"))
     known = dict(zip(train["Title"] + train["Body"], train["Tags"], strict=True))

@@ -14,42 +14,42 @@ from pytest_mlebench.data.dataset import Dataset
 from tests.v2.probes import Groups, answers, groups
 
 
-@groups("kuzushiji-recognition")
+@groups("kuzushiji-recognition/1")
 def books(dataset: Dataset) -> Groups:
     train, test = pd.read_csv(dataset.public / "train.csv"), answers(dataset)
     found = [{re.split("[_-]", id)[0] for id in pages["image_id"]} for pages in (train, test)]
     return found[0], found[1]
 
 
-@groups("movie-review-sentiment-analysis-kernels-only")
+@groups("movie-review-sentiment-analysis-kernels-only/1")
 def sentences(dataset: Dataset) -> Groups:
     train = pd.read_csv(dataset.public / "train.tsv.zip", sep="\t")
     return set(train["SentenceId"]), set(answers(dataset)["SentenceId"])
 
 
-@groups("google-quest-challenge")
+@groups("google-quest-challenge/1")
 def questions(dataset: Dataset) -> Groups:
     return _column(dataset, "question_body", "test.csv")
 
 
-@groups("hms-harmful-brain-activity-classification")
+@groups("hms-harmful-brain-activity-classification/1")
 def patients_of_recordings(dataset: Dataset) -> Groups:
     return _column(dataset, "patient_id", "test.csv")
 
 
-@groups("ranzcr-clip-catheter-line-classification")
+@groups("ranzcr-clip-catheter-line-classification/2")
 def patients_of_images(dataset: Dataset) -> Groups:
     train = pd.read_csv(dataset.public / "train.csv")
     return set(train["PatientID"]), set(answers(dataset)["PatientID"])
 
 
-@groups("stanford-covid-vaccine")
+@groups("stanford-covid-vaccine/2")
 def sequences_but_for_the_first_base(dataset: Dataset) -> Groups:
     train, test = (pd.read_json(dataset.public / f"{side}.json", lines=True) for side in ("train", "test"))
     return set(train["sequence"].str[1:]), set(test["sequence"].str[1:])
 
 
-@groups("denoising-dirty-documents")
+@groups("denoising-dirty-documents/1")
 def clean_pages(dataset: Dataset) -> Groups:
     train = set()
     for path in (dataset.public / "train_cleaned").glob("*.png"):
@@ -60,20 +60,20 @@ def clean_pages(dataset: Dataset) -> Groups:
     return train, [page.to_numpy().tobytes() for _, page in gray.groupby(pixels["id"].str.split("_").str[0])]
 
 
-@groups("facebook-recruiting-iii-keyword-extraction")
+@groups("facebook-recruiting-iii-keyword-extraction/4")
 def questions_with_the_same_text(dataset: Dataset) -> Groups:
     train, test = (pd.read_csv(dataset.public / f"{side}.csv", keep_default_na=False) for side in ("train", "test"))
     return set(train["Title"] + train["Body"]), set(test["Title"] + test["Body"])
 
 
-@groups("hotel-id-2021-fgvc8")
+@groups("hotel-id-2021-fgvc8/1")
 def hotels_and_days(dataset: Dataset) -> Groups:
     train, test = pd.read_csv(dataset.public / "train.csv"), answers(dataset)
     found = [set(zip(images["hotel_id"], images["timestamp"].str[:10], strict=True)) for images in (train, test)]
     return found[0], found[1]
 
 
-@groups("jigsaw-toxic-comment-classification-challenge")
+@groups("jigsaw-toxic-comment-classification-challenge/2")
 def texts_of_comments(dataset: Dataset) -> Groups:
     """In either case, however many blanks they have."""
     train, test = (pd.read_csv(dataset.public / f"{side}.csv", keep_default_na=False) for side in ("train", "test"))
@@ -87,7 +87,7 @@ def _column(dataset: Dataset, column: str, test: str) -> Groups:
     return set(train[column]), set(held_out[column])
 
 
-@groups("petfinder-pawpularity-score", "plant-pathology-2021-fgvc8")
+@groups("petfinder-pawpularity-score/1", "plant-pathology-2021-fgvc8/3")
 def patterns_of_images(dataset: Dataset) -> Groups:
     """The fields of an image that are brighter than its mean: the same in all its near-duplicates."""
     found = []
@@ -103,13 +103,13 @@ def _fields(image: Path) -> bytes:
     return bytes((shades > shades.mean()).ravel().tolist())
 
 
-@groups("nfl-player-contact-detection")
+@groups("nfl-player-contact-detection/1")
 def games_of_plays(dataset: Dataset) -> Groups:
     train, test = pd.read_csv(dataset.public / "train_labels.csv"), answers(dataset)
     return set(train["game_play"].str.split("_").str[0]), set(test["game_play"].str.split("_").str[0])
 
 
-@groups("text-normalization-challenge-russian-language")
+@groups("text-normalization-challenge-russian-language/2")
 def texts_of_sentences(dataset: Dataset) -> Groups:
     found = []
     for name in ("train", "test_2"):
@@ -118,7 +118,7 @@ def texts_of_sentences(dataset: Dataset) -> Groups:
     return found[0], found[1]
 
 
-@groups("tensorflow-speech-recognition-challenge")
+@groups("tensorflow-speech-recognition-challenge/1")
 def speakers(dataset: Dataset) -> Groups:
     """The first frames of each clip, which in the synthetic data are the speaker's own."""
     audio = (path for path in (dataset.public / "train" / "audio").rglob("*.wav") if path.parent.name[0] != "_")
@@ -132,6 +132,6 @@ def _voice(clip: Path) -> bytes:
         return bytes(sound.readframes(2))
 
 
-@groups("siim-isic-melanoma-classification")
+@groups("siim-isic-melanoma-classification/2")
 def patients_of_lesions(dataset: Dataset) -> Groups:
     return _column(dataset, "patient_id", "test.csv")

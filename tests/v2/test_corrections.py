@@ -22,13 +22,9 @@ from pytest_mlebench.errors import InvalidSubmission, UsageError
 from pytest_mlebench.grading.leaks import find_leaks
 from pytest_mlebench.grading.scorer import GraderDefect, Scorer
 from tests.v2.changes import PATH, table
-from tests.v2.probes import ATTACKS, FLAWS, GRADED, GROUPS, REFUSED, Groups, Outcome, Submission, probed
+from tests.v2.probes import ATTACKS, FLAWS, GRADED, GROUPS, PROBED, REFUSED, Groups, Outcome, Submission
 
-CORRECTED = [
-    competition.id
-    for competition in default_catalogue(version="v2")
-    if any(competition.folder.glob("v2/*.py"))  # what is only contaminated has none
-]
+CORRECTED = [competition.id for competition in default_catalogue(version="v2") if competition.changes]
 
 
 @dataclass(frozen=True)
@@ -127,8 +123,9 @@ def _shared(prepared: Prepared, groups: Callable[[Dataset], Groups]) -> set[Any]
     return train & test
 
 
-def test_every_corrected_competition_has_a_probe() -> None:
-    assert set(CORRECTED) == probed()
+def test_every_line_of_changes_has_a_probe() -> None:
+    of_id = {own.id: {*range(1, len(own.changes) + 1)} for own in default_catalogue(version="v2") if own.changes}
+    assert {id: set(lines) for id, lines in PROBED.items()} == of_id
 
 
 def test_core_leaves_out_the_contaminated_and_those_whose_medals_say_little() -> None:

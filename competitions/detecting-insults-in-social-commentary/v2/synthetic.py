@@ -10,12 +10,13 @@ from .v1 import synthetic as first
 
 
 def make(raw: Path, seed: int) -> None:
-    """Some comments come twice, with another label."""
+    """Some comments come twice, with another label; one is the word NA."""
     first.make(raw, seed)
     path = raw / "test_with_solutions.csv"
     test = pd.read_csv(path)
     test.loc[20:24, "Comment"], test.loc[20:24, "Insult"] = "Same here", 1
     test.loc[40:44, "Comment"], test.loc[40:44, "Insult"] = "Same here", 0
+    test.loc[30, "Comment"] = "NA"
     test.to_csv(path, index=False)
 
 

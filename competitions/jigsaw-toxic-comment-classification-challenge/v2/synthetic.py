@@ -15,10 +15,11 @@ COPIES = 5
 
 
 def make(raw: Path, seed: int) -> None:
-    """Each comment was left several times: in other cases, and with other blanks."""
+    """Each comment was left several times: in other cases, and with other blanks; one is the word NA."""
     first.make(raw, seed)
     path = raw / "train.csv.zip"
     comments = read_zipped_csv(path, keep_default_na=False)
+    comments.loc[0, "comment_text"] = "NA"
     copies = []
     for copy in range(COPIES):
         texts = comments["comment_text"]
