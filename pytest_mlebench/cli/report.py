@@ -18,7 +18,7 @@ from pytest_mlebench.reports.sections import sections
 from pytest_mlebench.reports.tables import Section, Table, has_colours, markdown_text, terminal_width
 from pytest_mlebench.reports.verdict import Heading, heading
 from pytest_mlebench.results.overview import Overview, overview
-from pytest_mlebench.runs.group import find_group, group_folders, read_group
+from pytest_mlebench.runs.group import RunGroup, find_group, group_folders, read_group
 
 logger = logging.getLogger("pytest_mlebench")
 
@@ -33,6 +33,8 @@ def add(commands: Any) -> None:
     report.add_argument("--runs", action="store_true",
         help="also show every run, and two groups competition by competition (table and md)")  # fmt: skip
     report.add_argument("--by", choices=["category"], help="also show results by category")
+    report.add_argument("--bench-version", choices=["1", "2"], metavar="N",
+        help="only groups of this version of the benchmark: 1 or 2 (default: all)")  # fmt: skip
     report.add_argument("--plots", type=Path, metavar="DIR", help="also write plots to this folder, as SVG")
     add_options(report, "--runs-dir", "--title", "--note")
     report.add_argument(
@@ -92,7 +94,7 @@ def _report(options: argparse.Namespace) -> int:
         raise UsageError("--pad-missing changes rates, and --format=csv has none: it lists runs, missing ones included")
     chosen = read_settings(options)
     runs_dir = chosen.runs_dir
-    groups = [read_group(find_group(name, runs_dir)) for name in options.groups]
+    groups = _of_version([read_group(find_group(name, runs_dir)) for name in options.groups], options.bench_version)
     for group in groups:
         for reason in group.broken:
             logger.warning("warning: %s", reason)
@@ -111,6 +113,15 @@ def _report(options: argparse.Namespace) -> int:
         text = "\n\n".join([FORMATS[options.format](view, top).rstrip("\n"), *(own.markdown() for own in runs)]) + "\n"
     write_output(text, options.output)
     return 0
+
+
+def _of_version(groups: list[RunGroup], version: str | None) -> list[RunGroup]:
+    kept = [group for group in groups if version is None or group.version == f"v{version}"]
+    if left_out := ", ".join(group.name for group in groups if group not in kept):
+        if not kept:
+            raise UsageError(f"--bench-version={version}: no group named here is of that version: {left_out}")
+        logger.warning("left out, since of another version of the benchmark: %s", left_out)
+    return kept
 
 
 def _write_plots(view: Overview, folder: Path) -> None:

@@ -15,8 +15,10 @@ from pytest_mlebench.grading.public_files import Entry, entries, metadata, table
 from pytest_mlebench.grading.telling import equals, is_sorted, tells
 
 _TABLES = {".csv": ",", ".tsv": "\t"}
+_LINES = {".csv", ".tsv", ".txt", ".jsonl", ".ndjson"}
+_BINARY_TABLES = {".parquet", ".pq", ".npy"}
 _BETWEEN_FIELDS = frozenset(b" ,;:|\t\r\n\"'[](){}<>=\0")
-_LONG, _SEARCHED, _FOUND = 6, 60, 0.95
+_LONG, _SEARCHED, _FOUND, _CLASSES = 6, 60, 0.95, 20
 Truth = Mapping[str, Mapping[str, str]]
 """For each column that a submission is asked for the true values by id, all as text."""
 
@@ -25,10 +27,10 @@ def find_leaks(dataset: Dataset, opened: Sequence[Entry] | None = None) -> list[
     """Public files that give answers away, a sentence for each; empty if none was found.
 
     Looks for copies of the private files; for the true values beside their ids in tables of many kinds, in archives
-    within archives too; for long true values anywhere; and whether files' sizes, times, comments and image headers, or
-    the order or the form of the ids tell them. Files above 64 MB are only compared as a whole. It cannot see what the
-    content of images or recordings hides: a competition's ``known_leak`` says so. ``opened`` are the public files,
-    where they were read before.
+    within archives too, or in their order; for long true values anywhere; and whether files' sizes, times, comments and
+    headers (of images, DICOM, NIfTI, WAV, AIFF, NumPy and Parquet files), or the order or the form of the ids tell
+    them. Files above 64 MB are only compared as a whole. It cannot see what the content of images or recordings hides:
+    a competition's ``known_leak`` says so. ``opened`` are the public files, where they were read before.
     """
     truth = _truth(dataset)
     own = {"description.md", _public_name(dataset, dataset.sample_submission)}
@@ -70,32 +72,52 @@ def _truth(dataset: Dataset) -> Truth:
 
 
 def _in_tables(opened: Sequence[Entry], truth: Truth, ids: Sequence[str]) -> Iterator[str]:
+    """Beside the ids, or in their order where a table has as many rows."""
     known = set(ids)
     some = [id.encode() for id in ids[:: max(1, len(ids) // 20)]]
     for entry in opened:
-        if 4 * sum(id in entry.content for id in some) < len(some) and b"PAR1" not in entry.content[:4]:
+        names_ids = 4 * sum(id in entry.content for id in some) >= len(some)
+        if not (names_ids or entry.suffix in _BINARY_TABLES or _has_lines(entry, len(ids))):
             continue
         rows = table(entry)
         if rows is None:
             continue
         sample = "sample" in entry.name.lower()  # it may hold what the truth is made of
-        for key in rows.columns:
-            named = rows[key].tolist()
-            if known.isdisjoint(named):
-                named = [_stem(name) for name in named]  # of a file
-            places = {name: place for place, name in enumerate(named) if name in known}
-            if len(places) < max(2, len(known) / 2):
-                continue
-            shared = rows.iloc[list(places.values())]
-            for column in rows.columns.drop(key):
-                values = shared[column].tolist()
-                for name, true in truth.items():
-                    wanted = [true[id] for id in places]
-                    if equals(values, wanted):
-                        yield f"public/{entry.name} holds the true values of {name!r}"
-                    elif not sample and len(set(values)) == len(set(wanted)) and tells(values, wanted):
-                        yield f"public/{entry.name}: column {column!r} stands for the true values of {name!r}"
-            break
+        key, places = _places(rows, known)
+        if key is None and len(rows) == len(ids) - 1:
+            rows = pd.concat([pd.DataFrame([rows.columns], columns=rows.columns), rows])  # it has no heading
+        if key is None and len(rows) == len(ids):
+            places = {id: place for place, id in enumerate(ids)}
+        if not places:
+            continue
+        shared = rows.iloc[list(places.values())]
+        for column in rows.columns.drop([] if key is None else [key]):
+            values = shared[column].tolist()
+            for name, true in truth.items():
+                wanted = [true[id] for id in places]
+                count = len(set(wanted))
+                if equals(values, wanted):
+                    yield f"public/{entry.name} holds the true values of {name!r}"
+                elif sample or len(set(values)) != count or (key is None and count > _CLASSES):
+                    continue  # without ids, many values are rather what the answers are to be made of
+                elif tells(values, wanted):
+                    yield f"public/{entry.name}: column {column!r} stands for the true values of {name!r}"
+
+
+def _has_lines(entry: Entry, count: int) -> bool:
+    return entry.suffix in _LINES and count - 1 <= entry.content.count(b"\n") <= count + 1
+
+
+def _places(rows: pd.DataFrame, known: set[str]) -> tuple[str | None, dict[str, int]]:
+    """The column that names most of the ids, or files after them, and the row of each id."""
+    for key in rows.columns:
+        named = rows[key].tolist()
+        if known.isdisjoint(named):
+            named = [_stem(name) for name in named]  # of a file
+        places = {name: place for place, name in enumerate(named) if name in known}
+        if len(places) >= max(2, len(known) / 2):
+            return key, places
+    return None, {}
 
 
 def _anywhere(opened: Sequence[Entry], truth: Truth) -> Iterator[str]:
@@ -157,25 +179,26 @@ def _in_metadata(opened: Sequence[Entry], truth: Truth, ids: Sequence[str]) -> I
 
 def _in_ids(dataset: Dataset, truth: Truth) -> Iterator[str]:
     """Whether the form of the ids, or their order in the sample submission, tells."""
+    ids = list(next(iter(truth.values())))
+    features: dict[str, list[Any]] = {
+        "length of the ids": [len(id) for id in ids],
+        "first character of the ids": [id[:1] for id in ids],
+        "last character of the ids": [id[-1:] for id in ids],
+        "parity of the ids": [int(digits[-1]) % 2 if (digits := re.findall(r"\d", id)) else "" for id in ids],
+    }
+    parts = [re.split(r"[^A-Za-z0-9]+", id) for id in ids]
+    if len(widths := {len(own) for own in parts}) == 1:
+        features |= {f"part {k + 1} of the ids": [own[k] for own in parts] for k in range(widths.pop())}
+    asked = _read(dataset.sample_submission)
+    known = set(ids)
+    order = [] if asked is None else [id for id in dict.fromkeys(asked.iloc[:, 0]) if id in known]
     for name, true in truth.items():
-        features: dict[str, list[Any]] = {
-            "length of the ids": [len(id) for id in true],
-            "first character of the ids": [id[:1] for id in true],
-            "last character of the ids": [id[-1:] for id in true],
-            "parity of the ids": [int(digits[-1]) % 2 if (digits := re.findall(r"\d", id)) else "" for id in true],
-        }
-        parts = [re.split(r"[^A-Za-z0-9]+", id) for id in true]
-        if len(widths := {len(own) for own in parts}) == 1:
-            features |= {f"part {k + 1} of the ids": [own[k] for own in parts] for k in range(widths.pop())}
         wanted = list(true.values())
         for what, values in features.items():
             if tells(values, wanted):
                 yield f"the {what} tells the true values of {name!r}"
-        asked = _read(dataset.sample_submission)
-        if asked is not None:
-            order = [true[id] for id in dict.fromkeys(asked.iloc[:, 0]) if id in true]
-            if is_sorted(order):
-                yield f"the order of the rows of {dataset.sample_submission.name} tells the true values of {name!r}"
+        if order and is_sorted([true[id] for id in order]):
+            yield f"the order of the rows of {dataset.sample_submission.name} tells the true values of {name!r}"
 
 
 def _stem(name: Any) -> str:

@@ -16,12 +16,16 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+import numpy as np
 import pandas as pd
+
+from pytest_mlebench.grading.headers import header
 
 MAX_BYTES = 1 << 26
 """Of a file or member that is looked into; larger ones are only compared as a whole."""
 MAX_TOTAL = 1 << 30
 _MAX_DEPTH = 3
+_MAX_COLUMNS = 500
 _SEPARATORS = {".csv": ",", ".tsv": "\t", ".txt": ","}
 _IMAGES = {".jpg", ".jpeg", ".png", ".tif", ".tiff", ".bmp", ".gif", ".webp"}
 _UNPACKED = {".gz": gzip.decompress, ".bz2": bz2.decompress, ".xz": lzma.decompress}
@@ -75,11 +79,11 @@ def table(entry: Entry) -> pd.DataFrame | None:
 
 
 def metadata(entry: Entry) -> dict[str, str]:
-    """What a file says beside its content, by what it is: size, time, comments, and an image's header and EXIF."""
+    """What a file says beside its content: size, time, comments; an image's header and EXIF; others' ``header``."""
     found = {"size in bytes": str(len(entry.content)), "last bytes": entry.content[-4:].hex(), **dict(entry.noted)}
     if entry.suffix in _IMAGES:
         found.update(_of_image(entry.content))
-    return found
+    return found | header(entry.content, entry.suffix)
 
 
 def _of_image(content: bytes) -> dict[str, str]:
@@ -87,12 +91,12 @@ def _of_image(content: bytes) -> dict[str, str]:
 
     try:
         with Image.open(io.BytesIO(content)) as image:
-            header = {"mode": image.mode, "format": image.format, "width and height": image.size, **image.info}
-            header |= {f"EXIF tag {tag}": value for tag, value in image.getexif().items()}
-            header |= {f"tag {tag}": value for tag, value in getattr(image, "tag_v2", {}).items()}
+            said = {"mode": image.mode, "format": image.format, "width and height": image.size, **image.info}
+            said |= {f"EXIF tag {tag}": value for tag, value in image.getexif().items()}
+            said |= {f"tag {tag}": value for tag, value in getattr(image, "tag_v2", {}).items()}
     except Exception:  # whatever Pillow raises for what is no image
         return {}
-    return {f"image header's {name}": repr(value)[:1000] for name, value in header.items()}
+    return {f"image header's {name}": repr(value)[:1000] for name, value in said.items()}
 
 
 def _opened(entry: Entry, depth: int) -> Iterator[Entry]:
@@ -148,6 +152,8 @@ def _table(entry: Entry) -> pd.DataFrame | None:
         return pd.read_csv(io.StringIO(text), sep=separator, dtype=str, keep_default_na=False)
     if entry.suffix in (".json", ".jsonl", ".ndjson"):
         return _of_records(_json(entry.content))
+    if entry.suffix == ".npy":
+        return _of_array(entry.content)
     if entry.suffix in (".parquet", ".pq"):
         return pd.read_parquet(io.BytesIO(entry.content)).reset_index().astype(str)
     if entry.suffix.startswith(".tfrec"):
@@ -158,6 +164,17 @@ def _table(entry: Entry) -> pd.DataFrame | None:
             file.flush()
             return _of_records([_short(example) for example in read_examples(Path(file.name))])
     return None
+
+
+def _of_array(content: bytes) -> pd.DataFrame | None:
+    """Fields of a structured array, or columns of one with two dimensions at most and not too many columns."""
+    array = np.load(io.BytesIO(content), allow_pickle=False)
+    if array.ndim > 2 or array.shape[1:] > (_MAX_COLUMNS,) or not array.ndim:
+        return None
+    named = (
+        array if array.dtype.names else {f"column {k}": own for k, own in enumerate(array.reshape(len(array), -1).T)}
+    )
+    return pd.DataFrame(named).astype(str)
 
 
 def _json(content: bytes) -> Any:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import json
 import os
+import struct
 import tarfile
+import wave
 import zipfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -147,6 +151,109 @@ def exif_of_photos(public: Path, truth: pd.DataFrame) -> None:
         os.utime(public / "images" / f"{row.id}.jpg", ns=(0, 0))
 
 
+def _dicom(label: str, *, implicit: bool = False, nested: bool = False) -> bytes:
+    """The header of a DICOM file with a comment on the patient, in a sequence if ``nested``."""
+
+    def element(group: int, number: int, kind: bytes, value: bytes) -> bytes:
+        if implicit and group != 2:
+            return struct.pack("<HHI", group, number, len(value)) + value
+        length = struct.pack("<HI", 0, len(value)) if kind == b"SQ" else struct.pack("<H", len(value))
+        return struct.pack("<HH", group, number) + kind + length + value
+
+    syntax = b"1.2.840.10008.1.2\0" if implicit else b"1.2.840.10008.1.2.1\0"
+    told = element(0x10, 0x4000, b"LT", f"{label} ".encode())
+    if nested:
+        told = element(0x8, 0x1140, b"SQ", struct.pack("<HHI", 0xFFFE, 0xE000, len(told)) + told)
+    pixels = struct.pack("<HH", 0x7FE0, 0x10) + (b"" if implicit else b"OW\0\0") + struct.pack("<I", 8) + bytes(8)
+    return bytes(128) + b"DICM" + element(2, 0x10, b"UI", syntax) + told + pixels
+
+
+def tags_of_dicom_files(public: Path, truth: pd.DataFrame) -> None:
+    _files(public, truth, "dcm", _dicom)
+
+
+def tags_of_implicit_dicom_files(public: Path, truth: pd.DataFrame) -> None:
+    _files(public, truth, "dcm", partial(_dicom, implicit=True))
+
+
+def tags_in_sequences_of_dicom_files(public: Path, truth: pd.DataFrame) -> None:
+    _files(public, truth, "dcm", partial(_dicom, nested=True))
+
+
+def comments_of_wav_files(public: Path, truth: pd.DataFrame) -> None:
+    def sound(label: str) -> bytes:
+        buffer = io.BytesIO()
+        with wave.open(buffer, "wb") as file:
+            file.setparams((1, 2, 8000, 4, "NONE", ""))
+            file.writeframes(bytes(8))
+        comment = b"INFOICMT" + struct.pack("<I", 4) + f"{label}\0".encode()
+        content = buffer.getvalue()[8:] + b"LIST" + struct.pack("<I", len(comment)) + comment + b"PAD " + bytes(8)
+        return b"RIFF" + struct.pack("<I", len(content)) + content
+
+    _files(public, truth, "wav", sound)
+
+
+def headers_of_arrays(public: Path, truth: pd.DataFrame) -> None:
+    def array(label: str) -> bytes:
+        content = _array(np.zeros(4))
+        return content.replace(b"}  ", b"} \t" if label == "dog" else b"}  ", 1)
+
+    _files(public, truth, "npy", array)
+
+
+def values_of_arrays(public: Path, truth: pd.DataFrame) -> None:
+    _files(public, truth, "npy", lambda label: _array(np.array([label == "dog", 1, 2])))
+
+
+def an_array_in_the_order_of_the_ids(public: Path, truth: pd.DataFrame) -> None:
+    (public / "y.npy").write_bytes(_array((truth["label"] == "dog").to_numpy(dtype=np.int8)))
+
+
+def an_array_with_ids(public: Path, truth: pd.DataFrame) -> None:
+    named = truth.sort_values("id")[["id", "label"]].to_records(index=False)
+    (public / "y.npy").write_bytes(_array(named.astype([("id", "U8"), ("label", "U3")])))
+
+
+def lines_in_the_order_of_the_ids(public: Path, truth: pd.DataFrame) -> None:
+    (public / "notes.txt").write_text("\n".join(truth["label"].map({"cat": "a", "dog": "b"})))
+
+
+def descriptions_in_nifti_files(public: Path, truth: pd.DataFrame) -> None:
+    def volume(label: str) -> bytes:
+        head = bytearray(352)
+        head[:4], head[344:348] = struct.pack("<i", 348), b"n+1\0"
+        head[148:151] = label.encode()
+        return gzip.compress(bytes(head) + bytes(8), mtime=0)
+
+    _files(public, truth, "nii.gz", volume)
+
+
+def metadata_of_parquet_files(public: Path, truth: pd.DataFrame) -> None:
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+
+    def rows(label: str) -> bytes:
+        buffer = io.BytesIO()
+        pq.write_table(pa.table({"x": [1]}).replace_schema_metadata({"device": label}), buffer)
+        return buffer.getvalue()
+
+    _files(public, truth, "parquet", rows)
+
+
+def _files(public: Path, truth: pd.DataFrame, suffix: str, content: Callable[[str], bytes]) -> None:
+    """A file for each id, made from its label."""
+    (public / "files").mkdir()
+    for row in truth.itertuples():
+        path = public / "files" / f"{row.id}.{suffix}"
+        path.write_bytes(content(str(row.label)))
+        os.utime(path, ns=(0, 0))
+
+
+def _array(values: np.ndarray) -> bytes:
+    buffer = io.BytesIO()
+    np.save(buffer, values)
+    return buffer.getvalue()
+
+
 def comments_in_an_archive(public: Path, truth: pd.DataFrame) -> None:
     files = {f"{row.id}.dat": b"same" for row in truth.itertuples()}
     (public / "test.zip").write_bytes(
@@ -177,6 +284,17 @@ PLANTED: dict[Plant, str] = {
     the_order_of_times: "the public files *.png: the order of the times of change tells",
     headers_of_images: "the public files *.png: the image header's Comment tells",
     exif_of_photos: "the public files *.jpg: the image header's EXIF tag 270 tells",
+    tags_of_dicom_files: "the public files *.dcm: the DICOM tag (0010,4000) tells",
+    tags_of_implicit_dicom_files: "the public files *.dcm: the DICOM tag (0010,4000) tells",
+    tags_in_sequences_of_dicom_files: "the public files *.dcm: the DICOM tag (0010,4000) tells",
+    comments_of_wav_files: "the public files *.wav: the chunk INFO ICMT tells",
+    headers_of_arrays: "the public files *.npy: the NumPy header tells",
+    values_of_arrays: "the public files *.npy: the first value tells",
+    an_array_in_the_order_of_the_ids: "public/y.npy: column 'column 0' stands for the true values of 'label'",
+    an_array_with_ids: "public/y.npy holds the true values of 'label'",
+    lines_in_the_order_of_the_ids: "public/notes.txt: column",
+    descriptions_in_nifti_files: "the NIfTI field descrip tells",
+    metadata_of_parquet_files: "the public files *.parquet: the metadata device tells",
     comments_in_an_archive: "public/test.zip: the archive's comment tells",
     the_order_of_an_archive: "public/test.zip: the order of the files tells",
     the_order_of_rows: "the order of the rows of sample_submission.csv tells",
