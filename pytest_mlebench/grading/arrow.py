@@ -6,11 +6,12 @@ from importlib import import_module
 from typing import Any
 
 
-def _module(name: str) -> Any:
+def module(name: str) -> Any:
+    """None where it is not installed."""
     try:
         return import_module(name)
     except ImportError:
         return None
 
 
-pa, pc = _module("pyarrow"), _module("pyarrow.compute")
+pa, pc = module("pyarrow"), module("pyarrow.compute")

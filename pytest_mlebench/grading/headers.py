@@ -125,8 +125,11 @@ def _of_array(content: bytes) -> Items:
 
 
 def _of_parquet(content: bytes) -> Items:
-    from pyarrow import parquet
+    from pytest_mlebench.grading.arrow import module
 
+    parquet = module("pyarrow.parquet")
+    if parquet is None:
+        return
     found = parquet.read_metadata(io.BytesIO(content))
     yield "number of rows", str(found.num_rows)
     yield "writer", str(found.created_by)
