@@ -11,7 +11,7 @@ import pytest
 
 from pytest_mlebench.agents import Agent
 from pytest_mlebench.agents.config import read_config
-from pytest_mlebench.catalog import default_catalogue
+from pytest_mlebench.catalog import Competition, default_catalogue
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import CompetitionError
@@ -110,12 +110,10 @@ def test_the_data_is_left_as_it_was(dataset: Dataset, tmp_path: Path) -> None:
     assert not list(dataset.folder.parent.glob(".shown-*"))
 
 
-def test_a_competition_without_an_obfuscated_description_is_not_run(dataset: Dataset, tmp_path: Path) -> None:
-    other = default_catalogue(version="v2")["invasive-species-monitoring"]
-    without = replace(dataset, competition=other)
-    if (other.folder / "v2/description_obfuscated.md").exists():
-        pytest.skip("every competition has one")
-    with pytest.raises(CompetitionError, match="has no obfuscated description"):
+def test_a_competition_without_an_obfuscated_description_is_not_run(tmp_path: Path) -> None:
+    toy = Competition.load(Path(__file__).parents[1] / "toys/competitions/toy-parity/competition.yaml")
+    without = DataStore(tmp_path / "data").prepare(toy)
+    with pytest.raises(CompetitionError, match="toy-parity has no obfuscated description: write "):
         look_around(local_sandbox(), without, tmp_path / "group", "true")
     assert not (tmp_path / "group").exists()
 
