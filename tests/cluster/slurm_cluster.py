@@ -24,7 +24,7 @@ SlurmctldHost={host}(127.0.0.1)
 SlurmUser={user}
 SlurmdUser={user}
 AuthType=auth/munge
-AuthInfo=socket={folder}/munge.socket
+AuthInfo=socket={folder}/munge.socket,cred_expire=15
 CryptoType=crypto/munge
 SlurmctldPort={port}
 StateSaveLocation={folder}/state
@@ -137,11 +137,17 @@ class SlurmCluster:
                     found.append(parent if parent.name() == "slurmstepd" else process)
         return found
 
-    def start_requeued(self) -> None:
-        """Start at once what Slurm would start two minutes after it was requeued."""
-        for id in self.call("squeue", "--noheader", "--states=pending", "--format=%i").split():
-            with suppress(AssertionError):  # it starts already
-                self.call("scontrol", "update", f"JobId={id}", "StartTime=now")
+    def clear(self) -> None:
+        """End what a test left: every daemon lives, the queue is empty, no job's process is there."""
+        if "slurmctld" not in self._daemons:
+            self.start_controller()
+        for node in self.nodes:
+            if node not in self._daemons:
+                self.start_node(node)
+        if left := self.call("squeue", "--noheader", "--format=%i").split():
+            self.call("scancel", "--signal=KILL", "--full", *left)
+            self.call("scancel", *left)
+            self.wait_for("squeue", "--noheader", until=0)
 
     def call(self, *command: str) -> str:
         done = subprocess.run(

@@ -27,16 +27,30 @@ pytestmark = pytest.mark.full
 LOCAL = ("--cluster=local", "--max-parallel=2", "--time-limit=30s")
 
 
+class Session(subprocess.Popen[str]):
+    """A session that does not outlive a test that fails: ``with`` would wait for its end."""
+
+    def __exit__(self, kind: type[BaseException] | None, *rest: Any) -> None:
+        if kind is not None:
+            self.kill_all()
+        super().__exit__(kind, *rest)
+
+    def kill_all(self) -> None:
+        """Kill it with all that it started, but for its jobs."""
+        if self.poll() is None:
+            os.killpg(self.pid, signal.SIGKILL)
+
+
 class Sessions:
     """Sessions of the group ``toys``, one after another, in processes of their own."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.group = folder, folder / "reports/toys"
 
-    def start(self, *options: str, agents: tuple[str, ...] = ()) -> subprocess.Popen[str]:
+    def start(self, *options: str, agents: tuple[str, ...] = ()) -> Session:
         paths = ["competitions/toy-parity", "--run-group=toys"] if agents else ["--resume=toys"]
         chosen = [f"--agent=toy/{agent}" for agent in agents]
-        return subprocess.Popen(
+        return Session(
             [sys.executable, "-m", "pytest", *paths, *chosen, "-p", "no:cacheprovider", "-v", *options],
             cwd=self.folder,
             stdout=subprocess.PIPE,
@@ -109,7 +123,7 @@ def test_a_session_that_is_killed_costs_no_run(sessions: Sessions) -> None:
     with sessions.start(*LOCAL, agents=("slow", "sleeps-late", "gold")) as session:
         running = sessions.wait_for_run("sleeps-late")
         sessions.wait_for_run("slow")
-        os.killpg(session.pid, signal.SIGKILL)
+        session.kill_all()
     refused = sessions.run("--cluster=none")
     assert "1 run of" in refused or "2 runs of" in refused, refused
     assert "take them up with --cluster=local" in refused

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -32,15 +33,15 @@ SEED = int(os.environ.get("MLEBENCH_TEST_SEED", "7"))
 
 
 @pytest.fixture
-def sessions(project: pytest.Pytester, slurm: SlurmCluster) -> Sessions:
-    return Sessions(project.path)
+def sessions(project: pytest.Pytester, slurm: SlurmCluster) -> Iterator[Sessions]:
+    yield Sessions(project.path)
+    slurm.clear()
 
 
-def next_run(sessions: Sessions, slurm: SlurmCluster, agent: str, *earlier: Path) -> Path:
+def next_run(sessions: Sessions, agent: str, *earlier: Path) -> Path:
     """The directory of the next attempt at a run."""
 
     def look() -> Path | None:
-        slurm.start_requeued()
         found = {path.parent for path in sessions.group.glob(f"*{agent}-0-*/{RUNNING}")} - set(earlier)
         return found.pop() if found else None
 
@@ -87,10 +88,10 @@ def test_a_node_that_dies_and_a_job_that_is_cancelled_cost_a_new_attempt(
         (job,) = in_queue(slurm)
         node = slurm.call("squeue", "--noheader", "--format=%N", f"--jobs={job}").strip()
         slurm.kill(node)
-        second = next_run(sessions, slurm, "sleeps-late", first)
+        second = next_run(sessions, "sleeps-late", first)
         slurm.start_node(node)
         slurm.call("scancel", *in_queue(slurm))
-        third = next_run(sessions, slurm, "sleeps-late", first, second)
+        third = next_run(sessions, "sleeps-late", first, second)
         output, _ = session.communicate(timeout=200)
     assert "1 gold" in output, output
     record = sessions.records()["sleeps-late"]
@@ -104,11 +105,10 @@ def test_a_job_that_slurm_requeues_begins_its_run_anew(sessions: Sessions, slurm
         first = sessions.wait_for_run("sleeps-late")
         job = json.loads((sessions.jobs_folder("sleeps-late") / "id").read_text())
         slurm.call("scontrol", "requeue", str(job))
-        second = next_run(sessions, slurm, "sleeps-late", first)
+        second = next_run(sessions, "sleeps-late", first)
         slurm.call("scontrol", "requeue", str(job))
         while in_queue(slurm):
-            slurm.start_requeued()
-        output, _ = session.communicate(timeout=200)
+            output, _ = session.communicate(timeout=200)
     assert "1 gold" in output and "1 error" in output, output
     record = sessions.records()["sleeps-late"]
     assert "lost or preempted 2 times" in str(record.error)
@@ -119,7 +119,7 @@ def test_neither_session_nor_controller_is_needed_while_runs_go_on(sessions: Ses
     with sessions.start(*SLURM, agents=("sleeps-late", "slow")) as session:
         running = sessions.wait_for_run("sleeps-late")
         slurm.kill("slurmctld")
-        os.killpg(session.pid, signal.SIGKILL)
+        session.kill_all()
     refused = sessions.run()
     assert "--cluster=slurm" in refused and "INTERNALERROR" not in refused and "Traceback" not in refused, refused
     slurm.start_controller()
@@ -195,7 +195,7 @@ def test_random_kills_lose_no_run_and_do_none_twice(sessions: Sessions, slurm: S
             time.sleep(rng.uniform(0.5, 4))
             kind = rng.choice(("session", "job", "job", "node", "controller"))
             if kind == "session":
-                os.killpg(session.pid, signal.SIGKILL)
+                session.kill_all()
                 session.communicate()
             elif kind == "job":
                 found = [job for node in slurm.nodes for job in slurm.jobs_on(node)]
@@ -222,9 +222,8 @@ def test_random_kills_lose_no_run_and_do_none_twice(sessions: Sessions, slurm: S
                 session = sessions.start(*options, agents=("slow",))
         output, _ = session.communicate(timeout=300)
     finally:
-        if session.poll() is None:
-            os.killpg(session.pid, signal.SIGKILL)
-            session.communicate()
+        session.kill_all()
+        session.communicate()
     output = sessions.run(*SLURM, f"--seeds={runs}", agents=("slow",))
     group = read_group(sessions.group)
     assert len(kills) == KILLS and f"{runs} gold" in output, (kills, output)
