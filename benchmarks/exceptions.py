@@ -94,6 +94,9 @@ def volumes(good: pd.DataFrame) -> Iterator[WorstCase]:
     shapes = {
         "sheets": everywhere & ((z < 2) | (z >= slices - 2)),
         "many sheets": everywhere & (z % 20 == 0),
+        "close sheets": everywhere & (z % 7 == 0),
+        "three sheets": everywhere & (z % 70 == 0),
+        "planes": everywhere & (x % 5 == 0) & (z % 3 == 0),
         "stripes": everywhere & (y % 9 == 0) & (x < 100),
         "lattice": everywhere & (y % 12 == 0) & (x % 12 == 0),
         "points": everywhere & (z % 6 == 0) & (y % 9 == 0) & (x % 9 == 0),

@@ -209,6 +209,7 @@ def _farthest(
     """
     from sklearn.neighbors import KDTree  # scipy's looks at all of a flat surface that lies across its splits
 
+    points, farthest = _far_in_box(points, surface, spacing, farthest)
     if not len(points):
         return farthest
     if max(len(points), len(surface)) > _MANY:
@@ -218,6 +219,8 @@ def _farthest(
     bounds = np.full(len(points), np.inf)  # squared
     low = points.min(axis=0)
     for side in (16, 8, 4, 2, 1):
+        if not len(points):
+            break
         blocks = (points - low) // side + 1
         shape = blocks.max(axis=0) + 2
         strides = np.append(np.cumprod(shape[:0:-1])[::-1], 1)
@@ -238,13 +241,6 @@ def _farthest(
             bounds = np.minimum(bounds, length)
             if not (kept := bounds > least).all():
                 points, at, bounds, block = points[kept], at[kept], bounds[kept], block[kept]
-        if not len(points):
-            break
-        if (
-            len(points) > _FEW
-            and (nearest_of_all := _nearest_in_box(points, surface, spacing, bounds.max())) is not None
-        ):
-            return max(farthest, _longest(points, nearest_of_all, spacing))
     return farthest
 
 
@@ -253,24 +249,40 @@ def _longest(points: NDArray[np.int64], others: NDArray[np.int64], spacing: NDAr
     return float(np.linalg.norm((points - others) * spacing, axis=1).max())
 
 
-def _nearest_in_box(
-    points: NDArray[np.int64], surface: NDArray[np.int64], spacing: NDArray[np.float64], bound: float
-) -> NDArray[np.int64] | None:
-    """The nearest point of the surface for each point, if the box that holds them all is small; ``bound`` is squared.
+def _far_in_box(
+    points: NDArray[np.int64], surface: NDArray[np.int64], spacing: NDArray[np.float64], farthest: float
+) -> tuple[NDArray[np.int64], float]:
+    """The points that may be farther away than all others, which are at most as far away as the second value says.
 
-    No point is farther from the surface than the bound says, so the box needs no more around the points.
+    Looks only at a box around the points, and only if that is small, but the points are many.
     """
-    margin = np.ceil(np.sqrt(bound) / spacing).astype(np.int64)
-    low = np.maximum(points.min(axis=0) - margin, np.minimum(points.min(axis=0), surface.min(axis=0)))
-    high = np.minimum(points.max(axis=0) + margin, np.maximum(points.max(axis=0), surface.max(axis=0)))
-    shape = high - low + 1
-    if np.prod(shape) > _BOX:
-        return None
-    is_free = np.ones(shape, dtype=bool)
-    is_free[tuple((surface[((surface >= low) & (surface <= high)).all(axis=1)] - low).T)] = False
+    if len(points) <= _FEW:
+        return points, farthest
+    ranges = [(k.min(), k.max(), of.min(), of.max()) for k, of in zip(points.T, surface.T, strict=True)]
+    low = np.array([max(least - _NEAR, min(least, other)) for least, _, other, _ in ranges])
+    high = np.array([min(most + _NEAR, max(most, other)) for _, most, _, other in ranges])
+    if np.prod(high - low + 1) > _BOX:
+        return points, farthest
+    is_inside = np.ones(len(surface), dtype=bool)
+    for axis, of_axis in enumerate(surface.T):
+        is_inside &= (of_axis >= low[axis]) & (of_axis <= high[axis])
+    if not is_inside.any():
+        return points, farthest
+    is_free = np.ones(high - low + 1, dtype=bool)
+    is_free[tuple((surface[is_inside] - low).T)] = False
     nearest = distance_transform_edt(is_free, sampling=spacing, return_distances=False, return_indices=True)
-    found: NDArray[np.int64] = np.column_stack([axis[tuple((points - low).T)] for axis in nearest]) + low
-    return found
+    place = tuple((points - low).T)
+    squares, reach = np.zeros(len(points)), np.full(len(points), np.inf)
+    for axis, (_, _, least, most) in enumerate(ranges):
+        squares += ((place[axis] - nearest[axis][place]) * spacing[axis]) ** 2
+        if least < low[axis]:
+            reach = np.minimum(reach, (place[axis] + 1) * spacing[axis])
+        if most > high[axis]:
+            reach = np.minimum(reach, (high[axis] - low[axis] + 1 - place[axis]) * spacing[axis])
+    lengths = np.sqrt(squares)
+    is_nearest = lengths <= reach  # what is outside of the box is not nearer
+    farthest = max(farthest, float(lengths[is_nearest].max(initial=0)))
+    return points[~is_nearest & (lengths > farthest)], farthest
 
 
 def _candidates(
