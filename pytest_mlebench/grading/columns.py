@@ -53,7 +53,7 @@ def predictions(
     require_finite(values, columns)
     if between is not None:
         require_between(values, columns, *between)
-    return values[alignment(submission, answers, on)]
+    return values.take(alignment(submission, answers, on), axis=0)  # several times as fast as by brackets
 
 
 def class_labels(
@@ -92,7 +92,10 @@ def numeric(submission: pd.DataFrame, columns: str | Sequence[str]) -> NDArray[n
     """
     if isinstance(columns, str):
         return _numeric(submission[columns])
-    return np.column_stack([_numeric(submission[column]) for column in columns])
+    values = np.empty((len(submission), len(columns)))
+    for place, column in enumerate(columns):
+        values[:, place] = _numeric(submission[column])
+    return values
 
 
 def whole_numbers(submission: pd.DataFrame, column: str, *, truncate: bool = False) -> NDArray[np.integer[Any]]:
@@ -242,11 +245,13 @@ def _record_parts(text: str, width: int, separator: str | None) -> list[str]:
 
 
 def _numeric(column: pd.Series[Any]) -> NDArray[np.float64]:
-    return _parsed(column).astype(np.float64)
+    return _parsed(column).astype(np.float64, copy=False)
 
 
 def _parsed(column: pd.Series[Any]) -> NDArray[Any]:
     """A column's numbers as pandas reads them: of 64 bits, integers or floats, or booleans."""
+    if isinstance(column.dtype, np.dtype) and column.dtype.kind in "iufb":
+        return column.to_numpy()
     try:
         values = pd.to_numeric(column)
         return np.asarray(values, dtype=None if values.dtype.kind in "iufb" else np.float64)
