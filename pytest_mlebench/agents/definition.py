@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -17,6 +18,7 @@ MIN_SECRET = 8
 """Characters that a secret has at least: shorter values cannot be kept out of records without damaging them."""
 SECRET = re.compile(r"\$\{\{\s*secrets\.([A-Za-z_][A-Za-z0-9_]*)\s*\}\}")
 
+_ASKS = re.compile(r"\bUNTIL\b|\bask\.sh\b")
 _VERSION = re.compile(r"^ARG VERSION=(\S+)", re.MULTILINE)
 
 
@@ -65,6 +67,15 @@ class Agent:
     def may_ask_models(self) -> bool:
         """Whether its definition speaks of anything that may be a language model: a secret, a host or a URL."""
         return bool(self.secret_names or self.llm_hosts) or any("://" in value for value in self.env_vars.values())
+
+    @property
+    def reads_until(self) -> bool:
+        """Whether a file of its folder may heed ``--until``: has ``UNTIL`` in it, or ``ask.sh``, which does."""
+        for file in self.folder.iterdir():
+            with suppress(OSError, UnicodeDecodeError):
+                if file.is_file() and _ASKS.search(file.read_text(encoding="utf-8")):
+                    return True
+        return False
 
     def launch(self, environment: Mapping[str, str] = os.environ) -> Launch:
         """What starting the agent takes, with secrets from the environment.

@@ -147,7 +147,10 @@ def _grade_sample(options: argparse.Namespace) -> int:
     if options.competition not in catalogue and str(options.file) in catalogue:
         raise UsageError(f"the file comes first: mlebench grade-sample {options.competition} {options.file}")
     competition = catalogue[options.competition]
-    dataset = _prepared(factories.data_store(settings), competition)
+    store = factories.data_store(settings)
+    if not options.file.exists() and not store.dataset(competition).is_prepared:  # before gigabytes are asked for
+        raise UsageError(f"there is no file {options.file}")
+    dataset = _prepared(store, competition)
     report = grade(options.file, competition, dataset, **factories.grading_options(settings))
     if options.json:
         print_json(report.to_json())

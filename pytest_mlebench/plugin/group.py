@@ -122,8 +122,8 @@ def plan_runs(config: pytest.Config, runs: Iterable[tuple[str, str, int, str]], 
         agents = {run.agent for run in planned if run.key not in finished}
         if build:
             _prepare_sandboxes(config, agents)
+        _see_that_runs_can_start(config, agents)  # before the group has any: it is removed if it is new and none can
         writer.plan(planned)
-        _see_that_runs_can_start(config, agents)
 
 
 def _prepare_sandboxes(config: pytest.Config, agents: Collection[str]) -> None:

@@ -158,7 +158,9 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     group.close_group(session.config)
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config) -> None:
     from pytest_mlebench.plugin import reporting
 
     reporting.summarise(terminalreporter, config)
+    if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
+        reporting.explain_nothing(terminalreporter, config)

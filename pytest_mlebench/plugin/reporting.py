@@ -38,7 +38,26 @@ def header(config: pytest.Config) -> list[str]:
     lines = [f"mlebench: {agents}, sandbox {session.settings.sandbox}, run group {session.group}"]
     if session.finished:
         lines.append(f"mlebench: {len(session.finished)} runs of this group are finished; they are not run again")
+    if session.settings.until == "limit":
+        lines += [
+            f"mlebench: --until=limit does nothing for {agent.id}: no file in {agent.folder} reads $UNTIL or calls ask.sh"
+            for agent in session.agents
+            if not agent.reads_until
+        ]
     return lines
+
+
+def explain_nothing(reporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Where -k matches none of the competitions that were collected: the close ones, or how to see all."""
+    from pytest_mlebench.catalog.schema import close_matches
+    from pytest_mlebench.plugin.session import offered
+
+    word = config.option.keyword
+    if not word or not (ids := offered(config)):
+        return
+    close = close_matches(word, ids)
+    meant = f"did you mean {' or '.join(close)}?" if close else f"there are {', '.join(sorted(ids)[:4])}, …"
+    reporter.write_line(f"-k {word!r} matches nothing in {len(ids)} competitions; {meant} (`mlebench list` lists them)")
 
 
 def note_run(item: pytest.Item, record: RunRecord) -> None:

@@ -275,6 +275,11 @@ def _with_bundled(session: Session, argument: str, here: Path) -> str:
     return argument
 
 
+def offered(config: pytest.Config) -> list[str]:
+    """The ids of the competitions that the session collects on its own; none where paths choose."""
+    return [file.parent.name for ways in config.stash.get(_WAYS, {}).values() for file in ways if file.is_file()]
+
+
 def prefer_the_benchmark(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Without ``--split``, -k and -m choose among the benchmark, and among the rest where none of that matches."""
     if not config.stash.get(_PREFERS_BENCHMARK, False):

@@ -221,3 +221,9 @@ def test_a_link_that_leaves_the_agents_folder_is_refused(agents: Path) -> None:
     (agents / "scaffold/private").symlink_to(agents.parent)
     with pytest.raises(AgentError, match="scaffold/private is a link that leaves the agent's folder"):
         check_folder(agent)
+
+
+def test_agents_that_can_be_asked_again_are_told_from_those_that_cannot() -> None:
+    agents = default_agents()
+    assert agents["aide"].reads_until and agents["codex"].reads_until
+    assert not agents["baseline"].reads_until

@@ -207,6 +207,11 @@ def test_grade_sample_prints_one_report(data_dir: Path) -> None:
     assert missing.returncode == 1 and "there is no file" in missing.stdout
 
 
+def test_a_submission_that_is_not_there_is_named_before_data_is_asked_for(tmp_path: Path) -> None:
+    done = mlebench("grade-sample", tmp_path / "none.csv", "spaceship-titanic", "--data-dir", tmp_path / "empty")
+    assert done.returncode == 2 and done.stderr == f"mlebench: there is no file {tmp_path / 'none.csv'}\n"
+
+
 def test_list_shows_every_competition_and_its_state(data_dir: Path) -> None:
     lines = mlebench("list", "--data-dir", data_dir).stdout.splitlines()
     assert len(lines) == 1 + 82 + 3

@@ -99,6 +99,26 @@ def test_k_picks_one_competition(collect: Collect) -> None:
 
 
 @pytest.mark.full
+@pytest.mark.parametrize("workers", [(), ("-n1",)], ids=["in one process", "with xdist"])
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        (
+            "smoke-digts",
+            "-k 'smoke-digts' matches nothing in 3 competitions; did you mean smoke-digits*?*mlebench list*",
+        ),
+        ("qqq", "-k 'qqq' matches nothing in 3 competitions; there are smoke-breast-cancer, *"),
+    ],
+)
+def test_a_name_that_matches_nothing_is_answered_with_close_ones(
+    project: pytest.Pytester, name: str, line: str, workers: tuple[str, ...]
+) -> None:
+    result = project.runpytest_subprocess("--split=smoke", "-k", name, *workers)
+    assert result.ret == pytest.ExitCode.NO_TESTS_COLLECTED
+    result.stdout.fnmatch_lines([line])
+
+
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("chosen", "ids"),
     [
