@@ -100,8 +100,7 @@ def _paired_numbers(numbers: NDArray[np.uint64], wanted: NDArray[np.uint64]) -> 
     """For each of the wanted numbers the position of the same number, or None if they are not the same and distinct.
 
     A hash table without chains: each of its places keeps the last number that falls there. What finds another number
-    in its place is looked for again in a smaller table, with another hash. Less time than sorting, and a third of the
-    memory.
+    in its place is looked for again in a smaller table, with another hash. Less time and memory than sorting.
     """
     order = np.full(len(wanted), -1, dtype=np.intp)
     places = rows = np.empty(0, dtype=np.intp)  # of what is left after the first table

@@ -40,7 +40,7 @@ def header(config: pytest.Config) -> list[str]:
         lines.append(f"mlebench: {len(session.finished)} runs of this group are finished; they are not run again")
     if session.settings.until == "limit":
         lines += [
-            f"mlebench: --until=limit does nothing for {agent.id}: no file in {agent.folder} reads $UNTIL or calls ask.sh"
+            f"mlebench: --until=limit does nothing for {agent.id}: no file in its folder reads $UNTIL or calls ask.sh"
             for agent in session.agents
             if not agent.reads_until
         ]
