@@ -230,6 +230,10 @@ def engine(settings: Settings) -> Engine:
         from pytest_mlebench.cluster.slurm import SlurmEngine
 
         return SlurmEngine(settings.cluster_options or "", settings.cluster_setup, _secret_names(settings))
+    if settings.cluster == "ray":
+        from pytest_mlebench.cluster.ray import RayEngine
+
+        return RayEngine(settings.cluster_address, _secret_names(settings))
     from pytest_mlebench.cluster.local import LocalEngine
 
     return LocalEngine()

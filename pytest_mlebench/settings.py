@@ -146,7 +146,7 @@ def _heavy(text: str) -> str:
 
 
 def _cluster(text: str) -> str | None:
-    return None if _one_of(text, ("none", "local", "slurm")) == "none" else text
+    return None if _one_of(text, ("none", "local", "slurm", "ray")) == "none" else text
 
 
 def _on_or_off(text: str) -> str:
@@ -537,9 +537,16 @@ class Settings:
     cluster: str | None = _option(
         "--cluster",
         "ENGINE",
-        "hand runs to an engine, so that they outlive the session: local (processes of this machine), slurm, or none",
+        "hand runs to an engine, so that they outlive the session: local (processes of this machine), slurm, ray, "
+        "or none",
         _cluster,
         INI | RESTORED,
+    )
+    cluster_address: str | None = _option(
+        "--cluster-address",
+        "ADDRESS",
+        "where the Ray cluster is, as HOST:PORT (default: $RAY_ADDRESS, or the cluster that this machine belongs to)",
+        traits=INI | RESTORED,
     )
     cluster_options: str | None = _option(
         "--cluster-options",

@@ -33,6 +33,9 @@ from pytest_mlebench.sandbox.contract import Ending
 from pytest_mlebench.sandbox.signals import sigterm_interrupts
 from pytest_mlebench.settings import Settings, from_plan, read
 
+_ID_VARIABLES = {"slurm": "SLURM_JOB_ID", "ray": "MLEBENCH_RAY_ACTOR"}
+"""Where engines that choose nodes and GPUs say which job this is."""
+
 
 def add(commands: Any) -> None:
     command = commands.add_parser(
@@ -78,7 +81,8 @@ def _do(plan: Plan, group: Path) -> RunRecord:
     settings = _settings(plan, group)
     agent, competition = _agent(plan, settings), _competition(plan, settings)
     dataset = _dataset(settings, competition)
-    id = os.environ.get("SLURM_JOB_ID") or str(os.getpid())
+    variable = _ID_VARIABLES.get(plan.engine, "")
+    id = os.environ.get(variable) or str(os.getpid())
     job = {
         "name": plan.name,
         "engine": plan.engine,
@@ -117,8 +121,8 @@ def _settings(plan: Plan, group: Path) -> Settings:
         raise UsageError(f"{socket.gethostname()} has pytest-mlebench {__version__}, the session {plan.version}")
     source = from_plan(plan.agent, plan.options, job_folder(group, plan.key) / PLAN)
     settings = read([source], runs_dir=group.parent)
-    given = os.environ.get("CUDA_VISIBLE_DEVICES", "") if plan.engine == "slurm" else ""
-    if settings.gpus and given and not settings.gpu_ids:  # what Slurm gave this job, and nothing else
+    given = os.environ.get("CUDA_VISIBLE_DEVICES", "") if plan.engine in _ID_VARIABLES else ""
+    if settings.gpus and given and not settings.gpu_ids:  # what the engine gave this job, and nothing else
         return replace(settings, gpu_ids=tuple(given.split(",")))
     return settings
 

@@ -40,6 +40,6 @@ def waiting(group: Path) -> list[Waiting]:
             continue
         for plan, job in own:
             if (status := statuses.get(plan.name)) is not None and status.state is State.PENDING:
-                found.append(Waiting(key=plan.key, job=f"{name} {job.id}", reason=status.reason))
+                found.append(Waiting(key=plan.key, job=f"{name} {job.id.partition('@')[0]}", reason=status.reason))
     _asked[group] = (time.monotonic(), found)
     return found

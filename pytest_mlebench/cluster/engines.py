@@ -19,5 +19,11 @@ def _slurm() -> Engine:
     return SlurmEngine()
 
 
-ENGINES: Mapping[str, Callable[[], Engine]] = {"local": _local, "slurm": _slurm}
+def _ray() -> Engine:
+    from pytest_mlebench.cluster.ray import RayEngine
+
+    return RayEngine()
+
+
+ENGINES: Mapping[str, Callable[[], Engine]] = {"local": _local, "slurm": _slurm, "ray": _ray}
 """Makes each engine without a user's options, to ask for jobs that were submitted before."""

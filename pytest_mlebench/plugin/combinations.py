@@ -10,8 +10,8 @@ from pytest_mlebench.settings import OPTIONS, RESTORED, Settings
 
 _OF_RUNS = (
     *("--seeds", "--min-medal", "--run-group", "--retry-failed", "--allow-changes", "--heartbeat"),
-    *("--title", "--note", "--cluster", "--cluster-options", "--cluster-setup", "--cluster-keys"),
-    *("--max-parallel", "--max-requeues", "--detach"),
+    *("--title", "--note", "--cluster", "--cluster-address", "--cluster-options", "--cluster-setup"),
+    *("--cluster-keys", "--max-parallel", "--max-requeues", "--detach"),
 )
 """What only runs of ``--agent`` and ``--resume`` use."""
 _OF_DATA = frozenset({"--agents-dir", "--competitions-dir", "--data-dir", "--data-source", "--description"})
@@ -30,7 +30,7 @@ _OF_GATEWAY = (
 )
 
 _OF_SLURM = ("--cluster-options", "--cluster-setup")
-_OF_ENGINES = (*_OF_SLURM, "--cluster-keys", "--max-parallel", "--max-requeues", "--detach")
+_OF_ENGINES = ("--cluster-address", *_OF_SLURM, "--cluster-keys", "--max-parallel", "--max-requeues", "--detach")
 
 
 def check(settings: Settings, given: AbstractSet[str]) -> None:
@@ -61,9 +61,13 @@ def _problems(settings: Settings, given: AbstractSet[str]) -> Iterator[str]:
     if "--data-source" in given and settings.prepare == "never":
         yield "--data-source is where missing data is taken from, which --prepare=never forbids: leave one of them out"
     if (ignored := _given(_OF_ENGINES, given)) and settings.cluster is None:
-        yield f"{ignored} needs an engine that runs are handed to: add --cluster=local or --cluster=slurm"
+        yield f"{ignored} needs an engine that runs are handed to: add --cluster=local, slurm or ray"
     if (ignored := _given(_OF_SLURM, given)) and settings.cluster == "local":
         yield f"{ignored} has no effect with --cluster=local, whose jobs have this session's environment"
+    if (ignored := _given(_OF_SLURM, given)) and settings.cluster == "ray":
+        yield f"{ignored} has no effect with --cluster=ray, whose jobs have the environment of the cluster's nodes"
+    if "--cluster-address" in given and settings.cluster in ("local", "slurm"):
+        yield f"--cluster-address says where a Ray cluster is; with --cluster={settings.cluster} it has no effect"
     if "--gpu-ids" in given and not settings.gpus:
         yield "--gpu-ids chooses among GPUs, and a run gets none: add --gpus=N"
     if (ignored := _given(_OF_IMAGES, given)) and settings.sandbox == "local":

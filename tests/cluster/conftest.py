@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.cluster import ray_cluster
+from tests.cluster.ray_cluster import RayCluster
 from tests.cluster.slurm_cluster import SlurmCluster, is_installed, running_cluster
 from tests.plugin.conftest import project
 
@@ -32,3 +34,23 @@ def slurm(slurm_of_session: SlurmCluster, monkeypatch: pytest.MonkeyPatch) -> Sl
     for name, value in slurm_of_session.environment.items():
         monkeypatch.setenv(name, value)
     return slurm_of_session
+
+
+def require_ray() -> None:
+    if not ray_cluster.is_installed():
+        (pytest.fail if os.environ.get("CI") else pytest.skip)('no Ray: pip install "pytest-mlebench[ray]"')
+
+
+@pytest.fixture(scope="session")
+def ray_of_session() -> Iterator[RayCluster]:
+    require_ray()
+    with ray_cluster.running_ray() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def ray_cluster_of_three(ray_of_session: RayCluster, monkeypatch: pytest.MonkeyPatch) -> RayCluster:
+    """A cluster of three nodes; this process, and those that it starts, use it."""
+    for name, value in ray_of_session.environment.items():
+        monkeypatch.setenv(name, value)
+    return ray_of_session

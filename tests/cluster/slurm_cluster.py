@@ -16,6 +16,8 @@ from pathlib import Path
 
 import psutil
 
+from tests.cluster.ports import free_ports
+
 _SECONDS = 60.0
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch")
 _CONFIGURATION = """
@@ -72,7 +74,7 @@ class SlurmCluster:
         self.folder = folder
         self.nodes = tuple(f"n{number}" for number in range(1, nodes + 1))
         self._daemons: dict[str, subprocess.Popen[bytes]] = {}
-        ports = _free_ports(nodes + 1)
+        ports = free_ports(nodes + 1)
         lines = [
             f"NodeName={name} NodeHostname={socket.gethostname()} NodeAddr=127.0.0.1 Port={port} CPUs={cpus} "
             "RealMemory=16000 State=UNKNOWN"
@@ -191,17 +193,6 @@ class SlurmCluster:
                 stderr=log,
                 start_new_session=True,
             )
-
-
-def _free_ports(number: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(number)]
-    try:
-        for own in sockets:
-            own.bind(("127.0.0.1", 0))
-        return [own.getsockname()[1] for own in sockets]
-    finally:
-        for own in sockets:
-            own.close()
 
 
 @contextmanager

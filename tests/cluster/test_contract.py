@@ -14,16 +14,26 @@ import pytest
 from pytest_mlebench.cluster.contract import Cause, Engine, Job, Resources, State, Status
 from pytest_mlebench.cluster.local import LocalEngine
 from pytest_mlebench.cluster.plan import OUTPUT, new_name
+from pytest_mlebench.cluster.ray import RayEngine
 from pytest_mlebench.cluster.slurm import SlurmEngine
 from pytest_mlebench.errors import ClusterError
 
 RESOURCES = Resources(seconds=600, cpus=1)
 
 
-@pytest.fixture(params=["local", pytest.param("slurm", marks=pytest.mark.full)])
+@pytest.fixture(
+    params=[
+        "local",
+        pytest.param("slurm", marks=pytest.mark.full),
+        pytest.param("ray", marks=[pytest.mark.full, pytest.mark.serial]),
+    ]
+)
 def engine(request: pytest.FixtureRequest) -> Engine:
     if request.param == "local":
         return LocalEngine()
+    if request.param == "ray":
+        request.getfixturevalue("ray_cluster_of_three")
+        return RayEngine()
     request.getfixturevalue("slurm")
     return SlurmEngine()
 

@@ -200,10 +200,12 @@ def test_a_node_that_cannot_do_a_run_says_why(sessions: Sessions) -> None:
 def test_options_without_effect_are_refused(sessions: Sessions) -> None:
     for options, said in (
         (("--cluster=local", "-n2"), "leave out -n"),
-        (("--max-parallel=2",), "add --cluster=local or --cluster=slurm"),
+        (("--max-parallel=2",), "add --cluster=local, slurm or ray"),
         (("--cluster=local", "--cluster-options=--partition=x"), "has no effect with --cluster=local"),
         (("--cluster=slurm", "--cluster-options=--partition='x"), "cannot be read"),
-        (("--cluster=pbs",), "is not one of none, local, slurm"),
+        (("--cluster=pbs",), "is not one of none, local, slurm, ray"),
+        (("--cluster=slurm", "--cluster-address=x:1"), "with --cluster=slurm it has no effect"),
+        (("--cluster=ray", "--cluster-setup=pytest.ini"), "has no effect with --cluster=ray"),
     ):
         output = sessions.run(*options, agents=("gold",))
         assert said in output and "Traceback" not in output and "INTERNALERROR" not in output, output
