@@ -123,7 +123,7 @@ class _Driver:
     """The process that speaks to Ray: a line of JSON for each question, and one for each answer."""
 
     def __init__(self, address: str | None, environment: Mapping[str, str]) -> None:
-        self._log: IO[bytes] = tempfile.TemporaryFile()
+        self._log: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115 -- closed by close
         self._process = subprocess.Popen(
             [sys.executable, "-m", "pytest_mlebench.cluster.ray_driver", address or ""],
             stdin=subprocess.PIPE,

@@ -84,7 +84,6 @@ class Worker:
 
     def _wait(self) -> None:
         import json
-        import os
         import subprocess
 
         import ray

@@ -205,7 +205,7 @@ def test_options_without_effect_are_refused(sessions: Sessions) -> None:
         (("--cluster=slurm", "--cluster-options=--partition='x"), "cannot be read"),
         (("--cluster=pbs",), "is not one of none, local, slurm, ray"),
         (("--cluster=slurm", "--cluster-address=x:1"), "with --cluster=slurm it has no effect"),
-        (("--cluster=ray", "--cluster-setup=pytest.ini"), "has no effect with --cluster=ray"),
+        (("--cluster=ray", "--cluster-setup=tox.ini"), "has no effect with --cluster=ray"),
     ):
         output = sessions.run(*options, agents=("gold",))
         assert said in output and "Traceback" not in output and "INTERNALERROR" not in output, output
