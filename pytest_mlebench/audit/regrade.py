@@ -11,9 +11,10 @@ from pytest_mlebench.catalog import Catalogue
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.data.verification import fingerprint
-from pytest_mlebench.errors import CompetitionError, DataError
+from pytest_mlebench.errors import CompetitionError, DataError, reason
 from pytest_mlebench.grading.grader import Grader
 from pytest_mlebench.grading.report import Report
+from pytest_mlebench.runs.json_files import read_json
 from pytest_mlebench.runs.layout import SUBMISSION
 from pytest_mlebench.runs.record import RunRecord
 from pytest_mlebench.sandbox.snapshots import digest_of
@@ -26,6 +27,55 @@ _COMPARED = (
     *("submission_exists", "valid_submission", "is_lower_better", "grader_defect"),
     *("percentile", "bench_version", "thresholds", "contaminated"),
 )
+
+
+_FILES = "regraded-*.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RegradedRun:
+    """A run's first grade and a later one; ``changes`` says how they differ, a phrase each."""
+
+    run_id: str
+    agent: str
+    competition_id: str
+    seed: int
+    before: Report
+    after: Report
+    changes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Regrading:
+    """A group graded again; ``not_graded`` has the reason by run id. ``regraded_at`` is ISO 8601 in UTC."""
+
+    run_group: str
+    bench_version: str
+    regraded_at: str
+    versions: Mapping[str, str] = field(default_factory=dict)
+    runs: tuple[RegradedRun, ...] = ()
+    not_graded: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def changed(self) -> tuple[RegradedRun, ...]:
+        """The runs with another grade."""
+        return tuple(run for run in self.runs if run.changes)
+
+
+def latest_regradings(group_dir: Path) -> tuple[list[Regrading], list[str]]:
+    """The latest regrading of a group for each version of the benchmark, and which files cannot be read, and why."""
+    found: dict[str, Regrading] = {}
+    broken = []
+    for path in sorted(group_dir.glob(_FILES)):
+        try:
+            one = read_json(path, Regrading)
+        except (OSError, ValueError) as error:
+            broken.append(f"{path.name}: {reason(error)}")
+            continue
+        known = found.get(one.bench_version)
+        if known is None or known.regraded_at <= one.regraded_at:
+            found[one.bench_version] = one
+    return [found[version] for version in sorted(found)], broken
 
 
 @dataclass

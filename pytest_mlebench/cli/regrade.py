@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import argparse
 import logging
-from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_mlebench.cli.bundle import regrader
 from pytest_mlebench.cli.common import GROUP_HELP, add_options, print_json, read_settings
-from pytest_mlebench.units import format_score, pluralize
 
 if TYPE_CHECKING:
     from pytest_mlebench.runs.record import RunRecord
@@ -34,7 +32,10 @@ def add(commands: Any) -> None:
 
 def _regrade(options: argparse.Namespace) -> int:
     from pytest_mlebench._version import __version__
-    from pytest_mlebench.audit.regrade import differences
+    from pytest_mlebench.audit.regrade import RegradedRun, Regrading, differences
+    from pytest_mlebench.reports.regraded import changes_table, not_graded_remarks, summary
+    from pytest_mlebench.reports.tables import terminal_width
+    from pytest_mlebench.reports.untrusted import one_line
     from pytest_mlebench.runs.group import find_group, read_group
     from pytest_mlebench.runs.json_files import write_json
     from pytest_mlebench.runs.manifest import library_versions
@@ -43,7 +44,7 @@ def _regrade(options: argparse.Namespace) -> int:
     group = read_group(find_group(options.group, settings.runs_dir))
     version = settings.version if settings.bench_version is not None else group.version
     graders = regrader(settings, version)
-    graded: list[dict[str, Any]] = []
+    graded: list[RegradedRun] = []
     not_graded: dict[str, str] = {}
     for record in group.records:
         if (obstacle := graders.obstacle(record)) is not None:
@@ -54,22 +55,34 @@ def _regrade(options: argparse.Namespace) -> int:
         changed = differences(record.report, report)
         changed += [] if record.report.error == report.error or changed else _other_reason(record, report.error)
         graded.append(
-            {**_key(record), "before": record.report.to_json(), "after": report.to_json(), "changes": changed}
+            RegradedRun(
+                run_id=record.run_id,
+                agent=record.agent,
+                competition_id=record.competition_id,
+                seed=record.seed,
+                before=record.report,
+                after=report,
+                changes=tuple(changed),
+            )
         )
-    result = {
-        "run_group": group.name,
-        "bench_version": version,
-        "regraded_at": datetime.now(UTC).isoformat(timespec="seconds"),
-        "versions": {"pytest-mlebench": __version__, **library_versions()},
-        "runs": graded,
-        "not_graded": not_graded,
-    }
+    result = Regrading(
+        run_group=group.name,
+        bench_version=version,
+        regraded_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        versions={"pytest-mlebench": __version__, **library_versions()},
+        runs=tuple(graded),
+        not_graded=not_graded,
+    )
     path = _new(group.folder, version)
-    write_json(path, result)
+    write_json(path, asdict(result))
     if options.json:
-        print_json(result)
+        print_json(asdict(result))
     else:
-        _show(graded, not_graded)
+        if table := changes_table(result):
+            print(table.text(terminal_width()))
+        for remark in not_graded_remarks(result):
+            print(one_line(remark))
+        print(summary(result))
     logger.info("%s", path)
     return 1 if not_graded else 0
 
@@ -81,15 +94,6 @@ def _other_reason(record: RunRecord, error: str | None) -> list[str]:
     return [f"invalid for another reason: {error}"]
 
 
-def _key(record: RunRecord) -> dict[str, Any]:
-    return {
-        "run_id": record.run_id,
-        "agent": record.agent,
-        "competition_id": record.competition_id,
-        "seed": record.seed,
-    }
-
-
 def _new(folder: Path, version: str) -> Path:
     """A file that is not there yet."""
     name = f"regraded-{version}-{datetime.now(UTC):%Y%m%dT%H%M%S}"
@@ -98,30 +102,3 @@ def _new(folder: Path, version: str) -> Path:
         number += 1
         path = folder / f"{name}-{number}.json"
     return path
-
-
-def _show(graded: list[dict[str, Any]], not_graded: Mapping[str, str]) -> None:
-    from pytest_mlebench.reports.tables import Table, terminal_width
-    from pytest_mlebench.reports.untrusted import one_line
-
-    changed = [run for run in graded if run["changes"]]
-    if changed:
-        rows = [
-            (
-                run["competition_id"],
-                run["agent"],
-                str(run["seed"]),
-                *(f"{format_score(run[when]['score'])} {_medal(run[when])}".strip() for when in ("before", "after")),
-                "; ".join(run["changes"]),
-            )
-            for run in changed
-        ]
-        heads = ("competition", "agent", "seed", "before", "after", "changes")
-        print(Table(heads, rows, frozenset({"seed"}), ("changes",)).text(terminal_width()))
-    for run_id, why in not_graded.items():
-        print(one_line(f"{run_id}: not graded: {why}"))
-    print(f"{pluralize(len(graded), 'run')} graded again, {len(changed)} with another grade")
-
-
-def _medal(report: Mapping[str, Any]) -> str:
-    return next((name for name in ("gold", "silver", "bronze") if report[f"{name}_medal"]), "")

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from pytest_mlebench.catalog.competition import FIRST
 from pytest_mlebench.reports.fairness import fairness_sections
+from pytest_mlebench.reports.regraded import regraded_sections
 from pytest_mlebench.reports.run_details import last_change_in_words as in_words
 from pytest_mlebench.reports.tables import Section, Table
 from pytest_mlebench.results.comparison import Standing, flags
@@ -48,6 +49,7 @@ def sections(view: Overview) -> Iterator[Section]:
     yield from cost_sections(view)
     yield from timeline_sections(view)
     yield Section("Runs by outcome", remarks=[_outcomes(label, view) for label in _labels(view)])
+    yield from regraded_sections(view.groups)
     yield from comparison_sections(view)
     yield from fairness_sections(view.groups)
     if defects := grader_defects(view.records):

@@ -93,6 +93,13 @@ def test_regrading_stands_beside_the_first_result(group: Path, data: Path, capsy
     assert any(text.startswith("score 0.123, now ") for text in changed["changes"])
     assert {path: path.read_bytes() for path in before} == before, "nothing of the first result changes"
     assert len(list(group.glob("regraded-v1-*.json"))) == 2
+    (group / "regraded-v1-broken.json").write_text('{"run_group": ')
+    assert main(["report", str(group)]) == 0
+    shown = capsys.readouterr().out
+    assert "Graded again:" in shown and "4 runs graded again, 1 with another grade on 20" in shown
+    row = next(line for line in shown.splitlines() if "0.12300 gold" in line)
+    assert "cannot be read: regraded-v1-broken.json: " in shown
+    assert row.startswith("smoke-diabetes") and f"{changed['after']['score']:.5f}" in row
     assert main(["regrade", str(group), f"--data-dir={group / 'nowhere'}"]) == 1
     assert "the data of smoke-diabetes is not here: `mlebench prepare -c smoke-diabetes`" in capsys.readouterr().out
 
