@@ -58,12 +58,15 @@ def test_what_tests_benchmarks_and_tools_need_is_in_the_extra_dev() -> None:
 
 
 def undeclared(files: Iterable[Path], *groups: str) -> set[str]:
-    """The packages that the files import, and that no distribution of these groups of pyproject.toml provides."""
+    """The packages that the files import, and that no distribution of these groups of pyproject.toml provides.
+
+    What is not installed, as an extra may be, is taken to be of the same name as its distribution.
+    """
     distributions = packages_distributions()
     modules = {name for path in files for name in _modules(ast.parse(path.read_bytes()))}
     third_party = modules - OWN - set(sys.stdlib_module_names)
     allowed = declared(*groups)
-    return {name for name in third_party if allowed.isdisjoint(map(normalised, distributions.get(name, [])))}
+    return {name for name in third_party if allowed.isdisjoint(map(normalised, distributions.get(name, [name])))}
 
 
 def _modules(tree: ast.Module) -> Iterator[str]:
