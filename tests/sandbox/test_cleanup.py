@@ -10,9 +10,11 @@ import sys
 import time
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import docker
+import psutil
 import pytest
 
 from pytest_mlebench.sandbox.docker.cleanup import clean
@@ -29,15 +31,17 @@ run = make_runner(docker_sandbox(), Path({folder!r}))
 run({script!r}, time_limit=600, keep={keep})
 """
 
+LOCAL_SESSION = SESSION.replace("docker_sandbox", "local_sandbox")
+
 TOYS = Path(__file__).parents[1] / "toys"
 
 
 class Session:
     """Another process that runs an agent which sleeps."""
 
-    def __init__(self, folder: Path, keep: bool = False) -> None:
+    def __init__(self, folder: Path, keep: bool = False, session: str = SESSION) -> None:
         folder.mkdir()
-        code = SESSION.format(
+        code = session.format(
             here=str(Path(__file__).parents[2]), folder=str(folder), script="echo ready; sleep 600", keep=keep
         )
         self.process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.DEVNULL)
@@ -78,6 +82,27 @@ def test_an_interrupted_session_leaves_nothing(session: Session, number: int) ->
     session.end(number)
     assert containers(session.process.pid) == []
     assert folders(session.process.pid) == []
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("victims", ["harness", "supervisor", "all but the agent"])
+def test_a_local_agent_ends_with_the_processes_that_started_it(victims: str, tmp_path: Path) -> None:
+    session = Session(tmp_path / "session", session=LOCAL_SESSION)
+    harness = psutil.Process(session.process.pid)
+    supervisor = next(child for child in harness.children() if "supervisor.py" in " ".join(child.cmdline()))
+    (agent,) = supervisor.children()
+    try:
+        if victims != "harness":
+            supervisor.kill()
+        if victims != "supervisor":
+            harness.kill()
+        session.process.wait(60)
+        psutil.wait_procs([agent], timeout=60)
+        assert not agent.is_running() or agent.status() == psutil.STATUS_ZOMBIE
+    finally:
+        for process in (harness, supervisor, agent):
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
 
 
 @pytest.mark.docker

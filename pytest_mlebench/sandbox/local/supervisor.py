@@ -22,6 +22,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+_PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 _PR_CAPBSET_DROP = 24
 _CAP_DAC_OVERRIDE = 1
@@ -45,6 +46,7 @@ def main() -> None:
             (group / "cgroup.procs").write_text(str(os.getpid()))
         if hasattr(libc, "prctl"):  # also for root, files without write permission are read-only
             libc.prctl(_PR_CAPBSET_DROP, _CAP_DAC_OVERRIDE, 0, 0, 0)
+            libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)  # an engine may kill this program as well
         _limit(task)
 
     group = _memory_group(task)
