@@ -93,7 +93,7 @@ def _scores(record: RunRecord, scores: Sequence[float], end: float, bottom: floa
         body.append(line(0, y(value), "100%", y(value), f"dash s-{colour}", width=1.5))
         labels.append((y(value), name, value))
     last = -99.0
-    for place, name, _ in sorted(labels):
+    for place, name, _ in sorted(labels, key=lambda label: label[0]):
         last = max(place, last + 13)
         body.append(text("100%", last + 4, name, "s f-muted").replace("<text ", '<text dx="8" ', 1))
     for share, word in ((high, ""), (low, "")):

@@ -110,6 +110,8 @@ def runs_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
             records.append(record)
         save_group(root / name, records, planned=[record.key for record in records])
     write_trajectory(root / "one/smoke-digits_agent-one-0", 2000)
+    write_trajectory(root / "one/smoke-diabetes_agent-one-0", 24)
+    write_trajectory(root / "two/smoke-diabetes_agent-two-0", 12)
     hostile(root)
     return root
 

@@ -8,18 +8,23 @@ import json
 import re
 import sqlite3
 from dataclasses import replace
+from html import escape
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
 from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.viewer.app import application
 from pytest_mlebench.viewer.index import FILE, Index
+from pytest_mlebench.viewer.pages.compare import aligned
+from pytest_mlebench.viewer.steps import Step
 from pytest_mlebench.viewer.text import code, coloured
 from tests.groups import make_group, record_with, save_group
 from tests.viewer.conftest import EVIL, SMOKE, Ask, asker
 
 RUN = "/run/one/smoke-digits_agent-one-0"
+SIDE = "/side?r=one/smoke-diabetes_agent-one-0&r=two/smoke-diabetes_agent-two-0"
 PAGES = (
     "/",
     "/group/one",
@@ -33,7 +38,8 @@ PAGES = (
     f"{RUN}/step?number=100",
     "/runs",
     "/compare?g=one&g=two",
-    "/side?r=one/smoke-digits_agent-one-0&r=two/smoke-digits_agent-two-0",
+    SIDE,
+    f"{SIDE}&full=1&by=time",
     "/competitions",
     "/competition/smoke-digits",
 )
@@ -144,6 +150,32 @@ def test_a_comparison_counts_wins_on_the_competitions_of_both(ask: Ask) -> None:
     assert "Of 3 competitions" in text
     assert "<b>one</b> has the best mean score on 1" in text and "<b>two</b> has the best mean score on 1" in text
     assert ask("/compare?g=one").status == 400
+
+
+def test_trajectories_on_a_competition_stand_side_by_side_step_by_step(ask: Ask) -> None:
+    assert f'href="{escape(quote(SIDE, safe="?=&/"))}"' in ask("/compare?g=one&g=two").text.replace("%2F", "/")
+    text = ask(SIDE).text
+    rows = re.findall(r"<tr><td.*?</tr>", text, re.DOTALL)
+    assert len(rows) == 24 and "Rows 1 to 24 of 24" in text
+    ends = [re.findall(r'href="/run/(one|two)/[^"]*from=(\d+)#', row) for row in (rows[11], rows[23])]
+    assert ends == [[("one", "12"), ("two", "12")], [("one", "24")]]
+    full = ask(f"{SIDE}&full=1").text
+    assert "Rows 1 to 20 of 24" in full and full.count('<div class="block result">') == 30
+    three = ask(f"{SIDE}&r=one/smoke-digits_agent-one-0&start=200").text
+    assert "Rows 201 to 400 of 2,000" in three and "Earlier" in three and "Later" in three
+    assert ask(SIDE.partition("&")[0]).status == 400
+
+
+def test_steps_of_the_same_time_stand_in_a_row() -> None:
+    def step(number: int, seconds: float | None) -> Step:
+        return Step(number, "agent", "", "", seconds, 0, 0, None, False, False, "", "", frozenset())
+
+    one = [step(1, None), step(2, 10.0), step(3, 300.0)]
+    two = [step(1, 30.0), step(2, 310.0), step(3, 600.0)]
+    rows = [tuple(own and own.number for own in row) for row in aligned([one, two], by_time=True)]
+    assert rows == [(1, None), (2, 1), (3, 2), (None, 3)]
+    assert [len(row) for row in aligned([one, two[:1], []], by_time=False)] == [3, 3, 3]
+    assert aligned([[], []], by_time=True) == []
 
 
 def test_an_export_is_one_file_without_scripts_links_or_requests(ask: Ask) -> None:

@@ -246,10 +246,12 @@
     const steps = [...document.querySelectorAll("[data-step]")];
     const all = document.querySelector("[data-step]") && !document.querySelector(".hits li") ? steps : items;
     if (!all.length) return;
-    let at = all.indexOf(current);
+    const focused = document.activeElement.closest("[data-step], .hits li, .list tbody tr");
+    let at = all.indexOf(focused ?? current);
+    if (at < 0) at = all.indexOf(current);
     if (at < 0 && all === steps) at = all.findIndex((own) => own.getBoundingClientRect().bottom > 130) - (by > 0 ? 1 : 0);
     const next = all[Math.max(0, Math.min(all.length - 1, at + by))];
-    current?.classList.remove("current");
+    for (const other of document.querySelectorAll(".current")) other.classList.remove("current");
     current = next;
     current.classList.add("current");
     current.scrollIntoView({ block: all === steps ? "start" : "nearest" });

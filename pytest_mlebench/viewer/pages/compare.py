@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import zip_longest
 from typing import Any
+from urllib.parse import urlencode
 
-from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -14,14 +15,19 @@ from starlette.routing import Route
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.reports.page import parts
 from pytest_mlebench.results.overview import overview
+from pytest_mlebench.viewer.answers import whole_number
 from pytest_mlebench.viewer.folder import is_folder
 from pytest_mlebench.viewer.formats import seg
 from pytest_mlebench.viewer.index import Run
 from pytest_mlebench.viewer.pages.groups import without_rows
 from pytest_mlebench.viewer.pictures import run_timeline
 from pytest_mlebench.viewer.site import Missing, Site
+from pytest_mlebench.viewer.steps import Step
 
 MOST_COMPARED = 6
+MOST_BESIDE = 4
+_ROWS, _ROWS_IN_FULL = 200, 20
+_SAME_TIME = 60.0
 
 
 class ComparePages:
@@ -55,35 +61,81 @@ class ComparePages:
         )
 
     def side(self, request: Request) -> Response:
-        """Two runs beside each other, each with the outline of its trajectory."""
-        names = [name.partition("/")[::2] for name in request.query_params.getlist("r")]
-        if len(names) != 2:
-            raise UsageError("two runs can stand side by side: ?r=GROUP/RUN&r=GROUP/RUN")
-        runs: list[dict[str, Any]] = []
-        for name, run_id in names:
-            group = self.site.group(name)
-            folder = self.site.index.runs_dir / name
-            if not is_folder(folder, run_id):
-                raise Missing(f"run group {name} has no run {run_id}")
-            record = self.site.record(folder, run_id)
-            found = self.site.conversations(folder, run_id, record)
-            base = f"/run/{seg(name)}/{seg(run_id)}"
-            runs.append(
-                {
-                    "group": group,
-                    "run_id": run_id,
-                    "base": base,
-                    "record": record,
-                    "own": found[0] if found else None,
-                    "outline": Markup(found[0].outline().replace('href="?', f'href="{base}/trajectory?'))
-                    if found
-                    else None,
-                    "timeline": run_timeline(record, [], f"{base}/trajectory?at=", name=f"timeline-{len(runs)}")
-                    if record is not None and record.timeline
-                    else None,
-                }
-            )
-        return self.site.page(request, "side.html", "Side by side", crumbs=[("Run groups", "/")], runs=runs)
+        """The trajectories of runs beside each other: a row holds the steps of the same number, or of the same time."""
+        names = [name.partition("/")[::2] for name in dict.fromkeys(request.query_params.getlist("r"))]
+        if not 2 <= len(names) <= MOST_BESIDE:
+            raise UsageError(f"two to {MOST_BESIDE} runs can stand side by side: ?r=GROUP/RUN&r=GROUP/RUN")
+        runs = [self._beside(name, run_id, number) for number, (name, run_id) in enumerate(names)]
+        query = request.query_params
+        by_time = query.get("by") == "time"
+        in_full = "full" in query
+        found = [run["own"] for run in runs]
+        rows = aligned([own.steps if own is not None else () for own in found], by_time=by_time)
+        size = _ROWS_IN_FULL if in_full else _ROWS
+        start = whole_number(query.get("start"), 0, max(0, len(rows) - 1))
+
+        def address(**changes: str | int) -> str:
+            own = {"by": "time" if by_time else "", "full": "1" if in_full else "", "start": start} | changes
+            pairs = [("r", f"{name}/{run_id}") for name, run_id in names]
+            return f"/side?{urlencode(pairs + [(name, str(value)) for name, value in own.items() if value])}"
+
+        ids = dict.fromkeys(run["record"].competition_id for run in runs if run["record"] is not None)
+        return self.site.page(
+            request,
+            "side.html",
+            f"{', '.join(ids) or 'Runs'} side by side",
+            crumbs=[("Run groups", "/"), *((id, f"/competition/{seg(id)}") for id in list(ids)[:1])],
+            crumb="Side by side",
+            runs=runs,
+            rows=rows[start : start + size],
+            total=len(rows),
+            start=start,
+            by_time=by_time,
+            in_full=in_full,
+            address=address,
+            earlier=address(start=max(0, start - size)) if start else None,
+            later=address(start=start + size) if start + size < len(rows) else None,
+        )
+
+    def _beside(self, name: str, run_id: str, number: int) -> dict[str, Any]:
+        group = self.site.group(name)
+        folder = self.site.index.runs_dir / name
+        if not is_folder(folder, run_id):
+            raise Missing(f"run group {name} has no run {run_id}")
+        record = self.site.record(folder, run_id)
+        found = self.site.conversations(folder, run_id, record)
+        base = f"/run/{seg(name)}/{seg(run_id)}"
+        timeline = None
+        if record is not None and record.timeline:
+            timeline = run_timeline(record, [], f"{base}/trajectory?at=", name=f"timeline-{number}")
+        own = found[0] if found else None
+        return {"group": group, "run_id": run_id, "base": base, "record": record, "own": own, "timeline": timeline}
+
+
+def aligned(columns: Sequence[Sequence[Step]], *, by_time: bool) -> list[tuple[Step | None, ...]]:
+    """Rows with at most one step of each column.
+
+    ``by_time``: steps share a row if they began within a minute of the first in it; one without a time counts as the
+    one before it. Else those of the same number do.
+    """
+    if not by_time:
+        return list(zip_longest(*columns))
+    waiting: list[tuple[float, int, Step]] = []
+    for column, steps in enumerate(columns):
+        last = 0.0
+        for step in steps:
+            last = max(last, step.seconds or 0.0)
+            waiting.append((last, column, step))
+    rows: list[tuple[Step | None, ...]] = []
+    row: list[Step | None] = [None] * len(columns)
+    began: float | None = None
+    for seconds, column, step in sorted(waiting, key=lambda own: (own[0], own[2].number)):
+        if began is None or row[column] is not None or seconds - began > _SAME_TIME:
+            if began is not None:
+                rows.append(tuple(row))
+            row, began = [None] * len(columns), seconds
+        row[column] = step
+    return [*rows, tuple(row)] if began is not None else rows
 
 
 def _matrix(names: Sequence[str], runs: Sequence[Run]) -> dict[str, Any]:
@@ -93,7 +145,7 @@ def _matrix(names: Sequence[str], runs: Sequence[Run]) -> dict[str, Any]:
         cells.setdefault((run.competition_id, run.group_name), []).append(run)
     ids = sorted({run.competition_id for run in runs}, key=lambda id: id)
     wins: Counter[str] = Counter()
-    ties = 0
+    ties, loose = 0, any(run.firm == "not firm" for run in runs)
     rows = []
     for id in ids:
         own = {name: sorted(cells.get((id, name), []), key=lambda run: run.result.rank) for name in names}
@@ -109,8 +161,20 @@ def _matrix(names: Sequence[str], runs: Sequence[Run]) -> dict[str, Any]:
             wins[best[0]] += 1
         elif paired:
             ties += 1
-        rows.append({"id": id, "cells": own, "scores": scores, "best": best if len(best) == 1 else [], "lower": lower})
-    return {"rows": rows, "wins": wins, "ties": ties, "paired": sum(wins.values()) + ties}
+        firsts = [found[0] for found in own.values() if found][:MOST_BESIDE]
+        pairs = [("r", f"{run.group_name}/{run.run_id}") for run in firsts]
+        beside = f"/side?{urlencode(pairs)}" if len(firsts) > 1 else None
+        rows.append(
+            {
+                "beside": beside,
+                "id": id,
+                "cells": own,
+                "scores": scores,
+                "best": best if len(best) == 1 else [],
+                "lower": lower,
+            }
+        )
+    return {"rows": rows, "wins": wins, "ties": ties, "paired": sum(wins.values()) + ties, "loose": loose}
 
 
 def _mean(values: Sequence[float]) -> float | None:
