@@ -1,24 +1,43 @@
-"""``mlebench view`` over 200 groups of 225 runs: the start after the first indexing, pages, and memory."""
+"""``mlebench view`` over 200 groups of 225 runs: the start after the first indexing, pages, and memory.
+
+And in Chromium: a group whose four workers are looked at live, a trajectory of 2,000 steps, and a log of 50 MB.
+"""
 
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
 import time
 import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import psutil
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
+from pytest_mlebench.catalog import default_catalogue
+from pytest_mlebench.runs.record import RunKey
+from pytest_mlebench.runs.running import shown_as_running
 from pytest_mlebench.viewer.index import Index
-from tests.groups import make_group
+from tests.groups import make_group, record_with, save_group
+from tests.reports.browser import Browser, Tab
+from tests.viewer.conftest import write_trajectory
 
 GROUPS, SEEDS = 200, 3
-PAGES = ("/", "/group/group-007", "/competitions", "/competition/spaceship-titanic", "/group/group-007/results")
+PAGES = (
+    "/",
+    "/group/group-007",
+    "/runs",
+    "/runs?q=titanic&order=-score",
+    "/competitions",
+    "/competition/spaceship-titanic",
+    "/group/group-007/results",
+)
 
 
 @pytest.fixture(scope="module")
@@ -80,6 +99,133 @@ def test_200_groups_of_225_runs(runs_dir: Path, benchmark: BenchmarkFixture) -> 
         process.communicate(timeout=60)
 
     benchmark.pedantic(start, rounds=1)
+    tell(benchmark, figures)
+
+
+class Server:
+    """A running ``mlebench view``, and what its process has spent."""
+
+    def __init__(self, url: str, process: psutil.Process) -> None:
+        self.url, self._process = url, process
+
+    def cpu(self) -> float:
+        return float(sum(self._process.cpu_times()[:2]))
+
+
+@contextmanager
+def viewed(root: Path) -> Iterator[Server]:
+    command = [sys.executable, "-m", "pytest_mlebench.cli", "view", str(root), "--port=0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            url = process.stdout.readline().strip().rstrip("/")
+            read(f"{url}/")
+            yield Server(url, psutil.Process(process.pid))
+        finally:
+            process.send_signal(signal.SIGINT)
+
+
+LONG_TASKS = """window.long = [];
+new PerformanceObserver(list => window.long.push(...list.getEntries().map(own => own.duration))).observe(
+  {type: "longtask"}); 0"""
+PAINT = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime"
+
+
+def opened(browser: Browser, server: Server, path: str, what: str, figures: dict[str, float]) -> Tab:
+    """Open a page for the first time and again; its paint and the processor's time of the server."""
+    for name in ("first", "again"):
+        before = server.cpu()
+        tab = browser.open(server.url + path)
+        tab.wait(PAINT)
+        figures[f"{what}, {name}: first paint, ms"] = tab.see(PAINT)
+        figures[f"{what}, {name}: server's CPU, ms"] = 1000 * (server.cpu() - before)
+        if name == "first":
+            tab.close()
+    return tab
+
+
+def scrolled(tab: Tab, scroll: str, what: str, figures: dict[str, float]) -> None:
+    """Scroll 150 times by most of a page; what kept the page from being drawn for more than 50 ms."""
+    tab.see(LONG_TASKS)
+    began = time.perf_counter()
+    for _ in range(150):
+        tab.see(f"new Promise(done => {{ {scroll}; requestAnimationFrame(() => requestAnimationFrame(done)) }})")
+    figures[f"{what}: 150 scrolls, s"] = time.perf_counter() - began
+    long = tab.see("window.long ?? []")
+    figures[f"{what}: tasks of more than 50 ms"] = len(long)
+    figures[f"{what}: the longest, ms"] = max(long, default=0.0)
+
+
+def test_a_long_run_in_chromium(tmp_path: Path, benchmark: BenchmarkFixture) -> None:
+    chromium = shutil.which("chromium") or shutil.which("google-chrome")
+    if chromium is None:
+        pytest.skip("no chromium here")
+    competition = default_catalogue()["spaceship-titanic"]
+    (record,) = save_group(tmp_path / "runs/long", [record_with(competition, "gold")])
+    run_dir = tmp_path / "runs/long" / record.run_id
+    write_trajectory(run_dir, 2000)
+    with (run_dir / "run.log").open("w") as file:
+        for block in range(500):
+            file.write("".join(f"{block:03}.{line:04} loss 0.123 {'x' * 60}\n" for line in range(1250)))
+    figures: dict[str, float] = {}
+
+    def look() -> None:
+        with viewed(tmp_path / "runs") as server, Browser(chromium, tmp_path / "profile") as browser:
+            run = f"/run/long/{record.run_id}"
+            tab = opened(browser, server, f"{run}/trajectory", "2,000 steps", figures)
+            scrolled(tab, "scrollBy(0, 700)", "2,000 steps", figures)
+            assert tab.see("Math.max(...[...document.querySelectorAll('[data-step]')].map(s => s.dataset.step))") > 100
+            tab.close()
+            tab = opened(browser, server, f"{run}/log", "50 MB of log", figures)
+            scrolled(tab, "document.getElementById('log').scrollBy(0, -700)", "50 MB of log", figures)
+            assert tab.see("Number(document.querySelector('.part').dataset.start)") < 50_000_000
+
+    benchmark.pedantic(look, rounds=1)
+    tell(benchmark, figures)
+
+
+def test_four_workers_live_in_chromium(tmp_path: Path, benchmark: BenchmarkFixture) -> None:
+    chromium = shutil.which("chromium") or shutil.which("google-chrome")
+    if chromium is None:
+        pytest.skip("no chromium here")
+    competitions = default_catalogue().split("all")[:40]
+    folder = tmp_path / "runs/live"
+    folder.mkdir(parents=True)
+    keys = [RunKey("agent", competition.id, 0) for competition in competitions]
+    planned = [{**key._asdict(), "nodeid": ""} for key in keys]
+    (folder / "manifest.json").write_text(json.dumps({"run_group": "live", "created_at": "", "runs": planned}))
+    figures: dict[str, float] = {}
+
+    def look() -> None:
+        with viewed(tmp_path / "runs") as server, Browser(chromium, tmp_path / "profile") as browser:
+            tab = browser.open(f"{server.url}/group/live")
+            tab.see(LONG_TASKS)
+            before, waited = server.cpu(), list[float]()
+            for start in range(0, 40, 4):  # four at a time, which print, end, and are followed by four others
+                with ExitStack() as workers:
+                    for n in range(start, start + 4):
+                        run_dir = folder / f"{keys[n].competition_id}_agent-0"
+                        run_dir.mkdir()
+                        own = shown_as_running(run_dir, keys[n], worker=f"gw{n % 4}", time_limit=86400.0)
+                        workers.enter_context(own)
+                        (run_dir / "run.log").write_text(f"fold {n} of 5\n")
+                    tab.wait("document.querySelectorAll('.worker').length === 4")
+                    tab.wait(f"document.body.textContent.includes('fold {start + 3} of 5')")
+                    for n in range(start, start + 4):
+                        record = record_with(competitions[n], "gold", agent="agent")
+                        record.write(folder / f"{keys[n].competition_id}_agent-0")
+                began = time.perf_counter()
+                tab.wait(f"document.querySelectorAll('#runs tbody tr').length === {start + 4}")
+                waited.append(time.perf_counter() - began)
+            figures["until four ended runs are in the table, s, the longest of ten"] = max(waited)
+            figures["forty runs: server's CPU, s"] = server.cpu() - before
+            figures["forty runs: tasks of more than 50 ms"] = len(tab.see("window.long ?? []"))
+
+    benchmark.pedantic(look, rounds=1)
+    tell(benchmark, figures)
+
+
+def tell(benchmark: BenchmarkFixture, figures: dict[str, float]) -> None:
     benchmark.extra_info.update({name: round(value, 2) for name, value in figures.items()})
     for name, value in figures.items():
-        print(f"{name:45} {value:10.2f}")
+        print(f"{name:60} {value:10.2f}")

@@ -42,7 +42,13 @@ def _when(seconds: float) -> Markup:
 
 
 def _optional(shown: Callable[[Any], str]) -> Callable[[Any], str]:
-    return lambda value: NOTHING if value is None else shown(value)
+    def text(value: Any) -> str:
+        try:
+            return NOTHING if value is None else shown(value)
+        except (TypeError, ValueError):  # a record that something else wrote
+            return str(value)
+
+    return text
 
 
 FILTERS: dict[str, Callable[..., Any]] = {

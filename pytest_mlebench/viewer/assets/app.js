@@ -136,12 +136,24 @@
       order(table);
       filter(table);
     }
+    [...within.querySelectorAll(".statistics table")].forEach((table, k) => { // those of the report's templates
+      table.id ||= `statistics-${k}`;
+      const tools = Object.assign(document.createElement("div"), { className: "tools no-export" });
+      tools.dataset.tools = table.id;
+      for (const [kind, text] of [["md", "Copy as Markdown"], ["csv", "Copy as CSV"]]) {
+        const button = Object.assign(document.createElement("button"), { type: "button", textContent: text });
+        button.dataset.copy = kind;
+        tools.append(button);
+      }
+      table.closest(".scroll").before(tools);
+    });
     for (const tools of within.querySelectorAll("[data-tools]")) {
       const table = document.getElementById(tools.dataset.tools);
       if (!table) continue;
       tools.hidden = false;
       const { hidden, names } = columns(table);
       const box = tools.querySelector(".columns div");
+      if (!box) continue;
       names.forEach((name, k) => {
         if (!name || table.tHead.rows[0].cells[k].matches(".pick, .no-export")) return;
         const label = document.createElement("label");
