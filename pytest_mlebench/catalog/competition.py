@@ -5,7 +5,7 @@ from __future__ import annotations
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
@@ -82,10 +82,11 @@ class Competition:
         Raises CompetitionError that names the file, the keys and what was expected.
         """
         file = path if path.name == FILE_NAME else path / FILE_NAME
-        fields = schema.check(schema.read_yaml(file), file)
+        values = _values(file)
+        fields = schema.check(values, file)
         override = file.parent / version / FILE_NAME
         if version != FIRST and override.is_file():
-            fields = schema.check_override(schema.read_yaml(file), schema.read_yaml(override), override)
+            fields = schema.check_override(values, schema.read_yaml(override), override)
         fields.setdefault("perfect_submission", fields.get("answers", cls.answers))
         competition = cls(folder=file.parent, version=version, **fields)
         if not competition.description.is_file():
@@ -233,3 +234,17 @@ def golden_command(competition: Competition, *options: str) -> str:
     """The command line that writes the competition's ``golden.json``."""
     version = (f"--bench-version {competition.version.removeprefix('v')}",) if competition.is_corrected else ()
     return " ".join(["mlebench golden", *options, *version, str(competition.folder)])
+
+
+def _values(file: Path) -> Any:
+    """The content of a ``competition.yaml``, which is read once for all versions as long as it does not change."""
+    try:
+        status = file.stat()
+    except OSError:
+        return schema.read_yaml(file)  # which says what is wrong
+    return _values_as_of(file, status.st_mtime_ns, status.st_size, status.st_ino)
+
+
+@lru_cache(maxsize=512)
+def _values_as_of(file: Path, *_: int) -> Any:
+    return schema.read_yaml(file)

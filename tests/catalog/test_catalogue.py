@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from pytest_mlebench.catalog import Catalogue, default_catalogue
+from pytest_mlebench.catalog import Catalogue, Competition, default_catalogue, schema
 from pytest_mlebench.errors import UsageError
 
 YAML = """\
@@ -88,3 +91,25 @@ def test_an_unknown_id_in_a_split_file_is_named_with_its_line(tmp_path: Path) ->
     (tmp_path / "mine.txt").write_text("# two\nsmoke-digits\nsmoke-digit\n")
     with pytest.raises(UsageError, match=r"mine.txt, line 3: unknown competition 'smoke-digit'; did you mean smoke-d"):
         default_catalogue().split(str(tmp_path / "mine.txt"))
+
+
+def test_a_file_is_read_once_for_both_versions_until_it_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = Path(
+        shutil.copytree(default_catalogue()["random-acts-of-pizza"].folder, tmp_path / "random-acts-of-pizza")
+    )
+    read: list[Path] = []
+    original = schema.read_yaml
+
+    def read_yaml(path: Path) -> Any:
+        read.append(path)
+        return original(path)
+
+    monkeypatch.setattr(schema, "read_yaml", read_yaml)
+    for version in ("v1", "v2"):
+        Competition.load(folder, version=version)
+    file = folder / "competition.yaml"
+    assert read == [file, folder / "v2/competition.yaml"]
+    file.write_text(re.sub("^title: .*", "title: Another one", file.read_text(), flags=re.MULTILINE))
+    assert Competition.load(folder).title == "Another one"
