@@ -5,8 +5,10 @@ It runs as root with hardly a capability, so the agent can neither stop nor trac
 so that an agent which uses up all processes cannot starve it. It has one channel to the harness, a Unix socket, with a
 line of JSON for each message:
 
-    harness -> init   {"command": […], "environment": {…}, "files": {path: text}, "relays": {port: socket name}}
+    harness -> init   {"command": […], "environment": {…}, "files": {path: text}, "relays": {port: socket name},
+                       "gpus": [UUIDs]}
     init -> harness   {"started": true}
+                      or {"gpus_seen": number}, which is fewer than the order's, and the agent is not started
     harness -> init   {"signal": "SIGTERM"}
     init -> harness   {"exit_code": 1} or {"signal": "SIGKILL"}, with "oom_kills": number or null
 
@@ -31,6 +33,7 @@ import pwd
 import signal
 import socket
 import stat
+import subprocess
 import sys
 from pathlib import Path
 
@@ -46,6 +49,11 @@ SUBMISSION = ("/home/submission", "submission.csv")
 async def main():
     reader, writer = await asyncio.open_unix_connection(f"{HARNESS}/control.sock", limit=LINE)
     order = json.loads(await reader.readline())
+    if (seen := gpus_seen(order["gpus"])) < len(order["gpus"]):
+        send(writer, {"gpus_seen": seen})
+        await writer.drain()
+        await reader.read()  # the harness ends the container when it has read this
+        os._exit(1)
     for port, name in order["relays"].items():
         await relay(int(port), f"{HARNESS}/{name}")
     tasks = [show_submission(f"{HARNESS}/{order['submission']}")] if order["submission"] else []
@@ -67,6 +75,26 @@ async def main():
     await writer.drain()
     await asyncio.wait([commands], timeout=60)  # the harness reads the control group, which goes with this process
     os._exit(code if code >= 0 else 128 - code)
+
+
+def gpus_seen(uuids):
+    """How many of these GPUs the container has: those that the driver lists, or else the devices that there are."""
+    if not uuids:
+        return 0
+    user = pwd.getpwnam(USER)
+    try:
+        run = subprocess.run(
+            ["nvidia-smi", "-L"],
+            capture_output=True,
+            timeout=60,
+            user=user.pw_uid,
+            group=user.pw_gid,
+            extra_groups=[],
+            env={"PATH": "/usr/bin:/bin:/usr/local/bin:/usr/local/nvidia/bin"},
+        )
+        return len({uuid for uuid in uuids if f"(UUID: {uuid})".encode() in run.stdout})
+    except (OSError, subprocess.SubprocessError):
+        return sum(path.name.removeprefix("nvidia").isdecimal() for path in Path("/dev").glob("nvidia*"))
 
 
 def send(writer, message):

@@ -174,10 +174,11 @@ def engine_options(settings: Settings) -> dict[str, Any]:
 
 def container_options(settings: Settings) -> dict[str, Any]:
     """What containers are like, as ``DockerSandbox`` takes it."""
+    closed = "none" if settings.sandbox == "podman" else "registries"
     return {
         "network": settings.network,
         # Where an agent may reach nothing, whoever wrote its Dockerfile gets no way out either.
-        "build_network": settings.build_network or ("registries" if settings.network == "none" else "full"),
+        "build_network": settings.build_network or (closed if settings.network == "none" else "full"),
         "allow_hosts": list(settings.allow_hosts),
         "runtime": settings.runtime,
         "allow_privileged": settings.allow_privileged,

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import Flag, auto
@@ -197,6 +198,15 @@ def _natural_number(text: str) -> int:
     return int(text)
 
 
+def _whole_gpus(text: str) -> int:
+    if not text.isdecimal() and re.fullmatch(r"\d*\.\d+", text):
+        raise ValueError(
+            f"{text!r} is not a whole number: a GPU that runs share has no memory or time of each run's own. "
+            "Split it into MIG instances (`nvidia-smi mig`), which count as GPUs here"
+        )
+    return _natural_number(text)
+
+
 def _positive_number(text: str) -> float:
     try:
         number = float(text)
@@ -368,7 +378,7 @@ class Settings:
         "--disk", "SIZE", "how much a run may write, for example 100g (default: no limit)", parse_size, INI | RESTORED
     )
     gpus: int = _option(
-        "--gpus", "N", "whole GPUs for each run (default: 0)", _natural_number, INI | RESTORED, default=0
+        "--gpus", "N", "whole GPUs, or MIG instances, for each run (default: 0)", _whole_gpus, INI | RESTORED, default=0
     )
     gpu_ids: tuple[str, ...] = _option(
         "--gpu-ids",

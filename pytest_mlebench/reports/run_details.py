@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
@@ -13,7 +14,7 @@ from pytest_mlebench.units import format_binary_size, format_dollars, format_dur
 
 _CHECKS = 20
 _HOSTS = 10
-_ELSEWHERE = {"name", "limits", "validations", "connections", "unrecorded_connections"}
+_ELSEWHERE = {"name", "limits", "validations", "connections", "unrecorded_connections", "gpu_usage"}
 """Parts of a sandbox's account with a line of their own."""
 
 
@@ -214,9 +215,31 @@ def _limits(limits: Mapping[str, Any]) -> Mapping[str, Any]:
 def _account(sandbox: SandboxAccount) -> str:
     """For example ``docker, network llm, notes: …``."""
     rest = {key.replace("_", " "): value for key, value in sandbox.to_json().items() if key not in _ELSEWHERE}
+    if used := _gpu_usage(sandbox):
+        rest["GPU use"] = used
     texts = {key: value for key, value in rest.items() if not isinstance(value, list)}
     lists = [f"{key}: {'; '.join(map(str, value))}" for key, value in rest.items() if isinstance(value, list)]
     return "\n".join(filter(None, [", ".join(filter(None, [sandbox.name, _in_words(texts)])), *lists]))
+
+
+def _gpu_usage(sandbox: SandboxAccount) -> list[str]:
+    """For example ``GPU-1234: 35 % on average, 99 % at most, memory 3.2 GiB at most``."""
+    lines = []
+    for uuid, values in sandbox.gpu_usage.items():
+        numbers = (
+            {key: value for key, value in values.items() if isinstance(value, int | float) and math.isfinite(value)}
+            if isinstance(values, Mapping)
+            else {}
+        )
+        parts = [
+            f"{numbers[key]:.0f} % {words}"
+            for key, words in (("utilization_mean", "on average"), ("utilization_peak", "at most"))
+            if key in numbers
+        ]
+        if "memory_peak" in numbers:
+            parts.append(f"memory {format_binary_size(numbers['memory_peak'])} at most")
+        lines.append(f"{uuid}: {', '.join(parts)}")
+    return lines
 
 
 def _in_words(values: Mapping[str, Any]) -> str:

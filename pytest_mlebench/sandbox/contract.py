@@ -148,6 +148,8 @@ class SandboxAccount:
     runtime: str = ""
     privileged: bool = False
     gpus: tuple[str, ...] = ()
+    gpu_usage: Mapping[str, Any] = field(default_factory=dict)
+    """What they did, by UUID: see ``sandbox.gpu_usage``."""
     disk: str = ""
     """How the limit on disk space was enforced."""
     connections: tuple[Connection, ...] = ()

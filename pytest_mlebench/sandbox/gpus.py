@@ -1,10 +1,11 @@
-"""GPU leases: whole GPUs, never two runs on one, also between invocations and users of one machine."""
+"""GPU leases: whole GPUs, or MIG instances, never two runs on one, also between sessions and users of one machine."""
 
 from __future__ import annotations
 
 import fcntl
 import os
 import random
+import re
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
@@ -17,26 +18,56 @@ from pytest_mlebench.progress import Note, Reporter, silent
 from pytest_mlebench.units import pluralize
 
 _PAUSE = (0.5, 1.5)
+_LISTED_GPU = re.compile(r"GPU \d+: .*\(UUID: (GPU-[\w-]+)\)")
+_LISTED_INSTANCE = re.compile(r"\s+MIG (\S+)\s+Device\s+\d+: \(UUID: (MIG-[\w/-]+)\)")
+_TRIES = 20
 
 
 @dataclass(frozen=True)
 class Gpu:
-    """One GPU of this machine; its ``uuid`` names it for good, its index may change."""
+    """One GPU of this machine, or a MIG instance of one: what a run can be given as a whole.
+
+    Its ``uuid`` names it for good, its index may change. ``parent`` is the UUID of the GPU that an instance is of.
+    """
 
     index: int
     uuid: str
     name: str
+    parent: str = ""
+
+    @property
+    def names(self) -> set[str]:
+        """What users may call it: its UUID, and for an instance also its GPU, which means all instances of that."""
+        return {str(self.index), self.uuid, self.parent} - {""}
 
 
 def detect() -> list[Gpu]:
-    """The NVIDIA GPUs that this machine's driver shows; none where there is no driver."""
-    command = ["nvidia-smi", "--query-gpu=index,uuid,name", "--format=csv,noheader"]
+    """The NVIDIA GPUs that this machine's driver shows, a GPU with MIG instances as these; none without a driver."""
+    rows = [[field.strip() for field in line.split(",", 2)] for line in query("index,uuid,name")]
+    gpus = [Gpu(int(row[0]), row[1], row[2]) for row in rows if len(row) == 3 and row[0].isdecimal()]
+    instances: dict[str, list[Gpu]] = {}
+    parent: Gpu | None = None
+    for line in _nvidia_smi("-L") if gpus else ():
+        if match := _LISTED_GPU.match(line):
+            parent = next((gpu for gpu in gpus if gpu.uuid == match[1]), None)
+        elif parent is not None and (match := _LISTED_INSTANCE.match(line)):
+            instance = Gpu(parent.index, match[2], f"{parent.name} MIG {match[1]}", parent.uuid)
+            instances.setdefault(parent.uuid, []).append(instance)
+    return [unit for gpu in gpus for unit in instances.get(gpu.uuid, [gpu])]
+
+
+def query(fields: str, *uuids: str) -> list[str]:
+    """What ``nvidia-smi`` says of all GPUs, or these, a line of comma-separated values for each; none if it fails."""
+    chosen = [f"--id={','.join(uuids)}"] if uuids else []
+    return _nvidia_smi(f"--query-gpu={fields}", "--format=csv,noheader,nounits", *chosen)
+
+
+def _nvidia_smi(*arguments: str) -> list[str]:
     try:
-        output = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
-    except (OSError, subprocess.SubprocessError):
+        run = subprocess.run(["nvidia-smi", *arguments], capture_output=True, text=True, timeout=60, check=True)
+    except (OSError, ValueError, subprocess.SubprocessError):
         return []
-    rows = [[field.strip() for field in line.split(",", 2)] for line in output.splitlines() if line.count(",") >= 2]
-    return [Gpu(int(index), uuid, name) for index, uuid, name in rows if index.isdecimal()]
+    return run.stdout.splitlines()
 
 
 class GpuPool:
@@ -56,8 +87,8 @@ class GpuPool:
         found = detect()
         if not self._ids:
             return found
-        chosen = [gpu for gpu in found if {str(gpu.index), gpu.uuid} & set(self._ids)]
-        unknown = [id for id in self._ids if not any(id in (str(gpu.index), gpu.uuid) for gpu in found)]
+        chosen = [gpu for gpu in found if gpu.names & set(self._ids)]
+        unknown = [id for id in self._ids if not any(id in gpu.names for gpu in found)]
         if unknown:
             shown = ", ".join(f"{gpu.index} ({gpu.name}, {gpu.uuid})" for gpu in found) or "none"
             raise SandboxError(f"there is no GPU {', '.join(unknown)} here; there are: {shown}")
@@ -128,11 +159,7 @@ class GpuPool:
             if not self._folder.exists():
                 self._folder.mkdir(parents=True, exist_ok=True)
                 self._folder.chmod(0o1777)
-            # Nobody's link is followed: the folder is everybody's.
-            path = self._folder / f"{gpu.uuid}.lock"
-            descriptor = os.open(path, os.O_RDONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
-            with suppress(PermissionError):  # its maker has done it already
-                os.fchmod(descriptor, 0o666)
+            descriptor = _open(self._folder / f"{gpu.uuid.replace('/', '_')}.lock")
         except OSError as error:
             raise SandboxError(f"GPU leases cannot be kept in {self._folder}: {error}") from error
         try:
@@ -141,6 +168,28 @@ class GpuPool:
             os.close(descriptor)
             return None
         return descriptor
+
+
+def _open(path: Path) -> int:
+    """A lock's file, made if it is not there; raises OSError.
+
+    Nobody's link is followed, as the folder is everybody's. A file of another user is opened without O_CREAT, which
+    the kernel refuses in such folders (``fs.protected_regular``).
+    """
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+    for attempt in range(_TRIES):
+        try:
+            return os.open(path, flags)
+        except FileNotFoundError:
+            with suppress(FileExistsError):  # another user made it meanwhile
+                descriptor = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o666)
+                os.fchmod(descriptor, 0o666)  # whatever the umask is
+                return descriptor
+        except PermissionError:  # its maker is between these two lines
+            if attempt == _TRIES - 1:
+                raise
+            time.sleep(0.05)
+    raise FileExistsError(f"{path} comes and goes")
 
 
 def _release(held: list[tuple[Gpu, int]]) -> None:

@@ -15,6 +15,8 @@ from pytest_mlebench.sandbox.owner import dead_folders
 
 SOCKETS = "mlebench-run-"
 """How the names of folders of sockets begin (see ``docker.socket_folder``)."""
+PODMAN = "mlebench-podman-"
+"""The same of a Podman service of a session's own (see ``docker.podman``)."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,8 @@ def clean_folders(
     """
     temporary = {Path(tempfile.gettempdir()), Path("/tmp")}
     found = []
-    folders = [*dead_folders(SOCKETS, temporary), *dead_folders(UPLOADS, temporary), *dead_folders(HOME, run_dirs)]
+    names = (SOCKETS, UPLOADS, PODMAN)
+    folders = [*(folder for name in names for folder in dead_folders(name, temporary)), *dead_folders(HOME, run_dirs)]
     for folder in folders:
         found.append(Leftover("folder", str(folder)))
         found[-1].report(reporter, dry_run=dry_run)

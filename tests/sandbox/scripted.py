@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import resource
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from docker.types import Ulimit
 
 from pytest_mlebench.agents import Agent, Launch
 from pytest_mlebench.agents.config import read_config
@@ -25,6 +28,13 @@ ENGINE = os.environ.get("MLEBENCH_TEST_ENGINE", "docker")
 """The engine that tests of containers use: ``docker`` or ``podman``."""
 RUNTIME = os.environ.get("MLEBENCH_TEST_RUNTIME")
 """Its runtime, where it is not the usual one."""
+
+
+_FILES = min(1024, resource.getrlimit(resource.RLIMIT_NOFILE)[1])
+PLAIN: dict[str, Any] = {
+    "ulimits": [Ulimit(name=name, soft=_FILES, hard=_FILES) for name in ("nofile", "nproc")],
+}
+"""Arguments of a container that a test makes by itself: Podman would ask for more than it may have."""
 
 
 @cache

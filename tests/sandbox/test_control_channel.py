@@ -34,6 +34,8 @@ def test_the_protocol_is_understood() -> None:
         b'{"exit_code": 0, "oom_kills": -1}',
         b'{"exit_code": 0, "oom_kills": true}',
         b'{"exit_code": 0, "oom_kills": 1e99}',
+        b'{"gpus_seen": true}',
+        b'{"gpus_seen": -1}',
         b'{"signal": "SIGNOTHING"}',
         b'{"signal": 9}',
         b'{"signal": ["SIGKILL"]}',

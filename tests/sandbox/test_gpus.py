@@ -7,16 +7,20 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.progress import Event, Note
+from pytest_mlebench.sandbox import gpu_usage
 from pytest_mlebench.sandbox.contract import Limits
-from pytest_mlebench.sandbox.gpus import GpuPool, detect
+from pytest_mlebench.sandbox.gpus import Gpu, GpuPool, detect
+from tests.sandbox.scripted import MB
 
 
 @pytest.fixture
@@ -43,6 +47,66 @@ def test_no_driver_is_no_gpu_and_an_error_only_where_one_is_wanted(
         assert gpus == []
     with pytest.raises(SandboxError, match="nvidia-smi shows none"):
         pool.check(1)
+
+
+MIG = """GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-aaaa)
+  MIG 1g.5gb      Device  0: (UUID: MIG-1111)
+  MIG 3g.20gb     Device  1: (UUID: MIG-2222)
+GPU 1: NVIDIA A100-SXM4-40GB (UUID: GPU-bbbb)
+"""
+
+
+@pytest.fixture
+def mig(two_gpus: Path) -> Path:
+    """The stand-in of `nvidia-smi` shows one GPU with two MIG instances, and one as a whole."""
+    program = two_gpus.parent / "bin/nvidia-smi"
+    listed = program.read_text().removeprefix("#!/bin/sh\n")
+    program.write_text(f'#!/bin/sh\nif [ "$1" = -L ]; then cat <<"END"\n{MIG}END\nelse {listed}fi\n')
+    return two_gpus
+
+
+def test_mig_instances_are_leased_in_place_of_their_gpu(mig: Path) -> None:
+    assert [gpu.uuid for gpu in detect()] == ["MIG-1111", "MIG-2222", "GPU-bbbb"]
+    with GpuPool(folder=mig).lease(2) as first, GpuPool(folder=mig).lease(1) as second:
+        assert {gpu.uuid for gpu in (*first, *second)} == {"MIG-1111", "MIG-2222", "GPU-bbbb"}
+
+
+@pytest.mark.parametrize("ids, chosen", [(["GPU-aaaa"], 2), (["0"], 2), (["MIG-2222"], 1), (["1", "MIG-1111"], 2)])
+def test_ids_choose_instances_or_all_those_of_a_gpu(ids: list[str], chosen: int, mig: Path) -> None:
+    assert len(GpuPool(ids, folder=mig).available()) == chosen
+
+
+def test_the_record_has_what_a_runs_gpus_did(two_gpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    counter = two_gpus.parent / "counter"
+    program = two_gpus.parent / "bin/nvidia-smi"
+    program.write_text(
+        f"""#!/bin/sh
+echo >> {counter}
+case $(wc -l < {counter}) in
+1) echo "GPU-aaaa, 10, 1000" ;;
+2) echo "GPU-aaaa, 70, 3000" ;;
+3) echo "GPU-aaaa, [N/A], 2000" ;;
+*) echo "No devices were found"; exit 6 ;;
+esac
+"""
+    )
+    monkeypatch.setattr(gpu_usage, "_FIRST_SECONDS", 0.05)
+    monkeypatch.setattr(gpu_usage, "_INTERVAL_SECONDS", 0.05)
+    with gpu_usage.GpuUsage([Gpu(0, "GPU-aaaa", "Test GPU")]) as usage:
+        deadline = time.monotonic() + 60
+        while not counter.exists() or len(counter.read_text()) < 4:
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+    assert usage.summary == {
+        "GPU-aaaa": {
+            "samples": 3,
+            "utilization_mean": 40.0,
+            "utilization_peak": 70.0,
+            "memory_mean": 2000.0 * MB,
+            "memory_peak": 3000.0 * MB,
+        }
+    }
+    assert gpu_usage.GpuUsage([]).summary == {}
 
 
 def test_a_broken_driver_is_no_gpu(two_gpus: Path) -> None:
@@ -147,6 +211,42 @@ def test_locks_can_be_taken_by_every_user_of_the_machine(two_gpus: Path) -> None
     assert {path.stat().st_mode & 0o666 for path in two_gpus.iterdir()} == {0o666}
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
+def test_a_lock_that_another_user_made_is_respected_and_can_be_taken(
+    two_gpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        Path(folder).chmod(0o1777)
+        _see_another_users_lock(Path(folder), monkeypatch)
+
+
+def _see_another_users_lock(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another user, who has a lock and then dies; the kernel then refuses O_CREAT, here or not (protected_regular)."""
+    lock = folder / "GPU-aaaa.lock"
+    lock.touch()
+    lock.chmod(0o666)
+    os.chown(lock, 65534, 65534)
+    really_open = os.open
+
+    def protected(path: Any, flags: int, *mode: int, **options: Any) -> int:
+        if flags & os.O_CREAT and not flags & os.O_EXCL and Path(path).exists():
+            raise PermissionError(13, "Permission denied", str(path))
+        return really_open(path, flags, *mode, **options)
+
+    monkeypatch.setattr(os, "open", protected)
+    other = subprocess.Popen(
+        ["flock", lock, "sh", "-c", "echo held; exec sleep 600"], user=65534, stdout=subprocess.PIPE
+    )
+    with other:
+        assert other.stdout is not None and other.stdout.readline() == b"held\n"
+        with GpuPool(folder=folder).free() as gpus:
+            assert [gpu.uuid for gpu in gpus] == ["GPU-bbbb"]
+        subprocess.run(["pkill", "-KILL", "-P", str(other.pid)], check=True)
+        other.kill()
+    with GpuPool(folder=folder).lease(2) as gpus:
+        assert len(gpus) == 2
+
+
 def test_a_container_is_given_exactly_its_gpus(two_gpus: Path, tmp_path: Path) -> None:
     from pytest_mlebench.sandbox.docker.container import configuration
 
@@ -176,3 +276,26 @@ def test_a_machine_without_gpus_is_an_error_before_the_first_run(
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(SandboxError, match="nvidia-smi shows none"):
         DockerSandbox(gpus=1).check(script_agent())
+
+
+@pytest.mark.docker
+def test_an_agent_does_not_start_where_the_container_lacks_its_gpu(
+    docker_engine: None, two_gpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An engine that ignores what it is asked for, as some do, with a stand-in for this machine's `nvidia-smi`."""
+    from pytest_mlebench.sandbox.docker.engine import Engine
+    from pytest_mlebench.sandbox.docker.sandbox import DockerSandbox
+    from tests.sandbox.scripted import make_runner
+
+    create = Engine.create
+
+    def careless(self: Engine, image: str, name: str, labels: Any, settings: dict[str, Any]) -> None:
+        assert settings.pop("device_requests")
+        create(self, image, name, labels, settings)
+
+    monkeypatch.setattr(Engine, "create", careless)
+    monkeypatch.setenv("MLEBENCH_GPU_LOCKS", str(two_gpus))
+    run = make_runner(DockerSandbox(), tmp_path)
+    with pytest.raises(SandboxError, match=r"sees only 0 of the run's 2 GPUs .*so the agent was not started: install"):
+        run("echo started", gpus=2)
+    assert (tmp_path / "run-1/run.log").read_text() == ""

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -22,6 +23,7 @@ from pytest_mlebench.sandbox import Ending
 from pytest_mlebench.sandbox.docker.engine import open_engine
 from pytest_mlebench.sandbox.docker.images import BASE_IMAGE
 from pytest_mlebench.sandbox.docker.sandbox import DockerSandbox
+from pytest_mlebench.sandbox.gpus import GpuPool
 from tests.sandbox.scripted import MB, SAMPLE, VALID, Runner, make_runner
 
 SUBMIT = 'cp "$DATA_DIR/sample_submission.csv" "$SUBMISSION_DIR/submission.csv"'
@@ -82,7 +84,7 @@ def test_a_service_of_our_own_ends_with_its_session_even_if_that_is_killed(podma
         assert session.stdout is not None
         host = session.stdout.readline().strip()
         session.send_signal(signal.SIGKILL)
-    if "mlebench-run-" not in host:
+    if "mlebench-podman-" not in host:
         pytest.skip(f"Podman's service listens at {host} already")
     deadline = time.monotonic() + 60
     while _runs(host):
@@ -104,3 +106,40 @@ def test_a_machine_without_podman_is_said_in_a_line(tmp_path: Path, monkeypatch:
     monkeypatch.setenv("CONTAINER_HOST", "ssh://core@example.com/run/podman/podman.sock")
     with pytest.raises(SandboxError, match="on another machine"):
         open_engine("podman")
+
+
+@pytest.mark.full
+@pytest.mark.serial
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can say what devices there are")
+def test_gpus_are_given_by_their_names_in_the_container_device_interface(
+    run: Runner, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With a stand-in for `nvidia-smi`, here and in the container, as no GPU can be had; the interface is real."""
+    program = tmp_path / "bin/nvidia-smi"
+    program.parent.mkdir()
+    program.write_text(
+        '#!/bin/sh\n[ "$1" = -L ] && echo "GPU 0: Stand-in (UUID: GPU-aaaa)" || echo "0, GPU-aaaa, Stand-in"\n'
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}{os.pathsep}{os.environ['PATH']}")
+    monkeypatch.setenv("MLEBENCH_GPU_LOCKS", str(tmp_path / "locks"))
+    monkeypatch.setattr(run.sandbox, "_gpu_pool", GpuPool())
+    mount = {"hostPath": str(program), "containerPath": "/usr/bin/nvidia-smi", "options": ["ro", "bind"]}
+    device = {"name": "GPU-aaaa", "containerEdits": {"mounts": [mount]}}
+    folder = Path("/etc/cdi")
+    folder.mkdir(exist_ok=True)
+    specification = folder / f"mlebench-test-{os.getpid()}.json"
+    with pytest.raises(SandboxError, match=r"nvidia\.com/gpu=GPU-aaaa"):
+        run("true", gpus=1)
+    try:
+        specification.write_text(json.dumps({"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": [device]}))
+        result = run("nvidia-smi -L; sleep 2", gpus=1)
+        device["containerEdits"] = {"env": ["GPU=none"]}
+        specification.write_text(json.dumps({"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": [device]}))
+        with pytest.raises(SandboxError, match=r"sees only 0 of the run's 1 GPU \(GPU-aaaa\), so the agent was not"):
+            run("echo started", gpus=1)
+    finally:
+        specification.unlink(missing_ok=True)
+    assert result.log == "GPU 0: Stand-in (UUID: GPU-aaaa)\n"
+    assert result.execution.sandbox.gpus == ("GPU-aaaa",)
+    assert not (tmp_path / "run-3/run.log").read_text()

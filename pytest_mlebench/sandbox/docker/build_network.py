@@ -4,8 +4,10 @@
 ``none``        nothing
 ``registries``  registries of packages and models, through the proxy that also serves agents: an internal network whose
                 only other member is this machine. What this machine offers on all its addresses can be reached too.
-``full``        everything
+``full``        everything; with Podman, also what this machine offers to itself alone (``localhost``)
 ==============  ======================================================================================================
+
+Podman has no ``registries``: its builder joins no network that it is told.
 
 The builder runs a Dockerfile's commands as root of a container with the engine's own confinement. Whoever wrote the
 Dockerfile can send out what is in the agent's folder, and nothing else.
@@ -21,7 +23,7 @@ import docker
 from docker.errors import APIError, DockerException
 
 from pytest_mlebench.errors import SandboxError
-from pytest_mlebench.sandbox.docker.engine import explain
+from pytest_mlebench.sandbox.docker.engine import explain, is_podman
 from pytest_mlebench.sandbox.network.policy import Endpoint
 from pytest_mlebench.sandbox.network.proxy import Proxy
 from pytest_mlebench.sandbox.owner import LABEL
@@ -41,9 +43,18 @@ _OWN_INDEXES = ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL")
 @contextmanager
 def build_network(client: docker.DockerClient, kind: str) -> Iterator[tuple[str | None, dict[str, str]]]:
     """The builder's network mode, and the build arguments that lead through the proxy."""
-    if kind != "registries":
-        yield ("none" if kind == "none" else None), {}
+    if kind == "full":
+        yield None, {}
         return
+    podman = is_podman(client)
+    if kind == "none":
+        # Podman's builder takes a policy in place of a mode, and this machine's own network for any other word.
+        yield ("NetworkDisabled" if podman else "none"), {}
+        return
+    if podman:
+        raise SandboxError(
+            f"Podman's builder cannot be kept to the network {kind}: use --build-network=none or --build-network=full"
+        )
     own = (url for name in _OWN_INDEXES for url in os.environ.get(name, "").split() if "://" in url)
     allowed = dict.fromkeys(Endpoint.parse(text) for text in (*_REGISTRIES, *own))
     with Proxy(allowed, address=(_gateway(client), 0)) as proxy:

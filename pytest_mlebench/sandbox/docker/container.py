@@ -19,7 +19,7 @@ from pytest_mlebench import defaults
 from pytest_mlebench._paths import bundled
 from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.sandbox.contract import Limits
-from pytest_mlebench.sandbox.docker.engine import Engine, engine_errors
+from pytest_mlebench.sandbox.docker.engine import PODMAN, Engine, engine_errors
 from pytest_mlebench.sandbox.docker.seccomp import profile as seccomp_profile
 from pytest_mlebench.sandbox.gpus import Gpu
 
@@ -123,6 +123,7 @@ class Container:
     def __init__(self, engine: Engine, name: str) -> None:
         self.name = name
         self._engine = engine
+        self.engine = engine.name
         self._client = engine.client
         self._output: threading.Thread | None = None
         self._stream: Any = None
@@ -185,13 +186,14 @@ class Container:
     def written(self) -> int | None:
         """Bytes that it holds beyond its image; None where the engine cannot measure it.
 
-        The engine answers -1 where a path is too long for it.
+        Where a path is too long for it, Docker answers -1, and Podman with an error.
         """
         with suppress(DockerException, OSError):
             for entry in self._client.api.containers(all=True, size=True, filters={"name": f"^/?{self.name}$"}):
                 size = int(entry.get("SizeRw") or 0)
                 return size if size >= 0 else None
-        return 0
+            return 0
+        return None if self._engine.name == PODMAN else 0
 
     def oom_kills(self) -> int | None:
         """How many processes the kernel killed for memory, read on the host; None where the host cannot read it.

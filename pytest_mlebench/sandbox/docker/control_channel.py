@@ -32,6 +32,13 @@ class Started:
 
 
 @dataclass(frozen=True)
+class GpusMissing:
+    """The container has only ``seen`` of the GPUs that the agent was to find, so it was not started."""
+
+    seen: int
+
+
+@dataclass(frozen=True)
 class AgentEnded:
     """The agent's process ended: with an exit code, or by a signal. ``oom_kills`` is None where it is not known."""
 
@@ -84,7 +91,7 @@ class ControlChannel:
         except OSError as error:
             raise ControlChannelClosed from error
 
-    def receive(self, timeout: float) -> Started | AgentEnded | None:
+    def receive(self, timeout: float) -> Started | AgentEnded | GpusMissing | None:
         """The next message, or None if none came in time; raises ControlChannelClosed."""
         assert self._peer is not None
         deadline = time.monotonic() + timeout
@@ -103,7 +110,7 @@ class ControlChannel:
         return parse_message(line)
 
 
-def parse_message(line: bytes) -> Started | AgentEnded:
+def parse_message(line: bytes) -> Started | AgentEnded | GpusMissing:
     """One line of the protocol; raises ControlChannelClosed for anything else."""
     if len(line) > _MAX_MESSAGE or line.count(b"[") + line.count(b"{") > _MAX_NESTING:
         raise ControlChannelClosed("a message that is too large")
@@ -114,6 +121,8 @@ def parse_message(line: bytes) -> Started | AgentEnded:
     match message:
         case {"started": True}:
             return Started()
+        case {"gpus_seen": int(seen)} if not isinstance(seen, bool) and 0 <= seen < 1 << 16:
+            return GpusMissing(seen)
         case {"exit_code": int(code), **rest} if not isinstance(code, bool) and 0 <= code <= 255:
             return AgentEnded(code, None, _oom_kills(rest))
         case {"signal": str(name), **rest} if name in signal.Signals.__members__:

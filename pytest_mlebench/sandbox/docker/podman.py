@@ -26,7 +26,7 @@ from docker.errors import APIError, DockerException
 
 from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.sandbox.docker.engine import PODMAN, TIMEOUT, Engine, explain, is_podman, try_socket
-from pytest_mlebench.sandbox.leftovers import SOCKETS
+from pytest_mlebench.sandbox.leftovers import PODMAN as FOLDER
 from pytest_mlebench.sandbox.owner import owned
 
 _API = "v4.0.0/libpod"
@@ -206,7 +206,7 @@ def _seccomp_file(profile: str) -> Path:
 
 def _own_folder() -> Path:
     """A folder for as long as this process lives; what a killed one left, ``mlebench clean`` and sessions remove."""
-    folder = Path(tempfile.mkdtemp(prefix=owned(SOCKETS), dir="/tmp"))
+    folder = Path(tempfile.mkdtemp(prefix=owned(FOLDER), dir="/tmp"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return folder
 

@@ -34,7 +34,13 @@ from pytest_mlebench.sandbox.contract import (
 )
 from pytest_mlebench.sandbox.docker.archive import DiskFull, collect_archive, collect_file
 from pytest_mlebench.sandbox.docker.container import Container, configuration
-from pytest_mlebench.sandbox.docker.control_channel import AgentEnded, ControlChannel, ControlChannelClosed, Started
+from pytest_mlebench.sandbox.docker.control_channel import (
+    AgentEnded,
+    ControlChannel,
+    ControlChannelClosed,
+    GpusMissing,
+    Started,
+)
 from pytest_mlebench.sandbox.docker.disk import DiskWatcher, has_quota
 from pytest_mlebench.sandbox.docker.engine import DOCKER, engine_errors, open_engine
 from pytest_mlebench.sandbox.docker.images import BASE_IMAGE, CONTAINER_DIRS, BuildNetwork, Images
@@ -44,6 +50,7 @@ from pytest_mlebench.sandbox.docker.socket_folder import socket_folder
 from pytest_mlebench.sandbox.docker.submission_channel import SubmissionChannel
 from pytest_mlebench.sandbox.endings import End
 from pytest_mlebench.sandbox.fair_share import Machine, apply, describe
+from pytest_mlebench.sandbox.gpu_usage import GpuUsage
 from pytest_mlebench.sandbox.gpus import GpuPool
 from pytest_mlebench.sandbox.instructions import INSTRUCTIONS, VALIDATE, clock, render_instructions
 from pytest_mlebench.sandbox.logs import LogWriter, tail
@@ -53,7 +60,7 @@ from pytest_mlebench.sandbox.owner import LABEL, owner_labels
 from pytest_mlebench.sandbox.redaction import Redactor, connections, validations
 from pytest_mlebench.sandbox.signals import sigterm_interrupts
 from pytest_mlebench.sandbox.snapshots import taking_snapshots
-from pytest_mlebench.units import listed
+from pytest_mlebench.units import listed, pluralize
 
 logger = logging.getLogger(__name__)
 
@@ -67,6 +74,14 @@ _POLL_SECONDS = 1.0
 _DESCRIPTORS = 4096
 """Of this process; many systems give 1,024."""
 _SUBMISSION_SOCKET = "submission.sock"
+_GPU_ADVICE = {
+    "docker": "install NVIDIA's container toolkit and restart Docker, then try `mlebench doctor`",
+    "podman": "`nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml` names GPUs for Podman",
+}
+
+
+class _GpusMissingError(SandboxError):
+    """The engine did not give the container the GPUs that it was to have."""
 
 
 class DockerSandbox:
@@ -282,11 +297,12 @@ class DockerSandbox:
             account = replace(account, disk=enforced)
         if limits.disk is not None and not disk:
             watcher = DiskWatcher(limits.disk, container.written, container.kill)
+        usage = GpuUsage(gpus)
         try:
             container.start(log)
-            _start_agent(task, channel, container, relays)
+            _start_agent(task, channel, container, relays, [gpu.uuid for gpu in gpus])
             started = time.monotonic()
-            with watcher or ExitStack(), taking_snapshots(task.snapshots, submission, redactor):
+            with watcher or ExitStack(), taking_snapshots(task.snapshots, submission, redactor), usage:
                 end = _await(channel, container, limits.time_limit)
             seconds = time.monotonic() - started
         except BaseException:
@@ -305,6 +321,7 @@ class DockerSandbox:
         ending, detail = end.judge()
         account = replace(
             account,
+            gpu_usage=usage.summary,
             validations=validations(checker.history, redactor),
             left_out=tuple(left_out),
             left_out_unnamed=left_out_unnamed,
@@ -350,8 +367,10 @@ def _check_readable(public: Path) -> None:
             )
 
 
-def _start_agent(task: Task, channel: ControlChannel, container: Container, relays: Mapping[str, str]) -> None:
-    """Give the container's first process its order; returns when the agent runs."""
+def _start_agent(
+    task: Task, channel: ControlChannel, container: Container, relays: Mapping[str, str], gpus: Sequence[str]
+) -> None:
+    """Give the container's first process its order; returns when the agent runs, which sees ``gpus``."""
     start = task.agent.start.relative_to(task.agent.folder).as_posix()
     environment = {
         **CONTAINER_DIRS,
@@ -378,12 +397,22 @@ def _start_agent(task: Task, channel: ControlChannel, container: Container, rela
         "files": {f"{HOME}/{INSTRUCTIONS}": instructions},
         "relays": dict(relays),
         "submission": _SUBMISSION_SOCKET if task.snapshots is not None else None,
+        "gpus": list(gpus),
     }
     try:
         channel.accept(timeout=START_SECONDS, alive=container.alive)
         channel.send(order)
-        if not isinstance(channel.receive(START_SECONDS), Started):
+        answer = channel.receive(START_SECONDS)
+        if isinstance(answer, GpusMissing):
+            raise _GpusMissingError(
+                f"the container sees only {answer.seen} of the run's {pluralize(len(gpus), 'GPU')} "
+                f"({', '.join(gpus)}), so the agent was not started: {_GPU_ADVICE[container.engine]}"
+            )
+        if not isinstance(answer, Started):
             raise SandboxError("the container does not start the agent")
+    except _GpusMissingError:
+        container.kill()
+        raise
     except (ControlChannelClosed, SandboxError) as error:
         container.kill()
         container.finish_output()
@@ -414,7 +443,7 @@ def _await(channel: ControlChannel, container: Container, time_limit: float) -> 
         return End(lost=True, time_limit=time_limit if over else None)
 
 
-def _end(message: Started | AgentEnded | None, container: Container) -> End:
+def _end(message: Started | AgentEnded | GpusMissing | None, container: Container) -> End:
     kills = container.oom_kills()  # the host's count is not the image's to fake
     if not isinstance(message, AgentEnded):
         return End(lost=message is not None, oom_kills=kills or 0)

@@ -40,6 +40,7 @@ from pytest_mlebench.sandbox.contract import (
 )
 from pytest_mlebench.sandbox.endings import End
 from pytest_mlebench.sandbox.fair_share import Machine, apply, describe
+from pytest_mlebench.sandbox.gpu_usage import GpuUsage
 from pytest_mlebench.sandbox.gpus import GpuPool
 from pytest_mlebench.sandbox.hardware import machine_size
 from pytest_mlebench.sandbox.local import supervisor
@@ -130,7 +131,8 @@ class LocalSandbox:
                 # A convention that CUDA keeps; nothing stops an agent that does not.
                 environment["CUDA_VISIBLE_DEVICES"] = ",".join(gpu.uuid for gpu in gpus)
                 try:
-                    with taking_snapshots(task.snapshots, SubmissionFile(home / "submission"), redactor):
+                    source = SubmissionFile(home / "submission")
+                    with taking_snapshots(task.snapshots, source, redactor), GpuUsage(gpus) as usage:
                         result = _supervise(home, task, environment)
                 finally:
                     for name in COLLECTED:
@@ -139,6 +141,7 @@ class LocalSandbox:
                 name=self.name,
                 network="not enforced",
                 gpus=tuple(gpu.name for gpu in gpus),
+                gpu_usage=usage.summary,
                 limits=describe(task.limits),
                 notes=(*_NOT_ENFORCED, *([_NOT_HIDDEN] if task.anonymous else [])),
                 left_out=tuple(collector.left_out),

@@ -120,7 +120,7 @@ def test_an_agent_wants_space_in_a_volume_of_its_dockerfile(docker_engine: None,
 def test_a_disk_of_a_runs_own_is_like_the_images_and_gone_afterwards(module_runner: Runner) -> None:
     result = module_runner(
         "touch /home/x /tmp/x /opt/agent/x && echo writes; ls -ld /tmp | cut -c1-10; cp /bin/bash /tmp/b && "
-        "chmod u+s /tmp/b; touch /x 2>/dev/null || echo root; cat /etc/hostname; python -c 'import sklearn'; echo $?",
+        "chmod u+s /tmp/b; touch /x 2>/dev/null || echo root; hostname; python -c 'import sklearn'; echo $?",
         disk=LIMIT,
     )
     assert result.log.split() == ["writes", "drwxrwxrwt", "root", "sandbox", "0"]

@@ -14,7 +14,7 @@ from pytest_mlebench.agents import Agent
 from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.sandbox import Ending
 from tests.sandbox.hostile.test_disk import needs_root
-from tests.sandbox.scripted import AGENTS, MB, SAMPLE, Runner, script_agent
+from tests.sandbox.scripted import AGENTS, ENGINE, MB, SAMPLE, Runner, script_agent
 
 pytestmark = [pytest.mark.docker, pytest.mark.serial]
 
@@ -94,7 +94,7 @@ def test_labels_want_to_keep_the_container_of_a_dead_session(declare: Declare, a
     assert own["mlebench.keep"] == "false" and own["mlebench.pid"] != "1" and own["mlebench.run-group"] == "tests"
     dead = client.containers.create("mlebench-env", "true", labels={**own, "mlebench.pid-start": "1"})
     try:
-        assert str(dead.name) in [leftover.name for leftover in clean(dry_run=True)]
+        assert str(dead.name) in [leftover.name for leftover in clean(ENGINE, dry_run=True)]
     finally:
         dead.remove(force=True)
         client.close()

@@ -12,7 +12,7 @@ import docker
 import pytest
 
 from tests.sandbox.hostile.listener import Listener
-from tests.sandbox.scripted import Runner, docker_sandbox, make_runner
+from tests.sandbox.scripted import PLAIN, Runner, docker_sandbox, make_runner
 
 pytestmark = pytest.mark.docker
 
@@ -77,7 +77,9 @@ def test_names_cannot_be_looked_up(attack: Runner) -> None:
 def test_another_container_is_out_of_reach(attack: Runner) -> None:
     client = docker.from_env()
     image = attack.sandbox.images.environment()  # type: ignore[attr-defined]
-    other = client.containers.create(image, entrypoint=["python3", "-m", "http.server", "8000"], name=_unique("other"))
+    other = client.containers.create(
+        image, entrypoint=["python3", "-m", "http.server", "8000"], name=_unique("other"), **PLAIN
+    )
     try:
         other.start()
         other.reload()
