@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import socketserver
+import threading
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
 from unittest.mock import Mock
 
 import pytest
 from docker.errors import APIError, DockerException, ImageNotFound
 
 from pytest_mlebench.errors import SandboxError
+from pytest_mlebench.sandbox.docker.engine import open_engine
 from pytest_mlebench.sandbox.docker.images import Images
 
 ADDRESS = "http+docker://localhost/v1.43/images/mlebench-env:0123/json?x=%7B%7D"
@@ -37,3 +42,37 @@ def test_a_dockerfiles_typo_is_shown_as_the_builder_says_it() -> None:
     with pytest.raises(SandboxError) as caught:
         Images(client).environment()
     assert str(caught.value).splitlines()[1:] == ["dockerfile parse error line 2: unknown: RNU"]
+
+
+@pytest.mark.parametrize("engine", ["docker", "podman"])
+@pytest.mark.parametrize("status, body", [(500, '{"message": "it\\nbroke"}'), (200, "[1]"), (200, "<html>"), (200, "")])
+def test_an_engine_that_answers_nonsense_is_said_in_a_line(
+    status: int, body: str, engine: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body.encode())
+
+        def address_string(self) -> str:
+            return ""
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    path = tmp_path / "engine.sock"
+    for name in ("DOCKER_HOST", "CONTAINER_HOST"):
+        monkeypatch.setenv(name, f"unix://{path}")
+    with socketserver.ThreadingUnixStreamServer(str(path), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            with pytest.raises(SandboxError) as caught:
+                open_engine(engine).close()
+        finally:
+            server.shutdown()
+            thread.join()
+    assert "\n" not in str(caught.value)

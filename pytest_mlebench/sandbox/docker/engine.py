@@ -97,10 +97,10 @@ def open_engine(kind: str = DOCKER, runtime: str | None = None) -> Engine:
 def is_podman(client: docker.DockerClient) -> bool:
     """Raises SandboxError for an engine that does not say what it is."""
     try:
-        parts = client.version().get("Components") or []
-    except (DockerException, OSError) as error:
+        answer = client.version()
+    except (DockerException, OSError, ValueError) as error:
         raise SandboxError(_no_engine(error)) from error
-    return any("Podman" in str(part.get("Name")) for part in parts)
+    return "Podman Engine" in str(answer)
 
 
 def connect() -> docker.DockerClient:
@@ -109,7 +109,7 @@ def connect() -> docker.DockerClient:
         try_socket(_host())
         client = docker.from_env(timeout=TIMEOUT)
         client.ping()
-    except (DockerException, OSError) as error:
+    except (DockerException, OSError, ValueError) as error:
         raise SandboxError(_no_engine(error)) from error
     if not str(client.api.base_url).startswith("http+docker://"):
         raise SandboxError(
@@ -123,7 +123,7 @@ def engine_info(client: docker.DockerClient) -> dict[str, Any]:
     """What the engine says of itself; raises SandboxError."""
     try:
         return dict(client.info())
-    except (DockerException, OSError) as error:
+    except (DockerException, OSError, TypeError, ValueError) as error:
         raise SandboxError(_no_engine(error)) from error
 
 
@@ -156,7 +156,7 @@ def _host() -> str:
 
 
 def _no_engine(error: Exception) -> str:
-    text = str(error)
+    text = " ".join(str(error).split())
     if "Permission denied" in text:
         return (
             "this user may not use the Docker engine: join the group docker (`sudo usermod -aG docker $USER`, then log "

@@ -133,7 +133,7 @@ class Images:
 
     ``heavy``, ``cpu`` or ``cuda``, adds the common machine-learning packages to the environment. ``reporter`` gets the
     builder's lines. ``build_network`` is what the Dockerfiles of agents reach while they are built (see
-    ``build_network``); the environment is ours and is built with all of it.
+    ``build_network``); the environment is ours and is built with all of it. ``limit_memory``: whether the engine can.
     """
 
     def __init__(
@@ -146,11 +146,13 @@ class Images:
         reporter: Reporter = silent,
         folder: Path | None = None,
         build_network: BuildNetwork = "full",
+        limit_memory: bool = True,
     ) -> None:
         if build_network not in BUILD_NETWORKS:
             raise SandboxError(f"build network {build_network!r} must be one of {', '.join(BUILD_NETWORKS)}")
         self._build_network = build_network
         self._client = client
+        self._limit_memory = limit_memory
         self._folder = folder or bundled("environment")
         self._is_ours = folder is None
         self._arguments = {
@@ -275,7 +277,7 @@ class Images:
                     buildargs={**recipe.arguments, **proxies},
                     labels={f"{LABEL}image": recipe.name, f"{LABEL}build-network": recipe.network},
                     network_mode=mode,
-                    container_limits={"memory": memory, "memswap": memory},
+                    container_limits={"memory": memory, "memswap": memory} if self._limit_memory else None,
                     rm=True,
                     forcerm=True,
                     decode=True,

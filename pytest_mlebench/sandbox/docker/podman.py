@@ -35,6 +35,8 @@ _IDLE_SECONDS = 10
 _START_SECONDS = 60
 _MOST_RLIMIT = 1 << 20
 _CPU_PERIOD = 100_000
+_RESOURCES = {"memory": "memory", "cpu": "processors", "pids": "processes"}
+"""Limits by the control groups that keep them."""
 _EVENTS = (
     "GET /v1.41/events?filters=%7B%22container%22%3A%5B%22mlebench-nothing%22%5D%7D HTTP/1.1\r\nHost: podman\r\n\r\n"
 )
@@ -62,13 +64,12 @@ class PodmanEngine(Engine):
     def rootless(self) -> bool:
         return bool(self._own["security"]["rootless"])
 
-    @property
+    @cached_property
     def unenforced(self) -> tuple[str, ...]:
         groups = self._own.get("cgroupControllers") or []
         if self.rootless and self._own.get("cgroupVersion") == "v1":
             groups = []  # whatever there is, is root's
-        kept = {"memory": "memory", "cpu": "processors", "pids": "processes"}
-        return tuple(limit for group, limit in kept.items() if group not in groups)
+        return tuple(limit for group, limit in _RESOURCES.items() if group not in groups)
 
     @property
     def why_unenforced(self) -> str:
@@ -97,6 +98,9 @@ class PodmanEngine(Engine):
 
     def create(self, image: str, name: str, labels: Mapping[str, str], settings: Mapping[str, Any]) -> None:
         specification = _specification(settings, self._rlimits())
+        for group, limit in _RESOURCES.items():
+            if limit in self.unenforced:  # it would refuse the container
+                specification["resource_limits"].pop(group, None)
         self._ask("containers/create", {"image": image, "name": name, "labels": dict(labels), **specification})
 
     def full_network(self) -> str:
@@ -258,7 +262,7 @@ def _connect(host: str, service: _Service | None = None) -> PodmanEngine:
         if not is_podman(client):
             raise SandboxError(f"what answers at {host} is not Podman: unset CONTAINER_HOST, or use --sandbox=docker")
         return PodmanEngine(client, host, service=service)
-    except (DockerException, OSError, LookupError, TypeError) as error:
+    except (DockerException, OSError, LookupError, TypeError, ValueError) as error:
         raise SandboxError(f"no Podman service answers at {host}: {explain(error)}") from error
 
 

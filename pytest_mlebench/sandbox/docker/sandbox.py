@@ -143,6 +143,7 @@ class DockerSandbox:
             arguments=build_arguments,
             reporter=reporter,
             build_network=build_network,
+            limit_memory="memory" not in self._engine.unenforced,
         )
         self._build_network = build_network
         self._loop_disks = loop_disks
