@@ -56,7 +56,8 @@ class Recording:
     """What was asked and answered in an earlier run. To be used by one thread."""
 
     def __init__(self, run_dir: Path) -> None:
-        self.run = run_dir.name
+        # Agents read it: the other part of the name is the competition's, which may be hidden from them.
+        self.run = run_dir.name.rpartition("_")[2]
         self._answers: dict[str, list[Mapping[str, Any]]] = defaultdict(list)
         self._asked: list[tuple[int, str, str]] = []
         self._given: set[int] = set()

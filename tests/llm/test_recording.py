@@ -20,11 +20,12 @@ from google.genai import types as genai_types
 from pytest_mlebench.agents.definition import Agent
 from pytest_mlebench.errors import AgentError, UsageError
 from pytest_mlebench.llm import ledger as ledger_module
+from pytest_mlebench.llm.flavours.base import Refusal
 from pytest_mlebench.llm.gateway import Gateway
 from pytest_mlebench.llm.ledger import BODIES, CALLS, Call, Ledger, read_bodies, read_calls
 from pytest_mlebench.llm.prices import Prices, Tokens, Usage
 from pytest_mlebench.llm.providers import load_providers
-from pytest_mlebench.llm.replay import canonical, without_volatile
+from pytest_mlebench.llm.replay import Recording, canonical, without_volatile
 from pytest_mlebench.llm.run_gateway import check_secrets, keyless, providers_of
 from pytest_mlebench.llm.settings import GatewaySettings
 from tests.llm.conftest import Start
@@ -477,3 +478,9 @@ def test_a_provider_is_reached_by_the_machines_own_proxy_with_its_own_certificat
     assert "Proxy-Authorization: Basic bWU6cGFzcw==" in proxy.heads[0]
     assert upstream.seen[0].headers["Host"] == "models.example"
     assert not any("proxy" in name.lower() for name in upstream.seen[0].headers)  # the login is the proxy's alone
+
+
+def test_a_missing_recording_names_the_run_without_its_competition(tmp_path: Path) -> None:
+    with pytest.raises(Refusal) as refusal:
+        Recording(tmp_path / "spaceship-titanic_aide-dev-0-1a2b3c4d").find("/v1/responses", {})
+    assert str(refusal.value) == "the recording of run aide-dev-0-1a2b3c4d has no call of /v1/responses"
