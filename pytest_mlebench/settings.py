@@ -579,6 +579,14 @@ class Settings:
         _file,
         PATH | INI | RESTORED,
     )
+    node_scratch: Path | None = _option(
+        "--node-scratch",
+        "DIR",
+        "folder on a local disk of each node to which the data of runs is copied, until no run on the node uses it "
+        "(default: runs use --data-dir)",
+        Path,
+        PATH | INI | RESTORED,
+    )
     max_parallel: int | None = _option(
         "--max-parallel",
         "N",

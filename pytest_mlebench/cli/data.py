@@ -256,6 +256,8 @@ def _state(dataset: Dataset) -> str:
         return "raw"
     if dataset.archive.is_file():
         return "downloaded"
+    if dataset.pulling.is_dir():
+        return "partly pulled"
     return "partly downloaded" if dataset.partial_archive.is_file() else "absent"
 
 

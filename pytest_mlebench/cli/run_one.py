@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import os
 import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -101,7 +103,8 @@ def _do(plan: Plan, group: Path) -> RunRecord:
             agent, competition, dataset, run_options, seed=plan.seed, ending=Ending.NOT_STARTED, detail=detail
         )
     sandbox = factories.Sandboxes(settings, _report, workers=plan.workers).ready(agent)
-    return run.run_agent(agent, competition, dataset, sandbox, run_options, seed=plan.seed)
+    with _near(dataset, settings) as used:
+        return run.run_agent(agent, competition, used, sandbox, run_options, seed=plan.seed)
 
 
 def _dataset(settings: Settings, competition: Competition) -> Dataset:
@@ -114,6 +117,22 @@ def _dataset(settings: Settings, competition: Competition) -> Dataset:
             raise DataError(f"on {socket.gethostname()}: {store.not_prepared(competition)}")
         store.prepare(competition, reporter=_report, **options)
     return store.dataset(competition)
+
+
+@contextmanager
+def _near(dataset: Dataset, settings: Settings) -> Iterator[Dataset]:
+    """The data on the disk of ``--node-scratch``; without that option as it is. Raises DataError."""
+    if settings.node_scratch is None:
+        yield dataset
+        return
+    from pytest_mlebench.data.scratch import copied
+
+    with ExitStack() as used:
+        try:
+            near = used.enter_context(copied(dataset, settings.node_scratch, _report))
+        except DataError as error:
+            raise DataError(f"on {socket.gethostname()}: {error}") from error
+        yield near
 
 
 def _settings(plan: Plan, group: Path) -> Settings:

@@ -96,7 +96,7 @@ class Dataset:
     @property
     def own_paths(self) -> set[Path]:
         """What belongs to this version's prepared data."""
-        return {self.prepared, self.mismatch, self.listing, self.pulling, self._state}
+        return {self.prepared, self.mismatch, self.listing, self.pulling, self.state_file}
 
     @property
     def pulling(self) -> Path:
@@ -141,15 +141,15 @@ class Dataset:
     def state(self) -> dict[str, Any]:
         """What is known of the prepared data: ``verified``, ``description``, ``fingerprint``, and size in ``bytes``."""
         try:
-            state = json.loads(self._state.read_text(encoding="utf-8"))
+            state = json.loads(self.state_file.read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return {}
         return state if isinstance(state, dict) else {}
 
     def note(self, **changes: Any) -> None:
         """Change values of the state, durably. Raises OSError."""
-        durable.write_text(self._state, json.dumps({**self.state, **changes}) + "\n")
+        durable.write_text(self.state_file, json.dumps({**self.state, **changes}) + "\n")
 
     @property
-    def _state(self) -> Path:
+    def state_file(self) -> Path:
         return self.folder / f"state{self._suffix}.json"

@@ -81,6 +81,11 @@ class DataStore:
         self.parallel_downloads = parallel_downloads
         self.source = source
         self._policy = policy
+        self._storage: Storage | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without connections, for another process."""
+        return {**self.__dict__, "_storage": None}
 
     @property
     def _is_default(self) -> bool:
@@ -291,14 +296,20 @@ class DataStore:
         if self.source is None or options.get("raw_dir") is not None or is_here:
             return None
         from pytest_mlebench.data.remote.pull import NotPushed, read_head
-        from pytest_mlebench.data.remote.storage import Storage
 
         try:
-            return read_head(Storage(self.source, self._policy), competition, reporter)
+            return read_head(self._storage_of(self.source), competition, reporter)
         except NotPushed:
             if competition.source == "bundled":
                 return None
             raise
+
+    def _storage_of(self, source: str) -> Storage:
+        from pytest_mlebench.data.remote.storage import Storage
+
+        if self._storage is None:
+            self._storage = Storage(source, self._policy)
+        return self._storage
 
     def _need_to_pull(self, dataset: Dataset, head: Head) -> disk.Need:
         from pytest_mlebench.data.remote.pull import bytes_there
@@ -308,10 +319,9 @@ class DataStore:
 
     def _pull(self, dataset: Dataset, head: Head, reporter: Reporter, *, check_disk: bool) -> None:
         from pytest_mlebench.data.remote.pull import pull
-        from pytest_mlebench.data.remote.storage import Storage
 
         assert self.source is not None
-        competition, storage = dataset.competition, Storage(self.source, self._policy)
+        competition, storage = dataset.competition, self._storage_of(self.source)
         if check_disk:
             disk.require(self.root, [self._need_to_pull(dataset, head)], 1)
         pull(storage, competition, head, dataset.pulling, reporter)

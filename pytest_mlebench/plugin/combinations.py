@@ -11,7 +11,7 @@ from pytest_mlebench.settings import OPTIONS, RESTORED, Settings
 _OF_RUNS = (
     *("--seeds", "--min-medal", "--run-group", "--retry-failed", "--allow-changes", "--heartbeat"),
     *("--title", "--note", "--cluster", "--cluster-address", "--cluster-options", "--cluster-setup"),
-    *("--cluster-keys", "--max-parallel", "--max-requeues", "--detach"),
+    *("--cluster-keys", "--node-scratch", "--max-parallel", "--max-requeues", "--detach"),
 )
 """What only runs of ``--agent`` and ``--resume`` use."""
 _OF_DATA = frozenset({"--agents-dir", "--competitions-dir", "--data-dir", "--data-source", "--description"})
@@ -30,7 +30,15 @@ _OF_GATEWAY = (
 )
 
 _OF_SLURM = ("--cluster-options", "--cluster-setup")
-_OF_ENGINES = ("--cluster-address", *_OF_SLURM, "--cluster-keys", "--max-parallel", "--max-requeues", "--detach")
+_OF_ENGINES = (
+    "--cluster-address",
+    *_OF_SLURM,
+    "--cluster-keys",
+    "--node-scratch",
+    "--max-parallel",
+    "--max-requeues",
+    "--detach",
+)
 
 
 def check(settings: Settings, given: AbstractSet[str]) -> None:

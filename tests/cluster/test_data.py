@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import signal
 import subprocess
 import sys
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -61,5 +65,46 @@ def test_a_source_without_the_data_is_said_before_the_first_run(sessions: Sessio
 def test_options_of_data_that_have_no_effect_are_refused(sessions: Sessions) -> None:
     output = sessions.run("--data-source=file:///x", "--prepare=never", agents=("gold",))
     assert "--prepare=never forbids" in output, output
+    output = sessions.run("--node-scratch=/tmp", agents=("gold",))
+    assert "--node-scratch needs an engine" in output, output
     output = sessions.run("--data-source=ftp://x", agents=("gold",))
     assert "--data-source: 'ftp://x' is no URL of s3://" in output and "Traceback" not in output, output
+
+
+@pytest.fixture
+def copies(sessions: Sessions) -> Callable[[], list[Path]]:
+    """The copies of data on this node's scratch disk."""
+    return lambda: [path for path in sessions.folder.glob("scratch/mlebench-*/*") if path.name != ".locks"]
+
+
+def test_runs_of_a_node_share_one_copy_that_the_last_one_removes(
+    sessions: Sessions, copies: Callable[[], list[Path]]
+) -> None:
+    with sessions.start(*LOCAL, "--node-scratch=scratch", agents=("slow", "sleeps-late")) as session:
+        for agent in ("slow", "sleeps-late"):
+            sessions.wait_for_run(agent)
+        assert len(copies()) == 1
+        shutil.rmtree(sessions.folder / "data")  # neither run needs it any more
+        output, _ = session.communicate(timeout=240)
+    assert "2 gold" in output, output
+    logs = [(sessions.jobs_folder(agent) / "output.log").read_text() for agent in ("slow", "sleeps-late")]
+    assert sum("copying to" in log for log in logs) == 1, logs
+    assert copies() == []
+
+
+def test_a_run_that_was_killed_keeps_no_copy(sessions: Sessions, copies: Callable[[], list[Path]]) -> None:
+    with sessions.start(*LOCAL, "--node-scratch=scratch", "--time-limit=5s", agents=("sleeps-late",)) as session:
+        first = sessions.wait_for_run("sleeps-late")
+        os.kill(sessions.process_of("sleeps-late"), signal.SIGKILL)
+        assert len(copies()) == 1
+        output, _ = session.communicate(timeout=240)
+    assert "1 gold" in output, output
+    assert sessions.records()["sleeps-late"].job["interrupted"] == [first.name]
+    assert copies() == []
+
+
+def test_a_scratch_disk_that_cannot_be_used_is_an_error_before_the_agent_starts(sessions: Sessions) -> None:
+    (sessions.folder / "scratch").write_text("a file")
+    output = sessions.run(*LOCAL, "--node-scratch=scratch", agents=("gold",))
+    assert "--node-scratch: " in output and "cannot be used: " in output and "1 error" in output, output
+    assert not list(sessions.group.glob("*/run.log")), "the agent was started"

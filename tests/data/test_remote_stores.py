@@ -273,7 +273,8 @@ def test_a_bucket_that_is_not_there_and_keys_that_are_missing_are_said_in_a_line
 ) -> None:
     options = ("--data-dir", here, "--competitions-dir", TOYS)
     done = mlebench("push", "s3://nowhere/x", "-c", "toy-parity", *options)
-    assert done.returncode == 1 and "s3://nowhere/x" in done.stderr, done.stderr
+    assert done.returncode == 1 and len(done.stderr.splitlines()) == 2, done.stderr
+    assert "s3://nowhere/x/toy-parity/prepared.pushing.json cannot be written: is there such a bucket?" in done.stderr
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -131,7 +132,7 @@ class Storage:
         """Write a file as an object."""
 
         def put() -> None:
-            with _translated(self, name):
+            with _translated(self, name, writing=True):
                 self._make_folder(name)
                 options: dict[str, Any] = {"chunksize": _CHUNK} if self.scheme in ("s3", "gs") else {}
                 if self.scheme == "s3":
@@ -144,7 +145,7 @@ class Storage:
         """Write a small object, at once or not at all."""
 
         def put() -> None:
-            with _translated(self, name):
+            with _translated(self, name, writing=True):
                 self._make_folder(name)
                 if self.scheme != "file":
                     self._fs.pipe_file(f"{self._root}/{name}", content)
@@ -183,6 +184,8 @@ class Storage:
 
 def _filesystem(url: str, policy: RetryPolicy) -> Any:
     scheme = url.partition("://")[0]
+    for talks in ("botocore", "aiobotocore"):  # of each credential that it finds
+        logging.getLogger(talks).setLevel(logging.WARNING)
     try:
         import fsspec
 
@@ -210,8 +213,8 @@ def _options(scheme: str, policy: RetryPolicy) -> dict[str, Any]:
 class _translated:
     """Turns what goes wrong at a store into TransientError, Absent or DataError."""
 
-    def __init__(self, storage: Storage, name: str) -> None:
-        self._storage, self._name = storage, name
+    def __init__(self, storage: Storage, name: str, *, writing: bool = False) -> None:
+        self._storage, self._name, self._writing = storage, name, writing
 
     def __enter__(self) -> None:
         return None
@@ -221,6 +224,8 @@ class _translated:
             return
         where, name = self._storage.where(self._name), type(error).__name__
         status = getattr(error, "status", None) or getattr(error, "code", None)
+        if (isinstance(error, FileNotFoundError) or status == 404) and self._writing:
+            raise DataError(f"{where} cannot be written: is there such a bucket? ({_text(error)})") from error
         if isinstance(error, FileNotFoundError) or status == 404:
             raise Absent(f"{where} is not there") from error
         if name in _NO_CREDENTIALS:
