@@ -23,7 +23,10 @@ from pytest_mlebench.cluster.slurm import SlurmEngine
 from pytest_mlebench.runs.group import read_group
 from pytest_mlebench.runs.layout import RUNNING
 from tests.cluster.slurm_cluster import SlurmCluster, running_cluster
+from tests.cluster.test_data import url
 from tests.cluster.test_sessions import Sessions, wait_until
+
+__all__ = ["url"]
 
 pytestmark = [pytest.mark.full, pytest.mark.serial]  # its daemons have time limits of their own
 
@@ -51,6 +54,17 @@ def next_run(sessions: Sessions, agent: str, *earlier: Path) -> Path:
 
 def in_queue(slurm: SlurmCluster) -> list[str]:
     return slurm.call("squeue", "--noheader", "--format=%i").split()
+
+
+def test_nodes_pull_data_and_the_session_does_not(sessions: Sessions, slurm: SlurmCluster, url: str) -> None:
+    options = (f"--data-source={url}", "--node-scratch=scratch")
+    output = sessions.run(*SLURM, *options, agents=("gold", "slow"))
+    assert "2 gold" in output and "pulling" not in output, output
+    logs = [(sessions.jobs_folder(agent) / "output.log").read_text() for agent in ("gold", "slow")]
+    assert sum("toy-parity: pulling" in log for log in logs) == 1, logs
+    assert any("toy-parity: copying to" in log for log in logs), logs
+    assert {record.data_source for record in sessions.records().values()} == {url}
+    assert [path.name for path in sessions.folder.glob("scratch/*/*")] == [".locks"]
 
 
 def test_runs_are_done_on_nodes_and_nothing_stays_in_the_queue(sessions: Sessions, slurm: SlurmCluster) -> None:
