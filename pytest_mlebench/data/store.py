@@ -425,7 +425,8 @@ class DataStore:
         if dataset.prepared.exists():
             dataset.prepared.rename(new.folder / "replaced")
         new.listing.replace(dataset.listing)
-        dataset.note(**{"source": None, **state}, fingerprint=make_fingerprint(new), bytes=size)
+        earlier = {"source": None} if dataset.source else {}  # of data that is replaced
+        dataset.note(**{**earlier, **state}, fingerprint=make_fingerprint(new), bytes=size)
         durable.publish(new.prepared, dataset.prepared)
 
     def _describe(self, dataset: Dataset, source: Description, downloads: Downloads | None, reporter: Reporter) -> None:

@@ -89,6 +89,14 @@ def test_what_is_pulled_is_what_was_pushed(
     assert DataStore(there.folder.parent).verify(toy)[0].startswith("public/train.csv has changed")
 
 
+def test_data_that_is_prepared_here_afterwards_comes_from_nowhere_else(
+    push: Callable[..., int], pull: Callable[[], DataStore], toy: Competition
+) -> None:
+    push()
+    there = pull()
+    assert DataStore(there.root).prepare(toy, force=True).source == ""
+
+
 def test_a_second_push_writes_what_is_missing_and_nothing_else(push: Callable[..., int], remote: Path) -> None:
     push()
     before = {path: path.stat().st_mtime_ns for path in remote.rglob("*") if path.is_file()}
