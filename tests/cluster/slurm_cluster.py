@@ -55,7 +55,10 @@ BatchStartTimeout=10
 SchedulerParameters=batch_sched_delay=0,sched_interval=1,sched_min_interval=100000,bf_interval=1
 MaxJobCount={max_jobs}
 {nodes}
-PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+PartitionName=main Nodes=ALL Default=YES MaxTime=INFINITE State=UP PriorityTier=1
+PartitionName=urgent Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=10
 """
 
 
@@ -108,7 +111,9 @@ class SlurmCluster:
         self.start_controller()
         for node in self.nodes:
             self.start_node(node)
-        self.wait_for("sinfo", "--noheader", "--Node", "--states=idle", "--format=%N", until=len(self.nodes))
+        self.wait_for(
+            "sinfo", "--noheader", "--Node", "--partition=main", "--states=idle", "--format=%N", until=len(self.nodes)
+        )
 
     def start_controller(self) -> None:
         self._start("slurmctld", "slurmctld", "-D", "-i")
