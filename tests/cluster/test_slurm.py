@@ -25,6 +25,7 @@ from pytest_mlebench.runs.layout import RUNNING
 from tests.cluster.slurm_cluster import SlurmCluster, running_cluster
 from tests.cluster.test_data import url
 from tests.cluster.test_sessions import Sessions, wait_until
+from tests.processes import processes_of
 
 __all__ = ["url"]
 
@@ -39,6 +40,9 @@ SEED = int(os.environ.get("MLEBENCH_TEST_SEED", "7"))
 def sessions(project: pytest.Pytester, slurm: SlurmCluster) -> Iterator[Sessions]:
     yield Sessions(project.path)
     slurm.clear()
+    for process in processes_of(project.path):  # children of an agent whose job was killed, without control groups
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
 
 
 def next_run(sessions: Sessions, agent: str, *earlier: Path) -> Path:

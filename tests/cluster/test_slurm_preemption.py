@@ -6,24 +6,22 @@ import pytest
 
 from tests.cluster.slurm_cluster import SlurmCluster
 from tests.cluster.test_sessions import Sessions
-from tests.cluster.test_slurm import SLURM, in_queue, next_run
+from tests.cluster.test_slurm import SLURM, in_queue, next_run, sessions
+
+__all__ = ["sessions"]
 
 pytestmark = [pytest.mark.full, pytest.mark.serial]
 
 
 def test_a_job_that_is_preempted_begins_its_run_anew_and_the_record_says_so(
-    project: pytest.Pytester, slurm: SlurmCluster
+    sessions: Sessions, slurm: SlurmCluster
 ) -> None:
-    sessions = Sessions(project.path)
     with sessions.start(*SLURM, agents=("sleeps-late",)) as session:
-        try:
-            first = sessions.wait_for_run("sleeps-late")
-            urgent = ("--partition=urgent", "--nodes=2", "--exclusive", "--output=/dev/null", "--wrap=sleep 2")
-            slurm.call("sbatch", *urgent)
-            second = next_run(sessions, "sleeps-late", first)
-            output, _ = session.communicate(timeout=200)
-        finally:
-            session.kill()
+        first = sessions.wait_for_run("sleeps-late")
+        urgent = ("--partition=urgent", "--nodes=2", "--exclusive", "--output=/dev/null", "--wrap=sleep 2")
+        slurm.call("sbatch", *urgent)
+        second = next_run(sessions, "sleeps-late", first)
+        output, _ = session.communicate(timeout=200)
     assert "1 gold" in output and "submitted again" not in output, output
     record = sessions.records()["sleeps-late"]
     assert record.run_id == second.name and record.job["attempt"] == 1, record.job

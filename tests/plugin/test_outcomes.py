@@ -15,21 +15,11 @@ from xml.etree import ElementTree
 import pytest
 
 from tests.plugin.workers import in_one_process_and_with_xdist
+from tests.processes import commands_of
 
 Run = Callable[..., pytest.RunResult]
 SILENT = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
 Records = Callable[[], dict[str, dict[str, Any]]]
-
-
-def living_commands() -> str:
-    """The command lines of all processes."""
-    lines = []
-    for path in Path("/proc").glob("[0-9]*/cmdline"):
-        try:
-            lines.append(path.read_bytes().replace(b"\0", b" ").decode("utf-8", "replace"))
-        except OSError:
-            continue
-    return "\n".join(lines)
 
 
 def left_over_homes(project: pytest.Pytester) -> list[Path]:
@@ -118,7 +108,7 @@ def test_a_submission_that_was_left_before_the_end_is_graded(run_toys: Run, reco
 @pytest.mark.full
 def test_children_that_an_agent_leaves_are_ended(run_toys: Run, records: Records, project: pytest.Pytester) -> None:
     assert run_toys("leaves-children").ret == 0
-    assert "98765" not in living_commands()
+    assert not any("98765" in command for command in commands_of(project.path))
     assert records()["leaves-children"]["sandbox"]["left_behind"] == 2
     assert not left_over_homes(project)
 
@@ -268,9 +258,9 @@ def test_ctrl_c_leaves_nothing_running_and_keeps_finished_runs(
     os.killpg(process.pid, 2)
     assert process.wait(30) == pytest.ExitCode.INTERRUPTED
     deadline = time.monotonic() + 10
-    while "sleep 1000" in living_commands() and time.monotonic() < deadline:
+    while "sleep 1000" in commands_of(project.path) and time.monotonic() < deadline:
         time.sleep(0.1)
-    assert "sleep 1000" not in living_commands()
+    assert "sleep 1000" not in commands_of(project.path)
     assert not left_over_homes(project)
     assert len(list(group.glob("*/run.json"))) == 1
     assert "toy/gold" in (group / "report.html").read_text()
@@ -288,15 +278,15 @@ def test_a_session_that_is_killed_leaves_no_agent_running(project: pytest.Pytest
         [sys.executable, "-m", "pytest", "--agent=toy/sleeps", "--run-group=toys", "competitions/toy-parity"], **SILENT
     )
     deadline = time.monotonic() + 60
-    while "sleep 1000" not in living_commands():
+    while "sleep 1000" not in commands_of(project.path):
         assert time.monotonic() < deadline and process.poll() is None
         time.sleep(0.1)
     process.kill()
     process.wait()
     deadline = time.monotonic() + 10
-    while ("sleep 1000" in living_commands() or left_over_homes(project)) and time.monotonic() < deadline:
+    while ("sleep 1000" in commands_of(project.path) or left_over_homes(project)) and time.monotonic() < deadline:
         time.sleep(0.1)
-    assert "sleep 1000" not in living_commands()
+    assert "sleep 1000" not in commands_of(project.path)
     assert not left_over_homes(project)
 
 

@@ -34,7 +34,7 @@ WRONG = [
     ("--build-network", "all", "'all' is not one of none, registries, full"),
     ("--sandbox", "vm", "'vm' is not one of auto, docker, podman, local"),
     ("--prepare", "maybe", "'maybe' is not one of auto, never"),
-    ("--description", "mine", "'mine' is not one of bundled, kaggle"),
+    ("--description", "mine", "'mine' is not one of bundled, kaggle, obfuscated"),
     ("--min-medal", "iron", "'iron' is not one of gold, silver, bronze, median"),
     ("--time-limit", "soon", "'soon' is not a duration; write for example 24h, 90m or 30s"),
     ("--grading-time", "-1", "'-1' is not a duration; write for example 24h, 90m or 30s"),
