@@ -105,6 +105,26 @@ def test_a_local_agent_ends_with_the_processes_that_started_it(victims: str, tmp
                 process.kill()
 
 
+@pytest.mark.full
+def test_a_job_that_is_ended_process_by_process_is_an_interrupted_run(tmp_path: Path) -> None:
+    session = Session(tmp_path / "session", session=LOCAL_SESSION)
+    harness = psutil.Process(session.process.pid)
+    supervisor = next(child for child in harness.children() if "supervisor.py" in " ".join(child.cmdline()))
+    (agent,) = supervisor.children()
+    try:
+        supervisor.terminate()
+        time.sleep(0.5)
+        assert agent.is_running() and supervisor.is_running(), "the harness does not know yet why they would end"
+        harness.terminate()
+        assert session.process.wait(60) == -signal.SIGINT, "not the end of a KeyboardInterrupt"
+        psutil.wait_procs([supervisor, agent], timeout=60)
+        assert not agent.is_running()
+    finally:
+        for process in (harness, supervisor, agent):
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+
+
 @pytest.mark.docker
 @pytest.mark.serial  # another session that starts would take it
 def test_a_killed_sessions_agent_ends_by_itself_and_clean_takes_the_rest(session: Session) -> None:

@@ -210,7 +210,8 @@ def _supervise(home: Path, task: Task, environment: dict[str, str]) -> dict[str,
             process.wait(defaults.GRACE_SECONDS + 5)
         raise
     finally:
-        process.stdin.close()
+        with suppress(OSError):  # what could not be written is tried once more
+            process.stdin.close()
         process.stdout.close()
         process.wait()
         os.close(reader)

@@ -37,6 +37,9 @@ _ENOUGH = 0.95
 def main() -> None:
     """Run ``command`` in ``home`` with ``environment``; its output goes to the descriptor ``output``."""
     task: dict[str, Any] = json.loads(_first_line())
+    # Whoever ends a whole job asks its processes one by one; this one lives until its harness has said what becomes of
+    # the run. Unlike an ignored signal, one with a handler is as usual again for the agent.
+    signal.signal(signal.SIGTERM, lambda number, frame: None)
     libc = ctypes.CDLL(None, use_errno=True)
     if hasattr(libc, "prctl"):  # Linux: processes that the agent detaches become our children
         libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
