@@ -43,7 +43,7 @@ class Worker:
 
         chosen = os.environ.get("MLEBENCH_PYTHON")
         interpreter = chosen or (command[0] if Path(command[0]).exists() else sys.executable)
-        self._name, self._folder, self._seconds, self._timed_out = name, Path(folder), seconds, False
+        self._name, self._folder, self._seconds, self._over_time = name, Path(folder), seconds, False
         self._kills = self._memory_kills()
         actor = ray.get_runtime_context().get_actor_id()
         with (self._folder / output).open("ab") as log:
@@ -91,10 +91,10 @@ class Worker:
         try:
             code = self._process.wait(self._seconds)
         except subprocess.TimeoutExpired:
-            self._timed_out = True
+            self._over_time = True
             self.cancel(60.0)
             code = self._process.wait()
-        told = {"code": code, "timed_out": self._timed_out, "memory": self._memory_kills() > self._kills}
+        told = {"code": code, "over_time": self._over_time, "memory": self._memory_kills() > self._kills}
         partial = self._folder / f".{self._name}.end"
         try:
             partial.write_text(json.dumps(told))
@@ -245,7 +245,7 @@ def _told(name: str, folder: Path) -> dict[str, str] | None:
         told = json.loads((folder / f"{name}.end").read_text())
     except (OSError, ValueError):
         return None
-    if told["timed_out"]:
+    if told["over_time"]:
         return {"state": "ended", "reason": "its time was up", "cause": "timed out"}
     if told["code"] >= 0:
         return {"state": "ended", "reason": f"exit status {told['code']}"}
