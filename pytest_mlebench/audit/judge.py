@@ -121,7 +121,7 @@ class Piece:
 
 @dataclass(frozen=True)
 class Case:
-    """One run to judge: what the judge is told about its task, and its parts."""
+    """One run to judge: a description of its task, and its parts."""
 
     run_id: str
     about: str

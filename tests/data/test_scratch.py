@@ -58,7 +58,7 @@ def files(folder: Path) -> dict[str, tuple[bytes, int]]:
 
 
 class User:
-    """A process that uses a copy until it is told to end."""
+    """A process that uses a copy until its test ends it."""
 
     def __init__(self, dataset: Dataset, scratch: Path) -> None:
         self.process = subprocess.Popen(

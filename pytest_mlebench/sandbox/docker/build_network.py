@@ -7,7 +7,7 @@
 ``full``        everything; with Podman, also what this machine offers to itself alone (``localhost``)
 ==============  ======================================================================================================
 
-Podman has no ``registries``: its builder joins no network that it is told.
+Podman has no ``registries``: its builder cannot join a network that is given by name.
 
 The builder runs a Dockerfile's commands as root of a container with the engine's own confinement. Whoever wrote the
 Dockerfile can send out what is in the agent's folder, and nothing else.
