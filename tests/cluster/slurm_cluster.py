@@ -192,7 +192,7 @@ class SlurmCluster:
         with (self.folder / f"{name}.out.log").open("ab") as log:
             self._daemons[name] = subprocess.Popen(
                 command,
-                env={**os.environ, **self.environment, "HOME": str(self.folder)},  # not of the test that starts it
+                env={**os.environ, **self.environment},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

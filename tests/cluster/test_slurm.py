@@ -38,9 +38,10 @@ SEED = int(os.environ.get("MLEBENCH_TEST_SEED", "7"))
 
 @pytest.fixture
 def sessions(project: pytest.Pytester, slurm: SlurmCluster) -> Iterator[Sessions]:
-    yield Sessions(project.path)
+    own = Sessions(project.path)
+    yield own
     slurm.clear()
-    for process in processes_of(project.path):  # children of an agent whose job was killed, without control groups
+    for process in processes_of(own.group):  # children of an agent whose job was killed, without control groups
         with suppress(psutil.NoSuchProcess):
             process.kill()
 
