@@ -133,6 +133,15 @@ class SlurmCluster:
                 process.kill()
         daemon.wait()
 
+    def save(self) -> None:
+        """Have the controller write down its jobs: one that is killed before has forgotten those that just started."""
+        asked, deadline = time.time(), time.monotonic() + _SECONDS
+        for id in self.call("squeue", "--noheader", "--format=%i").split():
+            self.call("scontrol", "update", f"JobId={id}", "Comment=saved")
+        while (self.folder / "state/job_state").stat().st_mtime < asked:
+            assert time.monotonic() < deadline, self.logs()
+            time.sleep(0.1)
+
     def jobs_on(self, node: str) -> list[psutil.Process]:
         """The processes that started this node's jobs; they are no children of its daemon."""
         found = []

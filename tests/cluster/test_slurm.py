@@ -137,6 +137,7 @@ def test_a_job_that_slurm_requeues_begins_its_run_anew(sessions: Sessions, slurm
 def test_neither_session_nor_controller_is_needed_while_runs_go_on(sessions: Sessions, slurm: SlurmCluster) -> None:
     with sessions.start(*SLURM, agents=("sleeps-late", "slow")) as session:
         running = sessions.wait_for_run("sleeps-late")
+        slurm.save()
         slurm.kill("slurmctld")
         session.kill_all()
     refused = sessions.run()
