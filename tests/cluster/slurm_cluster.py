@@ -164,6 +164,13 @@ class SlurmCluster:
             self.call("scancel", "--signal=KILL", "--full", *left)
             self.call("scancel", *left)
             self.wait_for("squeue", "--noheader", until=0)
+        self.resume()
+
+    def resume(self) -> None:
+        """Take nodes back that a controller drained as it found jobs there which it had forgotten."""
+        for node in self.nodes:
+            with suppress(AssertionError):  # it is in service
+                self.call("scontrol", "update", f"NodeName={node}", "State=RESUME")
 
     def call(self, *command: str) -> str:
         done = subprocess.run(

@@ -229,8 +229,10 @@ def test_random_kills_lose_no_run_and_do_none_twice(sessions: Sessions, slurm: S
                 slurm.kill(node)
                 slurm.start_node(node)
             else:
+                slurm.save()
                 slurm.kill("slurmctld")
                 slurm.start_controller()
+            slurm.resume()
             if kind:
                 kills.append(kind)
             if session.poll() is not None:
