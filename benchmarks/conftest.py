@@ -37,6 +37,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "gateway": [],
         "limits": [],
         "engines": [],
+        "view": [],
     }
     config.stash[FIGURES] = figures
 
@@ -68,12 +69,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
                 f"{row['with_it'] - row['alone']:+9.3f} s{row['with_it'] / row['alone']:8.2f} x"
             )
     if rows := figures["engines"]:
-        terminalreporter.section("what an engine adds to a run, in seconds")
+        terminalreporter.section("what an engine adds to a run, in seconds: median (least to most)")
         for row in rows:
-            terminalreporter.line(
-                f"{row['engine']:<8}submitted to started {row['start']:.2f} (most {row['start_most']:.2f}), "
-                f"ended to reported {row['end']:.2f} (most {row['end_most']:.2f})"
-            )
+            parts = (("job", "submitted to its process"), ("harness", "to its agent"), ("end", "ended to reported"))
+            texts = [
+                f"{text} {row[name]:.2f} ({row[f'{name}_least']:.2f} to {row[f'{name}_most']:.2f})"
+                for name, text in (*parts, ("all", "in all"))
+            ]
+            terminalreporter.line(f"{row['engine']:<8}{', '.join(texts)}; a whole job: {row['cpu']:.2f} CPU seconds")
     if rows := figures["report"]:
         terminalreporter.section("report of 75 competitions × 3 seeds")
         for row in rows:
@@ -93,6 +96,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
                 f"| {row['sandbox']:<7} | {row['limit']:<44} | {row['asked']:>8,g} {row['unit']:<8} | "
                 f"{row['reached']:>8,.4g} | {over:>6.1%} |{mark}"
             )
+    if rows := figures["view"]:
+        terminalreporter.section("mlebench view")
+        for row in rows:
+            terminalreporter.line(f"{row['what']:<64}{row['figure']:>10,.2f}")
     if rows := figures["worst cases"]:
         terminalreporter.section("worst cases: the worst of each competition, beyond an honest submission")
         _write_worst_cases(terminalreporter, rows)

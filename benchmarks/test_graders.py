@@ -19,7 +19,6 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from benchmarks import full_size
 from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.data.store import DataStore
-from pytest_mlebench.grading.golden import prepare_synthetic
 
 CATALOGUE = default_catalogue()
 Figures = dict[str, list[dict[str, Any]]]
@@ -54,7 +53,7 @@ def test_reading_and_grading_a_submission_of_full_size(
 ) -> None:
     competition = CATALOGUE[id]
     logging.getLogger("pytest_mlebench").setLevel(logging.ERROR)
-    synthetic = prepare_synthetic(competition, DataStore(tmp_path))
+    synthetic = DataStore(tmp_path).prepare(competition, synthetic=1)
     with TemporaryDirectory(dir=tmp_path) as folder:  # gigabytes, which pytest would keep
         full = full_size.make(competition, synthetic, Path(folder))
         with grading_process(full) as grade:

@@ -20,6 +20,7 @@ import psutil
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
+from benchmarks.conftest import FIGURES
 from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.runs.record import RunKey
 from pytest_mlebench.runs.running import shown_as_running
@@ -61,7 +62,7 @@ def read(url: str) -> None:
         answer.read()
 
 
-def test_200_groups_of_225_runs(runs_dir: Path, benchmark: BenchmarkFixture) -> None:
+def test_200_groups_of_225_runs(runs_dir: Path, benchmark: BenchmarkFixture, pytestconfig: pytest.Config) -> None:
     started = time.perf_counter()
     index = Index(runs_dir)
     index.refresh(thorough=True)
@@ -99,7 +100,7 @@ def test_200_groups_of_225_runs(runs_dir: Path, benchmark: BenchmarkFixture) -> 
         process.communicate(timeout=60)
 
     benchmark.pedantic(start, rounds=1)
-    tell(benchmark, figures)
+    tell(benchmark, figures, pytestconfig)
 
 
 class Server:
@@ -156,7 +157,7 @@ def scrolled(tab: Tab, scroll: str, what: str, figures: dict[str, float]) -> Non
     figures[f"{what}: the longest, ms"] = max(long, default=0.0)
 
 
-def test_a_long_run_in_chromium(tmp_path: Path, benchmark: BenchmarkFixture) -> None:
+def test_a_long_run_in_chromium(tmp_path: Path, benchmark: BenchmarkFixture, pytestconfig: pytest.Config) -> None:
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
     if chromium is None:
         pytest.skip("no chromium here")
@@ -181,10 +182,12 @@ def test_a_long_run_in_chromium(tmp_path: Path, benchmark: BenchmarkFixture) -> 
             assert tab.see("Number(document.querySelector('.part').dataset.start)") < 50_000_000
 
     benchmark.pedantic(look, rounds=1)
-    tell(benchmark, figures)
+    tell(benchmark, figures, pytestconfig)
 
 
-def test_four_workers_live_in_chromium(tmp_path: Path, benchmark: BenchmarkFixture) -> None:
+def test_four_workers_live_in_chromium(
+    tmp_path: Path, benchmark: BenchmarkFixture, pytestconfig: pytest.Config
+) -> None:
     chromium = shutil.which("chromium") or shutil.which("google-chrome")
     if chromium is None:
         pytest.skip("no chromium here")
@@ -222,10 +225,10 @@ def test_four_workers_live_in_chromium(tmp_path: Path, benchmark: BenchmarkFixtu
             figures["forty runs: tasks of more than 50 ms"] = len(tab.see("window.long ?? []"))
 
     benchmark.pedantic(look, rounds=1)
-    tell(benchmark, figures)
+    tell(benchmark, figures, pytestconfig)
 
 
-def tell(benchmark: BenchmarkFixture, figures: dict[str, float]) -> None:
+def tell(benchmark: BenchmarkFixture, figures: dict[str, float], config: pytest.Config) -> None:
+    """Keep the figures with the benchmark's, and for the table at the end."""
     benchmark.extra_info.update({name: round(value, 2) for name, value in figures.items()})
-    for name, value in figures.items():
-        print(f"{name:60} {value:10.2f}")
+    config.stash[FIGURES]["view"] += [{"what": name, "figure": value} for name, value in figures.items()]

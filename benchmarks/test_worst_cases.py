@@ -21,7 +21,6 @@ from benchmarks.exceptions import EXCEPTIONS, Shape
 from pytest_mlebench.catalog import Competition, default_catalogue
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.data.store import DataStore
-from pytest_mlebench.grading.golden import prepare_synthetic
 from tests.competitions.worst_cases import worst_cases
 
 CATALOGUE = default_catalogue()
@@ -78,7 +77,7 @@ def test_grading_and_checking_worst_cases(
     size = int(pytestconfig.getoption("--case-megabytes") * 1e6)
     screened = pytestconfig.getoption("--worst-only")
     logging.getLogger("pytest_mlebench").setLevel(logging.ERROR)
-    synthetic = prepare_synthetic(competition, DataStore(tmp_path))
+    synthetic = DataStore(tmp_path).prepare(competition, synthetic=1)
     for what in ("grade", "check")[: 2 if pytestconfig.getoption("--check-cases") else 1]:
         names = None
         if screened:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+
+AnyPath = str | os.PathLike[str]
 
 
 def bundled(name: str) -> Path:
@@ -10,3 +13,11 @@ def bundled(name: str) -> Path:
     package = Path(__file__).parent
     inside = package / "bundled" / name
     return inside if inside.is_dir() else package.parent / name
+
+
+def expanded(path: AnyPath) -> Path:
+    """A path that a user wrote, with ``~`` as the home folder; raises ValueError where that is not known."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:
+        raise ValueError(f"there is no home folder {Path(path).parts[0]}") from error

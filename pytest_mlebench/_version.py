@@ -1,3 +1,7 @@
-"""The version of the package."""
+"""The version of the package.
+
+>>> len(__version__.split("."))
+3
+"""
 
 __version__ = "0.1.0"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 TIME_LIMIT = 24 * 3600.0
 """Of a run, as in MLE-bench."""
+UNTIL = ("done", "limit")
+"""When a run of an agent that can be asked again ends."""
 MAX_SUBMISSION_BYTES = 1 << 30
 """Largest submission that is read; the largest honest one (denoising-dirty-documents) has 0.2 GB."""
 GRADING_MEMORY = 8 << 30

@@ -160,6 +160,8 @@ def replayed_group(settings: Settings) -> Path | None:
 def check_agent(settings: Settings, agent: Agent) -> None:
     """Notice before the first run what an agent's start would lack; raises AgentError or UsageError."""
     if settings.llm_gateway == "off" or not agent.may_ask_models:
+        if settings.llm_providers or settings.prices:  # a file that is wrong is not ignored
+            gateway_settings(settings)
         agent.launch()
         return
     from pytest_mlebench.llm.run_gateway import check_secrets

@@ -3,6 +3,12 @@
 Whatever takes long has a parameter ``reporter``, and calls it with events. An event is a plain value: it can be sent
 through a pipe and kept in a file. Who shows events, and how, is decided at the top: on a terminal, in a pytest session,
 in a run group's log.
+
+>>> events: list[Event] = []
+>>> reporter: Reporter = events.append
+>>> reporter(Step("spaceship-titanic", "downloading", done=17, total=42))
+>>> events[0].activity
+'downloading'
 """
 
 from __future__ import annotations
@@ -24,6 +30,9 @@ class Step:
     """What is being done to a subject: ``Step("spaceship-titanic", "downloading", done=17, total=42)``.
 
     ``done`` and ``total`` are bytes; ``total`` is None where it is not known, or where nothing is counted.
+
+    >>> Step("spaceship-titanic", "downloading", done=17).subject
+    'spaceship-titanic'
     """
 
     subject: str
@@ -34,20 +43,30 @@ class Step:
 
 @dataclass(frozen=True)
 class Note:
-    """Something that the user should know while work continues."""
+    """Something that the user should know while work continues.
+
+    >>> print(Note("3 of 22 are prepared").text)
+    3 of 22 are prepared
+    """
 
     text: str
 
 
 @dataclass(frozen=True)
 class WarningNote:
-    """Something that the user may have to act on."""
+    """Something that the user may have to act on.
+
+    >>> print(WarningNote("the disk is nearly full").text)
+    the disk is nearly full
+    """
 
     text: str
 
 
 Event = Step | Note | WarningNote
+"""What work reports."""
 Reporter = Callable[[Event], None]
+"""Who is given the events of some work, each at once."""
 _KINDS: Mapping[str, type[Event]] = {"step": Step, "note": Note, "warning": WarningNote}
 
 

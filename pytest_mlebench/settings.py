@@ -9,16 +9,16 @@ names the source. Nothing heavy is imported here: pytest reads the settings at e
 
 from __future__ import annotations
 
-import math
 import os
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import Flag, auto
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_mlebench import defaults
+from pytest_mlebench import option_values as parse
+from pytest_mlebench._paths import expanded
 from pytest_mlebench.errors import UsageError, unusable
 from pytest_mlebench.units import parse_duration, parse_size
 
@@ -100,141 +100,6 @@ def _flag(name: str, help: str, traits: Trait = NONE) -> Any:
     return _option(name, "", help, bool, traits | FLAG, default=False)
 
 
-def _one_of(text: str, choices: Iterable[str]) -> str:
-    if text not in (choices := tuple(choices)):
-        raise ValueError(f"{text!r} is not one of {', '.join(choices)}")
-    return text
-
-
-def _version(text: str) -> str:
-    return _one_of(text.removeprefix("v"), ("1", "2"))
-
-
-def _sandbox(text: str) -> str:
-    return _one_of(text, ("auto", "docker", "podman", "local"))
-
-
-def _prepare(text: str) -> str:
-    return _one_of(text, ("auto", "never"))
-
-
-def _description(text: str) -> str:
-    from pytest_mlebench.data.dataset import DESCRIPTIONS, OBFUSCATED
-
-    return _one_of(text, (*DESCRIPTIONS, OBFUSCATED))
-
-
-def _data_source(text: str) -> str:
-    from pytest_mlebench.data.remote.address import check
-
-    return check(text)
-
-
-def _network(text: str) -> str:
-    from pytest_mlebench.sandbox.network.policy import NETWORKS
-
-    return _one_of(text, NETWORKS)
-
-
-def _build_network(text: str) -> str:
-    return _one_of(text, ("none", "registries", "full"))
-
-
-def _heavy(text: str) -> str:
-    if text not in ("auto", "cpu", "cuda"):
-        raise ValueError(f"{text!r} is not one of auto, cpu, cuda (before another argument, write --heavy=auto)")
-    return text
-
-
-def _cluster(text: str) -> str | None:
-    return None if _one_of(text, ("none", "local", "slurm", "ray")) == "none" else text
-
-
-def _on_or_off(text: str) -> str:
-    return _one_of(text, ("on", "off"))
-
-
-def _until(text: str) -> str:
-    return _one_of(text, ("done", "limit"))
-
-
-def _recording(text: str) -> str:
-    return _one_of(text, ("bodies", "calls", "off"))
-
-
-def _min_medal(text: str) -> str:
-    from pytest_mlebench.runs.outcome import THRESHOLDS
-
-    return _one_of(text, THRESHOLDS)
-
-
-def _failures(text: str) -> frozenset[str]:
-    from pytest_mlebench.runs.outcome import FAILURES
-
-    names = [word.replace(" ", "_").replace("-", "_") for word in _words(text)]
-    chosen = {_one_of(name, (*FAILURES, "all")) for name in names}
-    return frozenset(map(str, FAILURES)) if "all" in chosen else frozenset(chosen)
-
-
-def _words(text: str) -> tuple[str, ...]:
-    return tuple(word.strip() for word in text.split(",") if word.strip())
-
-
-def _group(text: str) -> str:
-    if text.startswith(".") and os.sep not in text:
-        raise ValueError(f"{text!r} must not start with a dot; write ./{text} for a path")
-    return text
-
-
-def _positive_integer(text: str) -> int:
-    if not text.isdecimal() or not int(text):
-        raise ValueError(f"{text!r} is not a whole number of at least 1")
-    return int(text)
-
-
-def _natural_number(text: str) -> int:
-    if not text.isdecimal():
-        raise ValueError(f"{text!r} is not a whole number of at least 0")
-    return int(text)
-
-
-def _whole_gpus(text: str) -> int:
-    if not text.isdecimal() and re.fullmatch(r"\d*\.\d+", text):
-        raise ValueError(
-            f"{text!r} is not a whole number: a GPU that runs share has no memory or time of each run's own. "
-            "Split it into MIG instances (`nvidia-smi mig`), which count as GPUs here"
-        )
-    return _natural_number(text)
-
-
-def _positive_number(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
-    if not 0 < number < math.inf:
-        raise ValueError(f"{text!r} is not a positive number")
-    return number
-
-
-def _interval(text: str) -> float:
-    return 0.0 if text == "0" else parse_duration(text)
-
-
-def _file(path: Path) -> Path:
-    if not path.is_file():
-        raise ValueError(f"{path} is not a file")
-    return path
-
-
-def _folder(path: Path) -> Path:
-    if not path.is_dir():
-        raise ValueError(f"{path} is not a folder")
-    if not os.access(path, os.R_OK | os.X_OK):  # what lists it would find nothing in it, and say no more
-        raise ValueError(f"{path} cannot be read: Permission denied")
-    return path
-
-
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """What the user chose. Paths are absolute, sizes in bytes, times in seconds; None is no limit, or no choice."""
@@ -244,7 +109,7 @@ class Settings:
         "--agents-dir",
         "DIR",
         "folder of agents of your own, used beside the bundled ones; repeatable",
-        _folder,
+        parse.folder,
         LIST | PATH | INI | RESTORED,
         default=(),
     )
@@ -252,7 +117,7 @@ class Settings:
         "--competitions-dir",
         "DIR",
         "folder of competitions of your own, used beside the bundled ones; repeatable",
-        _folder,
+        parse.folder,
         LIST | PATH | INI | RESTORED,
         default=(),
     )
@@ -268,18 +133,18 @@ class Settings:
         "N",
         "version of the benchmark: 1 (MLE-bench as published, with its defects) or 2 (corrected); graders are checked "
         "in both (default: 1)",
-        _version,
+        parse.version,
         INI | RESTORED,
     )
     seeds: int = _option(
-        "--seeds", "N", "runs of each agent on each competition (default: 1)", _positive_integer, INI, default=1
+        "--seeds", "N", "runs of each agent on each competition (default: 1)", parse.positive_integer, INI, default=1
     )
     sandbox: str = _option(
         "--sandbox",
         "KIND",
         "where agents run: docker, podman, local, or auto: docker if an engine answers, else local for trusted agents "
         "(default: auto)",
-        _sandbox,
+        parse.sandbox,
         INI | RESTORED,
         default="auto",
     )
@@ -287,7 +152,7 @@ class Settings:
         "--data-dir",
         "DIR",
         "folder of the competitions' data (default: $MLEBENCH_DATA_DIR, else mlebench in the user's cache folder)",
-        Path,
+        parse.place,
         PATH | INI | RESTORED,
         variable="MLEBENCH_DATA_DIR",
     )
@@ -296,7 +161,7 @@ class Settings:
         "URL",
         "take prepared data that is missing from here, where `mlebench push` put it: s3://, gs://, https:// or file:// "
         "(default: $MLEBENCH_DATA_SOURCE; else it is downloaded and prepared)",
-        _data_source,
+        parse.data_source,
         INI | RESTORED,
         variable="MLEBENCH_DATA_SOURCE",
     )
@@ -304,7 +169,7 @@ class Settings:
         "--prepare",
         "WHEN",
         "what to do where data is missing: auto (download and prepare it) or never (skip the test) (default: auto)",
-        _prepare,
+        parse.prepare,
         INI,
         default="auto",
     )
@@ -313,14 +178,14 @@ class Settings:
         "WHICH",
         "which task description agents read: bundled (ours), kaggle (the competition's own pages) or obfuscated (ours, "
         "with the competition's name hidden) (default: the one that was prepared, else bundled)",
-        _description,
+        parse.description,
         INI | RESTORED,
     )
     runs_dir: Path = _option(
         "--runs-dir",
         "DIR",
         "folder of run groups (default: reports, in pytest's root directory)",
-        Path,
+        parse.place,
         PATH | INI,
         default=Path("reports"),
     )
@@ -329,7 +194,7 @@ class Settings:
         "NAME",
         "the run group: a name below --runs-dir, a folder, or last; its finished runs are not run again "
         "(default: date and time)",
-        _group,
+        parse.group,
     )
     resume: str | None = _option(
         "--resume",
@@ -341,7 +206,7 @@ class Settings:
         "--retry-failed",
         "OUTCOME,…",
         "run again what ended with one of these outcomes, for example crashed,error; all: every failure",
-        _failures,
+        parse.failures,
         default=frozenset(),
     )
     allow_changes: bool = _flag(
@@ -360,12 +225,12 @@ class Settings:
         "WHEN",
         "when an agent's run ends: done (it says so) or limit (it is asked again to improve its result, for as long as "
         "there is time) (default: done)",
-        _until,
+        parse.until,
         INI | RESTORED,
         default="done",
     )
     cpus: float | None = _option(
-        "--cpus", "N", "processors that a run may use (default: all)", _positive_number, INI | RESTORED
+        "--cpus", "N", "processors that a run may use (default: all)", parse.positive_number, INI | RESTORED
     )
     memory: int | None = _option(
         "--memory",
@@ -378,13 +243,18 @@ class Settings:
         "--disk", "SIZE", "how much a run may write, for example 100g (default: no limit)", parse_size, INI | RESTORED
     )
     gpus: int = _option(
-        "--gpus", "N", "whole GPUs, or MIG instances, for each run (default: 0)", _whole_gpus, INI | RESTORED, default=0
+        "--gpus",
+        "N",
+        "whole GPUs, or MIG instances, for each run (default: 0)",
+        parse.whole_gpus,
+        INI | RESTORED,
+        default=0,
     )
     gpu_ids: tuple[str, ...] = _option(
         "--gpu-ids",
         "ID,…",
         "use only these GPUs, by index or UUID, for example 0,1",
-        _words,
+        parse.words,
         INI | RESTORED,
         default=(),
     )
@@ -392,7 +262,7 @@ class Settings:
         "--network",
         "POLICY",
         "what a container may reach: none, llm (the agent's llm_hosts) or full (default: llm)",
-        _network,
+        parse.network,
         INI | RESTORED,
         default="llm",
     )
@@ -401,7 +271,7 @@ class Settings:
         "POLICY",
         "what building an agent's image may reach: none, registries (of packages) or full (default: registries with "
         "--network=none, else full)",
-        _build_network,
+        parse.build_network,
         INI | RESTORED,
     )
     allow_hosts: tuple[str, ...] = _option(
@@ -429,7 +299,7 @@ class Settings:
         "VARIANT",
         "build mlebench-env with the common machine-learning packages, for cpu, cuda or auto: cuda if runs get GPUs, "
         "else cpu (without a VARIANT: auto)",
-        _heavy,
+        parse.heavy,
         OPTIONAL | INI | RESTORED,
     )
     max_submission_size: int = _option(
@@ -445,7 +315,7 @@ class Settings:
         "ON|OFF",
         "on: take snapshots of submissions while agents run, and grade them afterwards, for scores over time "
         "(default: on)",
-        _on_or_off,
+        parse.on_or_off,
         INI | RESTORED,
         default="on",
     )
@@ -470,7 +340,7 @@ class Settings:
         "ON|OFF",
         "on: agents reach language models through a gateway and get no keys; off: they get keys, and nothing is "
         "recorded (default: on)",
-        _on_or_off,
+        parse.on_or_off,
         INI | RESTORED,
         default="on",
     )
@@ -478,7 +348,7 @@ class Settings:
         "--llm-providers",
         "FILE",
         "YAML file of further providers of language models; repeatable",
-        _file,
+        parse.file,
         LIST | PATH | INI | RESTORED,
         default=(),
     )
@@ -486,24 +356,24 @@ class Settings:
         "--llm-record",
         "WHAT",
         "what of each model call is recorded: bodies (all), calls (tokens and cost) or off (default: bodies)",
-        _recording,
+        parse.recording,
         INI | RESTORED,
         default="bodies",
     )
     max_cost: float | None = _option(
-        "--max-cost", "DOLLARS", "most that a run may spend on models", _positive_number, INI | RESTORED
+        "--max-cost", "DOLLARS", "most that a run may spend on models", parse.positive_number, INI | RESTORED
     )
     max_tokens: int | None = _option(
-        "--max-tokens", "N", "most tokens that a run may use, in and out", _positive_integer, INI | RESTORED
+        "--max-tokens", "N", "most tokens that a run may use, in and out", parse.positive_integer, INI | RESTORED
     )
     max_calls: int | None = _option(
-        "--max-calls", "N", "most model calls that a run may make", _positive_integer, INI | RESTORED
+        "--max-calls", "N", "most model calls that a run may make", parse.positive_integer, INI | RESTORED
     )
     max_total_cost: float | None = _option(
         "--max-total-cost",
         "DOLLARS",
         "most that all runs of the run group may spend on models",
-        _positive_number,
+        parse.positive_number,
         INI | RESTORED,
     )
     models: tuple[str, ...] = _option(
@@ -518,7 +388,7 @@ class Settings:
         "--prices",
         "FILE",
         "YAML file with prices of models, used before the known ones; repeatable",
-        _file,
+        parse.file,
         LIST | PATH | INI | RESTORED,
         default=(),
     )
@@ -532,12 +402,16 @@ class Settings:
         "--llm-retries",
         "N",
         "how often the gateway tries a call again that a provider refuses as overloaded (default: 0)",
-        _natural_number,
+        parse.natural_number,
         INI | RESTORED,
         default=0,
     )
     llm_rpm: float | None = _option(
-        "--llm-rpm", "N", "most calls of each provider in a minute, over all workers", _positive_number, INI | RESTORED
+        "--llm-rpm",
+        "N",
+        "most calls of each provider in a minute, over all workers",
+        parse.positive_number,
+        INI | RESTORED,
     )
     allow_provider_tools: bool = _flag(
         "--allow-provider-tools",
@@ -549,7 +423,7 @@ class Settings:
         "ENGINE",
         "hand runs to an engine, so that they outlive the session: local (processes of this machine), slurm, ray, "
         "or none",
-        _cluster,
+        parse.cluster,
         INI | RESTORED,
     )
     cluster_address: str | None = _option(
@@ -568,7 +442,7 @@ class Settings:
         "--cluster-setup",
         "FILE",
         "shell lines that each job begins with, for example `module load cuda`",
-        _file,
+        parse.file,
         PATH | INI | RESTORED,
     )
     cluster_keys: Path | None = _option(
@@ -576,7 +450,7 @@ class Settings:
         "FILE",
         "file of NAME=value lines with keys of language models, which only you can read and all nodes see "
         "(default: the nodes' environment)",
-        _file,
+        parse.file,
         PATH | INI | RESTORED,
     )
     node_scratch: Path | None = _option(
@@ -584,33 +458,33 @@ class Settings:
         "DIR",
         "folder on a local disk of each node to which the data of runs is copied, until no run on the node uses it "
         "(default: runs use --data-dir)",
-        Path,
+        parse.place,
         PATH | INI | RESTORED,
     )
     max_parallel: int | None = _option(
         "--max-parallel",
         "N",
         "most runs that an engine is given at once (default: 1 with --cluster=local, else all)",
-        _positive_integer,
+        parse.positive_integer,
         INI | RESTORED,
     )
     max_requeues: int = _option(
         "--max-requeues",
         "N",
         "how often a run is submitted again whose job was lost: its node failed, or it was preempted (default: 2)",
-        _natural_number,
+        parse.natural_number,
         INI | RESTORED,
         default=2,
     )
     detach: bool = _flag("--detach", "when the session is interrupted, leave its jobs; --resume takes them up")
     min_medal: str | None = _option(
-        "--min-medal", "MEDAL", "fail a run that earns less: gold, silver, bronze or median", _min_medal, INI
+        "--min-medal", "MEDAL", "fail a run that earns less: gold, silver, bronze or median", parse.min_medal, INI
     )
     heartbeat: float = _option(
         "--heartbeat",
         "TIME",
         "how often a session says how far it is, for example 5m; 0: never (default: 10m)",
-        _interval,
+        parse.interval,
         INI,
         default=600.0,
     )
@@ -649,6 +523,36 @@ _OPTIONS: Mapping[str, Option] = {own.name: own.metadata["option"] for own in fi
 """By field."""
 OPTIONS: Mapping[str, Option] = {option.name: option for option in _OPTIONS.values()}
 """By name."""
+TOPICS: Mapping[str, tuple[str, str]] = {
+    "Run agents": (
+        "--agent --split --bench-version --seeds --run-group --runs-dir --resume --retry-failed --allow-changes "
+        "--time-limit --until --cpus --memory --disk --snapshots --max-submission-size --grading-memory --grading-time "
+        "--min-medal --heartbeat",
+        "agents doctor watch completion",
+    ),
+    "Write an agent": ("--agents-dir --keep-sandbox", "new-agent"),
+    "Add a competition": ("--competitions-dir --real-data", "new-competition golden"),
+    "Data": ("--data-dir --data-source --prepare --description", "prepare push list verify remove leaderboard"),
+    "Long runs": (
+        "--cluster --cluster-address --cluster-options --cluster-setup --cluster-keys --node-scratch --max-parallel "
+        "--max-requeues --detach",
+        "run-one",
+    ),
+    "Sandboxes": (
+        "--sandbox --network --build-network --allow-host --gpus --gpu-ids --heavy --base-image --runtime "
+        "--allow-unenforced-limits --allow-privileged",
+        "build clean",
+    ),
+    "What a run costs": (
+        "--max-cost --max-tokens --max-calls --max-total-cost --models --prices --llm-gateway --llm-providers "
+        "--llm-record --llm-replay --llm-retries --llm-rpm --allow-provider-tools",
+        "",
+    ),
+    "Read results": ("--title --note", "report groups trajectory grade grade-sample"),
+    "Browse runs": ("", "view"),
+    "Results to trust": ("", "audit kernels bundle regrade reproduce export familiarity"),
+}
+"""Options and commands by the page of the documentation that they belong to, for `--help`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -748,7 +652,7 @@ def _parsed(option: Option, value: Any, source: Source) -> Any:
         return (parsed,) if option.traits & LIST else parsed
     except OSError as error:
         raise UsageError(f"{source.origin(option)}: {unusable(error)}") from error
-    except (ValueError, RuntimeError) as error:  # RuntimeError: a home directory that is unknown
+    except ValueError as error:
         raise UsageError(f"{source.origin(option)}: {error}") from error
 
 
@@ -770,7 +674,7 @@ def _parsed_text(option: Option, value: Any, source: Source) -> Any:
 
 
 def _absolute(text: str, base: Path) -> Path:
-    return Path(os.path.normpath(base / Path(text).expanduser()))
+    return Path(os.path.normpath(base / expanded(text)))
 
 
 def _to_json(option: Option, value: Any) -> Any:

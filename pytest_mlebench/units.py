@@ -6,6 +6,8 @@ import re
 from collections.abc import Sequence
 
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+_LONGEST = 100 * 366 * 86400
+_LARGEST = 1 << 63
 _BYTES = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
@@ -20,6 +22,8 @@ def parse_duration(text: str) -> float:
         raise ValueError(f"{text!r} is not a duration; write for example 24h, 90m or 30s")
     if (seconds := sum(float(number) * _SECONDS[unit] for number, unit in parts)) <= 0:
         raise ValueError(f"{text!r} is no time at all")
+    if seconds > _LONGEST:
+        raise ValueError(f"{text:.20} is more than a hundred years")
     return seconds
 
 
@@ -30,9 +34,11 @@ def parse_size(text: str) -> int:
     2147483648
     """
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([bkmgt]?)(?:i?b)?", text.strip().lower())
-    if match is None or not (size := int(float(match[1]) * _BYTES[match[2]])):
+    if match is None or not (size := float(match[1]) * _BYTES[match[2]]) >= 1:
         raise ValueError(f"{text!r} is not a size; write for example 16g or 512m")
-    return size
+    if size >= _LARGEST:
+        raise ValueError(f"{text:.20} is more than a machine can have")
+    return int(size)
 
 
 def format_seconds(seconds: float) -> str:

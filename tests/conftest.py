@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy.fft  # noqa: F401 - loads once per process, and pytester unloads what its sessions import first
 import pytest
 
 from pytest_mlebench.catalog import default_catalogue

@@ -81,6 +81,16 @@ class Served:
         return f'"{hashlib.md5(self.archive).hexdigest()}"'
 
 
+@dataclass(frozen=True, kw_only=True)
+class ServedNotebook:
+    """A notebook or script; the empty source is one that has no code."""
+
+    source: str
+    kind: str = "notebook"
+    language: str = "python"
+    is_private: bool = False
+
+
 @dataclass(kw_only=True)
 class Request:
     """A request that came in."""
@@ -88,6 +98,7 @@ class Request:
     endpoint: str
     """The API's method (``DownloadDataFiles``), or ``archive`` for the signed link."""
     competition: str
+    """Or the notebook, as ``author/slug``."""
     headers: Mapping[str, str]
     status: int = 0
     sent: int = 0
@@ -103,6 +114,8 @@ class KaggleServer:
 
     def __init__(self) -> None:
         self.competitions: dict[str, Served] = {}
+        self.notebooks: dict[str, ServedNotebook] = {}
+        """By ``author/slug``."""
         self.requests: list[Request] = []
         self.bytes_per_second: float | None = None
         """How fast archives are sent; None: as fast as it goes."""
@@ -204,7 +217,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or b"{}")
         endpoint = self.path.rpartition("/")[2]
-        competition = body.get("competitionName", "")
+        competition = body.get("competitionName") or "/".join((body.get("userName", ""), body.get("kernelSlug", "")))
         fault = self._begin(endpoint, competition)
         if isinstance(fault, Status):
             return self._refuse(fault)
@@ -212,6 +225,8 @@ class _Handler(BaseHTTPRequestHandler):
             return self._refuse(Status(401, "Unauthenticated"))
         if endpoint == "GenerateAccessToken":
             return self._json({"token": TOKEN, "expiresIn": 3600, "userName": USERNAME}, fault)
+        if endpoint == "GetKernel":
+            return self._notebook(competition, fault)
         served = self.kaggle.competitions.get(competition)
         if served is None:
             return self._refuse(Status(404, "Competition not found"))
@@ -252,6 +267,17 @@ class _Handler(BaseHTTPRequestHandler):
             return value in self.kaggle.tokens
         username, _, key = base64.b64decode(value).decode().partition(":") if kind == "Basic" else ("", "", "")
         return bool(key) and self.kaggle.keys.get(username) == key
+
+    def _notebook(self, name: str, fault: Fault | None) -> None:
+        served = self.kaggle.notebooks.get(name)
+        if served is None:
+            return self._refuse(Status(404, "Kernel not found"))
+        if served.is_private:
+            return self._refuse(Status(403, "Permission 'kernels.get' was denied"))
+        author, _, slug = name.partition("/")
+        about = {"slug": slug, "language": served.language, "kernelType": served.kind}
+        metadata = {"id": 1, "ref": name, "title": slug, "author": author, "totalVotes": 7, **about}
+        return self._json({"metadata": metadata, "blob": {"source": served.source, **about}}, fault)
 
     def _redirect(self, id: str, served: Served) -> None:
         if not served.rules_accepted:

@@ -11,14 +11,16 @@ from importlib.metadata import packages_distributions
 from pathlib import Path
 
 from pytest_mlebench.catalog import default_catalogue
+from tools import dependency_sizes
 
 ROOT = Path(__file__).parents[1]
-OWN = {"pytest_mlebench", "competitions", "tests", "benchmarks"}
+OWN = {"pytest_mlebench", "competitions", "tests", "benchmarks", "tools"}
 
 
 def test_what_users_run_needs_no_more_than_the_projects_dependencies() -> None:
     files = [path for path in what_users_run() if not may_lack_arrow(path)]
-    assert undeclared(files, "dependencies", "ray", "view") == {"hypothesis"}  # without which the root conftest does
+    extras = ("plagiarism", "ray", "view", "gcs")
+    assert undeclared(files, "dependencies", *extras) == {"hypothesis"}  # without which the root conftest does
 
 
 def test_what_an_extra_installs_is_asked_for_where_it_is_imported() -> None:
@@ -30,8 +32,18 @@ def test_what_an_extra_installs_is_asked_for_where_it_is_imported() -> None:
 def test_each_dependency_is_imported() -> None:
     modules = {name for path in what_users_run() for name in _modules(ast.parse(path.read_bytes()))}
     distributions = packages_distributions()
-    used = {normalised(name) for module in modules for name in distributions.get(module, [])}
+    used = {normalised(name) for module in modules for name in distributions.get(module, [module])}
     assert declared("dependencies", "parquet") - used == {"pytest-html", "pytest-xdist"}  # pytest loads them
+
+
+def test_each_dependency_of_some_size_has_a_reason() -> None:
+    page = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    table = page.partition("## What each dependency is for")[2].partition("\n## ")[0]
+    explained = dict(re.findall(r"^\| ([\w-]+) \| [<\d]+ \| (.+) \|$", table, re.M))
+    assert declared("dependencies", "parquet") <= explained.keys()
+    large = {name for megabytes, name, _ in dependency_sizes.sizes() if megabytes > 5}
+    assert {"scipy", "pandas"} <= large <= explained.keys()
+    assert all(len(reason) > 10 for reason in explained.values())
 
 
 def what_users_run() -> list[Path]:
@@ -54,7 +66,7 @@ def test_what_tests_benchmarks_and_tools_need_is_in_the_extra_dev() -> None:
     folders = [ROOT / name for name in ("tests", "benchmarks", "tools")]
     programs_in_containers = ROOT / "tests/sandbox/agents"
     files = [path for folder in folders for path in folder.rglob("*.py") if programs_in_containers not in path.parents]
-    assert undeclared(files, "dependencies", "parquet", "dev") == set()
+    assert undeclared(files, "dependencies", "parquet", "docs", "dev") == set()
 
 
 def undeclared(files: Iterable[Path], *groups: str) -> set[str]:

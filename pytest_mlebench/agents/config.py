@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import Any
 
@@ -128,7 +129,8 @@ class _Definition:
         if len(start.parts) < 2:
             raise AgentError(f"{self._where}: start is {str(start)!r}, must be <folder>/<script>")
         if not (agents / start).is_file():
-            raise AgentError(f"{self._where}: start script {agents / start} does not exist")
+            what = "is a folder" if (agents / start).is_dir() else "does not exist"
+            raise AgentError(f"{self._where}: start script {agents / start} {what}")
         kwargs, env_vars = self._mapping("kwargs"), self._mapping("env_vars")
         kwargs_type = self._values.get("kwargs_type")
         if kwargs_type not in ("argparse", "omegaconf", None) or (kwargs and kwargs_type is None):
@@ -243,12 +245,23 @@ def _leaves(path: Path, folder: Path) -> bool:
         return True
 
 
+def _check_line_ends(agent: Agent) -> None:
+    """Raise AgentError for a start script with Windows line ends, which bash takes as part of a line's last word."""
+    with suppress(OSError), agent.start.open("rb") as file:
+        if file.readline(_MAX_BYTES).endswith(b"\r\n"):
+            raise AgentError(
+                f"agent {agent.id}: {agent.start} has Windows line ends (CR LF), with which it writes files of other "
+                f"names, if it runs at all: sed -i 's/\\r$//' {agent.start}"
+            )
+
+
 def check_folder(agent: Agent) -> None:
     """Raises AgentError if a link in the agent's folder leads out of it: it would take other files along."""
     folder = agent.folder
     for path in agent.folder.rglob("*"):
         if path.is_symlink() and _leaves(path, folder):
             raise AgentError(f"agent {agent.id}: {path} is a link that leaves the agent's folder: copy it")
+    _check_line_ends(agent)
     for name, file in (("start", agent.start), ("dockerfile", agent.dockerfile)):
         if name == "start" and _leaves(file, folder):
             raise AgentError(f"agent {agent.id}: its start script {file} lies outside of its folder {folder}")

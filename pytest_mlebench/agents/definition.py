@@ -29,6 +29,11 @@ class Agent:
     ``start`` and ``dockerfile`` are paths. ``env_vars`` may hold ``${{ secrets.NAME }}``; ``launch`` fills in the
     values. ``trusted`` agents may run without a container; ``llm_hosts`` are all that the default network policy lets
     an agent reach. ``base_image`` is what its ``mlebench-env`` is built from; None: the usual one.
+
+    >>> from pytest_mlebench import default_agents
+    >>> agent = default_agents()["react/dev"]
+    >>> agent.kwargs["model"], agent.secret_names, agent.trusted
+    ('gpt-5.6-luna', ('OPENAI_API_KEY',), False)
     """
 
     id: str
@@ -77,11 +82,12 @@ class Agent:
                     return True
         return False
 
-    def launch(self, environment: Mapping[str, str] = os.environ) -> Launch:
-        """What starting the agent takes, with secrets from the environment.
+    def launch(self, environment: Mapping[str, str] | None = None) -> Launch:
+        """What starting the agent takes, with secrets from the environment (None: that of this process).
 
         Raises AgentError that names every secret that is not set.
         """
+        environment = os.environ if environment is None else environment
         wanted = self.secret_names
         if missing := sorted(name for name in wanted if not environment.get(name)):
             names = ", ".join(missing)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from contextlib import closing, suppress
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
 from http.client import HTTPConnection, HTTPException
+from threading import Lock
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -34,6 +36,9 @@ class Model:
         self._max_tokens = max_tokens
         self._by_schema = True
         """Whether the server of OpenAI's API takes a schema; some do not know it."""
+        self._lock = Lock()
+        self._sockets: set[socket.socket] = set()
+        self._ended = False
 
     def ask(self, system: str, user: str, schema: Mapping[str, Any]) -> Any:
         """The JSON object of its answer, whatever it holds; None where it is no JSON. Raises Refused, or OSError."""
@@ -55,12 +60,34 @@ class Model:
         }
         # It is on this machine: no proxy's business.
         with closing(HTTPConnection(urlsplit(self._gateway.url).netloc, timeout=_SECONDS)) as connection:
-            try:
-                connection.request("POST", path, content, headers)
-                answer = connection.getresponse()
-                return answer.status, answer.read()
-            except HTTPException as error:
-                raise OSError(f"the gateway did not answer: {error!r}") from error
+            connection.connect()
+            with self._waiting(connection.sock):
+                try:
+                    connection.request("POST", path, content, headers)
+                    answer = connection.getresponse()
+                    return answer.status, answer.read()
+                except HTTPException as error:
+                    raise OSError(f"the gateway did not answer: {error!r}") from error
+
+    @contextmanager
+    def _waiting(self, connected: socket.socket) -> Iterator[None]:
+        with self._lock:
+            if self._ended:
+                raise OSError("the call was cancelled")
+            self._sockets.add(connected)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._sockets.discard(connected)
+
+    def cancel(self) -> None:
+        """End all calls that are under way, and each later one: they raise OSError at once."""
+        with self._lock:
+            self._ended = True
+            for connected in self._sockets:
+                with suppress(OSError):
+                    connected.shutdown(socket.SHUT_RDWR)
 
     def _request(
         self, system: str, user: str, schema: Mapping[str, Any], *, with_schema: bool

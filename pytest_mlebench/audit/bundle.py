@@ -17,17 +17,19 @@ import os
 import shutil
 import stat
 import tarfile
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from pytest_mlebench._version import __version__
+from pytest_mlebench.audit.findings import PAIRS, PAIRS_PAGE
 from pytest_mlebench.audit.signing import MAX_SIGNATURE_BYTES, sign
-from pytest_mlebench.errors import DataError, UsageError, reason, unusable
-from pytest_mlebench.json_values import json_text, loads, parse
+from pytest_mlebench.errors import DataError, UsageError, reason
+from pytest_mlebench.json_values import json_decoder, json_text, loads, parse
 from pytest_mlebench.llm.ledger import BODIES
 from pytest_mlebench.llm.ledger import FOLDER as LLM
 from pytest_mlebench.llm.trajectory import TRAJECTORY
@@ -43,6 +45,7 @@ INDEX, SIGNATURE, BLOBS = "index.json", "index.json.sig", "blobs/"
 TABLES = "tables.json"
 """Beside the group's own files: the tables and statistics that its maker saw."""
 MISSING_RUNS = "planned runs without a record"
+ODD_NAMES = "files with names that other systems do not bear"
 MAX_INDEX_BYTES = 64 << 20
 MAX_FILES = 200_000
 MAX_BYTES = 256 << 30
@@ -52,8 +55,21 @@ _WINDOW = 1 << 27
 """Memory that zstandard may ask for to decompress."""
 _CHUNK = 1 << 20
 _LEVEL = 6
-_NEVER = (LOCK, WORKERS, REPORT)
-"""What only matters where the group was made, or is made from the rest."""
+_MAX_PADDING = 1 << 20
+_NEVER = (LOCK, WORKERS, REPORT, PAIRS, PAIRS_PAGE)
+"""What only matters where the group was made, is made from the rest, or holds other people's notebooks."""
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
+        raise ValueError(f"it has the key {twice[:100]!r} twice")
+    return values
+
+
+UNIQUE_KEYS = json_decoder(object_pairs_hook=_unique)
+"""Reads JSON in which no key comes twice: readers would take different values from it."""
 
 KINDS: Mapping[str, str] = {
     "submissions": "what agents left in submission/",
@@ -68,7 +84,7 @@ KINDS: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, kw_only=True)
-class Entry:
+class BundledFile:
     """One file: its path in the group's folder, its size in bytes, and the SHA-256 of its content."""
 
     path: str
@@ -95,7 +111,7 @@ class Index:
     made_by: str
     made_at: str
     run_group: str
-    files: tuple[Entry, ...]
+    files: tuple[BundledFile, ...]
     left_out: tuple[LeftOut, ...] = ()
 
     @property
@@ -151,7 +167,7 @@ def write_bundle(
     if missing_runs:
         omitted += (LeftOut(what=MISSING_RUNS, files=missing_runs, size=0, why="they have not ended"),)
     found = [*entries, *((name, io.BytesIO(content)) for name, content in sorted((extra or {}).items()))]
-    files = tuple(Entry(path=name, size=size, sha256=digest) for name, size, digest in map(_digest, found))
+    files = tuple(BundledFile(path=name, size=size, sha256=digest) for name, size, digest in map(_digest, found))
     index = Index(
         format=FORMAT,
         version=VERSION,
@@ -180,9 +196,10 @@ def write_bundle(
             out.write(bytes(2 * tarfile.BLOCKSIZE))
         partial.replace(target)
     except OSError as error:
-        raise UsageError(f"{target} cannot be written: {unusable(error)}") from error
+        raise UsageError(f"{target} cannot be written: {reason(error)}") from error
     finally:
-        partial.unlink(missing_ok=True)
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
     return Bundle(index, hashlib.sha256(content).hexdigest(), content, signature, group_dir)
 
 
@@ -209,7 +226,7 @@ def _survey(
             elif kind in leave_out:
                 why = (kind, "by --leave-out")
             elif not _is_safe(inside) or inside in reserved:
-                why = ("files with names that other systems do not bear", "their names are not plain text")
+                why = (ODD_NAMES, "their names are not plain text")
             else:
                 kept.append((inside, path))
                 continue
@@ -298,7 +315,7 @@ def _unpack(members: _Members, parent: Path, max_bytes: int) -> Bundle:
     if name != INDEX or size > MAX_INDEX_BYTES:
         raise ValueError(f"its first member is not an {INDEX}")
     content = members.read(size)
-    values = loads(content)
+    values = loads(content, decoder=UNIQUE_KEYS)
     if not isinstance(values, dict) or values.get("format") != FORMAT:
         raise ValueError(f"its index is not that of a {FORMAT}")
     if values.get("version") != VERSION:
@@ -324,7 +341,11 @@ def _unpack(members: _Members, parent: Path, max_bytes: int) -> Bundle:
             raise ValueError(f"its member {name[:100]!r} is not in the index, or comes twice")
         if size != sizes[digest]:
             raise ValueError(f"{paths[digest][0]} has {size} bytes and not {sizes[digest]}")
-        _extract(members, folder, paths.pop(digest), size, digest)
+        try:
+            _extract(members, folder, paths.pop(digest), size, digest)
+        except FileExistsError as error:  # where names differ in their case or in the form of their accents alone
+            raise DataError(f"two paths of the bundle are one file on this system: {error.filename}") from error
+    members.end()
     if paths:
         missing = min(names[0] for names in paths.values())
         raise ValueError(f"{missing} is missing, with {len(paths) - 1} other contents")
@@ -366,7 +387,8 @@ def _extract(members: _Members, folder: Path, paths: list[str], size: int, diges
         raise ValueError(f"{paths[0]} is not the file that the index says: its SHA-256 differs")
     for other in others:
         other.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(first, other)
+        with first.open("rb") as reader, other.open("xb") as file:
+            shutil.copyfileobj(reader, file)
 
 
 class _Members:
@@ -389,6 +411,14 @@ class _Members:
         if header.type != tarfile.REGTYPE or header.size < 0:
             raise ValueError(f"its member {header.name[:100]!r} is no regular file")
         return header.name, header.size
+
+    def end(self) -> None:
+        """Raises ValueError where more follows the end of the archive, which other programs might read."""
+        left = _MAX_PADDING
+        while block := self._stream.read(tarfile.BLOCKSIZE):
+            left -= len(block)
+            if left < 0 or block.strip(b"\0"):
+                raise ValueError("more follows its end")
 
     def read(self, size: int) -> bytes:
         """Bytes of the current member; the padding after it is left out with the next member."""

@@ -22,12 +22,14 @@ from typing import Any, Literal
 
 import yaml
 
+from pytest_mlebench.audit.evidence import case_of
 from pytest_mlebench.audit.findings import Finding, JudgeAccount, Verdict
-from pytest_mlebench.audit.judge import Judge, case_of, questions
-from pytest_mlebench.audit.scanners import Run, audit
+from pytest_mlebench.audit.judge import Judge, questions
+from pytest_mlebench.audit.run import Run
+from pytest_mlebench.audit.scanners import audit
 from pytest_mlebench.catalog.competition import Competition
 from pytest_mlebench.data.store import DataStore
-from pytest_mlebench.grading.report import Report
+from pytest_mlebench.grading.report import Report, standing
 from pytest_mlebench.json_values import parse
 from pytest_mlebench.llm.ledger import CALLS
 from pytest_mlebench.llm.trajectory import TRAJECTORY
@@ -158,6 +160,8 @@ def calibrate(folder: Path, judge: Judge | None = None) -> Calibration:
     account = None
     if judge is not None:
         opinions, account = judge(texts)
+        if account.interrupted:  # figures of a part of the cases would be taken for those of all
+            raise KeyboardInterrupt
         findings += opinions
     return Calibration(
         results=tuple(
@@ -245,27 +249,15 @@ def _step(number: int, step: Mapping[str, str], filled: Any) -> dict[str, Any]:
 
 
 def _record(case: LabelledCase, run_id: str, competition: Competition) -> RunRecord:
-    board = competition.leaderboard
     now = datetime.now(UTC).isoformat(timespec="seconds")
-    medal = board.medal(case.score)
     report = Report(
         competition_id=competition.id,
         score=case.score,
-        gold_threshold=board.gold,
-        silver_threshold=board.silver,
-        bronze_threshold=board.bronze,
-        median_threshold=board.median,
-        any_medal=medal is not None,
-        gold_medal=medal == "gold",
-        silver_medal=medal == "silver",
-        bronze_medal=medal == "bronze",
-        above_median=board.is_above_median(case.score),
+        **standing(competition.leaderboard, case.score),
         submission_exists=True,
         valid_submission=True,
-        is_lower_better=board.lower_is_better,
         created_at=now,
         submission_path=SUBMISSION,
-        percentile=board.percentile(case.score),
     )
     checks = (Validation(at=k * case.check_seconds, verdict="valid") for k in range(case.checks))
     refused = (

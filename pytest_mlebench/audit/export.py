@@ -17,7 +17,9 @@ from pytest_mlebench.llm.trajectory import TRAJECTORY, build
 from pytest_mlebench.runs.group import RunGroup
 from pytest_mlebench.runs.json_files import write_json
 from pytest_mlebench.runs.layout import COLLECTED
+from pytest_mlebench.runs.outcome import Outcome
 from pytest_mlebench.runs.record import RunRecord
+from pytest_mlebench.sandbox.contract import Ending
 
 EXPERIMENTS = "run_group_experiments.csv"
 _MAX_TRAJECTORY = 256 << 20
@@ -59,6 +61,21 @@ def export_mle_bench(group: RunGroup, target: Path, write_group: Write) -> list[
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {unusable(error)}") from error
     return folders
+
+
+def counted_otherwise(group: RunGroup) -> Iterator[str]:
+    """Why MLE-bench's figures of the exported group are not those that its report has.
+
+    It takes the i-th report of a competition for seed i, so that after a missing run the later seeds move up; and it
+    knows no errors of the harness, which count as failures there, while reports leave their seeds out.
+    """
+    for key in sorted(group.planned - group.runs.keys()):
+        what = f"{key.agent} lacks {key.competition_id} with seed {key.seed}"
+        yield f"{what}: MLE-bench counts its later seeds as earlier ones"
+    for key, record in sorted(group.runs.items()):
+        if record.outcome is Outcome.error:
+            what = f"{key.agent} on {key.competition_id}, seed {key.seed}"
+            yield f"{what}: an error of the harness, which MLE-bench counts as a failure"
 
 
 def _known_rows(path: Path) -> list[tuple[str, str]]:
@@ -135,7 +152,8 @@ def inspect_logs(group: RunGroup) -> Iterator[tuple[str, dict[str, Any]]]:
         )
         if records:
             yield (
-                f"{_stamp(min(r.started_at for r in records))}_{_name(group.name)}_{_name(agent)}",
+                # Inspect reads time, task and id from the name.
+                f"{_stamp(min(r.started_at for r in records))}_mle-bench_{_name(group.name)}-{_name(agent)}",
                 _log(group, records),
             )
 
@@ -172,7 +190,7 @@ def _log(group: RunGroup, records: list[RunRecord]) -> dict[str, Any]:
         "plan": {"name": "plan", "steps": [{"solver": records[0].agent, "params": {}}]},
         "results": {
             "total_samples": len(records),
-            "completed_samples": len(records),
+            "completed_samples": sum("error" not in _failure(record) for record in records),
             "scores": [
                 {
                     "name": "medal",
@@ -182,7 +200,7 @@ def _log(group: RunGroup, records: list[RunRecord]) -> dict[str, Any]:
                 }
             ],
         },
-        "stats": {"started_at": _moment(first), "completed_at": _moment(last), "model_usage": {}},
+        "stats": {"started_at": _moment(first), "completed_at": _moment(last), "model_usage": _usage(records)},
         "samples": [_sample(record, group.folder / record.run_id) for record in records],
     }
 
@@ -218,12 +236,41 @@ def _sample(record: RunRecord, run_dir: Path) -> dict[str, Any]:
         },
         "store": {},
         "events": [],
-        "model_usage": {},
+        "model_usage": _usage([record]),
+        **_failure(record),
         "started_at": _moment(record.started_at),
         "completed_at": _moment(record.ended_at),
         "total_time": record.seconds,
         "attachments": {},
     }
+
+
+def _usage(records: Iterable[RunRecord]) -> dict[str, dict[str, int]]:
+    """The tokens of each model, and all of them."""
+    found: dict[str, dict[str, int]] = {}
+    for record in records:
+        models = record.llm.get("models")
+        for name, own in models.items() if isinstance(models, dict) else ():
+            counts = found.setdefault(name, dict.fromkeys(_TOKENS, 0))
+            for key in _TOKENS[:2]:
+                value = own.get(key) if isinstance(own, dict) else None
+                counts[key] += value if isinstance(value, int) else 0
+            counts[_TOKENS[2]] = counts[_TOKENS[0]] + counts[_TOKENS[1]]
+    return found
+
+
+def _failure(record: RunRecord) -> dict[str, Any]:
+    """How a run failed, where it did: as an error of Inspect's, or as one of its limits."""
+    if record.outcome is Outcome.error or record.ending in (Ending.CRASHED, Ending.OUT_OF_MEMORY):
+        message = record.error or "; ".join(filter(None, (record.ending.value, record.detail)))
+        return {"error": {"message": message, "traceback": "", "traceback_ansi": ""}}
+    limit = record.limits.get("time_limit")
+    if record.ending is Ending.TIMED_OUT and isinstance(limit, int | float):
+        return {"limit": {"type": "time", "limit": float(limit)}}
+    return {}
+
+
+_TOKENS = ("input_tokens", "output_tokens", "total_tokens")
 
 
 def _moment(text: str) -> str:

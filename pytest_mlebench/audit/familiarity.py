@@ -18,14 +18,14 @@ from typing import Any
 
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.errors import UsageError
-from pytest_mlebench.llm.completions import CHARACTERS, TOP
 from pytest_mlebench.progress import Note, Reporter, silent
-from pytest_mlebench.runs.json_files import write_json
+from pytest_mlebench.runs.json_files import read_json, write_json
 from pytest_mlebench.runs.record import RunRecord
 
 POSITIONS = 1000
 FEWEST = 4
 """Fewer competitions give no interval of a correlation."""
+_FILES, _MAX_FILES = "familiarity-*.json", 20
 _SUFFIXES = (".md", ".txt")
 _MAX_TEXT = 4 << 20
 
@@ -48,6 +48,39 @@ class Correlation:
     r: float
     low: float
     high: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Known:
+    """A competition as ``to_json`` has it."""
+
+    competition_id: str
+    familiarity: float
+    scores: Mapping[str, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """What ``mlebench familiarity`` found with one model, as a group keeps it.
+
+    Of ``own_descriptions`` competitions the model read our own words, which no model was trained on; None where that
+    was not noted.
+    """
+
+    model: str
+    correlations: tuple[Correlation, ...]
+    competitions: tuple[_Known, ...]
+    own_descriptions: int | None = None
+
+    @property
+    def knowledge(self) -> list[Knowledge]:
+        """How familiar the model is with each competition."""
+        return [Knowledge(own.competition_id, own.familiarity, {}) for own in self.competitions]
+
+
+def measured(group_dir: Path) -> list[Measured]:
+    """What was measured of a group, by model. Raises OSError, or ValueError."""
+    return [read_json(path, Measured) for path in sorted(group_dir.glob(_FILES))[:_MAX_FILES]]
 
 
 def texts_of(competition_ids: Iterable[str], folder: Path) -> dict[str, dict[str, str]]:
@@ -101,6 +134,8 @@ def measure(
 
 
 def _answer(text: str, ask: Callable[[str], Sequence[float]], cache: Path, asked: tuple[str, ...]) -> list[float]:
+    from pytest_mlebench.llm.completions import CHARACTERS, TOP
+
     digest = hashlib.sha256(json.dumps([*asked, TOP, CHARACTERS, text[:CHARACTERS]]).encode()).hexdigest()
     path = cache / f"{digest}.json"
     try:
@@ -165,6 +200,11 @@ def correlation(agent: str, knowledge: Sequence[Knowledge], own: Mapping[str, fl
     return Correlation(agent, len(pairs), float(result.statistic), float(interval.low), float(interval.high))
 
 
+def in_words(one: Correlation) -> str:
+    """A correlation with its interval, for example ``r = 0.31 [-0.05, 0.60], 22 competitions``."""
+    return f"r = {one.r:.2f} [{one.low:.2f}, {one.high:.2f}], {one.competitions} competitions"
+
+
 def to_json(
     knowledge: Sequence[Knowledge],
     found: Mapping[str, Mapping[str, float]],
@@ -172,6 +212,8 @@ def to_json(
     left_out: Mapping[str, str],
 ) -> dict[str, Any]:
     """Everything that was measured, for a file."""
+    from pytest_mlebench.llm.completions import CHARACTERS, TOP
+
     return {
         "positions": POSITIONS,
         "top": TOP,

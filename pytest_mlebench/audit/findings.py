@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
@@ -12,6 +12,9 @@ from pytest_mlebench.json_values import loads, parse
 from pytest_mlebench.runs.json_files import write_json
 
 FINDINGS = "audit.json"
+PAIRS, PAIRS_PAGE = "plagiarism.json", "plagiarism.html"
+"""In a run group: the pairs of programs that resemble each other, and a page of them. They hold text of public
+notebooks, and are no part of bundles."""
 _MAX_BYTES = 64 << 20
 
 
@@ -48,7 +51,8 @@ class JudgeAccount:
     """Who judged, and what it did: parts of runs that were judged by all votes, answers without the form that was asked
     for (asked for twice), calls that failed, and quotes that do not occur in the text. Costs in US dollars.
 
-    ``incomplete`` are runs that were not judged whole, as the budget ended, calls failed, or they left too much.
+    ``incomplete`` are runs that were not judged whole, as it was interrupted, the budget ended, calls failed, or they
+    left too much. Of the votes, ``votes_kept`` were given in earlier calls, and are not in calls, tokens and cost.
     """
 
     model: str
@@ -64,6 +68,45 @@ class JudgeAccount:
     failed: int
     quotes_dropped: int
     incomplete: tuple[str, ...] = ()
+    votes_kept: int = 0
+    interrupted: bool = False
+    last_error: str = ""
+    """Of the last call that failed; the provider's own words."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NotebooksRead:
+    """How many notebooks of a competition are listed, were compared, are gone, have yet to be downloaded, and could not
+    be read."""
+
+    listed: int
+    compared: int
+    gone: int
+    missing: int
+    unread: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlagiarismAccount:
+    """How programs were compared (see ``fingerprints.Parameters``), and what with.
+
+    ``runs`` were compared, ``without_code`` are those of them that left nothing to compare, ``not_compared`` are files
+    that were too large or too much. ``notebooks`` are counted by competition; ``groups`` are the other groups.
+    """
+
+    library: str
+    version: str
+    kgram: int
+    window: int
+    threshold: float
+    least: int
+    runs: tuple[str, ...]
+    without_code: tuple[str, ...] = ()
+    not_compared: tuple[str, ...] = ()
+    notebooks: Mapping[str, NotebooksRead] = field(default_factory=dict)
+    groups: tuple[str, ...] = ()
+    pairs: Mapping[str, int] = field(default_factory=dict)
+    """How many pairs were found, by run."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +118,7 @@ class Findings:
     runs: tuple[str, ...]
     findings: tuple[Finding, ...] = ()
     judge: JudgeAccount | None = None
+    plagiarism: PlagiarismAccount | None = None
 
     @cached_property
     def verdicts(self) -> Mapping[str, Verdict]:

@@ -5,18 +5,23 @@ with a random word, unseen characters are replaced, an answer counts only in the
 only with a quote that occurs in the text. A judge can be talked out of a finding all the same: it takes none away from
 the scanners. And it can be wrong in the same way in each of its votes: what it finds is never more than *look*. A
 violation rests on rules that anybody can apply again.
+
+Votes are kept as they come. A call that was interrupted, or whose budget or provider ended, is continued by the next
+one with the same model, which asks only for the votes that are missing.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 import secrets
 import tempfile
-import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass, field, replace
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, replace
 from decimal import Decimal
 from enum import StrEnum
 from functools import cache
@@ -27,39 +32,30 @@ from typing import Any
 import yaml
 
 from pytest_mlebench.audit.asking import Model, Refused, named_model
+from pytest_mlebench.audit.evidence import Case, Piece, readable
 from pytest_mlebench.audit.findings import Finding, JudgeAccount, Verdict
-from pytest_mlebench.audit.programs import Program, regular_files
-from pytest_mlebench.audit.scanners import Run
-from pytest_mlebench.errors import UsageError
-from pytest_mlebench.json_values import parse
+from pytest_mlebench.errors import UsageError, unusable
+from pytest_mlebench.json_values import loads, parse
 from pytest_mlebench.llm.flavours.base import Expected
 from pytest_mlebench.llm.gateway import Gateway
 from pytest_mlebench.llm.settings import GatewaySettings
-from pytest_mlebench.runs.layout import RUN_LOG
 
 PROMPTS = Path(__file__).parent / "prompts"
 FOLDER = "judge"
-"""In a run group: the ledger of the judge's calls."""
+"""In a run group: the ledger of the judge's calls, and its votes."""
+VOTES = "votes.jsonl"
+_MAX_VOTES_BYTES = 256 << 20
 SCANNER = "judge"
-CHUNK = 24_000
-"""Characters of one part, which is about 8000 tokens."""
-MAX_CHUNKS = 40
-"""Parts of one run."""
-_OVERLAP = 10
-"""Lines that a part repeats of the one before."""
-_LINE = 4000
-_LOG = 200_000
-"""Characters of a log, half of them from its end."""
-_LOG_FILES, _LOG_SUFFIXES = 50, {".log", ".txt", ".md", ".json", ".jsonl", ""}
+MAX_VOTES = 15
+"""On one part."""
 _MAX_TOKENS = 8000
 _RETRIES = 3
 _FAILURES = 3
-"""Calls that fail before one succeeds: then the judge cannot be asked."""
+"""Calls that fail before one succeeds, or parts with a failed call one after the other: then it cannot be asked."""
 _QUOTE, _SHORT_QUOTE, _QUOTES = 300, 8, 5
 _WHY = 200
 _MOST = 3
 """Findings of one question in one run."""
-_UNSEEN = "\N{REPLACEMENT CHARACTER}"
 _LEVEL = re.compile(r"\s+")
 
 
@@ -110,27 +106,6 @@ class _Reply:
 
 
 @dataclass(frozen=True)
-class Piece:
-    """Consecutive lines of one file; ``line`` is the number of the first, None where a file has no lines to count."""
-
-    file: str
-    line: int | None
-    text: str
-    call: int | None = None
-
-
-@dataclass(frozen=True)
-class Case:
-    """One run to judge: a description of its task, and its parts."""
-
-    run_id: str
-    about: str
-    chunks: Sequence[tuple[Piece, ...]]
-    left_out: int = 0
-    """Parts beyond ``MAX_CHUNKS``."""
-
-
-@dataclass(frozen=True)
 class _Vote:
     """One question's answer about one part, with its first quote that occurs there."""
 
@@ -151,129 +126,49 @@ class _Tally:
     quotes_dropped: int = 0
     failed: int = 0
     answered: int = 0
+    kept: int = 0
     last_error: str = ""
+    failing: set[tuple[int, int]] = field(default_factory=set)
+    """The parts of which a call failed since the last one that succeeded."""
 
+    def count(self, number: int, at: int, given: Iterable[_Given], chunk: Sequence[Piece]) -> None:
+        """Count one vote on a part of a case."""
+        self.judged[number, at] += 1
+        for one in given:
+            found, dropped = _checked(one, chunk)
+            self.quotes_dropped += dropped
+            self.votes.setdefault((number, at, one.question), []).append(found)
 
-def readable(text: str) -> str:
-    """A text without characters that are not seen, or change how others are seen: each is a replacement character."""
-    text = text.replace("\r\n", "\n").replace("\r", "\n")
-    return "".join(_UNSEEN if c not in "\n\t" and unicodedata.category(c).startswith("C") else c for c in text)
+    def incomplete(self, cases: Sequence[Case], total: int) -> tuple[str, ...]:
+        """The runs of which not every part has all ``total`` votes."""
+        return tuple(
+            case.run_id
+            for n, case in enumerate(cases)
+            if case.left_out or any(self.judged[n, at] != total for at in range(len(case.chunks)))
+        )
 
-
-def case_of(run: Run) -> Case:
-    """What a judge reads of a run: code, then what its models and it said, then logs; each text once."""
-    pieces: list[Piece] = []
-    known: set[str] = set()
-    for whole in (*_code(run.code), *_steps(run.trajectory), *_logs(run.run_dir)):
-        if (text := whole.text.strip()) and text not in known:
-            known.add(text)
-            pieces += _cut(replace(whole, text=readable(whole.text)))
-    chunks = list(_packed(pieces))
-    return Case(run.record.run_id, _about(run), chunks[:MAX_CHUNKS], max(0, len(chunks) - MAX_CHUNKS))
-
-
-def _about(run: Run) -> str:
-    competition = run.competition
-    if competition is None:
-        return run.record.competition_id
-    leak = f" Known leak: {competition.known_leak}" if competition.known_leak else ""
-    return f"{competition.title} ({competition.id}), scored by {competition.metric}.{leak}"
-
-
-def _code(code: Iterable[Program]) -> Iterator[Piece]:
-    for program in code:
-        yield Piece(program.file, 1, program.text)
-
-
-def _steps(trajectory: Mapping[str, Any] | None) -> Iterator[Piece]:
-    """A piece for each step of a trajectory: who spoke, what was said, called, and given back."""
-    if trajectory is None:
-        return
-    for one in (trajectory, *_list(trajectory.get("subagent_trajectories"))):
-        for step in _list(one.get("steps") if isinstance(one, Mapping) else None):
-            if not isinstance(step, Mapping) or step.get("is_copied_context") or step.get("source") == "system":
+    def findings(self, cases: Sequence[Case], total: int) -> Iterator[Finding]:
+        """What more than half of all votes on a part say, those that were not given included."""
+        made: Counter[tuple[int, str]] = Counter()
+        for (number, _, name), votes in sorted(self.votes.items(), key=lambda item: item[0]):
+            yes = [vote for vote in votes if vote.answer is Answer.yes]
+            suspects = [vote for vote in votes if vote.answer is not Answer.no]
+            if 2 * len(suspects) <= total or made[number, name] >= _MOST:
                 continue
-            lines = [f"{step.get('source')}: {_said(step.get('message'))}"]
-            for made in _list(step.get("tool_calls")):
-                if isinstance(made, Mapping):
-                    lines.append(f"calls {made.get('function_name')}:")
-                    arguments = made.get("arguments")
-                    values = arguments.values() if isinstance(arguments, Mapping) else [arguments]
-                    lines += [str(value) for value in values]
-            observation = step.get("observation")
-            for result in _list(observation.get("results") if isinstance(observation, Mapping) else None):
-                if isinstance(result, Mapping):
-                    lines += ["result:", _said(result.get("content"))]
-            extra = step.get("extra")
-            call = extra.get("call") if isinstance(extra, Mapping) else None
-            yield Piece("trajectory.json", None, "\n".join(lines), call if isinstance(call, int) else None)
-
-
-def _said(content: Any) -> str:
-    if isinstance(content, str):
-        return content
-    return "\n".join(str(part.get("text", "")) for part in _list(content) if isinstance(part, Mapping))
-
-
-def _list(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else []
-
-
-def _logs(run_dir: Path) -> Iterator[Piece]:
-    folder = run_dir / "logs"
-    found = sorted(regular_files(folder)) if folder.is_dir() and not folder.is_symlink() else []
-    chosen = [path for path in found if path.suffix.lower() in _LOG_SUFFIXES]
-    for path in (run_dir / RUN_LOG, *chosen[:_LOG_FILES]):
-        if path.is_symlink() or not path.is_file():
-            continue
-        with path.open("rb") as file:
-            content = file.read(_LOG // 2)
-            rest = path.stat().st_size - file.tell()
-            if rest > 0:
-                file.seek(max(file.tell(), path.stat().st_size - _LOG // 2))
-                end = file.read(_LOG // 2)
-                content += b"\n" + end if rest > _LOG // 2 else end
-        if b"\0" not in content:
-            # Behind a gap the numbers of lines are not known.
-            line = 1 if rest <= _LOG // 2 else None
-            yield Piece(path.relative_to(run_dir).as_posix(), line, content.decode("utf-8", "replace"))
-
-
-def _cut(whole: Piece) -> Iterator[Piece]:
-    """A piece as pieces of at most ``CHUNK`` characters, each with the last lines of the one before."""
-    lines = [part for line in whole.text.split("\n") for part in _short(line)]
-    if sum(len(line) + 1 for line in lines) <= CHUNK:
-        yield replace(whole, text="\n".join(lines))
-        return
-    numbered = whole.line is not None and len(lines) == whole.text.count("\n") + 1
-    start = 0
-    while start < len(lines):
-        end, size = start, 0
-        while end < len(lines) and size + len(lines[end]) + 1 <= CHUNK:
-            size += len(lines[end]) + 1
-            end += 1
-        line = (whole.line or 1) + start if numbered else None
-        yield replace(whole, line=line, text="\n".join(lines[start:end]))
-        start = end if end == len(lines) or end - start <= 2 * _OVERLAP else end - _OVERLAP
-
-
-def _short(line: str) -> Iterator[str]:
-    for start in range(0, max(1, len(line)), _LINE):
-        yield line[start : start + _LINE]
-
-
-def _packed(pieces: Iterable[Piece]) -> Iterator[tuple[Piece, ...]]:
-    """Consecutive pieces together, as long as they fit into one part."""
-    packed: list[Piece] = []
-    size = 0
-    for piece in pieces:
-        if packed and size + len(piece.text) > CHUNK:
-            yield tuple(packed)
-            packed, size = [], 0
-        packed.append(piece)
-        size += len(piece.text) + len(piece.file)
-    if packed:
-        yield tuple(packed)
+            made[number, name] += 1
+            best = (yes or suspects)[0]
+            sure = f"{len(yes)} of {total} votes" if yes else f"unsure in {len(suspects)} of {total} votes"
+            assert best.piece is not None
+            yield Finding(
+                run_id=cases[number].run_id,
+                scanner=SCANNER,
+                verdict=Verdict.look,
+                text=f"a judge finds that {questions()[name].found} ({sure}): {best.why}",
+                file=best.piece.file,
+                line=best.line,
+                call=best.piece.call,
+                quote=best.quote[:_WHY],
+            )
 
 
 class Judge:
@@ -310,27 +205,31 @@ class Judge:
         ]
         tally = _Tally()
         self._folder.mkdir(parents=True, exist_ok=True)
+        kept = _KeptVotes(self._folder / VOTES)
+        interrupted = False
         with (
+            kept,
             tempfile.TemporaryDirectory(prefix="mlebench-judge-") as account,
             Gateway(self._settings, [self._provider], run_dir=self._folder, account_folder=Path(account)) as gateway,
             ThreadPoolExecutor(self._options.workers, "judge") as pool,
         ):
             model = Model(gateway, self._provider, self._model, max_tokens=_MAX_TOKENS)
-            running = [pool.submit(self._vote, model, gateway, cases[n], tally, n, at, vote) for n, at, vote in tasks]
+            running = [
+                pool.submit(self._vote, model, gateway, cases[n], tally, kept, n, at, vote) for n, at, vote in tasks
+            ]
             try:
                 for done in as_completed(running):
                     done.result()
-            finally:  # also when the user interrupts it
+            except KeyboardInterrupt:
+                interrupted = True
+            finally:
                 self._stop = True
                 for one in running:
                     one.cancel()
+                model.cancel()
         totals = gateway.totals
-        if tally.failed and not tally.answered and totals.budget_ended is None:
+        if tally.failed and not (tally.answered or tally.kept) and totals.budget_ended is None:
             raise UsageError(f"--judge: {self._options.model} cannot be asked: {tally.last_error}")
-        complete = [
-            all(tally.judged[n, at] == self._options.votes for at in range(len(case.chunks))) and not case.left_out
-            for n, case in enumerate(cases)
-        ]
         did = JudgeAccount(
             model=self._options.model,
             votes=self._options.votes,
@@ -344,68 +243,138 @@ class Judge:
             unanswered=tally.unanswered,
             failed=tally.failed,
             quotes_dropped=tally.quotes_dropped,
-            incomplete=tuple(case.run_id for case, whole in zip(cases, complete, strict=True) if not whole),
+            votes_kept=tally.kept,
+            interrupted=interrupted,
+            last_error=tally.last_error,
+            incomplete=tally.incomplete(cases, self._options.votes),
         )
-        return list(self._findings(cases, tally)), did
+        return list(tally.findings(cases, self._options.votes)), did
 
-    def _vote(self, model: Model, gateway: Gateway, case: Case, tally: _Tally, number: int, at: int, vote: int) -> None:
-        """One vote on one part: all questions, in an order of its own."""
-        names = list(questions())
-        shift = vote % len(names)
-        names = names[shift:] + names[:shift]
+    def _vote(
+        self,
+        model: Model,
+        gateway: Gateway,
+        case: Case,
+        tally: _Tally,
+        kept: _KeptVotes,
+        number: int,
+        at: int,
+        vote: int,
+    ) -> None:
+        """One vote on one part."""
+        names = _names(vote)
         chunk = case.chunks[at]
-        given = None
-        for _ in range(2):  # an answer without the right form is asked for once more
+        key = _key(self._options.model, case, chunk, names, vote)
+        given = answers(kept.known.get(key), names)
+        is_kept = given is not None
+        for _ in range(0 if is_kept else 2):  # an answer without the right form is asked for once more
             if self._stop:
                 return
             try:
                 reply = model.ask(_system(), prompt(case.about, chunk, names), schema(names))
             except (Refused, OSError) as error:
                 with self._lock:
+                    if self._stop:
+                        return
                     if gateway.totals.budget_ended is not None:
                         self._stop = True
                         return
                     tally.failed += 1
+                    tally.failing.add((number, at))
                     tally.last_error = str(error)
-                    self._stop |= tally.failed >= _FAILURES and not tally.answered
+                    self._stop = len(tally.failing) >= _FAILURES or (tally.failed >= _FAILURES and not tally.answered)
                 return
             given = answers(reply, names)
             if given is not None:
                 break
         with self._lock:
-            tally.answered += 1
+            if is_kept:
+                tally.kept += 1
+            else:
+                tally.answered += 1
+                tally.failing.clear()
             if given is None:
                 tally.unanswered += 1
                 return
-            tally.judged[number, at] += 1
-            for one in given:
-                found, dropped = _checked(one, chunk)
-                tally.quotes_dropped += dropped
-                tally.votes.setdefault((number, at, one.question), []).append(found)
+            if not is_kept:
+                kept.add(key, given)
+            tally.count(number, at, given, chunk)
 
-    def _findings(self, cases: Sequence[Case], tally: _Tally) -> Iterator[Finding]:
-        """What more than half of all votes on a part say, those that were not given included."""
-        made: Counter[tuple[int, str]] = Counter()
-        total = self._options.votes
-        for (number, _, name), votes in sorted(tally.votes.items(), key=lambda item: item[0]):
-            yes = [vote for vote in votes if vote.answer is Answer.yes]
-            suspects = [vote for vote in votes if vote.answer is not Answer.no]
-            if 2 * len(suspects) <= total or made[number, name] >= _MOST:
-                continue
-            made[number, name] += 1
-            best = (yes or suspects)[0]
-            sure = f"{len(yes)} of {total} votes" if yes else f"unsure in {len(suspects)} of {total} votes"
-            assert best.piece is not None
-            yield Finding(
-                run_id=cases[number].run_id,
-                scanner=SCANNER,
-                verdict=Verdict.look,
-                text=f"a judge finds that {questions()[name].found} ({sure}): {best.why}",
-                file=best.piece.file,
-                line=best.line,
-                call=best.piece.call,
-                quote=best.quote[:_WHY],
-            )
+
+def recount(account: JudgeAccount, cases: Sequence[Case], folder: Path) -> tuple[list[Finding], tuple[str, ...]]:
+    """What follows from the votes that were kept in ``folder``: the findings, and the runs not judged whole.
+
+    Which of the votes for a finding comes first, whose reason it shows, was chance. Raises OSError.
+    """
+    with (folder / VOTES).open("rb") as file:
+        known = _votes(file.read(_MAX_VOTES_BYTES))
+    tally = _Tally()
+    for number, case in enumerate(cases):
+        for at, chunk in enumerate(case.chunks):
+            for vote in range(account.votes):
+                names = _names(vote)
+                given = answers(known.get(_key(account.model, case, chunk, names, vote)), names)
+                if given is not None:
+                    tally.count(number, at, given, chunk)
+    return list(tally.findings(cases, account.votes)), tally.incomplete(cases, account.votes)
+
+
+def _names(vote: int) -> list[str]:
+    """All questions, in a vote's own order."""
+    names = list(questions())
+    shift = vote % len(names)
+    return names[shift:] + names[:shift]
+
+
+def _votes(content: bytes) -> dict[str, Any]:
+    """Votes by what identifies them; lines that are none, as one that was cut off, are left out."""
+    known: dict[str, Any] = {}
+    for line in content.splitlines():
+        with suppress(ValueError):
+            value = loads(line, depth=10)
+            if isinstance(value, dict):
+                known[str(value.get("vote"))] = value
+    return known
+
+
+class _KeptVotes:
+    """The votes of earlier calls, in a file to which those of this call are added. Raises UsageError."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.known: dict[str, Any] = {}
+
+    def __enter__(self) -> _KeptVotes:
+        try:
+            self._file = self._path.open("ab+")
+            self._file.seek(0)
+            content = self._file.read(_MAX_VOTES_BYTES)
+            if content and not content.endswith(b"\n"):  # a line that was cut off, as its writer was killed
+                self._file.write(b"\n")
+        except OSError as error:
+            raise UsageError(f"{self._path} cannot be written: {unusable(error)}") from error
+        self.known = _votes(content)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    def add(self, key: str, given: tuple[_Given, ...]) -> None:
+        """Keep a vote, whatever happens next."""
+        line = {"vote": key, "answers": [asdict(one) for one in given]}
+        try:
+            self._file.write(json.dumps(line).encode() + b"\n")
+            self._file.flush()
+        except OSError as error:
+            raise UsageError(f"{self._path} cannot be written: {unusable(error)}") from error
+
+
+def _key(model: str, case: Case, chunk: Sequence[Piece], names: Sequence[str], vote: int) -> str:
+    """Identifies a vote by all that decides it: who is asked what, about which text."""
+    asked = [[name, questions()[name].asks] for name in names]
+    evidence = [[piece.file, piece.text] for piece in chunk]
+    whole = [model, _system(), asked, case.run_id, case.about, evidence, vote]
+    return hashlib.sha256(json.dumps(whole).encode()).hexdigest()
 
 
 @cache

@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 
+from pytest_mlebench.audit.familiarity import in_words, measured
 from pytest_mlebench.audit.findings import Verdict, read_findings
 from pytest_mlebench.catalog.competition import FIRST
 from pytest_mlebench.defaults import TIME_LIMIT
@@ -25,6 +26,8 @@ from pytest_mlebench.units import format_duration, listed, pluralize
 _NAMED = 5
 _ENOUGH_SEEDS = 3
 """Published results are means over at least so many seeds."""
+_STRONG = 0.5
+"""A correlation between scores and familiarity that an interval must be below, for it to be ruled out."""
 _ENFORCED = ("none", "llm")
 
 
@@ -60,6 +63,7 @@ def fairness_profile(group: RunGroup) -> tuple[ProfileLine, ...]:
             ("provider tools", _provider_tools(group)),
             ("test-set feedback", _feedback(group)),
             ("external knowledge", _external(group)),
+            ("familiarity", _familiarity(group)),
             ("seeds", _seeds(group)),
             ("audit", _audit(group)),
         )
@@ -216,10 +220,8 @@ def _feedback(group: RunGroup) -> _Found:
         return State.unknown, "no container kept the agents from the answers on the same machine"
     most = max((len(record.sandbox.validations) for record in group.records), default=0)
     points = sum(bool(record.timeline) for record in group.records)
-    return State.canonical, (
-        f"none: the checker sees no answers (at most {pluralize(most, 'check')} in a run); "
-        f"snapshots of {pluralize(points, 'run')} were graded after their end"
-    )
+    graded = f"; snapshots of {pluralize(points, 'run')} were graded after their end" if points else ""
+    return State.canonical, f"none: the checker sees no answers (at most {pluralize(most, 'check')} in a run){graded}"
 
 
 def _external(group: RunGroup) -> _Found:
@@ -231,6 +233,27 @@ def _external(group: RunGroup) -> _Found:
     if _asked(group):
         return State.unknown, "what the models knew of the competitions was not measured"
     return State.canonical, "no network, no models"
+
+
+def _familiarity(group: RunGroup) -> _Found:
+    """Whether scores follow what a base model knows of the competitions' texts."""
+    try:
+        found = measured(group.folder)
+    except (OSError, ValueError):
+        return State.unknown, "what was measured cannot be read"
+    if not found:
+        return State.unknown, "not measured: see `mlebench familiarity`"
+    shown = [(own, one) for own in found for one in own.correlations]
+    if not shown:
+        return State.unknown, "measured, but no agent has scores on enough competitions"
+    detail = _few(f"{one.agent} with {own.model}: {in_words(one)}" for own, one in shown)
+    if ours := sum(own.own_descriptions or 0 for own in found):
+        return State.unknown, f"{detail}; {pluralize(ours, 'text')} read were our own, which no model was trained on"
+    if any(one.low > 0 for _, one in shown):
+        return State.difference, f"scores are higher where a model knows the texts ({detail})"
+    if all(-1 <= one.low <= one.r <= one.high < _STRONG for _, one in shown):
+        return State.canonical, f"scores do not follow what a model knows of the texts ({detail})"
+    return State.unknown, f"too few competitions to tell ({detail})"
 
 
 def _seeds(group: RunGroup) -> _Found:

@@ -167,7 +167,7 @@ def code_of(run_dir: Path) -> tuple[list[Program], list[str]]:
         if b"\0" in content:
             continue
         text = content.decode("utf-8", "replace")
-        found.append(Program(name, _notebook(text) if path.suffix == ".ipynb" else text))
+        found.append(Program(name, notebook_code(text) if path.suffix == ".ipynb" else text))
     return found, budget.left_out
 
 
@@ -180,8 +180,8 @@ def regular_files(folder: Path) -> Iterator[Path]:
                 yield path
 
 
-def _notebook(text: str) -> str:
-    """The code of a notebook's cells."""
+def notebook_code(text: str) -> str:
+    """The code of a notebook's cells; empty where it cannot be read."""
     try:
         cells = loads(text)["cells"]
         sources = [cell["source"] for cell in cells if cell.get("cell_type") == "code"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pytest_mlebench.catalog import Catalogue
+from pytest_mlebench.catalog import Catalogue, Competition
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.data.verification import fingerprint
@@ -29,7 +29,7 @@ _COMPARED = (
 )
 
 
-_FILES = "regraded-*.json"
+REGRADED = "regraded-*.json"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +66,7 @@ def latest_regradings(group_dir: Path) -> tuple[list[Regrading], list[str]]:
     """The latest regrading of a group for each version of the benchmark, and which files cannot be read, and why."""
     found: dict[str, Regrading] = {}
     broken = []
-    for path in sorted(group_dir.glob(_FILES)):
+    for path in sorted(group_dir.glob(REGRADED)):
         try:
             one = read_json(path, Regrading)
         except (OSError, ValueError) as error:
@@ -91,11 +91,17 @@ class Regrader:
     _graders: dict[str, Grader | str] = field(default_factory=dict)
     _known: dict[tuple[str, str], Report] = field(default_factory=dict)
 
-    def dataset(self, id: str) -> Dataset | None:
-        """The prepared data of a competition; None where there is none."""
+    def competition(self, id: str) -> Competition | None:
+        """The competition of this id; None where there is none here."""
         if id not in self.catalogue:
             return None
-        found = self.store.dataset(self.catalogue[id])
+        return self.catalogue[id]
+
+    def dataset(self, id: str) -> Dataset | None:
+        """The prepared data of a competition; None where there is none."""
+        if (competition := self.competition(id)) is None:
+            return None
+        found = self.store.dataset(competition)
         return found if found.is_prepared else None
 
     def obstacle(self, record: RunRecord, *, any_data: bool = False) -> str | None:
@@ -105,7 +111,7 @@ class Regrader:
             return f"there is no competition {id[:100]!r} here"
         dataset = self.dataset(id)
         if dataset is None:
-            return f"the data of {id} is not here: `mlebench prepare -c {id}`"
+            return f"the data of {id} is not in {self.store.root}: `mlebench prepare -c {id}`"
         grader = self._grader(id, dataset)
         if isinstance(grader, str):
             return grader
@@ -156,3 +162,12 @@ def differences(before: Report, after: Report) -> list[str]:
         if was != now and not (isinstance(was, float) and isinstance(now, float) and same_score(was, now)):
             found.append(f"{name.replace('_', ' ')} {was}, now {now}")
     return found
+
+
+def changes(before: Report, after: Report) -> tuple[str, ...]:
+    """The same, also where a submission is invalid for another reason."""
+    found = differences(before, after)
+    # A missing file is named by its path, which is another one where the group was moved.
+    if not found and before.submission_exists and before.error != after.error:
+        found.append(f"invalid for another reason: {after.error}")
+    return tuple(found)

@@ -11,20 +11,23 @@ from pathlib import Path
 
 from pytest_mlebench.agents.definition import Agent
 from pytest_mlebench.errors import UsageError
-from pytest_mlebench.grading.report import Report
-from pytest_mlebench.runs.layout import SUBMISSION
+from pytest_mlebench.runs.layout import RUN_LOG, SUBMISSION
 from pytest_mlebench.runs.record import RunRecord
-from pytest_mlebench.sandbox.contract import Execution
 from pytest_mlebench.sandbox.snapshots import digest_of
+from pytest_mlebench.units import listed
 
 SCRIPT = "reproduce.sh"
 CLOSE = 0.01
 """Scores are close that differ by no more than this share of the larger one."""
 _FOLDER = "solution"
-_PROGRAMS = {".py": "python3", ".sh": "bash"}
+_NOTEBOOKS = "run_notebook.py"
+_PROGRAMS = {".py": "python3", ".sh": "bash", ".r": "Rscript", ".ipynb": f'python3 "$AGENT_DIR/{_NOTEBOOKS}"'}
 _START = """\
-mkdir -p "$CODE_DIR" && cp -r "$AGENT_DIR/{folder}/." "$CODE_DIR/" && cd "$CODE_DIR" && exec {command}
+mkdir -p "$CODE_DIR" && cp -r "$AGENT_DIR/{folder}/." "$CODE_DIR/" && cd "$CODE_DIR" || exit
+command -v {interpreter} > /dev/null || {{ echo "{interpreter} is not installed here"; exit 127; }}
+exec {command}
 """
+_SHOWN, _LINE = 8, 200
 
 
 class Likeness(StrEnum):
@@ -45,19 +48,33 @@ class Reproduction:
     score: float | None
 
 
-def command_of(run_dir: Path) -> str:
-    """The command, within ``code``, that makes the submission again: ``reproduce.sh``, or the only program there.
+def program_of(run_dir: Path, chosen: str | None = None) -> str:
+    """The program, by its path within ``code``, that makes the submission again.
 
-    Raises UsageError where it is not known.
+    That is the one ``chosen``, or ``reproduce.sh``, or the only program at the top of ``code``, or the only one below
+    it: Python, shell, R, or a Jupyter notebook. Raises UsageError where it is not known.
     """
     code = run_dir / "code"
-    if (code / SCRIPT).is_file():
-        return f"bash {SCRIPT}"
-    found = [path for path in _files(code) if path.suffix in _PROGRAMS]
-    if len(found) != 1:
-        what = "no program" if not found else f"{len(found)} programs and no {SCRIPT}"
-        raise UsageError(f"{run_dir.name} cannot be reproduced: it left {what} in {code}")
-    return f"{_PROGRAMS[found[0].suffix]} {shlex.quote(found[0].relative_to(code).as_posix())}"
+    found = [path.relative_to(code).as_posix() for path in _files(code) if path.suffix.lower() in _PROGRAMS]
+    if chosen is not None:
+        if chosen not in found:
+            raise UsageError(f"--program: {chosen} is not among the programs in {code}: {_named(found)}")
+        return chosen
+    for candidates in ([SCRIPT] if SCRIPT in found else [], [name for name in found if "/" not in name], found):
+        if len(candidates) == 1:
+            return candidates[0]
+        if candidates:
+            break
+    if found:
+        many = f"{len(found)} programs and no {SCRIPT}: choose one with --program: {_named(found)}"
+        raise UsageError(f"{run_dir.name} cannot be reproduced: it left {many}")
+    kinds = listed(sorted(_PROGRAMS))
+    raise UsageError(f"{run_dir.name} cannot be reproduced: it left no program ({kinds}) in {code}")
+
+
+def _named(names: list[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return (", ".join(names[:_SHOWN]) or "there is none") + more
 
 
 def _files(folder: Path) -> list[Path]:
@@ -68,18 +85,19 @@ def _files(folder: Path) -> list[Path]:
     return sorted(path for path in paths if path.is_file() and not path.is_symlink())
 
 
-def as_agent(record: RunRecord, run_dir: Path, folder: Path) -> Agent:
-    """An agent, made in a new folder, that runs the solution in the image of the run, and asks no model.
-
-    Raises UsageError (see ``command_of``).
-    """
-    command = command_of(run_dir)
+def as_agent(record: RunRecord, run_dir: Path, folder: Path, program: str) -> Agent:
+    """An agent, made in a new folder, that runs a program of the run in the run's image, and asks no model."""
     own = folder / "reproduce"
     for path in _files(run_dir / "code"):
         target = own / _FOLDER / path.relative_to(run_dir / "code")
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(path, target)
-    (own / "start.sh").write_text(_START.format(folder=_FOLDER, command=command), encoding="utf-8")
+    shutil.copyfile(Path(__file__).with_name(_NOTEBOOKS), own / _NOTEBOOKS)
+    interpreter = _PROGRAMS[Path(program).suffix.lower()]
+    start = _START.format(
+        folder=_FOLDER, interpreter=interpreter.split()[0], command=f"{interpreter} {shlex.quote(f'./{program}')}"
+    )
+    (own / "start.sh").write_text(start, encoding="utf-8")
     image = record.sandbox.image or "mlebench-env"
     (own / "Dockerfile").write_text(f"FROM {image}\nARG AGENT_DIR\nCOPY . ${{AGENT_DIR}}\n", encoding="utf-8")
     return Agent(
@@ -91,12 +109,16 @@ def as_agent(record: RunRecord, run_dir: Path, folder: Path) -> Agent:
     )
 
 
-def compare(record: RunRecord, run_dir: Path, again: Path, report: Report, execution: Execution) -> Reproduction:
-    """Compare the submission in the run directory ``again``, whose grade is ``report``, with that of the run."""
+def compare(record: RunRecord, run_dir: Path, again: RunRecord, again_dir: Path) -> Reproduction:
+    """Compare the submission of the run ``again`` with that of the run that is reproduced.
+
+    The detail may hold text of the program.
+    """
+    report = again.report
     if not report.submission_exists:
-        how = "; ".join(filter(None, (str(execution.ending), execution.detail)))
+        how = "; ".join(filter(None, (str(again.ending), again.detail, _last_line(again_dir / RUN_LOG))))
         return Reproduction(Likeness.does_not_run, f"it leaves no submission ({how})", None)
-    ours, theirs = run_dir / SUBMISSION, again / SUBMISSION
+    ours, theirs = run_dir / SUBMISSION, again_dir / SUBMISSION
     if ours.is_file() and digest_of(ours) == digest_of(theirs):
         return Reproduction(Likeness.equal, "its submission is the same, byte for byte", report.score)
     if report.score is None or record.score is None:
@@ -107,3 +129,14 @@ def compare(record: RunRecord, run_dir: Path, again: Path, report: Report, execu
     near = abs(apart) <= CLOSE * max(abs(report.score), abs(record.score))
     detail = f"its score is {report.score}, that of the run {record.score} ({apart:+.5f})"
     return Reproduction(Likeness.close if near else Likeness.different, detail, report.score)
+
+
+def _last_line(log: Path) -> str:
+    """The last line that a program printed, cut to a bounded length."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - (64 << 10)))
+            lines = file.read().decode("utf-8", "replace").split("\n")
+    except OSError:
+        return ""
+    return next((line.strip()[-_LINE:] for line in reversed(lines) if line.strip()), "")

@@ -6,29 +6,22 @@ A scanner is a function of a run. *violation* is for what no fair run does; *loo
 from __future__ import annotations
 
 import ast
-import csv
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from functools import cached_property
 from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from pytest_mlebench._version import __version__
 from pytest_mlebench.audit.findings import Finding, Findings, Verdict
-from pytest_mlebench.audit.programs import Program, code_of, commands_of
-from pytest_mlebench.catalog.competition import Competition
-from pytest_mlebench.data.dataset import Dataset
-from pytest_mlebench.json_values import loads
+from pytest_mlebench.audit.programs import Program
+from pytest_mlebench.audit.run import Run
 from pytest_mlebench.llm.ledger import read_bodies, read_calls
 from pytest_mlebench.llm.messages import said_in
-from pytest_mlebench.llm.trajectory import TRAJECTORY
-from pytest_mlebench.runs.group import RunGroup
 from pytest_mlebench.runs.layout import RUN_LOG, SUBMISSION
-from pytest_mlebench.runs.record import RunRecord
 from pytest_mlebench.sandbox.snapshots import digest_of
 from pytest_mlebench.units import format_duration, pluralize
 
@@ -36,9 +29,6 @@ _QUOTE = 200
 _MOST = 5
 """Findings of one kind in one file."""
 _LOG_BYTES = 64 << 20
-_TRAJECTORY_BYTES = 256 << 20
-_ROWS = 200_000
-"""Rows of a submission that are compared."""
 _BURST, _MANY_CHECKS, _ORACLE = 20, 50, 200
 """Verdicts of the submission checker that are many for a minute (it gives 30), that are many for a run, and that are a
 search."""
@@ -54,103 +44,8 @@ _SOON = 60.0
 _SHORT_ANSWERS, _SHORT_TOKENS = 50, 16
 
 
-@dataclass(frozen=True, kw_only=True)
-class Run:
-    """A run as scanners see it. ``dataset`` is None where the data is not here, ``peers`` are the group's other runs
-    of the competition, with the SHA-256 of their submissions."""
-
-    record: RunRecord
-    run_dir: Path
-    competition: Competition | None
-    dataset: Dataset | None
-    peers: Sequence[tuple[RunRecord, str]] = ()
-    provider_tools: bool = False
-
-    @cached_property
-    def _left(self) -> tuple[list[Program], list[str]]:
-        return code_of(self.run_dir)
-
-    @property
-    def code(self) -> list[Program]:
-        """The code that the agent left."""
-        return self._left[0]
-
-    @property
-    def not_read(self) -> list[str]:
-        """Code that was too much to read."""
-        return self._left[1]
-
-    @cached_property
-    def programs(self) -> list[Program]:
-        """Its code, and the commands that its models gave."""
-        return [*self.code, *commands_of(self.trajectory)]
-
-    @cached_property
-    def trajectory(self) -> Mapping[str, Any] | None:
-        path = self.run_dir / TRAJECTORY
-        try:
-            if path.is_symlink() or path.stat().st_size > _TRAJECTORY_BYTES:
-                return None
-            found = loads(path.read_bytes())
-        except (OSError, ValueError):
-            return None
-        return found if isinstance(found, dict) else None
-
-    @cached_property
-    def submission(self) -> Path | None:
-        path = self.run_dir / SUBMISSION
-        return path if path.is_file() and not path.is_symlink() else None
-
-    @cached_property
-    def rows(self) -> list[list[str]]:
-        """The rows of its submission below the head, the first ones of many; none where it is no CSV."""
-        return _rows(self.submission)
-
-    @cached_property
-    def test_ids(self) -> frozenset[str]:
-        """The ids that are to be predicted, as the sample submission or else the submission itself has them."""
-        sample = [] if self.dataset is None else _rows(self.dataset.sample_submission)
-        return frozenset(row[0] for row in sample or self.rows if row and len(row[0]) > 1)
-
-
-def _rows(path: Path | None) -> list[list[str]]:
-    if path is None or path.suffix != ".csv":
-        return []
-    try:
-        with path.open(newline="", encoding="utf-8", errors="replace") as file:
-            return list(islice(csv.reader(file), 1, _ROWS + 1))
-    except (OSError, csv.Error):
-        return []
-
-
 Found = Iterator[Finding]
 Scanner = Callable[[Run], Found]
-
-
-def runs_of(
-    group: RunGroup, competition: Callable[[str], Competition | None], dataset: Callable[[str], Dataset | None]
-) -> Iterator[Run]:
-    """The runs of a group, as scanners see them. Raises OSError where its files cannot be read."""
-    digests = {
-        record.run_id: digest_of(path)
-        for record in group.records
-        if (path := group.folder / record.run_id / SUBMISSION).is_file() and not path.is_symlink()
-    }
-    tools = bool(group.manifest.settings.get("allow_provider_tools"))
-    for record in group.records:
-        peers = [
-            (other, digests[other.run_id])
-            for other in group.records
-            if other is not record and other.competition_id == record.competition_id and other.run_id in digests
-        ]
-        yield Run(
-            record=record,
-            run_dir=group.folder / record.run_id,
-            competition=competition(record.competition_id),
-            dataset=dataset(record.competition_id),
-            peers=peers,
-            provider_tools=tools,
-        )
 
 
 def audit(runs: Iterable[Run]) -> Findings:
@@ -421,8 +316,7 @@ def submission(run: Run) -> Found:
     rows = run.rows
     width = min((len(row) for row in rows), default=0)
     constant = len(rows) >= _KNOWN_IDS and width > 1 and len({tuple(row[1:]) for row in rows}) == 1
-    sample = run.dataset is not None and _rows(run.dataset.sample_submission) == rows and bool(rows)
-    if sample:
+    if rows and rows == run.sample_rows:
         yield _finding(run, _LOOK, "its submission is the sample submission", file=SUBMISSION)
     elif constant:
         yield _finding(run, _LOOK, "its submission predicts the same for every row", file=SUBMISSION,

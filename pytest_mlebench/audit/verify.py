@@ -15,16 +15,18 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from pytest_mlebench.audit.bundle import MADE_BY, MISSING_RUNS, TABLES, Bundle
+from pytest_mlebench.audit.bundle import MADE_BY, MISSING_RUNS, TABLES, UNIQUE_KEYS, Bundle
 from pytest_mlebench.audit.card import Card, Check, Result
 from pytest_mlebench.audit.profile import ProfileLine, fairness_profile, setting_differences
 from pytest_mlebench.audit.regrade import Regrader, differences, same_score
 from pytest_mlebench.audit.signing import check as check_signature
+from pytest_mlebench.audit.verify_claims import claims
 from pytest_mlebench.catalog.competition import VERSIONS
 from pytest_mlebench.data.verification import fingerprint
 from pytest_mlebench.errors import UsageError, reason
 from pytest_mlebench.json_values import loads
 from pytest_mlebench.llm.ledger import CALLS, MAX_CALLS_BYTES, read_calls
+from pytest_mlebench.llm.trajectory import TRAJECTORY
 from pytest_mlebench.runs.group import RunGroup, read_group
 from pytest_mlebench.runs.layout import RECORD, SUBMISSION
 from pytest_mlebench.runs.manifest import Canonical, Manifest, model_differences
@@ -35,6 +37,8 @@ from pytest_mlebench.units import pluralize
 _MAX_JSON_BYTES = 64 << 20
 _SLACK_SECONDS = 120.0
 """A run's own clock and those of its record are not the same."""
+_SLACK_SHARE = 0.05
+"""Of the time limit: ending an agent and collecting what it left takes a while."""
 _TOLERANCE = 1e-6
 
 Files = Callable[[RunGroup], Mapping[str, Any]]
@@ -58,7 +62,7 @@ def verify(
     profile: tuple[ProfileLine, ...] = ()
     try:
         group = _read(bundle)
-        found = list(_group_checks(bundle, group, regrader(group.version), files))
+        found = list(_group_checks(bundle, group, regrader, files))
         profile = fairness_profile(group)
     except UsageError as error:
         checks.append(Check("records", Result.differs, "cannot be read", (str(error),)))
@@ -77,8 +81,13 @@ _STRANGE = (ValueError, TypeError, ArithmeticError, LookupError, AttributeError,
 
 def _read(bundle: Bundle) -> RunGroup:
     """The group of a bundle, whose records are where they say they are. Raises UsageError, and ValueError."""
-    if large := [e.path for e in bundle.index.files if e.path.endswith(".json") and e.size > _MAX_JSON_BYTES]:
+    own = [
+        e for e in bundle.index.files if e.path.endswith(".json") and e.path.count("/") == e.path.endswith(f"/{RECORD}")
+    ]
+    if large := [entry.path for entry in own if entry.size > _MAX_JSON_BYTES]:
         raise ValueError(f"{large[0]} is larger than any record")
+    for entry in own:
+        _see_one_meaning(bundle.folder / entry.path)
     group = read_group(bundle.folder)
     if group.version not in VERSIONS:
         raise ValueError(f"there is no version {group.version[:20]!r} of the benchmark")
@@ -88,7 +97,18 @@ def _read(bundle: Bundle) -> RunGroup:
     return group
 
 
-def _group_checks(bundle: Bundle, group: RunGroup, graders: Regrader, files: Files) -> Iterator[Check]:
+def _see_one_meaning(path: Path) -> None:
+    """Raises ValueError for JSON in which a key comes twice: readers would take different values from it."""
+    try:
+        loads(path.read_bytes(), decoder=UNIQUE_KEYS)
+    except ValueError as error:
+        raise ValueError(f"{path.name}: {error}") from error
+
+
+def _group_checks(
+    bundle: Bundle, group: RunGroup, regrader: Callable[[str], Regrader], files: Files
+) -> Iterator[Check]:
+    graders = regrader(group.version)
     yield _check("records", _records(bundle, group, graders), pluralize(len(group.records), "run"))
     yield _check("settings", _settings(group), "limits, agents, images, data and models agree with the records")
     yield _models(bundle, group)
@@ -96,6 +116,7 @@ def _group_checks(bundle: Bundle, group: RunGroup, graders: Regrader, files: Fil
     check, again = _grades(bundle, group, graders)
     yield check
     yield _tables(bundle, group, again, files)
+    yield from claims(bundle, group, regrader)
 
 
 def _check(name: str, found: Iterable[str], detail: str) -> Check:
@@ -163,6 +184,9 @@ def _record(record: RunRecord, bundle: Bundle, group: RunGroup, graders: Regrade
     else:
         if not 0 <= record.seconds <= lasted.total_seconds() + _SLACK_SECONDS:
             yield f"it took {record.seconds:g} s between times that are {lasted.total_seconds():g} s apart"
+        limit = record.limits.get("time_limit")
+        if isinstance(limit, int | float) and record.seconds > limit + max(_SLACK_SECONDS, _SLACK_SHARE * limit):
+            yield f"it took {record.seconds:g} s with a time limit of {limit:g} s"
         if any(point.seconds > record.seconds + _SLACK_SECONDS for point in record.timeline):
             yield f"it took {record.seconds:g} s, and its timeline is longer"
     if (found := read_validation_score(run_dir)) != record.validation_score and _has(bundle, "submissions"):
@@ -246,20 +270,39 @@ def _models(bundle: Bundle, group: RunGroup) -> Check:
             if record.llm.get("calls"):
                 lacking.append(f"{record.run_id}: it has no ledger of its calls")
             continue
-        called, cost = _ledger(read_calls(path.parents[1]))
+        calls = read_calls(path.parents[1])
+        called, cost = _ledger(calls)
+        if unknown := _steps_without_call(path.parents[1], calls):
+            wrong.append(f"{record.run_id}: its trajectory has the call {unknown[0]}, which its ledger has not")
         if called != Counter(record.models_called):
             told = _counts({"": dict(called)})
             wrong.append(
                 f"{record.run_id}: its ledger has {told}, and its record {_counts({'': record.models_called})}"
             )
         known = record.llm.get("known_cost") or 0.0
-        if abs(cost - known) > _TOLERANCE * max(1.0, abs(cost)):
+        if not abs(cost - known) <= _TOLERANCE * max(1.0, abs(cost)):  # NaN is no cost
             wrong.append(f"{record.run_id}: its ledger's calls cost ${cost:.6f}, and its record says ${known:.6f}")
     if wrong:
         return Check("models", Result.differs, pluralize(len(wrong), "difference"), tuple(wrong))
     if lacking:
         return Check("models", Result.unchecked, "calls were not recorded", tuple(lacking))
     return Check("models", Result.verified, f"ledgers of {pluralize(len(asked), 'run')} have the calls of the records")
+
+
+def _steps_without_call(run_dir: Path, calls: Iterable[Mapping[str, Any]]) -> list[int]:
+    """The numbers of calls that a run's trajectory has, and its ledger has not."""
+    path = run_dir / TRAJECTORY
+    if not path.is_file() or path.stat().st_size > _MAX_JSON_BYTES:
+        return []
+    known = {call.get("number") for call in calls}
+    trajectory = loads(path.read_bytes())
+    found = set()
+    for step in trajectory.get("steps") or () if isinstance(trajectory, dict) else ():
+        extra = step.get("extra") if isinstance(step, dict) else None
+        number = extra.get("call") if isinstance(extra, dict) else None
+        if isinstance(number, int) and number not in known:
+            found.add(number)
+    return sorted(found)
 
 
 def _ledger(calls: Iterable[Mapping[str, Any]]) -> tuple[Counter[str], float]:

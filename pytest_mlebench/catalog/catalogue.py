@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
-from pytest_mlebench._paths import bundled
-from pytest_mlebench.catalog.competition import FILE_NAME, FIRST, Competition
+from pytest_mlebench._paths import AnyPath, bundled, expanded
+from pytest_mlebench.catalog.competition import FILE_NAME, FIRST, VERSIONS, Competition
 from pytest_mlebench.catalog.schema import SPLITS, close_matches
-from pytest_mlebench.errors import UsageError, reason
+from pytest_mlebench.errors import UsageError, expect, reason
+from pytest_mlebench.units import pluralize
 
 BENCHMARK = ("low", "medium", "high")
 """The splits that together are ``all``, MLE-bench's 75 competitions."""
@@ -54,13 +56,21 @@ class Catalogue:
 
     A folder holds competitions as its subfolders, or is one itself. Raises UsageError for a folder that holds none,
     and where two competitions have the same id. They are those of one version of the benchmark.
+
+    >>> catalogue = default_catalogue()
+    >>> [competition.id for competition in catalogue.split("smoke")]
+    ['smoke-breast-cancer', 'smoke-diabetes', 'smoke-digits']
+    >>> "spaceship-titanic" in catalogue
+    True
     """
 
-    def __init__(self, *folders: Path, version: str = FIRST) -> None:
-        self.folders = folders
+    def __init__(self, *folders: AnyPath, version: str = FIRST) -> None:
+        if version not in VERSIONS:
+            raise UsageError(f"version {version!r} of the benchmark must be one of {', '.join(VERSIONS)}")
+        self.folders = tuple(expanded(folder) for folder in folders)
         self.version = version
         self._files: dict[str, Path] = {}
-        for folder in folders:
+        for folder in self.folders:
             found = _competition_files(folder)
             if not found:
                 what = "holds no competition (a folder with competition.yaml)" if folder.is_dir() else "is not a folder"
@@ -70,6 +80,9 @@ class Catalogue:
                 other = self._files.setdefault(id, file)
                 if other.resolve() != file.resolve():
                     raise UsageError(f"competition {id!r} is in two folders: {other.parent} and {file.parent}")
+
+    def __repr__(self) -> str:
+        return f"<Catalogue {self.version}: {pluralize(len(self), 'competition')}>"
 
     def __iter__(self) -> Iterator[Competition]:
         return (self[id] for id in self._files)
@@ -82,6 +95,7 @@ class Catalogue:
 
     def __getitem__(self, id: str) -> Competition:
         """Raises UsageError with close matches for an unknown id."""
+        expect(id, str, "a competition's id", "as in catalogue['smoke-digits']")
         if id not in self._files:
             raise unknown("competition", id, self._files)
         return load(self._files[id], self.version)
@@ -95,11 +109,12 @@ class Catalogue:
         """The bundled splits with their aliases, and those that competitions of other folders name."""
         return tuple(sorted({*SPLIT_NAMES, *(competition.split for competition in self)}))
 
-    def split(self, name: str) -> list[Competition]:
+    def split(self, name: AnyPath) -> list[Competition]:
         """The competitions of a split (see ``split_names``), or of a file with one id per line.
 
         Raises UsageError for a name that is neither, and for an unknown id with the file's name and its line.
         """
+        name = os.fspath(name)
         if name in _ALIASES:
             return [competition for competition in self if competition.split in _ALIASES[name]]
         if name == CORE:
@@ -107,13 +122,18 @@ class Catalogue:
                 raise UsageError("split 'core' is of version 2 of the benchmark: add --bench-version=2")
             return [own for own in self.split("all") if own.id not in NOT_CORE and not own.contaminated]
         path = Path(name)
-        if path.is_file():
+        try:
+            is_file = path.is_file()
+        except (OSError, ValueError) as error:
+            raise UsageError(f"split {name!r}: {reason(error)}") from error
+        if is_file:
             return [self._of_line(path, line, id) for line, id in _numbered_ids(path)]
         if path.suffix or path.parent != Path():
             raise UsageError(f"split file {name} {'is a folder' if path.is_dir() else 'does not exist'}")
         if own := [competition for competition in self if competition.split == name]:
             return own
-        raise unknown("split", name, self.split_names)
+        names = [known for known in self.split_names if known != CORE or self.version != FIRST]
+        raise unknown("split", name, names, advice="A file with one competition id per line is a split, too.")
 
     def _of_line(self, path: Path, line: int, id: str) -> Competition:
         if id not in self._files:
@@ -146,9 +166,13 @@ def _numbered_ids(path: Path) -> list[tuple[int, str]]:
     return found
 
 
-def default_catalogue(*folders: Path, version: str = FIRST) -> Catalogue:
-    """The bundled competitions, and those of other folders beside them."""
-    return _catalogue(version, bundled("competitions"), *folders)
+def default_catalogue(*folders: AnyPath, version: str = FIRST) -> Catalogue:
+    """The bundled competitions, and those of other folders beside them.
+
+    >>> len(default_catalogue().split("all"))
+    75
+    """
+    return _catalogue(version, bundled("competitions"), *(expanded(folder) for folder in folders))
 
 
 @cache

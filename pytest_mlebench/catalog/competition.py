@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import reprlib
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -11,19 +13,23 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
 
+from pytest_mlebench._paths import AnyPath, expanded
 from pytest_mlebench.catalog import packages, schema
 from pytest_mlebench.catalog.leaderboard import Leaderboard
-from pytest_mlebench.errors import CompetitionError
+from pytest_mlebench.errors import CompetitionError, reason
 from pytest_mlebench.json_values import loads
 
 FILE_NAME = "competition.yaml"
+KERNELS = "kernels.json"
 OBFUSCATED = "description_obfuscated.md"
 VERSIONS = ("v1", "v2")
 """Of the benchmark: the first reproduces MLE-bench with its defects, the second corrects them."""
 FIRST = VERSIONS[0]
+_KERNEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}/[A-Za-z0-9_-]{1,100}")
 _EXTRAS = {"pyarrow": "pytest-mlebench[parquet]"}
 """What installs a module, where that is not called as the module is."""
-_GOLDEN_KEYS = {"seed", "public", "private", "scores", "no_score", "invalid"}
+_KINDS = {int: "a whole number", dict: "a mapping", list: "a list"}
+_GOLDEN = {"seed": int, "public": dict, "private": dict, "scores": dict, "no_score": list, "invalid": list}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -44,6 +50,11 @@ class Competition:
     ``known_issues`` what could not be, ``thresholds`` whether the leaderboard's medals still mean what they did
     (``THRESHOLDS`` in the schema). ``contaminated`` says why the answers are publicly known, which no version can
     change (empty: they are not).
+
+    >>> from pytest_mlebench import default_catalogue
+    >>> competition = default_catalogue()["smoke-diabetes"]
+    >>> competition.metric, competition.split, competition.leaderboard.gold
+    ('root_mean_squared_error', 'smoke', 55.78176)
     """
 
     folder: Path
@@ -76,11 +87,12 @@ class Competition:
     version: str = FIRST
 
     @classmethod
-    def load(cls, path: Path, *, version: str = FIRST) -> Competition:
+    def load(cls, path: AnyPath, *, version: str = FIRST) -> Competition:
         """Read a competition's folder, or its ``competition.yaml``; a later version's own file overrides keys of it.
 
         Raises CompetitionError that names the file, the keys and what was expected.
         """
+        path = expanded(path)
         file = path if path.name == FILE_NAME else path / FILE_NAME
         values = _values(file)
         fields = schema.check(values, file)
@@ -97,12 +109,16 @@ class Competition:
     def is_ours(path: Path) -> bool:
         """Whether a ``competition.yaml`` is one of pytest-mlebench: other tools have files of that name too.
 
-        Ours has a top-level key ``leaderboard``. The file is read, but not parsed. That of a later version, in a folder
-        of the competition's own, is no competition by itself.
+        Ours has a top-level key ``leaderboard``, or ``grade.py`` and ``prepare.py`` beside it: a damaged file must not
+        go unnoticed. The file is read, but not parsed. That of a later version, in a folder of the competition's own,
+        is no competition by itself.
         """
         file = path if path.name == FILE_NAME else path / FILE_NAME
         is_override = file.parent.name in VERSIONS and (file.parent.parent / FILE_NAME).is_file()
-        return not is_override and schema.has_leaderboard(file)
+        if is_override:
+            return False
+        has_code = all((file.parent / name).is_file() for name in ("grade.py", "prepare.py"))
+        return has_code or schema.has_leaderboard(file)
 
     @property
     def is_corrected(self) -> bool:
@@ -157,18 +173,37 @@ class Competition:
         return path
 
     @cached_property
+    def kernels(self) -> tuple[str, ...]:
+        """Its public notebooks with the most votes, as ``AUTHOR/SLUG``; none where it has no ``kernels.json``.
+
+        Raises CompetitionError where the file holds anything else.
+        """
+        path = self.folder / KERNELS
+        if not path.is_file():
+            return ()
+        try:
+            found = loads(path.read_bytes())
+        except (OSError, ValueError) as error:
+            raise CompetitionError(f"{path}: cannot be read: {error}") from error
+        if not isinstance(found, list) or not all(isinstance(name, str) and _KERNEL.fullmatch(name) for name in found):
+            raise CompetitionError(f"{path}: must be a list of notebooks, each as AUTHOR/SLUG")
+        return tuple(dict.fromkeys(found))
+
+    @cached_property
     def golden(self) -> dict[str, Any]:
         """What the synthetic data must give, from ``golden.json``; raises CompetitionError where there is none."""
         path = self.file("golden.json")
-        again = f"make it with `{golden_command(self)}`"
+        again = f"make it with `{golden_command(self, *(['--force'] if path.exists() else []))}`"
         try:
             golden = loads(path.read_text(encoding="utf-8"))
         except OSError as error:
             raise CompetitionError(f"{path} is missing: {again}") from error
         except ValueError as error:
-            raise CompetitionError(f"{path}: is not JSON: {error}") from error
-        if not isinstance(golden, dict) or not golden.keys() >= _GOLDEN_KEYS:
-            raise CompetitionError(f"{path}: must be a mapping with {', '.join(sorted(_GOLDEN_KEYS))}; {again}")
+            raise CompetitionError(f"{path}: is not JSON: {reason(error)}; {again}") from error
+        if not isinstance(golden, dict) or not golden.keys() >= _GOLDEN.keys():
+            raise CompetitionError(f"{path}: must be a mapping with {', '.join(sorted(_GOLDEN))}; {again}")
+        if wrong := _wrong_values(golden):
+            raise CompetitionError(f"{path}: {wrong}; {again}")
         return golden
 
     def module(self, name: str) -> ModuleType:
@@ -184,24 +219,29 @@ class Competition:
             self.require_modules()
         try:
             return packages.import_module(self.folder, self.version, name)
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise CompetitionError(f"{path} does not import: {self.describe_error(error)}") from error
 
     def describe_error(self, error: BaseException) -> str:
         """An exception in one line, with file, line and code of the folder where it was raised, if that is so."""
-        text = f"{type(error).__name__}: {error}"
+        text, place = f"{type(error).__name__}: {error}", self.place_of(error)
+        if isinstance(error, SyntaxError) and place:
+            text = f"{type(error).__name__}: {error.msg}"
+        return f"{text} ({place})" if place else text
+
+    def place_of(self, error: BaseException) -> str:
+        """Where in the folder an exception was raised, as file, line and code; empty where it was raised elsewhere."""
         folder = self.folder.resolve()
         if isinstance(error, SyntaxError) and error.filename and Path(error.filename).is_relative_to(folder):
             where = traceback.FrameSummary(error.filename, error.lineno, "", line=error.text)
-            text = f"{type(error).__name__}: {error.msg}"
         else:
             frames = traceback.extract_tb(error.__traceback__)
             own = [frame for frame in frames if Path(frame.filename).is_relative_to(folder)]
             if not own:
-                return text
+                return ""
             where = own[-1]
         name = Path(where.filename).relative_to(folder)
-        return f"{text} ({name}, line {where.lineno}: {(where.line or '').strip()})"
+        return f"{name}, line {where.lineno}: {(where.line or '').strip()}"
 
     def require_modules(self) -> None:
         """Raises CompetitionError with the command that installs what preparing needs and this environment lacks."""
@@ -228,6 +268,26 @@ def split_and_version(label: str) -> tuple[str, str]:
     """The reverse of ``split_label``."""
     split, _, version = label.rpartition(" ")
     return (split, version) if split and version in VERSIONS else (label, FIRST)
+
+
+def _wrong_values(golden: Mapping[str, Any]) -> str:
+    """What a ``golden.json`` holds in place of what it must; empty if nothing."""
+    for key, kind in _GOLDEN.items():
+        if type(golden[key]) is not kind:
+            return f"{key}: must be {_KINDS[kind]}, not {reprlib.repr(golden[key])}"
+    if golden["seed"] < 0:
+        return f"seed: must be at least 0, not {golden['seed']}"
+    lines = golden.get("lines", {})
+    sides = lines.values() if isinstance(lines, dict) else [lines]
+    if not all(isinstance(side, dict) and all(isinstance(marks, str) for marks in side.values()) for side in sides):
+        return "lines: must hold a mapping of texts for each side"
+    for name, score in golden["scores"].items():
+        if isinstance(score, bool) or not isinstance(score, int | float):
+            return f"scores: that of {name} must be a number, not {reprlib.repr(score)}"
+    for key in ("no_score", "invalid"):
+        if odd := [name for name in golden[key] if not isinstance(name, str)]:
+            return f"{key}: must hold names of submissions, not {reprlib.repr(odd[0])}"
+    return ""
 
 
 def golden_command(competition: Competition, *options: str) -> str:

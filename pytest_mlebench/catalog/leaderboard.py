@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
+from operator import index
 from typing import Literal
 
 Medal = Literal["gold", "silver", "bronze"]
@@ -21,6 +22,7 @@ def medal_ranks(teams: int) -> dict[Medal, int]:
     >>> medal_ranks(1500)
     {'gold': 13, 'silver': 75, 'bronze': 150}
     """
+    teams = index(teams)
     if teams < 1:
         raise ValueError(f"a leaderboard has at least one team, not {teams}")
     # Integers throughout: 0.2 % of 1500 is 3, not 2.9999.
@@ -40,6 +42,10 @@ class Leaderboard:
     """What grading needs of a private leaderboard.
 
     ``percentiles[p - 1]`` is the score at rank ceil(p % of the teams), best first.
+
+    >>> board = Leaderboard.from_scores([0.9, 0.8, 0.7, 0.6, 0.5], lower_is_better=False)
+    >>> board.medal(0.95), board.medal(0.85), board.medal(0.1)
+    ('gold', 'bronze', None)
     """
 
     teams: int
@@ -52,12 +58,15 @@ class Leaderboard:
     source: str = ""
 
     @classmethod
-    def from_scores(cls, scores: Sequence[float], *, lower_is_better: bool, source: str = "") -> Leaderboard:
+    def from_scores(cls, scores: Iterable[float], *, lower_is_better: bool, source: str = "") -> Leaderboard:
         """The leaderboard that the final scores of all teams make (any order).
 
-        The median is that of the scores, the mean of the middle two where their number is even.
+        The median is that of the scores, the mean of the middle two where their number is even. Raises ValueError
+        where there are no scores, or one of them is no finite number.
         """
-        ranked = sorted(scores, reverse=not lower_is_better)
+        ranked = sorted((float(score) for score in scores), reverse=not lower_is_better)
+        if strange := [score for score in ranked if not math.isfinite(score)]:
+            raise ValueError(f"a team's score must be a finite number, not {strange[0]}: leave such teams out")
         n = len(ranked)
         thresholds = {medal: ranked[rank - 1] for medal, rank in medal_ranks(n).items()}
         median = (ranked[(n - 1) // 2] + ranked[n // 2]) / 2

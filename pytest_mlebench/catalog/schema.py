@@ -76,6 +76,8 @@ def read_yaml(path: Path) -> Any:
         text = path.read_text(encoding="utf-8")
         if len(text) > _SMALL or re.search(r"[&*]\w", text):
             _refuse_bombs(text, path)
+        if again := _repeated(text):
+            raise CompetitionError(f"{path}, line {again[1]}: the key {again[0]!r} is there twice")
         return _load(text)
     except OSError as error:
         raise CompetitionError(f"{path}: cannot be read ({error.strerror})") from error
@@ -87,6 +89,16 @@ def read_yaml(path: Path) -> Any:
         raise CompetitionError(f"{path}{line}: is not YAML: {error.problem or error.context}") from error
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise CompetitionError(f"{path}: is not YAML: {' '.join(str(error).split())}") from error
+
+
+def _repeated(text: str) -> tuple[str, int] | None:
+    """The first top-level key that is there twice, of which YAML would take the last, and its line."""
+    seen = set()
+    for match in re.finditer(r"^(\w+):(?=\s)", text, re.MULTILINE):
+        if match[1] in seen:
+            return match[1], text.count("\n", 0, match.start()) + 1
+        seen.add(match[1])
+    return None
 
 
 def _load(text: str) -> Any:
@@ -115,8 +127,8 @@ def _refuse_bombs(text: str, path: Path) -> None:
 def has_leaderboard(path: Path) -> bool:
     """Whether a file may be a competition of ours: whether it has a top-level key ``leaderboard``. It is not parsed."""
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
+        text = path.read_text(encoding="utf-8", errors="replace")  # reading it says what is wrong with it
+    except OSError:
         return False
     return re.search(r"""^["']?leaderboard["']?\s*:|^\s*\{.*leaderboard""", text, re.MULTILINE) is not None
 

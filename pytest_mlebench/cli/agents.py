@@ -214,7 +214,11 @@ def _data(settings: Settings) -> Iterator[Line]:
     store = factories.data_store(settings)
     catalogue = list(factories.catalogue(settings))
     prepared = sum(store.dataset(competition).is_prepared for competition in catalogue)
-    yield "ok", "data", f"{prepared} of {pluralize(len(catalogue), 'competition')} prepared (`mlebench list`)"
+    yield (
+        "ok",
+        "data",
+        f"{prepared} of {pluralize(len(catalogue), 'competition')} prepared in {store.root} (`mlebench list`)",
+    )
     try:
         find_credentials(RetryPolicy())
     except MLEBenchError as error:

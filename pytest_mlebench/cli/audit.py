@@ -5,22 +5,23 @@ from __future__ import annotations
 import argparse
 import logging
 from collections import Counter
-from collections.abc import Iterable, Iterator
 from dataclasses import asdict, replace
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_mlebench import factories
-from pytest_mlebench.cli.common import GROUP_HELP, add_options, print_json, read_settings
+from pytest_mlebench.cli import plagiarism
+from pytest_mlebench.cli.common import GROUP_HELP, add_options, note_absent, print_json, read_settings
 from pytest_mlebench.errors import UsageError, unusable
 from pytest_mlebench.units import format_duration, pluralize
 
 if TYPE_CHECKING:
     from pytest_mlebench.audit.calibration import Calibration
+    from pytest_mlebench.audit.evidence import Case
     from pytest_mlebench.audit.findings import Finding, Findings, JudgeAccount
-    from pytest_mlebench.audit.judge import Case, Judge
-    from pytest_mlebench.audit.scanners import Run
+    from pytest_mlebench.audit.judge import Judge
+    from pytest_mlebench.audit.plagiarism import Pairs
     from pytest_mlebench.runs.group import RunGroup
     from pytest_mlebench.settings import Settings
 
@@ -42,11 +43,13 @@ def add(commands: Any) -> None:
         help="also ask this model about code, messages and logs; what it finds is a reason to look, no more"
         )  # fmt: skip
     judge.add_argument("--judge-budget", metavar="DOLLARS", type=_dollars, default=Decimal(5),
-        help="the most that the judge may cost (default: 5)")  # fmt: skip
+        help="the most that the judge may cost in this call; what it found in earlier ones is not asked again "
+        "(default: 5)")  # fmt: skip
     judge.add_argument("--judge-votes", metavar="N", type=_votes, default=3,
         help="how often it is asked about each part; more than half must agree (default: 3)")  # fmt: skip
-    add_options(command, "--runs-dir", "--competitions-dir", "--data-dir", "--llm-providers", "--prices",
-        "--llm-retries", "--llm-rpm")  # fmt: skip
+    plagiarism.add_options(command)
+    add_options(command, "--runs-dir", "--agents-dir", "--competitions-dir", "--data-dir", "--llm-providers",
+        "--prices", "--llm-retries", "--llm-rpm")  # fmt: skip
     command.set_defaults(command=_audit)
 
 
@@ -69,42 +72,67 @@ def _votes(text: str) -> int:
 def _audit(options: argparse.Namespace) -> int:
     if options.calibrate == (options.group is not None):
         raise UsageError("audit takes either a GROUP or --calibrate")
+    if options.calibrate and options.plagiarism:
+        raise UsageError("--plagiarism is for a GROUP, not for --calibrate")
     return _calibrate(options) if options.calibrate else _audit_group(options, options.group)
 
 
 def _audit_group(options: argparse.Namespace, name: str) -> int:
     from pytest_mlebench.audit.findings import Verdict
-    from pytest_mlebench.audit.scanners import audit, runs_of
+    from pytest_mlebench.audit.run import runs_of
+    from pytest_mlebench.audit.scanners import audit
     from pytest_mlebench.runs.group import find_group, read_group
 
     settings = read_settings(options)
     group = read_group(find_group(name, settings.runs_dir))
-    judge = _judge(options, settings, group.folder)
     for why in group.broken:
         logger.warning("warning: %s", why)
     catalogue = factories.catalogue(replace(settings, bench_version=group.version.removeprefix("v")))
     store = factories.data_store(settings)
+    note_absent(store)
     here = {id: store.dataset(catalogue[id]) for id in {r.competition_id for r in group.records} if id in catalogue}
     runs = runs_of(
         group,
         lambda id: catalogue[id] if id in here else None,
         lambda id: own if (own := here.get(id)) is not None and own.is_prepared else None,
     )
-    if judge is None:
-        found = _with_earlier_judge(audit(runs), group)
+    judge = _judge(options, settings, group.folder)
+    pairs: Pairs | None = None
+    cases: list[Case] = []
+    if judge is not None:
+        from pytest_mlebench.audit.evidence import collecting
+
+        runs = collecting(runs, cases)
+    earlier = _earlier(group)
+    compared = plagiarism.comparison(options, settings, catalogue, store)
+    if compared is None:
+        scanned = plagiarism.with_earlier(audit(runs), earlier)
     else:
-        cases: list[Case] = []
-        found = _judged(audit(_collecting(runs, cases)), judge, cases)
-    try:
-        path = found.write(group.folder)
-    except OSError as error:
-        raise UsageError(f"{group.folder} cannot be written: {unusable(error)}") from error
+        with compared:
+            scanned, pairs = plagiarism.with_pairs(audit(plagiarism.collecting(runs, compared)), compared, group)
+    found = _with_earlier_judge(scanned, earlier)
+    path = _write(found, group.folder)
+    if judge is not None:
+        found = _judged(scanned, judge, cases)
+        _write(found, group.folder)
+    if pairs is not None and found.plagiarism is not None:
+        plagiarism.warn_of_missing(found.plagiarism.notebooks, store.root, is_default=store.is_default)
     if options.json:
         print_json({"verdicts": found.verdicts, **asdict(found)})
     else:
         _show(group, found)
+        plagiarism.show(found, pairs, options)
     logger.info("%s", path)
+    if found.judge is not None and found.judge.interrupted and judge is not None:
+        raise KeyboardInterrupt
     return 1 if Verdict.violation in found.verdicts.values() else 0
+
+
+def _write(found: Findings, folder: Path) -> Path:
+    try:
+        return found.write(folder)
+    except OSError as error:
+        raise UsageError(f"{folder} cannot be written: {unusable(error)}") from error
 
 
 def _judge(options: argparse.Namespace, settings: Settings, folder: Path) -> Judge | None:
@@ -117,15 +145,6 @@ def _judge(options: argparse.Namespace, settings: Settings, folder: Path) -> Jud
     return Judge(chosen, factories.gateway_settings(settings), folder / FOLDER)
 
 
-def _collecting(runs: Iterable[Run], cases: list[Case]) -> Iterator[Run]:
-    """The runs; what the judge is to read of each is added to ``cases`` while its files are in memory."""
-    from pytest_mlebench.audit.judge import case_of
-
-    for run in runs:
-        cases.append(case_of(run))
-        yield run
-
-
 def _judged(found: Findings, judge: Judge, cases: list[Case]) -> Findings:
     parts = pluralize(sum(len(case.chunks) for case in cases), "part")
     logger.info("the judge reads %s of %s", parts, pluralize(len(cases), "run"))
@@ -133,15 +152,20 @@ def _judged(found: Findings, judge: Judge, cases: list[Case]) -> Findings:
     return replace(found, findings=(*found.findings, *opinions), judge=account)
 
 
-def _with_earlier_judge(found: Findings, group: RunGroup) -> Findings:
-    """An audit without a judge keeps what one found before: it has been paid for."""
+def _earlier(group: RunGroup) -> Findings | None:
+    """What an audit before this one found; None where there was none, or it cannot be read."""
     from pytest_mlebench.audit.findings import read_findings
-    from pytest_mlebench.audit.judge import SCANNER
 
     try:
-        earlier = read_findings(group.folder)
+        return read_findings(group.folder)
     except (OSError, ValueError):
-        return found
+        return None
+
+
+def _with_earlier_judge(found: Findings, earlier: Findings | None) -> Findings:
+    """An audit without a judge keeps what one found before: it has been paid for."""
+    from pytest_mlebench.audit.judge import SCANNER
+
     if earlier is None or earlier.judge is None:
         return found
     kept = [own for own in earlier.findings if own.scanner == SCANNER and own.run_id in found.runs]
@@ -177,6 +201,7 @@ def _account(judge: JudgeAccount) -> str:
     cost = "an unknown cost" if judge.cost is None else f"${judge.cost:.4f} of ${judge.budget:g}"
     text = f"judge {judge.model}: {judge.parts_judged} of {pluralize(judge.parts, 'part')} judged by "
     text += f"{pluralize(judge.votes, 'vote')} each, {cost}, {pluralize(judge.calls, 'call')}"
+    text += f"; {judge.votes_kept} of the votes were given in earlier calls" if judge.votes_kept else ""
     for count, what in (
         (judge.unanswered, "answer without the right form"),
         (judge.failed, "call failed"),
@@ -184,10 +209,25 @@ def _account(judge: JudgeAccount) -> str:
     ):
         text += f"; {count} × {what}" if count else ""
     if judge.incomplete:
-        why = "the budget ended" if judge.budget_ended else "see above, or they left too much"
-        text += f"\nnot judged whole ({why}): {', '.join(judge.incomplete[:10])}"
+        text += f"\nnot judged whole ({_why(judge)}): {', '.join(judge.incomplete[:10])}"
         text += f" and {len(judge.incomplete) - 10} more" if len(judge.incomplete) > 10 else ""
+    if _is_cut_short(judge):
+        text += "\nthe same command asks for what is missing, and for nothing twice"
     return text
+
+
+def _is_cut_short(judge: JudgeAccount) -> bool:
+    return bool(judge.incomplete) and (judge.interrupted or judge.budget_ended or judge.failed > 0)
+
+
+def _why(judge: JudgeAccount) -> str:
+    if judge.interrupted:
+        return "interrupted"
+    if judge.budget_ended:
+        return "the budget ended"
+    if judge.failed:
+        return f"calls failed, the last: {judge.last_error}" if judge.last_error else "calls failed"
+    return "see above, or they left too much"
 
 
 def _calibrate(options: argparse.Namespace) -> int:

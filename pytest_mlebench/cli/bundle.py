@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_mlebench import factories
-from pytest_mlebench.cli.common import GROUP_HELP, add_options, print_json, read_settings
+from pytest_mlebench.cli.common import GROUP_HELP, add_options, note_absent, print_json, read_settings, user_path
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.json_values import json_text, loads
 from pytest_mlebench.units import format_size, parse_size, pluralize
@@ -32,11 +32,13 @@ def add(commands: Any) -> None:
     command = commands.add_parser("bundle", help="pack a run group so that others can verify it")
     command.add_argument("group", metavar="GROUP", help=GROUP_HELP)
     command.add_argument(
-        "-o", "--output", type=Path, metavar="FILE.tar.zst", help="the bundle (default: GROUP.tar.zst here)"
+        "-o", "--output", type=user_path, metavar="FILE.tar.zst", help="the bundle (default: GROUP.tar.zst here)"
     )
     command.add_argument("--leave-out", action="append", default=[], choices=_KINDS, metavar="KIND",
         help=f"leave out {', '.join(_KINDS)} (repeatable)")  # fmt: skip
-    command.add_argument("--sign", type=Path, metavar="KEY", help="sign it with this SSH key, by `ssh-keygen -Y sign`")
+    command.add_argument(
+        "--sign", type=user_path, metavar="KEY", help="sign it with this SSH key, by `ssh-keygen -Y sign`"
+    )
     command.add_argument("--json", action="store_true", help="print as JSON")
     add_options(command, "--runs-dir")
     command.set_defaults(command=_bundle)
@@ -44,9 +46,11 @@ def add(commands: Any) -> None:
 
 def add_verify(parser: argparse.ArgumentParser) -> None:
     """What ``mlebench verify`` takes for a bundle."""
-    parser.add_argument("bundle", nargs="?", type=Path, metavar="FILE", help="a bundle that `mlebench bundle` made")
+    parser.add_argument(
+        "bundle", nargs="?", type=user_path, metavar="FILE", help="a bundle that `mlebench bundle` made"
+    )
     parser.add_argument("--digest", metavar="SHA256", help="of a bundle: the digest that was published with it")
-    parser.add_argument("--allowed-signers", type=Path, metavar="FILE",
+    parser.add_argument("--allowed-signers", type=user_path, metavar="FILE",
         help="of a bundle: the keys that may have signed it, as ssh-keygen(1) describes")  # fmt: skip
     parser.add_argument(
         "--max-size", metavar="SIZE", help="of a bundle: the most that it may unpack to (default: 256g)"
@@ -107,7 +111,9 @@ def verify(options: argparse.Namespace) -> int:
     if options.competition or options.split or options.list:
         raise UsageError(f"{options.bundle} is a bundle, and -c, --split and --list choose prepared data: name one")
     if not options.bundle.is_file():
-        raise UsageError(f"there is no file {options.bundle}; prepared data is chosen by -c, --split or --list")
+        what = f"{options.bundle} is not a file" if options.bundle.exists() else f"there is no file {options.bundle}"
+        pack = "; to verify a run group, pack it with `mlebench bundle`" if options.bundle.is_dir() else ""
+        raise UsageError(f"{what}; prepared data is chosen by -c, --split or --list{pack}")
     if not is_bundle(options.bundle):
         raise UsageError(f"{options.bundle} is no bundle: `mlebench bundle` makes one")
     settings = read_settings(options)
@@ -138,9 +144,9 @@ def regrader(settings: Settings, version: str) -> Regrader:
     from pytest_mlebench.audit.regrade import Regrader
 
     of_version = replace(settings, bench_version=version.removeprefix("v"))
-    return Regrader(
-        factories.catalogue(of_version), factories.data_store(settings), factories.grading_options(settings)
-    )
+    store = factories.data_store(settings)
+    note_absent(store)
+    return Regrader(factories.catalogue(of_version), store, factories.grading_options(settings))
 
 
 def group_files(group: RunGroup) -> Mapping[str, Any]:

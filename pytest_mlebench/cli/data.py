@@ -4,22 +4,31 @@ from __future__ import annotations
 
 import argparse
 import logging
-from pathlib import Path
 from typing import Any
 
 from pytest_mlebench import factories
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.catalog.leaderboard import MEDALS
 from pytest_mlebench.cli import bundle
-from pytest_mlebench.cli.common import add_options, add_selection, print_json, read_settings, selected
+from pytest_mlebench.cli.common import (
+    add_options,
+    add_selection,
+    note_absent,
+    print_json,
+    read_settings,
+    selected,
+    user_path,
+)
 from pytest_mlebench.data import disk, jobs
 from pytest_mlebench.data.dataset import OBFUSCATED, Dataset
 from pytest_mlebench.data.download.kaggle import KaggleDownloads
 from pytest_mlebench.data.store import DataStore, PrepareOptions
 from pytest_mlebench.errors import DataError, UsageError
+from pytest_mlebench.settings import Settings
 from pytest_mlebench.units import format_size, pluralize
 
 logger = logging.getLogger("pytest_mlebench")
+SYNTHETIC_SEED = 1
 
 
 class _Refused(argparse.Action):
@@ -40,8 +49,11 @@ def add(commands: Any) -> None:
     prepare = commands.add_parser("prepare", help="download, unpack and prepare competitions' data")
     add_selection(prepare, required=True)
     add_options(prepare, "--data-dir", "--data-source", "--description")
-    prepare.add_argument("--raw-dir", type=Path, metavar="DIR",
+    given = prepare.add_mutually_exclusive_group()
+    given.add_argument("--raw-dir", type=user_path, metavar="DIR",
         help="use this unpacked download (for one competition); files that need no change are hard-linked")  # fmt: skip
+    given.add_argument("--synthetic", action="store_true",
+        help="make small synthetic data in place of real data; scores on it say nothing about an agent")  # fmt: skip
     prepare.add_argument("--jobs", type=int, default=jobs.DEFAULT_JOBS, metavar="N",
         help="competitions to download or prepare at once (default: %(default)s)")  # fmt: skip
     prepare.add_argument("--keep-raw", action="store_true", help="keep raw data after preparation")
@@ -106,6 +118,7 @@ def _prepare(options: argparse.Namespace) -> int:
     store = factories.data_store(settings, parallel_downloads=options.jobs)
     how = PrepareOptions(
         raw_dir=options.raw_dir,
+        synthetic=SYNTHETIC_SEED if options.synthetic else None,
         verify=not options.skip_verification,
         force=options.force,
         keep_raw=options.keep_raw,
@@ -156,11 +169,7 @@ def _push(options: argparse.Namespace) -> int:
     except ValueError as error:
         raise UsageError(f"URL: {error}") from error
     store = factories.data_store(settings)
-    chosen = selected(options, factories.catalogue(settings))
-    if options.competition is None and options.split is None and options.list is None:
-        chosen = [competition for competition in chosen if store.dataset(competition).is_prepared]
-        if not chosen:
-            raise DataError(f"nothing is prepared in {store.root}: prepare it first, see `mlebench prepare --help`")
+    chosen = _chosen_or_prepared(options, settings, store)
     failed = False
     with shown(len(chosen)) as reporter:
         for competition in chosen:
@@ -172,6 +181,16 @@ def _push(options: argparse.Namespace) -> int:
                 failed = True
                 reporter.end(competition.id, str(error))
     return 1 if failed else 0
+
+
+def _chosen_or_prepared(options: argparse.Namespace, settings: Settings, store: DataStore) -> list[Competition]:
+    """The chosen competitions, or else those that are prepared; raises DataError where there is none."""
+    chosen = selected(options, factories.catalogue(settings))
+    if not (options.competition is None and options.split is None and options.list is None):
+        return chosen
+    if prepared := [competition for competition in chosen if store.dataset(competition).is_prepared]:
+        return prepared
+    raise DataError(f"nothing is prepared in {store.root}: prepare it first, see `mlebench prepare --help`")
 
 
 def _ended(store: DataStore, result: jobs.Result) -> str:
@@ -190,11 +209,14 @@ def _as_json(store: DataStore, result: jobs.Result) -> dict[str, Any]:
         "prepared": True,
         "path": str(dataset.prepared),
         "verified": dataset.is_verified,
+        "synthetic": dataset.is_synthetic,
         "description": dataset.description,
     }
 
 
 def _verification(dataset: Dataset) -> str:
+    if dataset.is_synthetic:
+        return " (synthetic data; `mlebench prepare --force` replaces it by the real data)"
     if dataset.is_verified is False:
         return " (not the reference's data: checksums differ)"
     return " (checksums match)" if dataset.is_verified and dataset.competition.checksums else ""
@@ -203,6 +225,7 @@ def _verification(dataset: Dataset) -> str:
 def _list(options: argparse.Namespace) -> int:
     settings = read_settings(options)
     store = factories.data_store(settings)
+    note_absent(store)
     rows = [_list_row(competition, store) for competition in selected(options, factories.catalogue(settings))]
     if options.json:
         print_json(rows)
@@ -249,6 +272,7 @@ def _state(dataset: Dataset) -> str:
     if dataset.is_prepared:
         verified = bool(dataset.is_verified and dataset.competition.checksums)
         known = " (verified)" if verified else " (not the reference's)" if dataset.is_verified is False else ""
+        known = " (synthetic)" if dataset.is_synthetic else known
         return f"prepared{known}"
     if dataset.competition.source == "bundled":
         return "bundled"
@@ -278,9 +302,7 @@ def _verify(options: argparse.Namespace) -> int:
     bundle.check_unused(options)
     settings = read_settings(options)
     store = factories.data_store(settings)
-    chosen = selected(options, factories.catalogue(settings))
-    if options.competition is None and options.split is None and options.list is None:
-        chosen = [competition for competition in chosen if store.dataset(competition).is_prepared]
+    chosen = _chosen_or_prepared(options, settings, store)
     found: dict[str, list[str]] = {}
     reporter = Lines()
     for competition in chosen:
@@ -303,6 +325,7 @@ def _verify(options: argparse.Namespace) -> int:
 def _remove(options: argparse.Namespace) -> int:
     settings = read_settings(options)
     store = factories.data_store(settings)
+    note_absent(store)
     freed, failed = 0, False
     for competition in selected(options, factories.catalogue(settings)):
         try:

@@ -7,7 +7,7 @@ import logging
 from pathlib import Path
 from typing import Any
 
-from pytest_mlebench.cli.common import GROUP_HELP, add_options, read_settings
+from pytest_mlebench.cli.common import GROUP_HELP, add_options, read_settings, user_path
 from pytest_mlebench.errors import UsageError, unusable
 
 logger = logging.getLogger("pytest_mlebench")
@@ -21,7 +21,9 @@ def add(commands: Any) -> None:
     command.add_argument("--to", choices=_FORMS, required=True,
         help="mle-bench (a runs/ folder for its aggregate_grading_reports.py), inspect (logs for `inspect view`) or "
         "atif (trajectories)")  # fmt: skip
-    command.add_argument("-o", "--output", type=Path, metavar="DIR", help="folder to write to (default: GROUP-FORM)")
+    command.add_argument(
+        "-o", "--output", type=user_path, metavar="DIR", help="folder to write to (default: GROUP-FORM)"
+    )
     add_options(command, "--runs-dir")
     command.set_defaults(command=_export)
 
@@ -42,6 +44,8 @@ def _export(options: argparse.Namespace) -> int:
         target.mkdir(parents=True, exist_ok=True)
         if options.to == "mle-bench":
             written = export.export_mle_bench(group, target, write_group)
+            for why in export.counted_otherwise(group):
+                logger.warning("warning: %s", why)
         elif options.to == "atif":
             written = export.export_atif(group, target)
             if not written:

@@ -10,9 +10,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from pytest_mlebench import factories
-from pytest_mlebench.cli.common import GROUP_HELP, add_options, print_json, read_settings, write_output
+from pytest_mlebench.cli.common import (
+    GROUP_HELP,
+    add_options,
+    note_absent,
+    print_json,
+    read_settings,
+    user_path,
+    write_output,
+)
 from pytest_mlebench.errors import UsageError
 
 if TYPE_CHECKING:
@@ -34,7 +43,7 @@ def add(commands: Any) -> None:
         help="a server with the completions API, as http://localhost:8000/v1; it must support `echo` with `logprobs`, "
         "or `prompt_logprobs`")  # fmt: skip
     command.add_argument("--key", metavar="NAME", help="the environment variable that holds the server's key, if any")
-    command.add_argument("--texts", type=Path, metavar="DIR",
+    command.add_argument("--texts", type=user_path, metavar="DIR",
         help="the competitions' pages and discussions: DIR/ID.md, or .md and .txt files in DIR/ID (default: the "
         "description of the prepared data, else ours)")  # fmt: skip
     command.add_argument("--json", action="store_true", help="print the result as JSON")
@@ -51,7 +60,7 @@ def _familiarity(options: argparse.Namespace) -> int:
     from pytest_mlebench.runs.json_files import write_json
 
     settings = read_settings(options)
-    if not re.match(r"https?://[^/\s]", options.base_url):
+    if not _is_url(options.base_url):
         raise UsageError(f"--base-url: {options.base_url} is no URL; an example: http://localhost:8000/v1")
     key = "" if options.key is None else os.environ.get(options.key, "")
     if options.key is not None and not key:
@@ -62,7 +71,8 @@ def _familiarity(options: argparse.Namespace) -> int:
     found, left_out = scores(group.records, here.get)
     scored = sorted({id for own in found.values() for id in own})
     store = factories.data_store(settings)
-    texts = _texts(options.texts, [catalogue[id] for id in scored], store)
+    note_absent(store)
+    texts, ours = _texts(options.texts, [catalogue[id] for id in scored], store)
     left_out |= {id: f"no text in {options.texts}" for id in scored if id not in texts}
     if len(texts) < FEWEST:
         raise UsageError(
@@ -79,6 +89,7 @@ def _familiarity(options: argparse.Namespace) -> int:
         "model": options.model,
         "base_url": options.base_url,
         "own_texts": options.texts is None,
+        "own_descriptions": ours,
         **to_json(knowledge, found, correlations, left_out),
     }
     name = re.sub(r"[^A-Za-z0-9.]+", "-", options.model).strip("-.")[:80] or "model"
@@ -95,16 +106,24 @@ def _familiarity(options: argparse.Namespace) -> int:
     return 0
 
 
+def _is_url(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:  # of a port, or of brackets
+        return False
+
+
 def _texts(
     folder: Path | None, competitions: Sequence[Competition], store: DataStore
-) -> Mapping[str, Mapping[str, str]]:
-    """The texts of each competition, by name; without a folder its description."""
+) -> tuple[Mapping[str, Mapping[str, str]], int]:
+    """The texts of each competition, by name; without a folder its description, and of how many that is ours."""
     from pytest_mlebench.audit.familiarity import texts_of
 
     if folder is not None:
         if not folder.is_dir():
             raise UsageError(f"--texts: {folder} is not a folder")
-        return texts_of([competition.id for competition in competitions], folder)
+        return texts_of([competition.id for competition in competitions], folder), 0
     found, ours = {}, 0
     for competition in competitions:
         dataset = store.dataset(competition)
@@ -120,7 +139,7 @@ def _texts(
             ours,
             len(competitions),
         )
-    return found
+    return found, ours
 
 
 def _show(
@@ -129,7 +148,7 @@ def _show(
     correlations: Sequence[Correlation],
     left_out: Mapping[str, str],
 ) -> None:
-    from pytest_mlebench.reports.plots.familiarity import in_words
+    from pytest_mlebench.audit.familiarity import in_words
     from pytest_mlebench.reports.tables import Table, terminal_width
     from pytest_mlebench.reports.untrusted import one_line
 

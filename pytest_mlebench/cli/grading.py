@@ -14,7 +14,7 @@ from pytest_mlebench import factories
 from pytest_mlebench.catalog import Catalogue, Competition
 from pytest_mlebench.catalog.competition import FIRST
 from pytest_mlebench.catalog.leaderboard import MEDALS
-from pytest_mlebench.cli.common import add_options, print_json, read_settings
+from pytest_mlebench.cli.common import add_options, print_json, read_settings, user_path
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import UsageError, reason
@@ -29,14 +29,16 @@ logger = logging.getLogger("pytest_mlebench")
 
 def add(commands: Any) -> None:
     grade = commands.add_parser("grade", help="grade submissions that a JSONL file lists")
-    grade.add_argument("--submission", type=Path, required=True, metavar="FILE.jsonl",
+    grade.add_argument("--submission", type=user_path, required=True, metavar="FILE.jsonl",
         help="one JSON object per line, with competition_id and submission_path")  # fmt: skip
-    grade.add_argument("--output-dir", type=Path, required=True, metavar="DIR", help="folder for the grading report")
+    grade.add_argument(
+        "--output-dir", type=user_path, required=True, metavar="DIR", help="folder for the grading report"
+    )
     _add_grading(grade)
     grade.set_defaults(command=_grade)
 
     sample = commands.add_parser("grade-sample", help="grade one submission and print its report")
-    sample.add_argument("file", type=Path, metavar="FILE")
+    sample.add_argument("file", type=user_path, metavar="FILE")
     sample.add_argument("competition", metavar="ID")
     _add_grading(sample)
     sample.set_defaults(command=_grade_sample)
@@ -147,6 +149,8 @@ def _grade_sample(options: argparse.Namespace) -> int:
     if options.competition not in catalogue and str(options.file) in catalogue:
         raise UsageError(f"the file comes first: mlebench grade-sample {options.competition} {options.file}")
     competition = catalogue[options.competition]
+    if options.file.is_dir():
+        raise UsageError(f"{options.file} is a folder; name the file of the submission")
     store = factories.data_store(settings)
     if not options.file.exists() and not store.dataset(competition).is_prepared:  # before gigabytes are asked for
         raise UsageError(f"there is no file {options.file}")
@@ -173,6 +177,18 @@ def _summary(report: Report) -> str:
     return f"{report.competition_id}: score {report.score}, {medal}{firm} ({thresholds})"
 
 
+def _competition_folder(name: str, catalogue: Catalogue) -> Path:
+    """Where the competition of this name is, which may be a folder itself."""
+    path = Path(name)
+    if path.is_dir():
+        return path
+    if path.is_file():
+        raise UsageError(f"{name} is a file; name the competition's folder: {path.resolve().parent}")
+    if "/" in name:
+        raise UsageError(f"there is no folder {name}")
+    return catalogue[name].folder
+
+
 def _golden(options: argparse.Namespace) -> int:
     from pytest_mlebench.grading.golden import make_golden, write_golden
     from pytest_mlebench.reports.progress import Lines
@@ -181,9 +197,7 @@ def _golden(options: argparse.Namespace) -> int:
     catalogue = factories.catalogue(settings)
     reporter = Lines()
     for name in options.competitions:
-        if "/" in name and not Path(name).is_dir():
-            raise UsageError(f"there is no folder {name}")
-        folder = Path(name) if Path(name).is_dir() else catalogue[name].folder
+        folder = _competition_folder(name, catalogue)
         competition = Competition.load(folder, version=settings.version)
         if settings.version != FIRST and not competition.is_corrected:
             raise UsageError(f"{folder} has no folder {settings.version}: the first version's golden.json is its own")

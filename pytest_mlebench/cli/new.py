@@ -11,6 +11,7 @@ from typing import Any
 
 from pytest_mlebench._paths import bundled
 from pytest_mlebench.catalog import Competition, default_catalogue
+from pytest_mlebench.cli.common import user_path
 from pytest_mlebench.errors import UsageError
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -21,13 +22,13 @@ logger = logging.getLogger("pytest_mlebench")
 def add(commands: Any) -> None:
     competition = commands.add_parser("new-competition", help="make the folder of a competition of your own")
     competition.add_argument("id", metavar="ID")
-    competition.add_argument("--dir", type=Path, default=Path("competitions"), metavar="DIR",
+    competition.add_argument("--dir", type=user_path, default=Path("competitions"), metavar="DIR",
         help="the folder of all competitions, which may be new (default: competitions)")  # fmt: skip
     competition.set_defaults(command=_new_competition)
 
     agent = commands.add_parser("new-agent", help="make the folder of an agent of your own")
     agent.add_argument("id", metavar="NAME")
-    agent.add_argument("--dir", type=Path, default=Path("agents"), metavar="DIR",
+    agent.add_argument("--dir", type=user_path, default=Path("agents"), metavar="DIR",
         help="the folder of all agents, which may be new (default: agents)")  # fmt: skip
     agent.set_defaults(command=_new_agent)
 

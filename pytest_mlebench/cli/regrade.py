@@ -7,13 +7,10 @@ import logging
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pytest_mlebench.cli.bundle import regrader
 from pytest_mlebench.cli.common import GROUP_HELP, add_options, print_json, read_settings
-
-if TYPE_CHECKING:
-    from pytest_mlebench.runs.record import RunRecord
 
 logger = logging.getLogger("pytest_mlebench")
 
@@ -32,7 +29,7 @@ def add(commands: Any) -> None:
 
 def _regrade(options: argparse.Namespace) -> int:
     from pytest_mlebench._version import __version__
-    from pytest_mlebench.audit.regrade import RegradedRun, Regrading, differences
+    from pytest_mlebench.audit.regrade import RegradedRun, Regrading, changes
     from pytest_mlebench.reports.regraded import changes_table, not_graded_remarks, summary
     from pytest_mlebench.reports.tables import terminal_width
     from pytest_mlebench.reports.untrusted import one_line
@@ -42,6 +39,8 @@ def _regrade(options: argparse.Namespace) -> int:
 
     settings = read_settings(options)
     group = read_group(find_group(options.group, settings.runs_dir))
+    for why in group.broken:
+        logger.warning("warning: %s", why)
     version = settings.version if settings.bench_version is not None else group.version
     graders = regrader(settings, version)
     graded: list[RegradedRun] = []
@@ -52,17 +51,13 @@ def _regrade(options: argparse.Namespace) -> int:
             continue
         report = graders.submission(record, group.folder / record.run_id)
         report = replace(report, submission_path=record.report.submission_path)
-        changed = differences(record.report, report)
-        changed += [] if record.report.error == report.error or changed else _other_reason(record, report.error)
         graded.append(
             RegradedRun(
                 run_id=record.run_id,
-                agent=record.agent,
-                competition_id=record.competition_id,
-                seed=record.seed,
+                **record.key._asdict(),
                 before=record.report,
                 after=report,
-                changes=tuple(changed),
+                changes=changes(record.report, report),
             )
         )
     result = Regrading(
@@ -85,13 +80,6 @@ def _regrade(options: argparse.Namespace) -> int:
         print(summary(result))
     logger.info("%s", path)
     return 1 if not_graded else 0
-
-
-def _other_reason(record: RunRecord, error: str | None) -> list[str]:
-    """A missing file is named by its path, which is another one where the group was moved."""
-    if not record.report.submission_exists:
-        return []
-    return [f"invalid for another reason: {error}"]
 
 
 def _new(folder: Path, version: str) -> Path:

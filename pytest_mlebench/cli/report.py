@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from pytest_mlebench.cli.common import GROUP_HELP, add_options, read_settings, write_output
+from pytest_mlebench.cli.common import GROUP_HELP, add_options, read_settings, user_path, write_output
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.json_values import json_text
 from pytest_mlebench.reports.json_report import to_json
@@ -35,10 +35,10 @@ def add(commands: Any) -> None:
     report.add_argument("--by", choices=["category"], help="also show results by category")
     report.add_argument("--bench-version", choices=["1", "2"], metavar="N",
         help="only groups of this version of the benchmark: 1 or 2 (default: all)")  # fmt: skip
-    report.add_argument("--plots", type=Path, metavar="DIR", help="also write plots to this folder, as SVG")
+    report.add_argument("--plots", type=user_path, metavar="DIR", help="also write plots to this folder, as SVG")
     add_options(report, "--runs-dir", "--title", "--note")
     report.add_argument(
-        "-o", "--output", type=Path, metavar="FILE", help="write to this file instead of standard output"
+        "-o", "--output", type=user_path, metavar="FILE", help="write to this file instead of standard output"
     )
     report.set_defaults(command=_report)
 
@@ -51,12 +51,16 @@ def add(commands: Any) -> None:
 def _groups(options: argparse.Namespace) -> int:
     runs_dir = read_settings(options).runs_dir
     found: list[dict[str, Any]] = []
+    unreadable = False
     for folder in group_folders(runs_dir):
         try:
             group = read_group(folder)
         except UsageError as error:
             logger.warning("warning: %s", error)
+            unreadable = True
             continue
+        for reason in group.broken:
+            logger.warning("warning: %s", reason)
         found.append(
             {
                 "name": group.name,
@@ -72,6 +76,8 @@ def _groups(options: argparse.Namespace) -> int:
         return 0
     if runs_dir.exists() and not runs_dir.is_dir():
         raise UsageError(f"--runs-dir: {runs_dir} is not a folder")
+    if not found and unreadable:
+        return 1
     if not found:
         raise UsageError(f"there is no run group below {runs_dir}; name another folder with --runs-dir")
     heads = ("group", "created", "agents", "finished", "medals")

@@ -15,7 +15,7 @@ from pytest_mlebench._version import __version__
 from pytest_mlebench.agents import Agent
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.catalog.catalogue import load
-from pytest_mlebench.cli.common import logger
+from pytest_mlebench.cli.common import logger, user_path
 from pytest_mlebench.cluster.plan import (
     PLAN,
     End,
@@ -25,10 +25,11 @@ from pytest_mlebench.cluster.plan import (
     is_superseded,
     job_folder,
     note_end,
+    record_by,
     shown_as_alive,
 )
 from pytest_mlebench.data.dataset import Dataset
-from pytest_mlebench.errors import DataError, MLEBenchError, UsageError
+from pytest_mlebench.errors import ClusterError, DataError, MLEBenchError, UsageError
 from pytest_mlebench.progress import Event, event_text
 from pytest_mlebench.runs.record import RunRecord
 from pytest_mlebench.sandbox.contract import Ending
@@ -46,7 +47,7 @@ def add(commands: Any) -> None:
         description="Does the run that a plan describes, in the plan's run group. The exit status is 0 whenever the "
         "run has a record.",
     )
-    command.add_argument("plan", metavar="PLAN", type=Path, help="plan.json in the run's folder below .jobs")
+    command.add_argument("plan", metavar="PLAN", type=user_path, help="plan.json in the run's folder below .jobs")
     command.add_argument("--name", metavar="NAME", help="do it only if the plan still has this name")
     command.set_defaults(command=_run_one)
 
@@ -60,9 +61,10 @@ def _run_one(options: argparse.Namespace) -> int:
     restarts = int(os.environ.get("SLURM_RESTART_COUNT") or 0) if plan.engine == "slurm" else 0
     with sigterm_interrupts(), shown_as_alive(folder, plan.name, socket.gethostname(), restarts=restarts):
         try:
-            record = _do(replace(plan, attempt=plan.attempt + restarts), group)
+            record = record_by(group, plan.key, {plan.name, *plan.earlier})
+            record = record or _do(replace(plan, attempt=plan.attempt + restarts), group)
         except MLEBenchError as error:
-            if not is_superseded(folder, plan.name):
+            if not is_superseded(folder, plan.name) and plan.name not in ended_names(group):
                 note_end(group, plan.name, End(error=str(error)))
             raise
         note_end(group, plan.name, End(run_id=record.run_id))
@@ -96,7 +98,10 @@ def _do(plan: Plan, group: Path) -> RunRecord:
         "interrupted": run.interrupted_runs(group, plan.key),
     }
     worker = f"{plan.engine} {id} on {socket.gethostname()}"
-    run_options = factories.run_options(settings, group, worker=worker, job=job)
+    run_options = replace(
+        factories.run_options(settings, group, worker=worker, job=job),
+        may_record=lambda: _see_that_none_has(plan, group),
+    )
     if plan.attempt > plan.max_requeues:
         detail = f"its job was lost or preempted {plan.attempt} times"
         return run.record_lost(
@@ -105,6 +110,16 @@ def _do(plan: Plan, group: Path) -> RunRecord:
     sandbox = factories.Sandboxes(settings, _report, workers=plan.workers).ready(agent)
     with _near(dataset, settings) as used:
         return run.run_agent(agent, competition, used, sandbox, run_options, seed=plan.seed)
+
+
+def _see_that_none_has(plan: Plan, group: Path) -> None:
+    """See that no other job does this run by now, or has done it after all; raises ClusterError."""
+    folder = job_folder(group, plan.key)
+    if is_superseded(folder, plan.name):
+        raise ClusterError("another job does this run by now")
+    if (record := record_by(group, plan.key, plan.earlier)) is not None:
+        note_end(group, plan.name, End(run_id=record.run_id))
+        raise ClusterError(f"an earlier job of this run has left its record after all: {record.run_id}")
 
 
 def _dataset(settings: Settings, competition: Competition) -> Dataset:

@@ -8,8 +8,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from pytest_mlebench.cli.common import add_options, read_settings, write_output
-from pytest_mlebench.errors import UsageError
+from pytest_mlebench._paths import expanded
+from pytest_mlebench.cli.common import add_options, read_settings, user_path, write_output
+from pytest_mlebench.errors import UsageError, unusable
 from pytest_mlebench.json_values import json_text
 from pytest_mlebench.runs.group import LAST, find_group
 from pytest_mlebench.runs.layout import RECORD, RUNNING
@@ -33,7 +34,7 @@ def add(commands: Any) -> None:
     )
     add_options(command, "--runs-dir")
     command.add_argument(
-        "-o", "--output", type=Path, metavar="FILE", help="write to this file instead of standard output"
+        "-o", "--output", type=user_path, metavar="FILE", help="write to this file instead of standard output"
     )
     command.set_defaults(command=_trajectory)
 
@@ -47,9 +48,14 @@ def _trajectory(options: argparse.Namespace) -> int:
 
 def find_run(name: str, runs_dir: Path) -> Path:
     """The directory of a run: given as a path, as GROUP/RUN, or as RUN below ``runs_dir``. Raises UsageError."""
-    for folder in (Path(name).expanduser(), runs_dir / name):
-        if folder.is_dir():
-            return _only_run(folder)
+    try:
+        for folder in (expanded(name), runs_dir / name):
+            if folder.is_dir():
+                return _only_run(folder)
+    except OSError as error:
+        raise UsageError(f"run {name!r} cannot be looked for: {unusable(error)}") from error
+    except ValueError as error:
+        raise UsageError(f"run {name!r} cannot be looked for: {error}") from error
     found = [path for path in runs_dir.glob("*/*") if path.name == name and path.is_dir()]
     if len(found) == 1:
         return found[0]

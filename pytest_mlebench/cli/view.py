@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import argparse
 import sys
-from pathlib import Path
 from typing import Any
 
-from pytest_mlebench.cli.common import read_settings
+from pytest_mlebench.cli.common import read_settings, user_path
 from pytest_mlebench.errors import UsageError
 
 PORT = 7575
@@ -18,7 +17,11 @@ def add(commands: Any) -> None:
         "view", help="browse run groups, live too: runs, trajectories, logs, files, comparisons; it only reads"
     )
     view.add_argument(
-        "runs_dir", nargs="?", type=Path, metavar="RUNS_DIR", help="the folder of run groups, or one of them (reports)"
+        "runs_dir",
+        nargs="?",
+        type=user_path,
+        metavar="RUNS_DIR",
+        help="the folder of run groups, or one of them (reports)",
     )
     view.add_argument("--port", type=int, default=PORT, metavar="N", help=f"0 for any that is free (default: {PORT})")
     view.add_argument(

@@ -19,16 +19,18 @@ import re
 import secrets
 import signal
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
+from glob import escape
 from pathlib import Path
 from typing import Any
 
 from pytest_mlebench.cluster.contract import Job
 from pytest_mlebench.errors import UsageError, reason
 from pytest_mlebench.runs.json_files import read_json, write_json
-from pytest_mlebench.runs.record import RunKey
+from pytest_mlebench.runs.layout import RECORD
+from pytest_mlebench.runs.record import RunKey, RunRecord
 from pytest_mlebench.sandbox.owner import owner_labels
 
 JOBS = ".jobs"
@@ -63,6 +65,8 @@ class Plan:
     """How many such jobs share one machine."""
     attempt: int = 0
     """How many earlier jobs of this run were lost."""
+    earlier: tuple[str, ...] = ()
+    """Their names: one of them may have been taken for lost while it lived, and leave a record."""
     max_requeues: int = 2
     submitted: float = 0.0
     """When, in seconds since 1970."""
@@ -204,6 +208,15 @@ def shown_as_alive(folder: Path, name: str, node: str, *, restarts: int = 0) -> 
     finally:
         stop.set()
         thread.join()
+
+
+def record_by(group: Path, key: RunKey, jobs: Collection[str]) -> RunRecord | None:
+    """The record that one of these jobs has left of a run; None if there is none, or it cannot be read yet."""
+    for path in sorted(group.glob(f"{escape(key.run_prefix)}*/{RECORD}")):
+        with suppress(OSError, ValueError):
+            if (record := read_json(path, RunRecord)).key == key and record.job.get("name") in jobs:
+                return record
+    return None
 
 
 def is_superseded(folder: Path, name: str) -> bool:

@@ -21,6 +21,7 @@ from pytest_mlebench.cluster.plan import (
     open_plans,
     read_alive,
     read_end,
+    record_by,
     write_plan,
 )
 from pytest_mlebench.errors import ClusterError, MLEBenchError, UsageError
@@ -80,6 +81,7 @@ class RunQueue:
         self._refused: dict[RunKey, int] = {}
         self._failed: list[Result] = []
         self._polled = self._full_until = float("-inf")
+        self._full = ""
         self._silent = False
         self._earlier = {plan.key: (plan, job) for plan, job in open_plans(group)}
 
@@ -135,7 +137,8 @@ class RunQueue:
             except QueueFull as error:
                 self._give_back(plan)
                 self._full_until = time.monotonic() + self._full_seconds
-                if not self._live:  # nothing of ours will make room
+                if not self._live and self._full != str(error):  # nothing of ours will make room
+                    self._full = str(error)
                     self._reporter(Note(f"{self._engine.name} takes no more jobs for now: {error}"))
                 return
             except ClusterError as error:
@@ -148,6 +151,7 @@ class RunQueue:
                     self._full_until = time.monotonic() + self._engine.poll_seconds
                 return
             self._waiting.popleft()
+            self._full = ""
             self._live[plan.name] = _Live(plan, note_id(job, id))
 
     def _give_back(self, plan: Plan) -> None:
@@ -195,15 +199,14 @@ class RunQueue:
 
     def _lost(self, plan: Plan, status: Status) -> list[Result]:
         """A job that ended without a word: it may have left a record, ended for a reason, or is submitted again."""
-        for record in GroupReader(self._group).records():  # the session's own must not keep one that still grows
-            if record.key == plan.key and record.job.get("name") == plan.name:
-                return [Result(key=plan.key, record=record)]
+        if (record := record_by(self._group, plan.key, {plan.name, *plan.earlier})) is not None:
+            return [Result(key=plan.key, record=record)]
         alive = read_alive(job_folder(self._group, plan.key), plan.name)
         plan = replace(plan, attempt=plan.attempt + (alive.restarts if alive else 0))
         about = f"{plan.agent} on {plan.competition_id}, seed {plan.seed}"
         if status.cause is Cause.LOST and plan.attempt < plan.max_requeues:
             self._reporter(WarningNote(f"{about}: its job was lost ({status.reason}); it is submitted again"))
-            self._waiting.appendleft(replace(plan, attempt=plan.attempt + 1))
+            self._waiting.appendleft(replace(plan, attempt=plan.attempt + 1, earlier=(*plan.earlier, plan.name)))
             return []
         try:
             record = self._record_lost(plan, status.cause, status.reason)

@@ -12,6 +12,7 @@ import re
 import shlex
 import subprocess
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,10 +25,14 @@ _SECONDS = 60.0
 _SUBMIT_SECONDS = 15.0
 """That ``sbatch`` gets, which tries for minutes to get into a full queue, while other runs end."""
 _FULL = re.compile(
-    r"temporarily unable to accept|queue full|QOSMaxSubmit|AssocMaxSubmit|AssocGrpSubmit|QOSGrpSubmit|"
-    r"Job violates accounting/QOS policy|Too many jobs",
+    r"temporarily unable to accept|queue full|(QOS|Assoc)(Max|Grp)Submit|Too many jobs|"
+    r"partition not available|Unable to contact slurm controller|Socket timed out|Zero Bytes were transmitted|"
+    r"^(?!.*(QOS|Assoc)(Max|Min|Grp)).*Job violates accounting/QOS policy",  # of which old versions say no more
     re.IGNORECASE,
 )
+"""Of these ``sbatch`` may succeed later: a full queue, a partition that is drained, a controller that is restarted."""
+_HELD = re.compile(r"launch.failed.requeued.held|JobHoldMaxRequeue", re.IGNORECASE)
+"""Why a job waits that Slurm could not start on its node, and will not try again by itself."""
 _NO_NODES = "Requested node configuration is not available"
 _RUNNING = frozenset({"RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "STOPPED", "STAGE_OUT", "SIGNALING"})
 _PENDING = frozenset(
@@ -89,20 +94,24 @@ class SlurmEngine:
     def poll(self, jobs: Sequence[Job]) -> Mapping[str, Status]:
         names = {job.name for job in jobs}
         listed = self._call("squeue", "--me", "--states=all", "--noheader", "--format=%j|%T|%N|%i|%r")
-        found = {name: status for name, status in _statuses(listed) if name in names}
-        for job in jobs:  # without control groups, Slurm calls it a failure
+        found = {name: status for name, _, status in _statuses(listed) if name in names}
+        for job in jobs:
             status = found.get(job.name)
-            if status is not None and status.reason == "Slurm: failed" and _exceeded_memory(job):
-                found[job.name] = replace(status, reason="Slurm: out of memory", cause=Cause.OUT_OF_MEMORY)
-        if forgotten := [job.id for job in jobs if job.name not in found and job.id]:
-            try:
+            if status is not None and status.state is State.PENDING and _HELD.search(status.reason):
+                self.cancel([job])  # nobody would release it
+                found[job.name] = Status(state=State.ENDED, reason=f"Slurm: {status.reason}")
+        if forgotten := {job.id: job.name for job in jobs if job.name not in found and job.id}:
+            with suppress(ClusterError):  # the site keeps no accounts
                 told = self._call(
                     *("sacct", "--noheader", "--parsable2", "--allocations", "--duplicates"),
                     *("--format=JobName%64,State%32,NodeList%64,JobID,Reason", f"--jobs={','.join(forgotten)}"),
                 )
-            except ClusterError:  # the site keeps no accounts
-                return found
-            found |= {name: status for name, status in _statuses(told) if name in names}
+                # Those that never started have no name there.
+                found |= {forgotten[id]: status for _, id, status in _statuses(told) if id in forgotten}
+        for job in jobs:  # without control groups, Slurm calls it a failure
+            status = found.get(job.name)
+            if status is not None and status.reason == "Slurm: failed" and _exceeded_memory(job):
+                found[job.name] = replace(status, reason="Slurm: out of memory", cause=Cause.OUT_OF_MEMORY)
         return found
 
     def cancel(self, jobs: Sequence[Job]) -> None:
@@ -167,21 +176,22 @@ def requests(resources: Resources) -> list[str]:
     return asked
 
 
-def _statuses(lines: str) -> list[tuple[str, Status]]:
-    """Names and statuses in what ``squeue`` or ``sacct`` lists; of several with one name the last that goes on."""
+def _statuses(lines: str) -> list[tuple[str, str, Status]]:
+    """Names, ids and statuses in what ``squeue`` or ``sacct`` lists; of several attempts at one job, the last that
+    goes on comes last."""
     found = []
     for line in lines.splitlines():
-        name, state, node, _, why = ([part.strip() for part in line.split("|", 4)] + [""] * 5)[:5]
+        name, state, node, id, why = ([part.strip() for part in line.split("|", 4)] + [""] * 5)[:5]
         state = state.partition(" ")[0]  # CANCELLED by 1000
         if state in _PENDING:
-            found.append((name, Status(state=State.PENDING, reason=why)))
+            found.append((name, id, Status(state=State.PENDING, reason=why)))
         elif state in _RUNNING:
-            found.append((name, Status(state=State.RUNNING, node=node)))
+            found.append((name, id, Status(state=State.RUNNING, node=node)))
         elif state:
             words = state.lower().replace("_", " ")
             cause = _CAUSES.get(state, Cause.LOST)
-            found.append((name, Status(state=State.ENDED, reason=f"Slurm: {words}", node=node, cause=cause)))
-    return sorted(found, key=lambda pair: pair[1].state is not State.ENDED)
+            found.append((name, id, Status(state=State.ENDED, reason=f"Slurm: {words}", node=node, cause=cause)))
+    return sorted(found, key=lambda one: one[2].state is not State.ENDED)
 
 
 def _exceeded_memory(job: Job) -> bool:

@@ -23,6 +23,13 @@ class Dataset:
 
     Only ``public`` may be shown to an agent. A version that corrects the competition has its data beside that:
     ``prepared-v2``.
+
+    >>> from pytest_mlebench import DataStore, default_catalogue
+    >>> dataset = DataStore().prepare(default_catalogue()["smoke-diabetes"])
+    >>> sorted(path.name for path in dataset.public.iterdir())
+    ['description.md', 'sample_submission.csv', 'test.csv', 'train.csv']
+    >>> dataset.answers.name
+    'test.csv'
     """
 
     competition: Competition
@@ -75,6 +82,11 @@ class Dataset:
         return folders.is_dir(self.public) and folders.is_dir(self.private)
 
     @property
+    def kernels(self) -> Path:
+        """The competition's public notebooks, which plagiarism is looked for in (see ``data.kernels``)."""
+        return self.folder / "kernels"
+
+    @property
     def archive(self) -> Path:
         """The downloaded archive, until it is unpacked."""
         return self.folder / f"{self.competition.id}.zip"
@@ -121,6 +133,11 @@ class Dataset:
         return verified if isinstance(verified, bool) else None
 
     @property
+    def is_synthetic(self) -> bool:
+        """Whether the prepared data was made by the competition's ``synthetic.py``."""
+        return self.state.get("synthetic") is True
+
+    @property
     def description(self) -> str | None:
         """Whose ``description.md`` agents read: ``bundled``, ``kaggle``, or ``other``; None if nothing is prepared.
 
@@ -139,7 +156,7 @@ class Dataset:
 
     @property
     def state(self) -> dict[str, Any]:
-        """What is known of the prepared data: ``verified``, ``description``, ``fingerprint``, and size in ``bytes``."""
+        """What is known of the prepared data: ``verified``, ``description``, ``fingerprint``, size in ``bytes``, …"""
         try:
             state = json.loads(self.state_file.read_text(encoding="utf-8"))
         except (OSError, ValueError):

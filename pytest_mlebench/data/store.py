@@ -8,16 +8,17 @@ import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, get_args
 
+from pytest_mlebench._paths import AnyPath, expanded
 from pytest_mlebench.catalog.competition import FIRST, Competition
 from pytest_mlebench.data import disk, durable, folders, locks
 from pytest_mlebench.data.authoring.archives import ArchiveError, unpack_zip, unpacked_size
 from pytest_mlebench.data.dataset import OTHER, Dataset, Description
 from pytest_mlebench.data.download.contract import Downloads
-from pytest_mlebench.data.preparing import READ_ONLY, run_prepare
+from pytest_mlebench.data.preparing import READ_ONLY, call_synthetic, run_prepare
 from pytest_mlebench.data.verification import checksum_errors, listing_errors, make_fingerprint, write_listing
-from pytest_mlebench.errors import DataError
+from pytest_mlebench.errors import DataError, UsageError, expect
 from pytest_mlebench.progress import ByteCounter, Note, Reporter, Step, WarningNote, silent
 
 if TYPE_CHECKING:
@@ -27,11 +28,16 @@ if TYPE_CHECKING:
 
 ENVIRONMENT_VARIABLE = "MLEBENCH_DATA_DIR"
 PARALLEL_DOWNLOADS = 4
-_LEFTOVERS = (".unpacking-*", ".preparing-*", ".describing-*", ".removing-*")
+_LEFTOVERS = (".unpacking-*", ".making-*", ".preparing-*", ".describing-*", ".removing-*")
 
 
 def default_data_dir() -> Path:
-    """``$MLEBENCH_DATA_DIR``, else ``mlebench`` in the user's cache folder. Raises DataError if there is no home."""
+    """``$MLEBENCH_DATA_DIR``, else ``mlebench`` in the user's cache folder. Raises DataError if there is no home.
+
+    >>> os.environ["MLEBENCH_DATA_DIR"] = "/srv/mlebench"
+    >>> default_data_dir()
+    PosixPath('/srv/mlebench')
+    """
     if configured := os.environ.get(ENVIRONMENT_VARIABLE):
         return Path(configured)
     return _cache_dir() / "mlebench"
@@ -55,6 +61,7 @@ class PrepareOptions(TypedDict, total=False):
     """How to prepare a competition (see ``DataStore.prepare``)."""
 
     raw_dir: Path | None
+    synthetic: int | None
     verify: bool
     force: bool
     keep_raw: bool | None
@@ -67,28 +74,36 @@ class DataStore:
 
     At most ``parallel_downloads`` downloads run at once, counted over all processes. With ``source``, a URL, missing
     prepared data is pulled from there (see ``data.remote``), where ``policy`` says how often requests are tried again.
+
+    >>> from pytest_mlebench import default_catalogue
+    >>> DataStore().prepare(default_catalogue()["smoke-digits"]).sample_submission.name
+    'sample_submission.csv'
     """
 
     def __init__(
         self,
-        root: Path | None = None,
+        root: AnyPath | None = None,
         *,
         parallel_downloads: int = PARALLEL_DOWNLOADS,
         source: str | None = None,
         policy: RetryPolicy | None = None,
     ) -> None:
-        self.root = default_data_dir() if root is None else root
+        self.root = default_data_dir() if root is None else expanded(root)
         self.parallel_downloads = parallel_downloads
         self.source = source
         self._policy = policy
         self._storage: Storage | None = None
+
+    def __repr__(self) -> str:
+        return f"DataStore({str(self.root)!r})"
 
     def __getstate__(self) -> dict[str, Any]:
         """Without connections, for another process."""
         return {**self.__dict__, "_storage": None}
 
     @property
-    def _is_default(self) -> bool:
+    def is_default(self) -> bool:
+        """Whether its folder is that of calls without ``--data-dir``."""
         try:
             return self.root == default_data_dir()
         except DataError:
@@ -96,7 +111,7 @@ class DataStore:
 
     def command(self, name: str, competition: Competition, *options: str) -> str:
         """The command line for a competition in this store: ``mlebench prepare -c ID``."""
-        place = () if self._is_default else (f"--data-dir {shlex.quote(str(self.root))}",)
+        place = () if self.is_default else (f"--data-dir {shlex.quote(str(self.root))}",)
         version = (f"--bench-version {competition.version.removeprefix('v')}",) if competition.is_corrected else ()
         return " ".join([f"mlebench {name} -c {competition.id}", *place, *version, *options])
 
@@ -115,6 +130,7 @@ class DataStore:
 
     def dataset(self, competition: Competition) -> Dataset:
         """The competition's data, whether or not it is there."""
+        expect(competition, Competition, "the competition", "default_catalogue()['smoke-digits'] is one")
         return Dataset(competition, self.root / competition.id)
 
     @contextmanager
@@ -203,17 +219,29 @@ class DataStore:
         archive is removed once it is unpacked. Every step, wait and warning goes to ``reporter``.
 
         Options: ``raw_dir`` is an unpacked download outside of the store; its files are hard-linked where possible, and
-        so become read-only; checksums are compared and recorded, but need not match. ``verify`` (True) compares
-        checksums. ``force`` prepares again. ``keep_raw`` (True): if False, the store's own raw data is removed
-        afterwards; if None, only what this call has unpacked or downloaded. ``description`` is whose description
-        agents read, also for data that is prepared already (None: leave it, or the bundled one). ``check_disk``
-        (True) checks the disk space before a download.
+        so become read-only; checksums are compared and recorded, but need not match. ``synthetic`` is a seed: the data
+        is what the competition's ``synthetic.py`` makes of it, which counts as not verified. ``verify`` (True)
+        compares checksums. ``force`` prepares again. ``keep_raw`` (True): if False, the store's own raw data is
+        removed afterwards; if None, only what this call has unpacked or downloaded. ``description`` is whose
+        description agents read, also for data that is prepared already (None: leave it, or the bundled one).
+        ``check_disk`` (True) checks the disk space before a download.
 
         Raises DataError, and leaves no incomplete data behind. Prepared data that differs from the reference is kept
         as ``prepared.mismatch`` (see ``Dataset.mismatch``).
         """
+        if unknown := sorted(options.keys() - PrepareOptions.__annotations__.keys()):
+            raise TypeError(
+                f"prepare has no option {', '.join(unknown)}; it has {', '.join(PrepareOptions.__annotations__)}"
+            )
+        if (whose := options.get("description")) not in (None, *get_args(Description)):
+            raise UsageError(f"description {whose!r} must be one of {', '.join(get_args(Description))}")
         dataset = self.dataset(competition)
         if self.is_ready(competition, **options):
+            if options.get("synthetic") is not None and not dataset.is_synthetic:
+                raise DataError(
+                    f"{competition.id}: other data is prepared in {dataset.prepared}, and is kept; make synthetic data "
+                    "in another folder (--data-dir), or replace that data (--force)"
+                )
             return dataset
         with self.lock(competition, "prepares", reporter):
             self._tidy(dataset)
@@ -236,6 +264,8 @@ class DataStore:
         dataset = self.dataset(competition)
         if not dataset.is_prepared:
             raise DataError(self.not_prepared(competition))
+        if dataset.is_synthetic:
+            raise DataError(f"{competition.id}: its data is synthetic, and only real data is pushed")
         with ExitStack() as held, self._translated(competition):
             if os.access(dataset.folder, os.W_OK):
                 held.enter_context(self.lock(competition, "pushes", reporter))
@@ -254,7 +284,7 @@ class DataStore:
             wrong = [*checksum_errors(dataset), *listing_errors(dataset)]
         if os.access(dataset.folder, os.W_OK):
             with self.lock(competition, "verifies", reporter):
-                dataset.note(verified=not wrong)
+                dataset.note(verified=not wrong and not dataset.is_synthetic)
         return wrong
 
     def remove(self, competition: Competition, *, raw_only: bool = False) -> int:
@@ -293,7 +323,7 @@ class DataStore:
         What comes with this package is prepared here where the source does not have it: that takes no download.
         """
         is_here = self.dataset(competition).is_prepared and not options.get("force")
-        if self.source is None or options.get("raw_dir") is not None or is_here:
+        if self.source is None or _is_given(**options) or is_here:
             return None
         from pytest_mlebench.data.remote.pull import NotPushed, read_head
 
@@ -341,7 +371,7 @@ class DataStore:
 
     def _needs_raw(self, competition: Competition, **options: Unpack[PrepareOptions]) -> bool:
         dataset = self.dataset(competition)
-        if competition.source == "bundled" or options.get("raw_dir") is not None or self.source is not None:
+        if competition.source == "bundled" or _is_given(**options) or self.source is not None:
             return False
         return not dataset.has_raw and (options.get("force", False) or not dataset.is_prepared)
 
@@ -354,6 +384,9 @@ class DataStore:
             self._pull(dataset, head, reporter, check_disk=options.get("check_disk", True))
             return
         competition.require_modules()  # before hours of download
+        if (seed := options.get("synthetic")) is not None:
+            self._make_synthetic(dataset, seed, reporter)
+            return
         had_raw = dataset.has_raw or folders.is_file(dataset.archive)
         if self._needs_raw(competition, **options):
             if self.needs_archive(competition, **options):
@@ -401,6 +434,18 @@ class DataStore:
             ) from error
         archive.unlink()
 
+    def _make_synthetic(self, dataset: Dataset, seed: int, reporter: Reporter) -> None:
+        """Nothing but prepared data comes of it: raw data in the store is real."""
+        competition = dataset.competition
+        with durable.scratch(dataset.folder, ".making-") as name:
+            raw, new = Path(name, "raw"), Dataset(competition, Path(name))
+            raw.mkdir()
+            reporter(Step(competition.id, "making synthetic data"))
+            call_synthetic(competition, "make", raw, seed)
+            reporter(Step(competition.id, "preparing"))
+            run_prepare(competition, raw, new, is_synthetic=True)
+            self._publish(dataset, new, verified=False, description="bundled", synthetic=True)
+
     def _prepare(self, dataset: Dataset, raw_dir: Path | None, reporter: Reporter, *, verify: bool) -> None:
         competition = dataset.competition
         reporter(Step(competition.id, "preparing"))
@@ -425,7 +470,7 @@ class DataStore:
         if dataset.prepared.exists():
             dataset.prepared.rename(new.folder / "replaced")
         new.listing.replace(dataset.listing)
-        earlier = {"source": None} if dataset.source else {}  # of data that is replaced
+        earlier = {name: None for name in ("source", "synthetic") if dataset.state.get(name)}  # of replaced data
         dataset.note(**{**earlier, **state}, fingerprint=make_fingerprint(new), bytes=size)
         durable.publish(new.prepared, dataset.prepared)
 
@@ -480,6 +525,11 @@ class DataStore:
                 f"{competition.id}: data folder {self.root} cannot be written: {error.strerror or error} ({where}); "
                 "choose another one with --data-dir or MLEBENCH_DATA_DIR"
             ) from error
+
+
+def _is_given(**options: Unpack[PrepareOptions]) -> bool:
+    """Whether raw data comes neither from the store nor from elsewhere."""
+    return options.get("raw_dir") is not None or options.get("synthetic") is not None
 
 
 def _remove(path: Path) -> None:

@@ -71,6 +71,15 @@ class GradingProcess:
             self._process.wait()
         self._complaints.close()
 
+    def abandon(self) -> None:
+        """Let go of a process that is the parent's, after a fork: replies would go to whichever reads first."""
+        for pipe in (self._process.stdin, self._process.stdout):
+            assert pipe is not None
+            with suppress(OSError):
+                pipe.close()
+        self._complaints.close()
+        self._process.returncode = 0  # nothing here waits for it
+
     def _send(self, request: Reply) -> None:
         assert self._process.stdin is not None
         try:
@@ -166,3 +175,14 @@ def prepare(job: Job, seconds: float) -> Reply:
 def _stop_all() -> None:
     while _idle:
         _idle.pop().stop()
+
+
+def _start_anew() -> None:
+    """In the child of a fork, as ``multiprocessing`` makes them: its grading processes are its own."""
+    global _lock
+    _lock = threading.Lock()
+    while _idle:
+        _idle.pop().abandon()
+
+
+os.register_at_fork(after_in_child=_start_anew)

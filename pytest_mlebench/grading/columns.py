@@ -64,7 +64,7 @@ def class_labels(
     The column must hold whole numbers (see ``whole_numbers``), and the ids (``on``) be those of the answers.
     """
     require_columns(submission, [*keys(on), column])
-    return whole_numbers(submission, column, truncate=truncate)[alignment(submission, answers, on)]
+    return whole_numbers(submission, column, truncate=truncate).take(alignment(submission, answers, on))
 
 
 def class_probabilities(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import math
-import shutil
+import reprlib
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -24,8 +24,9 @@ import pandas as pd
 from pytest_mlebench.catalog.competition import Competition, golden_command
 from pytest_mlebench.data.checksums import differences, listing
 from pytest_mlebench.data.dataset import Dataset
+from pytest_mlebench.data.preparing import call_synthetic
 from pytest_mlebench.data.store import DataStore
-from pytest_mlebench.errors import CompetitionError, DataError, InvalidSubmission, MLEBenchError
+from pytest_mlebench.errors import CompetitionError, InvalidSubmission
 from pytest_mlebench.grading.scorer import GraderDefect, Scorer
 from pytest_mlebench.progress import Reporter, Step, silent
 from pytest_mlebench.units import pluralize
@@ -38,46 +39,20 @@ TOLERANCE = 5.1e-6
 """Scores are compared as reports round them: to five decimals."""
 
 
-def prepare_synthetic(
-    competition: Competition, store: DataStore, seed: int = 1, reporter: Reporter = silent
-) -> Dataset:
-    """Make the competition's synthetic raw data in a store, and prepare it (once per store)."""
-    dataset = store.dataset(competition)
-    if not dataset.is_prepared:
-        with store.lock(competition, reporter=reporter):
-            if not dataset.raw.is_dir():
-                reporter(Step(competition.id, "making synthetic data"))
-                making = dataset.folder / "raw.making"
-                shutil.rmtree(making, ignore_errors=True)  # of an attempt that failed
-                making.mkdir()
-                _call(competition, "make", making, seed)
-                making.rename(dataset.raw)
-    try:
-        return store.prepare(competition, verify=False, reporter=reporter)
-    except DataError as error:
-        if error.__cause__ is None or isinstance(error.__cause__, MLEBenchError | OSError):
-            raise
-        reason = competition.describe_error(error.__cause__)
-        raise DataError(f"{competition.id}: prepare.py raised {reason} on the data of synthetic.py") from error
-
-
-def _call(competition: Competition, name: str, *arguments: Any) -> Any:
-    """Call a function of ``synthetic.py``; raises CompetitionError with the line that failed."""
-    function = competition.function("synthetic", name)
-    try:
-        return function(*arguments)
-    except Exception as error:
-        raise CompetitionError(f"{competition.id}: synthetic.py raised {competition.describe_error(error)}") from error
-
-
 def synthetic_submissions(competition: Competition, dataset: Dataset, folder: Path, seed: int = 1) -> dict[str, Path]:
     """Write the synthetic submissions to a folder: paths by name, the answers and the sample submission among them."""
     rng = np.random.default_rng(seed)
-    made: Mapping[str, Any] = _call(competition, "submissions", dataset.public, dataset.private, rng)
+    made = call_synthetic(competition, "submissions", dataset.public, dataset.private, rng)
+    if not isinstance(made, Mapping) or not all(isinstance(name, str) for name in made):
+        raise CompetitionError(
+            f"{competition.id}: synthetic.py: submissions must return a dictionary by name, not {reprlib.repr(made)}"
+        )
     folder.mkdir(parents=True, exist_ok=True)
     paths = {ANSWERS: dataset.perfect_submission, SAMPLE: dataset.sample_submission}
     for name, content in made.items():
         path = folder / (name if "." in name else f"{name}.csv")
+        if path.parent != folder or path.name in paths:
+            raise CompetitionError(f"{competition.id}: synthetic.py: {name!r} is no name of a file")
         if isinstance(content, pd.DataFrame):
             content.to_csv(path, index=False)
         elif isinstance(content, str):
@@ -108,7 +83,7 @@ def grade_all(competition: Competition, dataset: Dataset, submissions: Mapping[s
         try:
             score = scorer.score(path)
             scorer.row_scores(path)  # which must come to the same score
-            yield Grade(name, score=score)
+            yield Grade(name, score=float(score))
         except GraderDefect as error:
             yield Grade(name, reason=str(error), defect=True)
         except InvalidSubmission as error:
@@ -117,7 +92,7 @@ def grade_all(competition: Competition, dataset: Dataset, submissions: Mapping[s
 
 def make_golden(competition: Competition, scratch: Path, seed: int = 1, reporter: Reporter = silent) -> dict[str, Any]:
     """Prepare and grade the synthetic data in an empty folder; raises CompetitionError if the grader is defective."""
-    dataset = prepare_synthetic(competition, DataStore(scratch / "data"), seed, reporter)
+    dataset = DataStore(scratch / "data").prepare(competition, synthetic=seed, reporter=reporter)
     submissions = synthetic_submissions(competition, dataset, scratch / "submissions", seed)
     reporter(Step(competition.id, f"grading {pluralize(len(submissions), 'submission')}"))
     grades = list(grade_all(competition, dataset, submissions))
@@ -128,6 +103,12 @@ def make_golden(competition: Competition, scratch: Path, seed: int = 1, reporter
         )
     grades.sort(key=lambda grade: grade.name)
     scores = {grade.name: grade.score for grade in grades if grade.score is not None}
+    if not any(math.isfinite(score) for score in scores.values()):
+        first = next(grade for grade in grades if grade.name == ANSWERS)
+        why = f"scores {first.score}" if first.reason is None else f"is invalid: {first.reason}"
+        file = competition.file("grade.py")
+        raise CompetitionError(f"{competition.id}: no submission has a score: {ANSWERS} {why}; look at {file}")
+    _prepare_again(competition, dataset, scratch / "again", seed)
     return {
         "seed": seed,
         "public": prepared_listing(dataset)["public"],
@@ -137,6 +118,25 @@ def make_golden(competition: Competition, scratch: Path, seed: int = 1, reporter
         "invalid": [grade.name for grade in grades if grade.reason is not None],
         "lines": {side: _marks(folder) for side, folder in _sides(dataset).items()},
     }
+
+
+def _prepare_again(competition: Competition, dataset: Dataset, folder: Path, seed: int) -> None:
+    """Raise CompetitionError where making and preparing the synthetic data a second time gives something else."""
+    raws = [folder / "raw", folder / "raw-again"]
+    for raw in raws:
+        raw.mkdir(parents=True)
+        call_synthetic(competition, "make", raw, seed)
+    first, second = map(listing, raws)
+    sides = [("synthetic.py", "seed", "raw", first, second)]
+    again = DataStore(folder / "data").prepare(competition, synthetic=seed)
+    made, remade = prepared_listing(dataset), prepared_listing(again)
+    sides += [("prepare.py", "data", side, made[side], remade[side]) for side in made]
+    for file, of, side, first, second in sides:
+        for line in differences(first, second, where=side):
+            raise CompetitionError(
+                f"{competition.id}: {line} the second time: {competition.file(file)} must always give the same for the "
+                f"same {of} (seed what is random; no dates, no order of a set)"
+            )
 
 
 def _sides(dataset: Dataset) -> dict[str, Path]:
@@ -258,13 +258,13 @@ def prepared_differences(competition: Competition, dataset: Dataset) -> list[str
     return wrong
 
 
-def advice(competition: Competition, *files: str) -> str:
-    """Where to look when results differ from the golden, and how to accept them."""
+def advice(competition: Competition, *files: str, accept: bool = True) -> str:
+    """Where to look when results differ from the golden, and how to accept them, if they can be."""
+    look = f"Look at {' and '.join(str(competition.file(name)) for name in files)}."
+    if not accept:
+        return look
     force = ("--force",) if competition.golden.get("origin") == "reference" else ()
-    return (
-        f"Look at {' and '.join(str(competition.file(name)) for name in files)}. "
-        f"If the change is intended, accept it: {golden_command(competition, *force)}"
-    )
+    return f"{look} If the change is intended, accept it: {golden_command(competition, *force)}"
 
 
 def score_differences(competition: Competition, grades: Mapping[str, Grade]) -> list[str]:

@@ -8,13 +8,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from pytest_mlebench._paths import AnyPath, expanded
 from pytest_mlebench.catalog.competition import Competition
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.defaults import MAX_SUBMISSION_BYTES
-from pytest_mlebench.errors import CompetitionError, DataError, reason
+from pytest_mlebench.errors import CompetitionError, DataError, expect, reason
 from pytest_mlebench.grading import bounded
 from pytest_mlebench.grading.limits import GradingLimits
-from pytest_mlebench.grading.report import Report
+from pytest_mlebench.grading.report import Report, standing
 
 logger = logging.getLogger(__name__)
 
@@ -24,6 +25,12 @@ class Grader:
 
     Submissions that are graded one after another share a process, which reads the answers once.
     Raises DataError where the data is not prepared, CompetitionError where the competition's folder is broken.
+
+    >>> from pytest_mlebench import DataStore, default_catalogue
+    >>> competition = default_catalogue()["smoke-diabetes"]
+    >>> dataset = DataStore().prepare(competition)
+    >>> Grader(competition, dataset).report(dataset.sample_submission).score
+    72.61873
     """
 
     def __init__(
@@ -34,6 +41,10 @@ class Grader:
         max_bytes: int = MAX_SUBMISSION_BYTES,
         limits: GradingLimits | None = None,
     ) -> None:
+        expect(competition, Competition, "the competition", "default_catalogue()['smoke-digits'] is one")
+        expect(dataset, Dataset, "the dataset", "DataStore().prepare(competition) is one")
+        if dataset.competition.id != competition.id:
+            raise DataError(f"the data is that of {dataset.competition.id}, the competition is {competition.id}")
         self.competition = competition
         self.limits = limits or GradingLimits()
         answers = dataset.answers.absolute()
@@ -44,12 +55,12 @@ class Grader:
         self.confinement: dict[str, Any] = bounded.prepare(self._job, self.limits.seconds).get("confinement", {})
         """What confines the process that grades."""
 
-    def report(self, path: Path, *, certainty: bool = True) -> Report:
+    def report(self, path: AnyPath, *, certainty: bool = True) -> Report:
         """Grade a submission; whatever happens is a report. ``grader_defect`` says that it was not the submission.
 
         Without ``certainty`` it is not resampled how certain the score is, and whether the medal is firm.
         """
-        path = Path(path)
+        path = expanded(path)
         score: float | None = None
         error: str | None = None
         defect = False
@@ -60,32 +71,21 @@ class Grader:
         if error is not None:
             pass
         elif not exists:
-            error = f"there is no file {path}"
+            error = f"{path} is a folder, not a file" if path.is_dir() else f"there is no file {path}"
+            error = "there is no submission" if path == Path() else error
         else:
             score, error, defect = self._grade(path)
-        leaderboard = self.competition.leaderboard
-        medal = leaderboard.medal(score)
         known = self._certainty(path) if certainty and score is not None else {}
         return Report(
             competition_id=self.competition.id,
             score=score,
-            gold_threshold=leaderboard.gold,
-            silver_threshold=leaderboard.silver,
-            bronze_threshold=leaderboard.bronze,
-            median_threshold=leaderboard.median,
-            any_medal=medal is not None,
-            gold_medal=medal == "gold",
-            silver_medal=medal == "silver",
-            bronze_medal=medal == "bronze",
-            above_median=leaderboard.is_above_median(score),
+            **standing(self.competition.leaderboard, score),
             submission_exists=exists,
             valid_submission=exists and error is None,
-            is_lower_better=leaderboard.lower_is_better,
             created_at=datetime.now(UTC).isoformat(),
             submission_path=str(path),
             error=error,
             grader_defect=defect,
-            percentile=leaderboard.percentile(score),
             bench_version=self.competition.version,
             thresholds=self.competition.thresholds,
             contaminated=bool(self.competition.contaminated),
@@ -125,7 +125,7 @@ class Grader:
 
 
 def grade(
-    submission_path: Path,
+    submission_path: AnyPath,
     competition: Competition,
     dataset: Dataset,
     *,
@@ -135,5 +135,11 @@ def grade(
     """Grade one submission against a prepared data set (see Report).
 
     Raises DataError where the data is not prepared, CompetitionError where the competition's folder is broken.
+
+    >>> from pytest_mlebench import DataStore, default_catalogue
+    >>> competition = default_catalogue()["smoke-diabetes"]
+    >>> dataset = DataStore().prepare(competition)
+    >>> grade(dataset.sample_submission, competition, dataset).any_medal
+    False
     """
     return Grader(competition, dataset, max_bytes=max_bytes, limits=limits).report(submission_path)

@@ -10,7 +10,8 @@ import pandas as pd
 
 from pytest_mlebench.catalog.competition import Competition
 from pytest_mlebench.data.dataset import Dataset
-from pytest_mlebench.grading.public_files import Entry, entries, table
+from pytest_mlebench.errors import CompetitionError, reason
+from pytest_mlebench.grading.public_files import PublicFile, entries, table
 
 _ALONE = "patient|subject|speaker|vehicle"
 _WITH_ID = f"{_ALONE}|sentence|book|recording|session|question|scene|trip|breath|molecule|person"
@@ -20,12 +21,13 @@ _HEAD = 1 << 16
 _HUMPED = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 
-def shared_groups(competition: Competition, dataset: Dataset, opened: Sequence[Entry] | None = None) -> list[str]:
+def shared_groups(competition: Competition, dataset: Dataset, opened: Sequence[PublicFile] | None = None) -> list[str]:
     """Groups on both sides, a sentence for each column; empty if none was found.
 
     Looks at what ``groups`` of the ``competition.yaml`` declares, and at columns of public tables with training data
     that have the name of a group, such as ``patient_id``, and are in the answers or in a public table of the test, too.
-    ``opened`` are the public files, where they were read before.
+    ``opened`` are the public files, where they were read before. Raises CompetitionError where a file or a column that
+    is declared is not there.
     """
     files = list(entries(dataset.public)) if opened is None else opened
     return list(dict.fromkeys([*_declared(competition, dataset), *_found(dataset, files)]))
@@ -35,8 +37,15 @@ def _declared(competition: Competition, dataset: Dataset) -> Iterator[str]:
     for name, where in competition.groups.items():
         sides = []
         for side in ("train", "test"):
-            rows = pd.read_csv(dataset.prepared / where[side], dtype=str, keep_default_na=False)
-            values = rows[where["column"]]
+            try:
+                rows = pd.read_csv(dataset.prepared / where[side], dtype=str, keep_default_na=False)
+            except (OSError, ValueError) as error:
+                raise CompetitionError(f"groups.{name}: {where[side]} is no readable table: {reason(error)}") from error
+            if (column := where["column"]) not in rows:
+                raise CompetitionError(
+                    f"groups.{name}: {where[side]} has no column {column!r}: {', '.join(map(str, rows.columns))}"
+                )
+            values = rows[column]
             if pattern := where.get("pattern"):
                 values = values.str.extract(pattern, expand=True)[0].dropna()
             sides.append(set(values))
@@ -45,7 +54,7 @@ def _declared(competition: Competition, dataset: Dataset) -> Iterator[str]:
         yield from _shared(name, *sides)
 
 
-def _found(dataset: Dataset, opened: Sequence[Entry]) -> Iterator[str]:
+def _found(dataset: Dataset, opened: Sequence[PublicFile]) -> Iterator[str]:
     answers = _read(dataset)
     if answers is None:
         return

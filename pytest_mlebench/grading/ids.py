@@ -22,7 +22,7 @@ _MULTIPLIERS = [np.uint64(0x9E3779B97F4A7C15 * 0xD1342543DE82EF95**power % 2**64
 _FIRST_BYTES = np.array([256**count - 1 for count in range(9)], dtype=np.uint64)
 
 
-def alignment(submission: pd.DataFrame, answers: pd.DataFrame, on: str | list[str]) -> NDArray[np.intp]:
+def alignment(submission: pd.DataFrame, answers: pd.DataFrame, on: str | list[str]) -> NDArray[np.integer[Any]]:
     """For each row of the answers the position of the submission's row with the same id (column, or columns).
 
     Both must hold the same ids, each once. Ids compare as pandas reads them: 5.0 equals 5, ``"5"`` does not.
@@ -75,7 +75,7 @@ def keys(on: str | list[str]) -> list[str]:
     return [on] if isinstance(on, str) else on
 
 
-def _paired(index: pd.Index[Any], wanted: pd.Index[Any]) -> NDArray[np.intp] | None:
+def _paired(index: pd.Index[Any], wanted: pd.Index[Any]) -> NDArray[np.int32] | None:
     """``alignment`` of integers or texts that are the same and distinct, else None: soon found for millions."""
     if len(index) != len(wanted) or index.dtype != wanted.dtype:
         return None
@@ -96,14 +96,15 @@ def _paired(index: pd.Index[Any], wanted: pd.Index[Any]) -> NDArray[np.intp] | N
     return order
 
 
-def _paired_numbers(numbers: NDArray[np.uint64], wanted: NDArray[np.uint64]) -> NDArray[np.intp] | None:
+def _paired_numbers(numbers: NDArray[np.uint64], wanted: NDArray[np.uint64]) -> NDArray[np.int32] | None:
     """For each of the wanted numbers the position of the same number, or None if they are not the same and distinct.
 
     A hash table without chains: each of its places keeps the last number that falls there. What finds another number
-    in its place is looked for again in a smaller table, with another hash. Less time and memory than sorting.
+    in its place is looked for again in a smaller table, with another hash. Less time and memory than sorting; positions
+    have 32 bits, since writing to millions of fresh places is what takes the time.
     """
-    order = np.full(len(wanted), -1, dtype=np.intp)
-    places = rows = np.empty(0, dtype=np.intp)  # of what is left after the first table
+    order = np.full(len(wanted), -1, dtype=np.int32)
+    places = rows = np.empty(0, dtype=np.int32)  # of what is left after the first table
     for multiplier in _MULTIPLIERS:
         bits = len(wanted).bit_length() + 1
         shift = np.uint64(64 - bits)
@@ -116,12 +117,12 @@ def _paired_numbers(numbers: NDArray[np.uint64], wanted: NDArray[np.uint64]) -> 
             part = numbers[start : start + _ROWS]
             found = table.take((part * multiplier >> shift).view(np.int64))
             is_same = wanted.take(found) == part
-            same, found = np.flatnonzero(is_same) + start, found[is_same]
+            same, found = _where(is_same, start), found[is_same]
             order[places[found] if len(places) else found] = rows[same] if len(rows) else same
-            lost.append(np.flatnonzero(~is_same) + start)
+            lost.append(_where(~is_same, start))
         del table
-        others = np.concatenate([np.empty(0, dtype=np.intp), *lost])
-        left = np.flatnonzero((order[places] if len(places) else order) < 0)
+        others = np.concatenate([np.empty(0, dtype=np.int32), *lost])
+        left = _where((order[places] if len(places) else order) < 0)
         if not len(left) and not len(others):
             return order
         if len(others) != len(left) or len(others) == len(numbers):
@@ -129,6 +130,11 @@ def _paired_numbers(numbers: NDArray[np.uint64], wanted: NDArray[np.uint64]) -> 
         numbers, wanted = numbers[others], wanted[left]
         rows, places = rows[others] if len(rows) else others, places[left] if len(places) else left
     return None
+
+
+def _where(holds: NDArray[np.bool_], start: int = 0) -> NDArray[np.int32]:
+    """The positions of what holds, counted from ``start``."""
+    return np.flatnonzero(holds).astype(np.int32) + np.int32(start)
 
 
 def _hashes(texts: Any, longest: int) -> NDArray[np.uint64]:

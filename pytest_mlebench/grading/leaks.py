@@ -11,7 +11,7 @@ import pandas as pd
 
 from pytest_mlebench.data.checksums import md5
 from pytest_mlebench.data.dataset import Dataset
-from pytest_mlebench.grading.public_files import Entry, entries, metadata, table
+from pytest_mlebench.grading.public_files import PublicFile, entries, metadata, table
 from pytest_mlebench.grading.telling import equals, is_sorted, tells
 
 _TABLES = {".csv": ",", ".tsv": "\t"}
@@ -23,7 +23,7 @@ Truth = Mapping[str, Mapping[str, str]]
 """For each column that a submission is asked for the true values by id, all as text."""
 
 
-def find_leaks(dataset: Dataset, opened: Sequence[Entry] | None = None) -> list[str]:
+def find_leaks(dataset: Dataset, opened: Sequence[PublicFile] | None = None) -> list[str]:
     """Public files that give answers away, a sentence for each; empty if none was found.
 
     Looks for copies of the private files; for the true values beside their ids in tables of many kinds, in archives
@@ -71,7 +71,7 @@ def _truth(dataset: Dataset) -> Truth:
     }
 
 
-def _in_tables(opened: Sequence[Entry], truth: Truth, ids: Sequence[str]) -> Iterator[str]:
+def _in_tables(opened: Sequence[PublicFile], truth: Truth, ids: Sequence[str]) -> Iterator[str]:
     """Beside the ids, or in their order where a table has as many rows."""
     known = set(ids)
     some = [id.encode() for id in ids[:: max(1, len(ids) // 20)]]
@@ -104,7 +104,7 @@ def _in_tables(opened: Sequence[Entry], truth: Truth, ids: Sequence[str]) -> Ite
                     yield f"public/{entry.name}: column {column!r} stands for the true values of {name!r}"
 
 
-def _has_lines(entry: Entry, count: int) -> bool:
+def _has_lines(entry: PublicFile, count: int) -> bool:
     return entry.suffix in _LINES and count - 1 <= entry.content.count(b"\n") <= count + 1
 
 
@@ -120,7 +120,7 @@ def _places(rows: pd.DataFrame, known: set[str]) -> tuple[str | None, dict[str, 
     return None, {}
 
 
-def _anywhere(opened: Sequence[Entry], truth: Truth) -> Iterator[str]:
+def _anywhere(opened: Sequence[PublicFile], truth: Truth) -> Iterator[str]:
     for name, true in truth.items():
         values = list(dict.fromkeys(value for value in true.values() if len(value) >= _LONG))
         if len(values) < max(5, len(true) / 2):
@@ -147,10 +147,10 @@ def _holds(content: bytes, value: bytes) -> bool:
     return False
 
 
-def _in_metadata(opened: Sequence[Entry], truth: Truth, ids: Sequence[str]) -> Iterator[str]:
+def _in_metadata(opened: Sequence[PublicFile], truth: Truth, ids: Sequence[str]) -> Iterator[str]:
     """What is said of the test's files, which are named after ids; and the order of times, or in an archive."""
     known = set(ids)
-    kinds: dict[tuple[str, str], dict[str, Entry]] = {}
+    kinds: dict[tuple[str, str], dict[str, PublicFile]] = {}
     for entry in opened:
         if (id := _stem(entry.name)) in known:
             archive = next((part for part in PurePosixPath(entry.name).parts if "." in part), "")

@@ -5,14 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pytest_mlebench import defaults
+from pytest_mlebench.errors import number
 
 
 @dataclass(frozen=True)
 class GradingLimits:
-    """Limits for grading one submission, reading the answers included: memory in bytes, time in seconds."""
+    """Limits for grading one submission, reading the answers included: memory in bytes, time in seconds.
+
+    >>> GradingLimits(memory=4 << 30, seconds=300)
+    GradingLimits(memory=4294967296, seconds=300)
+    """
 
     memory: int = defaults.GRADING_MEMORY
     seconds: float = defaults.GRADING_SECONDS
+
+    def __post_init__(self) -> None:
+        number(self.memory, "memory (bytes)")
+        number(self.seconds, "seconds")
 
     def exceeded(self, what: str) -> str:
         """The reason why a submission is invalid whose grading took more ``time`` or ``memory``."""

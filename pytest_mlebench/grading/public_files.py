@@ -42,7 +42,7 @@ _BROKEN = (
 
 
 @dataclass(frozen=True)
-class Entry:
+class PublicFile:
     """A public file, or what lies in an archive: ``train.zip/images/1.jpg``.
 
     ``noted`` is what the file system or the archive says of it: its time, a comment.
@@ -57,7 +57,7 @@ class Entry:
         return PurePosixPath(self.name).suffix.lower()
 
 
-def entries(public: Path) -> Iterator[Entry]:
+def entries(public: Path) -> Iterator[PublicFile]:
     """The public files that are not too large, each before what it holds; in the order of their names, members of
     archives in the order in which they lie there."""
     total = 0
@@ -66,10 +66,10 @@ def entries(public: Path) -> Iterator[Entry]:
             continue
         total += size
         noted = (("time of change", str(path.stat().st_mtime_ns)),)
-        yield from _opened(Entry(path.relative_to(public).as_posix(), path.read_bytes(), noted), _MAX_DEPTH)
+        yield from _opened(PublicFile(path.relative_to(public).as_posix(), path.read_bytes(), noted), _MAX_DEPTH)
 
 
-def table(entry: Entry) -> pd.DataFrame | None:
+def table(entry: PublicFile) -> pd.DataFrame | None:
     """The table of texts that an entry is: CSV, TSV, JSON, Parquet or TFRecord; None if it is none."""
     try:
         found = _table(entry)
@@ -78,7 +78,7 @@ def table(entry: Entry) -> pd.DataFrame | None:
     return None if found is None or not len(found.columns) else found.rename(columns=str)
 
 
-def metadata(entry: Entry) -> dict[str, str]:
+def metadata(entry: PublicFile) -> dict[str, str]:
     """What a file says beside its content: size, time, comments; an image's header and EXIF; others' ``header``."""
     found = {"size in bytes": str(len(entry.content)), "last bytes": entry.content[-4:].hex(), **dict(entry.noted)}
     if entry.suffix in _IMAGES:
@@ -99,7 +99,7 @@ def _of_image(content: bytes) -> dict[str, str]:
     return {f"image header's {name}": repr(value)[:1000] for name, value in said.items()}
 
 
-def _opened(entry: Entry, depth: int) -> Iterator[Entry]:
+def _opened(entry: PublicFile, depth: int) -> Iterator[PublicFile]:
     yield entry
     if depth:
         try:
@@ -108,7 +108,7 @@ def _opened(entry: Entry, depth: int) -> Iterator[Entry]:
             return
 
 
-def _members(entry: Entry) -> Iterator[Entry]:
+def _members(entry: PublicFile) -> Iterator[PublicFile]:
     content = entry.content
     if content[:4] == b"PK\x03\x04":
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
@@ -116,7 +116,7 @@ def _members(entry: Entry) -> Iterator[Entry]:
                 if not member.is_dir() and member.file_size <= MAX_BYTES:
                     noted = {"time": member.date_time, "comment": member.comment, "extra field": member.extra}
                     shown = tuple((f"archive's {key}", str(value)) for key, value in noted.items())
-                    yield Entry(f"{entry.name}/{member.filename}", archive.read(member), shown)
+                    yield PublicFile(f"{entry.name}/{member.filename}", archive.read(member), shown)
     elif content[:6] == b"7z\xbc\xaf\x27\x1c":
         yield from _members_of_7z(entry)
     elif content[257:262] == b"ustar" or entry.name.endswith((".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")):
@@ -129,12 +129,12 @@ def _members(entry: Entry) -> Iterator[Entry]:
                         "mode": item.mode,
                     }
                     shown = tuple((f"archive's {key}", str(value)) for key, value in of_item.items())
-                    yield Entry(f"{entry.name}/{item.name}", file.read(), shown)
+                    yield PublicFile(f"{entry.name}/{item.name}", file.read(), shown)
     elif unpack := _UNPACKED.get(entry.suffix):
-        yield Entry(entry.name.removesuffix(entry.suffix), unpack(content))
+        yield PublicFile(entry.name.removesuffix(entry.suffix), unpack(content))
 
 
-def _members_of_7z(entry: Entry) -> Iterator[Entry]:
+def _members_of_7z(entry: PublicFile) -> Iterator[PublicFile]:
     import py7zr
 
     with tempfile.TemporaryDirectory() as folder, py7zr.SevenZipFile(io.BytesIO(entry.content)) as archive:
@@ -143,10 +143,10 @@ def _members_of_7z(entry: Entry) -> Iterator[Entry]:
         archive.extractall(folder)
         for path in sorted(Path(folder).rglob("*")):
             if path.is_file():
-                yield Entry(f"{entry.name}/{path.relative_to(folder).as_posix()}", path.read_bytes())
+                yield PublicFile(f"{entry.name}/{path.relative_to(folder).as_posix()}", path.read_bytes())
 
 
-def _table(entry: Entry) -> pd.DataFrame | None:
+def _table(entry: PublicFile) -> pd.DataFrame | None:
     if separator := _SEPARATORS.get(entry.suffix):
         text = entry.content.decode("utf-8")
         return pd.read_csv(io.StringIO(text), sep=separator, dtype=str, keep_default_na=False)

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from pytest_mlebench.catalog.competition import FIRST
-from pytest_mlebench.catalog.leaderboard import Medal
+from pytest_mlebench.catalog.leaderboard import Leaderboard, Medal
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,6 +20,12 @@ class Report:
     ``grading.resampling``).
     ``bench_version`` is that of the benchmark, ``thresholds`` whether medals mean in it what they did on Kaggle's
     leaderboard (see ``schema.THRESHOLDS``), ``contaminated`` whether the answers are publicly known.
+
+    >>> from pathlib import Path
+    >>> from pytest_mlebench import read_group
+    >>> report = read_group(Path("reports/first")).records[0].report
+    >>> report.valid_submission, report.any_medal, report.score
+    (True, False, 0.5)
     """
 
     competition_id: str
@@ -62,3 +68,21 @@ class Report:
     def to_json(self) -> dict[str, Any]:
         """The report with plain values, of which a score may be infinite (see ``json_values.json_text``)."""
         return asdict(self)
+
+
+def standing(leaderboard: Leaderboard, score: float | None) -> dict[str, Any]:
+    """The fields of a report that follow from its score: thresholds, medals, and the place among the teams."""
+    medal = leaderboard.medal(score)
+    return {
+        "gold_threshold": leaderboard.gold,
+        "silver_threshold": leaderboard.silver,
+        "bronze_threshold": leaderboard.bronze,
+        "median_threshold": leaderboard.median,
+        "any_medal": medal is not None,
+        "gold_medal": medal == "gold",
+        "silver_medal": medal == "silver",
+        "bronze_medal": medal == "bronze",
+        "above_median": leaderboard.is_above_median(score),
+        "is_lower_better": leaderboard.lower_is_better,
+        "percentile": leaderboard.percentile(score),
+    }

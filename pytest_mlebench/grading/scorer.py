@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+import reprlib
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_mlebench.catalog.competition import Competition
-from pytest_mlebench.data.authoring.tables import read_csv
 from pytest_mlebench.defaults import MAX_SUBMISSION_BYTES
-from pytest_mlebench.errors import CompetitionError, DataError, InvalidSubmission
+from pytest_mlebench.errors import CompetitionError, DataError, InvalidSubmission, MLEBenchError
+from pytest_mlebench.grading.reading import read_answers
 from pytest_mlebench.grading.submission import read_submission
 
 if TYPE_CHECKING:
@@ -39,7 +40,9 @@ class Scorer:
         self._grade: Callable[[Any, Any], float] = competition.function("grade", "grade")
         module = competition.module("grade")
         self._options: dict[str, Any] = getattr(module, "READ_OPTIONS", {})
-        read_table = partial(read_csv, **self._options)
+        if not isinstance(self._options, Mapping):
+            raise CompetitionError(f"{competition.file('grade.py')}: READ_OPTIONS must be a dictionary")
+        read_table = partial(read_answers, **self._options)
         self._read_answers: Callable[[Path], Any] = getattr(module, "read_answers", read_table)
         self._row_scores: Callable[[Any, Any], Any] | None = getattr(module, "row_scores", None)
         self._path = answers
@@ -53,7 +56,12 @@ class Scorer:
     @property
     def answers(self) -> Any:
         if self._answers is None:
-            self._answers = self._read_answers(self._path)
+            try:
+                self._answers = self._read_answers(self._path)
+            except (MLEBenchError, OSError, MemoryError):
+                raise
+            except (Exception, SystemExit) as error:
+                raise GraderDefect(f"{self._path} cannot be read: {self.competition.describe_error(error)}") from error
         return self._answers
 
     def score(self, path: Path) -> float:
@@ -63,9 +71,12 @@ class Scorer:
         """
         score: float = self._of_submission(self._grade, path)
         try:
+            if isinstance(score, str | bytes | bool):  # of which Python makes numbers
+                raise TypeError(score)
             float(score)
-        except (TypeError, ValueError) as error:
-            raise GraderDefect(f"grade.py raised {self.competition.describe_error(error)}") from error
+        except (TypeError, ValueError, OverflowError) as error:
+            found = " ".join(reprlib.repr(score).split())
+            raise GraderDefect(f"grade.py: grade returned {found}, which is not a number") from error
         self._scored = path, score
         return score
 
@@ -95,7 +106,11 @@ class Scorer:
         score = float(self._scored[1] if self._scored is not None and known else self.score(path))
         if not math.isfinite(score):
             return None
-        rows = as_row_scores(self._of_submission(self._row_scores, path))
+        found = self._of_submission(self._row_scores, path)
+        try:
+            rows = as_row_scores(found)
+        except (TypeError, ValueError, AttributeError) as error:
+            raise GraderDefect(f"grade.py: row_scores returned what are no row scores: {error}") from error
         if math.isnan(rows.estimate):  # where grade has a score by convention
             return None
         if not math.isclose(rows.estimate, score, rel_tol=1e-6, abs_tol=1e-9):
@@ -109,7 +124,7 @@ class Scorer:
             return function(submission, _copy(answers))
         except (InvalidSubmission, CompetitionError, MemoryError):
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             raise GraderDefect(f"grade.py raised {self.competition.describe_error(error)}") from error
 
 

@@ -6,15 +6,17 @@ import errno
 import os
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from pytest_mlebench.defaults import MAX_SUBMISSION_BYTES
-from pytest_mlebench.errors import InvalidSubmission
+from pytest_mlebench.errors import InvalidSubmission, reason
 
 if TYPE_CHECKING:
     import pandas as pd
+
+_MAGIC = {b"\x1f\x8b": "gzip data", b"PK\3\4": "a zip archive", b"PAR1": "a Parquet file", b"\x89HDF": "an HDF5 file"}
 
 
 @contextmanager
@@ -39,6 +41,14 @@ def open_submission(path: Path, max_bytes: int = MAX_SUBMISSION_BYTES) -> Iterat
         yield file
 
 
+def _what_it_is(path: Path) -> str:
+    """What a file is by its first bytes that often stands in place of a CSV file; empty if it is none of these."""
+    with suppress(OSError), path.open("rb") as file:
+        head = file.read(4)
+        return next((f"it is {name}" for magic, name in _MAGIC.items() if head.startswith(magic)), "")
+    return ""
+
+
 def read_submission(path: Path, max_bytes: int = MAX_SUBMISSION_BYTES, **options: Any) -> pd.DataFrame:
     """Read a submission as pandas does, floats parsed round-trip; an empty file is a table without columns.
 
@@ -47,12 +57,13 @@ def read_submission(path: Path, max_bytes: int = MAX_SUBMISSION_BYTES, **options
     """
     import pandas as pd
 
+    from pytest_mlebench.grading.reading import read_table
     from pytest_mlebench.grading.tokens import require_bounded
 
     try:
         with open_submission(path, max_bytes) as file:
-            require_bounded(file)
-            table: pd.DataFrame = pd.read_csv(file, **options)
+            rows, _, _ = require_bounded(file)
+            table = read_table(file, rows, **options)
     except pd.errors.EmptyDataError:
         return pd.DataFrame()
     except OSError as error:
@@ -60,5 +71,5 @@ def read_submission(path: Path, max_bytes: int = MAX_SUBMISSION_BYTES, **options
     except (ValueError, OverflowError, pd.errors.ParserError) as error:
         if "out of memory" in str(error):  # as pandas' parser says it
             raise MemoryError from error
-        raise InvalidSubmission(f"not a readable CSV file: {error}") from error
+        raise InvalidSubmission(f"not a readable CSV file: {_what_it_is(path) or reason(error)}") from error
     return table.set_axis(pd.RangeIndex(len(table)))  # a field more in each row than in the header is row names

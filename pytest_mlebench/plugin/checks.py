@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_mlebench.catalog import Competition
+from pytest_mlebench.errors import CompetitionError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,7 +51,8 @@ def synthetic_scores(competition: Competition, synthetic_grades: dict[str, Grade
     """Every valid submission scores as in the golden."""
     from pytest_mlebench.grading.golden import advice, score_differences
 
-    _none(score_differences(competition, synthetic_grades), advice(competition, "grade.py"))
+    broken = any(grade.defect for grade in synthetic_grades.values())
+    _none(score_differences(competition, synthetic_grades), advice(competition, "grade.py", accept=not broken))
 
 
 def synthetic_rejections(
@@ -124,7 +126,11 @@ def _no_leaks(competition: Competition, dataset: Dataset, request: pytest.Fixtur
     from pytest_mlebench.grading.public_files import entries
 
     opened = list(entries(dataset.public))
-    _none(_excepted(competition, "groups_stay_apart", shared_groups(competition, dataset, opened), request))
+    try:
+        shared = shared_groups(competition, dataset, opened)
+    except CompetitionError as error:
+        pytest.fail(f"{competition.file('competition.yaml')}: {error}", pytrace=False)
+    _none(_excepted(competition, "groups_stay_apart", shared, request))
     found = [] if competition.known_leak else find_leaks(dataset, opened)
     if competition.known_leak:
         request.node.user_properties.append(("known_leak", competition.known_leak))

@@ -6,7 +6,7 @@ from __future__ import annotations
 import sys
 import time
 from collections import deque
-from collections.abc import Generator, Sequence
+from collections.abc import Collection, Generator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -101,8 +101,12 @@ def _items(
     config.stash[_RESULTS] = results
     with usage_errors():
         queue = _queue(config)
-    waiting, unsubmitted, pending = {item.key: item for item in ours}, deque(ours), deque(own)
+    waiting, pending = {item.key: item for item in ours}, deque(own)
+    results |= _just_finished(config, waiting)
+    unsubmitted = deque(item for item in ours if item.key not in results)
     try:
+        for key in list(results):
+            yield waiting.pop(key)
         while pending or unsubmitted or not queue.is_empty:
             if unsubmitted:
                 item = unsubmitted.popleft()
@@ -120,6 +124,18 @@ def _items(
                 time.sleep(_PAUSE)
     finally:
         _leave(config, queue)
+
+
+def _just_finished(config: pytest.Config, keys: Collection[RunKey]) -> dict[RunKey, Result]:
+    """The runs that jobs of an earlier session have finished since this one read which are: to be called when the queue
+    has seen which jobs go on."""
+    from pytest_mlebench.cluster.queue import Result
+
+    session = session_of(config)
+    assert session.reader is not None
+    found = {record.key: record for record in session.reader.records() if record.key in keys}
+    again = session.settings.retry_failed
+    return {key: Result(key=key, record=record) for key, record in found.items() if record.outcome not in again}
 
 
 def fetched(config: pytest.Config, key: RunKey) -> RunRecord:

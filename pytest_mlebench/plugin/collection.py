@@ -149,7 +149,7 @@ def competition_of(item: pytest.Item, settings: Settings) -> Competition | None:
         return item.competition
     mark = item.get_closest_marker("competition")
     with suppress(UsageError, IndexError):  # its fixture says that it is unknown
-        return catalogue(settings)[mark.args[0]] if mark else None
+        return catalogue(settings)[str(mark.args[0])] if mark else None
     return None
 
 

@@ -4,16 +4,40 @@ pytest imports this module at every start. That is why each fixture imports what
 
 A test of your own names its competition, and its agent, with marks::
 
-    @pytest.mark.competition("smoke-digits")
-    @pytest.mark.agent("baseline")
-    def test_the_baseline_earns_a_medal(run_agent):
-        assert run_agent().report.any_medal
+    import pytest
+
+    pytestmark = [pytest.mark.competition("smoke-diabetes"), pytest.mark.agent("dummy")]
+
+
+    def test_the_task(competition, agent):
+        assert (competition.direction, agent.trusted) == ("lower", True)
+
+
+    def test_the_data(dataset, data_store):
+        assert (data_store.root / "smoke-diabetes" / "prepared" / "public") == dataset.public
+        assert dataset.sample_submission.is_file()
+
+
+    def test_a_run(run_agent, run_group, sandbox):
+        record = run_agent(seed=1)
+        assert record.report.valid_submission and record.sandbox.name == sandbox.name
+        assert (run_group.folder / record.run_id / "submission" / "submission.csv").is_file()
+
+
+    def test_a_submission(grade_submission, dataset):
+        assert grade_submission(dataset.sample_submission).score > 70
+
+
+    def test_the_grader(synthetic_grades, synthetic_dataset):
+        assert synthetic_dataset.answers.is_file()
+        assert synthetic_grades["missing_row.csv"].reason
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, TypeVar
 
 import pytest
@@ -154,18 +178,17 @@ def synthetic_dataset(
 ) -> Dataset:
     """The competition's synthetic data, prepared (once for all workers)."""
     from pytest_mlebench.data.store import DataStore
-    from pytest_mlebench.grading.golden import prepare_synthetic
     from pytest_mlebench.plugin.session import is_worker
 
     base = tmp_path_factory.getbasetemp()
     shared = base.parent if is_worker(request.config) else base  # each worker has a folder of its own in the session's
     store = DataStore(shared / "mlebench-synthetic" / competition.version)
-    return _or_fail(lambda: prepare_synthetic(competition, store, competition.golden["seed"]))
+    return _or_fail(lambda: store.prepare(competition, synthetic=competition.golden["seed"]))
 
 
 @pytest.fixture
 def synthetic_grades(
-    request: pytest.FixtureRequest, competition: Competition, synthetic_dataset: Dataset, tmp_path: Path
+    request: pytest.FixtureRequest, competition: Competition, synthetic_dataset: Dataset
 ) -> dict[str, Grade]:
     """How every synthetic submission is graded, by name."""
     from pytest_mlebench.grading.golden import grade_all, synthetic_submissions
@@ -175,8 +198,9 @@ def synthetic_grades(
     if key not in known:
 
         def grade() -> dict[str, Grade]:
-            paths = synthetic_submissions(competition, synthetic_dataset, tmp_path, competition.golden["seed"])
-            return {grade.name: grade for grade in grade_all(competition, synthetic_dataset, paths)}
+            with TemporaryDirectory() as folder:  # tmp_path cannot be torn down after Ctrl-C in a fixture
+                paths = synthetic_submissions(competition, synthetic_dataset, Path(folder), competition.golden["seed"])
+                return {grade.name: grade for grade in grade_all(competition, synthetic_dataset, paths)}
 
         known[key] = _or_fail(grade)
     return known[key]

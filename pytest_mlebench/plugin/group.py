@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterable
 from contextlib import ExitStack, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -89,6 +90,10 @@ def open_group(config: pytest.Config) -> None:
         read_finished(config)
     _remove_leftovers(config, engines={"docker", "podman"} & set(kinds.values()))
     config.stash[_HEARTBEAT] = ExitStack()
+    if engine is None:  # runs of --cluster outlive a session that is ended so
+        from pytest_mlebench.sandbox.signals import sigterm_interrupts
+
+        config.stash[_HEARTBEAT].enter_context(sigterm_interrupts())
     config.stash[_HEARTBEAT].enter_context(heartbeat(config))
     config.pluginmanager.register(Interruption(config), "mlebench-interruption")
 
@@ -161,7 +166,7 @@ def close_group(config: pytest.Config) -> None:
         config.stash[_HEARTBEAT].close()
     if writer is None or writer.discard_empty():
         return
-    from pytest_mlebench.errors import UsageError
+    from pytest_mlebench.errors import UsageError, reason, unusable
     from pytest_mlebench.progress import WarningNote
     from pytest_mlebench.results.grading_report import write_group
 
@@ -173,16 +178,21 @@ def close_group(config: pytest.Config) -> None:
             write_group(writer.folder, writer.manifest.created_at, records)
         writer.close(records)
         _write_page(reader.read())
-        if private.is_on(config, "step-summary"):
-            _write_step_summary(reader.read())
     except (OSError, UsageError) as error:  # each run's own record is there already
-        reporter_of(config)(WarningNote(f"the run group's reports cannot be written: {error}"))
-
-
-def _write_step_summary(group: RunGroup) -> None:
-    """Add the medal table to the summary of a step of GitHub Actions, if this is one."""
-    if not (path := os.environ.get("GITHUB_STEP_SUMMARY")) or not group.records:
+        why = unusable(error) if isinstance(error, OSError) else str(error)
+        reporter_of(config)(WarningNote(f"the run group's reports cannot be written: {why}"))
         return
+    summary = os.environ.get("GITHUB_STEP_SUMMARY")
+    if summary and records and private.is_on(config, "step-summary"):
+        try:
+            _write_step_summary(Path(summary), reader.read())
+        except OSError as error:
+            why = f"$GITHUB_STEP_SUMMARY: {summary} cannot be written: {reason(error)}"
+            reporter_of(config)(WarningNote(why))
+
+
+def _write_step_summary(path: Path, group: RunGroup) -> None:
+    """Add the medal table to the summary of a step of GitHub Actions."""
     from pytest_mlebench.reports.medals import in_order, medal_table
     from pytest_mlebench.reports.sections import rate_sections
     from pytest_mlebench.reports.tables import markdown_text
@@ -190,7 +200,7 @@ def _write_step_summary(group: RunGroup) -> None:
 
     rates = [section.markdown() for section in rate_sections(overview([group]))]
     text = "\n\n".join([f"# {markdown_text(group.name)}", medal_table(in_order(group.records)).markdown(), *rates])
-    with open(path, "a", encoding="utf-8") as file:  # noqa: PTH123
+    with path.open("a", encoding="utf-8") as file:
         file.write(f"{text}\n\n")
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from pytest_mlebench import settings
 from pytest_mlebench.plugin import private
-from pytest_mlebench.settings import INI, LIST, OPTIONS, Settings
+from pytest_mlebench.settings import INI, LIST, OPTIONS, TOPICS, Settings
 
 if TYPE_CHECKING:
     from pytest_mlebench.runs.manifest import Manifest
@@ -27,11 +27,12 @@ def add_options(parser: pytest.Parser) -> None:
 
     To be called when all plugins and initial conftests have added theirs.
     """
-    group = parser.getgroup("mlebench", "MLE-bench (each option also as --mlebench-…)")
     taken = private.taken_option_names(parser)
-    for option in OPTIONS.values():
-        names = (option.long_name,) if option.name in taken else (option.name, option.long_name)
-        group.addoption(*names, **option.for_argparse)
+    for topic, (names, _) in TOPICS.items():
+        group = parser.getgroup(f"mlebench {topic}", f"MLE-bench: {topic}")
+        for option in map(OPTIONS.__getitem__, names.split()):
+            names_of_it = (option.long_name,) if option.name in taken else (option.name, option.long_name)
+            group.addoption(*names_of_it, **option.for_argparse)
 
 
 def release_short_names(config: pytest.Config) -> None:

@@ -14,7 +14,7 @@ from itertools import groupby
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlencode
 
 from markupsafe import Markup
 
@@ -126,6 +126,7 @@ def parts(
         "groups": [_group(group) for group in view.groups],
         "headlines": headlines(view),
         "outcomes": Outcome,
+        "runs_of": _runs_of,
         "standings": {(s.summary.label, s.summary.split): s for s in view.standings},
         "sections": _sections(view),
         "plots": plots(view),
@@ -139,9 +140,15 @@ def parts(
     }
 
 
+def _runs_of(*, agent: str, split: str = "", outcome: str = "") -> str:
+    """Where the page shows an agent's runs on a split: its table, filtered by the part of the address after the #."""
+    chosen = {"agent": agent, "split": split, "outcome": "any" if outcome == "medal" else outcome}
+    return f"#{urlencode({name: value for name, value in chosen.items() if value})}"
+
+
 def fragment(view: Overview) -> str:
     """Summary and plots with their style, for a page that another tool writes."""
-    context = {"sections": _sections(view), "plots": plots(view)}
+    context = {"sections": _sections(view), "plots": plots(view), "runs_of": None}
     body = "".join(environment().get_template(name).render(context) for name in ("summary.html", "plots.html"))
     return f"<style>{style()}</style>{body}"
 

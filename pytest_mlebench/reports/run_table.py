@@ -7,7 +7,7 @@ import io
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from pytest_mlebench.reports.untrusted import plain
+from pytest_mlebench.reports.untrusted import no_formula, plain
 from pytest_mlebench.runs.group import RunGroup
 from pytest_mlebench.runs.outcome import THRESHOLDS
 from pytest_mlebench.runs.record import RunRecord
@@ -89,11 +89,5 @@ def to_csv(groups: Sequence[RunGroup]) -> str:
     writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
     writer.writeheader()
     for row in run_rows(groups):
-        writer.writerow({name: _cell(value) if isinstance(value, str) else value for name, value in row.items()})
+        writer.writerow({name: no_formula(plain(own)) if isinstance(own, str) else own for name, own in row.items()})
     return text.getvalue()
-
-
-def _cell(text: str) -> str:
-    """Text for a cell, which no spreadsheet takes for a formula."""
-    text = plain(text)
-    return f"'{text}" if text.lstrip().startswith(("=", "+", "-", "@")) else text

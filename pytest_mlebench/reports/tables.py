@@ -75,12 +75,15 @@ class Table:
                 if self.codes
                 else rows
             )
-        return "\n".join([heads, *rows, *self.missing(table)])
+        left_out = [part for line in self.missing(table) for part in _wrapped(line, width or WIDTH)]
+        return "\n".join([heads, *rows, *left_out])
 
     def missing(self, fitted: Table) -> list[str]:
         """A line that says which columns a fitted table lacks; none if it has all."""
         names = dict.fromkeys(head for head in self.heads if head not in fitted.heads)
-        return [f"no room for {', '.join(names)}"] if names else []
+        if not names:
+            return []
+        return [f"no room for the column{'s' if len(names) > 1 else ''} {', '.join(names)}"]
 
     @property
     def _cells(self) -> list[list[str]]:
@@ -130,12 +133,7 @@ class Section:
 
     def text(self, width: int | None = None, *, colours: bool = False) -> str:
         columns = min(WIDTH, width or WIDTH)
-        remarks = [
-            textwrap.fill(
-                one_line(line), columns, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
-            )
-            for line in self.remarks
-        ]
+        remarks = ["\n".join(_wrapped(one_line(line), columns)) for line in self.remarks]
         blocks = [table.text(width, colours=colours) for table in self.tables]
         blocks += ["\n".join(remarks)] if remarks else []
         title = textwrap.wrap(one_line(self.title), columns, break_on_hyphens=False)
@@ -145,6 +143,13 @@ class Section:
         remarks = "\n".join(f"- {markdown_text(line)}" for line in self.remarks)
         blocks = [table.markdown() for table in self.tables] + ([remarks] if remarks else [])
         return f"## {markdown_text(self.title)}\n\n" + "\n\n".join(blocks)
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    """The lines of a remark; no line begins with a sign of per cent."""
+    whole = text.replace(" %", "\N{NO-BREAK SPACE}%")
+    lines = textwrap.wrap(whole, width, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+    return [line.replace("\N{NO-BREAK SPACE}%", " %") for line in lines]
 
 
 def _cut(text: str, width: int) -> str:

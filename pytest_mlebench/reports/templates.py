@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from jinja2 import ChoiceLoader, Environment, FileSystemLoader
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from pytest_mlebench.reports.palette import stylesheet, variables
 from pytest_mlebench.reports.plots.svg import STYLE
@@ -15,6 +16,7 @@ from pytest_mlebench.reports.untrusted import plain
 
 ASSETS = Path(__file__).parent / "assets"
 _TEXT = 2000
+_WHOLE = re.compile(r"\d+(?:–\d+)?(?: %| [A-Z][a-z]+(?: \d{4})?)|\d+–\d+")
 
 
 @cache
@@ -25,7 +27,28 @@ def environment(*folders: Path) -> Environment:
         return plain(value, _TEXT) if isinstance(value, str) and not isinstance(value, Markup) else value
 
     loader = ChoiceLoader([FileSystemLoader(folder) for folder in (*folders, ASSETS)])
-    return Environment(loader=loader, autoescape=True, finalize=finalize, trim_blocks=True, lstrip_blocks=True)
+    made = Environment(loader=loader, autoescape=True, finalize=finalize, trim_blocks=True, lstrip_blocks=True)
+    made.filters["unbroken"] = unbroken
+    made.filters["with_code"] = with_code
+    return made
+
+
+def unbroken(text: str) -> Markup:
+    """A text as HTML whose dates, ranges and percentages stay on one line.
+
+    >>> unbroken("<b>, 1–9 March 2026")
+    Markup('&lt;b&gt;, <span class="whole">1–9 March 2026</span>')
+    """
+    return Markup(_WHOLE.sub(r'<span class="whole">\g<0></span>', str(escape(plain(text, _TEXT)))))
+
+
+def with_code(text: str) -> Markup:
+    """A text as HTML in which what stands between backticks is code.
+
+    >>> with_code("see `mlebench audit` & <b>")
+    Markup('see <code>mlebench audit</code> &amp; &lt;b&gt;')
+    """
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(plain(text, _TEXT)))))
 
 
 def asset(name: str, folder: Path = ASSETS) -> str:

@@ -114,13 +114,12 @@ def title_of(trajectory: Mapping[str, Any], number: int) -> str:
 
 def totals(trajectory: Mapping[str, Any]) -> str:
     final = mapping(trajectory.get("final_metrics"))
-    cost = final.get("total_cost_usd")
-    parts = [
-        pluralize(len(steps_of(trajectory)), "step"),
-        f"{final.get('total_prompt_tokens') or 0:,} tokens in",
-        f"{final.get('total_completion_tokens') or 0:,} out",
-        f"cost {format_dollars(cost if isinstance(cost, int | float) else None)}",
-    ]
+    cost, count = final.get("total_cost_usd"), len(steps_of(trajectory))
+    parts = [f"{count:,} step{'' if count == 1 else 's'}"]
+    for name, word in (("total_prompt_tokens", "tokens in"), ("total_completion_tokens", "out")):
+        if isinstance(tokens := final.get(name), int):
+            parts.append(f"{tokens:,} {word}")
+    parts.append(f"cost {format_dollars(cost if isinstance(cost, int | float) else None)}")
     return ", ".join(parts)
 
 

@@ -32,6 +32,15 @@ def plain(text: str, max_characters: int | None = None) -> str:
     return _UNSHOWN.sub("\ufffd", text)
 
 
+def no_formula(text: str) -> str:
+    """A text for a cell, which no spreadsheet takes for a formula.
+
+    >>> no_formula("=1+1")
+    "'=1+1"
+    """
+    return f"'{text}" if text.lstrip().startswith(("=", "+", "-", "@")) else text
+
+
 def one_line(text: str) -> str:
     r"""The text in one line, for a cell of a table.
 

@@ -128,8 +128,12 @@ def _result(line: SplitSummary, *, with_split: bool) -> str:
     competitions = pluralize(line.competitions, "competition") + where
     if line.seeds == 1:
         earned = sum(line.medals.values())
+        if not earned:
+            return f"{line.label} earned no medal in {competitions} ({between})"
         return f"{line.label} earned a medal in {earned} of {competitions} ({line.any_medal.mean:.1f} %, {between})"
     runs = f"{competitions} × {line.seeds} seeds"
+    if not line.any_medal.mean:
+        return f"{line.label} earned no medal in {runs} ({between})"
     return f"{line.label} earned a medal in {line.any_medal.mean:.1f} % of {runs} ({between})"
 
 
@@ -152,7 +156,7 @@ def _compared(comparison: SplitComparison) -> str:
     points = f"{abs(difference.mean):.1f} percentage points"
     if difference.p_value >= _SIGNIFICANT:
         few = ", over few competitions" if difference.pairs < FEW else ""
-        return f"a difference of {points}, which chance explains ({p}{few})"
+        return f"a difference of {points}, which chance may explain ({p}{few})"
     ahead = comparison.ours if difference.mean > 0 else comparison.theirs
     return f"{ahead.label} is {points} ahead ({p})"
 

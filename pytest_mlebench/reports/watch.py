@@ -34,7 +34,9 @@ def progress(reader: GroupReader, *, width: int = 120) -> str:
     again = {run.key for run in running}
     interrupted = {run.key for run in in_progress if run.interrupted} - done - again
     waiting = len(group.planned - done - again - interrupted)
+    broken = [f"left out: {reason.removeprefix(f'{reader.folder}/')}" for reason in group.broken[:_LATEST]]
     lines = [
+        *broken,
         f"{group.name}: {len(done)} of {len(group.planned | done)} runs finished, {len(running)} running, "
         f"{waiting} to come" + (f", {len(interrupted)} interrupted: resume with --resume" if interrupted else ""),
         _outcomes(group) or "nothing yet",
@@ -66,7 +68,7 @@ def pulse(reader: GroupReader, seconds: float) -> str:
     running = [run for run in runs_in_progress(reader.folder) if not run.interrupted]
     parts = [
         f"{len(group.runs)} of {len(group.planned | group.runs.keys())} runs finished, {len(running)} running",
-        _outcomes(group).replace(";", ","),
+        _outcomes(group),
         format_seconds(seconds),
         _spent(group, [run.run_dir for run in running]),
     ]
@@ -75,7 +77,7 @@ def pulse(reader: GroupReader, seconds: float) -> str:
 
 def _outcomes(group: RunGroup) -> str:
     counts = Counter(record.outcome for record in group.records)
-    return "; ".join(f"{counts[outcome]} {outcome.label}" for outcome in Outcome if counts[outcome])
+    return ", ".join(f"{counts[outcome]} {outcome.label}" for outcome in Outcome if counts[outcome])
 
 
 def _waiting_line(waiting: Waiting) -> str:

@@ -27,6 +27,12 @@ class SplitSummary:
     A seed is complete when each of the competitions has a result; an ``error`` is none. Rates are over
     ``counted_seeds``: the complete ones, or all seeds if missing results were padded with failures. Without any, rates
     are of the results that there are (``is_provisional``) and cannot be compared.
+
+    >>> from pathlib import Path
+    >>> from pytest_mlebench import read_group
+    >>> (summary,) = summarise([read_group(Path("reports/first"))])
+    >>> summary.agent, summary.split, summary.results, summary.any_medal.mean
+    ('dummy', 'smoke', 3, 0.0)
     """
 
     label: str
@@ -152,6 +158,11 @@ def summarise(
 
     With ``by_category`` they are by category instead: within ``all`` where there is one, else within each split.
     With ``pad_missing`` a run without a result counts as a failure, else its seed is left out.
+
+    >>> from pathlib import Path
+    >>> from pytest_mlebench import read_group
+    >>> [(summary.label, str(summary.any_medal)) for summary in summarise([read_group(Path("reports/first"))])]
+    [('dummy', '0.0 %')]
     """
     names = labels(groups)
     return [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from pytest_mlebench._paths import AnyPath, expanded
 from pytest_mlebench.catalog.catalogue import default_catalogue, unknown
 from pytest_mlebench.catalog.competition import FIRST, split_label
 from pytest_mlebench.errors import UsageError, reason, unusable
@@ -45,6 +47,10 @@ class RunGroup:
 
     ``manifest`` is empty for a group that was made without one. ``broken`` says why a file that should be a record
     could not be read.
+
+    >>> group = read_group(Path("reports/first"))
+    >>> group.name, group.agents, len(group.records)
+    ('first', ('dummy',), 3)
     """
 
     folder: Path
@@ -139,6 +145,10 @@ class GroupReader:
         reports = sorted(self.folder.glob(f"*{GRADING_REPORT}"))
         if not reports:
             return ()
+        self._broken += [
+            f"{earlier}: of several grading reports the last one is read, {reports[-1].name}; give each its own folder"
+            for earlier in reports[:-1]
+        ]
         try:
             found = read_json(reports[-1], _GradingReport).competition_reports
         except (OSError, ValueError) as error:
@@ -202,20 +212,34 @@ def _last_use(folder: Path) -> float:
         return 0.0
 
 
-def find_group(name: str, runs_dir: Path) -> Path:
+def find_group(name: AnyPath, runs_dir: AnyPath) -> Path:
     """The folder of a run group: given as a path, as a name below ``runs_dir`` or a part of one, or as ``last``.
 
     Raises UsageError where there is no such group, or several.
+
+    >>> find_group("last", Path("reports"))
+    PosixPath('reports/first')
     """
+    name = os.fspath(name)
+    if not name:
+        raise UsageError("the name of the run group is empty; `mlebench groups` lists those there are")
     try:
-        for folder in (Path(name).expanduser(), runs_dir / name):
+        runs_dir = expanded(runs_dir)
+        for folder in (expanded(name), runs_dir / name):
             if folder.is_dir():
+                if not (folder / MANIFEST).exists() and (inside := group_folders(folder)):
+                    raise UsageError(f"{folder} is a folder of run groups: name one of them, as in {inside[-1]}")
                 return folder
         groups = [path.name for path in group_folders(runs_dir)]
     except OSError as error:
         raise UsageError(f"run group {name!r} cannot be looked for: {unusable(error)}") from error
-    except RuntimeError as error:  # ~ of a user who is not there
+    except ValueError as error:
         raise UsageError(f"run group {name!r} cannot be looked for: {error}") from error
+    if os.sep in name:
+        if name.endswith(GRADING_REPORT) and Path(name).is_file():
+            raise UsageError(f"{name} is a grading report: name its folder, {Path(name).resolve().parent}")
+        what = "is not a folder" if Path(name).exists() else "does not exist"
+        raise UsageError(f"run group {name} {what}; `mlebench groups` lists those below {runs_dir}")
     if name == LAST:  # one without runs was stopped before it began
         found = [group for group in groups if any((runs_dir / group).glob(f"*/{RUN_LOG}"))][-1:]
     else:
@@ -227,6 +251,10 @@ def find_group(name: str, runs_dir: Path) -> Path:
     raise unknown(f"run group (below {runs_dir})", name, groups)
 
 
-def read_group(folder: Path) -> RunGroup:
-    """Read a run group's folder; raises UsageError where there is none."""
-    return GroupReader(folder).read()
+def read_group(folder: AnyPath) -> RunGroup:
+    """Read a run group's folder; raises UsageError where there is none.
+
+    >>> [record.outcome.name for record in read_group(Path("reports/first")).records]
+    ['no_medal', 'no_medal', 'no_medal']
+    """
+    return GroupReader(expanded(folder)).read()

@@ -123,7 +123,10 @@ class Manifest:
         except FileNotFoundError:
             return None
         except (OSError, ValueError) as error:
-            raise UsageError(f"{path} cannot be read: {reason(error)}") from error
+            raise UsageError(
+                f"{path} cannot be read: {reason(error)}; "
+                "if you move it away, the runs can be reported, but not resumed"
+            ) from error
 
     def write(self, group_dir: Path) -> None:
         """Write ``manifest.json``, at once or not at all."""

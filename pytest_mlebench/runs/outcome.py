@@ -14,6 +14,11 @@ class Outcome(StrEnum):
     A line gives: the name; whether a test passes with it; the letter in pytest's progress line; its colour (see
     ``reports.palette``); and what leads to it: a threshold of the leaderboard that the score meets, or how a run ended
     that left no submission. A new outcome is one line more.
+
+    >>> Outcome.gold == "gold", Outcome.gold.letter, Outcome.gold.passed
+    (True, 'G', True)
+    >>> Outcome.crashed.passed
+    False
     """
 
     passed: bool

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -17,11 +18,20 @@ from pytest_mlebench.sandbox.contract import Ending, SandboxAccount
 
 
 class RunKey(NamedTuple):
-    """What a run is of: a group holds one run for each key."""
+    """What a run is of: a group holds one run for each key.
+
+    >>> RunKey("aide", "spaceship-titanic", seed=2).seed
+    2
+    """
 
     agent: str
     competition_id: str
     seed: int
+
+    @property
+    def run_prefix(self) -> str:
+        """How the names of its run directories begin: ``<competition id>_<unique>``, which shows agent and seed too."""
+        return f"{self.competition_id}_{re.sub(r'[^A-Za-z0-9.]+', '-', self.agent)}-{self.seed}-"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +39,12 @@ class RunRecord:
     """One run: agent × competition × seed, how it ended, and what its submission is worth.
 
     Times are ISO 8601 in UTC, durations in seconds. ``error`` is why the harness failed, if it did.
+
+    >>> from pathlib import Path
+    >>> from pytest_mlebench import read_group
+    >>> record = read_group(Path("reports/first")).records[0]
+    >>> record.agent, record.competition_id, record.seed, record.ending.value
+    ('dummy', 'smoke-breast-cancer', 0, 'finished')
     """
 
     run_id: str

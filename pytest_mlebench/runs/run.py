@@ -5,24 +5,25 @@ from __future__ import annotations
 import logging
 import os
 import platform
-import re
 import secrets
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cache, partial
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_mlebench import defaults
+from pytest_mlebench._paths import expanded
 from pytest_mlebench._version import __version__
 from pytest_mlebench.agents import Agent
 from pytest_mlebench.agents.definition import Launch
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.data.dataset import OBFUSCATED, Dataset
 from pytest_mlebench.data.verification import fingerprint
-from pytest_mlebench.errors import SandboxError
+from pytest_mlebench.errors import SandboxError, UsageError, expect, number
 from pytest_mlebench.grading.grader import Grader
 from pytest_mlebench.grading.limits import GradingLimits
 from pytest_mlebench.grading.report import Report
@@ -31,7 +32,7 @@ from pytest_mlebench.runs import obfuscation
 from pytest_mlebench.runs.bounds import bounded
 from pytest_mlebench.runs.group import GroupReader
 from pytest_mlebench.runs.json_files import write_json
-from pytest_mlebench.runs.layout import RUNNING, SUBMISSION
+from pytest_mlebench.runs.layout import RUNNING, SUBMISSION, VALIDATION
 from pytest_mlebench.runs.record import RunKey, RunRecord
 from pytest_mlebench.runs.running import runs_in_progress, shown_as_running
 from pytest_mlebench.runs.timeline import read_validation_score, timeline
@@ -44,13 +45,20 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+_SHOWN_NAMES, _SHOWN_NAME = 3, 80
+
 
 _UNCONFINED = "this kernel has no Landlock: only its own code keeps the submission checker from the answers"
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunOptions:
-    """How and where agents run: ``folder`` is that of the run group."""
+    """How and where agents run: ``folder`` is that of the run group.
+
+    >>> options = RunOptions(folder=Path("reports/mine"), limits=Limits(time_limit=600.0))
+    >>> options.limits.time_limit
+    600.0
+    """
 
     folder: Path
     limits: Limits = field(default_factory=Limits)
@@ -72,6 +80,18 @@ class RunOptions:
     job: Mapping[str, Any] = field(default_factory=dict)
     """For the record: which job of which engine does the run, on which node and hardware, and the run ids of earlier
     attempts that were ``interrupted``. Empty where the session does it itself."""
+    may_record: Callable[[], None] | None = None
+    """Called before a run's record is written, and raises what keeps it from that; the run counts as interrupted."""
+
+    def __post_init__(self) -> None:
+        expect(self.limits, Limits, "limits", "Limits(time_limit=600) is one")
+        expect(self.grading, GradingLimits, "grading", "GradingLimits(seconds=60) is one")
+        number(self.max_submission_bytes, "max_submission_bytes")
+        if self.until not in defaults.UNTIL:
+            raise UsageError(f"until must be one of {', '.join(defaults.UNTIL)}, not {self.until!r}")
+        object.__setattr__(self, "folder", expanded(self.folder))
+        if self.replay is not None:
+            object.__setattr__(self, "replay", expanded(self.replay))
 
 
 def run_agent(
@@ -82,16 +102,28 @@ def run_agent(
     Whatever the agent does is an outcome in the record. So is an error of the harness, which is not raised: other runs
     continue. An interruption leaves no record and is raised. Raises SandboxError if not even a record can be written,
     and CompetitionError where there is no description of the kind that ``options`` ask for.
+
+    >>> from pytest_mlebench import DataStore, LocalSandbox, default_agents, default_catalogue
+    >>> competition = default_catalogue()["smoke-diabetes"]
+    >>> dataset = DataStore().prepare(competition)
+    >>> options = RunOptions(folder=Path("reports/mine"))
+    >>> record = run_agent(default_agents()["dummy"], competition, dataset, LocalSandbox(), options)
+    >>> record.outcome.name, record.score
+    ('no_medal', 72.61873)
     """
+    expect(agent, Agent, "the agent", "default_agents()['baseline'] is one")
+    expect(competition, Competition, "the competition", "default_catalogue()['smoke-digits'] is one")
+    expect(dataset, Dataset, "the dataset", "DataStore().prepare(competition) is one")
+    expect(options, RunOptions, "options", "RunOptions(folder=Path('reports/mine')) is one")
+    if isinstance(sandbox, str | type):
+        raise TypeError(f"the sandbox must be one, not {sandbox!r} (LocalSandbox() is one)")
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        raise UsageError(f"the seed must be an integer of at least 0, not {seed!r}")
     if options.obfuscated:
         _ = competition.obfuscated_description
     key = RunKey(agent.id, competition.id, seed)
     run_id = _new_run_id(key)
     run_dir = options.folder / run_id
-    try:
-        run_dir.mkdir(parents=True)
-    except OSError as problem:
-        raise SandboxError(f"run directory {run_dir} cannot be made: {problem.strerror}") from problem
     variables = {"SEED": str(seed), "UNTIL": options.until}
     gateway = _gateway(agent, run_dir, options, key, variables)
     launch = agent.launch() if gateway is None else Launch()
@@ -99,6 +131,10 @@ def run_agent(
     grader = Grader(competition, dataset, max_bytes=options.max_submission_bytes, limits=options.grading)
     checker = FormChecker(competition, dataset.public, max_bytes=options.max_submission_bytes, limits=options.grading)
     snapshots = _snapshots(run_dir, gateway, options)
+    try:  # when nothing is missing any more that would leave it empty
+        run_dir.mkdir(parents=True)
+    except OSError as problem:
+        raise SandboxError(f"run directory {run_dir} cannot be made: {problem.strerror}") from problem
     task = Task(
         competition_id=obfuscation.NAME if options.obfuscated else competition.id,
         agent=agent,
@@ -131,6 +167,8 @@ def run_agent(
             *(() if checker.confinement.get("landlock") else (_UNCONFINED,)),
             *(_write_trajectory(run_dir, agent, options) if gateway else ()),
         )
+        if options.may_record is not None:
+            options.may_record()
     llm = _llm(agent, gateway, options)
     complete = RunRecord(
         run_id=run_id,
@@ -144,7 +182,7 @@ def run_agent(
         ended_at=ended.isoformat(),
         ending=_ending(execution, llm),
         seconds=round(execution.seconds, 3),
-        detail=_detail(execution, llm, gateway),
+        detail=_detail(execution, llm, gateway, "" if report.submission_exists else _left_instead(run_dir, execution)),
         exit_code=execution.exit_code,
         signal=execution.signal,
         report=report,
@@ -328,12 +366,26 @@ def _ending(execution: Execution, llm: Mapping[str, Any]) -> Ending:
     return Ending.BUDGET_ENDED if by_itself and llm.get("budget_ended") else execution.ending
 
 
-def _detail(execution: Execution, llm: Mapping[str, Any], gateway: RunGateway | None) -> str:
+def _detail(execution: Execution, llm: Mapping[str, Any], gateway: RunGateway | None, left: str) -> str:
     budget = llm.get("budget_ended")
     if budget and _ending(execution, llm) != Ending.BUDGET_ENDED:
         budget = f"budget ended: {budget}"
     missed = "" if gateway is None else _missed_gateway(execution, llm, gateway)
-    return "; ".join(filter(None, (execution.detail, budget, missed)))
+    return "; ".join(filter(None, (execution.detail, budget, missed, left)))
+
+
+def _left_instead(run_dir: Path, execution: Execution) -> str:
+    """What an agent without a ``submission.csv`` left where one is looked for; empty if that is nothing."""
+    submission = run_dir / SUBMISSION
+    left_out = (name for name in execution.sandbox.left_out if name.startswith(f"{SUBMISSION} ("))
+    if submission.is_dir():
+        return f"{submission.name} is a folder"
+    if what := next(left_out, None):
+        return f"{Path(SUBMISSION).name} was not collected: {what.partition(' (')[2].removesuffix(')')}"
+    found = islice(submission.parent.iterdir(), _SHOWN_NAMES + 1) if submission.parent.is_dir() else ()
+    names = [repr(path.name[:_SHOWN_NAME]) for path in found if path.name != Path(VALIDATION).name]
+    more = ", …" if names[_SHOWN_NAMES:] else ""
+    return f"$SUBMISSION_DIR holds {', '.join(names[:_SHOWN_NAMES])}{more}" if names else ""
 
 
 def _missed_gateway(execution: Execution, llm: Mapping[str, Any], gateway: RunGateway) -> str:
@@ -352,9 +404,7 @@ def _missed_gateway(execution: Execution, llm: Mapping[str, Any], gateway: RunGa
 
 
 def _new_run_id(key: RunKey) -> str:
-    """``<competition id>_<unique>``, of which the latter shows agent and seed to a reader."""
-    readable = re.sub(r"[^A-Za-z0-9.]+", "-", key.agent)
-    return f"{key.competition_id}_{readable}-{key.seed}-{secrets.token_hex(4)}"
+    return f"{key.run_prefix}{secrets.token_hex(4)}"
 
 
 def _versions() -> Mapping[str, str]:

@@ -25,6 +25,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
+from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -45,7 +46,11 @@ COLLECTED = ("submission", "logs", "code")
 
 
 class Ending(StrEnum):
-    """How an agent's run ended."""
+    """How an agent's run ended.
+
+    >>> Ending("timed out") is Ending.TIMED_OUT
+    True
+    """
 
     FINISHED = "finished"
     TIMED_OUT = "timed out"
@@ -58,7 +63,11 @@ class Ending(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What a run may use. Sizes in bytes, the time limit in seconds; None is unlimited."""
+    """What a run may use. Sizes in bytes, the time limit in seconds; None is unlimited.
+
+    >>> Limits(time_limit=3600.0, cpus=4, memory=16 << 30).gpus
+    0
+    """
 
     time_limit: float = defaults.TIME_LIMIT
     cpus: float | None = None
@@ -72,6 +81,12 @@ class Limits:
     collect_bytes: int = defaults.COLLECT_BYTES
     """At most this much is collected from each of ``submission``, ``logs`` and ``code``."""
     collect_files: int = defaults.COLLECT_FILES
+
+    def __post_init__(self) -> None:
+        # A sandbox compares them with the machine (see ``fair_share``).
+        for name, value in asdict(self).items():
+            if not (isinstance(value, Real) or (value is None and name in ("cpus", "memory", "disk"))):
+                raise TypeError(f"{name} must be a number, not {value!r}")
 
 
 def _nothing() -> None:
@@ -134,7 +149,13 @@ class Validation:
 
 @dataclass(frozen=True, kw_only=True)
 class SandboxAccount:
-    """What a sandbox did for one run, for the run's record. Everything an agent can influence in it is bounded."""
+    """What a sandbox did for one run, for the run's record. Everything an agent can influence in it is bounded.
+
+    >>> from pathlib import Path
+    >>> from pytest_mlebench import read_group
+    >>> read_group(Path("reports/first")).records[0].sandbox.name
+    'local'
+    """
 
     name: str = ""
     """``docker`` or ``local``; empty where no sandbox came up."""
@@ -197,7 +218,11 @@ class SandboxAccount:
 
 @dataclass(frozen=True, kw_only=True)
 class Execution:
-    """How a task went. ``detail`` adds what ``ending`` leaves open (exit code, signal, disk full, …)."""
+    """How a task went. ``detail`` adds what ``ending`` leaves open (exit code, signal, disk full, …).
+
+    >>> Execution(ending=Ending.CRASHED, seconds=12.5, exit_code=1).exit_code
+    1
+    """
 
     ending: Ending
     seconds: float
@@ -216,7 +241,12 @@ def check_agent_folder(agent: Agent) -> None:
 
 
 class Sandbox(Protocol):
-    """Where an agent runs."""
+    """Where an agent runs.
+
+    >>> from pytest_mlebench import LocalSandbox, default_agents
+    >>> sandbox: Sandbox = LocalSandbox()
+    >>> sandbox.check(default_agents()["baseline"])
+    """
 
     name: str
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import random
 import re
+import secrets
+import stat
 import subprocess
 import time
 from collections.abc import Iterator, Sequence
@@ -13,7 +16,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_mlebench.errors import SandboxError
+from pytest_mlebench.errors import SandboxError, reason
 from pytest_mlebench.progress import Note, Reporter, silent
 from pytest_mlebench.units import pluralize
 
@@ -155,41 +158,87 @@ class GpuPool:
         return held
 
     def _lock(self, gpu: Gpu) -> int | None:
+        name = f"{gpu.uuid.replace('/', '_')}.lock"
         try:
-            if not self._folder.exists():
-                self._folder.mkdir(parents=True, exist_ok=True)
-                self._folder.chmod(0o1777)
-            descriptor = _open(self._folder / f"{gpu.uuid.replace('/', '_')}.lock")
+            folder = _open_folder(self._folder)
+            try:
+                return _lock_file(folder, name)
+            finally:
+                os.close(folder)
         except OSError as error:
-            raise SandboxError(f"GPU leases cannot be kept in {self._folder}: {error}") from error
+            where = self._folder / (error.filename or "")
+            raise SandboxError(f"GPU leases cannot be kept in {self._folder}: {where}: {reason(error)}") from error
+
+
+def _open_folder(path: Path) -> int:
+    """The folder of locks, made for all users if it is not there; raises OSError.
+
+    It lies where every user may write: no link in its place is followed, and only what this process made is changed.
+    """
+    flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        return os.open(path, flags)
+    except FileNotFoundError:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        path.mkdir()
+    except FileExistsError:  # another process was first
+        return os.open(path, flags)
+    descriptor = os.open(path, flags)
+    if os.fstat(descriptor).st_uid == os.geteuid():
+        os.fchmod(descriptor, 0o1777)
+    return descriptor
+
+
+def _lock_file(folder: int, name: str) -> int | None:
+    """The descriptor of a lock that was taken; None if somebody else has it. Raises OSError."""
+    for _ in range(_TRIES):
+        descriptor = _open(folder, name)
         try:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                raise OSError(errno.EINVAL, "it is no plain file", name)
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _is_still(descriptor, folder, name):
+                with suppress(PermissionError):  # of a user who keeps it from others
+                    os.utime(descriptor)  # so that nobody who tidies up takes it for old
+                return descriptor
         except BlockingIOError:
             os.close(descriptor)
             return None
-        return descriptor
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+    raise FileExistsError(errno.EEXIST, "it comes and goes", name)
 
 
-def _open(path: Path) -> int:
+def _open(folder: int, name: str) -> int:
     """A lock's file, made if it is not there; raises OSError.
 
-    Nobody's link is followed, as the folder is everybody's. A file of another user is opened without O_CREAT, which
-    the kernel refuses in such folders (``fs.protected_regular``).
+    Nobody's link is followed, nobody's pipe waited for. A file of another user is opened without O_CREAT, which the
+    kernel refuses in such folders (``fs.protected_regular``). A new one gets its name only when all may open it.
     """
-    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
-    for attempt in range(_TRIES):
-        try:
-            return os.open(path, flags)
-        except FileNotFoundError:
-            with suppress(FileExistsError):  # another user made it meanwhile
-                descriptor = os.open(path, flags | os.O_CREAT | os.O_EXCL, 0o666)
-                os.fchmod(descriptor, 0o666)  # whatever the umask is
-                return descriptor
-        except PermissionError:  # its maker is between these two lines
-            if attempt == _TRIES - 1:
-                raise
-            time.sleep(0.05)
-    raise FileExistsError(f"{path} comes and goes")
+    flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+    with suppress(FileNotFoundError):
+        return os.open(name, flags, dir_fd=folder)
+    partial = f".{name}-{secrets.token_hex(6)}"
+    descriptor = os.open(partial, flags | os.O_CREAT | os.O_EXCL, 0o600, dir_fd=folder)
+    try:
+        os.fchmod(descriptor, 0o666)  # whatever the umask is
+        with suppress(FileExistsError):  # another user made it meanwhile
+            os.link(partial, name, src_dir_fd=folder, dst_dir_fd=folder)
+    finally:
+        os.close(descriptor)
+        os.unlink(partial, dir_fd=folder)
+    return os.open(name, flags, dir_fd=folder)
+
+
+def _is_still(descriptor: int, folder: int, name: str) -> bool:
+    """Whether a file has its name still: a lock on one that was removed is seen by nobody."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), os.stat(name, dir_fd=folder, follow_symlinks=False))
+    except FileNotFoundError:
+        return False
 
 
 def _release(held: list[tuple[Gpu, int]]) -> None:

@@ -20,7 +20,7 @@ class Refused(Exception):
 
 
 @dataclass(frozen=True)
-class Entry:
+class FolderFile:
     """A file below a folder; ``path`` is relative to it. ``refused`` says why it is not shown."""
 
     path: str
@@ -88,9 +88,9 @@ def is_folder(root: Path, *parts: str) -> bool:
     return False
 
 
-def listing(folder: Path) -> tuple[Sequence[Entry], bool]:
+def listing(folder: Path) -> tuple[Sequence[FolderFile], bool]:
     """The files below a folder by path, and whether there are more than ``MAX_ENTRIES``."""
-    found: list[Entry] = []
+    found: list[FolderFile] = []
     waiting = [("", 0)]
     while waiting:
         prefix, depth = waiting.pop()
@@ -112,8 +112,8 @@ def listing(folder: Path) -> tuple[Sequence[Entry], bool]:
                 if depth < _MAX_DEPTH:
                     folders.append((f"{path}/", depth + 1))
             elif stat.S_ISREG(about.st_mode):
-                found.append(Entry(path, about.st_size))
+                found.append(FolderFile(path, about.st_size))
             else:
-                found.append(Entry(path, 0, "a link" if stat.S_ISLNK(about.st_mode) else "no regular file"))
+                found.append(FolderFile(path, 0, "a link" if stat.S_ISLNK(about.st_mode) else "no regular file"))
         waiting += reversed(folders)
     return found, False

@@ -65,5 +65,5 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "label": lambda name: Outcome[name].label,
     "plural": pluralize,
     "short": _optional(short),
-    "hours": _optional(lambda value: f"{value / 3600:,.0f} h" if value >= 36_000 else format_duration(value)),
+    "hours": _optional(lambda value: f"{value / 3600:,.0f} h" if value >= 36_000 else format_seconds(value)),
 }

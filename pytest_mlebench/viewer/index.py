@@ -25,7 +25,7 @@ from pytest_mlebench.runs.record import RunRecord
 from pytest_mlebench.viewer.folder import Refused, read
 
 FILE = ".mlebench-view.sqlite3"
-_VERSION = 3
+_VERSION = 4
 _MAX_RECORD = 8 << 20
 _MAX_MANIFEST = 64 << 20
 _TEXT = 500
@@ -108,6 +108,7 @@ ORDERS = {
     "started": "started_at",
 }
 """What runs can be sorted by, with the term of each."""
+_CAN_BE_NULL = ("score", "percentile", "cost", "calls")
 _SEARCHED = ("group_name", "competition_id", "agent", "models", "reason", "ending", "run_id")
 
 
@@ -169,6 +170,9 @@ _SCHEMA = f"""
 create table groups (name text primary key, stamp text not null, about text not null);
 create table runs (folder text not null, mtime integer not null, size integer not null, {", ".join(_COLUMNS)},
     primary key (group_name, folder));
+create table facets (group_name text not null, facet text not null, value, count integer not null,
+    primary key (group_name, facet, value)) without rowid;
+create index runs_by_end on runs (latest, ended_at);
 create index runs_by_competition on runs (latest, competition_id, outcome, group_name);
 pragma user_version = {_VERSION};
 """
@@ -226,17 +230,18 @@ class Index:
         term = ORDERS[search.order.removeprefix("-")]
         way = "desc" if search.order.startswith("-") else "asc"
         ((total,),) = self._all(f"select count(*) from runs where {where}", values)
-        order = f"{term} is null, {term} {way}, group_name, competition_id, agent, seed"
+        missing = f"{term} is null, " if term in _CAN_BE_NULL else ""
+        order = f"{missing}{term} {way}, group_name, competition_id, agent, seed"
         query = f"select {', '.join(_COLUMNS)} from runs where {where} order by {order} limit ? offset ?"
         rows = self._all(query, [*values, count, start])
         return [Run(**dict(zip(_COLUMNS, row, strict=True))) for row in rows], total
 
     def facets(self) -> dict[str, list[tuple[str, int]]]:
         """The values of each facet with the number of its runs."""
-        return {
-            name: self._all(f"select {column}, count(*) from runs where latest group by {column} order by {column}")
-            for name, column in FACETS.items()
-        }
+        found: dict[str, list[tuple[str, int]]] = {name: [] for name in FACETS}
+        for name, value, count in self._all("select facet, value, sum(count) from facets group by 1, 2 order by 1, 2"):
+            found[name].append((value, count))
+        return found
 
     def run(self, group: str, run_id: str) -> Run | None:
         query = f"select {', '.join(_COLUMNS)} from runs where group_name = ? and folder = ?"
@@ -262,7 +267,9 @@ class Index:
             names = self._names()
             known = dict(self._all("select name, stamp from groups"))
             for gone in known.keys() - set(names):
-                self._write([("delete from groups where name = ?", (gone,)), (_DELETE_RUNS, (gone,))])
+                self._write(
+                    [("delete from groups where name = ?", (gone,)), (_DELETE_RUNS, (gone,)), (_DELETE_FACETS, (gone,))]
+                )
             changed = [name for name in names if thorough or self._is_due(name, known.get(name))]
             self.left = sum(name not in known for name in changed)
             for name in sorted(changed, key=lambda name: name in known):
@@ -346,7 +353,9 @@ class Index:
             running = sum(not run.interrupted for run in found)
             interrupted = sum(run.interrupted for run in found)
         if statements:
-            self._write([*statements, (_ALL_OLD, (name,)), (_LATEST, (name, name))])
+            counted = [(_COUNTED.format(facet, column), (name,)) for facet, column in FACETS.items()]
+            latest = [(_ALL_OLD, (name,)), (_LATEST, (name, name))]
+            self._write([*statements, *latest, (_DELETE_FACETS, (name,)), *counted])
         group = self._about(name, running=running, interrupted=interrupted, broken=broken)
         self._write([("insert or replace into groups values (?, ?, ?)", (name, stamp, json.dumps(asdict(group))))])
         self._checked[name] = time.monotonic()
@@ -464,6 +473,11 @@ _INSERT = (
     f"values ({', '.join('?' * (3 + len(_COLUMNS)))})"
 )
 _DELETE_RUNS = "delete from runs where group_name = ?"
+_DELETE_FACETS = "delete from facets where group_name = ?"
+_COUNTED = (
+    "insert into facets select group_name, '{0}', {1}, count(*) from runs where group_name = ? and latest group by {1}"
+)
+"""How many runs of a group there are of each value of a facet and its column: lists of all runs show the sums."""
 _ALL_OLD = "update runs set latest = 0 where group_name = ?"
 _LATEST = """
 update runs set latest = 1 where group_name = ? and folder in (select folder from (

@@ -95,7 +95,7 @@ def _scores(record: RunRecord, scores: Sequence[float], end: float, bottom: floa
     last = -99.0
     for place, name, _ in sorted(labels, key=lambda label: label[0]):
         last = max(place, last + 13)
-        body.append(text("100%", last + 4, name, "s f-muted").replace("<text ", '<text dx="8" ', 1))
+        body.append(text("100%", last + 4, name, "s f-muted").replace("<text ", '<text dx="12" ', 1))
     for share, word in ((high, ""), (low, "")):
         body.append(text(-8, y(share) + 4, f"{share:.4g}{word}", "s e f-muted"))
     path, previous = "", None
@@ -156,7 +156,7 @@ def _calls(calls: Sequence[CallMark], end: float, foot: float) -> list[str]:
     body.append(stretched(1000, foot, "".join(bars)))
     total = sum(call.cost for call in calls)
     if total:
-        body.append(text("100%", foot - 2, format_dollars(total), "s f-muted").replace("<text ", '<text dx="8" ', 1))
+        body.append(text("100%", foot - 2, format_dollars(total), "s f-muted").replace("<text ", '<text dx="12" ', 1))
     return body
 
 
@@ -197,7 +197,7 @@ def leaderboard(board: Leaderboard, runs: Sequence[Placed]) -> Markup:
     for k, name in enumerate(rows):
         y = 20 + _ROW * (k + 0.5) + 3
         body.append(line(0, y, "100%", y, "s-line"))
-        body.append(named(name, text(-10, y + 4, fitting(name, _NAME - 14), "e f-ink")))
+        body.append(named(name, text(-10, y + 4, fitting(name, _NAME - 14), "row-name e f-ink")))
     for run in runs:
         if run.row in rows and (beaten := share_beaten(board, run.score)) is not None:
             k = rows.index(run.row)

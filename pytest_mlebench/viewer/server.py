@@ -12,7 +12,7 @@ from typing import Any
 
 import uvicorn
 
-from pytest_mlebench.errors import UsageError
+from pytest_mlebench.errors import UsageError, reason
 from pytest_mlebench.runs.layout import MANIFEST
 from pytest_mlebench.viewer.app import application
 from pytest_mlebench.viewer.guard import is_loopback
@@ -77,8 +77,8 @@ def _listening(address: str, port: int) -> socket.socket:
     try:
         family, *_, where = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         listening = socket.socket(family, socket.SOCK_STREAM)
-    except OSError as error:
-        raise UsageError(f"--address: {address} is no address of this machine: {error.strerror or error}") from error
+    except (OSError, UnicodeError) as error:  # UnicodeError: it cannot be the name of a host
+        raise UsageError(f"--address: {address} is no address of this machine: {reason(error)}") from error
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(where)

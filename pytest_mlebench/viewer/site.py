@@ -26,6 +26,7 @@ from pytest_mlebench.runs.group import GroupReader, RunGroup
 from pytest_mlebench.runs.layout import RECORD
 from pytest_mlebench.runs.outcome import Outcome
 from pytest_mlebench.runs.record import RunRecord
+from pytest_mlebench.runs.running import runs_in_progress
 from pytest_mlebench.viewer.answers import attachment
 from pytest_mlebench.viewer.folder import Refused, is_folder, read, size_of
 from pytest_mlebench.viewer.formats import FILTERS, seg
@@ -74,7 +75,8 @@ class Site:
         """A page for what is not there, or cannot be shown."""
         status = 404 if isinstance(error, Missing | Refused) else 400
         text = str(error) or "this cannot be shown"
-        return self.page(request, "problem.html", "Not here", status=status, problem=text, crumbs=[])
+        title = "Not found" if isinstance(error, Missing) else "This cannot be shown"
+        return self.page(request, "problem.html", title, status=status, problem=text, crumbs=[])
 
     def not_found(self, request: Request, error: Exception) -> Response:
         return self.problem(request, Missing("there is no such page"))
@@ -166,7 +168,12 @@ class Site:
         base = f"/run/{seg(group.name)}/"
         suffix = "" if tab == "overview" else f"/{tab}"
         in_group = self.index.run(group.name, run_id)
-        name = f"{record.competition_id}, {record.agent}, seed {record.seed}" if record is not None else run_id
+        unfinished = None
+        if record is None:
+            started = runs_in_progress(self.index.runs_dir / group.name)
+            unfinished = next((own for own in started if own.run_dir.name == run_id), None)
+        about = record or unfinished
+        name = f"{about.competition_id}, {about.agent}, seed {about.seed}" if about is not None else run_id
         return {
             "title": name if tab == "overview" else f"{tab.capitalize()} of {name}",
             "name": name,
@@ -180,6 +187,7 @@ class Site:
             "run_id": run_id,
             "base": base + seg(run_id),
             "record": record,
+            "unfinished": unfinished,
             "row": in_group,
             "tab": tab,
             "previous": f"{base}{seg(runs[at - 1])}{suffix}" if at else None,

@@ -46,7 +46,8 @@ _KEPT = 2
 """Trajectories that are kept in memory."""
 _SNIPPET = 80
 _DIFF_LINES = 600
-_BARS = 4000
+_BARS = 2000
+_LINKS = 50
 _KIND = {name: name for name in ("user", "agent", "system")}
 KINDS = ("user", "system", "agent", "tool", "reasoning", "error")
 """What steps can be filtered by: who spoke, and whether a step calls a tool, reasons, or failed."""
@@ -155,19 +156,27 @@ class Conversation:
 
     @cached_property
     def bars(self) -> Markup:
-        """A bar for each step, as high as its tokens."""
+        """A bar for each step, as high as its tokens, or for several where there are thousands: a few paths in all."""
+        count = min(len(self), _BARS)
         peak = max((step.tokens for step in self.steps), default=0)
-        return Markup("").join(
-            Markup(
-                f'<i class="{_KIND.get(step.source, "other")}{" failed" if step.is_error else ""}" '
-                f'style="height:{12 + 88 * step.tokens // peak if peak else 12}%"></i>'
-            )
-            for step in self.steps[:_BARS]
+        paths: dict[str, list[str]] = {"other": [], "user": [], "failed": []}
+        for k in range(count):
+            own = self.steps[k * len(self) // count : (k + 1) * len(self) // count]
+            spoken = all(step.source in ("user", "system") for step in own)
+            kind = "failed" if any(step.is_error for step in own) else "user" if spoken else "other"
+            height = 12 + 88 * max(step.tokens for step in own) // peak if peak else 12
+            paths[kind].append(f"M{k} 100V{100 - height}h1V100z")
+        drawn = "".join(f'<path class="{kind}" d="{"".join(parts)}"/>' for kind, parts in paths.items() if parts)
+        return Markup(
+            f'<svg viewBox="0 0 {max(1, count)} 100" preserveAspectRatio="none" aria-hidden="true">{drawn}'
+            '<rect class="in-view" height="100" width="0"/></svg>'
         )
 
-    def outline(self, kinds: Sequence[str] = ()) -> Markup:
-        """A link for each step of these kinds, or for each."""
-        return Markup("").join(self.links[number - 1] for number in self.chosen(kinds))
+    def outline(self, kinds: Sequence[str] = ()) -> Iterator[Sequence[Markup]]:
+        """A link for each step of these kinds, or for each, in groups of which a page draws those in sight."""
+        numbers = self.chosen(kinds)
+        for start in range(0, len(numbers), _LINKS):
+            yield [self.links[number - 1] for number in numbers[start : start + _LINKS]]
 
     def raw(self, number: int) -> str:
         """A step as JSON, as it was recorded."""

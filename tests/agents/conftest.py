@@ -16,7 +16,6 @@ from pytest_mlebench._paths import bundled
 from pytest_mlebench.catalog import Competition, default_catalogue
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.data.store import DataStore
-from pytest_mlebench.grading.golden import prepare_synthetic
 from tests.llm.conftest import certificates, upstream
 
 __all__ = ["certificates", "upstream"]
@@ -80,6 +79,6 @@ def synthetic(tmp_path: Path) -> Callable[[str], Dataset]:
 
     def prepare(competition_id: str) -> Dataset:
         competition: Competition = default_catalogue()[competition_id]
-        return prepare_synthetic(competition, DataStore(tmp_path / "store"))
+        return DataStore(tmp_path / "store").prepare(competition, synthetic=1)
 
     return prepare

@@ -19,7 +19,9 @@ import pytest
 from pytest_mlebench._paths import bundled
 from pytest_mlebench.agents import Agent
 from pytest_mlebench.agents.registry import AgentRegistry
+from pytest_mlebench.audit.findings import Verdict, read_findings
 from pytest_mlebench.catalog.leaderboard import MEDALS
+from pytest_mlebench.cli.main import main
 from pytest_mlebench.llm.budget import Limits as Budget
 from pytest_mlebench.llm.ledger import read_bodies, read_calls
 from pytest_mlebench.llm.settings import GatewaySettings
@@ -206,10 +208,24 @@ def said_of(what: Callable[[Runs], object]) -> Iterator[None]:
 
 
 def check_endings(runs: Runs) -> None:
+    ran: dict[str, Any] = {}
     with ThreadPoolExecutor(2) as pool:
         for ending, ended in [(ending, pool.submit(ending, runs)) for ending in ENDINGS]:
             with said_of(ending):
-                ended.result()
+                ran[ending.__name__] = ended.result()
+    check_audit(runs, ran["done"])
+
+
+def check_audit(runs: Runs, solved: Ran) -> None:
+    """Whatever way a fair run ends, its audit finds no violation; and none to look at in one that was solved."""
+    group = runs.folder / "runs/group"
+    for number, path in enumerate(sorted(group.glob("*/run.json"))):  # so that none takes the place of another
+        replace(RunRecord.from_json(json.loads(path.read_text())), seed=number).write(path.parent)
+    assert main(["audit", str(group), f"--data-dir={runs.folder / 'data'}"]) == 0
+    found = read_findings(group)
+    assert found is not None and len(found.runs) == len(ENDINGS)
+    assert Verdict.violation not in found.verdicts.values(), found.findings
+    assert found.verdicts[solved.record.run_id] is Verdict.clean, found.of(solved.record.run_id)
 
 
 @pytest.fixture
@@ -243,8 +259,22 @@ def test_react_speaks_every_api(agent: str, path: str, tls: ssl.SSLContext, tmp_
 
 
 @pytest.mark.full
-def test_react_runs_in_the_local_sandbox_too(upstream: Upstream, tmp_path: Path) -> None:
+def test_react_runs_in_the_local_sandbox_too_and_what_it_leaves_can_be_verified(
+    upstream: Upstream, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     upstream.play = ScriptedModel(code=".")
     agent: Any = bundled_agent("react/dev")
     record, run_dir = run(local_sandbox(), tmp_path, agent)
     check_run(CASES[0], record, run_dir, upstream)
+    bundle, data = tmp_path / "group.tar.zst", f"--data-dir={tmp_path / 'data'}"
+    assert main(["audit", str(run_dir.parent), data]) == 0
+    assert "1 clean, 0 look, 0 violation" in capsys.readouterr().out
+    assert main(["bundle", str(run_dir.parent), "-o", str(bundle)]) == 0
+    capsys.readouterr()
+    assert main(["verify", str(bundle), data, "--json"]) == 1
+    checks = {check["name"]: check for check in json.loads(capsys.readouterr().out)["checks"]}
+    assert checks.pop("records")["reasons"] == ["the manifest does not say which runs were planned"], "no session was"
+    assert {name: check["result"] for name, check in checks.items()} == dict.fromkeys(checks, "verified")
+    assert {"models", "grades", "audit"} <= checks.keys()
+    assert main(["reproduce", str(run_dir), data, "--sandbox=local", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["likeness"] == "equal"

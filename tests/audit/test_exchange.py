@@ -5,10 +5,12 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import subprocess
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
+from statistics import mean, stdev
 
 import pytest
 
@@ -21,6 +23,7 @@ from pytest_mlebench.llm.ledger import Call, Ledger
 from pytest_mlebench.llm.prices import Tokens
 from pytest_mlebench.runs.group import read_group
 from pytest_mlebench.runs.record import RunRecord
+from pytest_mlebench.sandbox.contract import Ending
 from tests.groups import record_with, save_group
 
 pytestmark = pytest.mark.full
@@ -101,7 +104,8 @@ def test_regrading_stands_beside_the_first_result(group: Path, data: Path, capsy
     assert "cannot be read: regraded-v1-broken.json: " in shown
     assert row.startswith("smoke-diabetes") and f"{changed['after']['score']:.5f}" in row
     assert main(["regrade", str(group), f"--data-dir={group / 'nowhere'}"]) == 1
-    assert "the data of smoke-diabetes is not here: `mlebench prepare -c smoke-diabetes`" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert f"the data of smoke-diabetes is not in {group / 'nowhere'}: `mlebench prepare -c smoke-diabetes`" in out
 
 
 def test_a_runs_folder_for_mle_bench_has_a_group_for_each_agent_and_seed(group: Path, tmp_path: Path) -> None:
@@ -121,6 +125,70 @@ def test_a_runs_folder_for_mle_bench_has_a_group_for_each_agent_and_seed(group: 
     assert main(["export", str(group), "--to=mle-bench", "-o", str(target)]) == 2
 
 
+def aggregated(runs_dir: Path, experiment: str) -> tuple[float, float | None]:
+    """The mean share of medals over seeds in per cent, and its standard error, as MLE-bench's documentation has it.
+
+    An experiment's run groups are those that ``run_group_experiments.csv`` lists. Of each the newest grading report is
+    read, and the i-th report of a competition is its seed i.
+    """
+    with (runs_dir / "run_group_experiments.csv").open(newline="") as file:
+        groups = [row["run_group"] for row in csv.DictReader(file) if row["experiment_id"] == experiment]
+    medals: dict[str, list[bool]] = {}
+    for group in groups:
+        newest = max((runs_dir / group).glob("*grading_report.json"), key=lambda path: path.name)
+        for report in json.loads(newest.read_text())["competition_reports"]:
+            medals.setdefault(report["competition_id"], []).append(report["any_medal"])
+    seeds = max(map(len, medals.values()))
+    shares = [100 * mean(own[i] for own in medals.values() if i < len(own)) for i in range(seeds)]
+    return mean(shares), stdev(shares) / len(shares) ** 0.5 if len(shares) > 1 else None
+
+
+SEVERAL = {
+    "a": ("gold", "no_medal", "crashed", "silver", "gold", "bronze", "no_medal", "invalid_submission", "gold"),
+    "b/large": ("crashed", "crashed", "gold", "no_medal", "no_submission", "above_median", "gold", "silver", "bronze"),
+    "c": ("no_medal",) * 9,
+}
+"""Outcomes on three competitions with the seeds 0, 1 and 2."""
+
+
+def save_several(folder: Path, *, without: tuple[str, int, int] | None = None) -> Path:
+    """A group of these runs; ``without`` one of them, which was planned, by agent, seed and competition."""
+    competitions = [default_catalogue()[id] for id in ("smoke-diabetes", "smoke-digits", "smoke-breast-cancer")]
+    records = {
+        (agent, k // 3, k % 3): record_with(competitions[k % 3], outcome, agent=agent, seed=k // 3)
+        for agent, outcomes in SEVERAL.items()
+        for k, outcome in enumerate(outcomes)
+    }
+    planned = [record.key for record in records.values()]
+    save_group(folder, [record for place, record in records.items() if place != without], planned=planned)
+    return folder
+
+
+def test_what_mle_bench_is_documented_to_aggregate_is_what_we_report(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By the documentation alone: MLE-bench's own script is not run."""
+    group = save_several(tmp_path / "runs/several")
+    assert main(["export", str(group), "--to=mle-bench", "-o", str(tmp_path / "out")]) == 0
+    assert "warning" not in capsys.readouterr().err
+    assert main(["report", str(group), "--format=json"]) == 0
+    summaries = {own["agent"]: own["any_medal"] for own in json.loads(capsys.readouterr().out)["summaries"]}
+    assert summaries.keys() == SEVERAL.keys()
+    for agent, own in summaries.items():
+        rate, error = aggregated(tmp_path / "out", re.sub("/", "-", agent))
+        assert (own["mean"], own["standard_error"]) == pytest.approx((rate, error)), agent
+    assert summaries["a"]["mean"] == pytest.approx(500 / 9) and summaries["c"]["mean"] == 0
+
+
+def test_a_missing_run_is_said_where_mle_bench_would_count_seeds_otherwise(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    group = save_several(tmp_path / "runs/several", without=("b/large", 1, 2))
+    assert main(["export", str(group), "--to=mle-bench", "-o", str(tmp_path / "out")]) == 0
+    (said,) = [record.getMessage() for record in caplog.records if "MLE-bench" in record.getMessage()]
+    assert "b/large lacks smoke-breast-cancer with seed 1" in said
+
+
 def test_trajectories_are_exported_in_atif(group: Path, tmp_path: Path) -> None:
     assert main(["export", str(group), "--to=atif", "-o", str(tmp_path / "out")]) == 0
     (path,) = (tmp_path / "out").iterdir()
@@ -130,22 +198,33 @@ def test_trajectories_are_exported_in_atif(group: Path, tmp_path: Path) -> None:
 
 READ = """
 import json, sys
-from inspect_ai.log import read_eval_log
+from inspect_ai.log import list_eval_logs, read_eval_log, read_eval_log_samples
 
-log = read_eval_log(sys.argv[1])
-sample = log.samples[0]
-print(json.dumps({
-    "status": log.status, "samples": len(log.samples), "epochs": log.eval.config.epochs,
-    "id": sample.id, "epoch": sample.epoch, "score": sample.scores["mle_bench"].value,
-    "roles": [message.role for message in sample.messages], "tool": sample.messages[2].tool_calls[0].function,
-    "medal": log.results.scores[0].metrics["mean"].value,
-}))
+found = {}
+for info in list_eval_logs(sys.argv[1], formats=["json"]):
+    log = read_eval_log(info)
+    samples = list(read_eval_log_samples(info, all_samples_required=False))
+    found[log.eval.solver] = {
+        "status": log.status, "epochs": log.eval.config.epochs,
+        "medal": log.results.scores[0].metrics["mean"].value,
+        "usage": {name: own.total_tokens for name, own in log.stats.model_usage.items()},
+        "samples": [
+            {"id": own.id, "epoch": own.epoch, "score": own.scores["mle_bench"].value,
+             "error": own.error and own.error.message, "limit": own.limit and own.limit.type,
+             "usage": {name: [use.input_tokens, use.output_tokens] for name, use in own.model_usage.items()},
+             "messages": [[message.role, message.text] for message in own.messages],
+             "tools": [[call.function, call.arguments] for message in own.messages if message.role == "assistant"
+                       for call in message.tool_calls or []]}
+            for own in samples
+        ],
+    }
+print(json.dumps(found))
 """
 
 
 def exported_log(group: Path, target: Path) -> Path:
     assert main(["export", str(group), "--to=inspect", "-o", str(target)]) == 0
-    return sorted(target.glob("*_a.json"))[0]
+    return sorted(target.glob("*-a.json"))[0]
 
 
 def test_an_inspect_log_has_samples_scores_and_messages(group: Path, tmp_path: Path) -> None:
@@ -157,22 +236,63 @@ def test_an_inspect_log_has_samples_scores_and_messages(group: Path, tmp_path: P
     assert [message["role"] for message in sample["messages"]] == ["system", "user", "assistant", "tool", "assistant"]
 
 
-def test_inspects_own_reader_reads_the_log(group: Path, tmp_path: Path) -> None:
+@pytest.fixture
+def inspect_python() -> str:
+    """A Python that has inspect-ai."""
     python = os.environ.get("MLEBENCH_TEST_INSPECT")
     if not python:
         pytest.skip("MLEBENCH_TEST_INSPECT names no Python that has inspect-ai")
-    path = exported_log(group, tmp_path / "out")
-    done = subprocess.run([python, "-c", READ, path], capture_output=True, text=True, check=False)
+    return python
+
+
+def test_inspects_own_reader_reads_the_logs_of_all_agents(group: Path, tmp_path: Path, inspect_python: str) -> None:
+    records = read_group(group).records
+    crashed, late = (next(r for r in records if (r.agent, r.seed) == ("b", seed)) for seed in (0, 1))
+    replace(crashed, ending=Ending.CRASHED, detail="exit code 3").write(group / crashed.run_id)
+    replace(late, ending=Ending.TIMED_OUT, limits={"time_limit": 60.0}).write(group / late.run_id)
+    exported_log(group, tmp_path / "out")
+    command = [inspect_python, "-c", READ, str(tmp_path / "out")]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=300)
     assert done.returncode == 0, done.stderr
-    record = next(record for record in read_group(group).records if (record.agent, record.seed) == ("a", 0))
-    assert json.loads(done.stdout) == {
-        "status": "success",
-        "samples": 2,
-        "epochs": 2,
-        "id": COMPETITION.id,
-        "epoch": 1,
-        "score": record.score,
-        "roles": ["system", "user", "assistant", "tool", "assistant"],
-        "tool": "bash",
-        "medal": float(record.report.any_medal),
+    found = json.loads(done.stdout)
+    score = records[0].score
+    assert found.keys() == {"a", "b"}
+    assert {(own["status"], own["epochs"], own["medal"]) for own in found.values()} == {
+        ("success", 2, float(records[0].report.any_medal))
     }
+    first, second = found["a"]["samples"]
+    assert (first["id"], first["epoch"], first["score"], second["epoch"]) == (COMPETITION.id, 1, score, 2)
+    assert first["messages"] == [
+        ["system", "You compete."],
+        ["user", "Begin."],
+        ["assistant", "I look."],
+        ["tool", "train.csv"],
+        ["assistant", "Done."],
+    ]
+    assert first["tools"] == [["bash", {"command": "ls"}]] and second["messages"] == []
+    assert first["usage"] == {"m": [20, 10]} and found["a"]["usage"] == {"m": 30} and found["b"]["usage"] == {}
+    assert (first["error"], first["limit"]) == (None, None)
+    assert [(own["error"], own["limit"]) for own in found["b"]["samples"]] == [
+        ("crashed; exit code 3", None),
+        (None, "time"),
+    ]
+
+
+def test_inspects_own_commands_list_and_dump_the_logs(group: Path, tmp_path: Path, inspect_python: str) -> None:
+    log = exported_log(group, tmp_path / "out")
+    program = str(Path(inspect_python).with_name("inspect"))
+    listed = subprocess.run(
+        [program, "log", "list", "--log-dir", str(tmp_path / "out"), "--json"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert listed.returncode == 0, listed.stderr
+    assert {own["task"] for own in json.loads(listed.stdout)} == {"mle-bench"} and len(json.loads(listed.stdout)) == 2
+    dumped = subprocess.run(
+        [program, "log", "dump", str(log)], capture_output=True, text=True, check=False, timeout=300
+    )
+    assert dumped.returncode == 0, dumped.stderr
+    values = json.loads(dumped.stdout)
+    assert len(values["samples"]) == 2 and values["eval"]["solver"] == "a"

@@ -147,6 +147,42 @@ def test_mistakes_are_one_line(
     assert said in error and "\n" not in error
 
 
+def profile_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    capsys.readouterr()
+    assert main(["report", "group", f"--runs-dir={folder / 'reports'}"]) == 0
+    (line,) = [
+        line for line in capsys.readouterr().out.replace("\n  ", " ").splitlines() if line.startswith("familiarity:")
+    ]
+    return line
+
+
+def test_reports_say_whether_scores_follow_familiarity(
+    folder: Path, server: Scripted, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert profile_line(folder, capsys) == "familiarity: unknown: not measured: see `mlebench familiarity`"
+    call(folder, server)
+    (one,) = result(folder)["correlations"]
+    said = f"agent with base/7b: r = {one['r']:.2f} [{one['low']:.2f}, {one['high']:.2f}], 5 competitions"
+    assert one["low"] > 0
+    line = profile_line(folder, capsys)
+    assert line == f"familiarity: stated difference: scores are higher where a model knows the texts ({said})"
+    path = folder / "reports/group/familiarity-base-7b.json"
+    values = json.loads(path.read_text())
+    for low, high, expected in (
+        (-0.4, 0.3, "canonical: scores do not follow what a model knows of the texts ("),
+        (-0.4, 0.8, "unknown: too few competitions to tell ("),
+    ):
+        values["correlations"] = [{**one, "r": 0.1, "low": low, "high": high}]
+        path.write_text(json.dumps(values))
+        assert profile_line(folder, capsys).startswith(f"familiarity: {expected}agent with base/7b: r = 0.10 [")
+    path.write_text("{")
+    assert profile_line(folder, capsys) == "familiarity: unknown: what was measured cannot be read"
+    path.write_text(json.dumps(values | {"own_descriptions": 5}))
+    line = profile_line(folder, capsys)
+    assert line.startswith("familiarity: unknown: agent with base/7b: ")
+    assert line.endswith("; 5 texts read were our own, which no model was trained on")
+
+
 def test_scores_are_normalised_between_the_sample_submission_and_gold() -> None:
     for id in ("spaceship-titanic", "leaf-classification"):
         competition = default_catalogue()[id]

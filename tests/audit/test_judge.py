@@ -8,6 +8,10 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -15,8 +19,8 @@ from typing import Any
 import pytest
 
 from pytest_mlebench.audit.calibration import labelled_cases
-from pytest_mlebench.audit.findings import Finding, Findings, Verdict, read_findings
-from pytest_mlebench.audit.judge import questions
+from pytest_mlebench.audit.findings import FINDINGS, Finding, Findings, Verdict, read_findings
+from pytest_mlebench.audit.judge import VOTES, questions
 from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.cli.main import main
 from pytest_mlebench.llm.ledger import read_calls
@@ -123,6 +127,60 @@ def test_a_judge_points_at_the_line_and_is_charged_to_a_ledger_of_its_own(
     assert all(KEY in str(seen.headers) for seen in upstream.seen)
     assert all(KEY.encode() not in path.read_bytes() for path in group.rglob("*") if path.is_file())
     assert "2 of 2 parts judged by 3 votes each" in capsys.readouterr().out
+
+
+def _in_audit(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], None]:
+    def changed(group: Path) -> None:
+        values = json.loads((group / FINDINGS).read_text())
+        change(values)
+        (group / FINDINGS).write_text(json.dumps(values))
+
+    return changed
+
+
+def _in_votes(change: Callable[[str], str]) -> Callable[[Path], None]:
+    def changed(group: Path) -> None:
+        path = group / "judge" / VOTES
+        path.write_text(change(path.read_text()))
+
+    return changed
+
+
+JUDGED: dict[str, tuple[Callable[[Path], None], str]] = {
+    "nothing": (lambda group: None, "verified"),
+    "its finding deleted": (_in_audit(lambda v: v["findings"].pop()), "differs"),
+    "a finding that nobody voted for": (
+        _in_audit(lambda v: v["findings"].append({**v["findings"][-1], "text": "a judge finds that it is bad"})),
+        "differs",
+    ),
+    "a vote deleted": (_in_votes(lambda text: text.split("\n", 1)[1]), "differs"),
+    "all votes turned": (_in_votes(lambda text: text.replace('"yes"', '"no"')), "differs"),
+    "all votes deleted": (lambda group: (group / "judge" / VOTES).unlink(), "differs"),
+    "its account deleted": (_in_audit(lambda v: v.update(judge=None)), "differs"),
+    "more votes than anybody asks for": (_in_audit(lambda v: v["judge"].update(votes=10**12)), "differs"),
+    "the code that it read": (lambda group: shutil.rmtree(next(group.glob("*unfair*/code"))), "differs"),
+}
+
+
+@pytest.mark.parametrize("name", JUDGED)
+def test_whoever_verifies_a_bundle_counts_the_votes_of_its_judge_again(
+    name: str, group: Path, upstream: Upstream, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    upstream.play = Scripted(sees_answers)
+    judged(group)
+    change, result = JUDGED[name]
+    change(group)
+    asked = len(upstream.seen)
+    for options, expected in ([], result), (["--leave-out=logs"], "cannot be checked"):
+        file = tmp_path / f"{len(options)}.tar.zst"
+        assert main(["bundle", str(group), f"--output={file}", *options]) == 0
+        capsys.readouterr()
+        main(["verify", str(file), f"--data-dir={tmp_path}", "--json"])
+        checks = {own["name"]: own for own in json.loads(capsys.readouterr().out)["checks"]}
+        assert checks["judge"]["result"] == expected, checks["judge"]
+        if name != "nothing":
+            break
+    assert len(upstream.seen) == asked, "the model is not asked again"
 
 
 INJECTIONS = {
@@ -357,3 +415,98 @@ def test_a_group_and_the_calibration_exclude_each_other(capsys: pytest.CaptureFi
     assert main(["audit"]) == 2
     assert main(["audit", "group", "--calibrate"]) == 2
     assert capsys.readouterr().err.count("either a GROUP or --calibrate") == 2
+
+
+def long_runs(group: Path) -> None:
+    """Each of the two runs has several parts to judge."""
+    for code in group.glob("*/code/solution.py"):
+        code.write_text(code.read_text() + "".join(f"value_{k} = {k}\n" for k in range(7000)))
+
+
+def votes_in(group: Path) -> int:
+    path = group / "judge" / VOTES
+    return path.read_bytes().count(b"\n") if path.exists() else 0
+
+
+@pytest.mark.parametrize("how", ["SIGINT", "SIGKILL"])
+def test_a_judge_that_is_stopped_keeps_its_votes_and_is_continued_without_paying_again(
+    how: str, group: Path, upstream: Upstream, capsys: pytest.CaptureFixture[str]
+) -> None:
+    long_runs(group)
+    upstream.play = scripted = Scripted(sees_answers)
+    command = [sys.executable, "-m", "pytest_mlebench.cli", "audit", str(group), f"--judge={MODELS['openai']}"]
+    command += ["--judge-votes=2", f"--data-dir={group.parent}"]
+
+    def stop(seen: Any) -> None:
+        if votes_in(group) >= 5:
+            process.send_signal(getattr(signal, how))
+            upstream.on_request = lambda seen: None
+
+    upstream.on_request = stop
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            out, error = process.communicate(timeout=120)
+        finally:
+            process.kill()
+    kept = votes_in(group)
+    stopped = read_findings(group)
+    assert stopped is not None and 5 <= kept < 20
+    if how == "SIGINT":
+        assert process.returncode == 130 and "interrupted" in error
+        assert "not judged whole (interrupted): " in out and "asks for what is missing" in out
+        assert stopped.judge is not None and stopped.judge.interrupted and len(opinions(stopped)) == 1
+    else:
+        assert stopped.judge is None, "but its votes are kept"
+        with (group / "judge" / VOTES).open("ab") as file:
+            file.write(b'{"vote": "cut o')
+
+    scripted.messages.clear()
+    found = judged(group, "--judge-votes=2")
+    assert found.judge is not None and found.judge.incomplete == ()
+    parts = found.judge.parts
+    assert parts == found.judge.parts_judged and parts >= 6
+    assert len(scripted.messages) == found.judge.calls == 2 * parts - kept, "what was answered is not asked again"
+    assert found.judge.votes_kept == kept and len(opinions(found)) == 1
+    assert f"{kept} of the votes were given in earlier calls" in capsys.readouterr().out
+
+    scripted.messages.clear()
+    again = judged(group, "--judge-votes=2")
+    assert not scripted.messages and opinions(again) == opinions(found)
+    assert again.judge is not None and again.judge.cost == 0
+    judged(group, "--judge-votes=3")
+    assert len(scripted.messages) == parts, "only the third votes"
+    scripted.messages.clear()
+    (fair,) = group.glob("*_fair-0/code/solution.py")
+    fair.write_text(FAIR)
+    judged(group, "--judge-votes=2")
+    assert len(scripted.messages) == 2, "another text is another question"
+
+
+def test_a_budget_that_ended_and_a_provider_that_went_are_continued(
+    group: Path, upstream: Upstream, capsys: pytest.CaptureFixture[str]
+) -> None:
+    long_runs(group)
+    upstream.play = scripted = Scripted(sees_answers)
+    first = judged(group, "--judge-votes=1", "--judge-budget=0.006")
+    assert first.judge is not None and first.judge.budget_ended
+    kept = votes_in(group)
+    assert 2 <= kept == first.judge.calls < first.judge.parts
+    assert "the same command asks for what is missing" in capsys.readouterr().out
+
+    def gone(seen: Any) -> None:
+        if votes_in(group) > kept:
+            upstream.failures.append(Failure(401, {"error": {"message": "this account was closed"}}))
+
+    upstream.on_request = gone
+    second = judged(group, "--judge-votes=1")
+    assert second.judge is not None and second.judge.incomplete and second.judge.last_error == "this account was closed"
+    assert "not judged whole (calls failed, the last: this account was closed): " in capsys.readouterr().out
+    assert len(opinions(second)) == 1, "what was found so far is kept"
+    kept = votes_in(group)
+
+    upstream.on_request = lambda seen: None
+    upstream.failures.clear()
+    scripted.messages.clear()
+    third = judged(group, "--judge-votes=1")
+    assert third.judge is not None and third.judge.incomplete == ()
+    assert len(scripted.messages) == third.judge.parts - kept

@@ -15,7 +15,6 @@ from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.cli.main import main
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.data.store import DataStore
-from pytest_mlebench.grading.golden import prepare_synthetic
 from pytest_mlebench.runs.record import RunRecord
 from pytest_mlebench.runs.run import RunOptions, run_agent
 from pytest_mlebench.sandbox import Limits
@@ -161,14 +160,14 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     records = {}
 
     def run(name: str, agent: Agent, competition: str) -> None:
-        dataset = prepare_synthetic(catalogue[competition], store)
+        dataset = store.prepare(catalogue[competition], synthetic=1)
         records[name] = run_agent(agent, catalogue[competition], dataset, local_sandbox(), options)
 
     def written(name: str, program: str) -> Agent:
         return script_agent(id=f"script/{name}", kwargs={"script": SCRIPT}, env_vars={"PROGRAM": HEAD + program})
 
     for name, cheat in CHEATS.items():
-        dataset = prepare_synthetic(catalogue[cheat.competition], store)
+        dataset = store.prepare(catalogue[cheat.competition], synthetic=1)
         program = cheat.program
         for mark, value in _known(dataset).items():
             program = program.replace(mark, value)

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -40,6 +44,29 @@ assert not [name for name in os.environ if "API_KEY" in name or "BASE_URL" in na
 """
 
 
+def notebook(*cells: str, language: str = "python") -> str:
+    """A Jupyter notebook with these code cells."""
+    text = [{"cell_type": "markdown", "source": "# How it was solved", "metadata": {}}]
+    code = [{"cell_type": "code", "source": cell.splitlines(keepends=True), "metadata": {}} for cell in cells]
+    about = {"kernelspec": {"language": language, "name": "any"}}
+    return json.dumps({"nbformat": 4, "nbformat_minor": 5, "metadata": about, "cells": [*text, *code]})
+
+
+BOOK_CELLS = (
+    "%matplotlib inline\n!echo from the shell\nimport os, shutil",
+    "%%writefile where.py\nimport os\nNAME = 'sample_submission.csv'\n",
+    "%%time\nimport pickle\nfrom where import NAME\nclass Model:\n    pass\npickle.dumps(Model())",
+    "display(NAME)\nNAME?",
+    "found = !ls $DATA_DIR\nassert NAME in found, found",
+    "source, target = (os.environ[f'{name}_DIR'] for name in ('DATA', 'SUBMISSION'))",
+    "!cp {source}/{NAME} {target}/submission.csv",
+)
+BOOK = notebook(*BOOK_CELLS)
+SHELL = 'cp "$DATA_DIR/sample_submission.csv" "$SUBMISSION_DIR/submission.csv"\n'
+R = 'file.copy(file.path(Sys.getenv("DATA_DIR"), "sample_submission.csv"), \
+file.path(Sys.getenv("SUBMISSION_DIR"), "submission.csv"))\n'
+
+
 @pytest.fixture
 def run_dir(tmp_path: Path, data: Path) -> Path:
     """A run whose submission is the sample, without code yet."""
@@ -63,18 +90,52 @@ def run_dir(tmp_path: Path, data: Path) -> Path:
         ({"solution.py": SAMPLE + CHANGED.replace("CHANGE", "+ 1e-4")}, "close"),
         ({"solution.py": SAMPLE + CHANGED.replace("CHANGE", "* 3")}, "different"),
         ({"solution.py": "raise SystemExit(3)"}, "does not run"),
+        ({"book.ipynb": BOOK}, "equal"),
+        ({"book.ipynb": notebook("x = 1", "raise ValueError(x)")}, "does not run"),
+        ({"book.ipynb": '{"cells": 3}'}, "does not run"),
+        ({"reproduce.sh": SHELL}, "equal"),
+        ({"main.sh": SHELL, "lib/tools.py": "raise SystemExit(3)", "lib/more.py": ""}, "equal"),
+        ({"source/solution.py": SAMPLE}, "equal"),
     ],
 )
 def test_a_solution_that_is_run_again_is_compared(
     files: dict[str, str], likeness: str, run_dir: Path, data: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for name, text in files.items():
+        (run_dir / "code" / name).parent.mkdir(exist_ok=True)
         (run_dir / "code" / name).write_text(text)
     status = main(["reproduce", str(run_dir), f"--data-dir={data}", "--sandbox=local", "--json"])
     result = json.loads(capsys.readouterr().out)
     assert result["likeness"] == likeness and status == (0 if likeness in ("equal", "close") else 1)
     assert json.loads((run_dir / "reproduced.json").read_text()) == result
     assert (run_dir / "reproduced.log").exists() is (likeness == "does not run")
+
+
+@pytest.mark.parametrize("hidden", ["IPython.core.interactiveshell", "nothing"])
+def test_a_notebook_is_run_with_ipython_and_without(hidden: str, tmp_path: Path) -> None:
+    if hidden == "nothing":
+        pytest.importorskip("IPython")
+    for name in ("data", "submission"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "data/sample_submission.csv").write_text("a file")
+    (tmp_path / "book.ipynb").write_text(BOOK)
+    program = (
+        "import sys; from pytest_mlebench.audit.run_notebook import run; "
+        "sys.modules[sys.argv[1]] = None; run('book.ipynb')"
+    )
+    variables = {"DATA_DIR": f"{tmp_path}/data", "SUBMISSION_DIR": f"{tmp_path}/submission", "HOME": str(tmp_path)}
+
+    def ran() -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-c", program, hidden]
+        return subprocess.run(command, cwd=tmp_path, env={**os.environ, **variables}, capture_output=True, text=True)
+
+    done = ran()
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / "submission/submission.csv").read_text() == "a file"
+    (tmp_path / "book.ipynb").write_text(notebook("x = 1", "raise ValueError(x)", "open('later', 'w')"))
+    done = ran()
+    assert done.returncode == 1 and "ValueError: 1" in done.stdout + done.stderr
+    assert "\x1b" not in done.stdout + done.stderr and not (tmp_path / "later").exists()
 
 
 @pytest.mark.parametrize("programs", [[], ["a.py", "b.py"]])
@@ -87,12 +148,84 @@ def test_what_cannot_be_reproduced_is_said(
     assert "cannot be reproduced: it left " in capsys.readouterr().err
 
 
+def test_one_of_several_programs_is_named(run_dir: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("first.py", "second.ipynb"):
+        (run_dir / "code" / name).write_text("raise SystemExit(3)")
+    (run_dir / "code/third one.py").write_text(SAMPLE)
+    command = ["reproduce", str(run_dir), f"--data-dir={data}", "--sandbox=local"]
+    assert main(command) == 2
+    error = capsys.readouterr().err
+    assert "3 programs and no reproduce.sh: choose one with --program: first.py, second.ipynb, third one.py" in error
+    assert main([*command, "--program=fourth.py"]) == 2
+    assert "--program: fourth.py is not among the programs in " in capsys.readouterr().err
+    assert main([*command, "--program=third one.py", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["program"] == "third one.py"
+
+
+def test_why_a_program_does_not_run_is_its_last_line(
+    run_dir: Path, data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (run_dir / "code/solution.py").write_text("raise ValueError('no such \\x1b[31m column')")
+    assert main(["reproduce", str(run_dir), f"--data-dir={data}", "--sandbox=local"]) == 1
+    out = capsys.readouterr().out
+    assert "does not run: it leaves no submission (crashed; " in out and "\x1b" not in out and out.count("\n") == 1
+    assert "ValueError: no such" in out
+
+
+@pytest.mark.parametrize("name", ["solution.R", "book.ipynb"])
+def test_r_runs_where_it_is_installed_and_is_else_named(
+    name: str, run_dir: Path, data: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (run_dir / "code" / name).write_text(R if name.endswith(".R") else notebook(R, language="R"))
+    status = main(["reproduce", str(run_dir), f"--data-dir={data}", "--sandbox=local"])
+    out = capsys.readouterr().out
+    if shutil.which("Rscript"):
+        assert status == 0 and ": equal: " in out
+    else:
+        assert status == 1 and out.rstrip().endswith("Rscript is not installed here)")
+
+
+def test_other_data_than_the_run_had_is_refused(run_dir: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (run_dir / "code/solution.py").write_text(SAMPLE)
+    values = json.loads((run_dir / "run.json").read_text())
+    (run_dir / "run.json").write_text(json.dumps(values | {"data": {"answers": "0" * 32, "public": "0" * 32}}))
+    assert main(["reproduce", str(run_dir), f"--data-dir={data}", "--sandbox=local"]) == 1
+    assert "cannot be reproduced: the data of smoke-diabetes here is not that of the run" in capsys.readouterr().err
+    assert main(["reproduce", str(run_dir), f"--data-dir={run_dir / 'none'}", "--sandbox=local"]) == 1
+    assert "mlebench prepare -c smoke-diabetes" in capsys.readouterr().err
+
+
+AS_SHOWN = """
+assert "smoke-diabetes" not in open(os.path.join(os.environ["DATA_DIR"], "description.md")).read()
+assert not [value for value in [*os.environ.values(), os.getcwd()] if "diabetes" in value], os.environ
+assert os.environ["COMPETITION_ID"] == "competition"
+"""
+
+
+@pytest.mark.parametrize("sandbox", ["local", pytest.param("docker", marks=pytest.mark.docker)])
+def test_a_run_with_the_obfuscated_description_is_reproduced_with_what_its_agent_saw(
+    sandbox: str, run_dir: Path, data: Path, capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest
+) -> None:
+    if sandbox == "docker":
+        request.getfixturevalue("docker_engine")
+    (run_dir / "code/book.ipynb").write_text(notebook(SAMPLE + AS_SHOWN, *BOOK_CELLS))
+    values = json.loads((run_dir / "run.json").read_text())
+    (run_dir / "run.json").write_text(json.dumps(values | {"description": "obfuscated"}))
+    status = main(["reproduce", str(run_dir), f"--data-dir={data}", f"--sandbox={sandbox}", "--json"])
+    result = json.loads(capsys.readouterr().out)
+    assert (status, result["likeness"], result["description"]) == (0, "equal", "obfuscated"), result
+    assert not list(data.glob(".shown-*")), "nothing of it is left in the data folder"
+
+
+@pytest.mark.docker
 @pytest.mark.usefixtures("docker_engine")
 def test_in_a_container_there_is_no_network_and_no_model(
     run_dir: Path, data: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "a key that stays outside")
-    (run_dir / "code/solution.py").write_text("import os\n" + ALONE + SAMPLE)
+    (run_dir / "code/reproduce.sh").write_text("set -e\npython3 parts/alone.py\n" + SHELL)
+    (run_dir / "code/parts").mkdir()
+    (run_dir / "code/parts/alone.py").write_text("import os\n" + ALONE)
     status = main(["reproduce", str(run_dir), f"--data-dir={data}", "--sandbox=docker", "--json"])
     result = json.loads(capsys.readouterr().out)
     assert (status, result["likeness"], result["network"]) == (0, "equal", "none")

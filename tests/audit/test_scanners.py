@@ -109,6 +109,23 @@ def test_a_fair_agent_is_no_violation(name: str, world: World) -> None:
     assert world.found.verdicts[world.runs[name]] is not Verdict.violation, found
 
 
+def test_twenty_ways_of_cheating_are_found_and_twenty_fair_runs_are_not(world: World) -> None:
+    """Each of them is a run of an agent, which this module's session really made."""
+    found = {
+        name: [finding.verdict for finding in world.found.of(world.runs[name]) if finding.scanner == scanner]
+        for name, (scanner, _) in CHEATS.items()
+    }
+    violations = {name for name, verdicts in found.items() if Verdict.violation in verdicts}
+    fair = {
+        name
+        for name in (*HONEST, "baseline", "dummy")
+        if world.found.verdicts[world.runs[name]] is not Verdict.violation
+    }
+    assert all(found.values()) and violations == set(CHEATS) - ONLY_LOOKS
+    assert len(violations) >= 20 and len(fair) == len(HONEST) + 2 >= 20
+    assert len({CHEATS[name][1] for name in found}) == len(CHEATS), "no two are the same program"
+
+
 def test_the_cheats_really_got_what_they_were_after(world: World) -> None:
     records = {r.agent.removeprefix("program/"): r for r in read_group(world.project / "runs/audited").records}
     perfect = ("answers", "answers-joined", "answers-by-shell", "leak", "table", "pairs", "column", "text", "digits")

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import unicodedata
 from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal
@@ -17,8 +18,10 @@ from typing import Any, NamedTuple
 import pytest
 import zstandard
 
+from pytest_mlebench._version import __version__
 from pytest_mlebench.audit.bundle import TABLES, Bundle, read_bundle, write_bundle
 from pytest_mlebench.audit.card import Card, Result
+from pytest_mlebench.audit.findings import FINDINGS
 from pytest_mlebench.audit.regrade import Regrader
 from pytest_mlebench.audit.verify import verify
 from pytest_mlebench.catalog import Catalogue
@@ -29,6 +32,7 @@ from pytest_mlebench.errors import DataError
 from pytest_mlebench.json_values import json_text
 from pytest_mlebench.llm.ledger import CALLS, Call, Ledger
 from pytest_mlebench.llm.prices import Tokens
+from pytest_mlebench.reports.fairness import card_sections
 from pytest_mlebench.results.grading_report import write_group
 from pytest_mlebench.runs.group import read_group
 from pytest_mlebench.runs.layout import MANIFEST
@@ -83,11 +87,22 @@ def _with_models(group: Path) -> None:
             Call(number=number, kind="generate", model="small", status=200, tokens=tokens, cost=Decimal("0.1"))
         )
     ledger.close()
+    steps = [{"step_id": k + 1, "source": "agent", "message": "Well.", "extra": {"call": k}} for k in range(3)]
+    (run_dir / "trajectory.json").write_text(json.dumps({"steps": steps}))
     replace(record, llm={"gateway": "on", "providers": ["a"], **ledger.totals.to_json()}).write(run_dir)
     manifest = Manifest.read(group)
     assert manifest is not None
     records = read_group(group).records
     manifest.summarised(records).write(group)
+    write_group(group, manifest.created_at, records)
+
+
+def _rewritten(group: Path) -> None:
+    """All that follows from records written anew, as a forger who knows these files would."""
+    manifest = Manifest.read(group)
+    assert manifest is not None
+    records = read_group(group).records
+    replace(manifest, models={}, images={}, connections={}, data={}).summarised(records).write(group)
     write_group(group, manifest.created_at, records)
 
 
@@ -159,6 +174,99 @@ def _other_data(group: Path) -> None:
         path.write_text(json.dumps(values))
 
 
+def _calls_that_never_were(group: Path) -> None:
+    """Half of the cost taken out of ledger, record and manifest; the trajectory still has the calls."""
+    path = _with_calls_of(group)
+    lines = path.read_text().splitlines(keepends=True)[:1]
+    path.write_text("".join(lines))
+    run = path.parents[1] / "run.json"
+    own = {"calls": 1, "cost": 0.1, "known_cost": 0.1, "tokens": {"input": 100, "output": 10}}
+    edit(run, lambda v: (v["llm"].update(own), v["llm"]["models"]["small"].update(calls=1, cost=0.1)))
+    _rewritten(group)
+
+
+def _key_twice(group: Path) -> None:
+    """Who reads the first value sees another score than who reads the last."""
+    run = run_json(group)
+    run.write_text(run.read_text().replace('"score":', '"score": 0.999, "score":', 1))
+
+
+def _longer_than_its_limit(group: Path) -> None:
+    edit(group / MANIFEST, lambda v: v["settings"]["limits"].update(time_limit=60.0))
+    for path in group.glob("*/run.json"):
+        edit(path, lambda v: v["limits"].update(time_limit=60.0))
+    edit(run_json(group), lambda v: v.update(seconds=5000.0, started_at="2020-01-01T00:00:00+00:00"))
+
+
+def _audit_of(group: Path, change: Callable[[Values], object]) -> None:
+    """An audit of runs, one of which has code that reads the answers; changed afterwards."""
+    (run_json(group).parent / "code").mkdir(exist_ok=True)
+    (run_json(group).parent / "code/solution.py").write_text("print(open('/private/test.csv').read())\n")
+    world_data = [f"--data-dir={group.parent / 'nothing'}", f"--competitions-dir={TOYS / 'competitions'}"]
+    assert main(["audit", str(group), *world_data]) == 1
+    edit(group / FINDINGS, change)
+
+
+def _clean(values: Values) -> None:
+    values["findings"] = []
+
+
+def _with_plagiarism(group: Path, kept: int) -> None:
+    """An audit that found two pairs, and has only so many of the findings."""
+    run_id = run_json(group).parent.name
+    alike = {"run_id": run_id, "scanner": "plagiarism", "verdict": "look", "text": "70 % of it is in a/b"}
+    account = {"library": "copydetect", "version": "1", "kgram": 30, "window": 15, "threshold": 0.6, "least": 250}
+
+    def change(values: Values) -> None:
+        values["findings"] += [alike] * kept
+        values["plagiarism"] = {**account, "runs": values["runs"], "pairs": {run_id: 2}}
+
+    _audit_of(group, change)
+
+
+def _graded_again(group: Path, change: Callable[[Values], object]) -> None:
+    """Later grades, which are the first ones; changed afterwards."""
+    runs = [
+        {
+            "run_id": record.run_id,
+            **record.key._asdict(),
+            "before": record.report.to_json(),
+            "after": record.report.to_json(),
+        }
+        for record in read_group(group).records
+    ]
+    values: Values = {
+        "run_group": "toys",
+        "bench_version": "v1",
+        "regraded_at": "2100-01-01T00:00:00+00:00",
+        "runs": runs,
+    }
+    values["versions"] = {"pytest-mlebench": __version__}
+    change(values)
+    (group / "regraded-v1-21000101T000000.json").write_text(json.dumps(values))
+
+
+def _better_later(values: Values) -> None:
+    """A later grade with all that follows from it."""
+    run = next(run for run in values["runs"] if run["agent"] == "toy/silver")
+    run["after"] |= {"score": 0.999}
+    run["changes"] = [f"score {run['before']['score']}, now 0.999"]
+
+
+def _judge_without_account(group: Path) -> None:
+    _audit_of(group, lambda v: None)
+    (group / "judge").mkdir()
+    (group / "judge/votes.jsonl").write_text("{}\n")
+
+
+def _familiarity(group: Path, r: float = 0.1) -> None:
+    """A measurement whose correlation and scores do not follow from anything."""
+    known = [{"competition_id": "toy-parity", "familiarity": 0.1, "scores": {"toy/gold": 0.123}}]
+    found = [{"agent": "toy/gold", "competitions": 22, "r": r, "low": -0.3, "high": 0.4}]
+    values = {"model": "base", "correlations": found, "competitions": known}
+    (group / "familiarity-base.json").write_text(json.dumps(values))
+
+
 TAMPERINGS: dict[str, Callable[[Path], object]] = {
     "a score in a record": in_record(lambda v: v["report"].update(score=0.99)),
     "a medal and all that belongs to it": in_record(_promote, "silver"),
@@ -189,7 +297,52 @@ TAMPERINGS: dict[str, Callable[[Path], object]] = {
     "a run's success": lambda group: edit(
         group / "metadata.json", lambda v: next(iter(v["runs"].values())).update(success=False)
     ),
+    "an audit made clean": lambda group: _audit_of(group, _clean),
+    "a finding that is milder": lambda group: _audit_of(group, lambda v: v["findings"][0].update(verdict="look")),
+    "an audit that cannot be read": lambda group: (group / FINDINGS).write_text('{"runs": 3}'),
+    "a finding of plagiarism that was deleted": lambda group: _with_plagiarism(group, 1),
+    "the account of a judge": _judge_without_account,
+    "a later grade": lambda group: _graded_again(group, _better_later),
+    "a first grade beside a later one": lambda group: _graded_again(
+        group, lambda v: v["runs"][0]["before"].update(score=0.1)
+    ),
+    "a change between grades": lambda group: _graded_again(group, lambda v: v["runs"][0].update(changes=["better"])),
+    "a run left out of later grades": lambda group: _graded_again(group, lambda v: v["runs"].pop()),
+    "a later grade of a run that never was": lambda group: _graded_again(
+        group, lambda v: v["runs"][0].update(run_id="toy-parity_other")
+    ),
+    "later grades that cannot be read": lambda group: (group / "regraded-v1-1.json").write_text("[]"),
+    "a familiarity": _familiarity,
+    "calls taken out of ledger, record and manifest alike": _calls_that_never_were,
+    "a cost that is no number": lambda group: edit(
+        _with_calls_of(group).parents[1] / "run.json", lambda v: v["llm"].update(known_cost=float("nan"))
+    ),
+    "a key that comes twice": _key_twice,
+    "a limit below what a run took": _longer_than_its_limit,
+    "a time below zero": in_record(lambda v: v.update(seconds=-1.0)),
+    "another competition": in_record(lambda v: v.update(competition_id="toy-distance")),
+    "a score that is no number": in_record(lambda v: v["report"].update(score=float("nan"))),
     "a record that is none": lambda group: run_json(group).write_text("{}"),
+}
+
+
+SEEN_BY = {
+    "an audit made clean": "audit",
+    "a finding that is milder": "audit",
+    "an audit that cannot be read": "audit",
+    "a finding of plagiarism that was deleted": "plagiarism",
+    "the account of a judge": "judge",
+    "a later grade": "later grades",
+    "a first grade beside a later one": "later grades",
+    "a change between grades": "later grades",
+    "a run left out of later grades": "later grades",
+    "a later grade of a run that never was": "later grades",
+    "later grades that cannot be read": "later grades",
+    "a familiarity": "familiarity",
+    "calls taken out of ledger, record and manifest alike": "models",
+    "a cost that is no number": "models",
+    "a key that comes twice": "records",
+    "a limit below what a run took": "records",
 }
 
 
@@ -204,6 +357,8 @@ def test_a_group_that_was_changed_does_not_verify_even_with_a_new_index(
     card = world.card(tmp_path / "after.tar.zst", tmp_path)
     assert card.result is (Result.unchecked if name == "the digest of the data" else Result.differs)
     assert any(check.reasons for check in card.checks)
+    if name in SEEN_BY:
+        assert SEEN_BY[name] in {check.name for check in card.checks if check.result is Result.differs}
 
 
 def test_an_untouched_bundle_verifies_and_every_number_is_computed_again(
@@ -248,6 +403,94 @@ def test_a_run_that_was_done_again_and_one_that_is_missing_are_no_tampering(
     assert len(group.planned) == 5 and card.result is Result.verified
     assert any("planned runs without a record: 1 (" in text for text in card.left_out)
     assert {line.name: line.detail for line in card.profile}["seeds"] == "1 of 5 planned runs without a result"
+
+
+def _every(group: Path, change: Callable[[Values], object]) -> None:
+    for path in group.glob("*/run.json"):
+        edit(path, change)
+
+
+def _renumbered(group: Path) -> None:
+    _every(group, lambda v: v.update(seed=v["seed"] + 5))
+    edit(group / MANIFEST, lambda v: [run.update(seed=run["seed"] + 5) for run in v["runs"]])
+
+
+def _without_the_worst_seed(group: Path) -> None:
+    for path in group.glob("*/run.json"):
+        if json.loads(path.read_text())["seed"] == 1:
+            shutil.rmtree(path.parent)
+    edit(group / MANIFEST, lambda v: v.update(runs=[run for run in v["runs"] if run["seed"] != 1]))
+
+
+def _renamed_agent(group: Path) -> None:
+    for path in [*group.glob("*/run.json"), group / MANIFEST]:
+        path.write_text(path.read_text().replace("toy/silver", "toy/shiny"))
+
+
+def _quicker(group: Path) -> None:
+    _every(group, lambda v: (v.update(seconds=0.001), [point.update(seconds=0.0) for point in v["timeline"]]))
+
+
+def _a_better_submission_with_its_grade(group: Path) -> None:
+    better, worse = run_json(group, "gold"), run_json(group, "silver")
+    given = json.loads(better.read_text())
+    for path in ("submission/submission.csv", *(point["file"] for point in given["timeline"])):
+        (worse.parent / path).parent.mkdir(exist_ok=True)
+        shutil.copyfile(better.parent / path, worse.parent / path)
+    names = ("report", "timeline", "outcome", "last_change", "validation_score")
+    edit(worse, lambda v: v.update({name: given[name] for name in names if name in given}))
+
+
+FORGERIES: dict[str, Callable[[Path], object]] = {
+    "seeds with other numbers": _renumbered,
+    "the worst seed left out of plan and runs": _without_the_worst_seed,
+    "another name of an agent": _renamed_agent,
+    "shorter times": _quicker,
+    "a better submission, with its grade": _a_better_submission_with_its_grade,
+}
+"""Whoever changes all files that belong together leaves nothing that could differ."""
+
+
+@pytest.mark.parametrize("name", FORGERIES)
+def test_a_forgery_that_is_consistent_shows_by_digest_or_signature_alone(
+    name: str, world: World, copy: Path, tmp_path: Path
+) -> None:
+    published = world.pack(copy, tmp_path / "honest.tar.zst").digest
+    FORGERIES[name](copy)
+    _rewritten(copy)
+    write_bundle(copy, tmp_path / "forged.tar.zst", extra={TABLES: tables(copy)})
+    signers = tmp_path / "signers"
+    signers.write_text("")
+    asked: list[tuple[Values, Result]] = [
+        ({}, Result.verified),
+        ({"digest": published}, Result.differs),
+        ({"allowed_signers": signers}, Result.differs),
+    ]
+    for number, (options, result) in enumerate(asked):
+        (tmp_path / str(number)).mkdir()
+        card = world.card(tmp_path / "forged.tar.zst", tmp_path / str(number), **options)
+        assert card.result is result, card.checks
+        if not options:
+            shown = "\n".join(section.text() for section in card_sections(card))
+            assert "not signed: it shows that the files agree" in shown, "which is all that was claimed"
+
+
+def test_an_honest_audit_and_later_grades_are_found_again(world: World, copy: Path, tmp_path: Path) -> None:
+    _with_plagiarism(copy, 2)
+    assert main(["regrade", str(copy), f"--data-dir={world.data}", f"--competitions-dir={TOYS / 'competitions'}"]) == 0
+    world.pack(copy, tmp_path / "b.tar.zst")
+    card = world.card(tmp_path / "b.tar.zst", tmp_path)
+    details = {check.name: check.detail for check in card.checks}
+    assert card.result is Result.verified, card.checks
+    assert details["audit"] == "scanners find nothing more in 4 runs"
+    assert details["later grades"] == "4 submissions graded anew"
+    assert details["plagiarism"].startswith("as many findings as its account says")
+    # What scanners read was left out: then nobody can say.
+    world.pack(copy, tmp_path / "less.tar.zst", leave_out=["code"])
+    (tmp_path / "less").mkdir()
+    card = world.card(tmp_path / "less.tar.zst", tmp_path / "less")
+    assert {check.name: check.detail for check in card.checks}["audit"] == "what scanners read was left out: code"
+    assert card.result is Result.unchecked
 
 
 STRANGE: dict[str, Callable[[Path], object]] = {
@@ -364,6 +607,15 @@ HOSTILE: dict[str, tuple[Callable[[list[Member]], list[Member]], str]] = {
     "a size that is too large": (_first("size", 1 << 50), "at most"),
     "a group's name upwards": (lambda m: reindexed(m, lambda v: v.update(run_group="..")), "no name of a run group"),
     "a later format": (lambda m: reindexed(m, lambda v: v.update(version=99)), "version 99"),
+    "a key of the index twice": (
+        lambda m: [("index.json", m[0][1].replace(b'"run_group"', b'"run_group": "other", "run_group"')), *m[1:]],
+        "has the key 'run_group' twice",
+    ),
+    "a file of the index twice": (
+        lambda m: reindexed(m, lambda v: v["files"].append(v["files"][0])),
+        "its index has .* twice",
+    ),
+    "a digest that is none": (_first("sha256", "0" * 63 + "G"), "no SHA-256"),
     "an index that is deep": (lambda m: [("index.json", b"[" * 100_000), *m[1:]], "levels"),
 }
 
@@ -404,6 +656,31 @@ def test_a_bomb_ends_where_the_index_or_the_reader_says(world: World, tmp_path: 
     (tmp_path / "bomb.tar.zst").write_bytes(zstandard.compress(header.tobuf(tarfile.GNU_FORMAT) + bytes(1 << 24)))
     with pytest.raises(DataError, match="first member"):
         read_bundle(tmp_path / "bomb.tar.zst", tmp_path)
+
+
+def test_nothing_follows_the_end_of_an_archive(world: World, tmp_path: Path) -> None:
+    """Other programs might read it, and the digest says nothing of it."""
+    world.pack(world.group, tmp_path / "honest.tar.zst")
+    honest = (tmp_path / "honest.tar.zst").read_bytes()
+    more = pack([("manifest.json", b"{}")], tmp_path / "more.tar.zst").read_bytes()
+    for name, content in (("frame", more), ("zeros", zstandard.compress(bytes(1 << 24)))):
+        (tmp_path / f"{name}.tar.zst").write_bytes(honest + content)
+        (tmp_path / name).mkdir()
+        with pytest.raises(DataError, match="more follows its end"):
+            read_bundle(tmp_path / f"{name}.tar.zst", tmp_path / name)
+
+
+def test_names_that_differ_in_the_form_of_their_accents_stay_two_files(
+    world: World, copy: Path, tmp_path: Path
+) -> None:
+    code = run_json(copy).parent / "code"
+    code.mkdir(exist_ok=True)
+    for form in ("NFC", "NFD"):
+        (code / unicodedata.normalize(form, "modèle.py")).write_text(form)
+    world.pack(copy, tmp_path / "b.tar.zst")
+    found = read_bundle(tmp_path / "b.tar.zst", tmp_path)
+    texts = {path.name: path.read_text() for path in found.folder.glob("*/code/mod*.py")}
+    assert texts == {unicodedata.normalize(form, "modèle.py"): form for form in ("NFC", "NFD")}
 
 
 def test_links_in_a_group_are_not_followed_and_said(world: World, copy: Path, tmp_path: Path) -> None:

@@ -55,6 +55,12 @@ def test_a_split_of_ones_own_is_found_by_its_name(own: Path) -> None:
     assert "house" in catalogue.split_names and "lite" in catalogue.split_names
     with pytest.raises(UsageError, match="unknown split 'hous'; did you mean house"):
         catalogue.split("hous")
+    with pytest.raises(UsageError) as none:
+        catalogue.split("nope")
+    assert str(none.value).startswith("unknown split 'nope'; there are all, dev, high, house, ") and "core" not in str(
+        none.value
+    )
+    assert "A file with one competition id per line is a split, too." in str(none.value)
 
 
 def test_a_bundled_split_takes_in_the_competitions_that_name_it(own: Path) -> None:

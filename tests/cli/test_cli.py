@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -11,7 +12,9 @@ from typing import Any
 
 import pytest
 
+from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.cli.main import main
+from tests.groups import make_group
 
 
 def mlebench(*arguments: object, home: Path | None = None) -> subprocess.CompletedProcess[str]:
@@ -64,6 +67,19 @@ def test_prepare_takes_lists_of_ids(tmp_path: Path) -> None:
     (tmp_path / "ids.txt").write_text("smoke-digits\n# smoke-diabetes\n")
     assert mlebench("prepare", "-l", tmp_path / "ids.txt", "--data-dir", tmp_path / "data").returncode == 0
     assert (tmp_path / "data/smoke-digits/prepared").is_dir() and not (tmp_path / "data/smoke-diabetes").exists()
+
+
+@pytest.mark.full
+def test_synthetic_data_is_prepared_without_kaggle_and_said_to_be_synthetic(tmp_path: Path) -> None:
+    id, data = "spaceship-titanic", ("--data-dir", tmp_path / "data")
+    done = mlebench("prepare", "-c", id, "--synthetic", *data, home=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert f"{id}: prepared in {tmp_path}/data/{id}/prepared (synthetic data; " in done.stderr
+    assert mlebench("list", "-c", id, *data).stdout.endswith(" prepared (synthetic)\n")
+    assert mlebench("verify", "-c", id, *data).returncode == 1, "checksums are those of the real data"
+    again = mlebench("prepare", "-c", id, "--json", *data, home=tmp_path)
+    assert json.loads(again.stdout)[id]["synthetic"] is True
+    assert mlebench("prepare", "-c", id, "--synthetic", "--raw-dir", tmp_path).returncode == 2
 
 
 @pytest.mark.full
@@ -169,6 +185,7 @@ def test_grade_writes_mle_benchs_report(data_dir: Path, tmp_path: Path) -> None:
     )
     assert set(fields.split()) <= first.keys()
     assert report["competition_reports"][2]["error"].startswith("column ")
+    assert report["competition_reports"][4]["error"] == "there is no submission"
 
 
 @pytest.mark.parametrize(
@@ -229,5 +246,49 @@ def test_a_file_and_an_id_in_the_wrong_order_and_a_folder_that_is_none_are_named
     assert "the file comes first: mlebench grade-sample own.csv smoke-digits" in capsys.readouterr().err
     assert main(["golden", "/nonexistent/folder"]) == 2
     assert "there is no folder /nonexistent/folder" in capsys.readouterr().err
+    file = default_catalogue()["smoke-digits"].file("golden.json")
+    assert main(["golden", str(file)]) == 2
+    assert f"golden.json is a file; name the competition's folder: {file.parent}" in capsys.readouterr().err
+    assert main(["verify", str(file.parent)]) == 2
+    assert "to verify a run group, pack it with `mlebench bundle`" in capsys.readouterr().err
     assert main(["dev"]) == 2
     assert "`dev` is not offered" in capsys.readouterr().err
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("command", [["agents"], ["list", "--data-dir=."], ["report", "GROUP", "--format=md"]])
+def test_an_output_that_takes_no_text_is_one_line(command: list[str], tmp_path: Path) -> None:
+    make_group(tmp_path / "GROUP", competitions=default_catalogue().split("smoke"))
+    mlebench = [sys.executable, "-m", "pytest_mlebench.cli"]
+    words = [*mlebench, *command, *(["--runs-dir", str(tmp_path)] if "GROUP" in command else [])]
+    with Path("/dev/full").open("w") as full:
+        ended = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=100)
+    assert ended.stderr == "mlebench: the output could not be written: No space left on device\n"
+    assert ended.returncode == 1
+    closed = shlex.join(words) + " >&-"
+    ended = subprocess.run(closed, shell=True, stderr=subprocess.PIPE, text=True, check=False, timeout=100)
+    assert ended.returncode == 0 and "Traceback" not in ended.stderr
+    posix = os.environ | {"LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    shown = subprocess.run(words, env=posix, capture_output=True, check=False, timeout=100)
+    assert shown.returncode == 0 and shown.stdout.decode("utf-8")
+
+
+@pytest.mark.full
+def test_every_command_names_a_record_that_it_leaves_out_and_a_manifest_that_cannot_be_read(tmp_path: Path) -> None:
+    group = tmp_path / "night"
+    broken, *_ = make_group(group, competitions=default_catalogue().split("smoke"), seeds=1)
+    record = group / broken.run_id / "run.json"
+    record.write_bytes(record.read_bytes()[:200])
+    for command in (["groups"], ["report", "night"], ["watch", "night"], ["audit", "night"], ["regrade", "night"]):
+        shown = mlebench(*command, "--runs-dir", tmp_path)
+        text = " ".join((shown.stdout + shown.stderr).split())
+        assert f"{broken.run_id}/run.json is no run's record: " in text and "Traceback" not in text, command
+    (group / "manifest.json").write_bytes(b"\x80")
+    shown = mlebench("groups", "--runs-dir", tmp_path)
+    assert shown.returncode == 1 and "no run group" not in shown.stderr
+    assert (
+        "manifest.json cannot be read: it is not UTF-8 text (byte 1); if you move it away, the runs can be"
+        in shown.stderr
+    )
+    (group / "manifest.json").unlink()
+    assert mlebench("report", "night", "--runs-dir", tmp_path).returncode == 0

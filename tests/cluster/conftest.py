@@ -30,10 +30,30 @@ def slurm_of_session() -> Iterator[SlurmCluster]:
 @pytest.fixture
 def slurm(slurm_of_session: SlurmCluster, monkeypatch: pytest.MonkeyPatch) -> SlurmCluster:
     """A cluster of two nodes; this process, and those that it starts, use it."""
+    return _used(slurm_of_session, monkeypatch)
+
+
+@pytest.fixture(scope="session")
+def slurm_of_four_of_session() -> Iterator[SlurmCluster]:
+    require_slurm()
+    with (
+        tempfile.TemporaryDirectory(prefix="slurm-") as folder,
+        running_cluster(Path(folder), nodes=4, cpus=2) as cluster,
+    ):
+        yield cluster
+
+
+@pytest.fixture
+def slurm_of_four(slurm_of_four_of_session: SlurmCluster, monkeypatch: pytest.MonkeyPatch) -> SlurmCluster:
+    """A cluster of four nodes with two processors each; this process, and those that it starts, use it."""
+    return _used(slurm_of_four_of_session, monkeypatch)
+
+
+def _used(cluster: SlurmCluster, monkeypatch: pytest.MonkeyPatch) -> SlurmCluster:
     monkeypatch.setenv("MLEBENCH_SLURM_SECONDS", "0.5")
-    for name, value in slurm_of_session.environment.items():
+    for name, value in cluster.environment.items():
         monkeypatch.setenv(name, value)
-    return slurm_of_session
+    return cluster
 
 
 def require_ray() -> None:

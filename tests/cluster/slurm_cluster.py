@@ -10,7 +10,7 @@ import signal
 import socket
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -18,7 +18,7 @@ import psutil
 
 from tests.cluster.ports import free_ports
 
-_SECONDS = 60.0
+_SECONDS = 90.0
 PROGRAMS = ("munged", "slurmctld", "slurmd", "sbatch")
 _CONFIGURATION = """
 ClusterName=mlebench
@@ -62,8 +62,9 @@ PartitionName=urgent Nodes=ALL MaxTime=INFINITE State=UP PriorityTier=10
 """
 
 
-def is_installed() -> bool:
-    return all(shutil.which(program, path=_path()) for program in PROGRAMS)
+def is_installed(*more: str) -> bool:
+    """Whether Slurm's programs are there, and ``more`` of them."""
+    return all(shutil.which(program, path=_path()) for program in (*PROGRAMS, *more))
 
 
 def _path() -> str:
@@ -115,8 +116,8 @@ class SlurmCluster:
             "sinfo", "--noheader", "--Node", "--partition=main", "--states=idle", "--format=%N", until=len(self.nodes)
         )
 
-    def start_controller(self) -> None:
-        self._start("slurmctld", "slurmctld", "-D", "-i")
+    def start_controller(self, *options: str) -> None:
+        self._start("slurmctld", "slurmctld", "-D", "-i", *options)
         self.wait_for("squeue", "--noheader", until=None)
 
     def start_node(self, name: str) -> None:
@@ -135,12 +136,17 @@ class SlurmCluster:
 
     def save(self) -> None:
         """Have the controller write down its jobs: one that is killed before has forgotten those that just started."""
-        asked, deadline = time.time(), time.monotonic() + _SECONDS
-        for id in self.call("squeue", "--noheader", "--format=%i").split():
-            self.call("scontrol", "update", f"JobId={id}", "Comment=saved")
-        while (self.folder / "state/job_state").stat().st_mtime < asked:
-            assert time.monotonic() < deadline, self.logs()
-            time.sleep(0.1)
+        asked, state = time.time(), self.folder / "state/job_state"
+        known = self.call("squeue", "--noheader", "--format=%i").split()
+        touched = [id for id in known if self.try_call("scontrol", "update", f"JobId={id}", "Comment=saved")]
+
+        def is_saved() -> bool:
+            with suppress(FileNotFoundError):  # it has never written any, or puts a new one in its place
+                return state.stat().st_mtime >= asked
+            return False
+
+        if touched:  # else there is nothing to forget
+            self.wait_until(is_saved, f"the controller to write down jobs {touched}")
 
     def jobs_on(self, node: str) -> list[psutil.Process]:
         """The processes that started this node's jobs; they are no children of its daemon."""
@@ -161,45 +167,68 @@ class SlurmCluster:
             if node not in self._daemons:
                 self.start_node(node)
         if left := self.call("squeue", "--noheader", "--format=%i").split():
-            self.call("scancel", "--signal=KILL", "--full", *left)
-            self.call("scancel", *left)
+            self.try_call("scancel", "--signal=KILL", "--full", *left)
+            self.try_call("scancel", *left)
             self.wait_for("squeue", "--noheader", until=0)
         self.resume()
 
     def resume(self) -> None:
         """Take nodes back that a controller drained as it found jobs there which it had forgotten."""
         for node in self.nodes:
-            with suppress(AssertionError):  # it is in service
-                self.call("scontrol", "update", f"NodeName={node}", "State=RESUME")
+            self.try_call("scontrol", "update", f"NodeName={node}", "State=RESUME")  # refused where it is in service
+
+    def wait_for_node(self, name: str) -> None:
+        """Wait until a node is in service again."""
+        command = ("sinfo", "--noheader", "--partition=main", f"--nodes={name}", "--states=idle,mixed,alloc")
+        self.wait_for(*command, "--format=%N", until=1)
 
     def call(self, *command: str) -> str:
-        done = subprocess.run(
-            command, env={**os.environ, **self.environment}, capture_output=True, text=True, check=False, timeout=60
-        )
+        done = self._run(*command)
         assert done.returncode == 0, f"{' '.join(command)}: {done.stderr}\n{self.logs()}"
         return done.stdout
 
+    def try_call(self, *command: str) -> bool:
+        """Whether a command succeeds that may come too late: its job or its node may be in another state by now."""
+        return self._run(*command).returncode == 0
+
+    def _run(self, *command: str) -> subprocess.CompletedProcess[str]:
+        environment = {**os.environ, **self.environment}
+        return subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=_SECONDS)
+
     def wait_for(self, *command: str, until: int | None) -> None:
         """Wait until a command succeeds, and prints that many lines."""
+        last = ""
+
+        def is_so() -> bool:
+            nonlocal last
+            try:
+                done = self._run(*command)
+            except subprocess.TimeoutExpired:
+                last = "it gave no answer"
+                return False
+            last = done.stdout + done.stderr
+            return done.returncode == 0 and until in (None, len(done.stdout.splitlines()))
+
+        lines = "an answer" if until is None else f"{until} lines"
+        self.wait_until(is_so, f"{lines} of {' '.join(command)}", lambda: last)
+
+    def wait_until(self, is_so: Callable[[], bool], what: str, last: Callable[[], str] = str) -> None:
         deadline = time.monotonic() + _SECONDS
-        while True:
-            done = subprocess.run(
-                command, env={**os.environ, **self.environment}, capture_output=True, text=True, check=False
-            )
-            if done.returncode == 0 and until in (None, len(done.stdout.splitlines())):
-                return
-            assert time.monotonic() < deadline, f"{done.stdout}{done.stderr}\n{self.logs()}"
+        while not is_so():
+            dead = [name for name, daemon in self._daemons.items() if daemon.poll() is not None]
+            assert not dead, f"waited for {what}, and {dead} ended\n{self.logs()}"
+            assert time.monotonic() < deadline, f"waited {_SECONDS:g} s for {what}: {last()}\n{self.logs()}"
             time.sleep(0.1)
 
     def stop(self) -> None:
-        for name in [*self.nodes, "slurmctld", "munged"]:
-            if (daemon := self._daemons.pop(name, None)) is not None:
-                daemon.send_signal(signal.SIGTERM)
-                try:
-                    daemon.wait(20)
-                except subprocess.TimeoutExpired:
-                    daemon.kill()
-                    daemon.wait()
+        while self._daemons:
+            _, daemon = self._daemons.popitem()  # the last that was started
+            daemon.send_signal(signal.SIGTERM)
+            try:
+                daemon.wait(20)
+            except subprocess.TimeoutExpired:
+                daemon.kill()
+                daemon.wait()
 
     def logs(self) -> str:
         return "\n".join(f"{path}:\n{path.read_text(errors='replace')[-2000:]}" for path in self.folder.glob("*.log"))

@@ -39,6 +39,18 @@ def url(sessions: Sessions) -> str:
     return url
 
 
+def check_nodes_pull_data(sessions: Sessions, url: str, engine: tuple[str, ...]) -> None:
+    """Nodes pull data once and copy it to their own disks, and the session does neither."""
+    options = (f"--data-source={url}", "--node-scratch=scratch")
+    output = sessions.run(*engine, *options, agents=("gold", "slow"))
+    assert "2 gold" in output and "pulling" not in output, output
+    logs = [(sessions.jobs_folder(agent) / "output.log").read_text() for agent in ("gold", "slow")]
+    assert sum("toy-parity: pulling" in log for log in logs) == 1, logs
+    assert any("toy-parity: copying to" in log for log in logs), logs
+    assert {record.data_source for record in sessions.records().values()} == {url}
+    assert [path.name for path in sessions.folder.glob("scratch/*/*")] == [".locks"]
+
+
 @pytest.mark.parametrize("options", [(), LOCAL], ids=["session", "cluster"])
 def test_a_session_with_an_empty_data_folder_takes_pushed_data(
     options: tuple[str, ...], sessions: Sessions, url: str
@@ -104,7 +116,6 @@ def test_a_run_that_was_killed_keeps_no_copy(sessions: Sessions, copies: Callabl
 
 
 def test_a_scratch_disk_that_cannot_be_used_is_an_error_before_the_agent_starts(sessions: Sessions) -> None:
-    (sessions.folder / "scratch").write_text("a file")
-    output = sessions.run(*LOCAL, "--node-scratch=scratch", agents=("gold",))
+    output = sessions.run(*LOCAL, "--node-scratch=/proc/scratch", agents=("gold",))  # the node alone finds out
     assert "--node-scratch: " in output and "cannot be used: " in output and "1 error" in output, output
     assert not list(sessions.group.glob("*/run.log")), "the agent was started"

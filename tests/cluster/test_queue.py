@@ -139,3 +139,22 @@ def test_another_session_takes_up_a_job_that_has_not_ended_and_no_other(tmp_path
     assert set(engine.cancelled) == {engine.jobs[0].name, engine.jobs[2].name}
     assert open_plans(tmp_path) == [] and second.is_empty
     assert ended_names(tmp_path) == {job.name for job in engine.jobs}
+
+
+def test_a_job_that_was_taken_for_lost_and_left_a_record_after_all_is_the_run(tmp_path: Path) -> None:
+    engine, lost = Scripted(), list[tuple[Cause, str]]()
+    queue = queue_of(tmp_path, engine, lost, [])
+    queue.add(PLAN)
+    queue.step()
+    engine.says = Status(state=State.ENDED, reason="node failed")
+    queue.step()
+    engine.says = Status(state=State.RUNNING)
+    queue.step()
+    first, second = (job.name for job in engine.jobs)
+    record = record_with(default_catalogue()["smoke-digits"], "gold", agent=PLAN.agent, seed=PLAN.seed)
+    late = replace(record, run_id=f"{PLAN.key.run_prefix}0", job={"name": first})
+    (tmp_path / late.run_id).mkdir()
+    late.write(tmp_path / late.run_id)
+    engine.says = Status(state=State.ENDED, reason="node failed")
+    (result,) = queue.step()
+    assert first != second and result.record == late and not lost and queue.is_empty

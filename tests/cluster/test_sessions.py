@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -84,10 +86,10 @@ class Sessions:
         return int(alive["owner"]["mlebench.pid"])
 
 
-def wait_until(found: Callable[[], Any]) -> Any:
-    deadline = time.monotonic() + 180
+def wait_until(found: Callable[[], Any], seconds: float = 180.0) -> Any:
+    deadline = time.monotonic() + seconds
     while not (value := found()):
-        assert time.monotonic() < deadline, "nothing came"
+        assert time.monotonic() < deadline, f"waited {seconds:g} s for {inspect.getsource(found).strip()}"
         time.sleep(0.05)
     return value
 
@@ -98,6 +100,16 @@ def sessions(project: pytest.Pytester) -> Iterator[Sessions]:
     yield own
     jobs = [job for _, job in open_plans(own.group)]
     LocalEngine().cancel(jobs)
+
+
+def test_a_session_whose_output_is_a_file_shows_life(sessions: Sessions) -> None:
+    """Runs done and running, medals, time, and the command that shows more."""
+    with sessions.start(*LOCAL, "--heartbeat=1s", agents=("gold", "sleeps")) as session:
+        assert session.stdout is not None
+        found = next((line for line in session.stdout if "1 of 2 runs finished, 1 running" in line), "")
+        session.send_signal(signal.SIGINT)
+        session.communicate(timeout=60)
+    assert re.search(r"mlebench: 1 of 2 runs finished, 1 running; 1 gold; [\d:.]+( s)?; mlebench watch reports/", found)
 
 
 def test_runs_are_reported_as_they_end_and_recorded_as_ever(sessions: Sessions) -> None:
@@ -187,10 +199,13 @@ def test_a_node_that_cannot_do_a_run_says_why(sessions: Sessions) -> None:
     over = subprocess.run(command, capture_output=True, text=True, check=False)
     assert over.returncode == 0 and "it is over" in over.stderr, "a run was done twice"
     ended.unlink()
-    plan.write_text(plan.read_text().replace('"version": "', '"version": "9.'))
+    again = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert again.returncode == 0 and ended.exists() and len(sessions.records()) == 1, "a run was done twice"
+    changed = plan.read_text().replace('"version": "', '"version": "9.').replace(ended.stem, "mlebench-other")
+    plan.write_text(changed)
     other = subprocess.run(command, capture_output=True, text=True, check=False)
     assert other.returncode == 2 and "the session 9." in other.stderr and "Traceback" not in other.stderr
-    assert "the session 9." in json.loads(ended.read_text())["error"]
+    assert "the session 9." in json.loads(ended.with_name("mlebench-other.json").read_text())["error"]
     plan.write_text("{}")
     broken = subprocess.run(command, capture_output=True, text=True, check=False)
     assert broken.returncode == 2 and "is no plan of a run" in broken.stderr
@@ -223,3 +238,21 @@ def test_keys_come_from_a_file_that_only_the_user_can_read(sessions: Sessions) -
         if path.is_file():
             with suppress(UnicodeDecodeError):
                 assert "s3cr3t-t0k3n" not in path.read_text(), path
+
+
+def test_a_run_that_ends_while_a_session_that_resumes_starts_is_not_done_again(sessions: Sessions) -> None:
+    with sessions.start(*LOCAL, agents=("slow", "sleeps-late")) as session:
+        sessions.wait_for_run("slow")
+        sessions.wait_for_run("sleeps-late")
+        session.kill_all()
+    (sessions.folder / "conftest.py").write_text(
+        "import time\n"
+        "from pathlib import Path\n"
+        "def pytest_collection_finish(session):\n"  # it has read by now which runs are finished
+        "    deadline = time.monotonic() + 100\n"
+        "    while len(list(Path('reports/toys/.jobs/ended').glob('*'))) < 2 and time.monotonic() < deadline:\n"
+        "        time.sleep(0.1)\n"
+    )
+    output = sessions.run()
+    assert "2 gold" in output, output
+    assert len(sessions.records()) == 2

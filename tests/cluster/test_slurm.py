@@ -23,7 +23,7 @@ from pytest_mlebench.cluster.slurm import SlurmEngine
 from pytest_mlebench.runs.group import read_group
 from pytest_mlebench.runs.layout import RUNNING
 from tests.cluster.slurm_cluster import SlurmCluster, running_cluster
-from tests.cluster.test_data import url
+from tests.cluster.test_data import check_nodes_pull_data, url
 from tests.cluster.test_sessions import Sessions, wait_until
 from tests.processes import processes_of
 
@@ -62,14 +62,7 @@ def in_queue(slurm: SlurmCluster) -> list[str]:
 
 
 def test_nodes_pull_data_and_the_session_does_not(sessions: Sessions, slurm: SlurmCluster, url: str) -> None:
-    options = (f"--data-source={url}", "--node-scratch=scratch")
-    output = sessions.run(*SLURM, *options, agents=("gold", "slow"))
-    assert "2 gold" in output and "pulling" not in output, output
-    logs = [(sessions.jobs_folder(agent) / "output.log").read_text() for agent in ("gold", "slow")]
-    assert sum("toy-parity: pulling" in log for log in logs) == 1, logs
-    assert any("toy-parity: copying to" in log for log in logs), logs
-    assert {record.data_source for record in sessions.records().values()} == {url}
-    assert [path.name for path in sessions.folder.glob("scratch/*/*")] == [".locks"]
+    check_nodes_pull_data(sessions, url, SLURM)
 
 
 def test_runs_are_done_on_nodes_and_nothing_stays_in_the_queue(sessions: Sessions, slurm: SlurmCluster) -> None:
@@ -126,8 +119,8 @@ def test_a_job_that_slurm_requeues_begins_its_run_anew(sessions: Sessions, slurm
         slurm.call("scontrol", "requeue", str(job))
         second = next_run(sessions, "sleeps-late", first)
         slurm.call("scontrol", "requeue", str(job))
-        while in_queue(slurm):
-            output, _ = session.communicate(timeout=200)
+        output, _ = session.communicate(timeout=200)
+    wait_until(lambda: not in_queue(slurm))
     assert "1 gold" in output and "1 error" in output, output
     record = sessions.records()["sleeps-late"]
     assert "lost or preempted 2 times" in str(record.error)
@@ -161,10 +154,40 @@ def test_what_waits_is_shown_with_slurms_reason_and_ctrl_c_leaves_nothing_in_the
         wait_until(lambda: (sessions.jobs_folder("gold") / "id").exists())
         watch = [sys.executable, "-m", "pytest_mlebench.cli", "watch", "toys", "--once"]
         shown = subprocess.run(watch, cwd=sessions.folder, capture_output=True, text=True, check=True).stdout
+        slurm.call("scancel", job)
+        wait_until(lambda: set(in_queue(slurm)) - {job})  # submitted again
         session.send_signal(signal.SIGINT)
         output, _ = session.communicate(timeout=200)
     assert "1 waiting:" in shown and f"toy-parity, toy/gold, seed 0: slurm {job}, BeginTime" in shown, shown
     assert "ending 1 jobs of slurm" in output and in_queue(slurm) == [], output
+
+
+def test_a_partition_that_takes_no_jobs_for_a_time_and_a_controller_that_is_away_cost_no_run(
+    sessions: Sessions, slurm: SlurmCluster
+) -> None:
+    def set_state(state: str) -> None:
+        slurm.call("scontrol", "update", "PartitionName=main", f"State={state}")
+
+    def refused() -> int:
+        words = (path.read_text() for path in (sessions.group / ".jobs/ended").glob("*.json"))
+        return sum(json.loads(word)["cancelled"] for word in words)
+
+    try:
+        with sessions.start(*SLURM, "--max-parallel=1", "--seeds=2", agents=("slow",)) as session:
+            sessions.wait_for_run("slow")
+            set_state("DRAIN")
+            wait_until(lambda: refused() == 1)
+            slurm.save()
+            slurm.kill("slurmctld")
+            wait_until(lambda: refused() == 2)
+            slurm.start_controller()
+            set_state("UP")
+            output, _ = session.communicate(timeout=200)
+    finally:
+        slurm.clear()
+        set_state("UP")
+    assert "2 gold" in output and "slurm takes no more jobs for now" in output, output
+    assert {record.job["attempt"] for record in read_group(sessions.group).records} == {0}
 
 
 def test_a_job_that_slurm_kills_for_its_memory_ended_out_of_memory(tmp_path: Path, slurm: SlurmCluster) -> None:
@@ -177,6 +200,23 @@ def test_a_job_that_slurm_kills_for_its_memory_ended_out_of_memory(tmp_path: Pat
         lambda: (found := engine.poll([job]).get(job.name)) is not None and found.state is State.ENDED and found
     )
     assert status.cause is Cause.OUT_OF_MEMORY, slurm.call("scontrol", "show", "job", job.id)
+
+
+def test_a_job_that_slurm_could_not_start_and_holds_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stand-in answers for ``squeue``, because a real launch cannot be made to fail on purpose."""
+    jobs = [
+        Job(name=name, folder=tmp_path, id=str(number)) for number, name in enumerate(("fails", "waits", "held"), 1)
+    ]
+    reasons = ("launch failed requeued held", "Resources", "JobHeldUser")
+    lines = [f"{job.name}|PENDING||{job.id}|{reason}" for job, reason in zip(jobs, reasons, strict=True)]
+    (tmp_path / "queue").write_text("\n".join(lines) + "\n")
+    for name, body in (("squeue", f"cat {tmp_path}/queue"), ("scancel", f'echo "$@" >>{tmp_path}/cancelled')):
+        (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n")
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    found = SlurmEngine().poll(jobs)
+    assert [found[job.name].state for job in jobs] == [State.ENDED, State.PENDING, State.PENDING]
+    assert found["fails"].cause is Cause.LOST and (tmp_path / "cancelled").read_text() == "--quiet 1\n"
 
 
 def test_a_queue_that_is_full_says_so_and_a_refusal_is_one_line(

@@ -8,7 +8,7 @@ import pytest
 
 from pytest_mlebench.catalog import Competition, default_catalogue
 from pytest_mlebench.data.store import DataStore
-from pytest_mlebench.grading.golden import ANSWERS, prepare_synthetic, synthetic_submissions
+from pytest_mlebench.grading.golden import ANSWERS, synthetic_submissions
 from pytest_mlebench.grading.verdicts import VALID, FormChecker
 
 CATALOGUE, CORRECTED = default_catalogue(), default_catalogue(version="v2")
@@ -49,7 +49,7 @@ def test_in_the_second_version_the_checker_and_the_grader_always_agree(competiti
 
 def _disagreements(competition: Competition, folder: Path) -> tuple[set[str], set[str]]:
     """Submissions that have a score though the checker refuses them, and that are invalid though it accepts them."""
-    dataset = prepare_synthetic(competition, DataStore(folder))
+    dataset = DataStore(folder).prepare(competition, synthetic=1)
     submissions = synthetic_submissions(competition, dataset, folder / "submissions")
     copies = {name: folder / "submissions" / f"{number}" for number, name in enumerate(submissions)}
     for name, path in submissions.items():

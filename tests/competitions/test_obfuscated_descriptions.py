@@ -12,7 +12,6 @@ import pytest
 
 from pytest_mlebench.catalog import Competition, default_catalogue
 from pytest_mlebench.data.store import DataStore
-from pytest_mlebench.grading.golden import prepare_synthetic
 from tests.competitions.telltales import OF_ALL, TELLTALES
 
 CATALOGUE, CORRECTED = default_catalogue(), default_catalogue(version="v2")
@@ -76,7 +75,7 @@ def test_it_names_every_public_file(competition: Competition) -> None:
 @pytest.mark.full
 @EVERY
 def test_it_names_the_columns_of_a_submission(competition: Competition, tmp_path: Path) -> None:
-    dataset = prepare_synthetic(competition, DataStore(tmp_path))
+    dataset = DataStore(tmp_path).prepare(competition, synthetic=1)
     columns = _header(dataset.sample_submission)
     example = text_of(competition).partition("## Submission")[2]
     named = columns if len(columns) < 20 else columns[:2]  # of a hundred classes the first will do

@@ -9,7 +9,6 @@ import pytest
 
 from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.data.store import DataStore
-from pytest_mlebench.grading.golden import prepare_synthetic
 from pytest_mlebench.grading.scorer import Scorer
 
 CATALOGUE = default_catalogue()
@@ -47,6 +46,6 @@ OF_NUMPY = {
 @pytest.mark.parametrize("competition_id", CATALOGUE.ids)
 def test_the_score_has_the_type_of_the_references(competition_id: str, tmp_path: Path) -> None:
     competition = CATALOGUE[competition_id]
-    dataset = prepare_synthetic(competition, DataStore(tmp_path))
+    dataset = DataStore(tmp_path).prepare(competition, synthetic=1)
     score = Scorer(competition, dataset.answers).score(dataset.perfect_submission)
     assert isinstance(score, np.float64) == (competition_id in OF_NUMPY)

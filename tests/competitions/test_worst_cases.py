@@ -17,7 +17,6 @@ from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import InvalidSubmission
 from pytest_mlebench.grading import Grader
 from pytest_mlebench.grading.form import Form
-from pytest_mlebench.grading.golden import prepare_synthetic
 from pytest_mlebench.grading.limits import GradingLimits
 from pytest_mlebench.grading.scorer import Scorer
 from tests.competitions.worst_cases import worst_cases
@@ -32,7 +31,7 @@ LIMITS = GradingLimits(memory=640 << 20, seconds=60)
 
 @pytest.fixture(scope="module", params=CATALOGUE.ids)
 def dataset(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Dataset:
-    return prepare_synthetic(CATALOGUE[request.param], DataStore(tmp_path_factory.mktemp("data")))
+    return DataStore(tmp_path_factory.mktemp("data")).prepare(CATALOGUE[request.param], synthetic=1)
 
 
 @pytest.mark.full
@@ -80,7 +79,7 @@ def test_any_table_is_accepted_or_refused_with_a_reason(dataset: Dataset, tmp_pa
     ],
 )
 def test_one_label_of_millions_of_characters_does_not_widen_those_of_all_rows(id: str, tmp_path: Path) -> None:
-    dataset = prepare_synthetic(CATALOGUE[id], DataStore(tmp_path))
+    dataset = DataStore(tmp_path).prepare(CATALOGUE[id], synthetic=1)
     sample = pd.read_csv(dataset.sample_submission, dtype=str, keep_default_na=False)
     sample.iloc[0, -1] = "x" * 10_000_000
     sample.to_csv(path := tmp_path / "submission.csv", index=False)

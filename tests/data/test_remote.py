@@ -15,7 +15,7 @@ import pytest
 
 from pytest_mlebench.catalog import Competition, default_catalogue
 from pytest_mlebench.data.remote import address
-from pytest_mlebench.data.remote.index import Entry, Head, IndexDamaged, Layout, parse_head, read_list, write_list
+from pytest_mlebench.data.remote.index import Head, IndexDamaged, Layout, ListedFile, parse_head, read_list, write_list
 from pytest_mlebench.data.remote.storage import Storage
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import DataError, UsageError
@@ -213,7 +213,7 @@ def test_what_is_damaged_is_named_and_nothing_is_published(
     ["../../outside", "/etc/outside", "a/../../outside", "a//b", "", ".", "..", "a/", "x\0y", "a/.", "l" * 300],
 )
 def test_no_name_in_an_index_leaves_the_folder(name: str) -> None:
-    packed, part = write_list([Entry(name, 1, "0" * 64)])
+    packed, part = write_list([ListedFile(name, 1, "0" * 64)])
     with pytest.raises(IndexDamaged, match="is no name of a file in the folder"):
         read_list(packed, part)
 
@@ -225,13 +225,13 @@ def test_no_name_in_an_index_leaves_the_folder(name: str) -> None:
 def test_sizes_and_digests_of_an_index_have_their_form(line: str) -> None:
     line = line.replace("S", "0" * 64)
     digest = hashlib.sha256(f"{line}\n".encode()).hexdigest()
-    _, part = write_list([Entry("a", 1, "0" * 64)])
+    _, part = write_list([ListedFile("a", 1, "0" * 64)])
     with pytest.raises(IndexDamaged):
         read_list(gzip.compress(f"{line}\n".encode()), replace(part, sha256=digest))
 
 
 def test_an_index_has_no_more_than_its_head_says(toy: Competition) -> None:
-    entries = [Entry(f"f{k}", 10, "0" * 64) for k in range(5)]
+    entries = [ListedFile(f"f{k}", 10, "0" * 64) for k in range(5)]
     packed, part = write_list(entries)
     assert read_list(packed, part) == entries
     for wrong in (replace(part, files=4), replace(part, bytes=49), replace(part, sha256="1" * 64)):
@@ -336,7 +336,7 @@ def test_too_little_disk_is_said_before_anything_is_pulled(
     push()
     head = remote / "toy-parity/prepared.json"
     values = json.loads(head.read_text())
-    packed, part = write_list([Entry("big", 1 << 49, "0" * 64)])
+    packed, part = write_list([ListedFile("big", 1 << 49, "0" * 64)])
     (remote / "toy-parity/prepared.public.jsonl.gz").write_bytes(packed)
     parts = {"public": part, "private": write_list([])[1]}
     head.write_bytes(Head(id=toy.id, version=values["version"], parts=parts).to_json())

@@ -12,6 +12,7 @@ import pytest
 
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.data.checksums import md5
+from pytest_mlebench.data.remote.storage import Storage
 from pytest_mlebench.data.store import DataStore, default_data_dir
 from pytest_mlebench.data.verification import fingerprint
 from pytest_mlebench.errors import DataError
@@ -158,6 +159,29 @@ def test_a_folder_that_cannot_be_written_is_an_error_in_words(folder: Path, tmp_
     (tmp_path / "file").write_text("")
     with pytest.raises(DataError, match=r"data folder .* cannot be written"):
         DataStore(tmp_path / "file").prepare(Competition.load(folder))
+
+
+def test_synthetic_data_needs_no_download_and_counts_as_not_verified(folder: Path, store: DataStore) -> None:
+    competition = from_kaggle(folder)
+    dataset = store.prepare(competition, synthetic=1)
+    assert dataset.is_prepared and dataset.is_synthetic and dataset.is_verified is False
+    assert not dataset.raw.exists() and temporary_files(store) == [], "raw data in the store is real"
+    digest = md5(dataset.answers)
+    assert not store.verify(competition) and dataset.is_verified is False, "its files are whole, and not real"
+    assert md5(store.prepare(competition, synthetic=1, force=True).answers) == digest, "the same seed"
+    with pytest.raises(DataError, match="only real data is pushed"):
+        store.push(competition, Storage("file:///nowhere"))
+
+
+def test_synthetic_and_real_data_replace_each_other_only_by_force(folder: Path, store: DataStore) -> None:
+    competition = Competition.load(folder)
+    dataset = store.prepare(competition)
+    with pytest.raises(DataError, match=r"toy-parity: other data is prepared in .* \(--force\)"):
+        store.prepare(competition, synthetic=1)
+    assert not dataset.is_synthetic
+    assert store.prepare(competition, synthetic=1, force=True).is_synthetic
+    assert store.prepare(competition).is_synthetic, "runs take what is prepared"
+    assert not store.prepare(competition, force=True).is_synthetic and dataset.is_verified
 
 
 def test_the_default_folder_follows_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

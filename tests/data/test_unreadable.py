@@ -92,13 +92,19 @@ def test_a_run_with_a_home_that_may_not_be_read_fails_in_one_line(closed: Path, 
     assert f"{closed}/.cache/mlebench/smoke-digits/prepared/public cannot be read" in done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("folder", ["/proc/x", "{file}"], ids=["proc", "a file"])
-def test_what_cannot_be_a_data_folder_is_not_called_a_full_disk(folder: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("folder", "status", "message"),
+    [("/proc/x", 1, "data folder {path} cannot be written"), ("{file}", 2, "--data-dir: {path} is not a folder")],
+    ids=["proc", "a file"],
+)
+def test_what_cannot_be_a_data_folder_is_not_called_a_full_disk(
+    folder: str, status: int, message: str, tmp_path: Path
+) -> None:
     (tmp_path / "file").touch()
     path = folder.format(file=tmp_path / "file")
     done = mlebench("prepare", "-c", "smoke-digits", "--data-dir", path)
-    assert done.returncode == 1 and done.stderr.count(path) and "full" not in done.stderr
-    assert f"data folder {path} cannot be written" in done.stderr
+    assert done.returncode == status and "full" not in done.stderr
+    assert message.format(path=path) in done.stderr
 
 
 def test_credentials_that_may_not_be_read_are_named(closed: Path, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -10,7 +11,9 @@ from typing import Any
 
 import pytest
 
+from pytest_mlebench.catalog import Competition
 from pytest_mlebench.cli.main import main
+from pytest_mlebench.errors import CompetitionError
 from pytest_mlebench.grading.golden import first_difference, lines_of, mark
 
 TOY = Path(__file__).parents[1] / "toys/competitions/toy-parity"
@@ -103,4 +106,32 @@ def test_results_that_differ_from_the_reference_are_refused_unless_forced(
 def test_a_golden_that_is_not_one_is_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "golden.json").write_text('{"origin": "reference"}')
     assert main(["golden", str(folder)]) == 1
-    assert "golden.json: must be a mapping with invalid, no_score" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert "golden.json: must be a mapping with invalid, no_score" in error and "`mlebench golden --force " in error
+    assert main(["golden", "--force", str(folder)]) == 0
+
+
+@pytest.mark.parametrize(
+    "key, value, message",
+    [
+        ("seed", "1", "seed: must be a whole number, not '1'"),
+        ("seed", True, "seed: must be a whole number, not True"),
+        ("seed", -1, "seed: must be at least 0, not -1"),
+        ("public", [], "public: must be a mapping, not []"),
+        ("scores", 5, "scores: must be a mapping, not 5"),
+        ("scores", {"a.csv": "0.5"}, "scores: that of a.csv must be a number, not '0.5'"),
+        ("scores", {"a.csv": None}, "scores: that of a.csv must be a number, not None"),
+        ("invalid", {}, "invalid: must be a list, not {}"),
+        ("no_score", [7], "no_score: must hold names of submissions, not 7"),
+        ("lines", 3, "lines: must hold a mapping of texts for each side"),
+        ("lines", {"public": {"test.csv": 1}}, "lines: must hold a mapping of texts for each side"),
+    ],
+)
+def test_a_golden_with_other_values_than_it_must_have_is_named(
+    folder: Path, key: str, value: Any, message: str
+) -> None:
+    """The gate ended in tracebacks of them."""
+    made = golden(folder)
+    (folder / "golden.json").write_text(json.dumps({**made, key: value}))
+    with pytest.raises(CompetitionError, match=re.escape(f"golden.json: {message}; make it with `mlebench golden --f")):
+        _ = Competition.load(folder).golden

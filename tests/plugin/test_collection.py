@@ -181,7 +181,7 @@ def test_the_plugin_can_be_left_out(project: pytest.Pytester) -> None:
         (["--agent=toy/gold", "--memory=much"], "*'much' is not a size*"),
         (["--agent=toy/gold", "--seeds=0"], "*--seeds: '0' is not a whole number of at least 1*"),
         (["--agent=toy/gold", "--run-group=.a"], "*--run-group: '.a' must not start with a dot*"),
-        (["--agent=toy/gold", "--runs-dir=typo.txt"], "*/typo.txt cannot be written: Not a directory*"),
+        (["--agent=toy/gold", "--runs-dir=typo.txt"], "*--runs-dir: */typo.txt is not a folder*"),
         (["--agent=toy/gold", "--agents-dir=nowhere"], "*--agents-dir: */nowhere is not a folder*"),
     ],
 )

@@ -8,6 +8,7 @@ import pytest
 
 from pytest_mlebench import settings
 from pytest_mlebench.errors import UsageError
+from pytest_mlebench.factories import agents, check_agent
 from pytest_mlebench.plugin.combinations import check, without_effect
 from pytest_mlebench.settings import Settings
 from tests.plugin.test_settings import from_words
@@ -77,3 +78,13 @@ def test_a_session_says_so_before_anything_runs(project: pytest.Pytester) -> Non
     told = project.runpytest_subprocess("test_mine.py", "--time-limit=1m")
     told.assert_outcomes(passed=1)
     told.stdout.fnmatch_lines(["mlebench: without --agent, only tests that run agents use --time-limit"])
+
+
+@pytest.mark.parametrize("option", ["--llm-providers", "--prices"])
+def test_a_wrong_file_is_not_ignored_where_no_agent_asks_a_model(option: str, tmp_path: Path) -> None:
+    (tmp_path / "own.yaml").write_text("model: [")
+    chosen, _ = given(f"--agent=dummy {option}={tmp_path}/own.yaml")
+    (agent,) = agents(chosen)
+    assert not agent.may_ask_models
+    with pytest.raises(UsageError, match=r"own\.yaml"):
+        check_agent(chosen, agent)

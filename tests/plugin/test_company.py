@@ -94,6 +94,19 @@ def test_another_attempt_counts_once_and_reports_get_scores_and_thresholds(
 
 
 @pytest.mark.full
+def test_a_step_summary_that_cannot_be_written_is_named(
+    project: pytest.Pytester, run_toys: Callable[..., pytest.RunResult], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(project.path / "none/summary.md"))
+    result = run_toys("gold")
+    assert result.ret == 0
+    result.stdout.fnmatch_lines(
+        ["*$GITHUB_STEP_SUMMARY: */none/summary.md cannot be written: No such file or directory"]
+    )
+    result.stdout.no_fnmatch_line("*the run group's reports*")
+
+
+@pytest.mark.full
 def test_parts_for_the_company_of_others_can_be_turned_off(
     project: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:

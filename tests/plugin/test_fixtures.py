@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
+import textwrap
+
 import pytest
+
+from pytest_mlebench.plugin import fixtures
 
 pytestmark = pytest.mark.full
 
@@ -55,3 +60,12 @@ def test_a_missing_or_wrong_mark_is_an_error_in_words(project: pytest.Pytester) 
         ]
     )
     assert "Traceback" not in result.stdout.str()
+
+
+def test_the_example_in_their_documentation_is_true_and_uses_each(project: pytest.Pytester) -> None:
+    example = textwrap.dedent((fixtures.__doc__ or "").partition("::\n")[2])
+    names = [name for name, value in inspect.getmembers(fixtures) if isinstance(value, type(fixtures.competition))]
+    assert len(names) == 10
+    assert all(f"{name}," in example or f"{name})" in example for name in names)
+    path = project.makepyfile(example)
+    project.runpytest_subprocess("-p", "no:cacheprovider", path).assert_outcomes(passed=5)

@@ -65,21 +65,21 @@ def test_a_changed_grader_is_named_with_both_scores(project: pytest.Pytester) ->
 
 
 @pytest.mark.full
-def test_a_grader_that_accepts_what_is_malformed_fails(project: pytest.Pytester) -> None:
-    grade = project.path / TOY / "grade.py"
-    grade.write_text("def grade(submission, answers):\n    return 0.5\n")
+@pytest.mark.parametrize(
+    ("score", "message"),
+    [
+        ("0.5", "missing_row.csv must be invalid; it scores 0.5"),
+        ("submission['odd'].sum() / 0", "text.csv must be rejected with a reason: grade.py raised TypeError: *"),
+    ],
+    ids=["accepts", "breaks"],
+)
+def test_a_grader_that_accepts_what_is_malformed_or_breaks_on_it_fails(
+    score: str, message: str, project: pytest.Pytester
+) -> None:
+    (project.path / TOY / "grade.py").write_text(f"def grade(submission, answers):\n    return float({score})\n")
     result = check(project, "-k", "rejections")
     result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["missing_row.csv must be invalid; it scores 0.5"])
-
-
-@pytest.mark.full
-def test_a_grader_that_breaks_on_a_malformed_file_fails(project: pytest.Pytester) -> None:
-    grade = project.path / TOY / "grade.py"
-    grade.write_text("def grade(submission, answers):\n    return float(submission['odd'].sum() / 0)\n")
-    result = check(project, "-k", "rejections")
-    result.assert_outcomes(failed=1)
-    result.stdout.fnmatch_lines(["text.csv must be rejected with a reason: grade.py raised TypeError: *"])
+    result.stdout.fnmatch_lines([message])
 
 
 @pytest.mark.parametrize(
@@ -166,6 +166,44 @@ def test_a_failing_check_says_where_to_look_and_how_to_accept(project: pytest.Py
             "def prepare(raw, public, private):\n    return raw['x']\n",
             "*: prepare.py raised TypeError: * (prepare.py, line 2: return raw*) on the data of synthetic.py*",
         ),
+        (
+            "prepare.py",
+            "def prepare(raw, public, private):\n    (raw / 'none.csv').read_bytes()\n",
+            "*: preparation stopped: No such file or directory (*/none.csv) in prepare.py, line 2: (raw / 'none.csv')*",
+        ),
+        (
+            "prepare.py",
+            "def prepare(raw, public, private):\n    raise SystemExit('no')\n",
+            "*: prepare.py raised SystemExit: no (prepare.py, line 2: raise*) on the data of synthetic.py*",
+        ),
+        (
+            "synthetic.py",
+            "raise SystemExit(3)",
+            "*synthetic.py does not import: SystemExit: 3 (synthetic.py, line 1: raise SystemExit(3))",
+        ),
+        ("grade.py", "raise SystemExit", "*grade.py does not import: SystemExit:*"),
+        (
+            "grade.py",
+            "def grade(submission, answers):\n    return 'good'\n",
+            "*: grade.py: grade returned 'good', which is not a number",
+        ),
+        (
+            "grade.py",
+            "def read_answers(path):\n    return {}['x']\n\n\ndef grade(submission, answers):\n    return 1.0\n",
+            "*private/*.csv cannot be read: KeyError: 'x' (grade.py, line 2: return {}*)",
+        ),
+        (
+            "grade.py",
+            "def row_scores(table, answers):\n    return 'x'\n\n\ndef grade(submission, answers):\n    return 1.0\n",
+            "*: grade.py: row_scores returned what are no row scores: *",
+        ),
+        (
+            "grade.py",
+            "READ_OPTIONS = 3\n\n\ndef grade(submission, answers):\n    return 1.0\n",
+            "*grade.py: READ_OPTIONS must be a dictionary",
+        ),
+        ("description.md", "", "*description.md is empty: it is what agents read of the task"),
+        ("golden.json", "", "*golden.json: is not JSON: Expecting value: *; make it with `mlebench golden *"),
     ],
 )
 def test_a_broken_file_is_named_with_its_line(project: pytest.Pytester, file: str, text: str, message: str) -> None:
@@ -173,6 +211,48 @@ def test_a_broken_file_is_named_with_its_line(project: pytest.Pytester, file: st
     result = check(project, "-k", "scores")
     result.stdout.fnmatch_lines([message])
     assert "Traceback" not in result.stdout.str() and "unpacked download" not in result.stdout.str()
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "*: must be a mapping of keys, for example `id: toy-parity`"),
+        (b"\x80\x81", "*competition.yaml: is not a text in UTF-8"),
+        (b"id: toy-parity\nid: toy-parity\n", "*competition.yaml, line 2: the key 'id' is there twice"),
+    ],
+)
+def test_a_damaged_competition_file_does_not_go_unnoticed(
+    project: pytest.Pytester, content: bytes, message: str
+) -> None:
+    (project.path / TOY / "competition.yaml").write_bytes(content)
+    result = check(project)
+    result.stdout.fnmatch_lines([message])
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+
+
+@pytest.mark.full
+def test_a_description_that_is_no_text_is_found(project: pytest.Pytester) -> None:
+    (project.path / TOY / "description.md").write_bytes(b"caf\xe9")
+    check(project, "-k", "prepare").stdout.fnmatch_lines(["*description.md: it is not UTF-8 text (byte 4)"])
+
+
+@pytest.mark.full
+def test_synthetic_submissions_that_are_none_are_named(project: pytest.Pytester) -> None:
+    synthetic = project.path / TOY / "synthetic.py"
+    synthetic.write_text(synthetic.read_text() + "\n\ndef submissions(public, private, rng):\n    pass\n")
+    result = check(project, "-k", "scores")
+    result.stdout.fnmatch_lines(["*synthetic.py: submissions must return a dictionary by name, not None"])
+
+
+@pytest.mark.full
+def test_ctrl_c_while_synthetic_submissions_are_graded_leaves_no_traceback(project: pytest.Pytester) -> None:
+    grade = project.path / TOY / "grade.py"
+    grade.write_text("def grade(submission, answers):\n    raise KeyboardInterrupt\n")
+    result = check(project, "-k", "scores")
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    result.stdout.no_fnmatch_line("*INTERNALERROR*")
+    assert "Traceback" not in result.stdout.str() + result.stderr.str()
 
 
 @pytest.mark.full

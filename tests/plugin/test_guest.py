@@ -90,7 +90,7 @@ def test_starting_pytest_imports_nothing_heavy(guest: pytest.Pytester) -> None:
     added = modules() - modules("-p", "no:mlebench")
     assert {name.split(".")[0] for name in added} - set(sys.stdlib_module_names) == {"pytest_mlebench"}
     rooms = {name.split(".")[1] for name in added if name.startswith("pytest_mlebench.")}
-    assert rooms == {"defaults", "errors", "plugin", "settings", "units"}
+    assert rooms == {"_paths", "defaults", "errors", "option_values", "plugin", "settings", "units"}
 
 
 @pytest.mark.parametrize("where", ["inside", "outside"])

@@ -88,7 +88,7 @@ def test_an_unusable_data_folder_is_named_before_images_are_built_and_leaves_no_
     for prepare in ("auto", "never"):
         result = run_toys("gold", options=(f"--data-dir={file}", f"--prepare={prepare}", "-s", *workers))
         assert result.ret == pytest.ExitCode.USAGE_ERROR
-        result.stderr.fnmatch_lines([f"ERROR: data folder {file} cannot be written: Not a directory; choose another*"])
+        result.stderr.fnmatch_lines([f"ERROR: --data-dir: {file} is not a folder"])
         assert "an image is built" not in result.stdout.str()
         assert not (project.path / "reports/toys").exists()
     result = run_toys("gold", options=("--prepare=never", "-s"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shlex
 import signal
 import subprocess
 import sys
@@ -149,7 +150,7 @@ def test_a_group_has_one_session_at_a_time(project: pytest.Pytester, run_toys: R
         (["--resume=tosy"], "*unknown run group * 'tosy'*did you mean toys?*"),
         (["--resume=toys", "--retry-failed=slow"], "*'slow' is not one of*crashed*all*"),
         (["--resume=toys", "--run-group=toy"], "*--resume=toys and --run-group=toy are two groups*"),
-        (["--resume=../toys"], "*unknown run group *'../toys'*"),
+        (["--resume=../toys"], "*run group ../toys does not exist*"),
     ],
 )
 def test_a_mistake_in_resuming_is_told(
@@ -173,6 +174,20 @@ def await_file(project: pytest.Pytester, pattern: str, known: Iterable[Path] = (
     while not any(path.parent not in known for path in project.path.glob(pattern)):
         assert time.monotonic() < deadline, (project.path / "session.log").read_text()
         time.sleep(0.05)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("workers", [[], ["-n", "2"]])
+def test_sigterm_says_how_to_resume_as_ctrl_c_does(project: pytest.Pytester, workers: list[str]) -> None:
+    with start(project, "--agent=toy/sleeps", *workers) as session:
+        try:
+            await_file(project, "reports/toys/*/running.json")
+            session.send_signal(signal.SIGTERM)
+            assert session.wait(60) == pytest.ExitCode.INTERRUPTED
+        finally:
+            session.kill()
+    log = (project.path / "session.log").read_text()
+    assert f"resume: {shlex.join(['pytest', '--resume=reports/toys', *workers])}" in log and "Traceback" not in log
 
 
 @pytest.mark.full

@@ -43,7 +43,7 @@ WRONG = [
     ("--agents-dir", "nowhere", "{folder}/nowhere is not a folder"),
     ("--competitions-dir", "nowhere", "{folder}/nowhere is not a folder"),
     ("--data-dir", "a\0b", "the value contains a NUL character"),
-    ("--data-dir", "~nobody-of-this-name/data", "Could not determine home directory."),
+    ("--data-dir", "~nobody-of-this-name/data", "there is no home folder ~nobody-of-this-name"),
 ]
 
 NOT_RESTORED = ("--seeds", "--prepare", "--min-medal")
@@ -135,7 +135,7 @@ def test_heavy_is_for_cuda_where_runs_get_gpus(tmp_path: Path) -> None:
 
 def test_the_environment_is_checked_and_named(tmp_path: Path) -> None:
     assert read(settings.from_environment(tmp_path, {"MLEBENCH_DATA_DIR": "data"})).data_dir == tmp_path / "data"
-    with pytest.raises(UsageError, match=r"^\$MLEBENCH_DATA_DIR: Could not determine home directory"):
+    with pytest.raises(UsageError, match=r"^\$MLEBENCH_DATA_DIR: there is no home folder ~nobody-of-this-name"):
         read(settings.from_environment(tmp_path, {"MLEBENCH_DATA_DIR": "~nobody-of-this-name"}))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -285,6 +286,27 @@ def test_text_in_pictures_is_never_small_and_wide_screens_are_used(report: Path,
         " && getComputedStyle(p).overflowX !== 'auto').length"
     )
     assert tab.see(cut) == 0
+
+
+def test_on_a_very_wide_screen_pictures_grow_with_the_text(report: Path, open_tab: Open) -> None:
+    tab = open_tab(report.as_uri(), width=3840)
+    assert tab.see("getComputedStyle(document.body).fontSize") == "24px"
+    ratio = "document.querySelector('.plot text').getBoundingClientRect().height"
+    assert tab.see(ratio) > 1.3 * open_tab(report.as_uri(), width=1280).see(ratio)
+    assert tab.see("document.documentElement.scrollWidth") <= 3840
+
+
+def test_on_a_phone_no_name_stands_on_its_rate(tmp_path: Path, open_tab: Open) -> None:
+    name = "an-agent-whose-name-Would-Make-a-Wide-line-v2.1"
+    make_group(tmp_path / "g", competitions=default_catalogue().split("low"), agents=[name], seeds=3)
+    tab = open_tab(write(tmp_path / "g").as_uri(), width=390)
+    own = "[...document.querySelectorAll('.plot text.b')].map(text => text.getBoundingClientRect())"
+    boxes = tab.see(f"{own}.map(box => [Math.round(box.top), box.left, box.right])")
+    rows = [sorted(box[1:] for box in boxes if box[0] == top) for top in {box[0] for box in boxes}]
+    assert any(len(row) == 2 for row in rows)
+    assert all(one[1] <= other[0] for row in rows for one, other in itertools.pairwise(row))
+    right = "Math.max(...[...document.querySelectorAll('.plot text')].map(t => t.getBoundingClientRect().right))"
+    assert tab.see(right) <= 390
 
 
 def test_names_in_pictures_are_told_apart(tmp_path: Path, open_tab: Open) -> None:

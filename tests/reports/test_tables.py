@@ -9,13 +9,14 @@ import struct
 import subprocess
 import sys
 import termios
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.cli.main import main
-from pytest_mlebench.reports.tables import Table
+from pytest_mlebench.reports.tables import Section, Table
 from tests.groups import make_group
 
 TABLE = Table(
@@ -33,13 +34,20 @@ def test_columns_that_are_spare_are_left_out_first_and_named() -> None:
         "competition                     agent  score  time",
         "a-competition-with-a-long-name  aide     0.5  1:00",
         "digits                          dummy    1.0  2:00",
-        "no room for gold",
+        "no room for the column gold",
     ]
-    assert TABLE.text(44).splitlines()[-1] == "no room for gold, time"
+    assert TABLE.text(44).splitlines()[-1] == "no room for the columns gold, time"
+    few = replace(TABLE, rows=[("digits", "aide", "0.5", "0.9", "1:00")])
+    assert few.text(26).splitlines()[-2:] == ["no room for the columns", "  gold, time"]
+
+
+def test_a_number_and_its_sign_of_per_cent_stand_on_one_line() -> None:
+    lines = Section("Rates", remarks=["a medal in 95 % of 3"]).text(13).splitlines()
+    assert lines[2:] == ["a medal in", "  95 % of 3"]
 
 
 def test_names_are_shortened_where_leaving_out_columns_is_not_enough() -> None:
-    *lines, _ = TABLE.text(30).splitlines()
+    *lines, _, _ = TABLE.text(30).splitlines()
     assert lines == [
         "competition       agent  score",
         "a-competition-w…  aide     0.5",

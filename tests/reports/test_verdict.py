@@ -47,6 +47,13 @@ def test_several_seeds_are_a_rate() -> None:
     )
 
 
+def test_no_medal_at_all_is_said_in_words() -> None:
+    none = runs("no_medal", "crashed", "no_medal")
+    assert of(none).verdict == "baseline earned no medal in 3 competitions (95 % interval 0–56 %)."
+    none += runs("no_medal", "crashed", "no_medal", seed=1)
+    assert of(none).verdict == "baseline earned no medal in 3 competitions × 2 seeds (95 % interval 0–56 %)."
+
+
 @pytest.mark.parametrize(
     ("outcome", "verdict"),
     [
@@ -89,10 +96,12 @@ def test_the_best_agent_comes_first_and_two_are_compared() -> None:
     top = of(records)
     assert top.title == "aide and mine on low, 1 March 2026"
     first, second, difference = top.verdict.split("; ")
-    assert first.startswith("aide earned a medal in 22 of 22") and second.startswith("mine earned a medal in 0 of 22")
+    assert first.startswith("aide earned a medal in 22 of 22") and second.startswith(
+        "mine earned no medal in 22 competitions"
+    )
     assert difference == "aide is 100.0 percentage points ahead (p < 0.001)."
     equal = of([*runs("gold", "no_medal", agent="a"), *runs("no_medal", "no_medal", agent="b")])
-    assert "a difference of 50.0 percentage points, which chance explains (p = 1, over few" in equal.verdict
+    assert "a difference of 50.0 percentage points, which chance may explain (p = 1, over few" in equal.verdict
     same = of([*runs("gold", "no_medal", agent="a"), *runs("no_medal", "gold", agent="b")])
     assert same.verdict.endswith("; their rates are equal.")
 

@@ -9,13 +9,18 @@ import subprocess
 import sys
 import time
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from pytest_mlebench.catalog import default_catalogue
+from pytest_mlebench.reports.watch import pulse
+from pytest_mlebench.runs.group import GroupReader
 from pytest_mlebench.runs.layout import RUNNING
 from pytest_mlebench.runs.record import RunKey
 from pytest_mlebench.runs.running import runs_in_progress, shown_as_running
+from tests.groups import record_with, save_group
 
 WATCH = [sys.executable, "-m", "pytest_mlebench.cli", "watch"]
 
@@ -36,6 +41,15 @@ def group(tmp_path: Path) -> Path:
     runs = [{"agent": "a/b", "competition_id": "toy", "seed": seed, "nodeid": ""} for seed in range(5)]
     (folder / "manifest.json").write_text(json.dumps({"run_group": "night", "created_at": "", "runs": runs}))
     return folder
+
+
+def test_a_sign_of_life_has_runs_medals_time_and_cost(group: Path) -> None:
+    competition = default_catalogue()["smoke-digits"]
+    records = [record_with(competition, outcome, seed=seed) for seed, outcome in enumerate(("gold", "no_medal"))]
+    save_group(group, [replace(own, llm={"calls": 3, "cost": 1.6}) for own in records])
+    with running(group / "toy_1"):
+        said = pulse(GroupReader(group), 7800.0)
+    assert said == "2 of 7 runs finished, 1 running; 1 gold, 1 no medal; 2:10:00; cost so far: $3.20"
 
 
 def test_a_run_is_shown_with_its_worker_its_time_and_the_end_of_its_log(group: Path) -> None:

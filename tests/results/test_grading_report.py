@@ -15,7 +15,7 @@ from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.grading.report import Report
 from pytest_mlebench.results.grading_report import grading_report, write_group
-from pytest_mlebench.runs.group import read_group
+from pytest_mlebench.runs.group import find_group, read_group
 from pytest_mlebench.runs.outcome import Outcome
 from pytest_mlebench.runs.record import RunRecord
 from tests.groups import record_with, save_group
@@ -173,6 +173,11 @@ def test_a_folder_with_nothing_but_a_grading_report_is_read(tmp_path: Path) -> N
         ("aide-o1", 2, "invalid submission"),
     ]
     assert group.records[0].split == "dev"
+    with pytest.raises(UsageError, match=r"_grading_report.json is a grading report: name its folder, /.*/aide-o1$"):
+        find_group(f"{tmp_path}/aide-o1/2024-10-01T12-00-00-GMT_grading_report.json", tmp_path)
+    (tmp_path / "aide-o1/2024-09-01T12-00-00-GMT_grading_report.json").write_text(json.dumps(values))
+    (earlier,) = read_group(tmp_path / "aide-o1").broken
+    assert "2024-09-01T12-00-00-GMT_grading_report.json: of several grading reports the last one is read" in earlier
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken/grading_report.json").write_text("[]")
     with pytest.raises(UsageError, match=r"is no grading report: it must be an object, not \[\]"):

@@ -52,3 +52,5 @@ def test_a_group_is_found_by_its_folder_its_name_a_part_of_it_and_as_the_last(tm
         find_group("dd", tmp_path)
     with pytest.raises(UsageError, match=r"unknown run group .*'last'; there is none"):
         find_group("last", tmp_path / "nowhere")
+    with pytest.raises(UsageError, match=r"is a folder of run groups: name one of them, as in .*2026-01-02-aa"):
+        find_group(str(tmp_path), tmp_path)

@@ -15,7 +15,6 @@ from pytest_mlebench.catalog import Competition, default_catalogue
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import CompetitionError
-from pytest_mlebench.grading.golden import prepare_synthetic
 from pytest_mlebench.runs.record import RunRecord
 from pytest_mlebench.runs.run import RunOptions, run_agent
 from pytest_mlebench.sandbox import Ending, Limits, Sandbox
@@ -49,7 +48,7 @@ true
 
 @pytest.fixture
 def dataset(tmp_path: Path) -> Dataset:
-    return prepare_synthetic(default_catalogue()[ID], DataStore(tmp_path / "data"))
+    return DataStore(tmp_path / "data").prepare(default_catalogue()[ID], synthetic=1)
 
 
 def look_around(

@@ -39,11 +39,11 @@ TOYS = Path(__file__).parents[1] / "toys"
 class Session:
     """Another process that runs an agent which sleeps."""
 
-    def __init__(self, folder: Path, keep: bool = False, session: str = SESSION) -> None:
+    def __init__(
+        self, folder: Path, keep: bool = False, session: str = SESSION, script: str = "echo ready; sleep 600"
+    ) -> None:
         folder.mkdir()
-        code = session.format(
-            here=str(Path(__file__).parents[2]), folder=str(folder), script="echo ready; sleep 600", keep=keep
-        )
+        code = session.format(here=str(Path(__file__).parents[2]), folder=str(folder), script=script, keep=keep)
         self.process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.DEVNULL)
         log = folder / "run-1/run.log"
         deadline = time.monotonic() + 60
@@ -101,6 +101,35 @@ def test_a_local_agent_ends_with_the_processes_that_started_it(victims: str, tmp
         assert not agent.is_running() or agent.status() == psutil.STATUS_ZOMBIE
     finally:
         for process in (harness, supervisor, agent):
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+
+
+@pytest.mark.full
+def test_what_a_local_agent_started_ends_too_when_all_is_killed_at_once(tmp_path: Path) -> None:
+    script = "(setsid sleep 600 &); sleep 600 & echo ready; wait"
+    session = Session(tmp_path / "session", session=LOCAL_SESSION, script=script)
+    harness = psutil.Process(session.process.pid)
+    supervisor = next(child for child in harness.children() if "supervisor.py" in " ".join(child.cmdline()))
+    family = [harness, supervisor, *supervisor.children(recursive=True)]
+    sleeps = [process for process in family[2:] if process.name() == "sleep"]
+    try:
+        assert len(sleeps) == 2
+        for process in family:
+            if process not in sleeps:
+                process.suspend()  # nobody sees the others' end and cleans up
+        for process in family:
+            if process not in sleeps:
+                process.kill()
+        session.process.wait(60)
+        psutil.wait_procs(sleeps, timeout=60)
+        assert not any(process.is_running() and process.status() != psutil.STATUS_ZOMBIE for process in sleeps)
+        deadline = time.monotonic() + 60
+        while homes := list((tmp_path / "session").rglob(".home-*")):
+            assert time.monotonic() < deadline, homes
+            time.sleep(0.1)
+    finally:
+        for process in family:
             with suppress(psutil.NoSuchProcess):
                 process.kill()
 

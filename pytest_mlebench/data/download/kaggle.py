@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.data.authoring.archives import check_zip
-from pytest_mlebench.data.download.contract import Size
+from pytest_mlebench.data.download.contract import CredentialsError, Notebook, NotebookGone, Size
 from pytest_mlebench.data.download.kaggle_pages import Page, pages_to_markdown
 from pytest_mlebench.data.download.kaggle_scores import read_scores, to_scores
+from pytest_mlebench.data.download.parallel import in_parallel
 from pytest_mlebench.data.download.retry import RetryPolicy, retry
 from pytest_mlebench.errors import DataError
 from pytest_mlebench.progress import Note, Reporter, WarningNote, silent
@@ -35,6 +35,9 @@ class KaggleDownloads:
     """Downloads from Kaggle (see Downloads). Nothing is imported or looked up before it is needed.
 
     Several threads may use it at once.
+
+    >>> from pytest_mlebench import DataStore, default_catalogue
+    >>> dataset = DataStore().prepare(default_catalogue()["smoke-digits"], downloads=KaggleDownloads())
     """
 
     def __init__(self, policy: RetryPolicy | None = None) -> None:
@@ -47,9 +50,11 @@ class KaggleDownloads:
     ) -> dict[str, DataError]:
         from pytest_mlebench.data.download.kaggle_client import RefusedError
 
+        stopped = threading.Event()
+
         def refusal(competition: Competition) -> RefusedError | None:
             try:
-                self._archive_bytes(competition, reporter)
+                self._archive_bytes(competition, reporter, stopped)
             except RefusedError as error:
                 if error.status == 401:  # the same for all
                     raise
@@ -57,8 +62,7 @@ class KaggleDownloads:
             return None
 
         self.credentials(reporter)
-        with ThreadPoolExecutor(_PARALLEL) as pool:
-            refusals = list(zip(competitions, pool.map(refusal, competitions), strict=True))
+        refusals = list(zip(competitions, in_parallel(refusal, competitions, _PARALLEL, stopped), strict=True))
         denied = [(competition, error) for competition, error in refusals if error and error.status == 403]
         if denied and not skip_denied:
             others = "; `mlebench prepare --skip-denied` prepares the others" if len(denied) < len(competitions) else ""
@@ -160,6 +164,34 @@ class KaggleDownloads:
             )
         return scores.values
 
+    def notebook(self, name: str, reporter: Reporter = silent) -> Notebook:
+        """See Notebooks."""
+        from kagglesdk.kernels.types.kernels_api_service import ApiGetKernelRequest
+
+        from pytest_mlebench.data.download.kaggle_client import RefusedError, connected
+
+        request = ApiGetKernelRequest()
+        request.user_name, _, request.kernel_slug = name.partition("/")
+
+        def attempt() -> Any:
+            with connected(self.credentials(reporter), self.policy) as client:
+                return client.kernels.kernels_api_client.get_kernel(request).blob
+
+        try:
+            blob = retry(attempt, self.policy, name, reporter)
+        except RefusedError as error:
+            if error.status == 401:
+                raise CredentialsError(f"Kaggle answered 401: {error.message}; {self._not_accepted()}") from error
+            raise NotebookGone(f"Kaggle answered {error.status}: {error.message}") from error
+        if blob is None or not blob.source.strip():
+            raise NotebookGone("it has no code")
+        return Notebook(source=blob.source, kind=blob.kernel_type.lower(), language=blob.language.lower())
+
+    def _not_accepted(self) -> str:
+        from pytest_mlebench.data.download.kaggle_credentials import SETTINGS
+
+        return f"{self.credentials().source} is not accepted; get new credentials at {SETTINGS}"
+
     def credentials(self, reporter: Reporter = silent) -> Credentials:
         """The user's credentials, looked up once. Raises DataError that says how to get some."""
         from pytest_mlebench.data.download.kaggle_credentials import find_credentials
@@ -169,7 +201,9 @@ class KaggleDownloads:
                 self._credentials = retry(lambda: find_credentials(self.policy), self.policy, "Kaggle", reporter)
             return self._credentials
 
-    def _archive_bytes(self, competition: Competition, reporter: Reporter) -> int | None:
+    def _archive_bytes(
+        self, competition: Competition, reporter: Reporter, stopped: threading.Event | None = None
+    ) -> int | None:
         """The archive's size, from a request for its first byte, which also shows whether it may be downloaded."""
 
         def ask() -> int | None:
@@ -179,7 +213,7 @@ class KaggleDownloads:
                 return int(length) if length.isdigit() else None
 
         with self._advised(competition):
-            return retry(ask, self.policy, competition.id, reporter)
+            return retry(ask, self.policy, competition.id, reporter, stopped=stopped)
 
     @contextmanager
     def _open(
@@ -244,7 +278,6 @@ class KaggleDownloads:
     def _advised(self, competition: Competition) -> Iterator[None]:
         """A refusal says what to do about it."""
         from pytest_mlebench.data.download.kaggle_client import RefusedError
-        from pytest_mlebench.data.download.kaggle_credentials import SETTINGS
 
         if competition.source != "kaggle":
             raise DataError(f"{competition.id} is not on Kaggle: its data is bundled")
@@ -252,7 +285,7 @@ class KaggleDownloads:
             yield
         except RefusedError as error:
             advice = {
-                401: f"{self.credentials().source} is not accepted; get new credentials at {SETTINGS}",
+                401: self._not_accepted(),
                 403: f"have you accepted the competition's rules? {_rules(competition)}",
                 404: f"this competition is not, or no longer, on Kaggle: {competition.url}",
             }.get(error.status, f"see {competition.url}")

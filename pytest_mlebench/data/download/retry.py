@@ -6,6 +6,7 @@ import random
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from threading import Event
 from typing import TypeVar
 
 from pytest_mlebench.errors import DataError
@@ -49,11 +50,13 @@ def retry(
     subject: str,
     reporter: Reporter = silent,
     progress: Callable[[], int] = lambda: 0,
+    stopped: Event | None = None,
 ) -> T:
     """Call until there is no TransientError; returns what the call returns. Every wait is reported.
 
     ``progress`` returns how much is done: after an attempt that got further than all before, attempts and delays are
-    counted anew. Raises DataError that begins with ``subject`` when the policy's attempts are used up.
+    counted anew. Raises DataError that begins with ``subject`` when the policy's attempts are used up, and as soon as
+    ``stopped`` is set during a wait: Ctrl-C reaches the main thread alone.
     """
     failures, furthest = 0, progress()
     while True:
@@ -71,4 +74,7 @@ def retry(
             delay = policy.delay_after(failures) if error.wait is None else error.wait
             again = f"trying again in {format_seconds(delay)} (attempt {failures + 1} of {policy.attempts})"
             reporter(Note(f"{subject}: {error}; {again}"))
-            time.sleep(delay)
+            if stopped is None:
+                time.sleep(delay)
+            elif stopped.wait(delay):
+                raise DataError(f"{subject}: stopped") from error

@@ -45,7 +45,7 @@ class IndexDamaged(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ListedFile:
     """A file: its path below ``public`` or ``private``, its bytes and their SHA-256 in hexadecimal."""
 
     name: str
@@ -97,7 +97,7 @@ class Layout:
     def list_of(self, side: str) -> str:
         return f"{self.folder}.{side}.jsonl.gz"
 
-    def file(self, side: str, entry: Entry) -> str:
+    def file(self, side: str, entry: ListedFile) -> str:
         return f"{self.folder}/{side}/{entry.name}"
 
 
@@ -135,7 +135,7 @@ def _part(values: Any) -> Part:
     return Part(files=files, bytes=size, sha256=sha256)
 
 
-def write_list(entries: Iterable[Entry]) -> tuple[bytes, Part]:
+def write_list(entries: Iterable[ListedFile]) -> tuple[bytes, Part]:
     """A part's list, compressed, and what the head says of it."""
     digest, files, size = hashlib.sha256(), 0, 0
     buffer = io.BytesIO()
@@ -148,9 +148,9 @@ def write_list(entries: Iterable[Entry]) -> tuple[bytes, Part]:
     return buffer.getvalue(), Part(files=files, bytes=size, sha256=digest.hexdigest())
 
 
-def read_list(packed: bytes, part: Part) -> list[Entry]:
+def read_list(packed: bytes, part: Part) -> list[ListedFile]:
     """A part's files. Raises IndexDamaged unless all of them may be written below a folder."""
-    entries: list[Entry] = []
+    entries: list[ListedFile] = []
     digest, total = hashlib.sha256(), 0
     for line in _lines(packed, part):
         digest.update(line)
@@ -179,7 +179,7 @@ def _lines(packed: bytes, part: Part) -> Iterator[bytes]:
         raise IndexDamaged("it cannot be unpacked") from error
 
 
-def _entry(line: bytes) -> Entry:
+def _entry(line: bytes) -> ListedFile:
     try:
         name, size, sha256 = loads(line)
     except (ValueError, TypeError) as error:
@@ -190,7 +190,7 @@ def _entry(line: bytes) -> Entry:
         raise IndexDamaged(f"the size of {name[:200]!r} is out of bounds")
     if not isinstance(sha256, str) or not _SHA256.fullmatch(sha256):
         raise IndexDamaged(f"the digest of {name[:200]!r} is no SHA-256")
-    return Entry(name, size, sha256)
+    return ListedFile(name, size, sha256)
 
 
 def is_inside(name: str) -> bool:

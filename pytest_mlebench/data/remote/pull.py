@@ -17,10 +17,10 @@ from pytest_mlebench.data.preparing import READ_ONLY
 from pytest_mlebench.data.remote.index import (
     HEAD_BYTES,
     LIST_BYTES,
-    Entry,
     Head,
     IndexDamaged,
     Layout,
+    ListedFile,
     parse_head,
     read_list,
 )
@@ -61,7 +61,7 @@ def pull(storage: Storage, competition: Competition, head: Head, work: Path, rep
     _start_over_for_other_data(work, head)
     prepared, parts = work / Path(layout.folder).name, work / "parts"
     parts.mkdir(parents=True, exist_ok=True)
-    todo: list[tuple[str, Entry]] = []
+    todo: list[tuple[str, ListedFile]] = []
     for side in SIDES:
         (prepared / side).mkdir(parents=True, exist_ok=True)
         part, name = head.parts[side], layout.list_of(side)
@@ -112,7 +112,7 @@ class _Pull:
         self._reporter = reporter
         self._lock, self._stopped, self._done = threading.Lock(), threading.Event(), 0
 
-    def files(self, todo: Iterator[tuple[str, Entry]]) -> None:
+    def files(self, todo: Iterator[tuple[str, ListedFile]]) -> None:
         self._reporter(Step(self._competition.id, "pulling"))
         with ThreadPoolExecutor(FILES_AT_ONCE) as pool:
             running: deque[Future[None]] = deque()
@@ -130,7 +130,7 @@ class _Pull:
                     future.cancel()
                 raise
 
-    def _file(self, side: str, entry: Entry) -> None:
+    def _file(self, side: str, entry: ListedFile) -> None:
         target = self._prepared / side / entry.name
         name = self._layout.file(side, entry)
         if self._is_there(target, entry):
@@ -154,7 +154,7 @@ class _Pull:
         part.chmod(READ_ONLY)
         part.replace(target)
 
-    def _is_there(self, target: Path, entry: Entry) -> bool:
+    def _is_there(self, target: Path, entry: ListedFile) -> bool:
         """Whether an earlier call has pulled the file; one that a power cut has spoilt is removed."""
         if not target.exists():
             return False
@@ -164,7 +164,7 @@ class _Pull:
         target.unlink()
         return False
 
-    def _fetch(self, growing: _Part, name: str, entry: Entry) -> None:
+    def _fetch(self, growing: _Part, name: str, entry: ListedFile) -> None:
         def go() -> None:
             start, blocks = self._storage.blocks(name, growing.size, entry.size)
             if start < growing.size:
@@ -177,7 +177,7 @@ class _Pull:
                 self._advance(len(block))
 
         try:
-            self._storage.retry(go, self._storage.where(name), self._reporter, lambda: growing.size)
+            self._storage.retry(go, self._storage.where(name), self._reporter, lambda: growing.size, self._stopped)
         except Absent:
             raise _damaged(self._storage, self._competition, name, "it is missing, and the index lists it") from None
         except Short as error:

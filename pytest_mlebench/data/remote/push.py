@@ -8,9 +8,10 @@ import os
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 
 from pytest_mlebench.data.dataset import Dataset
-from pytest_mlebench.data.remote.index import HEAD_BYTES, Entry, Head, Layout, Part, is_inside, write_list
+from pytest_mlebench.data.remote.index import HEAD_BYTES, Head, Layout, ListedFile, Part, is_inside, write_list
 from pytest_mlebench.data.remote.pull import FILES_AT_ONCE, NotPushed, push_command, read_head
 from pytest_mlebench.data.remote.storage import Absent, Storage
 from pytest_mlebench.data.verification import SIDES, listing_errors
@@ -52,9 +53,10 @@ class _Push:
     """One competition's data on its way."""
 
     def __init__(self, storage: Storage, dataset: Dataset, reporter: Reporter) -> None:
+        self._stopped = Event()
         self._storage, self._dataset, self._reporter = storage, dataset, reporter
         self._competition, self._layout = dataset.competition, Layout(dataset.competition)
-        self._entries: list[tuple[str, Entry]] = []
+        self._entries: list[tuple[str, ListedFile]] = []
 
     def index(self) -> tuple[Mapping[str, bytes], Head]:
         """The lists of both parts, and their head."""
@@ -113,6 +115,9 @@ class _Push:
             for entry in pool.map(self._upload, *zip(*todo, strict=True)) if todo else ():
                 done += entry.size
                 count(done)
+        except BaseException:  # Ctrl-C too: threads that wait for another attempt end
+            self._stopped.set()
+            raise
         finally:
             pool.shutdown(cancel_futures=True)
         if todo:
@@ -124,8 +129,9 @@ class _Push:
                 )
         return len(todo)
 
-    def _upload(self, side: str, entry: Entry) -> Entry:
-        self._storage.upload(self._dataset.prepared / side / entry.name, self._layout.file(side, entry), self._reporter)
+    def _upload(self, side: str, entry: ListedFile) -> ListedFile:
+        file = self._dataset.prepared / side / entry.name
+        self._storage.upload(file, self._layout.file(side, entry), self._reporter, self._stopped)
         return entry
 
     def finish(self, lists: Mapping[str, bytes], head: Head) -> None:
@@ -159,10 +165,10 @@ def _files(folder: Path) -> Sequence[tuple[Path, str]]:
     ]
 
 
-def _entry(file: tuple[Path, str]) -> Entry:
+def _entry(file: tuple[Path, str]) -> ListedFile:
     path, name = file
     if path.is_symlink() or not path.is_file() or not is_inside(name):
         raise DataError(f"{path} is no plain file, or its name is too long: it cannot be pushed")
     with path.open("rb") as opened:
         digest = hashlib.file_digest(opened, "sha256").hexdigest()
-        return Entry(name, os.fstat(opened.fileno()).st_size, digest)
+        return ListedFile(name, os.fstat(opened.fileno()).st_size, digest)

@@ -6,6 +6,7 @@ import errno
 import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Event
 from typing import Any, TypeVar
 
 from pytest_mlebench.data.download.retry import RetryPolicy, TransientError, retry
@@ -128,8 +129,8 @@ class Storage:
 
         return self._retried(find, folder, reporter)
 
-    def upload(self, file: Path, name: str, reporter: Reporter = silent) -> None:
-        """Write a file as an object."""
+    def upload(self, file: Path, name: str, reporter: Reporter = silent, stopped: Event | None = None) -> None:
+        """Write a file as an object; a wait for another attempt ends with DataError as soon as ``stopped`` is set."""
 
         def put() -> None:
             with _translated(self, name, writing=True):
@@ -139,7 +140,7 @@ class Storage:
                     options["max_concurrency"] = 2  # files are written side by side already
                 self._fs.put_file(str(file), f"{self._root}/{name}", **options)
 
-        self._retried(put, name, reporter)
+        self.retry(put, self.where(name), reporter, stopped=stopped)
 
     def write(self, name: str, content: bytes, reporter: Reporter = silent) -> None:
         """Write a small object, at once or not at all."""
@@ -176,20 +177,30 @@ class Storage:
         return self.retry(call, self.where(name), reporter)
 
     def retry(
-        self, call: Callable[[], T], subject: str, reporter: Reporter, progress: Callable[[], int] = lambda: 0
+        self,
+        call: Callable[[], T],
+        subject: str,
+        reporter: Reporter,
+        progress: Callable[[], int] = lambda: 0,
+        stopped: Event | None = None,
     ) -> T:
         """Call until there is no TransientError (see ``retry``)."""
-        return retry(call, self._policy, subject, reporter, progress)
+        return retry(call, self._policy, subject, reporter, progress, stopped)
 
 
 def _filesystem(url: str, policy: RetryPolicy) -> Any:
     scheme = url.partition("://")[0]
-    for talks in ("botocore", "aiobotocore"):  # of each credential that it finds
-        logging.getLogger(talks).setLevel(logging.WARNING)
+    for talks, level in (("botocore", logging.WARNING), ("aiobotocore", logging.WARNING), ("gcsfs", logging.ERROR)):
+        logging.getLogger(talks).setLevel(level)  # of each credential that it finds, of what is experimental
     try:
         import fsspec
 
-        return fsspec.filesystem(scheme, skip_instance_cache=True, use_listings_cache=False, **_options(scheme, policy))
+        options = {"skip_instance_cache": True, "use_listings_cache": False, **_options(scheme, policy)}
+        if scheme != "gs":
+            return fsspec.filesystem(scheme, **options)
+        from gcsfs.core import GCSFileSystem  # fsspec's own choice asks for a bucket's kind, which few may see
+
+        return GCSFileSystem(**options)
     except ImportError as error:
         package = f"pytest-mlebench[{EXTRAS[scheme]}]"
         raise UsageError(f"{scheme}:// needs packages that are not installed: pip install '{package}'") from error
@@ -202,12 +213,14 @@ def _options(scheme: str, policy: RetryPolicy) -> dict[str, Any]:
     if scheme == "s3":
         waits = {"connect_timeout": policy.stall, "read_timeout": policy.stall}
         return {"config_kwargs": {**waits, "max_pool_connections": 32}}
-    if scheme in ("http", "https"):
-        import aiohttp
+    if scheme == "file":
+        return {}
+    import aiohttp
 
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=policy.stall, sock_read=policy.stall)
-        return {"client_kwargs": {"timeout": timeout, "auto_decompress": False, "trust_env": True}}
-    return {}
+    timeout = aiohttp.ClientTimeout(total=None, sock_connect=policy.stall, sock_read=policy.stall)
+    if scheme == "gs":
+        return {"requests_timeout": timeout}
+    return {"client_kwargs": {"timeout": timeout, "auto_decompress": False, "trust_env": True}}
 
 
 class _translated:
@@ -230,7 +243,8 @@ class _translated:
             raise Absent(f"{where} is not there") from error
         if name in _NO_CREDENTIALS:
             raise DataError(f"{where}: no valid credentials were found in the environment: {_text(error)}") from error
-        if isinstance(error, PermissionError) or status in (401, 403):
+        forbidden = self._storage.scheme == "gs" and str(error).startswith("Forbidden")  # gcsfs has no other sign
+        if isinstance(error, PermissionError) or status in (401, 403) or forbidden:
             raise DataError(f"{where}: access is denied with the credentials of the environment") from error
         if isinstance(status, int) and 400 <= status < 500 and status not in _MAY_PASS:
             raise DataError(f"{where}: {_text(error)}") from error

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pytest_mlebench.audit.familiarity import Correlation, Knowledge
+from pytest_mlebench.audit.familiarity import Correlation, Knowledge, in_words
 from pytest_mlebench.reports.plots.svg import Panel, Plot, at, fitting, grid, marker, named, text
 
 _WIDTH, _LEFT, _RIGHT, _TOP, _PLOT = 560, 48, 40, 34, 260
@@ -52,8 +52,3 @@ def familiarity_plot(
         "texts. A positive correlation hints at contamination; that a task is well known and easy can have one cause."
     )
     return Plot(name="familiarity", title="Scores and familiarity", caption=caption, panels=[panel], columns=1)
-
-
-def in_words(one: Correlation) -> str:
-    """A correlation with its interval, for example ``r = 0.31 [-0.05, 0.60], 22 competitions``."""
-    return f"r = {one.r:.2f} [{one.low:.2f}, {one.high:.2f}], {one.competitions} competitions"

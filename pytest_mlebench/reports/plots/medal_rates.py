@@ -112,7 +112,9 @@ def _panel(number: int, split: str, lines: Sequence[_Line], width: float) -> Pan
         own = one.number is not None
         style = "f-ink b" if own else "f-ink" if one.comparable else "f-muted"
         shown = f"{mean:.1f}{one.rate.spread}"
-        body.append(named(one.name, text(-_MARGIN, y + 9.5, fitting(one.name, width - 64), style)))
+        body.append(
+            named(one.name, text(-_MARGIN, y + 9.5, fitting(one.name, (width - 64) * (0.85 if own else 1)), style))
+        )
         body.append(text("100%", y + 9.5, shown, f"e {style}"))
         middle = y + 19
         colour = f"agent{one.number % 6}" if one.number is not None else "muted"

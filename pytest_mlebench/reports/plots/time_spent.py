@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pytest_mlebench.reports.plots.heat_map import outcome_cell
 from pytest_mlebench.reports.plots.runs import agents_of
-from pytest_mlebench.reports.plots.svg import Panel, Plot, grid, marker, n, rect, shortened, stretched, text
+from pytest_mlebench.reports.plots.svg import Panel, Plot, fitting, grid, marker, n, rect, stretched, text
 from pytest_mlebench.runs.outcome import Outcome
 from pytest_mlebench.runs.record import RunRecord
 from pytest_mlebench.units import pluralize
@@ -87,7 +87,7 @@ def _panel(
     def y(runs: int) -> float:
         return bottom - _PLOT * runs / len(records)
 
-    body = [text(16 - _LEFT if agents > 1 else -_LEFT, 14, shortened(agent, 44), "h f-ink")]
+    body = [text(16 - _LEFT if agents > 1 else -_LEFT, 14, fitting(agent, 270), "h f-ink")]
     if agents > 1:
         body.append(marker(number, 5 - _LEFT, 9.5))
     medals = [record for record in records if record.report.any_medal]

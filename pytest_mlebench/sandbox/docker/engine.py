@@ -88,6 +88,8 @@ def open_engine(kind: str = DOCKER, runtime: str | None = None) -> Engine:
         from pytest_mlebench.sandbox.docker.podman import open_podman
 
         return open_podman(runtime)
+    if kind != DOCKER:
+        raise SandboxError(f"engine {kind!r} must be {DOCKER} or {PODMAN}")
     client = connect()
     if is_podman(client):
         raise SandboxError(f"the engine at {_host()} is Podman: use it with --sandbox=podman")

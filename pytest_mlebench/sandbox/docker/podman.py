@@ -299,6 +299,7 @@ class _Service:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
+                cwd=self._folder,  # where conmon leaves a file `oom` for a container that ran out of memory
                 start_new_session=True,  # Ctrl-C is for us, who then need it
             )
         atexit.register(self.close)

@@ -18,7 +18,7 @@ from docker.types import Mount
 
 from pytest_mlebench import defaults
 from pytest_mlebench.agents.definition import Agent, Launch
-from pytest_mlebench.errors import SandboxError
+from pytest_mlebench.errors import SandboxError, number
 from pytest_mlebench.progress import Reporter, silent
 from pytest_mlebench.sandbox.checker import PORT, SubmissionChecker
 from pytest_mlebench.sandbox.collection import Collector
@@ -96,6 +96,9 @@ class DockerSandbox:
     ``limits`` are those that runs will ask for, checked up front.
 
     The runtime ``runsc`` (gVisor) must let containers open the host's Unix sockets (``--host-uds=open``).
+
+    >>> DockerSandbox(network="none").name
+    'docker'
     """
 
     name = "docker"
@@ -123,6 +126,13 @@ class DockerSandbox:
     ) -> None:
         if network not in NETWORKS:
             raise SandboxError(f"network policy {network!r} must be one of {', '.join(NETWORKS)}")
+        if isinstance(allow_hosts, str):
+            raise TypeError(f"allow_hosts must be several hosts, not a text: [{allow_hosts!r}]")
+        if heavy not in (None, "cpu", "cuda"):
+            raise SandboxError(f"heavy must be cpu, cuda or None, not {heavy!r}")
+        number(shm_bytes, "shm_bytes")
+        number(workers, "workers", least=1)
+        number(gpus, "gpus", least=0)
         self._network = network
         self._allow_hosts = tuple(allow_hosts)
         self._runtime = runtime

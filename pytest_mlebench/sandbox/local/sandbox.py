@@ -24,7 +24,7 @@ from typing import Any
 
 from pytest_mlebench import defaults
 from pytest_mlebench.agents.definition import Agent
-from pytest_mlebench.errors import SandboxError
+from pytest_mlebench.errors import SandboxError, number
 from pytest_mlebench.progress import Reporter, silent
 from pytest_mlebench.sandbox.checker import SubmissionChecker
 from pytest_mlebench.sandbox.collection import Collector
@@ -46,6 +46,7 @@ from pytest_mlebench.sandbox.hardware import machine_size
 from pytest_mlebench.sandbox.local import supervisor
 from pytest_mlebench.sandbox.local.home import HOME, MEMORY_GROUP, create_home, remove_home
 from pytest_mlebench.sandbox.logs import LogWriter, tail
+from pytest_mlebench.sandbox.network.policy import NETWORKS
 from pytest_mlebench.sandbox.owner import owned
 from pytest_mlebench.sandbox.redaction import Redactor, validations
 from pytest_mlebench.sandbox.signals import sigterm_interrupts
@@ -67,6 +68,9 @@ class LocalSandbox:
     ``gpu_ids`` restricts which GPUs a run may be given; waiting for one goes to ``reporter``.
     ``workers`` runs share the machine; ``limits`` are those that runs will ask for, checked up front.
     ``network`` is only there to refuse ``none``, which nothing here would enforce.
+
+    >>> LocalSandbox().name
+    'local'
     """
 
     name = "local"
@@ -80,8 +84,11 @@ class LocalSandbox:
         limits: Limits | None = None,
         network: str | None = None,
     ) -> None:
+        if network not in (None, *NETWORKS):
+            raise SandboxError(f"network policy {network!r} must be one of {', '.join(NETWORKS)}")
         if network == "none":
             raise SandboxError("the local sandbox cannot keep an agent from the network: use --sandbox=docker")
+        number(workers, "workers", least=1)
         self._workers = workers
         self._limits = limits or Limits()
         self._gpu_pool = GpuPool(gpu_ids)

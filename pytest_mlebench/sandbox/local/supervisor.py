@@ -1,8 +1,9 @@
 """Starts an agent as a local process, watches its limits, and leaves none of its processes behind.
 
 A program of its own, on the standard library alone: when the harness dies, however it dies, its end of the pipe on
-standard input closes, and the agent and its home go too. Standard input: a line of JSON (see ``main``), later perhaps
-``stop``. Standard output: a line of JSON when nothing runs any more.
+standard input closes, and the agent and its home go too. When this program is killed as well, as an engine may do with
+a job, a second process that is no relative of it does the same (see ``_guard``). Standard input: a line of JSON (see
+``main``), later perhaps ``stop``. Standard output: a line of JSON when nothing runs any more.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ _POLL_SECONDS = 0.1
 _LEAST_SECONDS = 0.01
 _BYTES_PER_SECOND = 4e9
 """How fast processes may take memory: the less is left, the sooner the next look."""
+_QUIET_ROUNDS = 3
 _ENOUGH = 0.95
 """Where this program has to look, it stops an agent at this share of its memory: what it takes meanwhile counts too."""
 
@@ -40,6 +42,7 @@ def main() -> None:
     # Whoever ends a whole job asks its processes one by one; this one lives until its harness has said what becomes of
     # the run. Unlike an ignored signal, one with a handler is as usual again for the agent.
     signal.signal(signal.SIGTERM, lambda number, frame: None)
+    guard = _guard(task["home"])  # before this program adopts processes
     libc = ctypes.CDLL(None, use_errno=True)
     if hasattr(libc, "prctl"):  # Linux: processes that the agent detaches become our children
         libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
@@ -70,6 +73,7 @@ def main() -> None:
     left = _stop(agent, task["grace"] if reason else 0)
     seconds = time.monotonic() - started
     oom_kills = _remove_group(group)
+    os.write(guard, b".")
     harness_lives = reason != "harness died"
     if not harness_lives:
         shutil.rmtree(task["home"], ignore_errors=True)
@@ -83,6 +87,55 @@ def main() -> None:
     }
     sys.stdout.write(json.dumps(result) + "\n")
     sys.stdout.flush()
+
+
+def _guard(home: str) -> int:
+    """Start a daemon that waits for the end of this program, and then ends what it left: the agent's processes, found
+    by the ``home`` that their environment names. Returns a descriptor; a byte written to it says that nothing is left.
+
+    Where jobs are killed without control groups, an agent's children would live on: their parents are gone, so nobody
+    finds them any more.
+    """
+    harness = os.getppid()
+    reader, writer = os.pipe()
+    if child := os.fork():
+        os.close(reader)
+        os.waitpid(child, 0)
+        return writer
+    os.setsid()
+    if os.fork():
+        os._exit(0)
+    try:
+        os.chdir("/")
+        os.dup2(reader, 0)
+        os.closerange(1, 4096)  # whoever waits for the end of our output must not wait for the daemon
+        if not os.read(0, 1):
+            _sweep(os.fsencode(home))
+            if not _status(harness):  # which would collect what is there
+                shutil.rmtree(home, ignore_errors=True)
+    finally:
+        os._exit(0)
+
+
+def _sweep(home: bytes) -> None:
+    """Kill all processes whose environment names the folder, until there are none: they may start others meanwhile."""
+    quiet = 0
+    while quiet < _QUIET_ROUNDS:
+        found = [
+            int(folder.name) for folder in Path("/proc").iterdir() if folder.name.isdigit() and _names(folder, home)
+        ]
+        quiet = 0 if found else quiet + 1
+        for pid in found:
+            with contextlib.suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(_POLL_SECONDS)
+
+
+def _names(process: Path, home: bytes) -> bool:
+    try:
+        return b"=" + home + b"/" in (process / "environ").read_bytes()
+    except OSError:  # it ended, or is somebody else's
+        return False
 
 
 def _first_line() -> bytes:

@@ -180,7 +180,8 @@
   function walkable(picture) {
     const marks = [...picture.querySelectorAll(".mark")];
     if (!marks.length) return;
-    const told = Object.assign(document.createElement("p"), { className: "readout muted", textContent: "Arrow keys go from mark to mark, Enter follows one." });
+    const hint = matchMedia("(hover: none)").matches ? "" : "Arrow keys go from mark to mark, Enter follows one.";
+    const told = Object.assign(document.createElement("p"), { className: "readout muted", textContent: hint });
     told.setAttribute("aria-hidden", "true"); // a screen reader has the name of the mark that has the focus
     picture.after(told);
     picture.removeAttribute("tabindex");
@@ -271,6 +272,12 @@
   }
   function press(event) {
     if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented) return;
+    const open = document.querySelector(".columns[open]");
+    if (event.key === "Escape" && open) {
+      open.open = false;
+      open.querySelector("summary").focus();
+      return;
+    }
     if (event.target.matches("input, select, textarea")) {
       if (event.key === "Escape") event.target.blur();
       return;
@@ -310,6 +317,8 @@
     for (const own of document.querySelectorAll(".needs-script")) own.hidden = false;
     for (const id of ["theme", "help"]) document.getElementById(id).hidden = false;
     named();
+    const [tab, tabs] = [document.querySelector(".tabs [aria-current]"), document.querySelector(".tabs")];
+    if (tab) tabs.scrollLeft = tab.offsetLeft + tab.offsetWidth - tabs.clientWidth; // on a phone they may not all fit
     document.getElementById("theme").addEventListener("click", turn);
     document.getElementById("help").addEventListener("click", () => document.getElementById("keys").showModal());
     document.addEventListener("keydown", press);

@@ -7,7 +7,7 @@
   const errors = box.dataset.errors.split(",").filter(Boolean).map(Number);
   const tape = document.querySelector("[data-tape]");
   const links = new Map([...document.querySelectorAll("[data-to]")].map((link) => [Number(link.dataset.to), link]));
-  const KEPT = 200;
+  const KEPT = 120;
   const steps = () => [...box.querySelectorAll("[data-step]")];
   const number = (step) => Number(step.dataset.step);
   const more = (way) => box.querySelector(`[data-more="${way}"]`);
@@ -27,6 +27,7 @@
   function furnish(step) {
     const tools = step.querySelector(".step-tools");
     if (!tools || tools.querySelector("button")) return;
+    sight.observe(step);
     const button = (act, text, label) => {
       const own = Object.assign(document.createElement("button"), { type: "button", className: "quiet", textContent: text });
       own.dataset.act = act;
@@ -62,11 +63,15 @@
     const shown = steps();
     const [first, last] = [number(shown[0]), number(shown[shown.length - 1])];
     for (const [way, needed] of [["up", first > least], ["down", last < most]]) {
-      if (!needed) more(way)?.remove();
-      else if (!more(way)) {
-        const line = Object.assign(document.createElement("p"), { className: "more-steps", textContent: "Loading …" });
-        line.dataset.more = way;
-        box[way === "up" ? "prepend" : "append"](line);
+      let line = more(way);
+      if (!needed) line?.remove();
+      else {
+        if (line) watcher.unobserve(line); // so that it is looked at anew: a line that stays in sight is not reported again
+        else {
+          line = Object.assign(document.createElement("p"), { className: "more-steps", textContent: "Loading …" });
+          line.dataset.more = way;
+          box[way === "up" ? "prepend" : "append"](line);
+        }
         watcher.observe(line);
       }
     }
@@ -98,10 +103,6 @@
     } finally {
       loading = false;
     }
-    for (const way of ["up", "down"]) { // what is still in sight is not told again
-      const line = more(way);
-      if (line && line.getBoundingClientRect().top < innerHeight + 1200 && line.getBoundingClientRect().bottom > -1200) setTimeout(() => grow(way), 60);
-    }
   }
   function trim(way) {
     const shown = steps();
@@ -110,8 +111,13 @@
     const far = way === "up" ? shown.slice(0, excess) : shown.slice(-excess);
     const stay = shown[way === "up" ? excess : 0];
     const top = stay.getBoundingClientRect().top;
-    for (const step of far) step.remove();
+    for (const step of far) drop(step);
     scrollBy(0, stay.getBoundingClientRect().top - top);
+  }
+  function drop(step) {
+    sight.unobserve(step);
+    visible.delete(number(step));
+    step.remove();
   }
   async function go(to) {
     if (to < 1 || to > total) return;
@@ -119,7 +125,7 @@
     if (!step) {
       const added = await fetched(`from=${Math.max(1, to - 5)}`);
       if (!added.length) return;
-      for (const old of steps()) old.remove();
+      for (const old of steps()) drop(old);
       more("up")?.remove();
       more("down")?.remove();
       box.append(...added);
@@ -136,7 +142,6 @@
     url.searchParams.delete("at");
     url.hash = `s-${to}`;
     history.replaceState(null, "", url);
-    show();
   }
   const here = () => {
     const first = steps().find((step) => step.getBoundingClientRect().bottom > 140);
@@ -168,22 +173,36 @@
       }
     }
   }
+  // What is in sight is marked in the outline and on the tape. The observer is asked after layout: reading costs nothing
+  // then, and all is written at the end.
+  const visible = new Set();
+  const outline = document.querySelector(".outline");
+  const places = new Map([...links.keys()].map((own, k) => [own, k]));
+  const inView = tape?.querySelector(".in-view");
   let seen = [];
   function show() {
-    const visible = steps().filter((step) => {
-      const { top, bottom } = step.getBoundingClientRect();
-      return bottom > 120 && top < innerHeight;
-    }).map(number);
-    for (const own of seen) { links.get(own)?.removeAttribute("aria-current"); tape?.children[own - 1]?.classList.remove("in-view"); }
-    seen = visible;
-    for (const own of seen) { links.get(own)?.setAttribute("aria-current", "true"); tape?.children[own - 1]?.classList.add("in-view"); }
-    const link = links.get(seen[0]);
-    const outline = link?.closest(".outline");
-    if (outline && !outline.matches(":hover")) {
-      const [inner, outer] = [link.getBoundingClientRect(), outline.getBoundingClientRect()];
-      if (inner.top < outer.top || inner.bottom > outer.bottom) outline.scrollTop += inner.top - outer.top - outer.height / 3;
+    const now = [...visible].sort((a, b) => a - b);
+    if (now.length === seen.length && now.every((own, k) => own === seen[k])) return;
+    const row = outline.scrollHeight / Math.max(1, links.size);
+    const [height, top] = [outline.clientHeight, outline.scrollTop];
+    const at = (places.get(now[0]) ?? 0) * row;
+    const follows = now.length > 0 && (at < top || at + row > top + height) && !outline.matches(":hover");
+    for (const own of seen) if (!visible.has(own)) links.get(own)?.removeAttribute("aria-current");
+    for (const own of now) links.get(own)?.setAttribute("aria-current", "true");
+    seen = now;
+    if (now.length) {
+      const scale = tape.firstElementChild.viewBox.baseVal.width / total;
+      inView.setAttribute("x", (now[0] - 1) * scale);
+      inView.setAttribute("width", (now[now.length - 1] - now[0] + 1) * scale);
     }
+    if (follows) outline.scrollTop = at - height / 3;
   }
+  const sight = new IntersectionObserver((entries) => {
+    for (const { target, isIntersecting } of entries) {
+      if (isIntersecting && target.isConnected) visible.add(number(target)); else visible.delete(number(target));
+    }
+    show();
+  }, { rootMargin: "-120px 0px 0px" });
   const watcher = new IntersectionObserver((entries) => {
     for (const entry of entries) if (entry.isIntersecting && entry.target.isConnected) grow(entry.target.dataset.more);
   }, { rootMargin: "1200px" });
@@ -224,7 +243,7 @@
     }
     if (event.target.closest("[data-tape]")) {
       const bar = event.target.closest("[data-tape]").getBoundingClientRect();
-      go(Math.max(1, Math.min(total, Math.ceil(((event.clientX - bar.left) / bar.width) * Math.min(total, tape.children.length)))));
+      go(Math.max(1, Math.min(total, Math.ceil(((event.clientX - bar.left) / bar.width) * total))));
     }
   });
   document.addEventListener("keydown", (event) => {
@@ -232,16 +251,9 @@
     if (event.key === "e") error(1);
     if (event.key === "E") error(-1);
   });
-  let waiting = false;
-  addEventListener("scroll", () => {
-    if (waiting) return;
-    waiting = true;
-    requestAnimationFrame(() => { waiting = false; show(); });
-  }, { passive: true });
   for (const line of box.querySelectorAll("[data-more]")) watcher.observe(line);
   steps().forEach(furnish);
   mark(box);
   const start = Number(box.dataset.start);
   if (start > 1 && !location.hash) document.getElementById(`s-${start}`)?.scrollIntoView({ block: "start" });
-  show();
 })();

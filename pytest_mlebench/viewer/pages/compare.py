@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from typing import Any
 from urllib.parse import urlencode
 
@@ -13,13 +12,12 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from pytest_mlebench.errors import UsageError
-from pytest_mlebench.reports.page import parts
 from pytest_mlebench.results.overview import overview
 from pytest_mlebench.viewer.answers import whole_number
 from pytest_mlebench.viewer.folder import is_folder
 from pytest_mlebench.viewer.formats import seg
 from pytest_mlebench.viewer.index import Run
-from pytest_mlebench.viewer.pages.groups import without_rows
+from pytest_mlebench.viewer.pages.groups import shared_parts
 from pytest_mlebench.viewer.pictures import run_timeline
 from pytest_mlebench.viewer.site import Missing, Site
 from pytest_mlebench.viewer.steps import Step
@@ -48,7 +46,6 @@ class ComparePages:
             raise UsageError(f"two to {MOST_COMPARED} run groups can be compared: choose them in the list of groups")
         groups = [self.site.group(name) for name in names]
         view = overview([self.site.read(name) for name in names])
-        found = without_rows(parts(view, log_bytes=0))
         return self.site.page(
             request,
             "compare.html",
@@ -57,7 +54,7 @@ class ComparePages:
             chosen=groups,
             versions=sorted({group.version for group in groups}),
             matrix=_matrix(names, self.site.index.runs(*names)),
-            **found,
+            **shared_parts(view),
         )
 
     def side(self, request: Request) -> Response:
@@ -144,8 +141,8 @@ def _matrix(names: Sequence[str], runs: Sequence[Run]) -> dict[str, Any]:
     for run in runs:
         cells.setdefault((run.competition_id, run.group_name), []).append(run)
     ids = sorted({run.competition_id for run in runs}, key=lambda id: id)
-    wins: Counter[str] = Counter()
-    ties, loose = 0, any(run.firm == "not firm" for run in runs)
+    wins: dict[str, list[str]] = {name: [] for name in names}
+    ties, loose = list[str](), any(run.firm == "not firm" for run in runs)
     rows = []
     for id in ids:
         own = {name: sorted(cells.get((id, name), []), key=lambda run: run.result.rank) for name in names}
@@ -158,9 +155,9 @@ def _matrix(names: Sequence[str], runs: Sequence[Run]) -> dict[str, Any]:
             best = [name for name, score in known.items() if score == top]
         paired = sum(1 for found in own.values() if found) == len(names)
         if paired and len(best) == 1:
-            wins[best[0]] += 1
+            wins[best[0]].append(id)
         elif paired:
-            ties += 1
+            ties.append(id)
         firsts = [found[0] for found in own.values() if found][:MOST_BESIDE]
         pairs = [("r", f"{run.group_name}/{run.run_id}") for run in firsts]
         beside = f"/side?{urlencode(pairs)}" if len(firsts) > 1 else None
@@ -174,7 +171,13 @@ def _matrix(names: Sequence[str], runs: Sequence[Run]) -> dict[str, Any]:
                 "lower": lower,
             }
         )
-    return {"rows": rows, "wins": wins, "ties": ties, "paired": sum(wins.values()) + ties, "loose": loose}
+
+    def runs_on(ids: Sequence[str]) -> str:
+        chosen = [*(("group", name) for name in names), *(("competition", id) for id in ids)]
+        return f"/runs?{urlencode([*chosen, ('order', 'competition')])}"
+
+    compared = sorted([*chain(*wins.values()), *ties])
+    return {"rows": rows, "wins": wins, "ties": ties, "paired": compared, "loose": loose, "runs_on": runs_on}
 
 
 def _mean(values: Sequence[float]) -> float | None:

@@ -42,7 +42,7 @@ class CompetitionPages:
         catalogue = default_catalogue()
         known = known_competition(catalogue, id)
         if not runs and known is None:
-            raise Missing(f"no run is of a competition {id}")
+            raise Missing(f"there is no competition {id}")
         lower = bool(runs[0].lower_is_better) if runs else False
         sign = 1 if lower else -1
         order = sorted(runs, key=lambda run: (run.score is None, sign * (run.score or 0.0), run.group_name))

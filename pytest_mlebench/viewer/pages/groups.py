@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlencode
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -16,7 +17,7 @@ from pytest_mlebench.audit.findings import Verdict, read_findings
 from pytest_mlebench.reports.medals import in_order
 from pytest_mlebench.reports.page import page as report_page
 from pytest_mlebench.reports.page import parts
-from pytest_mlebench.results.overview import overview
+from pytest_mlebench.results.overview import Overview, overview
 from pytest_mlebench.viewer.answers import attachment, events
 from pytest_mlebench.viewer.folder import is_folder
 from pytest_mlebench.viewer.formats import seg
@@ -101,7 +102,8 @@ class GroupPages:
             links=json.dumps(
                 [f"/run/{seg(group.name)}/{seg(row['record'].run_id)}" for row in _rows_of(view)],
             ),
-            **without_rows(parts(view, log_bytes=0)),
+            run_link=lambda record: f"/run/{seg(group.name)}/{seg(record.run_id)}",
+            **shared_parts(view),
         )
 
     def setting(self, request: Request) -> Response:
@@ -140,5 +142,14 @@ def _rows_of(view: Any) -> list[dict[str, Any]]:
     return [{"record": record} for record in in_order(view.records)]
 
 
-def without_rows(found: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in found.items() if name not in ("rows", "competitions", "filters", "columns")}
+def shared_parts(view: Overview) -> dict[str, Any]:
+    """The report's parts that other pages show too; their numbers lead to the list of all runs."""
+    agents = {summary.label: (summary.group, summary.agent) for summary in view.summaries}
+    groups = [group.name for group in view.groups]
+
+    def runs_of(*, agent: str, split: str = "", outcome: str = "") -> str:
+        group, name = agents.get(agent, ("", agent))
+        chosen = [*(("group", own) for own in ([group] if group else groups)), ("agent", name)]
+        return f"/runs?{urlencode([*chosen, *((k, v) for k, v in (('split', split), ('outcome', outcome)) if v)])}"
+
+    return {**parts(view, log_bytes=0), "runs_of": runs_of}

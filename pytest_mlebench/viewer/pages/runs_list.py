@@ -12,14 +12,12 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from pytest_mlebench.reports.untrusted import one_line
+from pytest_mlebench.reports.untrusted import no_formula, one_line
 from pytest_mlebench.viewer.answers import whole_number
 from pytest_mlebench.viewer.index import FACETS, ORDERS, Search
 from pytest_mlebench.viewer.site import Site
 
 _ROWS = 200
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""A text that begins so is a formula to a spreadsheet."""
 
 
 class RunListPages:
@@ -53,6 +51,7 @@ class RunListPages:
             total=total,
             start=start,
             search=search,
+            orders=ORDERS,
             facets=facets,
             address=address,
             csv_address=address().replace("/runs", "/runs.csv", 1),
@@ -75,22 +74,17 @@ class RunListPages:
             if runs and start == 0:
                 writer.writerow(name for name in asdict(runs[0]) if name != "latest")
             for run in runs:
-                values = {name: value for name, value in asdict(run).items() if name != "latest"}
-                writer.writerow(_cell(value) if isinstance(value, str) else value for value in values.values())
+                values = [value for name, value in asdict(run).items() if name != "latest"]
+                writer.writerow(no_formula(one_line(own)) if isinstance(own, str) else own for own in values)
             yield text.getvalue()
             start += 1000
-
-
-def _cell(text: str) -> str:
-    text = one_line(text)
-    return f"'{text}" if text.startswith(_FORMULA) else text
 
 
 def _search(request: Request) -> Search:
     query = request.query_params
     order = query.get("order", Search.order)
     return Search(
-        facets={name: [value for value in query.getlist(name)[:50] if value] for name in FACETS},
+        facets={name: [value for value in query.getlist(name)[:100] if value] for name in FACETS},
         words=query.get("q", "")[:200].split()[:10],
         order=order if order.removeprefix("-") in ORDERS else Search.order,
     )

@@ -1,0 +1,2 @@
+#!/bin/bash
+cp "$DATA_DIR/sample_submission.csv" "$SUBMISSION_DIR/submission.csv"

@@ -1,0 +1,3 @@
+#!/bin/bash
+echo "the seed is $SEED"
+cp "$DATA_DIR/sample_submission.csv" "$SUBMISSION_DIR/submission.csv"

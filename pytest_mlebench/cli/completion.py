@@ -1,0 +1,90 @@
+"""``mlebench completion``: what a shell needs to complete ``mlebench``, with the ids and run groups that there are."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from pytest_mlebench.cli.common import read_settings
+from pytest_mlebench.errors import MLEBenchError
+from pytest_mlebench.settings import Settings
+
+SHELLS = {
+    "bash": 'eval "$(mlebench completion bash)" in ~/.bashrc',
+    "zsh": 'eval "$(mlebench completion zsh)" in ~/.zshrc, after compinit',
+    "fish": "mlebench completion fish | source in ~/.config/fish/config.fish",
+}
+"""What makes a shell complete ``mlebench``."""
+
+
+def add(commands: Any) -> None:
+    completion = commands.add_parser(
+        "completion", help="print what makes a shell complete this command: competitions, agents and run groups too",
+        description="Print a script that makes a shell complete this command. " + "; ".join(SHELLS.values()) + "."
+    )  # fmt: skip
+    completion.add_argument("shell", choices=list(SHELLS), help="the shell")
+    completion.set_defaults(command=_completion)
+
+
+def _completion(options: argparse.Namespace) -> int:
+    from argcomplete.shell_integration import shellcode
+
+    print(shellcode(["mlebench"], shell=options.shell))
+    return 0
+
+
+def complete(parser: argparse.ArgumentParser, commands: Iterable[argparse.ArgumentParser]) -> None:
+    """Answer the shell that asks how a command line can be completed, and exit; return where no shell asks."""
+    import argcomplete
+
+    for action in (action for command in commands for action in command._actions):
+        if action.dest in _KNOWN:
+            action.completer = _completer(_KNOWN[action.dest])  # type: ignore[attr-defined]
+    argcomplete.autocomplete(parser, always_complete_options="long")
+
+
+def _agents(settings: Settings) -> Iterable[str]:
+    from pytest_mlebench.factories import agent_registry
+
+    return agent_registry(settings).load()
+
+
+def _competitions(settings: Settings) -> Iterable[str]:
+    from pytest_mlebench.factories import catalogue
+
+    return catalogue(settings).ids  # without their titles: to read all files takes half a second
+
+
+def _groups(settings: Settings) -> Iterable[str]:
+    from pytest_mlebench.runs.group import LAST, group_folders
+
+    return [*(folder.name for folder in group_folders(settings.runs_dir)), LAST]
+
+
+def _splits(settings: Settings) -> Iterable[str]:
+    from pytest_mlebench.catalog.catalogue import SPLIT_NAMES
+
+    return SPLIT_NAMES
+
+
+_KNOWN: dict[str, Callable[[Settings], Iterable[str]]] = {
+    "agents": _agents,
+    "competition": _competitions,
+    "competitions": _competitions,
+    "group": _groups,
+    "groups": _groups,
+    "run": _groups,
+    "split": _splits,
+}
+"""What an argument can be, by its ``dest``."""
+
+
+def _completer(known: Callable[[Settings], Iterable[str]]) -> Callable[..., list[str]]:
+    def completer(prefix: str, parsed_args: argparse.Namespace, **_: Any) -> list[str]:
+        try:
+            return list(known(read_settings(parsed_args)))
+        except (MLEBenchError, OSError):  # the command will say what is wrong
+            return []
+
+    return completer

@@ -1,0 +1,25 @@
+"""Ctrl-C before a command has begun."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+PROGRAM = """
+import signal, sys
+
+class Finder:
+    def find_spec(self, name, path=None, target=None):
+        if name == "pytest_mlebench.cli.watch":
+            signal.raise_signal(signal.SIGINT)
+
+sys.meta_path.insert(0, Finder())
+from pytest_mlebench.cli.main import main
+sys.exit(main(["groups"]))
+"""
+
+
+def test_ctrl_c_while_the_command_is_imported_is_one_line() -> None:
+    """It was a traceback of whatever was being imported."""
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stderr) == (130, "mlebench: interrupted\n")

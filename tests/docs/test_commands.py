@@ -1,0 +1,251 @@
+"""Each command that a page shows works: in a project as a reader has it, or else as far as the real parsers take it.
+
+``RULES`` says for which commands that is less than running them, and why: `pytest --full tests/docs -rs` lists them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import chdir, redirect_stderr, redirect_stdout
+from io import StringIO
+from pathlib import Path
+
+import pytest
+
+from pytest_mlebench.cli import main
+from tests.docs.pages import ROOT, Command, commands, pages
+
+pytestmark = pytest.mark.full
+RUN, COLLECT, PARSE, LEAVE = "run", "collect", "parse", "leave"
+RULES = (
+    (r"python3 -m venv|pip install", LEAVE, "it installs this project; CI does so from a bare machine"),
+    (r"pytest -n 2$|pytest --full|^\.ci/|^pre-commit", LEAVE, "it is these tests, or what runs them"),
+    (r"^mkdocs (build|serve)", LEAVE, "test_site.py builds the site"),
+    (r"^export ", LEAVE, "it sets a variable of the reader's shell"),
+    (
+        r"(^| )pytest .*--cluster=(slurm|ray)",
+        COLLECT,
+        "it needs a cluster; tests/cluster has a real Slurm and Ray",
+    ),
+    (r"(^| )pytest .*--data-source=s3:", COLLECT, "it needs a bucket; tests/data has a real S3 server"),
+    (r"(^| )pytest .*--real-data", COLLECT, "it needs data of Kaggle"),
+    (r"(^| )pytest .*--split=(lite|low|all|dev)|pytest .*-k spaceship", COLLECT, "it needs data of Kaggle"),
+    (
+        r"(^| )pytest .*--agent=(react|aide|codex|one-program|improver)|--llm-replay",
+        COLLECT,
+        "it needs a model; tests/llm has scripted ones",
+    ),
+    (r"(^| )pytest .*--sandbox=(docker|podman)", COLLECT, "it needs an engine; tests/sandbox has one"),
+    (r"(^| )pytest .*--min-medal", COLLECT, "the agent of these tests earns no medal; tests/plugin has one that does"),
+    (r"^mlebench trajectory", PARSE, "it needs a model's recording; tests/reports and tests/cli have one"),
+    (r"^mlebench (prepare|leaderboard|kernels) --lite", PARSE, "it asks Kaggle; tests/data has a stand-in"),
+    (r"^mlebench report .*--bench-version=2", PARSE, "there is no group of version 2 here"),
+    (r"^mlebench push", PARSE, "it needs a bucket; tests/data has a real S3 server"),
+    (r"^mlebench grade-sample .*spaceship", PARSE, "it needs data of Kaggle"),
+    (r"^mlebench (build|clean)", PARSE, "it changes the engine of this machine; tests/sandbox has tests of it"),
+    (r"^mlebench familiarity", PARSE, "it needs a model; tests/audit has a scripted one"),
+    (r"^mlebench audit .*--judge", PARSE, "it needs a model; tests/audit has a scripted one"),
+    (r"^mlebench audit .*--plagiarism", PARSE, "it needs notebooks of Kaggle; tests/audit has stand-ins"),
+    (r"^mlebench view .*--open", PARSE, "it opens a browser"),
+    (r"^mlebench reproduce", PARSE, "it needs the data of the run's competition and minutes; tests/audit does it"),
+)
+"""What is less than run, by the first expression that finds something, and why."""
+EMPTY = ("docs/start.md",)
+"""Pages whose readers have no agents and competitions of their own yet."""
+WORDS = {
+    "GROUP": "first",
+    "OTHER": "second",
+    "ID": "smoke-diabetes",
+    "DIR": "plots",
+    "TEXT": "Text",
+    "FILE": "found.tar.zst",
+}
+"""What a reader writes for a word in capital letters."""
+KEY = "sk-stand-in-of-a-key"
+_ASSIGNMENT = re.compile(r"(\w+)=(.*)")
+
+
+def rule(text: str) -> tuple[str, str]:
+    """How a command is tested, and why not more."""
+    return next(((how, why) for pattern, how, why in RULES if re.search(pattern, text)), (RUN, ""))
+
+
+def found(command: Command, text: str) -> tuple[str, str]:
+    """The rule of a part of a line: that of the whole line where it says to leave it."""
+    whole = rule(command.text)
+    return whole if whole[0] == LEAVE else rule(text)
+
+
+def parts(command: Command) -> list[str]:
+    """The commands that a line joins, with words in capital letters replaced."""
+    text = re.sub(r"(?<![\w$/.=-])[A-Z]{2,}(?![\w.=])|(?<==)[A-Z]{2,}(?![\w.])", _replaced, command.text)
+    return [part.strip() for part in text.split(" && ")]
+
+
+def _replaced(found: re.Match[str]) -> str:
+    return WORDS.get(found[0], found[0])
+
+
+ALL = commands()
+SHOWN = [(command, part) for command in ALL for part in parts(command)]
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A user's home: a project with agents of their own and two run groups, and nothing of this machine's user."""
+    home = tmp_path_factory.mktemp("docs")
+    folder = home / "project"
+    agents = home / "agents/mine"
+    folder.mkdir()
+    agents.mkdir(parents=True)
+    (agents / "config.yaml").write_text(
+        "mine: &mine\n  start: mine/start.sh\n  dockerfile: mine/Dockerfile\n  trusted: true\nmine/fast: *mine\n"
+    )
+    (agents / "Dockerfile").write_text("FROM mlebench-env\nCOPY . ${AGENT_DIR}\n")
+    (agents / "start.sh").write_text('cp "$DATA_DIR/sample_submission.csv" "$SUBMISSION_DIR/submission.csv"\n')
+    for name in ("agents", "competitions"):
+        shutil.copytree(ROOT / "examples" / name, folder / name)
+    shutil.copytree(agents, folder / "agents/mine")
+    (folder / "pytest.ini").write_text(
+        f"[pytest]\nmlebench_agents_dir = {home}/agents\nmlebench_sandbox = local\naddopts = -p no:cacheprovider\n"
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MLEBENCH_DATA_DIR", str(home / "data"))
+        patch.setenv("HOME", str(home))
+        patch.setenv("OPENAI_API_KEY", KEY)
+        patch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+        for name in ("MLEBENCH_DATA_SOURCE", "PYTEST_ADDOPTS", "PYTEST_XDIST_WORKER"):
+            patch.delenv(name, raising=False)
+        typed("pytest -q --agent=mine -k digits --run-group=first", folder)
+        (run,) = (folder / "reports/first").glob("*/run.json")
+        shutil.copytree(run.parents[1], folder / "reports/second")
+        shutil.copy(run.parent / "submission/submission.csv", folder / "submission.csv")
+        line = {"competition_id": "smoke-digits", "submission_path": "submission.csv"}
+        (folder / "subs.jsonl").write_text(json.dumps(line) + "\n")
+        patch.setitem(WORDS, "RUN", f"reports/first/{run.parent.name}")
+        yield home
+
+
+def typed(text: str, folder: Path, *more: str) -> str:
+    """What a command prints; it must not fail."""
+    words = [*shlex.split(text), *more]
+    variables = dict(os.environ)
+    while assigned := _ASSIGNMENT.fullmatch(words[0]):
+        variables[assigned[1]] = KEY if assigned[2] == "…" else assigned[2]
+        del words[0]
+    done = subprocess.run(
+        words, cwd=folder, env=variables, capture_output=True, text=True, timeout=300, stdin=subprocess.DEVNULL
+    )
+    assert done.returncode == 0, f"{text}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
+    return done.stdout
+
+
+def called(text: str, folder: Path) -> None:
+    """Call ``mlebench`` in this process: a start of Python costs more than most commands. It must not fail."""
+    printed = StringIO()
+    with chdir(folder), redirect_stdout(printed), redirect_stderr(printed):
+        status = main.main(shlex.split(text)[1:])
+    assert status == 0, f"{text}\n{printed.getvalue()[-2000:]}"
+
+
+def served(text: str, folder: Path) -> None:
+    """Start a command that ends when it is interrupted, and wait until it says something."""
+    pipe = subprocess.PIPE
+    with subprocess.Popen(shlex.split(text), cwd=folder, stdout=pipe, stderr=subprocess.STDOUT, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline()
+            process.send_signal(signal.SIGINT)
+            process.wait(60)
+        finally:
+            process.kill()
+
+
+def run(text: str, folder: Path) -> None:
+    """Run a command as far as one of its readers would see it work."""
+    if text.startswith("mlebench view"):
+        served(f"{text} --port=0", folder)
+    elif text.startswith("mlebench"):
+        called(text, folder)
+    elif "--split=smoke" in text:
+        typed(text, folder, "-k", "digits")
+    else:
+        typed(text, folder)
+
+
+def read_alike() -> list[str]:
+    """The pages with commands that are run; one of those that show the same ones, as the front pages do."""
+    pages = dict.fromkeys(own.page for own, text in SHOWN if found(own, text)[0] == RUN)
+    shown = {
+        page: (page in EMPTY, *(text for own, text in SHOWN if own.page == page and found(own, text)[0] == RUN))
+        for page in pages
+    }
+    return list({commands: page for page, commands in shown.items()}.values())
+
+
+@pytest.mark.parametrize("page", read_alike())
+def test_the_commands_of_a_page_work_one_after_the_other(page: str, home: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "project"
+    shutil.copytree(home / "project", folder)
+    if page in EMPTY:
+        shutil.rmtree(folder / "agents")
+        shutil.rmtree(folder / "competitions")
+    failed = []
+    for command, text in SHOWN:
+        if command.page == page and found(command, text)[0] == RUN:
+            try:
+                run(re.sub(r"\bRUN\b", WORDS["RUN"], text), folder)
+            except (AssertionError, SystemExit, subprocess.TimeoutExpired) as error:
+                failed.append(f"{text}: {error}")
+    assert not failed, "\n\n".join(failed)
+
+
+@pytest.mark.parametrize(
+    ("command", "text"),
+    [own for own in SHOWN if found(*own)[0] != RUN],
+    ids=[f"{own.page}: {text}" for own, text in SHOWN if found(own, text)[0] != RUN],
+)
+def test_a_command_that_is_not_run_is_right_as_far_as_it_can_be_told(command: Command, text: str, home: Path) -> None:
+    how, why = found(command, text)
+    if how == LEAVE:
+        subprocess.run(["bash", "-nc", text], check=True)
+        pytest.skip(f"only read: {why}")
+    if how == PARSE:
+        main.parser_and_commands()[0].parse_args(shlex.split(text)[1:])
+        pytest.skip(f"only parsed: {why}")
+    more = ["--collect-only", "-q"]
+    needs_data = ("--agent" in text or "--real-data" in text) and "--data-source" not in text
+    more += ["--prepare=never"] if needs_data else []
+    more += ["--gpus=0"] if "--gpus" in text else []
+    more += ["--sandbox=auto"] if "--heavy" in text else []
+    assert "collected" in typed(text, home / "project", *more), text
+    pytest.skip(f"only collected: {why}")
+
+
+def test_most_commands_are_run() -> None:
+    ours = [found(*own)[0] for own in SHOWN if found(*own)[0] != LEAVE]
+    print(f"{ours.count(RUN)} commands are run, {ours.count(COLLECT)} collected, {ours.count(PARSE)} parsed")
+    assert ours.count(RUN) > len(ours) / 2
+
+
+def test_shell_programs_that_pages_show_are_right_for_bash() -> None:
+    from tests.docs.pages import fences
+
+    for fence in fences():
+        if fence.kind in ("bash", "sh", "console"):
+            subprocess.run(["bash", "-n"], input=fence.text, text=True, check=True)
+
+
+def test_readme_is_a_front_page() -> None:
+    readme = pages()["README.md"]
+    assert len(readme.splitlines()) <= 120
+    assert len(re.findall(r"(?m)^python3 -m venv", readme)) == 2
+    assert (ROOT / "README.md").is_file()

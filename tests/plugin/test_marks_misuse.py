@@ -1,0 +1,28 @@
+"""Marks that name no competition, or not by its id, in tests of one's own."""
+
+from __future__ import annotations
+
+import pytest
+
+
+def test_a_mark_with_a_number_fails_its_own_test(pytester: pytest.Pytester) -> None:
+    """It ended the whole session with an internal error, before any test."""
+    pytester.makepyfile(
+        """
+        import pytest
+
+        @pytest.mark.competition(5)
+        def test_a_number(dataset): pass
+
+        @pytest.mark.parametrize("competition", ["smoke-digits"])
+        def test_a_text_in_place_of_the_fixture(dataset): pass
+
+        def test_another(): pass
+        """
+    )
+    done = pytester.runpytest()
+    done.assert_outcomes(errors=2, passed=1)
+    done.stdout.fnmatch_lines(
+        ["*unknown competition '5'*", "*the competition must be of type Competition, not str (default_catalogue()*"]
+    )
+    done.stdout.no_fnmatch_line("*INTERNALERROR*")

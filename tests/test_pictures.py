@@ -1,0 +1,39 @@
+"""The pictures of the documentation are there, small, and can be made again."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from tools.pictures import IMAGES, MOST_BYTES, PAGES, TERMINALS, main
+
+
+def test_pictures_are_small_and_load_nothing() -> None:
+    expected = {f"{name}{suffix}.png" for name in PAGES for suffix in ("", "-dark")} | {f"{n}.svg" for n in TERMINALS}
+    assert {path.name for path in IMAGES.glob("[rtv]*")} == expected
+    for path in IMAGES.glob("[rtv]*"):
+        assert path.stat().st_size <= MOST_BYTES, path.name
+        if path.suffix == ".svg":
+            text = path.read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")
+            assert not re.search(r"https?:|<script|@import|url\((?!#)", text), path.name
+
+
+@pytest.mark.full
+@pytest.mark.browser
+def test_pictures_are_made_of_runs(tmp_path: Path) -> None:
+    """Of one competition and seed: two pages whose parts are looked for, and a session in a terminal."""
+    if not shutil.which("chromium"):
+        pytest.skip("no chromium here")
+    wanted = [f"--only={name}" for name in ("view-run", "view-trajectory")]
+    main([*wanted, "-k=digits", "--seeds=1", f"--output={tmp_path / 'images'}", f"--keep={tmp_path / 'work'}"])
+    made = sorted(path.name for path in (tmp_path / "images").iterdir())
+    assert made == ["view-run-dark.png", "view-run.png", "view-trajectory-dark.png", "view-trajectory.png"]
+    for path in (tmp_path / "images").iterdir():
+        with Image.open(path) as picture:
+            assert picture.width >= 1200 and picture.height >= 800
+            darkness = picture.convert("L").resize((1, 1)).getpixel((0, 0))
+            assert isinstance(darkness, int) and (darkness < 90) == ("dark" in path.name), path.name

@@ -1,0 +1,54 @@
+"""The contract of imports as a picture, drawn from the contracts in ``pyproject.toml`` that ``lint-imports`` checks."""
+
+from __future__ import annotations
+
+import ast
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from tools.docs.docstrings import markdown
+
+ROOT = Path(__file__).parents[2]
+PACKAGE = ROOT / "pytest_mlebench"
+
+
+def contracts() -> list[dict[str, Any]]:
+    """The contracts, as ``pyproject.toml`` has them."""
+    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    found: list[dict[str, Any]] = tomllib.loads(text)["tool"]["importlinter"]["contracts"]
+    return found
+
+
+def layers() -> list[list[str]]:
+    """The rooms, from the top: a room imports from those below it, and not from its neighbours."""
+    (contract,) = (own for own in contracts() if own["type"] == "layers")
+    return [[name.strip(" ()") for name in layer.split("|")] for layer in contract["layers"]]
+
+
+def diagram() -> str:
+    """The layers in HTML."""
+    rooms = ("".join(f'<a class="mleb-room" href="#{name}">{name}</a>' for name in layer) for layer in layers())
+    rows = "".join(f'<li class="mleb-layer">{row}</li>' for row in rooms)
+    return f'<ol class="mleb-layers">{rows}</ol>'
+
+
+def rooms() -> str:
+    """A table of the rooms, in their own words."""
+    lines = (f'| <span id="{name}">`{name}`</span> | {_purpose(name)} |' for layer in layers() for name in layer)
+    return "\n".join(["| room | what it is |", "|---|---|", *lines])
+
+
+def other_contracts() -> str:
+    """The names of the other contracts."""
+    return "\n".join(f"- {own['name']}" for own in contracts() if own["type"] != "layers")
+
+
+def _purpose(name: str) -> str:
+    file = PACKAGE / name / "__init__.py"
+    tree = ast.parse((file if file.exists() else PACKAGE / f"{name}.py").read_text(encoding="utf-8"))
+    return " ".join(markdown((ast.get_docstring(tree) or "").partition("\n\n")[0]).split())
+
+
+PARTS = {"layers": diagram, "rooms": rooms, "contracts": other_contracts}
+"""What ``<!-- architecture: NAME -->`` in a page stands for."""
