@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import tempfile
+import urllib.request
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -66,6 +67,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         terminalreporter.write_line(
             f"{count} tests that need Docker, a browser or much time are left out: --full runs them"
         )
+
+
+@pytest.fixture(autouse=True)
+def own_opener(monkeypatch: pytest.MonkeyPatch) -> None:
+    """urllib keeps the proxies of its first request for ever; another test may have asked with its own."""
+    monkeypatch.setattr(urllib.request, "_opener", None)
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """A bundle: a run group packed into one file, so that somebody else can verify it.
 
-It is a tar archive compressed with zstandard: ``index.json``, perhaps ``index.json.sig`` (an SSH signature of it), and
+It is a tar archive compressed with Zstandard: ``index.json``, perhaps ``index.json.sig`` (an SSH signature of it), and
 then the content of each file as ``blobs/<SHA-256>``, once where several files have the same. The index says which path
 has which content, and what was left out. Its own SHA-256 is the bundle's digest: whoever knows it knows every byte.
 
@@ -51,8 +51,8 @@ MAX_FILES = 200_000
 MAX_BYTES = 256 << 30
 """What a reader unpacks at most, by default."""
 _MAX_PATH, _MAX_NAME, _MAX_DEPTH = 2048, 255, 60
-_WINDOW = 1 << 27
-"""Memory that zstandard may ask for to decompress."""
+_WINDOW_LOG = 27
+"""2 to this power: the bytes of memory that a bundle may ask for to be decompressed."""
 _CHUNK = 1 << 20
 _LEVEL = 6
 _MAX_PADDING = 1 << 20
@@ -161,7 +161,7 @@ def write_bundle(
     the number of planned runs without a record, which the index states; ``key`` is an SSH key that signs the index.
     Raises UsageError, and OSError.
     """
-    import zstandard
+    from pytest_mlebench._zstd import CompressionParameter, ZstdFile
 
     entries, omitted = _survey(group_dir, frozenset(leave_out), frozenset(extra or ()))
     if missing_runs:
@@ -182,8 +182,12 @@ def write_bundle(
         raise UsageError(f"{group_dir} has too many files for a bundle: {len(files)}")
     signature = None if key is None else sign(content, key)
     partial = target.with_name(f".{target.name}.part")
+    options: dict[int, int] = {
+        CompressionParameter.compression_level: _LEVEL,
+        CompressionParameter.nb_workers: os.cpu_count() or 1,
+    }
     try:
-        with partial.open("wb") as file, zstandard.ZstdCompressor(level=_LEVEL, threads=-1).stream_writer(file) as out:
+        with partial.open("wb") as file, ZstdFile(file, "w", options=options) as out:
             _add(out, INDEX, io.BytesIO(content), len(content))
             if signature is not None:
                 _add(out, SIGNATURE, io.BytesIO(signature), len(signature))
@@ -289,14 +293,13 @@ def read_bundle(source: Path, parent: Path, *, max_bytes: int = MAX_BYTES) -> Bu
 
     Raises DataError for a file that is no bundle, or not a whole and honest one, and OSError.
     """
-    import zstandard
+    from pytest_mlebench._zstd import DecompressionParameter, ZstdError, ZstdFile
 
     try:
-        with source.open("rb") as file:
-            stream = zstandard.ZstdDecompressor(max_window_size=_WINDOW).stream_reader(file, read_across_frames=True)
+        with ZstdFile(source, options={DecompressionParameter.window_log_max: _WINDOW_LOG}) as stream:
             return _unpack(_Members(stream), parent, max_bytes)
-    except zstandard.ZstdError as error:
-        raise DataError(f"{source} is no bundle: it is not compressed with zstandard, or was cut off") from error
+    except (ZstdError, EOFError) as error:
+        raise DataError(f"{source} is no bundle: it is not compressed with Zstandard, or was cut off") from error
     except ValueError as error:
         raise DataError(f"{source} is no bundle, or was changed: {reason(error)}") from error
 

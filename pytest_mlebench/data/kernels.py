@@ -107,8 +107,7 @@ class _Job:
             return
         try:
             self._write(name, self._source.notebook(name, self._reporter))
-        except CredentialsError:
-            self.stopped = True
+        except CredentialsError:  # no other would succeed
             raise
         except NotebookGone as error:
             self.gone[name] = str(error)

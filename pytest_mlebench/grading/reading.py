@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 
 MANY = 1 << 20
 """Rows from which on a table is read piece by piece."""
-_PIECE = 1 << 18
+_PIECE = 1 << 17
 _FIRST = 1000
 """Rows that tell most files of texts from those of numbers."""
 _BLOCK = 1 << 18
-_KEPT = 31 << 20
+_KEPT = 16 << 20
 """Bytes: once a block of that size was given back, untouched, glibc keeps up to twice as many for the next piece.
 
 Otherwise the kernel takes back each piece's memory and clears it again for the next one.

@@ -13,10 +13,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from pytest_mlebench.json_values import MAX_DEPTH, loads
 from pytest_mlebench.llm.prices import Tokens
+
+if TYPE_CHECKING:
+    from pytest_mlebench._zstd import ZstdFile
 
 FOLDER = "llm"
 CALLS = f"{FOLDER}/calls.jsonl"
@@ -31,6 +34,7 @@ _NAMES, _NAME = 100, 128
 _DUMPS = json.JSONEncoder(ensure_ascii=False).encode
 _WINDOW_LOG = 22
 """4 MiB: what an agent says again in each call, its whole conversation, is found in the one before."""
+_MAX_WINDOW_LOG = 27
 
 
 class JsonText(str):
@@ -170,20 +174,22 @@ class Ledger:
         self._record = record
         self._secrets = sorted({text for secret in secrets if secret for text in _spellings(secret)}, reverse=True)
         self._calls: io.FileIO | None = None
-        self._bodies: Any = None
+        self._bodies: ZstdFile | None = None
         self._bodies_file: io.FileIO | None = None
         if record == "off":
             return
         (run_dir / FOLDER).mkdir(parents=True, exist_ok=True)
         self._calls = io.FileIO(run_dir / CALLS, "a")
         if record == "bodies":
-            import zstandard
+            from pytest_mlebench._zstd import CompressionParameter, ZstdFile
 
-            parameters = zstandard.ZstdCompressionParameters.from_level(3, window_log=_WINDOW_LOG, enable_ldm=True)
+            options: dict[int, int] = {
+                CompressionParameter.compression_level: 3,
+                CompressionParameter.window_log: _WINDOW_LOG,
+                CompressionParameter.enable_long_distance_matching: 1,
+            }
             self._bodies_file = io.FileIO(run_dir / BODIES, "a")
-            compressor = zstandard.ZstdCompressor(compression_params=parameters)
-            self._bodies = compressor.stream_writer(self._bodies_file, closefd=False)
-            self._flush = zstandard.FLUSH_BLOCK
+            self._bodies = ZstdFile(self._bodies_file, "w", options=options)
 
     def write(self, call: Call) -> None:
         """Note a call that has ended."""
@@ -212,7 +218,7 @@ class Ledger:
             self.left_out += 1
             return
         self._bodies.write(content)
-        self._bodies.flush(self._flush)
+        self._bodies.flush()
 
     def close(self) -> None:
         if self._bodies is not None and self._bodies_file is not None:
@@ -243,20 +249,18 @@ def read_calls(run_dir: Path) -> list[dict[str, Any]]:
 
 def read_bodies(run_dir: Path) -> Iterator[dict[str, Any]]:
     """What was said in a run's calls, in the order in which they ended, also of a run that was killed."""
-    import zstandard
+    from pytest_mlebench._zstd import DecompressionParameter, ZstdError, ZstdFile
 
     try:
-        file = (run_dir / BODIES).open("rb")
+        reader = ZstdFile(run_dir / BODIES, options={DecompressionParameter.window_log_max: _MAX_WINDOW_LOG})
     except OSError:
         return
-    with file:
-        decompressor = zstandard.ZstdDecompressor(max_window_size=1 << 27)
-        reader = decompressor.stream_reader(file, read_across_frames=True)
+    with reader:
         rest = b""
         while True:
             try:
-                chunk = reader.read(1 << 20)
-            except zstandard.ZstdError:  # what follows a frame that was cut off cannot be read
+                chunk = reader.read1(1 << 20)
+            except (ZstdError, EOFError):  # what follows a frame that was cut off cannot be read
                 chunk = b""
             if not chunk:
                 return

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-import zstandard
+from backports import zstd
 
 from pytest_mlebench._version import __version__
 from pytest_mlebench.audit.bundle import TABLES, Bundle, read_bundle, write_bundle
@@ -559,7 +559,7 @@ Member = tuple[str, bytes]
 
 
 def members(file: Path) -> list[Member]:
-    with zstandard.open(file, "rb") as stream, tarfile.open(fileobj=io.BytesIO(stream.read())) as archive:
+    with zstd.open(file, "rb") as stream, tarfile.open(fileobj=io.BytesIO(stream.read())) as archive:
         return [(m.name, archive.extractfile(m).read()) for m in archive]  # type: ignore[union-attr]
 
 
@@ -573,7 +573,7 @@ def pack(found: list[Member], target: Path, *, kind: bytes = tarfile.REGTYPE) ->
             if name == found[-1][0] and kind != tarfile.REGTYPE:
                 header.type, header.linkname, header.size = kind, "/etc/passwd", 0
             archive.addfile(header, io.BytesIO(value))
-    target.write_bytes(zstandard.compress(content.getvalue()))
+    target.write_bytes(zstd.compress(content.getvalue()))
     return target
 
 
@@ -653,7 +653,7 @@ def test_a_bomb_ends_where_the_index_or_the_reader_says(world: World, tmp_path: 
         shutil.rmtree(tmp_path / "nowhere")
     header = tarfile.TarInfo("index.json")
     header.size = 1 << 40  # a member that says it has a terabyte
-    (tmp_path / "bomb.tar.zst").write_bytes(zstandard.compress(header.tobuf(tarfile.GNU_FORMAT) + bytes(1 << 24)))
+    (tmp_path / "bomb.tar.zst").write_bytes(zstd.compress(header.tobuf(tarfile.GNU_FORMAT) + bytes(1 << 24)))
     with pytest.raises(DataError, match="first member"):
         read_bundle(tmp_path / "bomb.tar.zst", tmp_path)
 
@@ -663,7 +663,7 @@ def test_nothing_follows_the_end_of_an_archive(world: World, tmp_path: Path) -> 
     world.pack(world.group, tmp_path / "honest.tar.zst")
     honest = (tmp_path / "honest.tar.zst").read_bytes()
     more = pack([("manifest.json", b"{}")], tmp_path / "more.tar.zst").read_bytes()
-    for name, content in (("frame", more), ("zeros", zstandard.compress(bytes(1 << 24)))):
+    for name, content in (("frame", more), ("zeros", zstd.compress(bytes(1 << 24)))):
         (tmp_path / f"{name}.tar.zst").write_bytes(honest + content)
         (tmp_path / name).mkdir()
         with pytest.raises(DataError, match="more follows its end"):

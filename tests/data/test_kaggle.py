@@ -390,6 +390,20 @@ def test_all_rules_that_are_not_accepted_are_listed_at_once(
     assert list(absent) == ["gone"] and "gone: Kaggle answered 404" in str(absent["gone"])
 
 
+def test_a_refusal_for_all_ends_the_requests_that_wait(
+    downloads: KaggleDownloads, kaggle_server: KaggleServer, tmp_path: Path
+) -> None:
+    competitions = [make_competition(tmp_path, f"c{number}") for number in range(6)]
+    for competition in competitions:
+        kaggle_server.add(competition.id, FILES)
+    busy = [Status(503, retry_after="20")] * 3
+    kaggle_server.script("DownloadDataFiles", *busy, Status(401))
+    with pytest.raises(DataError, match="Kaggle answered 401"):
+        downloads.check(competitions)
+    asked = [request.competition for request in kaggle_server.asked("DownloadDataFiles")]
+    assert len(asked) == len(set(asked))  # those that wait do not ask again
+
+
 @pytest.mark.parametrize(
     ("status", "message"),
     [

@@ -19,7 +19,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
-import zstandard
+from backports import zstd
 
 from pytest_mlebench.llm import passing, service
 from pytest_mlebench.llm.gateway import Gateway
@@ -533,7 +533,7 @@ _PIECES = {False: b" " * (1 << 20), True: b'data: {"choices":[{"delta":{"content
 def _bomb(encoding: str, piece: bytes) -> bytes:
     """256 MB, in little more than one."""
     gzipped = encoding == "gzip"
-    packer: Any = zlib.compressobj(1, zlib.DEFLATED, 31) if gzipped else zstandard.ZstdCompressor(level=1).compressobj()
+    packer: Any = zlib.compressobj(1, zlib.DEFLATED, 31) if gzipped else zstd.ZstdCompressor(level=1)
     return b"".join([*(packer.compress(piece) for _ in range(256)), packer.flush()])
 
 
