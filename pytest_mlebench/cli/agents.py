@@ -79,7 +79,7 @@ def _agents(options: argparse.Namespace) -> int:
 def _key_names(agent: Agent) -> str:
     unset = [name for name in agent.secret_names if not os.environ.get(name)]
     present = [name for name in agent.secret_names if name not in unset]
-    return ", ".join([*present, *unset]) + (" (not set)" if unset else "")
+    return ", ".join([*present, *(f"no {name}" for name in unset)])
 
 
 def _doctor(options: argparse.Namespace) -> int:

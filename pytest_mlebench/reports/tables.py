@@ -13,8 +13,8 @@ from pytest_mlebench.reports.untrusted import one_line
 
 WIDTH = 120
 _GAP = "  "
-_SHORTEST = 8
-"""Characters that a shortened cell keeps."""
+_SHORT, _SHORTEST = 16, 8
+"""Characters that a shortened cell keeps: before names are shortened as well, and after."""
 
 
 def terminal_width(*, is_terminal: bool | None = None) -> int | None:
@@ -102,14 +102,15 @@ class Table:
         return replace(self, heads=[self.heads[k] for k in kept], rows=[[row[k] for k in kept] for row in self.rows])
 
     def _shortened(self, width: int) -> Table:
-        """Cut the longest columns of text until the table fits, or all of them are short."""
+        """Cut the longest columns of text until the table fits, or all of them are short; the names in front last."""
         widths = self._widths
         texts = [k for k, head in enumerate(self.heads) if head not in self.numbers]
-        while texts and sum(widths) + len(_GAP) * (len(widths) - 1) > width:
-            longest = max(texts, key=lambda k: widths[k])
-            if widths[longest] <= _SHORTEST:
-                break
-            widths[longest] -= 1
+        for columns, shortest in ((texts[1:], _SHORT), (texts, _SHORTEST)):
+            while columns and sum(widths) + len(_GAP) * (len(widths) - 1) > width:
+                longest = max(columns, key=lambda k: widths[k])
+                if widths[longest] <= shortest:
+                    break
+                widths[longest] -= 1
         heads, *rows = [
             [_cut(cell, widths[k]) if k in texts else cell for k, cell in enumerate(row)] for row in self._cells
         ]

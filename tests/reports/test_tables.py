@@ -57,6 +57,12 @@ def test_names_are_shortened_where_leaving_out_columns_is_not_enough() -> None:
     assert "a-compe…" in TABLE.text(5), "a name keeps eight characters"
 
 
+def test_names_in_front_are_shortened_last() -> None:
+    table = Table(("agent", "models"), [("an-agent/with-a-long-name", "a-model, another-model, a-third-model")])
+    assert table.text(50).splitlines()[1] == "an-agent/with-a-long-name  a-model, another-model…"
+    assert table.text(36).splitlines()[1] == "an-agent/with-a-l…  a-model, anothe…"
+
+
 def test_rows_have_their_colours() -> None:
     _, first, second, _ = TABLE.text(44, colours=True).splitlines()
     assert first == "\x1b[31ma-competition-with-a-long-name  aide     0.5\x1b[0m"
