@@ -176,13 +176,13 @@ def _with_earlier_judge(found: Findings, earlier: Findings | None) -> Findings:
 
 def _show(group: RunGroup, found: Findings) -> None:
     from pytest_mlebench.audit.findings import Verdict
-    from pytest_mlebench.reports.tables import Section
+    from pytest_mlebench.reports.tables import Section, terminal_width
 
     for record in group.records:
         own = found.of(record.run_id)
         if own:
             title = f"{found.verdicts[record.run_id]}: {record.agent} on {record.competition_id}, seed {record.seed}"
-            print(Section(title, remarks=[_line(finding) for finding in own]).text() + "\n")
+            print(Section(title, remarks=[_line(finding) for finding in own]).text(terminal_width()) + "\n")
     counts = Counter(found.verdicts.values())
     print(f"{pluralize(len(found.runs), 'run')}: {', '.join(f'{counts[verdict]} {verdict}' for verdict in Verdict)}")
     if found.judge is not None:
@@ -256,7 +256,7 @@ def _figures(found: Calibration) -> dict[str, Any]:
 
 
 def _show_calibration(found: Calibration) -> None:
-    from pytest_mlebench.reports.tables import Section, Table
+    from pytest_mlebench.reports.tables import Section, Table, terminal_width
 
     heads = ["flagged by", "category", "half", "precision", "95 %", "n", "recall", "95 %", "n"]
     rows = [
@@ -270,7 +270,7 @@ def _show_calibration(found: Calibration) -> None:
         if method in ("scanners", *(["judge"] if found.judge else ())) and flagged != (case.label == "unfair")
     ]
     title = f"{pluralize(len(found.results), 'case')}: precision and recall, with intervals of 95 %"
-    print(Section(title, [Table(heads, rows)], wrong).text())
+    print(Section(title, [Table(heads, rows)], wrong).text(terminal_width()))
     if found.judge is not None:
         print(_account(found.judge))
 
