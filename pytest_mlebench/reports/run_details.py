@@ -180,8 +180,13 @@ def _models(record: RunRecord) -> list[str]:
         )
     for what in ("errors", "withheld"):
         if counts := llm.get(what):
-            lines.append(f"{what}: " + ", ".join(f"{count} × {name}" for name, count in list(counts.items())[:_HOSTS]))
+            lines.append(f"{what}: {counted(counts)}")
     return lines
+
+
+def counted(counts: Mapping[str, int]) -> str:
+    """For example ``12 × 429, 1 × 500``."""
+    return ", ".join(f"{count} × {name}" for name, count in list(counts.items())[:_HOSTS])
 
 
 def _connections(sandbox: SandboxAccount) -> list[str]:

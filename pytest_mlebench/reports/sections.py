@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pytest_mlebench.catalog.competition import FIRST
 from pytest_mlebench.reports.fairness import fairness_sections
 from pytest_mlebench.reports.regraded import regraded_sections
+from pytest_mlebench.reports.run_details import counted
 from pytest_mlebench.reports.run_details import last_change_in_words as in_words
 from pytest_mlebench.reports.tables import Section, Table
 from pytest_mlebench.results.comparison import Standing, flags
@@ -101,6 +102,9 @@ def cost_sections(view: Overview) -> Iterator[Section]:
         f"{own.agent} on {own.split}: the budget of {pluralize(own.budgets_ended, 'run')} ended"
         for own in costs
         if own.budgets_ended
+    ]
+    remarks += [
+        f"{own.agent} on {own.split}: requests that failed: {counted(own.failures)}" for own in costs if own.failures
     ]
     yield Section("Cost", [Table(heads, rows, frozenset(heads[2:]), heads[:2:-1])], remarks)
 

@@ -6,6 +6,7 @@ import pytest
 
 from pytest_mlebench.reports.medals import in_order, medal_table
 from pytest_mlebench.reports.palette import terminal_markup
+from pytest_mlebench.reports.run_details import counted
 from pytest_mlebench.reports.tables import terminal_width
 from pytest_mlebench.reports.untrusted import one_line
 from pytest_mlebench.results.costs import Spending, spending
@@ -58,11 +59,14 @@ def summary_line(summary: SplitSummary) -> str:
 
 
 def spending_line(spent: Spending) -> str:
-    """For example ``aide on low: cost: $3.20, $0.80 a medal; 120 model calls, 1,200,000 tokens in, 34,000 out``."""
+    """For example ``aide on low: cost: $3.20, $0.80 a medal; 120 model calls, 1,200,000 tokens in, 34,000 out``, and
+    what did not go well."""
     medal = "" if spent.cost_per_medal is None else f", {format_dollars(spent.cost_per_medal)} a medal"
     known = f" ({format_dollars(spent.known_cost)} known)" if spent.cost is None else ""
+    failed = f"; requests that failed: {counted(spent.failures)}" if spent.failures else ""
     ended = f"; the budget of {pluralize(spent.budgets_ended, 'run')} ended" if spent.budgets_ended else ""
     return (
         f"{spent.agent} on {spent.split}: cost: {format_dollars(spent.cost)}{known}{medal}; "
-        f"{pluralize(spent.calls, 'model call')}, {spent.input_tokens:,} tokens in, {spent.output_tokens:,} out{ended}"
+        f"{pluralize(spent.calls, 'model call')}, {spent.input_tokens:,} tokens in, {spent.output_tokens:,} out"
+        f"{failed}{ended}"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -29,6 +30,8 @@ class Spending:
     """Waited for models."""
     budgets_ended: int
     """Runs whose budget ended."""
+    failures: Mapping[str, int]
+    """How many requests failed, by HTTP status; ``none`` where there was no answer."""
 
     @property
     def cost_per_run(self) -> float | None:
@@ -50,7 +53,7 @@ def spending(records: Iterable[RunRecord]) -> list[Spending]:
 
 
 def _spending(agent: str, split: str, records: list[RunRecord]) -> Spending:
-    tokens = {name: sum(_tokens(record.llm).get(name, 0) for record in records) for name in _TOKENS}
+    tokens = {name: sum(_counts(record.llm, "tokens").get(name, 0) for record in records) for name in _TOKENS}
     costs = [0.0 if not record.llm["calls"] else record.cost for record in records]
     known = [float(record.llm.get("known_cost") or 0) for record in records]
     return Spending(
@@ -67,12 +70,13 @@ def _spending(agent: str, split: str, records: list[RunRecord]) -> Spending:
         known_cost=sum(known),
         seconds=sum(float(record.llm.get("seconds") or 0) for record in records),
         budgets_ended=sum(bool(record.llm.get("budget_ended")) for record in records),
+        failures=sum((Counter(_counts(record.llm, "errors")) for record in records), Counter()),
     )
 
 
 _TOKENS = ("input", "cached", "output", "reasoning")
 
 
-def _tokens(llm: Mapping[str, Any]) -> dict[str, int]:
-    values = llm.get("tokens")
+def _counts(llm: Mapping[str, Any], name: str) -> dict[str, int]:
+    values = llm.get(name)
     return {str(name): int(value) for name, value in values.items()} if isinstance(values, Mapping) else {}

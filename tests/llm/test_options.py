@@ -12,7 +12,7 @@ import pytest
 from pytest_mlebench.llm.ledger import BODIES, read_bodies, read_calls
 from tests.llm.test_budgets import OUTPUT
 from tests.llm.test_runs import ASK, SCRIPT, key_forms
-from tests.llm.upstreams import KEY, REPLY, Upstream
+from tests.llm.upstreams import KEY, REPLY, Failure, Upstream
 
 pytestmark = pytest.mark.full  # sessions in processes of their own, by the dozen
 
@@ -79,6 +79,16 @@ def test_budgets_models_and_recordings_are_options(
     assert (settings["max_calls"], settings["models"]) == (1, ["gpt-4o*"])
     result = session("--run-group=g", "--max-calls=2")
     result.stderr.fnmatch_lines(["*max_calls was 1, is 2*"])
+
+
+def test_requests_that_failed_are_counted_where_the_cost_is(
+    session: Session, pytester: pytest.Pytester, upstream: Upstream
+) -> None:
+    upstream.failures.append(Failure(401, {"error": {"message": "no such key"}}))
+    result = session("--run-group=g")
+    result.stdout.fnmatch_lines(["asking on smoke: cost: *1 model call, *; requests that failed: 1 × 401"])
+    report = pytester.run("mlebench", "report", "g")
+    report.stdout.fnmatch_lines(["asking on smoke: requests that failed: 1 × 401"])
 
 
 def test_ini_keys_set_defaults(session: Session, pytester: pytest.Pytester, upstream: Upstream) -> None:
