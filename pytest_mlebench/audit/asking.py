@@ -142,6 +142,7 @@ def named_model(name: str, providers: Mapping[str, Provider]) -> tuple[Provider,
     provider = providers[own].located()
     if provider.keys and not provider.key():
         raise UsageError(f"--judge: {own} needs a key; set {' or '.join(provider.keys)}")
+    provider.check_key()
     return provider, model
 
 

@@ -19,6 +19,7 @@ BUNDLED = Path(__file__).parent / "providers.yaml"
 HOST_ALIAS = "host.docker.internal"
 """How agents in containers name the harness's machine; the gateway runs on it."""
 
+_VISIBLE = re.compile("[!-~]+")
 _LISTS = ("keys", "url_variables")
 _MAPPINGS = ("query", "headers")
 _TEXTS = ("base_url", "prices", "key_header", "output_limit")
@@ -45,6 +46,15 @@ class Provider:
     def key(self, environment: Mapping[str, str] = os.environ) -> str:
         """Its key; empty where none is set."""
         return next((environment[name] for name in self.keys if environment.get(name)), "")
+
+    def check_key(self, environment: Mapping[str, str] = os.environ) -> None:
+        """Raises UsageError for a key that no header of a request can hold."""
+        key = self.key(environment)
+        if key and not _VISIBLE.fullmatch(key):
+            name = next(name for name in self.keys if environment.get(name))
+            raise UsageError(
+                f"${name} holds a space, a line break or a letter that is not ASCII; no key does: set it again"
+            )
 
     @property
     def host(self) -> str:
@@ -106,6 +116,9 @@ def _provider(name: Any, values: Any, where: str) -> Provider:
         if not isinstance(text, str):
             raise UsageError(f"{where}: {key} is {text!r}, must be a text")
         given[key] = text
+    for key, text in {**given["headers"], **({given["key_header"]: ""} if "key_header" in given else {})}.items():
+        if not _VISIBLE.fullmatch(key) or not text.isascii() or (text and not text.isprintable()):
+            raise UsageError(f"{where}: {key!r}: {text!r} is no header of HTTP")
     given["base_url"] = _base_url(given.get("base_url", ""), f"{where}: base_url")
     return Provider(name=name, **given)
 
@@ -116,6 +129,6 @@ def _base_url(url: str, where: str) -> str:
         valid = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
     except ValueError:
         valid = False
-    if not valid or parts.query or parts.fragment:
+    if not valid or parts.query or parts.fragment or not _VISIBLE.fullmatch(url):
         raise UsageError(f"{where} is {url!r}, must be a URL such as https://api.openai.com/v1")
     return url.rstrip("/")

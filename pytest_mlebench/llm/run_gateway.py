@@ -146,11 +146,15 @@ def keyless(
 
 
 def check_secrets(settings: GatewaySettings | None, agent: Agent, *, replayed: bool = False) -> None:
-    """Raise AgentError for secrets of an agent that are not set, before anything runs."""
+    """Raise AgentError for secrets of an agent that are not set, UsageError for a key that cannot be one, before
+    anything runs."""
     if settings is None:
         agent.launch()
     else:
         providers = providers_of(settings, agent, replayed=replayed)
+        if not replayed:
+            for provider in providers:
+                provider.check_key()
         keyless(agent, providers, "http://localhost", new_token(), all=replayed)
 
 

@@ -18,6 +18,7 @@ from google import genai
 from google.genai import types as genai_types
 
 from pytest_mlebench.agents.definition import Agent
+from pytest_mlebench.audit.asking import named_model
 from pytest_mlebench.errors import AgentError, UsageError
 from pytest_mlebench.llm import ledger as ledger_module
 from pytest_mlebench.llm.flavours.base import Refusal
@@ -411,6 +412,32 @@ def test_an_agents_own_server_takes_the_place_of_the_bundled_one() -> None:
     assert provider.base_url == "http://models.example:8000/v1"
     launch = keyless(definition, (provider,), "http://localhost:5001", "the-runs-token", KEYS)
     assert launch.environment["OPENAI_BASE_URL"] == "http://localhost:5001/openai/v1"
+
+
+@pytest.mark.parametrize("key", ["sk-some-key\n", " sk-some-key", "sk-schlüssel", "Bearer sk-some-key"])
+def test_a_key_that_no_request_can_hold_is_named_before_anything_runs(
+    key: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    definition = agent(env_vars={"KEY": "${{ secrets.ANTHROPIC_API_KEY }}"})
+    monkeypatch.setenv("ANTHROPIC_API_KEY", key)
+    with pytest.raises(UsageError, match=r"^\$ANTHROPIC_API_KEY holds a space, a line break or"):
+        check_secrets(SETTINGS, definition)
+    with pytest.raises(UsageError, match="ANTHROPIC_API_KEY holds"):
+        named_model("anthropic/some-model", SETTINGS.providers)
+    check_secrets(SETTINGS, definition, replayed=True)
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-some-key")
+    check_secrets(SETTINGS, agent(env_vars={"KEY": "${{ secrets.OPENAI_API_KEY }}"}))  # another's key does not matter
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["base_url: 'http://some host/v1'", 'headers: {X-A: "a\\nb"}', "headers: {'X A': b}", "key_header: 'X\u00e4'"],
+)
+def test_a_provider_that_no_request_can_reach_is_refused(line: str, tmp_path: Path) -> None:
+    others = "" if "base_url" in line else "  base_url: http://models.example/v1\n"
+    (tmp_path / "providers.yaml").write_text(f"own:\n  flavour: openai\n{others}  {line}\n", encoding="utf-8")
+    with pytest.raises(UsageError, match=r"provider own: .* (must be a URL|is no header of HTTP)"):
+        load_providers(tmp_path / "providers.yaml")
 
 
 def test_a_replay_needs_no_key() -> None:
