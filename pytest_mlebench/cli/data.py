@@ -216,7 +216,8 @@ def _as_json(store: DataStore, result: jobs.Result) -> dict[str, Any]:
 
 def _verification(dataset: Dataset) -> str:
     if dataset.is_synthetic:
-        return " (synthetic data; `mlebench prepare --force` replaces it by the real data)"
+        command = f"mlebench prepare -c {dataset.competition.id} --force"
+        return f" (synthetic data; `{command}` replaces it by the real data)"
     if dataset.is_verified is False:
         return " (not the reference's data: checksums differ)"
     return " (checksums match)" if dataset.is_verified and dataset.competition.checksums else ""
