@@ -46,14 +46,15 @@ def make(raw: Path, seed: int) -> None:
 
 def _transactions(articles: list[int], customers: list[str], seed: int, rng: np.random.Generator) -> pd.DataFrame:
     """Sales of 26 days; the last five customers buy in the last eight days alone."""
-    last = np.datetime64("2020-09-22") - 7 * (seed % 5)
+    one = np.timedelta64(1, "D")
+    last = np.datetime64("2020-09-22") - 7 * (seed % 5) * one
     weight = 1 / np.arange(1, len(articles) + 1)
     weight /= weight.sum()
     rows = []
-    for day in np.arange(last - 25, last + 1):
-        if day == last - 3:  # a day without sales
+    for day in np.arange(last - 25 * one, last + one):
+        if day == last - 3 * one:  # a day without sales
             continue
-        known = len(customers) - (0 if day > last - 8 else 5)
+        known = len(customers) - (0 if day > last - 8 * one else 5)
         for customer in np.sort(rng.choice(known, int(rng.integers(4, 9)), replace=False)):
             for article in rng.choice(articles, int(rng.choice([1, 2, 4])), p=weight):
                 for _ in range(2 if rng.random() < 0.1 else 1):  # the same article twice: two rows

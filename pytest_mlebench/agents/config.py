@@ -240,9 +240,10 @@ def _kind(value: Any) -> str:
 def _leaves(path: Path, folder: Path) -> bool:
     """Whether a path leads out of a folder, once links are followed, or nowhere, as links in a circle do."""
     try:
-        return not path.resolve().is_relative_to(folder.resolve())
-    except (OSError, RuntimeError):
+        end = path.resolve()
+    except (OSError, RuntimeError):  # in a circle: a RuntimeError before Python 3.13, and then the link itself
         return True
+    return end.is_symlink() or not end.is_relative_to(folder.resolve())
 
 
 def _check_line_ends(agent: Agent) -> None:
