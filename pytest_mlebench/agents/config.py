@@ -12,6 +12,7 @@ import yaml
 
 from pytest_mlebench.agents.definition import CONFIG, SECRET, Agent
 from pytest_mlebench.errors import AgentError, reason
+from pytest_mlebench.yaml_values import LOADER, load_yaml
 
 _KEYS = {"start", "dockerfile", "kwargs_type", "kwargs", "env_vars", "privileged", "trusted", "llm_hosts", "base_image"}
 _ANCHORS = {"vars", "defaults"}
@@ -24,7 +25,6 @@ _MAX_INTEGER = 1 << 64
 _MAX_BYTES = 1 << 20
 _MAX_NODES = 20_000
 _MAX_DEPTH = 20
-_LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def read_config(file: Path) -> list[Agent]:
@@ -46,7 +46,7 @@ def _load(file: Path) -> Any:
             raise AgentError(f"{file}: has {size:,} bytes, may have {_MAX_BYTES:,}")
         text = file.read_text(encoding="utf-8")
         _check_size(file, text)
-        return yaml.load(text, Loader=_LOADER)
+        return load_yaml(text)
     except yaml.YAMLError as error:
         raise AgentError(f"{file}: is not YAML: {' '.join(str(error).split())}") from error
     except (OSError, ValueError, ArithmeticError) as error:
@@ -62,7 +62,7 @@ def _check_size(file: Path, text: str) -> None:
     open_nodes: list[tuple[str | None, int]] = []  # anchor, and how many nodes came before
     keys = _Keys()
     nodes = 0
-    for event in yaml.parse(text, Loader=_LOADER):
+    for event in yaml.parse(text, Loader=LOADER):
         if (key := keys.repeated(event)) is not None:
             raise AgentError(f"{file}: has the key {key[:60]!r} twice{_line(event)}")
         if isinstance(event, yaml.CollectionEndEvent):

@@ -17,6 +17,7 @@ import yaml
 
 from pytest_mlebench.catalog.leaderboard import Leaderboard
 from pytest_mlebench.errors import CompetitionError
+from pytest_mlebench.yaml_values import LOADER, load_yaml
 
 SPLITS = ("low", "medium", "high", "dev", "smoke")
 SPLIT_ALIASES = ("lite", "all", "core")
@@ -65,7 +66,6 @@ _SMALL = 4000
 """Characters of a file that cannot nest deeply enough to exhaust the stack of libyaml's reader."""
 
 # Each of 80 competitions holds a leaderboard of 100 figures: libyaml reads them ten times as fast.
-_YamlLoader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 def read_yaml(path: Path) -> Any:
@@ -104,19 +104,19 @@ def _repeated(text: str) -> tuple[str, int] | None:
 def _load(text: str) -> Any:
     """YAML, but a leaderboard's 100 percentiles, in which nearly all of the time goes, are read by Python itself."""
     if match := _PERCENTILES.search(text):
-        values = yaml.load(text[: match.start(1)] + text[match.end(1) :], Loader=_YamlLoader)
+        values = load_yaml(text[: match.start(1)] + text[match.end(1) :])
         try:
             if values["leaderboard"]["percentiles"] == []:
                 values["leaderboard"]["percentiles"] = [float(number) for number in match[1].split(",")]
                 return values
         except (TypeError, KeyError, ValueError):
             pass
-    return yaml.load(text, Loader=_YamlLoader)
+    return load_yaml(text)
 
 
 def _refuse_bombs(text: str, path: Path) -> None:
     depth = 0
-    for event in yaml.parse(text, Loader=_YamlLoader):
+    for event in yaml.parse(text, Loader=LOADER):
         if isinstance(event, yaml.AliasEvent):
             raise CompetitionError(f"{path}: *{event.anchor}: aliases are not supported; repeat the value")
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)

@@ -81,17 +81,26 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"mlebench: {error}", file=sys.stderr)
         return 1
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python complains of it as it ends
+        _discard_output()
         return 1
     except OSError as error:
         if error.filename is None and error.errno not in _OF_DISKS:
             raise
         what = unusable(error) if error.filename else f"the output could not be written: {reason(error)}"
         print(f"mlebench: {what}", file=sys.stderr)  # a path that the user gave, or the disk it is on
+        try:
+            sys.stdout.flush()
+        except OSError:
+            _discard_output()
         return 2 if error.errno == errno.ENAMETOOLONG else 1
     except KeyboardInterrupt:
         print("mlebench: interrupted", file=sys.stderr)
         return 130
+
+
+def _discard_output() -> None:
+    """What could not be written is not tried again: Python would complain of it as it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _empty_value(words: Sequence[str]) -> str:

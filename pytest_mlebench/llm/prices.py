@@ -16,6 +16,7 @@ import yaml
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.llm.flavours.base import Expected
 from pytest_mlebench.llm.providers import Provider
+from pytest_mlebench.yaml_values import load_yaml
 
 _FIELDS = {
     "input": "input_mtok",
@@ -267,7 +268,7 @@ def matches_any(patterns: tuple[str, ...], provider: Provider, model: str) -> bo
 
 def _read(file: Path) -> dict[str, OwnPrice]:
     try:
-        values = yaml.safe_load(file.read_text(encoding="utf-8"))
+        values = load_yaml(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise UsageError(f"prices in {file} cannot be read: {' '.join(str(error).split())}") from error
     if not isinstance(values, dict):

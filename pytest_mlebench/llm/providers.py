@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 import yaml
 
 from pytest_mlebench.errors import UsageError
+from pytest_mlebench.yaml_values import load_yaml
 
 FlavourName = Literal["openai", "anthropic", "gemini"]
 BUNDLED = Path(__file__).parent / "providers.yaml"
@@ -82,7 +83,7 @@ def gateway_url(provider: Provider, url: str) -> str:
 
 def _read(file: Path) -> list[Provider]:
     try:
-        values = yaml.safe_load(file.read_text(encoding="utf-8"))
+        values = load_yaml(file.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise UsageError(f"providers in {file} cannot be read: {' '.join(str(error).split())}") from error
     if not isinstance(values, dict):

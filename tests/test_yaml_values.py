@@ -1,0 +1,34 @@
+"""Each file of YAML that a user writes is read, or refused in one line, whatever its tags and values are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pytest_mlebench.agents.config import read_config
+from pytest_mlebench.catalog import Competition
+from pytest_mlebench.errors import MLEBenchError
+from pytest_mlebench.llm.prices import Prices
+from pytest_mlebench.llm.providers import load_providers
+
+READERS: dict[str, Callable[[Path], object]] = {
+    "config.yaml": read_config,
+    "competition.yaml": Competition.load,
+    "providers.yaml": load_providers,
+    "prices.yaml": Prices.load,
+}
+
+
+@pytest.mark.parametrize("name", READERS)
+@pytest.mark.parametrize(
+    "value",
+    ["!!timestamp ''", "!!int x", "!!int ''", "!!float ''", "!!bool x", "2020-13-45", "!!omap x", "!!set [1]",
+     "!!python/object:os.system x", "!!merge x", "!!str [1]", "[" * 5000],
+)  # fmt: skip
+def test_a_value_that_does_not_fit_its_tag_is_refused(name: str, value: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text(f"a: {value}\n")
+    with pytest.raises(MLEBenchError, match=name) as caught:
+        READERS[name](tmp_path / name)
+    assert "\n" not in str(caught.value)
