@@ -184,7 +184,7 @@ def test_a_folder_without_agents_is_refused_and_an_agents_own_with_advice(agents
             "scaffold: {start: scaffold/start.sh, kwargs_type: argparse, kwargs: {a: [0x" + "f" * 9000 + "]}}",
             "kwargs.a is a number of more than 64 bits: write it in quotes",
         ),
-        ("scaffold: {start: scaffold/start.sh, a: " + ":".join(["59"] * 5000) + ".5}", "a value does not fit its type: int too large"),
+        ("scaffold: {start: scaffold/start.sh, a: " + ":".join(["59"] * 5000) + ".5}", "fit its type: int too large"),
         (
             "scaffold: {start: scaffold/start.sh, kwargs_type: argparse, kwargs: {a: 2001-01-01}}",
             "kwargs.a is a date: write it in quotes",
