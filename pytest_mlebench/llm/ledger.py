@@ -35,6 +35,7 @@ _DUMPS = json.JSONEncoder(ensure_ascii=False).encode
 _WINDOW_LOG = 22
 """4 MiB: what an agent says again in each call, its whole conversation, is found in the one before."""
 _MAX_WINDOW_LOG = 27
+"""2 to this power: the bytes of memory that a recording may ask for to be decompressed."""
 
 
 class JsonText(str):
