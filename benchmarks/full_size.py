@@ -21,10 +21,10 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.exceptions import EXCEPTIONS, Shape
+from pytest_mlebench.authoring.tables import read_header
 from pytest_mlebench.catalog import Competition
-from pytest_mlebench.data.authoring.tables import read_header
 from pytest_mlebench.data.dataset import Dataset
-from pytest_mlebench.grading.golden import synthetic_submissions
+from pytest_mlebench.gate.golden import synthetic_submissions
 
 SIZES: dict[str, dict[str, int]] = json.loads(Path(__file__).with_name("sizes.json").read_text())["sizes"]
 

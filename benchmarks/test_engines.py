@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from benchmarks.test_start import cpu_seconds
-from pytest_mlebench.cluster.plan import new_name
+from pytest_mlebench.extras.engines.plan import new_name
 from tests.cluster import ray_cluster, slurm_cluster
 
 RUNS = 8

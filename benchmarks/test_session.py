@@ -19,12 +19,22 @@ import psutil
 import pytest
 
 from pytest_mlebench._version import __version__
-from pytest_mlebench.cluster.plan import ALIVE, Alive, End, Plan, job_folder, new_name, note_end, note_id, write_plan
-from pytest_mlebench.runs.group import read_group
-from pytest_mlebench.runs.json_files import write_json
-from pytest_mlebench.runs.layout import RUNNING
-from pytest_mlebench.runs.record import RunKey
-from pytest_mlebench.sandbox.owner import LABEL, owner_labels, start_time
+from pytest_mlebench.extras.engines.plan import (
+    ALIVE,
+    Alive,
+    End,
+    Plan,
+    job_folder,
+    new_name,
+    note_end,
+    note_id,
+    write_plan,
+)
+from pytest_mlebench.io.json_files import write_json
+from pytest_mlebench.io.processes import LABEL, owner_labels, start_time
+from pytest_mlebench.records.group import read_group
+from pytest_mlebench.records.layout import RUNNING
+from pytest_mlebench.records.record import RunKey
 
 FINISHED, RUNNING_NOW = 1000, 225
 SECONDS = 60.0

@@ -6,7 +6,7 @@ so that an agent which uses up all processes cannot starve it. It has one channe
 line of JSON for each message:
 
     harness -> init   {"command": […], "environment": {…}, "files": {path: text}, "relays": {port: socket name},
-                       "gpus": [UUIDs]}
+                       "gpus": [UUIDs], "user": number}
     init -> harness   {"started": true}
                       or {"gpus_seen": number}, which is fewer than the order's, and the agent is not started
     harness -> init   {"signal": "SIGTERM"}
@@ -44,11 +44,16 @@ OOM_SCORE = 900  # where memory runs out, a process of the agent goes, not this 
 BLOCK = 1 << 16
 LINE = 64 << 20
 SUBMISSION = ("/home/submission", "submission.csv")
+PASSWORDS = Path("/etc/passwd")
+HOME, SHARED = "/home", "/home/data"
+OWNED_BYTES = 1 << 20  # a larger file stays its group's: the engine would have to copy it
+OWNED_ENTRIES = 20_000
 
 
 async def main():
     reader, writer = await asyncio.open_unix_connection(f"{HARNESS}/control.sock", limit=LINE)
     order = json.loads(await reader.readline())
+    renumber(order["user"])
     if (seen := gpus_seen(order["gpus"])) < len(order["gpus"]):
         send(writer, {"gpus_seen": seen})
         await writer.drain()
@@ -95,6 +100,51 @@ def gpus_seen(uuids):
         return len({uuid for uuid in uuids if f"(UUID: {uuid})".encode() in run.stdout})
     except (OSError, subprocess.SubprocessError):
         return sum(path.name.removeprefix("nvidia").isdecimal() for path in Path("/dev").glob("nvidia*"))
+
+
+def renumber(wanted):
+    """Give the agent's user a number of its own: the kernel counts watches, signals, pipes … for each number."""
+    old = pwd.getpwnam(USER)
+    number = available(wanted)
+    if number is None or old.pw_uid == 0:
+        return
+    lines = [line.split(":") for line in PASSWORDS.read_text(errors="surrogateescape").splitlines()]
+    text = "".join(":".join([*line[:2], str(number), *line[3:]] if line[0] == USER else line) + "\n" for line in lines)
+    PASSWORDS.write_text(text, errors="surrogateescape")
+    if pwd.getpwnam(USER).pw_uid != number:
+        raise ValueError(f"the image has its user {USER} elsewhere than in {PASSWORDS}")
+    hand_over(HOME, number, [OWNED_ENTRIES])
+
+
+def available(wanted):
+    """This number, or one for it from those that this namespace has; None if it has few."""
+    maps = [tuple(map(int, line.split())) for line in Path("/proc/self/uid_map").read_text().splitlines()]
+    if any(first <= wanted < first + count for first, _, count in maps):
+        return wanted
+    first, _, count = max(maps, key=lambda entry: entry[2])
+    return first + count // 2 + wanted % (count // 2) if count >= 1 << 15 else None
+
+
+def hand_over(folder, number, left):
+    """Make the agent's user the owner of a folder and of what is in it, without following links.
+
+    A folder is root's while this looks into it: root has no right to look into those of others.
+    """
+    os.chown(folder, 0, -1, follow_symlinks=False)
+    try:
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                left[0] -= 1
+                if left[0] < 0:
+                    return
+                if entry.path == SHARED:
+                    continue
+                if entry.is_dir(follow_symlinks=False):
+                    hand_over(entry.path, number, left)
+                elif not entry.is_file(follow_symlinks=False) or entry.stat().st_size <= OWNED_BYTES:
+                    os.chown(entry.path, number, -1, follow_symlinks=False)
+    finally:
+        os.chown(folder, number, -1, follow_symlinks=False)
 
 
 def send(writer, message):

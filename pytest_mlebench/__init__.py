@@ -2,19 +2,15 @@
 
 Import what you use from here::
 
-    from pathlib import Path
+    from pytest_mlebench import Bench
 
-    from pytest_mlebench import DataStore, LocalSandbox, RunOptions, default_agents, default_catalogue, run_agent
-
-    competition = default_catalogue()["smoke-digits"]
-    dataset = DataStore().prepare(competition)
-    agent = default_agents()["baseline"]
-    record = run_agent(agent, competition, dataset, LocalSandbox(), RunOptions(folder=Path("reports/mine")))
-    print(record.outcome, record.score)
+    group = Bench(sandbox="local").run("baseline", "smoke-digits")
+    for record in group.records:
+        print(record.outcome, record.score)
 
 What is stable
     The names in ``__all__`` and their documented parameters; what ``prepare.py``, ``grade.py`` and ``synthetic.py`` of
-    a competition import from ``pytest_mlebench.grading`` and ``pytest_mlebench.data.authoring``; options, ini keys and
+    a competition import from ``pytest_mlebench.grading`` and ``pytest_mlebench.authoring``; options, ini keys and
     fixtures of the plugin; the command line; the files of a run group. A change that breaks one of them is announced in
     the changelog, and warned of for at least one minor version. Everything else may change at any time.
 
@@ -26,7 +22,9 @@ TYPE_CHECKING = False  # type checkers take it for typing.TYPE_CHECKING, whose i
 if TYPE_CHECKING:
     from pytest_mlebench._version import __version__
     from pytest_mlebench.agents.definition import Agent
+    from pytest_mlebench.agents.permissions import Permissions
     from pytest_mlebench.agents.registry import AgentRegistry, default_agents
+    from pytest_mlebench.bench import Bench
     from pytest_mlebench.catalog.catalogue import Catalogue, default_catalogue
     from pytest_mlebench.catalog.competition import Competition
     from pytest_mlebench.catalog.leaderboard import Leaderboard, medal_ranks
@@ -44,14 +42,15 @@ if TYPE_CHECKING:
     )
     from pytest_mlebench.grading.grader import Grader, grade
     from pytest_mlebench.grading.limits import GradingLimits
-    from pytest_mlebench.grading.report import Report
-    from pytest_mlebench.progress import Event, Note, Reporter, Step, WarningNote
+    from pytest_mlebench.io.progress import Event, Note, Reporter, Step, WarningNote
+    from pytest_mlebench.records.account import Ending, Limits, SandboxAccount
+    from pytest_mlebench.records.group import RunGroup, find_group, read_group
+    from pytest_mlebench.records.outcome import Outcome
+    from pytest_mlebench.records.record import RunKey, RunRecord
+    from pytest_mlebench.records.report import Report
     from pytest_mlebench.results.summary import SplitSummary, summarise
-    from pytest_mlebench.runs.group import RunGroup, find_group, read_group
-    from pytest_mlebench.runs.outcome import Outcome
-    from pytest_mlebench.runs.record import RunKey, RunRecord
     from pytest_mlebench.runs.run import RunOptions, run_agent
-    from pytest_mlebench.sandbox.contract import Ending, Execution, Limits, Sandbox, SandboxAccount
+    from pytest_mlebench.sandbox.contract import Execution, Sandbox
     from pytest_mlebench.sandbox.docker.sandbox import DockerSandbox
     from pytest_mlebench.sandbox.local.sandbox import LocalSandbox
 
@@ -59,6 +58,7 @@ __all__ = [
     "Agent",
     "AgentError",
     "AgentRegistry",
+    "Bench",
     "Catalogue",
     "Competition",
     "CompetitionError",
@@ -79,6 +79,7 @@ __all__ = [
     "MLEBenchError",
     "Note",
     "Outcome",
+    "Permissions",
     "Report",
     "Reporter",
     "RunGroup",
@@ -107,7 +108,9 @@ __all__ = [
 _NAMES_BY_MODULE = {
     "_version": "__version__",
     "agents.definition": "Agent",
+    "agents.permissions": "Permissions",
     "agents.registry": "AgentRegistry default_agents",
+    "bench": "Bench",
     "catalog.catalogue": "Catalogue default_catalogue",
     "catalog.competition": "Competition",
     "catalog.leaderboard": "Leaderboard medal_ranks",
@@ -117,14 +120,15 @@ _NAMES_BY_MODULE = {
     "errors": "AgentError CompetitionError DataError InvalidSubmission MLEBenchError SandboxError UsageError",
     "grading.grader": "Grader grade",
     "grading.limits": "GradingLimits",
-    "grading.report": "Report",
-    "progress": "Event Note Reporter Step WarningNote",
+    "io.progress": "Event Note Reporter Step WarningNote",
     "results.summary": "SplitSummary summarise",
-    "runs.group": "RunGroup find_group read_group",
-    "runs.outcome": "Outcome",
-    "runs.record": "RunKey RunRecord",
+    "records.account": "Ending Limits SandboxAccount",
+    "records.group": "RunGroup find_group read_group",
+    "records.outcome": "Outcome",
+    "records.record": "RunKey RunRecord",
+    "records.report": "Report",
     "runs.run": "RunOptions run_agent",
-    "sandbox.contract": "Ending Execution Limits Sandbox SandboxAccount",
+    "sandbox.contract": "Execution Sandbox",
     "sandbox.docker.sandbox": "DockerSandbox",
     "sandbox.local.sandbox": "LocalSandbox",
 }

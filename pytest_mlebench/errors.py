@@ -88,7 +88,7 @@ class InvalidSubmission(MLEBenchError):
     """A submission that cannot be scored; the text is the reason that the agent reads.
 
     >>> import pandas as pd
-    >>> from pytest_mlebench.grading import predictions
+    >>> from pytest_mlebench.authoring import predictions
     >>> answers = pd.DataFrame({"id": [1, 2], "price": [10.0, 20.0]})
     >>> try:
     ...     predictions(answers.head(1), answers, "price", on="id")

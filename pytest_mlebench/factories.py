@@ -6,24 +6,25 @@ Collecting competitions takes a catalogue alone, so each function imports what i
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from decimal import Decimal
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from pytest_mlebench._paths import bundled
 from pytest_mlebench.catalog import Catalogue, Competition, default_catalogue
 from pytest_mlebench.catalog.competition import FIRST
-from pytest_mlebench.settings import Settings
+from pytest_mlebench.io.paths import bundled
+from pytest_mlebench.options import Settings
 
 if TYPE_CHECKING:
-    from pytest_mlebench.agents import Agent, AgentRegistry
-    from pytest_mlebench.cluster.contract import Engine, Resources
+    from pytest_mlebench.agents import Agent, AgentRegistry, Permissions
     from pytest_mlebench.data.dataset import Description
     from pytest_mlebench.data.store import DataStore, PrepareOptions
+    from pytest_mlebench.io.progress import Reporter
     from pytest_mlebench.llm.ledger import Recording
     from pytest_mlebench.llm.settings import GatewaySettings
-    from pytest_mlebench.progress import Reporter
+    from pytest_mlebench.runs.regrade import Regrader
     from pytest_mlebench.runs.run import RunOptions
     from pytest_mlebench.sandbox import Limits, Sandbox
 
@@ -49,6 +50,15 @@ def agents(settings: Settings) -> tuple[Agent, ...]:
     """The agents of ``--agent``; raises UsageError for an unknown one."""
     registry = agent_registry(settings)
     return tuple(registry[id] for id in settings.agents)
+
+
+def permissions(settings: Settings) -> Permissions:
+    """What the user grants agents."""
+    from pytest_mlebench.agents import Permissions
+
+    return Permissions(
+        allow_secrets=settings.allow_secrets, allow_hosts=settings.allow_hosts, trust_agents=settings.trust_agents
+    )
 
 
 def data_dir(settings: Settings) -> Path:
@@ -95,6 +105,14 @@ def grading_options(settings: Settings) -> dict[str, Any]:
     return {"max_bytes": settings.max_submission_size, "limits": grading}
 
 
+def regrader(settings: Settings, version: str) -> Regrader:
+    """What grades submissions of a version of the benchmark again."""
+    from pytest_mlebench.runs.regrade import Regrader
+
+    of_version = replace(settings, bench_version=version.removeprefix("v"))
+    return Regrader(catalogue(of_version), data_store(settings), grading_options(settings))
+
+
 def run_options(
     settings: Settings, folder: Path, *, worker: str = "", job: Mapping[str, Any] | None = None
 ) -> RunOptions:
@@ -113,6 +131,7 @@ def run_options(
         obfuscated=settings.description == OBFUSCATED,
         until=settings.until,
         gateway=None if settings.llm_gateway == "off" else lambda: gateway_settings(settings),
+        permissions=permissions(settings),
         replay=replayed_group(settings),
         worker=worker,
         snapshots=SnapshotPolicy() if settings.snapshots == "on" else None,
@@ -152,21 +171,34 @@ def replayed_group(settings: Settings) -> Path | None:
     """The folder of ``--llm-replay``; raises UsageError for an unknown group."""
     if settings.llm_replay is None:
         return None
-    from pytest_mlebench.runs.group import find_group
+    from pytest_mlebench.records.group import find_group
 
     return find_group(settings.llm_replay, settings.runs_dir).absolute()
 
 
 def check_agent(settings: Settings, agent: Agent) -> None:
-    """Notice before the first run what an agent's start would lack; raises AgentError or UsageError."""
-    if settings.llm_gateway == "off" or not agent.may_ask_models:
-        if settings.llm_providers or settings.prices:  # a file that is wrong is not ignored
-            gateway_settings(settings)
-        agent.launch()
+    """Notice before the first run what an agent's start would lack, or has not been granted.
+
+    Raises AgentError, SandboxError or UsageError.
+    """
+    from pytest_mlebench.agents.config import check_folder
+    from pytest_mlebench.runs.permitted import check_hosts, run_environment
+
+    check_folder(agent)  # before anything reads what is in it
+    granted, gateway, replayed = permissions(settings), None, False
+    if settings.llm_gateway == "on" and agent.may_ask_models:
+        gateway, replayed = gateway_settings(settings), replayed_group(settings) is not None
+    elif settings.llm_providers or settings.prices:  # a file that is wrong is not ignored
+        gateway_settings(settings)
+    environment = run_environment(agent, granted, gateway, replayed=replayed)
+    if settings.network == "llm" and settings.sandbox != "local":
+        check_hosts(agent, granted, gateway)
+    if gateway is None:
+        agent.launch(environment)
         return
     from pytest_mlebench.llm.run_gateway import check_secrets
 
-    check_secrets(gateway_settings(settings), agent, replayed=replayed_group(settings) is not None)
+    check_secrets(gateway, agent, replayed=replayed)
 
 
 def engine_options(settings: Settings) -> dict[str, Any]:
@@ -227,41 +259,6 @@ def session_options(settings: Settings) -> dict[str, Any]:
     return {**settings.restored_options(), "--data-dir": str(data_dir(settings))}
 
 
-def engine(settings: Settings) -> Engine:
-    """The engine of ``--cluster``; raises ClusterError for options that cannot be read."""
-    if settings.cluster == "slurm":
-        from pytest_mlebench.cluster.slurm import SlurmEngine
-
-        return SlurmEngine(settings.cluster_options or "", settings.cluster_setup, _secret_names(settings))
-    if settings.cluster == "ray":
-        from pytest_mlebench.cluster.ray import RayEngine
-
-        return RayEngine(settings.cluster_address, _secret_names(settings))
-    from pytest_mlebench.cluster.local import LocalEngine
-
-    return LocalEngine()
-
-
-def _secret_names(settings: Settings) -> tuple[str, ...]:
-    """The environment variables that hold secrets of agents, and keys of providers and of where data is pulled from."""
-    names = {name for agent in agents(settings) for name in agent.secret_names}
-    if settings.llm_gateway != "off":
-        names |= {key for provider in gateway_settings(settings).providers.values() for key in provider.keys}
-    if settings.nodes_pull:
-        names |= {"AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "MLEBENCH_DATA_SOURCE"}
-    return tuple(sorted(names))
-
-
-def job_resources(settings: Settings) -> Resources:
-    """What an engine gives a job: the run's limits, time to build, collect and grade, and memory to grade."""
-    from pytest_mlebench import defaults
-    from pytest_mlebench.cluster.contract import Resources
-
-    seconds = settings.time_limit + settings.grading_time + defaults.TIMELINE_SECONDS + defaults.JOB_MARGIN_SECONDS
-    memory = None if settings.memory is None else max(settings.memory, settings.grading_memory)
-    return Resources(seconds=seconds, cpus=settings.cpus, memory=memory, gpus=settings.gpus)
-
-
 class Sandboxes:
     """The sandboxes of one session: one connection to the engine, and images that are asked for once."""
 
@@ -273,9 +270,10 @@ class Sandboxes:
 
     def choose(self, agent: Agent) -> Sandbox:
         """The sandbox for an agent; raises SandboxError."""
-        from pytest_mlebench.sandbox.choice import choose
+        from pytest_mlebench.sandbox.endings import choose
 
-        return choose(self._settings.sandbox, agent, local=self._local, container=self._container)
+        granted = permissions(self._settings)
+        return choose(self._settings.sandbox, agent, granted, local=self._local, container=self._container)
 
     def ready(self, agent: Agent) -> Sandbox:
         """The sandbox for an agent, ready to run it; raises SandboxError."""

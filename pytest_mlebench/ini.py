@@ -12,7 +12,7 @@ from typing import Any
 import iniconfig
 
 from pytest_mlebench.errors import UsageError, reason
-from pytest_mlebench.settings import LIST, OPTIONS
+from pytest_mlebench.options import LIST, OPTIONS
 
 Section = dict[str, Any]
 

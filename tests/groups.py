@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from pytest_mlebench.catalog import Competition, default_catalogue
-from pytest_mlebench.grading.report import Report
+from pytest_mlebench.io.json_files import write_json
+from pytest_mlebench.records.account import RUN_LOG, SUBMISSION, Ending, SandboxAccount, Validation
+from pytest_mlebench.records.layout import MANIFEST
+from pytest_mlebench.records.record import RunKey, RunRecord
+from pytest_mlebench.records.report import Report
+from pytest_mlebench.records.timeline import TimelinePoint
 from pytest_mlebench.results.grading_report import write_group
-from pytest_mlebench.runs.json_files import write_json
-from pytest_mlebench.runs.layout import MANIFEST
-from pytest_mlebench.runs.record import RunKey, RunRecord
-from pytest_mlebench.runs.timeline import TimelinePoint
-from pytest_mlebench.sandbox.contract import RUN_LOG, SUBMISSION, Ending, SandboxAccount, Validation
 
 DAY = 24 * 3600.0
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)

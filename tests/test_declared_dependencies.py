@@ -25,7 +25,7 @@ def test_what_users_run_needs_no_more_than_the_projects_dependencies() -> None:
 
 def test_what_an_extra_installs_is_asked_for_where_it_is_imported() -> None:
     files = [path for path in what_users_run() if may_lack_arrow(path)]
-    assert {path.parent.name for path in files} == {"grading", *(id for id in default_catalogue().ids if arrow(id))}
+    assert {path.parent.name for path in files} == {"authoring", *(id for id in default_catalogue().ids if arrow(id))}
     assert undeclared(files, "dependencies", "parquet") == set()
 
 
@@ -60,7 +60,7 @@ def arrow(id: str) -> bool:
 def may_lack_arrow(path: Path) -> bool:
     if path.parent.parent == ROOT / "competitions":
         return arrow(path.parent.name)
-    return path == ROOT / "pytest_mlebench/grading/arrow.py"
+    return path == ROOT / "pytest_mlebench/authoring/arrow.py"
 
 
 def test_what_tests_benchmarks_and_tools_need_is_in_the_extra_dev() -> None:

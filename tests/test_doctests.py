@@ -20,7 +20,7 @@ _EXAMPLES = {
     for path in sorted(_PACKAGE.rglob("*.py"))
     if ">>>" in (text := path.read_text(encoding="utf-8"))
 }
-_NEEDS_RUNS = re.compile(r">>> .*(reports/first|DataStore\()")
+_NEEDS_RUNS = re.compile(r">>> .*(reports/first|DataStore\(|Bench\()")
 _NEEDS_ENGINE = re.compile(r">>> DockerSandbox\(")
 
 
@@ -71,4 +71,4 @@ def test_each_public_name_has_an_example(name: str) -> None:
 
 
 def test_there_are_examples_to_try() -> None:
-    assert "pytest_mlebench.units" in _EXAMPLES
+    assert "pytest_mlebench.io.units" in _EXAMPLES

@@ -165,7 +165,7 @@ def test_a_run_that_cannot_begin_leaves_no_directory(monkeypatch: pytest.MonkeyP
     with pytest.raises(DataError):
         run()
     with pytest.raises(pytest_mlebench.AgentError, match="OPENAI_API_KEY"):
-        run(agent=default_agents()["react"])
+        run(agent=default_agents()["react"], dataset=DataStore("data").prepare(default_catalogue()[DIGITS]))
     assert not Path("group").exists()
 
 

@@ -195,6 +195,7 @@ class Studio:
             "--split=smoke",
             f"--seeds={self._seeds}",
             "--sandbox=local",
+            f"--trust-agent={agent}",
             f"--run-group={agent}",
             "-n2",
             *chosen,

@@ -5,7 +5,7 @@ from itertools import chain
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.grading import (
+from pytest_mlebench.authoring import (
     InvalidSubmission,
     alignment,
     labelled_columns,
@@ -14,7 +14,7 @@ from pytest_mlebench.grading import (
     require_columns,
     texts,
 )
-from pytest_mlebench.grading.metrics.detection import average_precisions, rectangle_corners, upright_box_iou
+from pytest_mlebench.authoring.metrics.detection import average_precisions, rectangle_corners, upright_box_iou
 
 FIELDS = ["center_x", "center_y", "center_z", "width", "length", "height", "yaw"]
 THRESHOLDS = np.arange(0.5, 1.0, 0.05)

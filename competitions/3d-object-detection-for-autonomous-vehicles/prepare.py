@@ -3,16 +3,16 @@ from collections.abc import Callable, Container, Iterable
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from pytest_mlebench.data.authoring.files import link, link_files
-from pytest_mlebench.data.authoring.tables import read_csv, split, write_csv
+from pytest_mlebench.authoring.files import link, link_files
+from pytest_mlebench.authoring.tables import read_csv, split, write_csv
 
 FOLDERS = {"jpeg": "images", "bin": "lidar"}  # of a sensor's files, by their format
 MAP = "map_raster_palo_alto.png"
 
 
-def prepare(raw: Path, public: Path, private: Path, *, logs_of_each_map: bool = False) -> None:
+def prepare(raw: Path, public: Path, private: Path) -> None:
     logs = _load(raw, "log")
-    train_logs, test_logs = split([log["token"] for log in logs], test_size=0.2)
+    train_logs, test_logs = split_logs(raw)
     samples = _load(raw, "sample")
     boxes = read_csv(raw / "train.csv")
     for side, tokens in (("train", train_logs), ("test", test_logs)):
@@ -22,8 +22,7 @@ def prepare(raw: Path, public: Path, private: Path, *, logs_of_each_map: bool = 
         _dump(filter(_having("token", tokens), logs), public, side, "log")
         _dump(filter(_having("log_token", tokens), _load(raw, "scene")), public, side, "scene")
         # The reference puts the test logs into the map of both sides.
-        map_logs = tokens if logs_of_each_map else test_logs
-        _dump([entry | {"log_tokens": map_logs} for entry in _load(raw, "map")], public, side, "map")
+        _dump([entry | {"log_tokens": test_logs} for entry in _load(raw, "map")], public, side, "map")
         link(raw / "train_maps" / MAP, public / f"{side}_maps" / MAP)
         for name in ("attribute", "category", "sensor", "visibility"):
             link(raw / "train_data" / f"{name}.json", public / f"{side}_data" / f"{name}.json")
@@ -38,6 +37,11 @@ def prepare(raw: Path, public: Path, private: Path, *, logs_of_each_map: bool = 
             scored = side_boxes["PredictionString"].str.split(" ").map(_with_confidence)
             write_csv(side_boxes.assign(PredictionString=scored), private / "test.csv")
             write_csv(side_boxes.assign(PredictionString=""), public / "sample_submission.csv")
+
+
+def split_logs(raw: Path) -> tuple[list[str], list[str]]:
+    """The logs of the training and of the test samples."""
+    return split([log["token"] for log in _load(raw, "log")], test_size=0.2)
 
 
 def _place_sensor_data(raw: Path, public: Path, side: str, samples: set[str]) -> None:

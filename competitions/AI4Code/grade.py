@@ -1,8 +1,8 @@
 import pandas as pd
 
-from pytest_mlebench.grading import InvalidSubmission, align, require_columns, texts
-from pytest_mlebench.grading.metrics.correlation import inversions, kendall_tau
-from pytest_mlebench.grading.resampling import RowScores, ratio
+from pytest_mlebench.authoring import InvalidSubmission, align, require_columns, texts
+from pytest_mlebench.authoring.metrics.correlation import inversions, kendall_tau
+from pytest_mlebench.authoring.resampling import RowScores, ratio
 
 
 def check(submission: pd.DataFrame, template: pd.DataFrame) -> list[list[str]]:

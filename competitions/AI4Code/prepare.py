@@ -1,8 +1,8 @@
 import json
 from pathlib import Path
 
-from pytest_mlebench.data.authoring.files import link_files
-from pytest_mlebench.data.authoring.tables import read_csv, write_csv
+from pytest_mlebench.authoring.files import link_files
+from pytest_mlebench.authoring.tables import read_csv, write_csv
 
 TEST_ROWS = 20_000
 

@@ -4,8 +4,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.authoring.archives import write_zip
-from pytest_mlebench.data.authoring.synthetic import first_value, jpeg_like, standard
+from pytest_mlebench.authoring.archives import write_zip
+from pytest_mlebench.authoring.synthetic import first_value, jpeg_like, standard
 
 
 def make(raw: Path, seed: int) -> None:

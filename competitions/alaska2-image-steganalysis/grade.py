@@ -3,8 +3,8 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.grading import predictions
-from pytest_mlebench.grading.metrics.roc import weighted_roc_auc
+from pytest_mlebench.authoring import predictions
+from pytest_mlebench.authoring.metrics.roc import weighted_roc_auc
 
 check = partial(predictions, columns="Label", on="Id")
 

@@ -1,31 +1,34 @@
 import random
-from collections.abc import Callable
 from pathlib import Path
 
 import pandas as pd
 
-from pytest_mlebench.data.authoring.files import link, link_files
-from pytest_mlebench.data.authoring.tables import split, write_csv
+from pytest_mlebench.authoring.files import link, link_files
+from pytest_mlebench.authoring.tables import split, write_csv
 
 METHODS = ["JMiPOD", "JUNIWARD", "UERD"]
 TEST_IMAGES = 5000
 
 
-def prepare(
-    raw: Path,
-    public: Path,
-    private: Path,
-    *,
-    generator_of: Callable[[Path, list[str]], random.Random] = lambda raw, test: random.Random(0),
-) -> None:
+def prepare(raw: Path, public: Path, private: Path) -> None:
+    # Labels are drawn from this one generator in this order: that alone makes them the reference's.
+    write_sides(*choose(raw), random.Random(0), raw, public, private)
+
+
+def choose(raw: Path) -> tuple[list[str], list[str]]:
+    """The names of the training and of the test images."""
     covers = sorted(path.name for path in (raw / "Cover").glob("*.jpg"))
     n_test = TEST_IMAGES if len(covers) > TEST_IMAGES else len(covers) // 2
-    train, test = split(covers, test_size=n_test, random_state=42)
+    return split(covers, test_size=n_test, random_state=42)
+
+
+def write_sides(
+    train: list[str], test: list[str], generator: random.Random, raw: Path, public: Path, private: Path
+) -> None:
+    """``generator`` draws the order of the test images, and how each was changed."""
     for folder in ("Cover", *METHODS):
         link_files({name: f"{k:05d}.jpg" for k, name in enumerate(train, start=1)}, raw / folder, public / folder)
 
-    # Labels are drawn from this one generator in this order: that alone makes them the reference's.
-    generator = generator_of(raw, test)
     generator.shuffle(test)
     folders = ["Cover" if generator.choice([True, False]) else generator.choice(METHODS) for _ in test]
     answers = pd.DataFrame(

@@ -4,7 +4,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.authoring.synthetic import first_value, standard
+from pytest_mlebench.authoring.synthetic import first_value, standard
 
 FOLDERS = ["Cover", "JMiPOD", "JUNIWARD", "UERD"]
 COVERS = 100

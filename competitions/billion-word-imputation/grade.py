@@ -3,9 +3,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.authoring.tables import read_csv
-from pytest_mlebench.grading import align, require_columns, require_not_missing, require_text, texts
-from pytest_mlebench.grading.metrics.text import levenshtein_distances, mean_levenshtein_distance
+from pytest_mlebench.authoring import align, require_columns, require_not_missing, require_text, texts
+from pytest_mlebench.authoring.metrics.text import levenshtein_distances, mean_levenshtein_distance
+from pytest_mlebench.authoring.tables import read_csv
 
 
 def read_template(public: Path) -> pd.DataFrame:

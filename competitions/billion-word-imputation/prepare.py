@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pytest_mlebench.data.authoring.archives import ZipWriter, zip_member
+from pytest_mlebench.authoring.archives import ZipWriter, zip_member
 
 SENTENCES = 30_301_028
 TEST_SHARE = 0.01

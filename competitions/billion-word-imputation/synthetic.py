@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.authoring.archives import write_zip
-from pytest_mlebench.data.authoring.synthetic import first_value
+from pytest_mlebench.authoring.archives import write_zip
+from pytest_mlebench.authoring.synthetic import first_value
 
 from .prepare import HEADER
 

@@ -1,8 +1,8 @@
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.grading import align, require_columns, texts
-from pytest_mlebench.grading.metrics.text import levenshtein_distances, mean_levenshtein_distance
+from pytest_mlebench.authoring import align, require_columns, texts
+from pytest_mlebench.authoring.metrics.text import levenshtein_distances, mean_levenshtein_distance
 
 
 def check(submission: pd.DataFrame, template: pd.DataFrame) -> "pd.Series[str]":

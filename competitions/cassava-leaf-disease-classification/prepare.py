@@ -1,8 +1,8 @@
 from pathlib import Path
 
-from pytest_mlebench.data.authoring.files import link, link_files
-from pytest_mlebench.data.authoring.tables import hold_out, read_csv, split, write_csv
-from pytest_mlebench.data.authoring.tfrecord import read_examples
+from pytest_mlebench.authoring.files import link, link_files
+from pytest_mlebench.authoring.tables import hold_out, read_csv, split, write_csv
+from pytest_mlebench.authoring.tfrecord import read_examples
 
 
 def prepare(raw: Path, public: Path, private: Path) -> None:

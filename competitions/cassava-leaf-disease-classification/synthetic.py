@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.authoring.synthetic import first_value, standard
-from pytest_mlebench.data.authoring.tfrecord import tfrecord
+from pytest_mlebench.authoring.synthetic import first_value, standard
+from pytest_mlebench.authoring.tfrecord import tfrecord
 
 DISEASES = {
     "0": "Cassava Bacterial Blight (CBB)",

@@ -3,8 +3,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.authoring.files import link
-from pytest_mlebench.data.authoring.tables import split, write_csv
+from pytest_mlebench.authoring.files import link
+from pytest_mlebench.authoring.tables import split, write_csv
 
 from .bson import elements, integer, read_documents, without
 

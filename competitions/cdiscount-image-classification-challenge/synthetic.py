@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.authoring.synthetic import standard
+from pytest_mlebench.authoring.synthetic import standard
 
 
 def make(raw: Path, seed: int) -> None:

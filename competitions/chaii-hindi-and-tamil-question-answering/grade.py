@@ -1,8 +1,8 @@
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.grading import align, require_columns, require_text, texts
-from pytest_mlebench.grading.metrics.text import word_jaccard
+from pytest_mlebench.authoring import align, require_columns, require_text, texts
+from pytest_mlebench.authoring.metrics.text import word_jaccard
 
 
 def check(submission: pd.DataFrame, template: pd.DataFrame) -> "pd.Series[str]":

@@ -1,10 +1,15 @@
 from pathlib import Path
 
-from pytest_mlebench.data.authoring.tables import read_csv, split, write_csv
+import pandas as pd
+
+from pytest_mlebench.authoring.tables import read_csv, split, write_csv
 
 
 def prepare(raw: Path, public: Path, private: Path) -> None:
-    train, test = split(read_csv(raw / "train.csv"), test_size=0.1)
+    write_sides(*split(read_csv(raw / "train.csv"), test_size=0.1), public, private)
+
+
+def write_sides(train: pd.DataFrame, test: pd.DataFrame, public: Path, private: Path) -> None:
     write_csv(train, public / "train.csv")
     write_csv(test.drop(columns=["answer_text", "answer_start"]), public / "test.csv")
     answers = test[["id", "answer_text"]].rename(columns={"answer_text": "PredictionString"})

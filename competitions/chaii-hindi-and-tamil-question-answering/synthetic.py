@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.authoring.synthetic import standard
+from pytest_mlebench.authoring.synthetic import standard
 
 HINDI = (
     "भारत दिल्ली नदी गंगा राज्य जनसंख्या वर्ष में के की है और जन्म हुआ था शहर राजधानी मुंबई पर्वत हिमालय भाषा क्षेत्रफल प्रधानमंत्री लेखक"

@@ -1,8 +1,8 @@
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.grading import answer_positions, numeric, require_columns, require_finite
-from pytest_mlebench.grading.resampling import RowScores, mean_of_groups
+from pytest_mlebench.authoring import answer_positions, numeric, require_columns, require_finite
+from pytest_mlebench.authoring.resampling import RowScores, mean_of_groups
 
 from .columns import TARGET
 

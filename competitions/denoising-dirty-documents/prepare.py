@@ -4,16 +4,21 @@ import numpy as np
 import pandas as pd
 from PIL import Image
 
-from pytest_mlebench.data.authoring.archives import open_member, open_zip, unpack_zip
-from pytest_mlebench.data.authoring.corrections import Split
-from pytest_mlebench.data.authoring.tables import split, write_csv
+from pytest_mlebench.authoring.archives import open_member, open_zip, unpack_zip
+from pytest_mlebench.authoring.tables import split, write_csv
 
 
-def prepare(raw: Path, public: Path, private: Path, *, split: Split = split) -> None:
+def prepare(raw: Path, public: Path, private: Path) -> None:
+    write_sides(*split(pages(raw), test_size=0.2), raw, public, private)
+
+
+def pages(raw: Path) -> list[str]:
     with open_zip(raw / "train.zip") as archive:
         names = [name for name in archive.namelist() if name.startswith("train/") and name.endswith(".png")]
-    pages = sorted(name.removeprefix("train/") for name in names)
-    train, test = split(pages, test_size=0.2)
+    return sorted(name.removeprefix("train/") for name in names)
+
+
+def write_sides(train: list[str], test: list[str], raw: Path, public: Path, private: Path) -> None:
     noisy = {f"train/{page}": f"train/{page}" for page in train} | {f"train/{page}": f"test/{page}" for page in test}
     unpack_zip(raw / "train.zip", public, noisy)
     unpack_zip(raw / "train_cleaned.zip", public, {f"train_cleaned/{page}": f"train_cleaned/{page}" for page in train})

@@ -4,8 +4,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.authoring.archives import write_zip
-from pytest_mlebench.data.authoring.synthetic import png, standard
+from pytest_mlebench.authoring.archives import write_zip
+from pytest_mlebench.authoring.synthetic import png, standard
 
 GRAYS = np.repeat(np.arange(256, dtype=np.uint8)[:, None], 3, axis=1)
 

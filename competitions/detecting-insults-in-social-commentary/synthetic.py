@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.authoring.synthetic import first_value
+from pytest_mlebench.authoring.synthetic import first_value
 
 RUDE = [
     "you are an idiot",

@@ -1,14 +1,17 @@
 from pathlib import Path
 
-from pytest_mlebench.data.authoring.corrections import Split
-from pytest_mlebench.data.authoring.files import link_files
-from pytest_mlebench.data.authoring.tables import one_hot, read_csv, split, write_csv
+import pandas as pd
+
+from pytest_mlebench.authoring.files import link_files
+from pytest_mlebench.authoring.tables import one_hot, read_csv, split, write_csv
 
 
-def prepare(raw: Path, public: Path, private: Path, *, split: Split = split) -> None:
-    labels = read_csv(raw / "labels.csv")
-    breeds = sorted(labels["breed"].unique())
-    train, test = split(labels, test_size=0.1)
+def prepare(raw: Path, public: Path, private: Path) -> None:
+    write_sides(*split(read_csv(raw / "labels.csv"), test_size=0.1), raw, public, private)
+
+
+def write_sides(train: pd.DataFrame, test: pd.DataFrame, raw: Path, public: Path, private: Path) -> None:
+    breeds = sorted({*train["breed"], *test["breed"]})
     answers = test[["id"]].join(one_hot(test["breed"], breeds))
     write_csv(train, public / "labels.csv")
     write_csv(answers, private / "test.csv")

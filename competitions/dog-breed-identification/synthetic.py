@@ -4,7 +4,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.authoring.synthetic import malformed
+from pytest_mlebench.authoring.synthetic import malformed
 
 NAMES = """affenpinscher afghan_hound african_hunting_dog airedale american_staffordshire_terrier appenzeller
 australian_terrier basenji basset beagle bedlington_terrier bernese_mountain_dog black-and-tan_coonhound

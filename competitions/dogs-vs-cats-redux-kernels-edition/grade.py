@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 from sklearn.metrics import log_loss
 
-from pytest_mlebench.grading import predictions
-from pytest_mlebench.grading.metrics.classification import binary_log_losses
+from pytest_mlebench.authoring import predictions
+from pytest_mlebench.authoring.metrics.classification import binary_log_losses
 
 check = partial(predictions, columns="label", on="id", between=(0, 1))
 

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from pytest_mlebench.data.authoring.archives import open_zip, unpack_zip, write_zip
-from pytest_mlebench.data.authoring.tables import split, write_csv
+from pytest_mlebench.authoring.archives import open_zip, unpack_zip, write_zip
+from pytest_mlebench.authoring.tables import split, write_csv
 
 
 def prepare(raw: Path, public: Path, private: Path) -> None:

@@ -2,10 +2,10 @@ from pathlib import Path
 
 import pandas as pd
 
-from pytest_mlebench.data.authoring.tables import read_csv
-from pytest_mlebench.grading import align, label_texts, require_columns
-from pytest_mlebench.grading.metrics.multilabel import f1_micro_of_texts, hits_and_sizes
-from pytest_mlebench.grading.resampling import RowScores, ratio
+from pytest_mlebench.authoring import align, label_texts, require_columns
+from pytest_mlebench.authoring.metrics.multilabel import f1_micro_of_texts, hits_and_sizes
+from pytest_mlebench.authoring.resampling import RowScores, ratio
+from pytest_mlebench.authoring.tables import read_csv
 
 
 def read_answers(path: Path) -> pd.DataFrame:

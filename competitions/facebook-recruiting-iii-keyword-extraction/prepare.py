@@ -4,23 +4,28 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
-from pytest_mlebench.data.authoring.archives import zip_member
-from pytest_mlebench.data.authoring.corrections import Split
-from pytest_mlebench.data.authoring.tables import read_csv, split, write_csv
+from pytest_mlebench.authoring.archives import zip_member
+from pytest_mlebench.authoring.tables import read_csv, split, write_csv
 
 from .records import scratch_records
 
+Numbers = NDArray[np.intp]
 
-def prepare(raw: Path, public: Path, private: Path, *, split: Split = split, **options: Any) -> None:
-    """``split`` is given the numbers of the rows; ``options`` as for ``read_csv``."""
+
+def prepare(raw: Path, public: Path, private: Path) -> None:
     n = sum(len(rows) for rows in blocks(raw, usecols=["Id"]))
-    train, test = split(np.arange(n), test_size=0.1)
-    held_out = np.zeros(n, dtype=bool)
+    write_sides(*split(np.arange(n), test_size=0.1), blocks(raw), public, private)
+
+
+def write_sides(train: Numbers, test: Numbers, questions: Iterator[pd.DataFrame], public: Path, private: Path) -> None:
+    """The sides are numbers of rows of the questions, which come in blocks."""
+    held_out = np.zeros(len(train) + len(test), dtype=bool)
     held_out[test] = True
     parts = []
     with scratch_records(public.parent) as records:
-        for rows in blocks(raw, **options):
+        for rows in questions:
             is_test = held_out[rows.index]
             parts.append(rows[is_test])
             records.add(rows[~is_test])

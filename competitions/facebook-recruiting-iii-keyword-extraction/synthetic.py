@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.authoring.synthetic import standard, write_zipped_csv
+from pytest_mlebench.authoring.synthetic import standard, write_zipped_csv
 
 TAGS = ["javascript", "c#", "python", "php", "java", "jquery", "c++", ".net", "asp.net-mvc-3", "html5"]
 TAGS += ["linear-algebra", "null", "r", "node.js", "objective-c", "3d", "unit-testing", "ios"]

@@ -1,9 +1,9 @@
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.grading import InvalidSubmission, predictions, require_columns
-from pytest_mlebench.grading.metrics.audio import lwlrap, precisions_and_labels
-from pytest_mlebench.grading.resampling import RowScores, ratio
+from pytest_mlebench.authoring import InvalidSubmission, predictions, require_columns
+from pytest_mlebench.authoring.metrics.audio import lwlrap, precisions_and_labels
+from pytest_mlebench.authoring.resampling import RowScores, ratio
 
 
 def check(submission: pd.DataFrame, template: pd.DataFrame) -> np.ndarray:

@@ -1,9 +1,9 @@
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from pytest_mlebench.data.authoring.archives import zip_member
-from pytest_mlebench.data.authoring.files import link, link_tree
-from pytest_mlebench.data.authoring.tables import read_csv, read_header, write_csv
+from pytest_mlebench.authoring.archives import zip_member
+from pytest_mlebench.authoring.files import link, link_tree
+from pytest_mlebench.authoring.tables import read_csv, read_header, write_csv
 from pytest_mlebench.errors import DataError
 
 from .web import download

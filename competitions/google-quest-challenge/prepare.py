@@ -3,7 +3,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.authoring.tables import read_csv, split, write_csv
+from pytest_mlebench.authoring.tables import read_csv, split, write_csv
 
 RARE = "question_type_spelling"
 

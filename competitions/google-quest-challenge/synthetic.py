@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.authoring.synthetic import first_value, malformed
-from pytest_mlebench.data.authoring.tables import split
+from pytest_mlebench.authoring.synthetic import first_value, malformed
+from pytest_mlebench.authoring.tables import split
 
 from .prepare import RARE
 

@@ -1,10 +1,10 @@
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.authoring.rle import Runs, decode_rle
-from pytest_mlebench.grading import align, alignment, parse_texts, require_columns
-from pytest_mlebench.grading.metrics.segmentation import area, dice, intersection, join
-from pytest_mlebench.grading.resampling import RowScores, ratio
+from pytest_mlebench.authoring import align, alignment, parse_texts, require_columns
+from pytest_mlebench.authoring.metrics.segmentation import area, dice, intersection, join
+from pytest_mlebench.authoring.resampling import RowScores, ratio
+from pytest_mlebench.authoring.rle import Runs, decode_rle
 
 
 def check(submission: pd.DataFrame, template: pd.DataFrame) -> Runs:

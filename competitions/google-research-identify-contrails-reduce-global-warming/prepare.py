@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.authoring.files import link, link_files, link_tree
-from pytest_mlebench.data.authoring.rle import encode_rle
-from pytest_mlebench.data.authoring.tables import split, write_csv
+from pytest_mlebench.authoring.files import link, link_files, link_tree
+from pytest_mlebench.authoring.rle import encode_rle
+from pytest_mlebench.authoring.tables import split, write_csv
 
 BANDS = [f"band_{band:02d}.npy" for band in range(8, 17)]
 MASKS = ["human_pixel_masks.npy", "human_individual_masks.npy"]

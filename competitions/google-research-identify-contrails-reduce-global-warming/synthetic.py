@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.authoring.rle import encode_rle, mask_from_rle
-from pytest_mlebench.data.authoring.synthetic import first_value, standard
+from pytest_mlebench.authoring.rle import encode_rle, mask_from_rle
+from pytest_mlebench.authoring.synthetic import first_value, standard
 
 HEIGHT, WIDTH = 14, 11
 PIXELS = HEIGHT * WIDTH

@@ -3,14 +3,18 @@ from pathlib import Path
 
 import pandas as pd
 
-from pytest_mlebench.data.authoring.files import link, link_tree
-from pytest_mlebench.data.authoring.tables import read_csv, write_csv
+from pytest_mlebench.authoring.files import link, link_tree
+from pytest_mlebench.authoring.tables import read_csv, write_csv
 
 CHUNK = 1_000_000  # rows; all 32 million need many GB of memory
-DTYPE = {"price": float}
 
 
-def prepare(raw: Path, public: Path, private: Path, *, days: int = 8, dtype: Mapping[str, type] = DTYPE) -> None:
+def prepare(raw: Path, public: Path, private: Path) -> None:
+    write_sides(8, {"price": float}, raw, public, private)
+
+
+def write_sides(days: int, dtype: Mapping[str, type], raw: Path, public: Path, private: Path) -> None:
+    """The last ``days`` are the test; ``dtype`` is that of the columns of transactions_train.csv."""
     transactions = raw / "transactions_train.csv"
     last_day = max(chunk["t_dat"].max() for chunk in read_csv(transactions, usecols=["t_dat"], chunksize=CHUNK))
     first_test_day = (pd.Timestamp(last_day) - pd.Timedelta(days=days - 1)).strftime("%Y-%m-%d")

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from pytest_mlebench.data.authoring.coco import hold_out_by_category, read_metadata
-from pytest_mlebench.data.authoring.tables import write_csv
+from pytest_mlebench.authoring.coco import hold_out_by_category, read_metadata
+from pytest_mlebench.authoring.tables import write_csv
 
 
 def prepare(raw: Path, public: Path, private: Path) -> None:

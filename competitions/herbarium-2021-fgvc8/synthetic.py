@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.authoring.synthetic import standard
+from pytest_mlebench.authoring.synthetic import standard
 
 # Specimens of each species: all sizes at which the split behaves differently.
 SIZES = [1, 2, 3, 4, 5, 6, 9, 10, 11, 12, 1, 2, 4, 5, 7, 16, 3, 8]

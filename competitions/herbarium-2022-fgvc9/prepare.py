@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from pytest_mlebench.data.authoring.coco import read_metadata, select, split_by_category, write_metadata
-from pytest_mlebench.data.authoring.files import link_files
-from pytest_mlebench.data.authoring.tables import write_csv
+from pytest_mlebench.authoring.coco import read_metadata, select, split_by_category, write_metadata
+from pytest_mlebench.authoring.files import link_files
+from pytest_mlebench.authoring.tables import write_csv
 
 
 def prepare(raw: Path, public: Path, private: Path) -> None:

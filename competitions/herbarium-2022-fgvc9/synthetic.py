@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.authoring.synthetic import standard
+from pytest_mlebench.authoring.synthetic import standard
 
 CATEGORIES = [0, 3, 42, 99, 100, 155, 1234, 9999, 15504, 777]
 FAMILIES = ["Asteraceae", "Poaceae", "Fabaceae"]

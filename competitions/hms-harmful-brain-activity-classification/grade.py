@@ -1,7 +1,7 @@
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.grading import (
+from pytest_mlebench.authoring import (
     numeric,
     require_between,
     require_columns,
@@ -9,7 +9,7 @@ from pytest_mlebench.grading import (
     require_row_sums,
     require_same_ids,
 )
-from pytest_mlebench.grading.metrics.divergence import kl_divergence, kl_divergences
+from pytest_mlebench.authoring.metrics.divergence import kl_divergence, kl_divergences
 
 from .labels import VOTES
 

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from pytest_mlebench.data.authoring.files import link_files, link_tree
-from pytest_mlebench.data.authoring.tables import read_csv, split_groups, write_csv
+from pytest_mlebench.authoring.files import link_files, link_tree
+from pytest_mlebench.authoring.tables import read_csv, split_groups, write_csv
 
 from .labels import VOTES
 

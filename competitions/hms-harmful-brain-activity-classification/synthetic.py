@@ -6,7 +6,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pytest_mlebench.data.authoring.synthetic import malformed
+from pytest_mlebench.authoring.synthetic import malformed
 
 from .labels import VOTES
 

@@ -1,8 +1,8 @@
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.grading import align, ranked_labels, require_columns
-from pytest_mlebench.grading.metrics.ranking import average_precisions_at_k, mean_average_precision_at_k
+from pytest_mlebench.authoring import align, ranked_labels, require_columns
+from pytest_mlebench.authoring.metrics.ranking import average_precisions_at_k, mean_average_precision_at_k
 
 
 def check(submission: pd.DataFrame, template: pd.DataFrame) -> list[list[str]]:

@@ -1,15 +1,22 @@
 from pathlib import Path
 
-from pytest_mlebench.data.authoring.corrections import Split
-from pytest_mlebench.data.authoring.files import link_files
-from pytest_mlebench.data.authoring.tables import read_csv, split, write_csv
+import pandas as pd
+
+from pytest_mlebench.authoring.files import link_files
+from pytest_mlebench.authoring.tables import read_csv, split, write_csv
 
 LISTED_TWICE = "ce27d36c9147cc19.jpg"  # in two chains, so its label is doubtful
 
 
-def prepare(raw: Path, public: Path, private: Path, *, split: Split = split) -> None:
-    images = read_csv(raw / "train.csv").query("image != @LISTED_TWICE")
-    train, test = split(images, test_size=0.1)
+def prepare(raw: Path, public: Path, private: Path) -> None:
+    write_sides(*split(read_images(raw), test_size=0.1), raw, public, private)
+
+
+def read_images(raw: Path) -> pd.DataFrame:
+    return read_csv(raw / "train.csv").query("image != @LISTED_TWICE")
+
+
+def write_sides(train: pd.DataFrame, test: pd.DataFrame, raw: Path, public: Path, private: Path) -> None:
     write_csv(train, public / "train.csv")
     write_csv(test, private / "test.csv")
     sample = test[["image"]].assign(hotel_id="36363 53586 18807 64314 60181")

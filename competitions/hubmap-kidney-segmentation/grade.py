@@ -3,10 +3,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.authoring.rle import Runs, decode_rle
-from pytest_mlebench.data.authoring.tables import read_csv
-from pytest_mlebench.grading import align, alignment, parse_texts, require_columns
-from pytest_mlebench.grading.metrics.segmentation import dice
+from pytest_mlebench.authoring import align, alignment, parse_texts, require_columns
+from pytest_mlebench.authoring.metrics.segmentation import dice
+from pytest_mlebench.authoring.rle import Runs, decode_rle
+from pytest_mlebench.authoring.tables import read_csv
 
 RUNS = "pairs of start and length"
 SIZE = ["width_pixels", "height_pixels"]

@@ -1,7 +1,7 @@
 from pathlib import Path
 
-from pytest_mlebench.data.authoring.files import link_files
-from pytest_mlebench.data.authoring.tables import read_csv, split, write_csv
+from pytest_mlebench.authoring.files import link_files
+from pytest_mlebench.authoring.tables import read_csv, split, write_csv
 
 INFORMATION = "HuBMAP-20-dataset_information.csv"
 SUFFIXES = [".tiff", ".json", "-anatomical-structure.json"]

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.authoring.rle import encode_rle, mask_from_rle
-from pytest_mlebench.data.authoring.synthetic import first_value, malformed
+from pytest_mlebench.authoring.rle import encode_rle, mask_from_rle
+from pytest_mlebench.authoring.synthetic import first_value, malformed
 
 
 def make(raw: Path, seed: int) -> None:

@@ -1,8 +1,8 @@
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.grading import InvalidSubmission, alignment, numeric, require_columns, require_finite
-from pytest_mlebench.grading.metrics.geometry import angular_error
+from pytest_mlebench.authoring import InvalidSubmission, alignment, numeric, require_columns, require_finite
+from pytest_mlebench.authoring.metrics.geometry import angular_error
 
 from .columns import ANGLES
 

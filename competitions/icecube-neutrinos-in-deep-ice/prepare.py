@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from pytest_mlebench.data.authoring.files import link, link_files
-from pytest_mlebench.data.authoring.tables import split, write_csv
+from pytest_mlebench.authoring.files import link, link_files
+from pytest_mlebench.authoring.tables import split, write_csv
 
 from .columns import ANGLES
 from .parquet import distinct_values, filter_parquet
@@ -11,10 +11,16 @@ from .parquet import distinct_values, filter_parquet
 PULSES = ["batch_id", "event_id", "first_pulse_index", "last_pulse_index"]
 
 
-def prepare(raw: Path, public: Path, private: Path, *, test_size: float | int = 0.1) -> None:
-    """``test_size`` is a share or a number of batches."""
+def prepare(raw: Path, public: Path, private: Path) -> None:
+    write_sides(*split(read_batches(raw), test_size=0.1), raw, public, private)
+
+
+def read_batches(raw: Path) -> list[int]:
+    return distinct_values(raw / "train_meta.parquet", "batch_id")
+
+
+def write_sides(train: list[int], test: list[int], raw: Path, public: Path, private: Path) -> None:
     meta = raw / "train_meta.parquet"
-    train, test = split(distinct_values(meta, "batch_id"), test_size=test_size)
     filter_parquet(meta, public / "train_meta.parquet", "batch_id", train, [*PULSES, *ANGLES])
     filter_parquet(meta, public / "test_meta.parquet", "batch_id", test, PULSES)
     answers = pd.read_parquet(meta, columns=["event_id", *ANGLES], filters=[("batch_id", "in", test)])

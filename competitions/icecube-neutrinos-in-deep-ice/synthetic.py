@@ -4,12 +4,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.authoring.synthetic import first_value, standard
-
-BATCHES = 28
+from pytest_mlebench.authoring.synthetic import first_value, standard
 
 
-def make(raw: Path, seed: int, *, batches: int = BATCHES) -> None:
+def make(raw: Path, seed: int) -> None:
+    make_batches(raw, seed, 28)
+
+
+def make_batches(raw: Path, seed: int, batches: int) -> None:
     rng = np.random.default_rng(seed)
     (raw / "train").mkdir()
     (raw / "test").mkdir()

@@ -2,7 +2,7 @@ import numpy as np
 import pandas as pd
 from sklearn.metrics import zero_one_loss
 
-from pytest_mlebench.grading import InvalidSubmission, class_labels, require_columns, require_not_missing
+from pytest_mlebench.authoring import InvalidSubmission, class_labels, require_columns, require_not_missing
 
 
 def check(submission: pd.DataFrame, template: pd.DataFrame) -> np.ndarray:

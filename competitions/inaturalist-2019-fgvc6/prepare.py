@@ -1,16 +1,27 @@
+from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path, PurePosixPath
 
 import pandas as pd
 
-from pytest_mlebench.data.authoring.archives import TarWriter, open_tar, tar_members
-from pytest_mlebench.data.authoring.coco import read_metadata, select, split_by_category, write_metadata
-from pytest_mlebench.data.authoring.files import link
-from pytest_mlebench.data.authoring.tables import write_csv
+from pytest_mlebench.authoring.archives import SortedTarWriter, TarWriter, open_tar, tar_members
+from pytest_mlebench.authoring.coco import read_metadata, select, split_by_category, write_metadata
+from pytest_mlebench.authoring.files import link
+from pytest_mlebench.authoring.tables import write_csv
 from pytest_mlebench.errors import DataError
 
 
-def prepare(raw: Path, public: Path, private: Path, *, as_named: bool = False) -> None:
-    """With ``as_named`` the archives are named as what they are, and hold what the JSON files name, under its name."""
+def prepare(raw: Path, public: Path, private: Path) -> None:
+    kept, renamed = write_tables(raw, public, private)
+    archives = {  # plain tars, in spite of the names that the reference gives them
+        public / "train_val2019.tar.gz": {name: name.removeprefix("train_val2019/") for name in kept},
+        public / "test2019.tar.gz": renamed,
+    }
+    write_archives(raw, archives)
+
+
+def write_tables(raw: Path, public: Path, private: Path) -> tuple[set[str], dict[str, str]]:
+    """All files but the archives; the names of the training photos, and of the test photos with their new names."""
     metadata = read_metadata(raw / "train2019.json")
     categories = [annotation["category_id"] for annotation in metadata["annotations"]]
     train, test = split_by_category(categories, test_size=0.12)
@@ -30,22 +41,23 @@ def prepare(raw: Path, public: Path, private: Path, *, as_named: bool = False) -
     write_csv(answers, private / "answers.csv")
     write_csv(answers.assign(predicted=654), public / "kaggle_sample_submission.csv")
 
-    kept = {metadata["images"][position]["file_name"] for position in train}
-    if as_named:
-        kept |= {image["file_name"] for image in read_metadata(raw / "val2019.json")["images"]}
-    suffix, train_folder, test_folder = (".tar", "train_val2019/", "test2019/") if as_named else (".tar.gz", "", "")
-    missing = kept | renamed.keys()
-    with (
-        open_tar(raw / "train_val2019.tar.gz") as archive,
-        # Plain tars, in spite of the names that the reference gives them.
-        TarWriter(public / f"train_val2019{suffix}") as train_archive,
-        TarWriter(public / f"test2019{suffix}") as test_archive,
-    ):
-        for name, size, file in tar_members(archive):
-            if name in kept:
-                train_archive.write(train_folder + name.removeprefix("train_val2019/"), file, size)
-            elif name in renamed:
-                test_archive.write(test_folder + renamed[name], file, size)
+    return {metadata["images"][position]["file_name"] for position in train}, renamed
+
+
+def write_archives(raw: Path, archives: Mapping[Path, Mapping[str, str]]) -> None:
+    """Each holds members of train_val2019.tar.gz under new names."""
+    missing = {name for members in archives.values() for name in members}
+    with open_tar(raw / "train_val2019.tar.gz") as source, ExitStack() as stack:
+        writers = [(stack.enter_context(_writer(path)), members) for path, members in archives.items()]
+        for name, size, file in tar_members(source):
+            for archive, members in writers:
+                if name in members:
+                    archive.write(members[name], file, size)
             missing.discard(name)
     if missing:
         raise DataError(f"train_val2019.tar.gz has no member {min(missing)}")
+
+
+def _writer(path: Path) -> TarWriter:
+    """The photos come category by category, which the order of the test photos must not tell."""
+    return SortedTarWriter(path) if path.name.startswith("test") else TarWriter(path)

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.authoring.archives import write_tar_gz
-from pytest_mlebench.data.authoring.synthetic import first_value, standard
+from pytest_mlebench.authoring.archives import write_tar_gz
+from pytest_mlebench.authoring.synthetic import first_value, standard
 
 KINGDOMS = ["Plants", "Birds", "Fungi", "Reptiles"]
 # Images of each category: all sizes at which the split behaves differently, then some more.

@@ -4,9 +4,9 @@ from pathlib import Path
 import pandas as pd
 from sklearn.metrics import roc_auc_score
 
-from pytest_mlebench.data.authoring.tables import read_csv
-from pytest_mlebench.grading import predictions
-from pytest_mlebench.grading.resampling import RowScores, roc_auc
+from pytest_mlebench.authoring import predictions
+from pytest_mlebench.authoring.resampling import RowScores, roc_auc
+from pytest_mlebench.authoring.tables import read_csv
 
 check = partial(predictions, columns="invasive", on="name", between=(0, 1))
 

@@ -1,8 +1,8 @@
 import tempfile
 from pathlib import Path
 
-from pytest_mlebench.data.authoring.archives import write_7z, write_zip
-from pytest_mlebench.data.authoring.tables import read_zipped_csv, split, write_csv
+from pytest_mlebench.authoring.archives import write_7z, write_zip
+from pytest_mlebench.authoring.tables import read_zipped_csv, split, write_csv
 
 
 def prepare(raw: Path, public: Path, private: Path) -> None:

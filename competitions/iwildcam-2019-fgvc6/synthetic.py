@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.authoring.archives import write_zip
-from pytest_mlebench.data.authoring.synthetic import standard
+from pytest_mlebench.authoring.archives import write_zip
+from pytest_mlebench.authoring.synthetic import standard
 
 CLASSES = [0, 1, 3, 4, 8, 10, 11, 13, 14, 16, 17, 18, 19, 22]
 OWNERS = ["Justin Brown", "Erin Boydston", 'D. "Mouse", NPS', None]

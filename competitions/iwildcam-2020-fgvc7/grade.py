@@ -2,7 +2,7 @@ import numpy as np
 import pandas as pd
 from sklearn.metrics import accuracy_score
 
-from pytest_mlebench.grading import class_labels, require_columns, require_row_count
+from pytest_mlebench.authoring import class_labels, require_columns, require_row_count
 
 
 def check(submission: pd.DataFrame, template: pd.DataFrame) -> np.ndarray:

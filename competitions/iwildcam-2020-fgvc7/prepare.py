@@ -1,12 +1,13 @@
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.authoring.files import link, link_files
-from pytest_mlebench.data.authoring.tables import hold_out, split, write_csv
+from pytest_mlebench.authoring.files import link, link_files
+from pytest_mlebench.authoring.tables import hold_out, split, write_csv
 
 TRAIN = "iwildcam2020_train_annotations.json"
 TEST = "iwildcam2020_test_information.json"
@@ -14,19 +15,33 @@ DETECTIONS = "iwildcam2020_megadetector_results.json"
 TEST_SIZE = 0.22
 
 
-def prepare(raw: Path, public: Path, private: Path, *, corrected: bool = False) -> None:
-    """``corrected``: the share of test images is what it says, and each of them has one annotation."""
-    metadata, test_metadata = (json.loads((raw / name).read_text(encoding="utf-8")) for name in (TRAIN, TEST))
-    # By way of tables: a key that some record lacks becomes NaN there, as in the reference's files.
-    images, annotations = pd.DataFrame(metadata["images"]), pd.DataFrame(metadata["annotations"])
-    train, test = hold_out(images, "location", _test_locations(images["location"], counted_twice=not corrected))
+def prepare(raw: Path, public: Path, private: Path) -> None:
+    images, annotations = read_tables(raw)
+    # The reference counts the images that are held out twice in the denominator.
+    locations = test_locations(images["location"], lambda held_out, total: held_out / (total + held_out))
+    train, test = hold_out(images, "location", locations)
+    write_sides(train, test, *hold_out(annotations, "image_id", test["id"]), raw, public, private)
 
-    train_annotations, truth = hold_out(annotations, "image_id", test["id"])
-    if corrected:
-        truth = truth.drop_duplicates("image_id")
-        test = test[test["id"].isin(truth["image_id"])]
+
+def read_tables(raw: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Images and annotations. In tables a key that some record lacks becomes NaN, as in the reference's files."""
+    metadata = _load(raw, TRAIN)
+    return pd.DataFrame(metadata["images"]), pd.DataFrame(metadata["annotations"])
+
+
+def write_sides(
+    train: pd.DataFrame,
+    test: pd.DataFrame,
+    annotations: pd.DataFrame,
+    truth: pd.DataFrame,
+    raw: Path,
+    public: Path,
+    private: Path,
+) -> None:
+    """``annotations`` are those of the training images, ``truth`` those of the test images."""
+    metadata, test_metadata = _load(raw, TRAIN), _load(raw, TEST)
     content = {
-        "annotations": _records(train_annotations),
+        "annotations": _records(annotations),
         "images": _records(train),
         "categories": _records(pd.DataFrame(metadata["categories"])),
         "info": metadata["info"],
@@ -48,23 +63,26 @@ def prepare(raw: Path, public: Path, private: Path, *, corrected: bool = False) 
     write_csv(answers.assign(Category=random_categories), public / "sample_submission.csv")
 
 
-def _test_locations(locations: pd.Series, *, counted_twice: bool) -> list[Any]:
+def test_locations(locations: pd.Series, share_of: Callable[[int, int], float]) -> list[Any]:
     """Cameras of the test set: a random share, then one by one until it holds just under the share of images.
 
-    That share can count the images held out twice in its denominator, as the reference does.
+    ``share_of`` gives that share from the numbers of images that are held out and of all images.
     """
     images = locations.value_counts()
     train, test = map(list, split(locations.unique(), test_size=TEST_SIZE))
 
     def share() -> float:
-        held_out = images[test].sum()
-        return held_out / (len(locations) + (held_out if counted_twice else 0))
+        return share_of(images[test].sum(), len(locations))
 
     while share() < TEST_SIZE:
         test.append(train.pop())
     while share() > TEST_SIZE:
         train.append(test.pop())
     return test
+
+
+def _load(raw: Path, name: str) -> dict[str, Any]:
+    return json.loads((raw / name).read_text(encoding="utf-8"))
 
 
 def _records(table: pd.DataFrame) -> list[dict[str, Any]]:

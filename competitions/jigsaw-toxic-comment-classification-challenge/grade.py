@@ -2,7 +2,7 @@ import numpy as np
 import pandas as pd
 from sklearn.metrics import roc_auc_score
 
-from pytest_mlebench.grading import (
+from pytest_mlebench.authoring import (
     InvalidSubmission,
     isin,
     numeric,
@@ -11,7 +11,7 @@ from pytest_mlebench.grading import (
     require_finite,
     require_row_count,
 )
-from pytest_mlebench.grading.resampling import RowScores, roc_auc
+from pytest_mlebench.authoring.resampling import RowScores, roc_auc
 
 from .labels import CLASSES
 

@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from pytest_mlebench.data.authoring.tables import read_zipped_csv, write_csv
+from pytest_mlebench.authoring.tables import read_zipped_csv, write_csv
 
 from .labels import CLASSES
 

@@ -5,8 +5,8 @@ import pandas as pd
 from scipy.stats import pmean
 from sklearn.metrics import roc_auc_score
 
-from pytest_mlebench.data.authoring.tables import read_csv
-from pytest_mlebench.grading import InvalidSubmission, alignment, numeric, require_columns
+from pytest_mlebench.authoring import InvalidSubmission, alignment, numeric, require_columns
+from pytest_mlebench.authoring.tables import read_csv
 
 IDENTITIES = ["male", "female", "homosexual_gay_or_lesbian", "christian", "jewish", "muslim", "black", "white"]
 IDENTITIES += ["psychiatric_or_mental_illness"]

@@ -1,7 +1,7 @@
 from pathlib import Path
 
-from pytest_mlebench.data.authoring.files import link
-from pytest_mlebench.data.authoring.tables import read_csv, write_csv
+from pytest_mlebench.authoring.files import link
+from pytest_mlebench.authoring.tables import read_csv, write_csv
 
 
 def prepare(raw: Path, public: Path, private: Path) -> None:

@@ -4,7 +4,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.authoring.synthetic import standard
+from pytest_mlebench.authoring.synthetic import standard
 
 IDENTITIES = """male female transgender other_gender heterosexual homosexual_gay_or_lesbian bisexual
     other_sexual_orientation christian jewish muslim hindu buddhist atheist other_religion black white asian latino

@@ -1,8 +1,8 @@
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.grading import alignment, labelled_records, parse_texts, require_columns
-from pytest_mlebench.grading.resampling import RowScores, ratio
+from pytest_mlebench.authoring import alignment, labelled_records, parse_texts, require_columns
+from pytest_mlebench.authoring.resampling import RowScores, ratio
 
 Labelled = tuple[list[str], np.ndarray]
 """Characters, and the numbers that belong to each: x and y of a point; left, top, width and height of a box."""

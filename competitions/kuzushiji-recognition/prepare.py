@@ -2,14 +2,16 @@ from pathlib import Path
 
 import pandas as pd
 
-from pytest_mlebench.data.authoring.archives import copy_members
-from pytest_mlebench.data.authoring.corrections import Split
-from pytest_mlebench.data.authoring.files import link
-from pytest_mlebench.data.authoring.tables import read_csv, split, write_csv
+from pytest_mlebench.authoring.archives import copy_members
+from pytest_mlebench.authoring.files import link
+from pytest_mlebench.authoring.tables import read_csv, split, write_csv
 
 
-def prepare(raw: Path, public: Path, private: Path, *, split: Split = split) -> None:
-    train, test = split(read_csv(raw / "train.csv"), test_size=0.1)
+def prepare(raw: Path, public: Path, private: Path) -> None:
+    write_sides(*split(read_csv(raw / "train.csv"), test_size=0.1), raw, public, private)
+
+
+def write_sides(train: pd.DataFrame, test: pd.DataFrame, raw: Path, public: Path, private: Path) -> None:
     write_csv(train, public / "train.csv")
     write_csv(test, private / "test.csv")
     write_csv(test.assign(labels="U+003F 1 1 U+FF2F 2 2"), public / "sample_submission.csv")

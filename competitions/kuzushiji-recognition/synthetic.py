@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.authoring.archives import write_zip
-from pytest_mlebench.data.authoring.synthetic import first_value, standard
-from pytest_mlebench.data.authoring.tables import split
+from pytest_mlebench.authoring.archives import write_zip
+from pytest_mlebench.authoring.synthetic import first_value, standard
+from pytest_mlebench.authoring.tables import split
 
 CHARACTERS = ["U+306F", "U+306B", "U+3066", "U+304F", "U+306E", "U+4E00", "U+5927", "U+309D", "U+003F"]
 
@@ -22,7 +22,12 @@ def _image_id(rng: np.random.Generator, k: int) -> str:
     return f"umgy{k:03d}-{rng.integers(1, 99):03d}"
 
 
-def make(raw: Path, seed: int, image_id: Callable[[np.random.Generator, int], str] = _image_id) -> None:
+def make(raw: Path, seed: int) -> None:
+    make_pages(raw, seed, _image_id)
+
+
+def make_pages(raw: Path, seed: int, image_id: Callable[[np.random.Generator, int], str]) -> None:
+    """``image_id`` makes the name of a page from its number."""
     rng = np.random.default_rng(seed)
     n = 178 + 5 * seed
     ids = [image_id(rng, k) for k in range(n)]

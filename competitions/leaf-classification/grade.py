@@ -1,8 +1,8 @@
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.grading import class_probabilities, require_columns
-from pytest_mlebench.grading.metrics.classification import log_loss, log_losses
+from pytest_mlebench.authoring import class_probabilities, require_columns
+from pytest_mlebench.authoring.metrics.classification import log_loss, log_losses
 
 
 def check(submission: pd.DataFrame, template: pd.DataFrame) -> np.ndarray:

@@ -3,8 +3,8 @@ from functools import partial
 import pandas as pd
 from sklearn.metrics import cohen_kappa_score
 
-from pytest_mlebench.grading import class_labels
-from pytest_mlebench.grading.resampling import RowScores, confusion, quadratic_kappa
+from pytest_mlebench.authoring import class_labels
+from pytest_mlebench.authoring.resampling import RowScores, confusion, quadratic_kappa
 
 check = partial(class_labels, column="score", on="essay_id")
 

@@ -3,8 +3,8 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.grading import class_probabilities
-from pytest_mlebench.grading.metrics.classification import log_loss, log_losses
+from pytest_mlebench.authoring import class_probabilities
+from pytest_mlebench.authoring.metrics.classification import log_loss, log_losses
 
 VERDICTS = ["winner_model_a", "winner_model_b", "winner_tie"]
 

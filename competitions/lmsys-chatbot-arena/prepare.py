@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from pytest_mlebench.data.authoring.tables import read_csv, split, write_csv
+from pytest_mlebench.authoring.tables import read_csv, split, write_csv
 
 
 def prepare(raw: Path, public: Path, private: Path) -> None:

@@ -2,17 +2,28 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
-from pytest_mlebench.data.authoring.corrections import Split
-from pytest_mlebench.data.authoring.tables import split, write_csv
+from pytest_mlebench.authoring.tables import split, write_csv
 
 from .arrays import open_array, take_rows
 
+FOLDER = Path("timit_11", "timit_11")
 
-def prepare(raw: Path, public: Path, private: Path, *, split: Split = split) -> None:
-    old, new = raw / "timit_11" / "timit_11", public / "timit_11" / "timit_11"
-    frames, old_test_frames = len(open_array(old / "train_11.npy")), len(open_array(old / "test_11.npy"))
-    train, test = split(np.arange(frames), test_size=old_test_frames / (frames + old_test_frames))
+
+def prepare(raw: Path, public: Path, private: Path) -> None:
+    rows, test_size = frames(raw)
+    write_sides(*split(rows, test_size=test_size), raw, public, private)
+
+
+def frames(raw: Path) -> tuple[NDArray[np.intp], float]:
+    """The numbers of the labelled rows, and the share that is held out."""
+    labelled, test = (len(open_array(raw / FOLDER / f"{side}_11.npy")) for side in ("train", "test"))
+    return np.arange(labelled), test / (labelled + test)
+
+
+def write_sides(train: NDArray[np.intp], test: NDArray[np.intp], raw: Path, public: Path, private: Path) -> None:
+    old, new = raw / FOLDER, public / FOLDER
     take_rows(old / "train_11.npy", train, new / "train_11.npy")
     take_rows(old / "train_label_11.npy", train, new / "train_label_11.npy")
     take_rows(old / "train_11.npy", test, new / "test_11.npy")

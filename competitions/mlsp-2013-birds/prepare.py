@@ -4,8 +4,8 @@ from zipfile import ZipFile
 
 import pandas as pd
 
-from pytest_mlebench.data.authoring.archives import open_member, open_zip, unpack_zip
-from pytest_mlebench.data.authoring.tables import read_csv, write_csv
+from pytest_mlebench.authoring.archives import open_member, open_zip, unpack_zip
+from pytest_mlebench.authoring.tables import read_csv, write_csv
 
 ROOT = "mlsp_contest_dataset"
 ESSENTIAL, SUPPLEMENTAL = "essential_data", "supplemental_data"
@@ -26,12 +26,10 @@ OF_RECORDINGS = [
 ]
 EXAMPLES = f"{SUPPLEMENTAL}/segmentation_examples"  # of a few recordings only
 
-
 HEADING = "rec_id,[histogram of segment features]"
 
 
-def prepare(raw: Path, public: Path, private: Path, *, corrected: bool = False) -> None:
-    """``corrected``: each table keeps its own heading, and what was drawn into test recordings is left out."""
+def prepare(raw: Path, public: Path, private: Path) -> None:
     with open_zip(raw / f"{ROOT}.zip") as archive:
         with open_member(archive, f"{ROOT}/{ESSENTIAL}/CVfolds_2.txt") as file:
             old_ids = read_csv(file).query("fold == 0")["rec_id"]
@@ -39,7 +37,6 @@ def prepare(raw: Path, public: Path, private: Path, *, corrected: bool = False) 
             files = read_csv(file).query("rec_id in @old_ids")
         new_ids = {str(old): new for new, old in enumerate(old_ids)}
         labels, *segments = (_renumbered(archive, name, new_ids) for name in (LABELS, *SEGMENT_TABLES))
-        own_headings = [_heading(archive, name) for name in SEGMENT_TABLES]
         members = set(archive.namelist())
 
     folds = pd.DataFrame({"rec_id": range(len(old_ids)), "fold": 0})
@@ -49,9 +46,8 @@ def prepare(raw: Path, public: Path, private: Path, *, corrected: bool = False) 
     write_csv(files.assign(rec_id=files["rec_id"].astype(str).map(new_ids)), public / ESSENTIAL / "rec_id2filename.txt")
     hidden = set(test)
     _write_lines(public / LABELS, "rec_id,[labels]", ((id, "?" if id in hidden else species) for id, species in labels))
-    headings = own_headings if corrected else [HEADING] * 3  # the reference heads all three as the first
-    for name, heading, rows in zip(SEGMENT_TABLES, headings, segments, strict=True):
-        _write_lines(public / name, heading, rows)
+    for name, rows in zip(SEGMENT_TABLES, segments, strict=True):
+        _write_lines(public / name, HEADING, rows)  # the reference heads all three as the first
 
     truth = [
         (100 * id + number, int(str(number) in species.split(",")))
@@ -67,8 +63,7 @@ def prepare(raw: Path, public: Path, private: Path, *, corrected: bool = False) 
         *UNCHANGED,
         *(f"{folder}/{name}.{suffix}" for folder, suffix in OF_RECORDINGS for name in files["filename"]),
     ]
-    shown = files[~files["rec_id"].astype(str).map(new_ids).isin(hidden)] if corrected else files
-    examples = [f"{EXAMPLES}/{name}.bmp" for name in shown["filename"]]
+    examples = [f"{EXAMPLES}/{name}.bmp" for name in files["filename"]]
     names += [name for name in examples if f"{ROOT}/{name}" in members]
     (public / EXAMPLES).mkdir()
     unpack_zip(raw / f"{ROOT}.zip", public, {f"{ROOT}/{name}": name for name in names})
@@ -79,11 +74,6 @@ def _renumbered(archive: ZipFile, name: str, new_ids: Mapping[str, int]) -> list
     with open_member(archive, f"{ROOT}/{name}") as file:
         lines = [line.partition(",") for line in file.read().decode().splitlines()[1:]]
     return [(new_ids[id], rest) for id, _, rest in lines if id in new_ids]
-
-
-def _heading(archive: ZipFile, name: str) -> str:
-    with open_member(archive, f"{ROOT}/{name}") as file:
-        return file.readline().decode().rstrip("\r\n")
 
 
 def _write_lines(path: Path, heading: str, rows: Iterable[tuple[int, str]]) -> None:

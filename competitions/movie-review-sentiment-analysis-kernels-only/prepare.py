@@ -1,14 +1,16 @@
 from pathlib import Path
-from typing import Any
 
-from pytest_mlebench.data.authoring.archives import write_zip
-from pytest_mlebench.data.authoring.corrections import Split
-from pytest_mlebench.data.authoring.tables import read_zipped_csv, split, write_csv
+import pandas as pd
+
+from pytest_mlebench.authoring.archives import write_zip
+from pytest_mlebench.authoring.tables import read_zipped_csv, split, write_csv
 
 
-def prepare(raw: Path, public: Path, private: Path, *, split: Split = split, **options: Any) -> None:
-    """``options`` are those of pandas' ``read_csv``."""
-    train, test = split(read_zipped_csv(raw / "train.tsv.zip", sep="\t", **options), test_size=0.3)
+def prepare(raw: Path, public: Path, private: Path) -> None:
+    write_sides(*split(read_zipped_csv(raw / "train.tsv.zip", sep="\t"), test_size=0.3), public, private)
+
+
+def write_sides(train: pd.DataFrame, test: pd.DataFrame, public: Path, private: Path) -> None:
     write_csv(test, private / "answers.csv")
     write_csv(test[["PhraseId"]].assign(Sentiment=2), public / "sampleSubmission.csv")
     for name, rows in (("train.tsv", train), ("test.tsv", test.drop(columns="Sentiment"))):

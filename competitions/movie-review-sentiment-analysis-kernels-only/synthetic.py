@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.authoring.archives import write_zip
-from pytest_mlebench.data.authoring.synthetic import first_value, standard
+from pytest_mlebench.authoring.archives import write_zip
+from pytest_mlebench.authoring.synthetic import first_value, standard
 
 WORDS = """a the film movie plot never quite funny dull , . 's n't moving , but -LRB- -RRB- `` '' -- café naïve ½
 10-course "good" clichés""".split()

@@ -3,9 +3,9 @@ from typing import Any
 import pandas as pd
 from rapidfuzz.distance import Levenshtein
 
-from pytest_mlebench.grading import InvalidSubmission, alignment, require_columns, require_not_missing
-from pytest_mlebench.grading.metrics.text import word_error_rate
-from pytest_mlebench.grading.resampling import RowScores, ratio
+from pytest_mlebench.authoring import InvalidSubmission, alignment, require_columns, require_not_missing
+from pytest_mlebench.authoring.metrics.text import word_error_rate
+from pytest_mlebench.authoring.resampling import RowScores, ratio
 
 
 def check(submission: pd.DataFrame, template: pd.DataFrame) -> list[list[int]]:

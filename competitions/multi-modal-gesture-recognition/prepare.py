@@ -3,9 +3,9 @@ from pathlib import Path, PurePosixPath
 
 import pandas as pd
 
-from pytest_mlebench.data.authoring.archives import tar_names
-from pytest_mlebench.data.authoring.files import link, link_files
-from pytest_mlebench.data.authoring.tables import hold_out, read_csv, write_csv
+from pytest_mlebench.authoring.archives import tar_names
+from pytest_mlebench.authoring.files import link, link_files
+from pytest_mlebench.authoring.tables import hold_out, read_csv, write_csv
 
 GESTURES = range(1, 21)
 FILES = [

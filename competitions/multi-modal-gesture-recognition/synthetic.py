@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.authoring.archives import write_7z, write_tar_gz, write_zip
-from pytest_mlebench.data.authoring.synthetic import first_value, standard
+from pytest_mlebench.authoring.archives import write_7z, write_tar_gz, write_zip
+from pytest_mlebench.authoring.synthetic import first_value, standard
 
 BATCHES = ["training1", "training2", "training3", "training4", "validation1", "validation2", "validation3"]
 

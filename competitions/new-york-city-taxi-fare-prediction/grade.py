@@ -1,8 +1,8 @@
 import pandas as pd
 from sklearn.metrics import root_mean_squared_error
 
-from pytest_mlebench.grading import numeric, require_columns, require_finite, require_row_count
-from pytest_mlebench.grading.resampling import RowScores, root_mean
+from pytest_mlebench.authoring import numeric, require_columns, require_finite, require_row_count
+from pytest_mlebench.authoring.resampling import RowScores, root_mean
 
 
 def check(submission: pd.DataFrame, template: pd.DataFrame) -> "pd.Series[float]":

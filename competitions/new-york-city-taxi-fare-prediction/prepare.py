@@ -3,8 +3,8 @@ from pathlib import Path
 
 import numpy as np
 
-from pytest_mlebench.data.authoring.files import link
-from pytest_mlebench.data.authoring.tables import read_csv, split, write_csv
+from pytest_mlebench.authoring.files import link
+from pytest_mlebench.authoring.tables import read_csv, split, write_csv
 
 from .lines import pick_lines
 

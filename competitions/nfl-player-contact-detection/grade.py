@@ -2,9 +2,9 @@ from functools import partial
 
 import pandas as pd
 
-from pytest_mlebench.grading import class_labels
-from pytest_mlebench.grading.metrics.classification import matthews_corrcoef
-from pytest_mlebench.grading.resampling import RowScores, confusion, matthews
+from pytest_mlebench.authoring import class_labels
+from pytest_mlebench.authoring.metrics.classification import matthews_corrcoef
+from pytest_mlebench.authoring.resampling import RowScores, confusion, matthews
 
 check = partial(class_labels, column="contact", on="contact_id")
 

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.authoring.synthetic import first_value, standard
+from pytest_mlebench.authoring.synthetic import first_value, standard
 
 from .prepare import VIEWS
 
@@ -21,7 +21,12 @@ HEADERS = {
 }
 
 
-def make(raw: Path, seed: int, games: int = 600) -> None:
+def make(raw: Path, seed: int) -> None:
+    make_games(raw, seed, 600)
+
+
+def make_games(raw: Path, seed: int, games: int) -> None:
+    """The plays are of at most so many games."""
     rng = np.random.default_rng(seed)
     n = 44
     plays = sorted({f"{rng.integers(58000, 58000 + games)}_{rng.integers(0, 5000):06d}" for _ in range(n + 3)})

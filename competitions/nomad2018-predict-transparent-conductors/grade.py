@@ -2,8 +2,8 @@ import numpy as np
 import pandas as pd
 from sklearn.metrics import root_mean_squared_log_error
 
-from pytest_mlebench.grading import numeric, require_above, require_columns, require_finite, require_row_count
-from pytest_mlebench.grading.resampling import RowScores, root_mean
+from pytest_mlebench.authoring import numeric, require_above, require_columns, require_finite, require_row_count
+from pytest_mlebench.authoring.resampling import RowScores, root_mean
 
 from .columns import TARGETS
 

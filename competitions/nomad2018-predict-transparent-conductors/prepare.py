@@ -2,8 +2,8 @@ from pathlib import Path
 
 import numpy as np
 
-from pytest_mlebench.data.authoring.archives import unpack_zip
-from pytest_mlebench.data.authoring.tables import read_zipped_csv, split, write_csv
+from pytest_mlebench.authoring.archives import unpack_zip
+from pytest_mlebench.authoring.tables import read_zipped_csv, split, write_csv
 
 from .columns import TARGETS
 

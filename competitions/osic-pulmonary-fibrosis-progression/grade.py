@@ -3,9 +3,9 @@ import math
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.grading import InvalidSubmission, numeric, require_columns
-from pytest_mlebench.grading.metrics.likelihood import laplace_log_likelihood, laplace_log_likelihoods
-from pytest_mlebench.grading.resampling import RowScores, mean_of
+from pytest_mlebench.authoring import InvalidSubmission, numeric, require_columns
+from pytest_mlebench.authoring.metrics.likelihood import laplace_log_likelihood, laplace_log_likelihoods
+from pytest_mlebench.authoring.resampling import RowScores, mean_of
 
 
 def check(submission: pd.DataFrame, template: pd.DataFrame) -> None:

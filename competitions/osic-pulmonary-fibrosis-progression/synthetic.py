@@ -4,8 +4,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.authoring.synthetic import first_value
-from pytest_mlebench.data.authoring.tables import split
+from pytest_mlebench.authoring.synthetic import first_value
+from pytest_mlebench.authoring.tables import split
 
 SMOKING = ["Ex-smoker", "Never smoked", "Currently smokes"]
 

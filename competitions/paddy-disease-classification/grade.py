@@ -2,7 +2,7 @@ import numpy as np
 import pandas as pd
 from sklearn.metrics import accuracy_score
 
-from pytest_mlebench.grading import align, require_columns, require_text, texts
+from pytest_mlebench.authoring import align, require_columns, require_text, texts
 
 
 def check(submission: pd.DataFrame, template: pd.DataFrame) -> "pd.Series[str]":

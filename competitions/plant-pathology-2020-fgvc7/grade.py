@@ -2,8 +2,8 @@ import numpy as np
 import pandas as pd
 from sklearn.metrics import roc_auc_score
 
-from pytest_mlebench.grading import predictions, require_columns
-from pytest_mlebench.grading.resampling import RowScores, roc_auc
+from pytest_mlebench.authoring import predictions, require_columns
+from pytest_mlebench.authoring.resampling import RowScores, roc_auc
 
 STATES = ["healthy", "multiple_diseases", "rust", "scab"]
 

@@ -4,8 +4,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.authoring.synthetic import standard
-from pytest_mlebench.data.authoring.tables import split
+from pytest_mlebench.authoring.synthetic import standard
+from pytest_mlebench.authoring.tables import split
 
 SINGLE = ["scab", "healthy", "frog_eye_leaf_spot", "rust", "complex", "powdery_mildew"]
 LABELS = [

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from pytest_mlebench.data.authoring.files import link_files
-from pytest_mlebench.data.authoring.tables import split, write_csv
+from pytest_mlebench.authoring.files import link_files
+from pytest_mlebench.authoring.tables import split, write_csv
 
 
 def prepare(raw: Path, public: Path, private: Path) -> None:

@@ -3,8 +3,8 @@ from functools import partial
 import pandas as pd
 from sklearn.metrics import roc_auc_score
 
-from pytest_mlebench.grading import predictions
-from pytest_mlebench.grading.resampling import RowScores, roc_auc
+from pytest_mlebench.authoring import predictions
+from pytest_mlebench.authoring.resampling import RowScores, roc_auc
 
 SCORED = ["EC1", "EC2"]
 

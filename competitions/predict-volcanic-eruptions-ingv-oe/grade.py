@@ -2,8 +2,8 @@ import numpy as np
 import pandas as pd
 from sklearn.metrics import mean_absolute_error
 
-from pytest_mlebench.grading import InvalidSubmission, answer_positions, numeric, require_columns, require_finite
-from pytest_mlebench.grading.resampling import RowScores, mean_of
+from pytest_mlebench.authoring import InvalidSubmission, answer_positions, numeric, require_columns, require_finite
+from pytest_mlebench.authoring.resampling import RowScores, mean_of
 
 
 def check(submission: pd.DataFrame, template: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from pytest_mlebench.data.authoring.files import link, link_tree
-from pytest_mlebench.data.authoring.tables import read_csv, write_csv
+from pytest_mlebench.authoring.files import link, link_tree
+from pytest_mlebench.authoring.tables import read_csv, write_csv
 
 TRAIN_SHARE = 0.1
 

@@ -4,7 +4,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.authoring.synthetic import first_value, standard
+from pytest_mlebench.authoring.synthetic import first_value, standard
 
 VERTEBRAE = ["C1", "C2", "C3", "C4", "C5", "C6", "C7"]
 

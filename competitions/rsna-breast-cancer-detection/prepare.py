@@ -1,7 +1,7 @@
 from pathlib import Path
 
-from pytest_mlebench.data.authoring.files import link_files
-from pytest_mlebench.data.authoring.tables import read_csv, split_groups, write_csv
+from pytest_mlebench.authoring.files import link_files
+from pytest_mlebench.authoring.tables import read_csv, split_groups, write_csv
 
 TEST_COLUMNS = [
     "site_id",

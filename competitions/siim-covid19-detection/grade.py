@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 from sklearn.metrics import average_precision_score
 
-from pytest_mlebench.grading import alignment, labelled_columns, labelled_records, parse_texts, require_columns, texts
-from pytest_mlebench.grading.metrics.detection import greedy_matches, paired_box_iou
+from pytest_mlebench.authoring import alignment, labelled_columns, labelled_records, parse_texts, require_columns, texts
+from pytest_mlebench.authoring.metrics.detection import greedy_matches, paired_box_iou
 
 LABELS = ("negative", "typical", "indeterminate", "atypical", "none", "opacity")
 BOX = ["confidence", "x_min", "y_min", "x_max", "y_max"]

@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from pytest_mlebench.data.authoring.files import link, link_files
-from pytest_mlebench.data.authoring.tables import hold_out, read_csv, write_csv
-from pytest_mlebench.data.authoring.tfrecord import read_examples
+from pytest_mlebench.authoring.files import link, link_files
+from pytest_mlebench.authoring.tables import hold_out, read_csv, write_csv
+from pytest_mlebench.authoring.tfrecord import read_examples
 
 TEST_RECORDS = ["train00-2071.tfrec", "train06-2071.tfrec"]
 

@@ -4,8 +4,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.authoring.synthetic import standard
-from pytest_mlebench.data.authoring.tfrecord import tfrecord
+from pytest_mlebench.authoring.synthetic import standard
+from pytest_mlebench.authoring.tfrecord import tfrecord
 
 RECORD_FILES = [f"train{k:02d}-2071" for k in (0, 1, 2, 5, 6, 10)] + ["train15-2061"]
 

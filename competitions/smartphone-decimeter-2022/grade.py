@@ -1,8 +1,8 @@
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.grading import InvalidSubmission, numeric, require_columns, require_row_count
-from pytest_mlebench.grading.metrics.geometry import haversine_distance
+from pytest_mlebench.authoring import InvalidSubmission, numeric, require_columns, require_row_count
+from pytest_mlebench.authoring.metrics.geometry import haversine_distance
 
 POSITION = ["LatitudeDegrees", "LongitudeDegrees"]
 

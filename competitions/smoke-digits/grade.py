@@ -2,7 +2,7 @@ import numpy as np
 import pandas as pd
 from sklearn.metrics import accuracy_score
 
-from pytest_mlebench.grading import InvalidSubmission, predictions
+from pytest_mlebench.authoring import InvalidSubmission, predictions
 
 
 def check(submission: pd.DataFrame, template: pd.DataFrame) -> np.ndarray:

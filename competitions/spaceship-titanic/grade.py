@@ -3,8 +3,8 @@ from functools import partial
 import pandas as pd
 from sklearn.metrics import accuracy_score
 
-from pytest_mlebench.grading import class_labels
-from pytest_mlebench.grading.resampling import RowScores, mean_of
+from pytest_mlebench.authoring import class_labels
+from pytest_mlebench.authoring.resampling import RowScores, mean_of
 
 check = partial(class_labels, column="Transported", on="PassengerId")  # True and False are 1 and 0
 

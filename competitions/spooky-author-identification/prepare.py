@@ -1,7 +1,7 @@
 from pathlib import Path
 
-from pytest_mlebench.data.authoring.archives import zip_member
-from pytest_mlebench.data.authoring.tables import one_hot, read_csv, split, write_csv
+from pytest_mlebench.authoring.archives import zip_member
+from pytest_mlebench.authoring.tables import one_hot, read_csv, split, write_csv
 
 from .labels import AUTHORS
 

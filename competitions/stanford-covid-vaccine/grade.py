@@ -2,8 +2,8 @@ import numpy as np
 import pandas as pd
 from sklearn.metrics import root_mean_squared_error
 
-from pytest_mlebench.grading import alignment, numeric, predictions, require_columns, require_finite
-from pytest_mlebench.grading.resampling import RowScores, root_mean
+from pytest_mlebench.authoring import alignment, numeric, predictions, require_columns, require_finite
+from pytest_mlebench.authoring.resampling import RowScores, root_mean
 
 SCORED = ["reactivity", "deg_Mg_pH10", "deg_Mg_50C"]
 UNSCORED = ["deg_pH10", "deg_50C"]

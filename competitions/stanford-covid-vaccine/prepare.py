@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from pytest_mlebench.data.authoring.tables import write_csv
+from pytest_mlebench.authoring.tables import write_csv
 
 TARGETS = ["reactivity", "deg_Mg_pH10", "deg_pH10", "deg_Mg_50C", "deg_50C"]
 

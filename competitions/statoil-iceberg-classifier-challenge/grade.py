@@ -5,10 +5,10 @@ import numpy as np
 import pandas as pd
 from sklearn.metrics import log_loss
 
-from pytest_mlebench.data.authoring.archives import read_7z
-from pytest_mlebench.data.authoring.tables import read_csv
-from pytest_mlebench.grading import predictions
-from pytest_mlebench.grading.metrics.classification import binary_log_losses
+from pytest_mlebench.authoring import predictions
+from pytest_mlebench.authoring.archives import read_7z
+from pytest_mlebench.authoring.metrics.classification import binary_log_losses
+from pytest_mlebench.authoring.tables import read_csv
 
 check = partial(predictions, columns="is_iceberg", on="id", between=(0, 1))
 

@@ -5,17 +5,24 @@ from typing import Any
 
 import pandas as pd
 
-from pytest_mlebench.data.authoring.archives import unpack_7z, write_7z
-from pytest_mlebench.data.authoring.corrections import Split
-from pytest_mlebench.data.authoring.tables import split, write_csv
+from pytest_mlebench.authoring.archives import read_7z, unpack_7z, write_7z
+from pytest_mlebench.authoring.tables import split, write_csv
+
+Images = list[dict[str, Any]]
 
 
-def prepare(raw: Path, public: Path, private: Path, *, split: Split = split) -> None:
+def prepare(raw: Path, public: Path, private: Path) -> None:
+    write_sides(*split(read_images(raw), test_size=0.2), raw, public, private)
+
+
+def read_images(raw: Path) -> Images:
+    return json.loads(read_7z(raw / "train.json.7z", "data/processed/train.json").read())
+
+
+def write_sides(train: Images, test: Images, raw: Path, public: Path, private: Path) -> None:
     with TemporaryDirectory(dir=public.parent) as scratch:
         old, new = Path(scratch, "data", "processed"), Path(scratch)
-        unpack_7z(raw / "train.json.7z", new)
         unpack_7z(raw / "test.json.7z", new)
-        train, test = split(json.loads((old / "train.json").read_bytes()), test_size=0.2)
         keys = list(_first_object(old / "test.json"))
         unlabelled = [{key: image[key] for key in keys} for image in test]
         for name, images in (("train.json", train), ("test.json", unlabelled)):

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.authoring.archives import write_7z
-from pytest_mlebench.data.authoring.synthetic import first_value, standard
+from pytest_mlebench.authoring.archives import write_7z
+from pytest_mlebench.authoring.synthetic import first_value, standard
 
 SIDE = 4  # the real images are 75 x 75
 

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pytest_mlebench.data.authoring.tables import read_csv, split, write_csv
+from pytest_mlebench.authoring.tables import read_csv, split, write_csv
 
 
 def prepare(raw: Path, public: Path, private: Path) -> None:

@@ -2,7 +2,7 @@ import numpy as np
 import pandas as pd
 from sklearn.metrics import accuracy_score
 
-from pytest_mlebench.grading import align, require_columns, require_not_missing, require_text
+from pytest_mlebench.authoring import align, require_columns, require_not_missing, require_text
 
 
 def check(submission: pd.DataFrame, template: pd.DataFrame) -> "pd.Series[str]":

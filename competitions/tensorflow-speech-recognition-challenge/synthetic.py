@@ -4,8 +4,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.authoring.archives import write_7z
-from pytest_mlebench.data.authoring.synthetic import first_value, standard, wav
+from pytest_mlebench.authoring.archives import write_7z
+from pytest_mlebench.authoring.synthetic import first_value, standard, wav
 
 WORDS = ["yes", "no", "up", "on", "one", "off", "go", "stop", "bed", "bird", "wow", "zero", "happy"]
 COMMANDS = ["yes", "no", "up", "on", "off", "go", "stop"]

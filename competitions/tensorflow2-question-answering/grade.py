@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.grading import InvalidSubmission, alignment, require_columns, texts
+from pytest_mlebench.authoring import InvalidSubmission, alignment, require_columns, texts
 
 Prediction = tuple[int, int] | str
 """A span of tokens, YES, NO, or "" for no answer."""

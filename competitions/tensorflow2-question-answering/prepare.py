@@ -6,7 +6,7 @@ from typing import Any
 
 import pandas as pd
 
-from pytest_mlebench.data.authoring.tables import split, write_csv
+from pytest_mlebench.authoring.tables import split, write_csv
 
 BLOCK = 1000
 TEST_KEYS = ["example_id", "question_text", "document_text", "long_answer_candidates"]

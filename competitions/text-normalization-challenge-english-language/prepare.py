@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from pytest_mlebench.data.authoring.text_normalization import prepare_text_normalization
+from pytest_mlebench.authoring.text_normalization import prepare_text_normalization
 
 
 def prepare(raw: Path, public: Path, private: Path) -> None:

@@ -3,8 +3,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.authoring.tables import read_csv
-from pytest_mlebench.grading import align, require_columns, texts
+from pytest_mlebench.authoring import align, require_columns, texts
+from pytest_mlebench.authoring.tables import read_csv
 
 
 def read_template(public: Path) -> pd.DataFrame:

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.authoring.synthetic import first_value, malformed, write_zipped_csv
+from pytest_mlebench.authoring.synthetic import first_value, malformed, write_zipped_csv
 
 TOKENS = [
     ("PLAIN", "По", "По"),
@@ -37,7 +37,11 @@ TOKENS = [
 MARKS = [".", ",", '"', "(", ")", "—", "'", ":", "\\", ";"]
 
 
-def make(raw: Path, seed: int, times: int = 1) -> None:
+def make(raw: Path, seed: int) -> None:
+    make_sentences(raw, seed, 1)
+
+
+def make_sentences(raw: Path, seed: int, times: int) -> None:
     """Each sentence occurs so many times."""
     rng = np.random.default_rng(seed)
     sentences = [_sentence(rng) for _ in range(170)]

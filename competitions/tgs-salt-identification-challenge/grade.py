@@ -3,9 +3,9 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.authoring.rle import Runs, decode_rle
-from pytest_mlebench.grading import alignment, parse_texts, require_columns
-from pytest_mlebench.grading.metrics.segmentation import area, iou
+from pytest_mlebench.authoring import alignment, parse_texts, require_columns
+from pytest_mlebench.authoring.metrics.segmentation import area, iou
+from pytest_mlebench.authoring.rle import Runs, decode_rle
 
 SIDE = 101
 WHOLE = np.array([[0, SIDE * SIDE]])

@@ -5,10 +5,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.authoring.archives import ZipWriter
-from pytest_mlebench.data.authoring.rle import decode_rle, encode_rle, pixels
-from pytest_mlebench.data.authoring.synthetic import standard
-from pytest_mlebench.data.authoring.tables import split
+from pytest_mlebench.authoring.archives import ZipWriter
+from pytest_mlebench.authoring.rle import decode_rle, encode_rle, pixels
+from pytest_mlebench.authoring.synthetic import standard
+from pytest_mlebench.authoring.tables import split
 
 from .grade import SIDE
 

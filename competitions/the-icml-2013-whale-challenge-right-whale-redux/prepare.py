@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from pytest_mlebench.data.authoring.archives import copy_members, open_zip
-from pytest_mlebench.data.authoring.tables import write_csv
+from pytest_mlebench.authoring.archives import copy_members, open_zip
+from pytest_mlebench.authoring.tables import write_csv
 from pytest_mlebench.errors import DataError
 
 

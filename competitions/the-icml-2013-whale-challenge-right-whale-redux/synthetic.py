@@ -4,8 +4,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.authoring.archives import write_zip
-from pytest_mlebench.data.authoring.synthetic import standard
+from pytest_mlebench.authoring.archives import write_zip
+from pytest_mlebench.authoring.synthetic import standard
 
 DATES = ["20090328", "20090329", "20090330", "20090331"]
 

@@ -1,8 +1,8 @@
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.grading import InvalidSubmission, align, require_columns, texts
-from pytest_mlebench.grading.metrics.text import word_jaccard
+from pytest_mlebench.authoring import InvalidSubmission, align, require_columns, texts
+from pytest_mlebench.authoring.metrics.text import word_jaccard
 
 
 def check(submission: pd.DataFrame, template: pd.DataFrame) -> "pd.Series[str]":

@@ -1,12 +1,15 @@
 from pathlib import Path
-from typing import Any
 
-from pytest_mlebench.data.authoring.tables import read_csv, split, write_csv
+import pandas as pd
+
+from pytest_mlebench.authoring.tables import read_csv, split, write_csv
 
 
-def prepare(raw: Path, public: Path, private: Path, **options: Any) -> None:
-    """``options`` are those of pandas' ``read_csv``."""
-    train, test = split(read_csv(raw / "train.csv", **options), test_size=0.1)
+def prepare(raw: Path, public: Path, private: Path) -> None:
+    write_sides(*split(read_csv(raw / "train.csv"), test_size=0.1), public, private)
+
+
+def write_sides(train: pd.DataFrame, test: pd.DataFrame, public: Path, private: Path) -> None:
     write_csv(train, public / "train.csv")
     write_csv(test, private / "test.csv")
     write_csv(test[["textID", "text", "sentiment"]], public / "test.csv")

@@ -4,8 +4,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.authoring.synthetic import standard
-from pytest_mlebench.data.authoring.tables import split
+from pytest_mlebench.authoring.synthetic import standard
+from pytest_mlebench.authoring.tables import split
 
 WORDS = ["happy", "Sooo", "SAD", "I`ll", "miss", "you,", "bullying", "me...", "my", "boss", "is", "“great”", "fun!!"]
 WORDS += ["http://x.co/1", "leave", "me", "alone", '"quoted"', "naïve", "ÉTÉ", "****", "été", "day", "the", "the", ":)"]

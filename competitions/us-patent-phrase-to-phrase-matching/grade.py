@@ -1,10 +1,10 @@
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.grading import alignment, numeric, require_columns
-from pytest_mlebench.grading.metrics.correlation import pearson
-from pytest_mlebench.grading.resampling import RowScores
-from pytest_mlebench.grading.resampling import pearson as pearson_rows
+from pytest_mlebench.authoring import alignment, numeric, require_columns
+from pytest_mlebench.authoring.metrics.correlation import pearson
+from pytest_mlebench.authoring.resampling import RowScores
+from pytest_mlebench.authoring.resampling import pearson as pearson_rows
 
 
 def check(submission: pd.DataFrame, template: pd.DataFrame) -> np.ndarray:

@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.authoring.rle import Masks, Runs, cut, decode_rle, decode_rles, pixels, union
-from pytest_mlebench.data.authoring.tables import read_csv
-from pytest_mlebench.grading import InvalidSubmission, parse_texts, require_columns, texts
-from pytest_mlebench.grading.metrics.segmentation import area, dices, volume_hausdorff_distance
+from pytest_mlebench.authoring import InvalidSubmission, parse_texts, require_columns, texts
+from pytest_mlebench.authoring.metrics.segmentation import area, dices, volume_hausdorff_distance
+from pytest_mlebench.authoring.rle import Masks, Runs, cut, decode_rle, decode_rles, pixels, union
+from pytest_mlebench.authoring.tables import read_csv
 
 SIZE = ["image_width", "image_height"]
 

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from pytest_mlebench.data.authoring.files import link_tree
-from pytest_mlebench.data.authoring.tables import hold_out, read_csv, split, write_csv
+from pytest_mlebench.authoring.files import link_tree
+from pytest_mlebench.authoring.tables import hold_out, read_csv, split, write_csv
 
 TRAIN_DAYS = 4
 

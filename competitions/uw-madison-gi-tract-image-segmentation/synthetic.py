@@ -4,8 +4,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.authoring.rle import encode_rle, mask_from_rle
-from pytest_mlebench.data.authoring.synthetic import first_value, png
+from pytest_mlebench.authoring.rle import encode_rle, mask_from_rle
+from pytest_mlebench.authoring.synthetic import first_value, png
 
 CLASSES = ["large_bowel", "small_bowel", "stomach"]
 DAYS = [5, 6, 1, 2, 3, 4, 5, 1, 2, 3, 2, 1, 6]  # of each case

@@ -4,9 +4,9 @@ import numpy as np
 import pandas as pd
 from sklearn.metrics import mean_absolute_error
 
-from pytest_mlebench.data.authoring.tables import read_csv
-from pytest_mlebench.grading import alignment, numeric, require_columns, require_finite
-from pytest_mlebench.grading.resampling import RowScores, mean_of
+from pytest_mlebench.authoring import alignment, numeric, require_columns, require_finite
+from pytest_mlebench.authoring.resampling import RowScores, mean_of
+from pytest_mlebench.authoring.tables import read_csv
 
 
 def read_template(public: Path) -> pd.DataFrame:

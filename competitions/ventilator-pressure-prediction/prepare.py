@@ -2,7 +2,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pytest_mlebench.data.authoring.tables import read_csv, split, take_groups, write_csv
+from pytest_mlebench.authoring.tables import read_csv, split, take_groups, write_csv
 
 TYPES = dict.fromkeys(["id", "breath_id"], "int32") | dict.fromkeys(["R", "C", "u_out"], "int8")
 

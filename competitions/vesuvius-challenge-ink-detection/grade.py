@@ -4,10 +4,10 @@ import numpy as np
 import pandas as pd
 from PIL import Image
 
-from pytest_mlebench.data.authoring.rle import Runs, decode_rle
-from pytest_mlebench.data.authoring.tables import read_csv
-from pytest_mlebench.grading import alignment, parse_texts, require_columns, require_row_count
-from pytest_mlebench.grading.metrics.segmentation import fbeta
+from pytest_mlebench.authoring import alignment, parse_texts, require_columns, require_row_count
+from pytest_mlebench.authoring.metrics.segmentation import fbeta
+from pytest_mlebench.authoring.rle import Runs, decode_rle
+from pytest_mlebench.authoring.tables import read_csv
 
 
 def read_template(public: Path) -> pd.DataFrame:

@@ -2,8 +2,8 @@ from pathlib import Path
 
 from PIL import Image
 
-from pytest_mlebench.data.authoring.files import link_files, link_tree
-from pytest_mlebench.data.authoring.tables import read_csv, write_csv
+from pytest_mlebench.authoring.files import link_files, link_tree
+from pytest_mlebench.authoring.tables import read_csv, write_csv
 from pytest_mlebench.errors import DataError
 
 TEST_FRAGMENT = "3"

@@ -4,8 +4,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.authoring.rle import encode_rle, mask_from_rle
-from pytest_mlebench.data.authoring.synthetic import png
+from pytest_mlebench.authoring.rle import encode_rle, mask_from_rle
+from pytest_mlebench.authoring.synthetic import png
 
 
 def make(raw: Path, seed: int) -> None:

@@ -1,8 +1,8 @@
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.grading import number_records, parse_texts, require_columns, require_same_ids
-from pytest_mlebench.grading.metrics.detection import coco_average_precision, coco_iou
+from pytest_mlebench.authoring import number_records, parse_texts, require_columns, require_same_ids
+from pytest_mlebench.authoring.metrics.detection import coco_average_precision, coco_iou
 
 from .columns import CORNERS
 

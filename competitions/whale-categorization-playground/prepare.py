@@ -3,14 +3,17 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.authoring.files import link_files
-from pytest_mlebench.data.authoring.tables import read_csv, split, write_csv
+from pytest_mlebench.authoring.files import link_files
+from pytest_mlebench.authoring.tables import read_csv, split, write_csv
 
 
 def prepare(raw: Path, public: Path, private: Path) -> None:
     images = read_csv(raw / "train.csv")
-    is_test = _is_test(images["Id"])
-    train, test = images[~is_test], images[is_test]
+    is_test = choose_test(images["Id"])
+    write_sides(images[~is_test], images[is_test], raw, public, private)
+
+
+def write_sides(train: pd.DataFrame, test: pd.DataFrame, raw: Path, public: Path, private: Path) -> None:
     test = test.assign(Id=test["Id"].where(test["Id"].isin(train["Id"]), "new_whale"))
     write_csv(train, public / "train.csv")
     write_csv(test, private / "test.csv")
@@ -20,7 +23,7 @@ def prepare(raw: Path, public: Path, private: Path) -> None:
     link_files(test["Image"], raw / "train", public / "test")
 
 
-def _is_test(whales: pd.Series) -> np.ndarray:
+def choose_test(whales: pd.Series) -> np.ndarray:
     """One image of each whale goes to each side, a whale's only image to the test with probability 0.1."""
     is_test = np.zeros(len(whales), dtype=bool)
     undecided = np.ones(len(whales), dtype=bool)

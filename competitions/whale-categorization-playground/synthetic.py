@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.authoring.synthetic import standard
+from pytest_mlebench.authoring.synthetic import standard
 
 SAMPLE = ["w_1287fbc", "w_98baff9", "w_7554f44", "w_1eafe46"]
 

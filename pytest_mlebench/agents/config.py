@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import stat
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
@@ -12,7 +14,9 @@ import yaml
 
 from pytest_mlebench.agents.definition import CONFIG, SECRET, Agent
 from pytest_mlebench.errors import AgentError, reason
-from pytest_mlebench.yaml_values import LOADER, load_yaml
+from pytest_mlebench.io.paths import bundled
+from pytest_mlebench.io.units import format_size
+from pytest_mlebench.io.yaml_files import LOADER, load_yaml
 
 _KEYS = {"start", "dockerfile", "kwargs_type", "kwargs", "env_vars", "privileged", "trusted", "llm_hosts", "base_image"}
 _ANCHORS = {"vars", "defaults"}
@@ -25,6 +29,9 @@ _MAX_INTEGER = 1 << 64
 _MAX_BYTES = 1 << 20
 _MAX_NODES = 20_000
 _MAX_DEPTH = 20
+_MAX_FILES = 20_000
+_MAX_FOLDER_BYTES = 1 << 30
+_MAX_FOLDER_DEPTH = 50
 
 
 def read_config(file: Path) -> list[Agent]:
@@ -152,11 +159,14 @@ class _Definition:
                     f"{self._where}: kwargs: {name} asks for the secret {found[1]}, which everybody could read in the "
                     "list of processes: ask for it in env_vars"
                 )
+        folder = agents / start.parts[0]
+        dockerfile = agents / self._path("dockerfile", f"{self._file.parent.name}/Dockerfile")
         return Agent(
             id=id,
-            folder=agents / start.parts[0],
+            folder=folder,
             start=agents / start,
-            dockerfile=agents / self._path("dockerfile", f"{self._file.parent.name}/Dockerfile"),
+            dockerfile=dockerfile,
+            bundled=all(map(_comes_with_the_package, (self._file, folder, agents / start, dockerfile))),
             kwargs_type=kwargs_type,
             kwargs=kwargs,
             env_vars={name: str(value) for name, value in env_vars.items()},
@@ -246,6 +256,10 @@ def _leaves(path: Path, folder: Path) -> bool:
     return end.is_symlink() or not end.is_relative_to(folder.resolve())
 
 
+def _comes_with_the_package(path: Path) -> bool:
+    return path.resolve().is_relative_to(bundled("agents").resolve())
+
+
 def _check_line_ends(agent: Agent) -> None:
     """Raise AgentError for a start script with Windows line ends, which bash takes as part of a line's last word."""
     with suppress(OSError), agent.start.open("rb") as file:
@@ -259,9 +273,25 @@ def _check_line_ends(agent: Agent) -> None:
 def check_folder(agent: Agent) -> None:
     """Raises AgentError if a link in the agent's folder leads out of it: it would take other files along."""
     folder = agent.folder
-    for path in agent.folder.rglob("*"):
-        if path.is_symlink() and _leaves(path, folder):
-            raise AgentError(f"agent {agent.id}: {path} is a link that leaves the agent's folder: copy it")
+    files = size = 0
+    for place, folders, names in os.walk(folder):
+        depth = len(Path(place).relative_to(folder).parts)
+        for path in (Path(place, name) for name in (*folders, *names)):
+            try:
+                about = path.lstat()
+            except OSError as error:
+                raise AgentError(f"agent {agent.id}: {path} cannot be read: {reason(error)}") from error
+            if path.is_symlink() and _leaves(path, folder):
+                raise AgentError(f"agent {agent.id}: {path} is a link that leaves the agent's folder: copy it")
+            if not (stat.S_ISREG(about.st_mode) or stat.S_ISDIR(about.st_mode) or stat.S_ISLNK(about.st_mode)):
+                raise AgentError(f"agent {agent.id}: {path} is neither a file nor a folder nor a link: remove it")
+            files += 1
+            size += about.st_size if stat.S_ISREG(about.st_mode) else 0  # not its blocks: what reads it gets the zeros
+            if files > _MAX_FILES or size > _MAX_FOLDER_BYTES or depth > _MAX_FOLDER_DEPTH:
+                raise AgentError(
+                    f"agent {agent.id}: its folder {folder} is too large: it may have {_MAX_FILES:,} files, "
+                    f"{format_size(_MAX_FOLDER_BYTES)} and {_MAX_FOLDER_DEPTH} levels; let the Dockerfile fetch more"
+                )
     _check_line_ends(agent)
     for name, file in (("start", agent.start), ("dockerfile", agent.dockerfile)):
         if name == "start" and _leaves(file, folder):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Mapping
 from contextlib import suppress
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pytest_mlebench.errors import AgentError
-from pytest_mlebench.units import pluralize
+from pytest_mlebench.io.units import pluralize
 
 CONFIG = "config.yaml"
 MIN_SECRET = 8
@@ -27,8 +26,9 @@ class Agent:
     """A scaffold with a model, as one top-level key of a ``config.yaml`` defines it.
 
     ``start`` and ``dockerfile`` are paths. ``env_vars`` may hold ``${{ secrets.NAME }}``; ``launch`` fills in the
-    values. ``trusted`` agents may run without a container; ``llm_hosts`` are all that the default network policy lets
-    an agent reach. ``base_image`` is what its ``mlebench-env`` is built from; None: the usual one.
+    values. A definition grants nothing: ``trusted``, ``llm_hosts`` and secrets are what the agent asks for, and
+    ``Permissions`` are what it gets. ``bundled`` agents come with the package, which permits what they ask for, but
+    keys. ``base_image`` is what its ``mlebench-env`` is built from; None: the usual one.
 
     >>> from pytest_mlebench import default_agents
     >>> agent = default_agents()["react/dev"]
@@ -47,6 +47,7 @@ class Agent:
     trusted: bool = False
     llm_hosts: tuple[str, ...] = ()
     base_image: str | None = None
+    bundled: bool = False
 
     @property
     def secret_names(self) -> tuple[str, ...]:
@@ -83,11 +84,11 @@ class Agent:
         return False
 
     def launch(self, environment: Mapping[str, str] | None = None) -> Launch:
-        """What starting the agent takes, with secrets from the environment (None: that of this process).
+        """What starting the agent takes, with the values of its secrets from ``environment``; by default it gets none.
 
-        Raises AgentError that names every secret that is not set.
+        Raises AgentError that names every secret that is not there.
         """
-        environment = os.environ if environment is None else environment
+        environment = environment or {}
         wanted = self.secret_names
         if missing := sorted(name for name in wanted if not environment.get(name)):
             names = ", ".join(missing)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pytest_mlebench._paths import AnyPath, bundled, expanded
 from pytest_mlebench.agents.config import read_config
 from pytest_mlebench.agents.definition import CONFIG, Agent
 from pytest_mlebench.catalog.catalogue import unknown
 from pytest_mlebench.errors import UsageError, expect
-from pytest_mlebench.units import pluralize
+from pytest_mlebench.io.paths import AnyPath, bundled, expanded
+from pytest_mlebench.io.units import pluralize
 
 _OWN = f"An agent of your own is a folder NAME with a {CONFIG} that names it; --agents-dir=DIR adds the folder it is in"
 

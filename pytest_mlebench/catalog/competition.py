@@ -13,11 +13,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
 
-from pytest_mlebench._paths import AnyPath, expanded
-from pytest_mlebench.catalog import packages, schema
+from pytest_mlebench.catalog import schema
+from pytest_mlebench.catalog.code import import_file
 from pytest_mlebench.catalog.leaderboard import Leaderboard
 from pytest_mlebench.errors import CompetitionError, reason
-from pytest_mlebench.json_values import loads
+from pytest_mlebench.io.json_files import loads
+from pytest_mlebench.io.paths import AnyPath, expanded
 
 FILE_NAME = "competition.yaml"
 KERNELS = "kernels.json"
@@ -47,8 +48,9 @@ class Competition:
     if need be a ``pattern`` whose first group it is. ``exceptions`` says by a check's name why the gate lets it fail.
 
     Of a version that corrects the competition (``is_corrected``): ``changes`` says what was corrected, its own
-    ``known_issues`` what could not be, ``thresholds`` whether the leaderboard's medals still mean what they did
-    (``THRESHOLDS`` in the schema). ``contaminated`` says why the answers are publicly known, which no version can
+    ``known_issues`` what could not be, ``thresholds`` whether the leaderboard's medals still mean what they did, and
+    ``differences`` why they do not (``thresholds_of`` in the schema has the rule). ``contaminated`` says why the
+    answers are publicly known, which no version can
     change (empty: they are not).
 
     >>> from pytest_mlebench import default_catalogue
@@ -83,6 +85,7 @@ class Competition:
     requires: tuple[str, ...] = ()
     changes: tuple[str, ...] = ()
     thresholds: str = "apply"
+    differences: Mapping[str, str] = field(default_factory=dict)
     contaminated: str = ""
     version: str = FIRST
 
@@ -218,7 +221,7 @@ class Competition:
         if name in ("prepare", "synthetic"):
             self.require_modules()
         try:
-            return packages.import_module(self.folder, self.version, name)
+            return import_file(self.folder, path)
         except (Exception, SystemExit) as error:
             raise CompetitionError(f"{path} does not import: {self.describe_error(error)}") from error
 

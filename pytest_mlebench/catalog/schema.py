@@ -17,7 +17,7 @@ import yaml
 
 from pytest_mlebench.catalog.leaderboard import Leaderboard
 from pytest_mlebench.errors import CompetitionError
-from pytest_mlebench.yaml_values import LOADER, load_yaml
+from pytest_mlebench.io.yaml_files import LOADER, load_yaml
 
 SPLITS = ("low", "medium", "high", "dev", "smoke")
 SPLIT_ALIASES = ("lite", "all", "core")
@@ -26,8 +26,18 @@ DIRECTIONS = ("lower", "higher")
 EXCEPTIONS = ("groups_stay_apart", "rows_are_matched", "guesses_earn_nothing")
 """The checks of the gate that a competition may fail, with a reason; for leaks there is ``known_leak``."""
 THRESHOLDS = ("apply", "with care", "indicative")
-"""Whether a leaderboard's medals mean in a corrected version what they did: the same metric on test data that is
-distributed alike; nearly so; or no longer."""
+"""How much a leaderboard's medals still mean in a corrected version. ``thresholds_of`` has the rule."""
+DIFFERENCES = {
+    "metric": "indicative",
+    "labels": "indicative",
+    "easier": "indicative",
+    "grouping": "with care",
+    "harder": "with care",
+    "noisier": "with care",
+}
+"""How the test that is graded can differ from Kaggle's, and what that leaves of the medals: another metric, another way
+of labelling, or an easier test; stricter grouping than Kaggle's (or unknown grouping), a harder test, or one so small
+that its score says little."""
 CATEGORIES = (
     *("3D", "Audio Classification", "Forecasting", "Image Classification", "Image Regression", "Image Segmentation"),
     *("Image To Image", "Image To Text", "Multimodal", "Object Detection", "Question Answering", "Recommendation"),
@@ -181,6 +191,19 @@ def check_override(values: Mapping[str, Any], own: Any, file: Path) -> dict[str,
         raise CompetitionError(str(error).replace(str(file.parent.parent / file.name), str(file))) from None
 
 
+def thresholds_of(differences: Mapping[str, str]) -> str:
+    """The rule for ``thresholds``, from how the test differs from Kaggle's.
+
+    They ``apply`` only with the same metric, the same label process, the same grouping, and a test that is no easier
+    and no noisier than Kaggle's. With another metric or label process, or an easier test, a medal is ``indicative``.
+    Any other difference leaves the thresholds to be read ``with care``.
+
+    >>> thresholds_of({}), thresholds_of({"harder": "Photographs that look alike are kept together."})
+    ('apply', 'with care')
+    """
+    return max((DIFFERENCES[kind] for kind in differences), key=THRESHOLDS.index, default=THRESHOLDS[0])
+
+
 class _Wrong(Exception):
     """What is wrong with a value, and where in it."""
 
@@ -231,6 +254,12 @@ def _problems(values: Mapping[Any, Any], folder: str) -> Iterator[str]:
                 yield f"{key}{wrong.key}: {wrong}"
     if isinstance(id := values.get("id"), str) and id != folder:
         yield f"id: expected the folder's name, {folder!r}, found {id!r}"
+    differences = values.get("differences") or {}
+    if isinstance(differences, Mapping) and differences.keys() <= DIFFERENCES.keys():
+        given, meant = values.get("thresholds") or THRESHOLDS[0], thresholds_of(differences)
+        if given in THRESHOLDS and given != meant:
+            named = f"differences in {' and '.join(differences)}" if differences else "no differences"
+            yield f"thresholds: expected {meant!r} with {named}, found {given!r}"
     if isinstance(leaderboard := values.get("leaderboard"), Mapping) and values.get("direction") in DIRECTIONS:
         try:
             _check_order(leaderboard, lower=values["direction"] == "lower")
@@ -454,7 +483,10 @@ _THRESHOLDS = ("best", "gold", "silver", "bronze", "median", "worst")
 _REQUIRED = ("id", "title", "split", "category", "metric", "direction", "leaderboard")
 _SAID_LATER = ("changes", "known_issues", "contaminated")
 """A later version says what it corrects, or what it cannot."""
-_OF_ONE_VERSION = ("checksums", "known_issues", "known_leak", "sample_submission_score", "groups", "exceptions")
+_OF_ONE_VERSION = (
+    *("checksums", "known_issues", "known_leak", "sample_submission_score", "groups", "exceptions"),
+    *("thresholds", "differences"),
+)
 _CHECKS: dict[str, Callable[[Any], None]] = {
     "id": _id,
     "title": _title,
@@ -480,6 +512,7 @@ _CHECKS: dict[str, Callable[[Any], None]] = {
     "exceptions": _mapping(dict.fromkeys(EXCEPTIONS, _title)),
     "changes": _list_of(_title, "text of one line"),
     "thresholds": _one_of(THRESHOLDS),
+    "differences": _mapping(dict.fromkeys(DIFFERENCES, _title)),
     "contaminated": _title,
     "leaderboard": _mapping(
         {

@@ -13,12 +13,23 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pytest_mlebench import defaults
+from pytest_mlebench import defaults, factories
 from pytest_mlebench.agents import Agent
 from pytest_mlebench.cli.common import add_options, print_json, read_settings
+from pytest_mlebench.data.download.kaggle_client import find_credentials
+from pytest_mlebench.data.download.retry import RetryPolicy
 from pytest_mlebench.errors import MLEBenchError, SandboxError
-from pytest_mlebench.settings import Settings
-from pytest_mlebench.units import format_size, listed, pluralize
+from pytest_mlebench.io import disk
+from pytest_mlebench.io.progress import Event, Note
+from pytest_mlebench.io.units import format_size, listed, pluralize
+from pytest_mlebench.llm.providers import load_providers
+from pytest_mlebench.options import Settings
+from pytest_mlebench.reports.tables import Table, terminal_width
+from pytest_mlebench.sandbox.docker.engine import DOCKER, PODMAN
+from pytest_mlebench.sandbox.docker.images import BASE_IMAGE
+from pytest_mlebench.sandbox.docker.opening import open_engine
+from pytest_mlebench.sandbox.docker.sandbox import DockerSandbox
+from pytest_mlebench.sandbox.gpus import GpuPool, machine_size
 
 Line = tuple[str, str, str]
 """``ok``, ``note`` or ``problem``; what was looked at; what was found, and what to do."""
@@ -39,10 +50,6 @@ def add(commands: Any) -> None:
 
 
 def _agents(options: argparse.Namespace) -> int:
-    from pytest_mlebench import factories
-    from pytest_mlebench.reports.tables import Table, terminal_width
-    from pytest_mlebench.sandbox.docker.images import BASE_IMAGE
-    from pytest_mlebench.sandbox.docker.sandbox import DockerSandbox
 
     settings = read_settings(options)
     images = None
@@ -98,8 +105,6 @@ def _doctor(options: argparse.Namespace) -> int:
 
 
 def _engine(settings: Settings) -> Iterator[Line]:
-    from pytest_mlebench.data import disk
-    from pytest_mlebench.sandbox.docker.engine import DOCKER, open_engine
 
     if shutil.which("podman"):
         yield from _podman()
@@ -115,7 +120,6 @@ def _engine(settings: Settings) -> Iterator[Line]:
 
 
 def _podman() -> Iterator[Line]:
-    from pytest_mlebench.sandbox.docker.engine import PODMAN, open_engine
 
     try:
         engine = open_engine(PODMAN)
@@ -130,7 +134,6 @@ def _podman() -> Iterator[Line]:
 
 
 def _gpus(settings: Settings) -> Iterator[Line]:
-    from pytest_mlebench.sandbox.gpus import GpuPool
 
     if shutil.which("nvidia-smi") is None:
         yield "note", "GPUs", "none, as there is no nvidia-smi (NVIDIA's driver); MLE-bench gives each run one"
@@ -145,9 +148,6 @@ def _gpus(settings: Settings) -> Iterator[Line]:
 
 def _gpus_in_containers(settings: Settings) -> Iterator[Line]:
     """Compute on them in the image that runs with GPUs use, if it is there."""
-    from pytest_mlebench import factories
-    from pytest_mlebench.progress import Event, Note
-    from pytest_mlebench.sandbox.docker.sandbox import DockerSandbox
 
     lines: list[str] = []
 
@@ -177,8 +177,6 @@ def _gpus_in_containers(settings: Settings) -> Iterator[Line]:
 
 
 def _disk(settings: Settings) -> Iterator[Line]:
-    from pytest_mlebench import factories
-    from pytest_mlebench.data import disk
 
     for what, folder in (("data", factories.data_dir(settings)), ("runs", settings.runs_dir)):
         if (free := disk.free(folder)) is not None:
@@ -186,7 +184,6 @@ def _disk(settings: Settings) -> Iterator[Line]:
 
 
 def _memory(settings: Settings) -> Iterator[Line]:
-    from pytest_mlebench.sandbox.hardware import machine_size
 
     cpus, memory = machine_size()
     text = f"{format_size(memory)}, {pluralize(cpus, 'processor')}; runs share them (-n)"
@@ -196,7 +193,6 @@ def _memory(settings: Settings) -> Iterator[Line]:
 
 
 def _keys(settings: Settings) -> Iterator[Line]:
-    from pytest_mlebench import factories
 
     agents = factories.agent_registry(settings).load().values()
     names = sorted({name for agent in agents for name in agent.secret_names if name.endswith("_KEY")})
@@ -207,9 +203,6 @@ def _keys(settings: Settings) -> Iterator[Line]:
 
 
 def _data(settings: Settings) -> Iterator[Line]:
-    from pytest_mlebench import factories
-    from pytest_mlebench.data.download.kaggle_credentials import find_credentials
-    from pytest_mlebench.data.download.retry import RetryPolicy
 
     store = factories.data_store(settings)
     catalogue = list(factories.catalogue(settings))
@@ -228,7 +221,6 @@ def _data(settings: Settings) -> Iterator[Line]:
 
 
 def _network(settings: Settings) -> Iterator[Line]:
-    from pytest_mlebench.llm.providers import load_providers
 
     hosts = [provider.host for provider in load_providers(*settings.llm_providers).values()]
     names = list(dict.fromkeys([*hosts, "www.kaggle.com", "pypi.org", "registry.npmjs.org", "deb.debian.org"]))

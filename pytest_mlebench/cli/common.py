@@ -3,27 +3,109 @@
 from __future__ import annotations
 
 import argparse
-import io
 import logging
+import shutil
 import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from pytest_mlebench import settings
-from pytest_mlebench._paths import expanded
+from pytest_mlebench import options as settings
 from pytest_mlebench.catalog import Catalogue, Competition
 from pytest_mlebench.catalog.catalogue import read_ids
-from pytest_mlebench.data.folders import is_dir
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.ini import find_ini_file
-from pytest_mlebench.json_values import json_text
+from pytest_mlebench.io.disk import is_dir
+from pytest_mlebench.io.extensions import load_extension
+from pytest_mlebench.io.json_files import json_text
+from pytest_mlebench.io.paths import expanded
+from pytest_mlebench.records.group import find_group
 
 if TYPE_CHECKING:
     from pytest_mlebench.data.store import DataStore
 
 logger = logging.getLogger("pytest_mlebench")
 
-GROUP_HELP = "a run group's folder, its name below --runs-dir or a part of it, or `last`"
+GROUP_HELP = "a run group's folder, its name below --runs-dir or a part of it, `last`, or a bundle"
+_MOST = 64 << 30
+"""What a bundle that a command opens may unpack to."""
+_bundles: dict[Path, Path] = {}
+"""The folder of each bundle that is open."""
+
+
+class Bundles(Protocol):
+    """What the core asks of the extra of bundles: a module, found by its entry point."""
+
+    def add_verify(self, parser: argparse.ArgumentParser) -> None:
+        """Add the arguments of ``mlebench verify`` that are about bundles; ``bundle`` is the file."""
+
+    def check_unused(self, options: argparse.Namespace) -> None:
+        """Raises UsageError for an option of bundles without a bundle."""
+
+    def verify(self, options: argparse.Namespace) -> int:
+        """Check the bundle of a command line; returns the exit status."""
+
+    def is_bundle(self, path: Path) -> bool:
+        """Whether a file is a bundle, or says that it is."""
+
+    def opened(self, path: Path, folder: Path, *, max_bytes: int) -> Path:
+        """Unpack a bundle into a folder, and return that of its run group; raises DataError."""
+
+
+def bundles_extra() -> Bundles | None:
+    """The extra of bundles; None where it is not installed."""
+    found: Bundles | None = load_extension("mlebench.plugins", "bundles")
+    return found
+
+
+@contextmanager
+def opened_bundles() -> Iterator[None]:
+    """Bundles that are opened within are gone afterwards."""
+    try:
+        yield
+    finally:
+        while _bundles:
+            shutil.rmtree(_bundles.popitem()[1].parent, ignore_errors=True)
+
+
+def open_group(name: str, runs_dir: Path) -> Path:
+    """The folder of a run group, as ``find_group`` finds it, or that of a bundle, which stays unpacked until the
+    command ends. Raises UsageError, and DataError for a file that is no honest bundle."""
+
+    path = bundle_at(name)
+    return find_group(name, runs_dir) if path is None else _opened(path)
+
+
+def bundle_at(name: str) -> Path | None:
+    """The bundle that a name is the path of, if it is."""
+
+    try:
+        path = expanded(name)
+        found = name and path.is_file() and (bundles := bundles_extra()) is not None and bundles.is_bundle(path)
+        return path.resolve() if found else None
+    except (OSError, ValueError):
+        return None
+
+
+def _opened(path: Path) -> Path:
+
+    if path not in _bundles and (bundles := bundles_extra()) is not None:
+        scratch = Path(tempfile.mkdtemp(prefix="mlebench-bundle-"))
+        try:
+            folder = bundles.opened(path, scratch, max_bytes=_MOST)
+        except BaseException:
+            shutil.rmtree(scratch, ignore_errors=True)
+            raise
+        _bundles[path] = folder
+        logger.info("%s: opened without verifying it, which `mlebench verify` does", path)
+    return _bundles[path]
+
+
+def is_opened_bundle(folder: Path) -> bool:
+    """Whether a group's folder is that of a bundle, in which nothing that is written stays."""
+    return folder in _bundles.values()
 
 
 def user_path(text: str) -> Path:
@@ -80,7 +162,8 @@ def note_absent(store: DataStore) -> None:
 
 
 def print_json(value: Any) -> None:
-    print(json_text(value))
+    # As an escape it is the same text, which no system of continuous integration obeys.
+    print(json_text(value).replace("##", "#\\u0023"))
 
 
 def write_output(text: str, path: Path | None) -> None:
@@ -90,7 +173,7 @@ def write_output(text: str, path: Path | None) -> None:
     is UTF-8.
     """
     if path is None:
-        if isinstance(sys.stdout, io.TextIOWrapper) and not sys.stdout.isatty():
+        if hasattr(sys.stdout, "reconfigure") and not sys.stdout.isatty():
             try:
                 text.encode(sys.stdout.encoding)
             except UnicodeEncodeError:

@@ -6,9 +6,12 @@ import argparse
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from pytest_mlebench.catalog.catalogue import SPLIT_NAMES
 from pytest_mlebench.cli.common import read_settings
 from pytest_mlebench.errors import MLEBenchError
-from pytest_mlebench.settings import Settings
+from pytest_mlebench.factories import agent_registry, catalogue
+from pytest_mlebench.options import Settings
+from pytest_mlebench.records.group import LAST, group_folders
 
 SHELLS = {
     "bash": 'eval "$(mlebench completion bash)" in ~/.bashrc',
@@ -45,25 +48,21 @@ def complete(parser: argparse.ArgumentParser, commands: Iterable[argparse.Argume
 
 
 def _agents(settings: Settings) -> Iterable[str]:
-    from pytest_mlebench.factories import agent_registry
 
     return agent_registry(settings).load()
 
 
 def _competitions(settings: Settings) -> Iterable[str]:
-    from pytest_mlebench.factories import catalogue
 
     return catalogue(settings).ids  # without their titles: to read all files takes half a second
 
 
 def _groups(settings: Settings) -> Iterable[str]:
-    from pytest_mlebench.runs.group import LAST, group_folders
 
     return [*(folder.name for folder in group_folders(settings.runs_dir)), LAST]
 
 
 def _splits(settings: Settings) -> Iterable[str]:
-    from pytest_mlebench.catalog.catalogue import SPLIT_NAMES
 
     return SPLIT_NAMES
 

@@ -9,23 +9,27 @@ from typing import Any
 from pytest_mlebench import factories
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.catalog.leaderboard import MEDALS
-from pytest_mlebench.cli import bundle
 from pytest_mlebench.cli.common import (
     add_options,
     add_selection,
+    bundles_extra,
     note_absent,
     print_json,
     read_settings,
     selected,
     user_path,
 )
-from pytest_mlebench.data import disk, jobs
+from pytest_mlebench.data import jobs
 from pytest_mlebench.data.dataset import OBFUSCATED, Dataset
 from pytest_mlebench.data.download.kaggle import KaggleDownloads
+from pytest_mlebench.data.source import open_source
+from pytest_mlebench.data.source_url import check
 from pytest_mlebench.data.store import DataStore, PrepareOptions
 from pytest_mlebench.errors import DataError, UsageError
-from pytest_mlebench.settings import Settings
-from pytest_mlebench.units import format_size, pluralize
+from pytest_mlebench.io import disk
+from pytest_mlebench.io.units import format_size, pluralize
+from pytest_mlebench.options import Settings
+from pytest_mlebench.reports.progress import Lines, shown
 
 logger = logging.getLogger("pytest_mlebench")
 SYNTHETIC_SEED = 1
@@ -51,7 +55,7 @@ def add(commands: Any) -> None:
     add_options(prepare, "--data-dir", "--data-source", "--description")
     given = prepare.add_mutually_exclusive_group()
     given.add_argument("--raw-dir", type=user_path, metavar="DIR",
-        help="use this unpacked download (for one competition); files that need no change are hard-linked")  # fmt: skip
+        help="use this unpacked download (for one competition); it stays as it is")  # fmt: skip
     given.add_argument("--synthetic", action="store_true",
         help="make small synthetic data in place of real data; scores on it say nothing about an agent")  # fmt: skip
     prepare.add_argument("--jobs", type=int, default=jobs.DEFAULT_JOBS, metavar="N",
@@ -88,7 +92,8 @@ def add(commands: Any) -> None:
     verify = commands.add_parser("verify", help="check prepared data, or a bundle of a run group (see `bundle`)",
         description="Check prepared data for missing, changed and unexpected files; or, given FILE, check a bundle of "
         "a run group: grade its submissions anew with the data of this machine and compare every number.")  # fmt: skip
-    bundle.add_verify(verify)
+    if (bundles := bundles_extra()) is not None:
+        bundles.add_verify(verify)
     add_selection(verify, required=False)
     add_options(verify, "--data-dir", "--max-submission-size", "--grading-memory", "--grading-time")
     verify.add_argument("--json", action="store_true", help="print as JSON")
@@ -102,7 +107,6 @@ def add(commands: Any) -> None:
 
 
 def _prepare(options: argparse.Namespace) -> int:
-    from pytest_mlebench.reports.progress import shown
 
     settings = read_settings(options)
     competitions = selected(options, factories.catalogue(settings))
@@ -159,13 +163,10 @@ def _prepare(options: argparse.Namespace) -> int:
 
 
 def _push(options: argparse.Namespace) -> int:
-    from pytest_mlebench.data.remote.address import check
-    from pytest_mlebench.data.remote.storage import Storage
-    from pytest_mlebench.reports.progress import shown
 
     settings = read_settings(options)
     try:
-        storage = Storage(check(options.url))
+        source = open_source(check(options.url))
     except ValueError as error:
         raise UsageError(f"URL: {error}") from error
     store = factories.data_store(settings)
@@ -174,9 +175,9 @@ def _push(options: argparse.Namespace) -> int:
     with shown(len(chosen)) as reporter:
         for competition in chosen:
             try:
-                count = store.push(competition, storage, replace=options.replace, reporter=reporter)
+                count = store.push(competition, source, replace=options.replace, reporter=reporter)
                 what = f"{pluralize(count, 'file')} written" if count else "all of it was there"
-                reporter.end(competition.id, f"{competition.id}: pushed to {storage.url} ({what})")
+                reporter.end(competition.id, f"{competition.id}: pushed to {source.url} ({what})")
             except DataError as error:
                 failed = True
                 reporter.end(competition.id, str(error))
@@ -296,11 +297,10 @@ def _size(dataset: Dataset) -> int:
 
 
 def _verify(options: argparse.Namespace) -> int:
-    from pytest_mlebench.reports.progress import Lines
-
-    if options.bundle is not None:
-        return bundle.verify(options)
-    bundle.check_unused(options)
+    if (bundles := bundles_extra()) is not None:
+        if options.bundle is not None:
+            return bundles.verify(options)
+        bundles.check_unused(options)
     settings = read_settings(options)
     store = factories.data_store(settings)
     chosen = _chosen_or_prepared(options, settings, store)

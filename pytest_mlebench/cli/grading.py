@@ -18,11 +18,15 @@ from pytest_mlebench.cli.common import add_options, print_json, read_settings, u
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import UsageError, reason
-from pytest_mlebench.json_values import loads
-from pytest_mlebench.units import pluralize
+from pytest_mlebench.gate.golden import make_golden, write_golden
+from pytest_mlebench.grading.grader import Grader, grade
+from pytest_mlebench.io.json_files import loads, write_json
+from pytest_mlebench.io.units import pluralize
+from pytest_mlebench.reports.progress import Lines
+from pytest_mlebench.results.grading_report import grading_report
 
 if TYPE_CHECKING:
-    from pytest_mlebench.grading.report import Report
+    from pytest_mlebench.records.report import Report
 
 logger = logging.getLogger("pytest_mlebench")
 
@@ -65,9 +69,6 @@ def _add_grading(parser: argparse.ArgumentParser) -> None:
 
 
 def _grade(options: argparse.Namespace) -> int:
-    from pytest_mlebench.grading.grader import Grader
-    from pytest_mlebench.results.grading_report import grading_report
-    from pytest_mlebench.runs.json_files import write_json
 
     settings = read_settings(options)
     submissions = _read_submissions(options.submission, factories.catalogue(settings))
@@ -142,7 +143,6 @@ def _parse_submission(line: str) -> tuple[str, str]:
 
 
 def _grade_sample(options: argparse.Namespace) -> int:
-    from pytest_mlebench.grading.grader import grade
 
     settings = read_settings(options)
     catalogue = factories.catalogue(settings)
@@ -190,8 +190,6 @@ def _competition_folder(name: str, catalogue: Catalogue) -> Path:
 
 
 def _golden(options: argparse.Namespace) -> int:
-    from pytest_mlebench.grading.golden import make_golden, write_golden
-    from pytest_mlebench.reports.progress import Lines
 
     settings = read_settings(options)
     catalogue = factories.catalogue(settings)

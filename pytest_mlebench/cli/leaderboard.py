@@ -13,7 +13,7 @@ from pytest_mlebench.catalog.leaderboard import MEDALS, Leaderboard
 from pytest_mlebench.cli.common import add_selection, print_json, read_settings, selected
 from pytest_mlebench.data.download.kaggle import KaggleDownloads
 from pytest_mlebench.errors import DataError, UsageError
-from pytest_mlebench.progress import Note
+from pytest_mlebench.io.progress import Note
 from pytest_mlebench.reports.progress import Lines
 
 logger = logging.getLogger("pytest_mlebench")

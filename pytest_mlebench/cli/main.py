@@ -10,43 +10,38 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 from textwrap import fill
+from typing import Any, TextIO, cast
 
-try:
-    from pytest_mlebench._version import __version__
-    from pytest_mlebench.catalog.catalogue import unknown
-    from pytest_mlebench.cli import (
-        agents,
-        audit,
-        bundle,
-        completion,
-        data,
-        export,
-        familiarity,
-        grading,
-        kernels,
-        leaderboard,
-        new,
-        regrade,
-        report,
-        reproduce,
-        run_one,
-        sandbox,
-        trajectory,
-        view,
-        watch,
-    )
-    from pytest_mlebench.errors import MLEBenchError, UsageError, reason, unusable
-    from pytest_mlebench.settings import TOPICS
-except KeyboardInterrupt:  # on a busy machine these take seconds
-    print("mlebench: interrupted", file=sys.stderr)
-    raise SystemExit(130) from None
+from pytest_mlebench._version import __version__
+from pytest_mlebench.errors import MLEBenchError, UsageError, reason, unusable
+from pytest_mlebench.io.extensions import extensions, load_extension
 
 Command = Callable[[argparse.Namespace], int]
 _OF_DISKS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
 """Errors of writing, which name no file."""
+_EXTENSIONS = "mlebench.commands"
+"""Entry points of commands: a module each, whose ``add`` adds the command of the entry point's name, or several."""
+_MODULES = {
+    "agents": "agents doctor",
+    "completion": "completion",
+    "data": "prepare push list verify remove",
+    "grading": "grade grade-sample golden",
+    "leaderboard": "leaderboard dev",
+    "new": "new-competition new-agent",
+    "regrade": "regrade",
+    "files": "files unpack",
+    "groups": "groups",
+    "report": "report",
+    "sandbox": "build clean",
+    "trajectory": "trajectory",
+    "watch": "watch",
+}
+"""The core's commands by the modules of this package that have them. Only the module of the command is imported."""
+_OWN = {name: f"pytest_mlebench.cli.{module}" for module, names in _MODULES.items() for name in names.split()}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -56,12 +51,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115
     elif isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # a locale may lack "×"
-    parser, names = parser_and_commands()
-    if "_ARGCOMPLETE" in os.environ:
-        completion.complete(parser, names.values())
-    if words and not words[0].startswith("-") and words[0] not in names:
-        print(f"mlebench: {unknown('command', words[0], names)}", file=sys.stderr)
+    out, err = sys.stdout, sys.stderr
+    inert = import_module("pytest_mlebench.reports.untrusted").Inert
+    sys.stdout, sys.stderr = cast(TextIO, inert(out)), cast(TextIO, inert(err))  # whatever is quoted of an agent
+    try:
+        return _run(words)
+    except KeyboardInterrupt:
+        print("mlebench: interrupted", file=sys.stderr)
+        return 130
+    finally:
+        sys.stdout, sys.stderr = out, err
+
+
+def _run(words: Sequence[str]) -> int:
+    known = command_names()
+    if words and not words[0].startswith("-") and words[0] not in known:
+        from pytest_mlebench.catalog.catalogue import unknown
+
+        print(f"mlebench: {unknown('command', words[0], known)}", file=sys.stderr)
         return 2
+    asked = os.environ.get("COMP_LINE", "").split()[1:2] if "_ARGCOMPLETE" in os.environ else words[:1]
+    try:
+        parser, names = parser_and_commands(*asked)
+    except UsageError as error:
+        print(f"mlebench: {error}", file=sys.stderr)
+        return 2
+    if "_ARGCOMPLETE" in os.environ:
+        import_module("pytest_mlebench.cli.completion").complete(parser, names.values())
     if empty := _empty_value(words):
         print(f"mlebench: {empty} is empty", file=sys.stderr)
         return 2
@@ -71,7 +87,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     command: Command = options.command
     try:
-        status = command(options)
+        with import_module("pytest_mlebench.cli.common").opened_bundles():
+            status = command(options)
         sys.stdout.flush()
         return status
     except UsageError as error:
@@ -93,9 +110,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except OSError:
             _discard_output()
         return 2 if error.errno == errno.ENAMETOOLONG else 1
-    except KeyboardInterrupt:
-        print("mlebench: interrupted", file=sys.stderr)
-        return 130
 
 
 def _discard_output() -> None:
@@ -116,8 +130,17 @@ def _empty_value(words: Sequence[str]) -> str:
     return ""
 
 
-def parser_and_commands() -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentParser]]:
-    """The parser, and those of the commands by their names."""
+def command_names() -> list[str]:
+    """The names of all commands, those of extras and of other distributions included."""
+    return [*_OWN, *(name for name in extensions(_EXTENSIONS) if name not in _OWN)]
+
+
+def parser_and_commands(name: str = "") -> tuple[argparse.ArgumentParser, Mapping[str, argparse.ArgumentParser]]:
+    """The parser, and those of the commands by their names.
+
+    With the ``name`` of a command only its arguments are known, so that no other one's module is imported. Raises
+    UsageError where an extension cannot be loaded.
+    """
     parser = argparse.ArgumentParser(
         prog="mlebench",
         usage="%(prog)s [-h] [--version] COMMAND ...",
@@ -126,41 +149,35 @@ def parser_and_commands() -> tuple[argparse.ArgumentParser, Mapping[str, argpars
     )
     parser.add_argument("--version", action="version", version=f"mlebench {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND", prog="mlebench", help=argparse.SUPPRESS)
-    modules = (
-        data,
-        leaderboard,
-        kernels,
-        grading,
-        agents,
-        report,
-        audit,
-        bundle,
-        regrade,
-        reproduce,
-        export,
-        familiarity,
-        trajectory,
-        watch,
-        view,
-        run_one,
-        sandbox,
-        new,
-        completion,
-    )
-    for module in modules:
-        module.add(commands)
-    parser.epilog = _by_topic({action.dest: action.help or "" for action in commands._choices_actions})
+    names = command_names()
+    for own in [name] if name in names else names:
+        if own not in commands.choices:
+            module: Any = import_module(_OWN[own]) if own in _OWN else load_extension(_EXTENSIONS, own)
+            if module is None and own == name:
+                raise UsageError(f"{own} needs an extra of pytest-mlebench that is not installed")
+            if module is not None:
+                module.add(commands)
+    for other in names:
+        if other not in commands.choices:
+            commands.add_parser(other, add_help=False)
+    if name not in names:
+        parser.epilog = _by_topic({action.dest: action.help or "" for action in commands._choices_actions})
     return parser, commands.choices
 
 
 def _by_topic(summaries: Mapping[str, str]) -> str:
     """The commands with their summaries, below the pages of the documentation that they belong to."""
+    from pytest_mlebench.options import TOPICS
+
     width = max(40, shutil.get_terminal_size().columns - 2)
     blocks = []
-    for topic, (_, names) in TOPICS.items():
+    topics = {topic: names.split() for topic, (_, names) in TOPICS.items()}
+    others = [name for name in summaries if not any(name in names for names in topics.values())]
+    for topic, names in {**topics, "Of other packages": others}.items():
         lines = [
             fill(summaries[name], width, initial_indent=f"  {name:<17}", subsequent_indent=" " * 19)
-            for name in names.split()
+            for name in names
+            if name in summaries  # its extra may have been removed
         ]
         blocks += ["\n".join([f"{topic}:", *lines])] if lines else []
     return "\n\n".join([*blocks, "mlebench COMMAND --help describes a command."])

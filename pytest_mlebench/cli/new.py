@@ -9,10 +9,11 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from pytest_mlebench._paths import bundled
 from pytest_mlebench.catalog import Competition, default_catalogue
 from pytest_mlebench.cli.common import user_path
 from pytest_mlebench.errors import UsageError
+from pytest_mlebench.gate.golden import make_golden, write_golden
+from pytest_mlebench.io.paths import bundled
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -34,7 +35,6 @@ def add(commands: Any) -> None:
 
 
 def _new_competition(options: argparse.Namespace) -> int:
-    from pytest_mlebench.grading.golden import make_golden, write_golden
 
     if options.id in default_catalogue():
         raise UsageError(f"{options.id} is a bundled competition; choose another id")

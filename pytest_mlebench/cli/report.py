@@ -8,17 +8,27 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from pytest_mlebench.cli.common import GROUP_HELP, add_options, read_settings, user_path, write_output
+from pytest_mlebench.cli.common import (
+    GROUP_HELP,
+    add_options,
+    is_opened_bundle,
+    open_group,
+    read_settings,
+    user_path,
+    write_output,
+)
 from pytest_mlebench.errors import UsageError
-from pytest_mlebench.json_values import json_text
+from pytest_mlebench.io.json_files import json_text
+from pytest_mlebench.records.group import RunGroup, read_group
 from pytest_mlebench.reports.json_report import to_json
 from pytest_mlebench.reports.medals import run_sections
+from pytest_mlebench.reports.page import page
+from pytest_mlebench.reports.plots import write_plots
 from pytest_mlebench.reports.run_table import to_csv
 from pytest_mlebench.reports.sections import sections
-from pytest_mlebench.reports.tables import Section, Table, has_colours, markdown_text, terminal_width
+from pytest_mlebench.reports.tables import Section, has_colours, markdown_text, terminal_width
 from pytest_mlebench.reports.verdict import Heading, heading
 from pytest_mlebench.results.overview import Overview, overview
-from pytest_mlebench.runs.group import RunGroup, find_group, group_folders, read_group
 
 logger = logging.getLogger("pytest_mlebench")
 
@@ -42,65 +52,13 @@ def add(commands: Any) -> None:
     )
     report.set_defaults(command=_report)
 
-    groups = commands.add_parser("groups", help="list the run groups, the one that was used last at the end")
-    add_options(groups, "--runs-dir")
-    groups.add_argument("--json", action="store_true", help="print as JSON")
-    groups.set_defaults(command=_groups)
-
-
-def _groups(options: argparse.Namespace) -> int:
-    runs_dir = read_settings(options).runs_dir
-    found: list[dict[str, Any]] = []
-    unreadable = False
-    for folder in group_folders(runs_dir):
-        try:
-            group = read_group(folder)
-        except UsageError as error:
-            logger.warning("warning: %s", error)
-            unreadable = True
-            continue
-        for reason in group.broken:
-            logger.warning("warning: %s", reason)
-        found.append(
-            {
-                "name": group.name,
-                "created_at": group.manifest.created_at,
-                "agents": list(group.agents),
-                "finished": len(group.runs),
-                "planned": len(group.planned | group.runs.keys()),
-                "medals": sum(record.report.any_medal for record in group.records),
-            }
-        )
-    if options.json:
-        print(json_text(found))
-        return 0
-    if runs_dir.exists() and not runs_dir.is_dir():
-        raise UsageError(f"--runs-dir: {runs_dir} is not a folder")
-    if not found and unreadable:
-        return 1
-    if not found:
-        raise UsageError(f"there is no run group below {runs_dir}; name another folder with --runs-dir")
-    heads = ("group", "created", "agents", "finished", "medals")
-    rows = [
-        (
-            own["name"],
-            own["created_at"][:19].replace("T", " "),
-            ", ".join(own["agents"]),
-            f"{own['finished']} of {own['planned']}",
-            str(own["medals"]),
-        )
-        for own in found
-    ]
-    print(Table(heads, rows, frozenset({"finished", "medals"}), ("created", "medals")).text(terminal_width()))
-    return 0
-
 
 def _report(options: argparse.Namespace) -> int:
     if options.pad_missing and options.format == "csv":
         raise UsageError("--pad-missing changes rates, and --format=csv has none: it lists runs, missing ones included")
     chosen = read_settings(options)
     runs_dir = chosen.runs_dir
-    groups = _of_version([read_group(find_group(name, runs_dir)) for name in options.groups], options.bench_version)
+    groups = _of_version([read_group(open_group(name, runs_dir)) for name in options.groups], options.bench_version)
     for group in groups:
         for reason in group.broken:
             logger.warning("warning: %s", reason)
@@ -131,7 +89,6 @@ def _of_version(groups: list[RunGroup], version: str | None) -> list[RunGroup]:
 
 
 def _write_plots(view: Overview, folder: Path) -> None:
-    from pytest_mlebench.reports.plots import write_plots
 
     for path in write_plots(view, folder):
         logger.info("%s", path)
@@ -149,9 +106,9 @@ def _markdown(view: Overview, top: Heading) -> str:
 
 
 def _html(view: Overview, top: Heading, output: Path | None) -> str:
-    from pytest_mlebench.reports.page import page  # Jinja2 and the plots, which other formats do without
 
-    return page(view, top, folder=None if output is None else output.parent)
+    gone = any(is_opened_bundle(group.folder) for group in view.groups)  # no links to files of a bundle
+    return page(view, top, folder=None if output is None or gone else output.parent)
 
 
 FORMATS: dict[str, Callable[[Overview, Heading], str]] = {

@@ -5,7 +5,14 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from pytest_mlebench import factories
 from pytest_mlebench.cli.common import add_options, read_settings
+from pytest_mlebench.errors import SandboxError
+from pytest_mlebench.io.progress import Note, WarningNote
+from pytest_mlebench.reports.progress import Lines
+from pytest_mlebench.sandbox.docker.cleanup import clean_all
+from pytest_mlebench.sandbox.docker.images import ENVIRONMENT
+from pytest_mlebench.sandbox.docker.sandbox import DockerSandbox
 
 
 def add(commands: Any) -> None:
@@ -24,12 +31,6 @@ def add(commands: Any) -> None:
 
 
 def _build(options: argparse.Namespace) -> int:
-    from pytest_mlebench import factories
-    from pytest_mlebench.errors import SandboxError
-    from pytest_mlebench.progress import Note, WarningNote
-    from pytest_mlebench.reports.progress import Lines
-    from pytest_mlebench.sandbox.docker.images import ENVIRONMENT
-    from pytest_mlebench.sandbox.docker.sandbox import DockerSandbox
 
     settings = read_settings(options)
     registry = factories.agent_registry(settings)
@@ -58,8 +59,6 @@ def _build(options: argparse.Namespace) -> int:
 
 
 def _clean(options: argparse.Namespace) -> int:
-    from pytest_mlebench.reports.progress import Lines
-    from pytest_mlebench.sandbox.docker.cleanup import clean_all
 
     if not clean_all(kept=options.kept, dry_run=options.dry_run, reporter=Lines(print)):
         print("killed sessions have left nothing behind")

@@ -8,12 +8,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from pytest_mlebench._paths import expanded
-from pytest_mlebench.cli.common import add_options, read_settings, user_path, write_output
+from pytest_mlebench.cli.common import add_options, bundle_at, open_group, read_settings, user_path, write_output
 from pytest_mlebench.errors import UsageError, unusable
-from pytest_mlebench.json_values import json_text
-from pytest_mlebench.runs.group import LAST, find_group
-from pytest_mlebench.runs.layout import RECORD, RUNNING
+from pytest_mlebench.io.json_files import json_text
+from pytest_mlebench.io.paths import expanded
+from pytest_mlebench.llm.trajectory import TRAJECTORY, build
+from pytest_mlebench.records.group import LAST, find_group
+from pytest_mlebench.records.layout import RECORD, RUNNING
+from pytest_mlebench.reports.trajectory import markdown, page
 
 SHOWN = 5
 """The most runs that are named where one has to be chosen."""
@@ -24,7 +26,7 @@ def add(commands: Any) -> None:
     command.add_argument(
         "run",
         metavar="RUN",
-        help="a run's directory, GROUP/RUN or RUN below --runs-dir; GROUP or last, if it has one run",
+        help="a run's directory, GROUP/RUN or RUN below --runs-dir; GROUP or last, if it has one run; or BUNDLE/RUN",
     )
     command.add_argument(
         "--format",
@@ -48,6 +50,8 @@ def _trajectory(options: argparse.Namespace) -> int:
 
 def find_run(name: str, runs_dir: Path) -> Path:
     """The directory of a run: given as a path, as GROUP/RUN, or as RUN below ``runs_dir``. Raises UsageError."""
+    if (found_in := _in_bundle(name, runs_dir)) is not None:
+        return found_in
     try:
         for folder in (expanded(name), runs_dir / name):
             if folder.is_dir():
@@ -66,6 +70,19 @@ def find_run(name: str, runs_dir: Path) -> Path:
     raise UsageError(f"run {name} does not exist, neither as a directory nor below {runs_dir}")
 
 
+def _in_bundle(name: str, runs_dir: Path) -> Path | None:
+    """The directory of a run in a bundle: FILE, where it has one run, or FILE/RUN. Raises UsageError."""
+    bundle, _, run_id = name.rpartition("/")
+    if bundle_at(name) is not None:
+        return _only_run(open_group(name, runs_dir))
+    if not bundle or bundle_at(bundle) is None:
+        return None
+    runs = {path.parent.name: path.parent for path in open_group(bundle, runs_dir).glob(f"*/{RECORD}")}
+    if run_id not in runs:
+        raise UsageError(f"{bundle} has no run {run_id!r}: it has {', '.join(sorted(runs)[:SHOWN]) or 'none'}")
+    return runs[run_id]
+
+
 def _only_run(folder: Path) -> Path:
     """The folder, or the only run of it if it is a run group; raises UsageError that names the runs if it has more."""
     runs = sorted({path.parent for file in (RECORD, RUNNING) for path in folder.glob(f"*/{file}")})
@@ -77,7 +94,6 @@ def _only_run(folder: Path) -> Path:
 
 def _read(run_dir: Path) -> Mapping[str, Any]:
     """The run's ``trajectory.json``; one that was interrupted has none, only the recording."""
-    from pytest_mlebench.llm.trajectory import TRAJECTORY, build
 
     path = run_dir / TRAJECTORY
     if path.is_file():
@@ -98,13 +114,11 @@ def _read(run_dir: Path) -> Mapping[str, Any]:
 
 
 def _markdown(trajectory: Mapping[str, Any]) -> str:
-    from pytest_mlebench.reports.trajectory import markdown
 
     return markdown(trajectory)
 
 
 def _html(trajectory: Mapping[str, Any]) -> str:
-    from pytest_mlebench.reports.trajectory import page
 
     return page(trajectory)
 
@@ -112,5 +126,5 @@ def _html(trajectory: Mapping[str, Any]) -> str:
 FORMATS: dict[str, Callable[[Mapping[str, Any]], str]] = {
     "md": _markdown,
     "html": _html,
-    "atif": lambda trajectory: json_text(trajectory) + "\n",
+    "atif": lambda trajectory: json_text(trajectory).replace("##", "#\\u0023") + "\n",
 }

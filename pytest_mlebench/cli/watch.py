@@ -10,10 +10,10 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from pytest_mlebench.cli.common import GROUP_HELP, add_options, read_settings
+from pytest_mlebench.cli.common import GROUP_HELP, add_options, bundle_at, read_settings
 from pytest_mlebench.errors import UsageError
+from pytest_mlebench.records.group import GroupReader, find_group
 from pytest_mlebench.reports.watch import progress
-from pytest_mlebench.runs.group import GroupReader, find_group
 
 _REDRAW = "\033[H\033[J"
 
@@ -32,6 +32,8 @@ def add(commands: Any) -> None:
 def _watch(options: argparse.Namespace) -> int:
     if not 0.1 <= options.interval < math.inf:
         raise UsageError(f"--interval: {options.interval:g} must be at least 0.1 seconds")
+    if bundle_at(options.group) is not None:
+        raise UsageError(f"{options.group} is a bundle, which does not change: `mlebench report` shows its results")
     reader = GroupReader(find_group(options.group, read_settings(options).runs_dir))
     if options.once or not sys.stdout.isatty():
         print(progress(reader))

@@ -8,7 +8,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pytest_mlebench.catalog.competition import Competition
-from pytest_mlebench.data import durable, folders
+from pytest_mlebench.data import levelling
+from pytest_mlebench.io import disk as folders
+from pytest_mlebench.io import json_files as durable
 
 DESCRIPTIONS = ("bundled", "kaggle")
 Description = Literal["bundled", "kaggle"]
@@ -80,6 +82,14 @@ class Dataset:
     @property
     def is_prepared(self) -> bool:
         return folders.is_dir(self.public) and folders.is_dir(self.private)
+
+    @property
+    def is_level(self) -> bool:
+        """Whether the files' times, inodes and order tell nothing of what they were made from (see ``levelling``).
+
+        That of earlier versions, and of other programs, may tell answers. False where nothing is prepared.
+        """
+        return self.is_prepared and levelling.is_level(self.private) and levelling.is_level(self.public)
 
     @property
     def kernels(self) -> Path:

@@ -14,12 +14,12 @@ from multiprocessing.context import SpawnProcess
 from typing import Unpack
 
 from pytest_mlebench.catalog import Competition
-from pytest_mlebench.data import disk
 from pytest_mlebench.data.download.contract import Downloads
 from pytest_mlebench.data.store import DataStore, PrepareOptions
 from pytest_mlebench.errors import CompetitionError, DataError, MLEBenchError
-from pytest_mlebench.progress import Event, Note, Reporter, log_reported, silent
-from pytest_mlebench.units import pluralize
+from pytest_mlebench.io import disk
+from pytest_mlebench.io.progress import Event, Note, Reporter, log_reported, silent
+from pytest_mlebench.io.units import pluralize
 
 DEFAULT_JOBS = 4
 logger = logging.getLogger("pytest_mlebench")

@@ -6,15 +6,28 @@ from pathlib import Path
 from typing import Any
 
 from pytest_mlebench.catalog import Competition
-from pytest_mlebench.data import disk
+from pytest_mlebench.data.confined import call, is_third_party
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.errors import CompetitionError, DataError, MLEBenchError, reason
+from pytest_mlebench.io import disk
 
-READ_ONLY = 0o444
+
+def make_synthetic(competition: Competition, raw: Path, seed: int) -> None:
+    """Have ``synthetic.py`` make raw data in an empty folder; raises CompetitionError with the line that failed."""
+    if is_third_party(competition):
+        competition.require_modules()
+        call(make_synthetic_here, competition, str(raw.absolute()), seed, write=[raw])
+    else:
+        make_synthetic_here(competition, str(raw), seed)
+
+
+def make_synthetic_here(competition: Competition, raw: str, seed: int) -> None:
+    """As ``make_synthetic``, in this process."""
+    call_synthetic(competition, "make", Path(raw), seed)
 
 
 def call_synthetic(competition: Competition, name: str, *arguments: Any) -> Any:
-    """Call a function of ``synthetic.py``; raises CompetitionError with the line that failed."""
+    """Call a function of ``synthetic.py`` in this process; raises CompetitionError with the line that failed."""
     function = competition.function("synthetic", name)
     try:
         return function(*arguments)
@@ -27,21 +40,32 @@ def run_prepare(competition: Competition, raw: Path, dataset: Dataset, *, is_syn
 
     ``is_synthetic`` says where ``raw`` comes from. Raises DataError that names what is missing or failed.
     """
+    if is_third_party(competition):
+        competition.require_modules()
+        arguments = (str(raw.absolute()), str(dataset.folder.absolute()), is_synthetic)
+        call(prepare_here, competition, *arguments, read=[raw], write=[dataset.folder])
+    else:
+        prepare_here(competition, str(raw), str(dataset.folder), is_synthetic)
+    for path in dataset.required:
+        if not path.is_file():
+            raise DataError(f"{competition.id}: prepare.py did not write {path.relative_to(dataset.prepared)}")
+    for path in dataset.prepared.rglob("*"):
+        if path.is_symlink():
+            raise DataError(f"{competition.id}: prepare.py made the link {path.relative_to(dataset.prepared)}")
+
+
+def prepare_here(competition: Competition, raw: str, folder: str, is_synthetic: bool) -> None:
+    """The part of ``run_prepare`` that runs the competition's code, in this process."""
+    dataset = Dataset(competition, Path(folder))
     for side in (dataset.public, dataset.private):
         side.mkdir(parents=True)
     try:
-        competition.function("prepare", "prepare")(raw, dataset.public, dataset.private)
+        competition.function("prepare", "prepare")(Path(raw), dataset.public, dataset.private)
         if not (dataset.public / "description.md").exists() and competition.description.is_file():
             (dataset.public / "description.md").write_text(_description(competition), encoding="utf-8", newline="")
     except (Exception, SystemExit) as error:
         source = " on the data of synthetic.py" if is_synthetic else f"; is {raw} the complete, unpacked download?"
         raise _translated(competition, error, source, dataset.folder) from error
-    for path in dataset.required:
-        if not path.is_file():
-            raise DataError(f"{competition.id}: prepare.py did not write {path.relative_to(dataset.prepared)}")
-    for path in dataset.prepared.rglob("*"):
-        if path.is_file():
-            path.chmod(READ_ONLY)
 
 
 def _description(competition: Competition) -> str:

@@ -10,25 +10,33 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, get_args
 
-from pytest_mlebench._paths import AnyPath, expanded
+from pytest_mlebench.authoring.archives import ArchiveError, unpack_zip, unpacked_size
 from pytest_mlebench.catalog.competition import FIRST, Competition
-from pytest_mlebench.data import disk, durable, folders, locks
-from pytest_mlebench.data.authoring.archives import ArchiveError, unpack_zip, unpacked_size
+from pytest_mlebench.data import levelling
 from pytest_mlebench.data.dataset import OTHER, Dataset, Description
 from pytest_mlebench.data.download.contract import Downloads
-from pytest_mlebench.data.preparing import READ_ONLY, call_synthetic, run_prepare
-from pytest_mlebench.data.verification import checksum_errors, listing_errors, make_fingerprint, write_listing
+from pytest_mlebench.data.preparing import make_synthetic, run_prepare
+from pytest_mlebench.data.source import Head, NotPushed, Source, open_source
+from pytest_mlebench.data.verification import (
+    checksum_errors,
+    listing_errors,
+    make_fingerprint,
+    prepared_files,
+    write_listing,
+)
 from pytest_mlebench.errors import DataError, UsageError, expect
-from pytest_mlebench.progress import ByteCounter, Note, Reporter, Step, WarningNote, silent
+from pytest_mlebench.io import disk, locks
+from pytest_mlebench.io import disk as folders
+from pytest_mlebench.io import json_files as durable
+from pytest_mlebench.io.paths import AnyPath, expanded
+from pytest_mlebench.io.progress import ByteCounter, Note, Reporter, Step, WarningNote, silent
 
 if TYPE_CHECKING:
     from pytest_mlebench.data.download.retry import RetryPolicy
-    from pytest_mlebench.data.remote.index import Head
-    from pytest_mlebench.data.remote.storage import Storage
 
 ENVIRONMENT_VARIABLE = "MLEBENCH_DATA_DIR"
 PARALLEL_DOWNLOADS = 4
-_LEFTOVERS = (".unpacking-*", ".making-*", ".preparing-*", ".describing-*", ".removing-*")
+_LEFTOVERS = (".unpacking-*", ".making-*", ".preparing-*", ".describing-*", ".removing-*", ".levelling-*")
 
 
 def default_data_dir() -> Path:
@@ -73,7 +81,7 @@ class DataStore:
     """The data of all competitions below one folder, by default ``default_data_dir()``.
 
     At most ``parallel_downloads`` downloads run at once, counted over all processes. With ``source``, a URL, missing
-    prepared data is pulled from there (see ``data.remote``), where ``policy`` says how often requests are tried again.
+    prepared data is pulled from there (see ``data.source``), where ``policy`` says how often requests are tried again.
 
     >>> from pytest_mlebench import default_catalogue
     >>> DataStore().prepare(default_catalogue()["smoke-digits"]).sample_submission.name
@@ -92,14 +100,14 @@ class DataStore:
         self.parallel_downloads = parallel_downloads
         self.source = source
         self._policy = policy
-        self._storage: Storage | None = None
+        self._opened_source: Source | None = None
 
     def __repr__(self) -> str:
         return f"DataStore({str(self.root)!r})"
 
     def __getstate__(self) -> dict[str, Any]:
         """Without connections, for another process."""
-        return {**self.__dict__, "_storage": None}
+        return {**self.__dict__, "_opened_source": None}
 
     @property
     def is_default(self) -> bool:
@@ -151,21 +159,31 @@ class DataStore:
         """Whether ``prepare`` with these options has nothing to do."""
         dataset = self.dataset(competition)
         wanted = options.get("description")
-        return not options.get("force") and dataset.is_prepared and wanted in (None, dataset.description)
+        return not options.get("force") and dataset.is_level and wanted in (None, dataset.description)
 
     def is_usable(self, competition: Competition, **options: Unpack[PrepareOptions]) -> bool:
         """Whether the prepared data serves as it is, if nothing may be prepared.
 
         Data that another program prepared, as MLE-bench, serves with the description that it has.
         """
-        return self.is_ready(competition, **options) or self.dataset(competition).description == OTHER
+        dataset = self.dataset(competition)
+        return self.is_ready(competition, **options) or (dataset.is_level and dataset.description == OTHER)
 
     def not_prepared(self, competition: Competition, *options: str) -> str:
         """The message for a user who needs data that is not prepared: the command, and where MLE-bench has it."""
+        if self.dataset(competition).is_prepared and not self.dataset(competition).is_level:
+            return self._not_level(competition)
         text = f"{competition.id} is not prepared; run: {self.command('prepare', competition, *options)}"
         if elsewhere := self._prepared_by_mle_bench(competition):
             text += f"; or use the data that MLE-bench has prepared: --data-dir {shlex.quote(str(elsewhere))}"
         return text
+
+    def _not_level(self, competition: Competition) -> str:
+        return (
+            f"{competition.id}: the times and inodes of files in {self.dataset(competition).prepared} may tell "
+            "answers: an earlier version or another program prepared them. To copy them in another order, run as a "
+            f"user who may write there: {self.command('prepare', competition)}"
+        )
 
     def _prepared_by_mle_bench(self, competition: Competition) -> Path | None:
         """MLE-bench's data folder, if it is another one and has the competition's data."""
@@ -191,7 +209,10 @@ class DataStore:
         dataset = self.dataset(competition)
         keep_raw = options.get("keep_raw") or False
         if (head := self._source_head(competition, reporter, **options)) is not None:
-            return self._need_to_pull(dataset, head)
+            assert self.source is not None
+            return self._need_to_pull(self._source_of(self.source), dataset, head)
+        if dataset.is_prepared and not options.get("force"):
+            return self._need_to_level(dataset)
         if not self._needs_raw(competition, **options):
             return disk.Need(peak=0, rest=0)
         if folders.is_file(dataset.archive):
@@ -218,8 +239,11 @@ class DataStore:
         The raw data is the store's own, else that of ``<id>.zip`` in its folder, else it comes from ``downloads``. The
         archive is removed once it is unpacked. Every step, wait and warning goes to ``reporter``.
 
-        Options: ``raw_dir`` is an unpacked download outside of the store; its files are hard-linked where possible, and
-        so become read-only; checksums are compared and recorded, but need not match. ``synthetic`` is a seed: the data
+        Data that an earlier version or another program prepared is copied once, as its files' times and inodes may tell
+        answers (see ``levelling``).
+
+        Options: ``raw_dir`` is an unpacked download outside of the store, which stays as it is; checksums are compared
+        and recorded, but need not match. ``synthetic`` is a seed: the data
         is what the competition's ``synthetic.py`` makes of it, which counts as not verified. ``verify`` (True)
         compares checksums. ``force`` prepares again. ``keep_raw`` (True): if False, the store's own raw data is
         removed afterwards; if None, only what this call has unpacked or downloaded. ``description`` is whose
@@ -243,24 +267,26 @@ class DataStore:
                     "in another folder (--data-dir), or replace that data (--force)"
                 )
             return dataset
+        if dataset.is_prepared and not dataset.is_level and not os.access(dataset.folder, os.W_OK):
+            raise DataError(self._not_level(competition))
         with self.lock(competition, "prepares", reporter):
             self._tidy(dataset)
             if options.get("force") or not dataset.is_prepared:  # another process may have been faster
                 self._make(dataset, downloads, reporter, **options)
                 shutil.rmtree(dataset.pulling, ignore_errors=True)
+            elif not dataset.is_level:
+                self._level_again(dataset, reporter)
             if (description := options.get("description")) is not None:
                 self._describe(dataset, description, downloads, reporter)
         return dataset
 
     def push(
-        self, competition: Competition, storage: Storage, *, replace: bool = False, reporter: Reporter = silent
+        self, competition: Competition, source: Source, *, replace: bool = False, reporter: Reporter = silent
     ) -> int:
-        """Write a competition's prepared data to a URL (see ``data.remote.push``); returns how many files were missing.
+        """Write a competition's prepared data to a source; returns how many files were missing there.
 
         Raises DataError, also where it is not prepared.
         """
-        from pytest_mlebench.data.remote.push import push
-
         dataset = self.dataset(competition)
         if not dataset.is_prepared:
             raise DataError(self.not_prepared(competition))
@@ -269,7 +295,7 @@ class DataStore:
         with ExitStack() as held, self._translated(competition):
             if os.access(dataset.folder, os.W_OK):
                 held.enter_context(self.lock(competition, "pushes", reporter))
-            return push(storage, dataset, replace=replace, reporter=reporter)
+            return source.push(dataset, replace=replace, reporter=reporter)
 
     def verify(self, competition: Competition, reporter: Reporter = silent) -> list[str]:
         """Which prepared files are missing, have changed or should not be there; records whether there are any.
@@ -325,48 +351,40 @@ class DataStore:
         is_here = self.dataset(competition).is_prepared and not options.get("force")
         if self.source is None or _is_given(**options) or is_here:
             return None
-        from pytest_mlebench.data.remote.pull import NotPushed, read_head
-
         try:
-            return read_head(self._storage_of(self.source), competition, reporter)
+            return self._source_of(self.source).head(competition, reporter)
         except NotPushed:
             if competition.source == "bundled":
                 return None
             raise
 
-    def _storage_of(self, source: str) -> Storage:
-        from pytest_mlebench.data.remote.storage import Storage
+    def _source_of(self, url: str) -> Source:
+        if self._opened_source is None:
+            self._opened_source = open_source(url, self._policy)
+        return self._opened_source
 
-        if self._storage is None:
-            self._storage = Storage(source, self._policy)
-        return self._storage
-
-    def _need_to_pull(self, dataset: Dataset, head: Head) -> disk.Need:
-        from pytest_mlebench.data.remote.pull import bytes_there
-
-        missing = max(0, head.size - bytes_there(dataset.pulling))
+    def _need_to_pull(self, source: Source, dataset: Dataset, head: Head) -> disk.Need:
+        missing = max(0, head.size - source.bytes_there(dataset.pulling))
         return disk.Need(peak=missing, rest=missing)
 
     def _pull(self, dataset: Dataset, head: Head, reporter: Reporter, *, check_disk: bool) -> None:
-        from pytest_mlebench.data.remote.pull import pull
-
         assert self.source is not None
-        competition, storage = dataset.competition, self._storage_of(self.source)
+        competition, source = dataset.competition, self._source_of(self.source)
         if check_disk:
-            disk.require(self.root, [self._need_to_pull(dataset, head)], 1)
-        pull(storage, competition, head, dataset.pulling, reporter)
+            disk.require(self.root, [self._need_to_pull(source, dataset, head)], 1)
+        source.pull(competition, head, dataset.pulling, reporter)
         new = Dataset(competition, dataset.pulling)
         if missing := next((path for path in new.required if not path.is_file()), None):
-            raise DataError(f"{competition.id}: {storage.url} has no {missing.relative_to(new.prepared)}")
+            raise DataError(f"{competition.id}: {source.url} has no {missing.relative_to(new.prepared)}")
         reporter(Step(competition.id, "verifying"))
         if wrong := checksum_errors(new):
-            reporter(WarningNote(f"{competition.id}: data of {storage.url} is not the reference's: {wrong[0]}"))
+            reporter(WarningNote(f"{competition.id}: data of {source.url} is not the reference's: {wrong[0]}"))
         self._publish(
             dataset,
             new,
             verified=not wrong,
             description="kaggle" if head.description == "kaggle" else None,
-            source=storage.url,
+            source=source.url,
         )
 
     def _needs_raw(self, competition: Competition, **options: Unpack[PrepareOptions]) -> bool:
@@ -441,9 +459,10 @@ class DataStore:
             raw, new = Path(name, "raw"), Dataset(competition, Path(name))
             raw.mkdir()
             reporter(Step(competition.id, "making synthetic data"))
-            call_synthetic(competition, "make", raw, seed)
+            make_synthetic(competition, raw, seed)
             reporter(Step(competition.id, "preparing"))
             run_prepare(competition, raw, new, is_synthetic=True)
+            self._level(new, Path(name))
             self._publish(dataset, new, verified=False, description="bundled", synthetic=True)
 
     def _prepare(self, dataset: Dataset, raw_dir: Path | None, reporter: Reporter, *, verify: bool) -> None:
@@ -461,7 +480,29 @@ class DataStore:
             if wrong and raw_dir is None:
                 new.prepared.rename(mismatch)
                 raise DataError(self._mismatch(dataset, mismatch, wrong))
+            self._level(new, Path(name))
             self._publish(dataset, new, verified=not wrong if verify else None, description="bundled")
+
+    def _level_again(self, dataset: Dataset, reporter: Reporter) -> None:
+        """Level what an earlier version, or another program, prepared; it stays complete meanwhile."""
+        disk.require(self.root, [self._need_to_level(dataset)], 1)
+        reporter(Step(dataset.competition.id, "copying in another order, as times and inodes may tell answers"))
+        with durable.scratch(dataset.folder, ".levelling-") as name:
+            self._level(dataset, Path(name))
+
+    @staticmethod
+    def _need_to_level(dataset: Dataset) -> disk.Need:
+        size = 0 if dataset.is_level else sum(size for _, size in prepared_files(dataset.prepared))
+        return disk.Need(peak=size, rest=0)
+
+    def _level(self, dataset: Dataset, scratch: Path) -> None:
+        for side in (dataset.private, dataset.public):
+            levelling.replace_by_level(side, scratch)
+        if not dataset.is_level:
+            raise DataError(
+                f"{dataset.competition.id}: the file system of {self.root} does not keep the times that files are "
+                "given; choose another one with --data-dir or MLEBENCH_DATA_DIR"
+            )
 
     def _publish(self, dataset: Dataset, new: Dataset, **state: Any) -> None:
         """Let complete data become the data set's, durably; what it replaces stays in ``new``'s folder."""
@@ -489,10 +530,11 @@ class DataStore:
         with durable.scratch(dataset.folder, ".describing-") as name:
             new = Path(name, "description.md")
             new.write_text(text, encoding="utf-8")
-            new.chmod(READ_ONLY)
+            levelling.level_file(new)
             dataset.note(description=None)  # in case this call is stopped before the next note
             durable.sync(dataset.folder)
             new.replace(dataset.public / "description.md")
+            levelling.keep_level(dataset.public)
         dataset.note(description=source)
 
     def _mismatch(self, dataset: Dataset, aside: Path, wrong: list[str]) -> str:

@@ -6,15 +6,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pytest_mlebench.authoring.checks import require_columns, require_row_count
+from pytest_mlebench.authoring.columns import numeric
+from pytest_mlebench.authoring.ids import alignment
+from pytest_mlebench.authoring.tables import read_csv
 from pytest_mlebench.catalog.competition import Competition
-from pytest_mlebench.data.authoring.tables import read_csv
 from pytest_mlebench.defaults import MAX_SUBMISSION_BYTES
 from pytest_mlebench.errors import CompetitionError, InvalidSubmission
-from pytest_mlebench.grading.checks import require_columns, require_row_count
-from pytest_mlebench.grading.columns import numeric
-from pytest_mlebench.grading.ids import alignment
+from pytest_mlebench.grading.reading import read_submission
 from pytest_mlebench.grading.scorer import GraderDefect
-from pytest_mlebench.grading.submission import read_submission
 
 if TYPE_CHECKING:
     import pandas as pd

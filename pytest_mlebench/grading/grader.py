@@ -8,14 +8,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from pytest_mlebench._paths import AnyPath, expanded
 from pytest_mlebench.catalog.competition import Competition
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.defaults import MAX_SUBMISSION_BYTES
 from pytest_mlebench.errors import CompetitionError, DataError, expect, reason
 from pytest_mlebench.grading import bounded
 from pytest_mlebench.grading.limits import GradingLimits
-from pytest_mlebench.grading.report import Report, standing
+from pytest_mlebench.grading.report import standing
+from pytest_mlebench.io.paths import AnyPath, expanded
+from pytest_mlebench.records.report import Report
 
 logger = logging.getLogger(__name__)
 

@@ -48,8 +48,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from pytest_mlebench.grading.landlock import read_only
-from pytest_mlebench.json_values import loads
+from pytest_mlebench.io.json_files import loads
+from pytest_mlebench.io.landlock import read_only
 
 MAX_REPLY = 1 << 16
 _MAX_REQUEST = 1 << 20
@@ -87,7 +87,9 @@ def main() -> None:
         request = {} if line is None else json.loads(line)
         if "cancel" in request:  # too late
             continue
-        if worker is not None and (not worker.alive or worker.job != request.get("job")):
+        if (job := request.get("job")) and job.get("third_party") and request.get("path"):
+            job["submissions"] = str(Path(request["path"]).parent)  # all that its worker can read beside the data
+        if worker is not None and (not worker.alive or worker.job != job):
             worker.kill()  # also when idle: its memory is given back
             worker = None
         if line is None:
@@ -317,11 +319,17 @@ def _evaluation(job: Job) -> Evaluation:
             return {"valid": True}
 
         return check
+    landlock = 0  # it reads the answers
+    if job.get("third_party"):
+        from pytest_mlebench.grading.confined import python_paths
+
+        own = [folder, Path(job["answers"]), *map(Path, filter(None, [job.get("submissions")]))]
+        landlock = read_only([*own, *python_paths()], listable=map(Path, sys.path))
     scorer = Scorer(Competition.load(folder, version=job["version"]), Path(job["answers"]), max_bytes=max_bytes)
 
     def grade(path: Path | None, certainty: bool) -> Reply:
         if path is None:
-            return {"ready": True, "confinement": _confinement(landlock=0)}  # it reads the answers
+            return {"ready": True, "confinement": _confinement(landlock)}
         if certainty:
             found = scorer.certainty(path)
             return {"certainty": None if found is None else asdict(found)}

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 from pytest_mlebench.catalog.competition import Competition
 from pytest_mlebench.defaults import MAX_SUBMISSION_BYTES
 from pytest_mlebench.errors import CompetitionError, DataError, InvalidSubmission, MLEBenchError
-from pytest_mlebench.grading.reading import read_answers
-from pytest_mlebench.grading.submission import read_submission
+from pytest_mlebench.grading.reading import read_answers, read_submission
 
 if TYPE_CHECKING:
-    from pytest_mlebench.grading.resampling import Certainty, RowScores
+    from pytest_mlebench.authoring.resampling import Certainty, RowScores
 
 
 class GraderDefect(Exception):
@@ -85,7 +84,7 @@ class Scorer:
 
         Raises as ``row_scores``.
         """
-        from pytest_mlebench.grading.resampling import certainty
+        from pytest_mlebench.authoring.resampling import certainty
 
         if (rows := self.row_scores(path)) is None:
             return None
@@ -100,7 +99,7 @@ class Scorer:
         """
         if self._row_scores is None:
             return None
-        from pytest_mlebench.grading.resampling import as_row_scores
+        from pytest_mlebench.authoring.resampling import as_row_scores
 
         known = self._scored is not None and self._scored[0] == path  # some gradings take minutes
         score = float(self._scored[1] if self._scored is not None and known else self.score(path))

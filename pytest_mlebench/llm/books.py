@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from functools import partial
@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pytest_mlebench.llm.budget import Account, Over, Wait
-from pytest_mlebench.llm.exchange import Exchange, json_object
+from pytest_mlebench.llm.exchange import Exchange, Stage, json_object
 from pytest_mlebench.llm.flavours import Endpoint, Refusal
+from pytest_mlebench.llm.flavours.base import Expected
 from pytest_mlebench.llm.ledger import JsonText, Ledger, Totals
 from pytest_mlebench.llm.prices import Most, read_usage
 from pytest_mlebench.llm.providers import Provider
@@ -29,6 +30,12 @@ SHORT = 64 << 10
 """Bytes of a call that is noted at once."""
 PAID = ("generate", "embed")
 """The kinds of calls that providers charge for."""
+MAX_OPEN = 256
+"""Calls of one run that are in progress at once; further ones wait."""
+MAX_WAITING = 1024
+"""Calls of one run that wait; further ones are refused."""
+WAIT_SECONDS = 600.0
+"""The longest that a call waits for a place, its turn or its budget; clients give up by then."""
 _ZERO = Decimal(0)
 _T = TypeVar("_T")
 
@@ -46,7 +53,13 @@ class Books:
         self._in_thread = 0
         """How much the thread has to do; nothing else uses ledger and account meanwhile."""
         self._turn = asyncio.Lock()
+        self._turns: dict[str, asyncio.Lock] = {}
+        """One for each provider: a run holds one turn at a time, in which the others have theirs."""
         self._settled = asyncio.Event()
+        self._places = asyncio.Semaphore(MAX_OPEN)
+        self._placed: set[int] = set()
+        """The calls that hold a place, by their numbers."""
+        self._waiting = 0
         if settings.limits or settings.rpm is not None:
             self._account = self._thread.submit(Account, account_folder, run_dir.name, settings.limits).result()
 
@@ -70,43 +83,49 @@ class Books:
     def _left_thread(self, _: object) -> None:
         self._in_thread -= 1
 
-    async def reserve(self, exchange: Exchange, provider: Provider, endpoint: Endpoint, body: dict[str, Any]) -> None:
+    async def reserve(self, exchange: Exchange, body: dict[str, Any]) -> None:
         """Reserve the most that a call can cost; wait while other calls hold what it needs. Raises Refusal."""
         flavour, call, account = exchange.flavour, exchange.call, self._account
-        assert account is not None
-        prices = self._settings.prices
+        provider, endpoint = exchange.provider, exchange.endpoint
+        assert account is not None and provider is not None and endpoint is not None
+        if endpoint.kind == "other":
+            raise Refusal("invalid", f"what {call.endpoint} costs is not known, so a budget cannot be held")
 
         def most() -> Most:
-            expected = flavour.expected(endpoint, body, len(exchange.raw))
-            return prices.most(provider, call.model, expected, exchange.context)
+            expected = flavour.expected(endpoint, body, len(exchange.raw), exchange.admission)
+            found = [self._most(provider, model, expected, exchange.context) for model in exchange.models]
+            return max(found, key=lambda most: (most.cost or _ZERO, most.tokens))
 
         wanted = await self.do(most)
-        if self._settings.limits.need_prices and wanted.cost is None:
-            raise Refusal(
-                "invalid", f"model {call.model} has no known price, so a budget cannot be held: add it with --prices"
-            )
-        async with self._turn:  # in the order in which they came
+        async with _patience("other calls hold what is left of the budget"), self._turn:  # in order of arrival
             while True:
                 self._settled.clear()
                 got = await self.do(partial(self._take, exchange, account, wanted))
                 if isinstance(got, int):
                     return
-                if isinstance(got, Wait):
-                    with contextlib.suppress(TimeoutError):
-                        await asyncio.wait_for(self._settled.wait(), 0.1)  # other workers' calls end unheard
-                    continue
-                assert isinstance(got, Over)
-                length = wanted.affordable(got.left.tokens, got.left.cost)
-                short = got.option != "--max-calls" and LEAST_OUTPUT <= length < wanted.output // wanted.answers
-                if short and flavour.limit_output(endpoint, body, length, provider.output_limit):
-                    call.output_limited = length
-                    wanted = await self.do(most)
-                    continue
-                self.totals.budget_ended = f"{got.option}={got.limit}"
-                raise Refusal(
-                    "budget",
-                    f"the budget {got.option}={got.limit} has ended: what is left of it does not pay for this call",
-                )
+                if got.left is not None:
+                    length = wanted.affordable(got.left.tokens, got.left.cost)
+                    short = got.left.calls != 0 and LEAST_OUTPUT <= length < wanted.output // wanted.answers
+                    if short and flavour.limit_output(
+                        endpoint, body, length, provider.output_limit, exchange.admission
+                    ):
+                        call.output_limited = length
+                        wanted = await self.do(most)
+                        continue
+                if isinstance(got, Over):
+                    self.totals.budget_ended = f"{got.option}={got.limit}"
+                    raise Refusal("budget", _ended(got))
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._settled.wait(), 0.1)  # other workers' calls end unheard
+
+    def _most(self, provider: Provider, model: str, expected: Expected, context: Mapping[str, str]) -> Most:
+        """The most that a call of this model can cost. Raises Refusal where that is not known, but must be."""
+        prices = self._settings.prices
+        most = prices.most(provider, model, expected, context)
+        unknown = self._settings.limits.need_prices and prices.unknown(provider, model, expected, context, most)
+        if unknown:
+            raise Refusal("invalid", f"{unknown}, so a budget cannot be held: add it with --prices")
+        return most
 
     @staticmethod
     def _take(exchange: Exchange, account: Account, wanted: Most) -> int | Wait | Over:
@@ -115,17 +134,40 @@ class Books:
             exchange.reservation = got
         return got
 
+    async def enter(self, exchange: Exchange) -> None:
+        """Take a place among the run's calls in progress, until ``finish``; raises Refusal if too many wait."""
+        if self._waiting >= MAX_WAITING:
+            raise Refusal("overloaded", f"{MAX_WAITING} calls of this run wait already: ask fewer at once")
+        self._waiting += 1
+        try:
+            async with _patience(f"{MAX_OPEN} calls of this run are in progress"):
+                await self._places.acquire()
+        finally:
+            self._waiting -= 1
+        self._placed.add(exchange.call.number)
+
     async def pace(self, provider: Provider, rpm: float) -> None:
-        account = self._account
+        """Wait for the run's turn; one that is cancelled meanwhile gives it back. Raises Refusal."""
+        account, name = self._account, provider.name
         assert account is not None
-        pause = await self.do(lambda: account.pace(provider.name, rpm))
-        await asyncio.sleep(pause)
+        async with (
+            _patience(f"--llm-rpm={rpm:g} is shared by all runs", at_least=120 / rpm),
+            self._turns.setdefault(name, asyncio.Lock()),
+        ):
+            try:
+                await asyncio.sleep(await self.do(partial(account.pace, name, rpm)))
+            except BaseException:
+                await self.do(partial(account.give_back, name))
+                raise
 
     async def finish(self, exchange: Exchange) -> None:
         """Settle and record a call, once."""
         if exchange.finished:
             return
         exchange.finished = True
+        if exchange.call.number in self._placed:
+            self._placed.remove(exchange.call.number)
+            self._places.release()
         exchange.remember()
         exchange.call.seconds = round(exchange.elapsed(), 6)
         if self._account is None and not self._in_thread and exchange.size <= SHORT:
@@ -139,7 +181,7 @@ class Books:
         if provider is not None and endpoint is not None and call.status is not None and call.status < 300:
             self._account_for(exchange, provider, endpoint, exchange.answer or {})
         if exchange.reservation is not None and self._account is not None:
-            if exchange.failed or not exchange.sent:
+            if not exchange.stage.costs:
                 self._account.settle(exchange.reservation, calls=0, tokens=0, cost=_ZERO)
             else:  # what it used is not known if it was broken off: then what was reserved counts
                 used = None if call.tokens is None else call.tokens.total
@@ -170,15 +212,34 @@ class Books:
         if endpoint.kind not in PAID:
             call.cost = _ZERO
             return
-        whole = exchange.reader is None or exchange.complete
+        whole = exchange.reader is None or exchange.stage is Stage.COMPLETE
         usage = read_usage(flavour.usage_of, endpoint.api, answer) if whole else None
         if usage is not None:
             call.tokens = usage.tokens
             context = dict(exchange.context)
             if isinstance(tier := answer.get("service_tier"), str):
                 context["service_tier"] = tier
+            known = not self._settings.prices.unpriced(provider, call.model, exchange.context)
             for model in filter(None, (call.answered_model, call.model)):
-                if call.cost is None:
+                if call.cost is None and known:
                     call.cost = self._settings.prices.cost(provider, model, usage, context)
         if call.replayed:
             call.cost = _ZERO
+
+
+@contextlib.asynccontextmanager
+async def _patience(why: str, *, at_least: float = 0) -> AsyncIterator[None]:
+    """Within, a call waits; after ``WAIT_SECONDS`` it is refused, so that its agent learns why."""
+    seconds = max(WAIT_SECONDS, at_least)
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError:
+        raise Refusal("overloaded", f"the call waited {seconds:g} s: {why}; try again later") from None
+
+
+def _ended(over: Over) -> str:
+    budget = f"the budget {over.option}={over.limit}"
+    if over.share > 1:
+        budget = f"this run's share of {budget}, which {over.share} active runs divide among themselves,"
+    return f"{budget} has ended: what is left of it does not pay for this call"

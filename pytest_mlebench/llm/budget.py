@@ -1,7 +1,11 @@
-"""Budgets that hold: what a call can cost at most is reserved before it is sent, and settled when it has ended.
+"""Budgets that hold: the most that a call can cost is reserved before it is sent, and settled when it has ended.
 
-The account is a SQLite file in the run group's folder, so it counts over all workers, and sessions that resume the
-group. Where a process died with calls open, these count with all that was reserved for them: they may have been paid.
+The account is an SQLite file in the run group's folder, so it covers all workers, and sessions that resume the group.
+If a process dies with calls open, they count with all that was reserved for them: they may have been paid.
+
+Nobody can starve another run. Of ``--max-total-cost`` a run may spend and reserve its share: what finished runs left,
+divided equally among the active ones; a run that is alone may use all of it. Of ``--llm-rpm`` a run holds one turn at
+a time, so turns go round among the runs that ask, and a turn that is given back delays nobody.
 """
 
 from __future__ import annotations
@@ -10,32 +14,55 @@ import os
 import socket
 import sqlite3
 import time
+from collections import Counter
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import ROUND_CEILING, Decimal
 from pathlib import Path
+from typing import NamedTuple
+
+from pytest_mlebench.errors import UsageError
 
 ACCOUNT = "llm-account.sqlite"
+ACTIVE_SECONDS = 3600.0
+"""A run that asks for nothing for this long leaves its share to the others until it asks again."""
+LEASE_SECONDS = 6 * 3600.0
+"""Longer than any call takes: then a reservation counts as spent, as its process may have died on another machine."""
 _NANO = Decimal(10) ** 9
+_MICRO = 10**6
 _WAIT_SECONDS = 60.0
 _MOST = 1 << 62
+"""SQLite's integers are hardly larger."""
+_NOTHING = (0, 0, 0)
 _TABLES = """
 CREATE TABLE IF NOT EXISTS spent (run TEXT PRIMARY KEY, calls INTEGER, tokens INTEGER, cost INTEGER);
-CREATE TABLE IF NOT EXISTS open (
-    id INTEGER PRIMARY KEY, run TEXT, owner TEXT, calls INTEGER, tokens INTEGER, cost INTEGER
+CREATE TABLE IF NOT EXISTS held (
+    id INTEGER PRIMARY KEY, run TEXT, owner TEXT, since REAL, calls INTEGER, tokens INTEGER, cost INTEGER
 );
-CREATE TABLE IF NOT EXISTS pace (name TEXT PRIMARY KEY, next REAL);
+CREATE TABLE IF NOT EXISTS active (run TEXT PRIMARY KEY, owner TEXT, seen REAL);
+CREATE TABLE IF NOT EXISTS turns (id INTEGER PRIMARY KEY, name TEXT, at INTEGER);
 """
 
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What a run may use, and all runs of a group together; None is unlimited. Costs in US dollars."""
+    """What a run may use, and all runs of a group together; None is unlimited. Costs in US dollars.
+
+    Raises UsageError for an amount that is negative, not finite, or a float: budgets are exact.
+    """
 
     max_cost: Decimal | None = None
     max_tokens: int | None = None
     max_calls: int | None = None
     max_total_cost: Decimal | None = None
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            kinds = (int, Decimal) if "cost" in name else (int,)
+            if value is not None and not (isinstance(value, kinds) and Decimal(value).is_finite() and value >= 0):
+                expected = " or ".join(kind.__name__ for kind in kinds)
+                raise UsageError(f"{name} must be a number of at least 0 ({expected}), not {value!r}")
 
     @property
     def need_prices(self) -> bool:
@@ -47,7 +74,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Left:
-    """What is left of each budget; None where there is no such budget. ``cost`` is the less of the two."""
+    """What is left of each budget; None where there is no such budget. ``cost`` is the smaller of the two."""
 
     calls: int | None
     tokens: int | None
@@ -56,76 +83,141 @@ class Left:
 
 @dataclass(frozen=True)
 class Wait:
-    """It may fit when calls that are open have ended."""
+    """It may fit when open calls have ended. ``left`` is what fits now; None if this run's own calls hold the rest."""
+
+    left: Left | None = None
 
 
 @dataclass(frozen=True)
 class Over:
-    """It does not fit, whatever open calls turn out to cost."""
+    """It does not fit, whatever open calls turn out to cost. ``share``: among how many runs the budget is divided."""
 
     option: str
     limit: str
     left: Left
+    share: int = 1
+
+
+class _Budget(NamedTuple):
+    """One budget as a run sees it: what it ``spent`` and ``held`` counts against ``limit``.
+
+    For a shared budget the limit is this run's share: ``limit_now`` while the others' open calls hold what they
+    reserved, and ``limit`` if these turn out to cost nothing.
+    """
+
+    option: str
+    limit: int
+    limit_now: int
+    spent: int
+    held: int
+    share: int = 1
+
+    @property
+    def now(self) -> int:
+        return self.limit_now - self.spent - self.held
+
+    @property
+    def at_most(self) -> int:
+        return self.limit - self.spent
 
 
 class Account:
-    """What has been spent and reserved. To be used by one thread."""
+    """What has been spent and reserved. To be used by one thread; ``clock`` gives the seconds since the epoch."""
 
-    def __init__(self, folder: Path, run: str, limits: Limits) -> None:
+    def __init__(self, folder: Path, run: str, limits: Limits, *, clock: Callable[[], float] = time.time) -> None:
         self._run = run
         self._limits = limits
+        self._clock = clock
         self._owner = owner()
+        self._open: set[int] = set()
+        self._turns: dict[str, int] = {}
         self._database = sqlite3.connect(folder / ACCOUNT, timeout=_WAIT_SECONDS, isolation_level=None)
         # Every process may be killed at any time; only the machine may not go down without a loss.
         self._database.execute("PRAGMA synchronous = OFF")
         self._database.executescript(_TABLES)
+        with self._transaction():
+            self._is_active()
 
     def close(self) -> None:
+        """Leave the run's share to others. Calls that are still open count with all that was reserved for them."""
+        with self._transaction():
+            for number in self._open:
+                self._count_as_spent("id = ?", number)
+            self._database.execute("DELETE FROM active WHERE run = ? AND owner = ?", (self._run, self._owner))
+        for name in list(self._turns):
+            self.give_back(name)
         self._database.close()
 
     def reserve(self, *, tokens: int, cost: Decimal | None) -> int | Wait | Over:
-        """Reserve a call; returns a number to settle it by, or why not (yet)."""
+        """Reserve a call; returns a number to settle it by, or why not (yet). Raises ValueError for no amount."""
         nano = _nano(cost or Decimal(0))
+        if tokens < 0:
+            raise ValueError(f"a call cannot use {tokens} tokens")
+        wanted = {"--max-calls": 1, "--max-tokens": tokens, "--max-cost": nano, "--max-total-cost": nano}
         with self._transaction():
-            settled, opened = self._sums()
-            for option, limit, spent, reserved, wanted in (
-                ("--max-calls", self._limits.max_calls, settled[0], opened[0], 1),
-                ("--max-tokens", self._limits.max_tokens, settled[1], opened[1], tokens),
-                ("--max-cost", _nano(self._limits.max_cost), settled[2], opened[2], nano),
-                ("--max-total-cost", _nano(self._limits.max_total_cost), settled[3], opened[3], nano),
-            ):
-                if limit is None or spent + reserved + (wanted or 0) <= limit:
+            self._is_active()
+            budgets = self._budgets()
+            for budget in budgets:
+                if wanted[budget.option] <= budget.now:
                     continue
-                if spent + (wanted or 0) <= limit:
-                    return Wait()
-                shown = f"${limit / 10**9:g}" if "cost" in option else f"{limit:,}"
-                return Over(option, shown, self._left(settled))
+                if wanted[budget.option] > budget.at_most:
+                    left = _left(budgets, lambda budget: budget.at_most)
+                    return Over(budget.option, self._shown(budget.option), left, budget.share)
+                own = wanted[budget.option] <= budget.limit_now - budget.spent
+                return Wait(None if own else _left(budgets, lambda budget: budget.now))
             cursor = self._database.execute(
-                "INSERT INTO open (run, owner, calls, tokens, cost) VALUES (?, ?, 1, ?, ?)",
-                (self._run, self._owner, min(tokens, _MOST), min(nano or 0, _MOST)),
+                "INSERT INTO held (run, owner, since, calls, tokens, cost) VALUES (?, ?, ?, 1, ?, ?)",
+                (self._run, self._owner, self._clock(), min(tokens, _MOST), min(nano, _MOST)),
             )
-            return int(cursor.lastrowid or 0)
+            number = cursor.lastrowid
+            assert number is not None
+        self._open.add(number)
+        return number
 
     def settle(self, reservation: int, *, calls: int, tokens: int | None, cost: Decimal | None) -> None:
-        """Note what a call really used; what is not known counts as it was reserved."""
+        """Record what a call really used; what is unknown, or cannot be true, counts as it was reserved."""
+        self._open.discard(reservation)
         with self._transaction():
-            row = self._database.execute("SELECT tokens, cost FROM open WHERE id = ?", (reservation,)).fetchone()
+            self._is_active()
+            row = self._database.execute("SELECT tokens, cost FROM held WHERE id = ?", (reservation,)).fetchone()
             if row is None:
                 return
-            self._database.execute("DELETE FROM open WHERE id = ?", (reservation,))
-            used = row[0] if tokens is None else min(tokens, _MOST)
-            paid = row[1] if cost is None else _nano(cost)
-            self._spend(self._run, calls, used, paid or 0)
+            self._database.execute("DELETE FROM held WHERE id = ?", (reservation,))
+            used = row[0] if tokens is None or tokens < 0 else min(tokens, _MOST)
+            paid = row[1] if cost is None or not _is_amount(cost) else min(_nano(cost), _MOST)
+            self._spend(self._run, calls, used, paid)
 
     def pace(self, name: str, per_minute: float) -> float:
-        """Seconds to wait before the next call, so that all workers together keep to this many in a minute."""
+        """Take the run's next turn: the first free one, so that all workers together keep to this many in a minute.
+
+        Returns the seconds until then. A run must not take another turn before that time, or before giving it back.
+        """
+        gap = -int(-60 * _MICRO // per_minute)
         with self._transaction():
-            now = time.time()
-            row = self._database.execute("SELECT next FROM pace WHERE name = ?", (name,)).fetchone()
-            # A clock that was set back must not stop everything.
-            turn = max(now, row[0]) if row and row[0] < now + 3600 else now
-            self._database.execute("REPLACE INTO pace VALUES (?, ?)", (name, turn + 60 / per_minute))
-            return float(turn - now)
+            turn = now = int(self._clock() * _MICRO)
+            self._database.execute("DELETE FROM turns WHERE name = ? AND at <= ?", (name, now - gap))
+            query = "SELECT at FROM turns WHERE name = ? ORDER BY at"
+            taken = [at for (at,) in self._database.execute(query, (name,))]
+            # Each turn of others can cost two gaps. One that is later still is by a clock that was set back since.
+            last = now + 2 * gap * len(taken)
+            for at in (at for at in taken if at <= last):
+                if at - turn >= gap:
+                    break
+                turn = at + gap
+            cursor = self._database.execute("INSERT INTO turns (name, at) VALUES (?, ?)", (name, turn))
+            self._database.execute("DELETE FROM turns WHERE name = ? AND at > ?", (name, last))
+        assert cursor.lastrowid is not None
+        self._turns[name] = cursor.lastrowid
+        return (turn - now) / _MICRO
+
+    def give_back(self, name: str) -> None:
+        """Give back the run's turn, unless its time has come: then it may have been used."""
+        number, now = self._turns.pop(name, None), int(self._clock() * _MICRO)
+        with self._transaction():
+            self._database.execute("DELETE FROM turns WHERE id = ? AND at > ?", (number, now))
+
+    def _is_active(self) -> None:
+        self._database.execute("REPLACE INTO active VALUES (?, ?, ?)", (self._run, self._owner, self._clock()))
 
     def _spend(self, run: str, calls: int, tokens: int, cost: int) -> None:
         self._database.execute(
@@ -135,34 +227,60 @@ class Account:
             (run, calls, tokens, cost, _MOST, _MOST),
         )
 
-    def _sums(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
-        """What was spent, and what is reserved: calls, tokens and cost of the run, cost of all."""
-        for id, run, holder, calls, tokens, cost in self._database.execute("SELECT * FROM open").fetchall():
-            if holder != self._owner and not is_alive(holder):
-                self._database.execute("DELETE FROM open WHERE id = ?", (id,))
-                self._spend(run, calls, tokens, cost)
-        return self._sum("spent"), self._sum("open")
+    def _count_as_spent(self, condition: str, *values: object) -> None:
+        query = f"SELECT run, calls, tokens, cost FROM held WHERE {condition}"
+        for row in self._database.execute(query, values).fetchall():
+            self._spend(*row)
+        self._database.execute(f"DELETE FROM held WHERE {condition}", values)
 
-    def _sum(self, table: str) -> tuple[int, ...]:
-        # TOTAL, as a sum of integers may overflow: it is a float, exact up to 9 million dollars.
-        own = self._database.execute(
-            f"SELECT total(calls), total(tokens), total(cost) FROM {table} WHERE run = ?", (self._run,)
-        ).fetchone()
-        (all,) = self._database.execute(f"SELECT total(cost) FROM {table}").fetchone()
-        return tuple(int(value) for value in (*own, all))
+    def _end_the_dead(self) -> None:
+        """Processes that died are active no more; what they and lost machines reserved counts as spent."""
+        owners = self._database.execute("SELECT owner FROM held UNION SELECT owner FROM active").fetchall()
+        for (holder,) in owners:
+            if not is_alive(holder):
+                self._count_as_spent("owner = ?", holder)
+                self._database.execute("DELETE FROM active WHERE owner = ?", (holder,))
+        self._count_as_spent("abs(since - ?) > ?", self._clock(), LEASE_SECONDS)
 
-    def _left(self, spent: tuple[int, ...]) -> Left:
-        limits = self._limits
-        costs = [
-            limit - Decimal(used) / _NANO
-            for limit, used in ((limits.max_cost, spent[2]), (limits.max_total_cost, spent[3]))
+    def _budgets(self) -> list[_Budget]:
+        self._end_the_dead()
+        limits, spent, held = self._limits, self._amounts("spent"), self._amounts("held")
+        own_spent, own_held = spent.get(self._run, _NOTHING), held.get(self._run, _NOTHING)
+        cost = None if limits.max_cost is None else _nano(limits.max_cost)
+        budgets = [
+            _Budget(option, limit, limit, own_spent[i], own_held[i])
+            for i, (option, limit) in enumerate(
+                (("--max-calls", limits.max_calls), ("--max-tokens", limits.max_tokens), ("--max-cost", cost))
+            )
             if limit is not None
         ]
-        return Left(
-            None if limits.max_calls is None else limits.max_calls - spent[0],
-            None if limits.max_tokens is None else limits.max_tokens - spent[1],
-            min(costs, default=None),
+        if limits.max_total_cost is None:
+            return budgets
+        query = "SELECT run FROM active WHERE run <> ? AND abs(seen - ?) <= ?"
+        others = [run for (run,) in self._database.execute(query, (self._run, self._clock(), ACTIVE_SECONDS))]
+        total, cost_spent = _nano(limits.max_total_cost), {run: cost for run, (*_, cost) in spent.items()}
+        cost_used = Counter(cost_spent) + Counter({run: cost for run, (*_, cost) in held.items()})
+        share, share_now = (
+            share_of(
+                total - sum(cost for run, cost in costs.items() if run not in (self._run, *others)),
+                (costs.get(run, 0) for run in others),
+            )
+            for costs in (cost_spent, cost_used)
         )
+        budgets.append(_Budget("--max-total-cost", share, share_now, own_spent[2], own_held[2], 1 + len(others)))
+        return budgets
+
+    def _shown(self, option: str) -> str:
+        value = vars(self._limits)[option.removeprefix("--").replace("-", "_")]
+        return f"${float(value):g}" if "cost" in option else f"{value:,}"
+
+    def _amounts(self, table: str) -> dict[str, tuple[int, int, int]]:
+        """Calls, tokens and cost of each run."""
+        amounts: dict[str, tuple[int, int, int]] = {}
+        for run, *more in self._database.execute(f"SELECT run, calls, tokens, cost FROM {table}"):
+            calls, tokens, cost = amounts.get(run, _NOTHING)
+            amounts[run] = calls + more[0], tokens + more[1], cost + more[2]
+        return amounts
 
     def _transaction(self) -> _Transaction:
         return _Transaction(self._database)
@@ -181,13 +299,27 @@ class _Transaction:
         self._database.execute("COMMIT" if kind is None else "ROLLBACK")
 
 
+def share_of(total: int, others: Iterable[int]) -> int:
+    """The equal share of ``total`` for one run beside the ``others``, each given by what it used.
+
+    One that used more than an equal share keeps it, and the rest is divided among those that remain.
+
+    >>> share_of(90, [0, 0]), share_of(90, [50, 0]), share_of(90, [])
+    (30, 20, 90)
+    """
+    used = sorted(others, reverse=True)
+    while used and used[0] > total // (len(used) + 1):
+        total -= used.pop(0)
+    return total // (len(used) + 1)
+
+
 def owner() -> str:
     """This process, distinguished from any other of this and other machines, of now and later."""
     return f"{socket.gethostname()}:{os.getpid()}:{_started(os.getpid())}"
 
 
 def is_alive(owner: str) -> bool:
-    """Whether a process that ``owner`` named still runs; of another machine's it is not known and assumed."""
+    """Whether a process that ``owner`` named still runs; of another machine's it is unknown, and assumed."""
     host, pid, started = owner.rsplit(":", 2)
     return host != socket.gethostname() or (_started(int(pid)) == started and started != "")
 
@@ -198,6 +330,19 @@ def _started(pid: int) -> str:
     return ""
 
 
-def _nano(cost: Decimal | None) -> int | None:
+def _left(budgets: Iterable[_Budget], amount: Callable[[_Budget], int]) -> Left:
+    found = {budget.option: amount(budget) for budget in budgets}
+    costs = [found[option] for option in ("--max-cost", "--max-total-cost") if option in found]
+    cost = Decimal(min(costs)) / _NANO if costs else None
+    return Left(found.get("--max-calls"), found.get("--max-tokens"), cost)
+
+
+def _is_amount(cost: Decimal) -> bool:
+    return cost.is_finite() and cost >= 0
+
+
+def _nano(cost: Decimal) -> int:
     """Billionths of a dollar, rounded up."""
-    return None if cost is None else int(-(-(cost * _NANO) // 1))
+    if not _is_amount(cost):
+        raise ValueError(f"a call cannot cost {cost}")
+    return int((cost * _NANO).to_integral_value(ROUND_CEILING))

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
-from pytest_mlebench.json_values import loads
+from pytest_mlebench.io.json_files import loads
 
 MAX_EVENT = 32 << 20
 _END = re.compile(rb"\r\n\r\n|\n\n|\r\r")

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import math
+import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
-from pytest_mlebench.json_values import json_decoder, loads
+from pytest_mlebench.io.json_files import json_decoder, loads
+from pytest_mlebench.llm.allowed import Admission
 from pytest_mlebench.llm.flavours import Endpoint, Flavour, Refusal
 from pytest_mlebench.llm.flavours.base import StreamReader
 from pytest_mlebench.llm.ledger import Call
@@ -28,6 +32,41 @@ HIDDEN = "[key]"
 CANCELLED = "cancelled by the client"
 
 
+class Stage(Enum):
+    """How far a request has come."""
+
+    RECEIVED = "received"
+    SENT = "sent"
+    """The provider may have begun to answer, and to charge for it."""
+    REFUSED = "refused"
+    """By the provider, which costs nothing."""
+    STREAMING = "streaming"
+    """The client has the first part of the answer."""
+    COMPLETE = "complete"
+
+    @property
+    def begun(self) -> bool:
+        """Whether the client has a part of the answer already."""
+        return self in (Stage.STREAMING, Stage.COMPLETE)
+
+    @property
+    def costs(self) -> bool:
+        return self not in (Stage.RECEIVED, Stage.REFUSED)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outgoing:
+    """A request as the gateway writes it, for ``path`` below the provider's base URL."""
+
+    provider: Provider
+    path: str
+    query: Mapping[str, str]
+    headers: Mapping[str, str]
+    content: bytes = b""
+    drop_usage: bool = False
+    """Whether the client has not asked for the usage in a stream."""
+
+
 @dataclass
 class Exchange:
     """A request on its way, and what is known of it by now."""
@@ -43,15 +82,14 @@ class Exchange:
     raw: bytes = b""
     is_read: bool = False
     """Whether ``raw`` is a JSON object."""
+    admission: Admission = field(default_factory=Admission)
+    models: list[str] = field(default_factory=list)
+    """The model that is asked, and those that the provider may ask in its place."""
     context: dict[str, str] = field(default_factory=dict)
     reservation: int | None = None
-    sent: bool = False
-    """Whether the provider may have begun to answer, and to charge for it."""
-    failed: bool = False
-    """Whether the provider refused, which costs nothing."""
-    begun: bool = False
-    complete: bool = False
+    stage: Stage = Stage.RECEIVED
     finished: bool = False
+    """Whether it is in the ledger."""
     kept: int = 0
     """Bytes of the answer that are in memory."""
     answer: dict[str, Any] | None = None
@@ -121,7 +159,59 @@ def _no_constant(name: str) -> Any:
     raise ValueError(f"{name} is no JSON")
 
 
-_STRICT = json_decoder(object_pairs_hook=_unique, parse_constant=_no_constant)
+def _finite(digits: str) -> float:
+    if not math.isfinite(value := float(digits)):
+        raise ValueError(f"{digits[:20]} is larger than a number can be")
+    return value
+
+
+_STRICT = json_decoder(object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_finite)
+
+
+def text_list(name: str, values: Any) -> list[str]:
+    if not isinstance(values, list) or not all(isinstance(value, str) and len(value) <= 256 for value in values):
+        raise Refusal("invalid", f"{name} must be a list of strings")
+    return values
+
+
+def check_content_type(request: web.BaseRequest) -> None:
+    """Raises Refusal for a body that its own headers say to be read in another way than as JSON in UTF-8."""
+    for name, right in (("Content-Type", _JSON), ("Content-Encoding", _PLAIN)):
+        given = request.headers.getall(name, [])
+        if len(given) > 1 or not all(right.fullmatch(value) for value in given):
+            needed = "application/json in UTF-8" if right is _JSON else "uncompressed"
+            raise Refusal("unsupported", f"{name}: {', '.join(given)[:100]}: bodies must be {needed}")
+
+
+_JSON = re.compile(r'application/json(\s*;\s*charset="?utf-?8"?)?\s*;?', re.IGNORECASE)
+_PLAIN = re.compile("identity", re.IGNORECASE)
+
+
+def headers_of(exchange: Exchange) -> dict[str, str]:
+    """The headers of a request that are passed on, as the gateway writes them. Raises Refusal."""
+    request, call, provider = exchange.request, exchange.call, exchange.provider
+    made = {
+        "Accept": "text/event-stream" if call.stream else "application/json",
+        "User-Agent": "pytest-mlebench",
+    }
+    if request.method == "POST":
+        made["Content-Type"] = "application/json"
+    further = dict.fromkeys(provider.request_headers, _HEADER) if provider is not None else {}
+    for name, form in {**exchange.flavour.headers, **further}.items():
+        given = ",".join(request.headers.getall(name, ()))
+        if given and name == "anthropic-beta":
+            given, others = exchange.flavour.betas(given, provider_tools=exchange.admission.provider_tools)
+            for other in others:
+                exchange.admission.drop(f"{name}: {other}")
+            exchange.admission.long_context = "context-1m-" in given
+        if given and not form.fullmatch(given):
+            raise Refusal("invalid", f"the header {name} has another form than {form.pattern}")
+        if given:
+            made[name] = given
+    return made
+
+
+_HEADER = re.compile("[ -~]{1,4096}")
 
 
 def target(raw: str) -> tuple[str, str, dict[str, str]]:

@@ -113,7 +113,7 @@ class Gateway:
             self._failed = error
 
     async def _serve(self) -> None:
-        from pytest_mlebench.llm.service import Service
+        from pytest_mlebench.llm.service import Service  # aiohttp takes a quarter of a second
 
         loop, stopped = asyncio.get_running_loop(), asyncio.Event()
 

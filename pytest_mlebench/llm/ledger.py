@@ -15,11 +15,11 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from pytest_mlebench.json_values import MAX_DEPTH, loads
+from pytest_mlebench.io.json_files import MAX_DEPTH, loads
 from pytest_mlebench.llm.prices import Tokens
 
 if TYPE_CHECKING:
-    from pytest_mlebench._zstd import ZstdFile
+    from pytest_mlebench.io.compression import ZstdFile
 
 FOLDER = "llm"
 CALLS = f"{FOLDER}/calls.jsonl"
@@ -31,6 +31,7 @@ MAX_BODIES_BYTES = 2 << 30
 MAX_BODY_BYTES = 64 << 20
 """Of one call, before compression; longer ones are left out."""
 _NAMES, _NAME = 100, 128
+_REFUSALS, _REFUSAL = 20, 300
 _DUMPS = json.JSONEncoder(ensure_ascii=False).encode
 _WINDOW_LOG = 22
 """4 MiB: what an agent says again in each call, its whole conversation, is found in the one before."""
@@ -70,7 +71,11 @@ class Call:
     cost: Decimal | None = None
     retries: int = 0
     error: str | None = None
+    refused: bool = False
+    """Whether the gateway itself answered with the error."""
     withheld: tuple[str, ...] = ()
+    dropped: tuple[str, ...] = ()
+    """Fields of its body, headers and parameters that are on no allow-list, and did not reach the provider."""
     output_limited: int | None = None
     replayed: bool = False
     replayed_nearly: bool = False
@@ -82,7 +87,7 @@ class Call:
         values = dict(vars(self))
         values["tokens"] = None if self.tokens is None else self.tokens.to_json()
         values["cost"] = None if self.cost is None else float(self.cost)
-        values["withheld"] = list(self.withheld)
+        values["withheld"], values["dropped"] = list(self.withheld), list(self.dropped)
         return values
 
 
@@ -104,11 +109,19 @@ class Totals:
     models: dict[str, dict[str, Any]] = field(default_factory=dict)
     errors: Counter[str] = field(default_factory=Counter)
     withheld: Counter[str] = field(default_factory=Counter)
+    dropped: Counter[str] = field(default_factory=Counter)
+    refusals: Counter[str] = field(default_factory=Counter)
+    """Why the gateway itself, or a provider that cannot be reached, did not answer."""
     budget_ended: str | None = None
 
     def add(self, call: Call) -> None:
         for name in call.withheld:
             self.withheld[_known(name, self.withheld)] += 1
+        for name in call.dropped:
+            self.dropped[_known(name, self.dropped)] += 1
+        if call.refused and call.error:
+            reason = " ".join(call.error.split())
+            self.refusals[_known(reason, self.refusals, _REFUSAL, _REFUSALS)] += 1
         self.retries += call.retries
         if call.error is not None or call.status is None or call.status >= 400:
             self.errors[str(call.status or "none")] += 1
@@ -157,13 +170,15 @@ class Totals:
             "replay_misses": self.replay_misses,
             "errors": dict(self.errors),
             "withheld": dict(self.withheld),
+            "dropped": dict(self.dropped),
+            "refusals": dict(self.refusals),
             "budget_ended": self.budget_ended,
         }
 
 
-def _known(name: str, names: Collection[str]) -> str:
+def _known(name: str, names: Collection[str], longest: int = _NAME, most: int = _NAMES) -> str:
     """The name, or ``others``: agents choose names, and a record stays small."""
-    return name[:_NAME] if name[:_NAME] in names or len(names) < _NAMES else "others"
+    return name[:longest] if name[:longest] in names or len(names) < most else "others"
 
 
 class Ledger:
@@ -182,7 +197,7 @@ class Ledger:
         (run_dir / FOLDER).mkdir(parents=True, exist_ok=True)
         self._calls = io.FileIO(run_dir / CALLS, "a")
         if record == "bodies":
-            from pytest_mlebench._zstd import CompressionParameter, ZstdFile
+            from pytest_mlebench.io.compression import CompressionParameter, ZstdFile
 
             options: dict[int, int] = {
                 CompressionParameter.compression_level: 3,
@@ -250,7 +265,7 @@ def read_calls(run_dir: Path) -> list[dict[str, Any]]:
 
 def read_bodies(run_dir: Path) -> Iterator[dict[str, Any]]:
     """What was said in a run's calls, in the order in which they ended, also of a run that was killed."""
-    from pytest_mlebench._zstd import DecompressionParameter, ZstdError, ZstdFile
+    from pytest_mlebench.io.compression import DecompressionParameter, ZstdError, ZstdFile
 
     try:
         reader = ZstdFile(run_dir / BODIES, options={DecompressionParameter.window_log_max: _MAX_WINDOW_LOG})

@@ -14,9 +14,9 @@ from typing import Any
 import yaml
 
 from pytest_mlebench.errors import UsageError
+from pytest_mlebench.io.yaml_files import load_yaml
 from pytest_mlebench.llm.flavours.base import Expected
 from pytest_mlebench.llm.providers import Provider
-from pytest_mlebench.yaml_values import load_yaml
 
 _FIELDS = {
     "input": "input_mtok",
@@ -28,6 +28,9 @@ _LIMITS = ("context_window", "output_limit")
 _SEARCHES = ("web_searches", "storage_searches")
 _MAX_TOKENS = 10**12
 """Counts beyond are no usage but an error."""
+
+_USUAL = frozenset({"auto", "default", "standard", "standard_only", "flex", "global", "unspecified"})
+"""Tiers, speeds and places that cost what is listed, or less."""
 
 _OUTPUT_LIMITS = {
     "gpt-3.5*": 4_096,
@@ -47,6 +50,8 @@ _OUTPUT_LIMITS = {
     "gemini-3*": 65_536,
 }
 """How long answers can get where a request sets no limit, by the providers' documentation."""
+_LONG_CONTEXT = 1 << 20
+"""Tokens that fit into a model's context where a request asks for more than usual."""
 _CONTEXT_WINDOW = 400_000
 """Of a model whose own is not known."""
 
@@ -123,7 +128,7 @@ class Prices:
     ) -> Most:
         """The most that a call can use and cost."""
         limits = self._limits(provider, model)
-        window = limits["context_window"]
+        window = max(limits["context_window"], _LONG_CONTEXT if expected.long_context else 0)
         input = window if expected.input_tokens is None else min(expected.input_tokens, window)
         output = limits["output_limit"] if expected.output_tokens is None else expected.output_tokens
         output *= expected.answers
@@ -140,6 +145,29 @@ class Prices:
         dearest = max(cost for cost in costs if cost is not None)
         of_output = ends[0] - costs[0]
         return Most(input=input, output=output, answers=expected.answers, input_cost=dearest, output_cost=of_output)
+
+    def unknown(
+        self, provider: Provider, model: str, expected: Expected, context: Mapping[str, str], most: Most
+    ) -> str:
+        """What of a call's price is not known; empty where its cost has a bound."""
+        if most.cost is None:
+            return f"model {model} has no known price"
+        if self._own(provider, model) is not None:
+            return ""
+        if expected.media_output:
+            return f"what {expected.media_output} output of {model} costs is not known"
+        return self.unpriced(provider, model, context)
+
+    def unpriced(self, provider: Provider, model: str, context: Mapping[str, str]) -> str:
+        """Which tier, speed or place of a call has no known price; empty if none."""
+        if self._own(provider, model) is not None:
+            return ""
+        for name, value in context.items():
+            if value not in _USUAL and self._bound(provider, model, 1000, 1000, {}, {name: value}) == self._bound(
+                provider, model, 1000, 1000, {}, {}
+            ):
+                return f"what {name} {value!r} of {model} costs is not known"
+        return ""
 
     def _bound(
         self,

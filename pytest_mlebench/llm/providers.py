@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import yaml
 
 from pytest_mlebench.errors import UsageError
-from pytest_mlebench.yaml_values import load_yaml
+from pytest_mlebench.io.yaml_files import load_yaml
 
 FlavourName = Literal["openai", "anthropic", "gemini"]
 BUNDLED = Path(__file__).parent / "providers.yaml"
@@ -21,7 +21,22 @@ HOST_ALIAS = "host.docker.internal"
 """How agents in containers name the harness's machine; the gateway runs on it."""
 
 _VISIBLE = re.compile("[!-~]+")
-_LISTS = ("keys", "url_variables")
+_HEADER_NAME = r"[A-Za-z][A-Za-z0-9-]*"
+_LISTS = {
+    "keys": ("names of variables", r".+"),
+    "url_variables": ("names of variables", r".+"),
+    "fields": ("fields of requests, such as `guided_json` or `messages.prefix`", r"[\w$-]+(\.[\w$-]+)*"),
+    "types": ("types of tools, parts and items, such as `video_url`", r"[\w.:-]+"),
+    "paths": ("methods and paths below base_url, such as `POST /rerank`", r"(GET|POST) (/[\w.:-]+)+"),
+    "parameters": ("names of a query's parameters", r"[\w$.-]+"),
+    "request_headers": ("names of headers", _HEADER_NAME),
+}
+"""What each list holds, and the form of its entries."""
+_NEVER_PASSED = frozenset(
+    "authorization api-key x-api-key x-goog-api-key cookie host content-length content-type content-encoding "
+    "transfer-encoding connection expect upgrade te trailer proxy-authorization accept-encoding".split()
+)
+"""Headers that no provider's entry may name: they hold keys, or say how a request is read."""
 _MAPPINGS = ("query", "headers")
 _TEXTS = ("base_url", "prices", "key_header", "output_limit")
 
@@ -31,6 +46,7 @@ class Provider:
     """A server of language models: the API that it speaks, where it is, and where its key comes from.
 
     ``prices`` names a provider of genai-prices. ``keys`` and ``url_variables`` are variables of the environment.
+    ``fields``, ``types``, ``paths``, ``parameters`` and ``request_headers`` pass beyond the API's allow-lists.
     """
 
     name: str
@@ -41,6 +57,11 @@ class Provider:
     prices: str | None = None
     key_header: str | None = None
     output_limit: str = "max_tokens"
+    fields: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()
+    paths: tuple[str, ...] = ()
+    parameters: tuple[str, ...] = ()
+    request_headers: tuple[str, ...] = ()
     query: Mapping[str, str] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
 
@@ -96,16 +117,21 @@ def _provider(name: Any, values: Any, where: str) -> Provider:
         raise UsageError(f"{where}: a name is made of small letters, digits, '-', '_' and '.'")
     if not isinstance(values, dict):
         raise UsageError(f"{where}: must be a mapping with `flavour` and `base_url`")
-    if extra := sorted(map(str, values.keys() - {"flavour", *_LISTS, *_MAPPINGS, *_TEXTS})):
-        raise UsageError(f"{where} has unknown keys {', '.join(extra)}")
+    known = ("flavour", *_TEXTS, *_LISTS, *_MAPPINGS)
+    if extra := sorted(map(str, values.keys() - set(known))):
+        raise UsageError(f"{where} has unknown keys {', '.join(extra)}; known are {', '.join(known)}")
     if values.get("flavour") not in get_args(FlavourName):
         raise UsageError(f"{where}: flavour is {values.get('flavour')!r}, must be {', '.join(get_args(FlavourName))}")
     given: dict[str, Any] = {"flavour": values["flavour"]}
-    for key in _LISTS:
+    for key, (what, form) in _LISTS.items():
         entries = values.get(key) or []
         if not isinstance(entries, list) or not all(isinstance(entry, str) for entry in entries):
-            raise UsageError(f"{where}: {key} must be a list of names of variables")
+            raise UsageError(f"{where}: {key} must be a list of {what}")
+        if wrong := next((entry for entry in entries if not re.fullmatch(form, entry, re.ASCII)), None):
+            raise UsageError(f"{where}: {key} has {wrong!r}, must be a list of {what}")
         given[key] = tuple(entries)
+    if never := sorted({name.lower() for name in given["request_headers"]} & _NEVER_PASSED):
+        raise UsageError(f"{where}: request_headers may not have {', '.join(never)}: the gateway sets it itself")
     for key in _MAPPINGS:
         entries = values.get(key) or {}
         if not isinstance(entries, dict):

@@ -15,8 +15,18 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
+from pytest_mlebench.llm.allowed import Admission
 from pytest_mlebench.llm.books import PAID, Books
-from pytest_mlebench.llm.exchange import CANCELLED, Exchange, parse_body, target
+from pytest_mlebench.llm.exchange import (
+    CANCELLED,
+    Exchange,
+    Outgoing,
+    check_content_type,
+    headers_of,
+    parse_body,
+    target,
+    text_list,
+)
 from pytest_mlebench.llm.flavours import FLAVOURS, Endpoint, Flavour, Refusal
 from pytest_mlebench.llm.flavours.base import Body, Problem, sse
 from pytest_mlebench.llm.ledger import Call
@@ -142,7 +152,7 @@ class Service:
                 raise Refusal("not_found", f"no provider is at this path; this run has {given}")
             return await self._answer(exchange, provider, path, query)
         except Refusal as refusal:
-            call.status, call.error = flavour.status(refusal.problem), str(refusal)
+            call.status, call.error, call.refused = flavour.status(refusal.problem), str(refusal), True
             return _error(flavour, refusal.problem, str(refusal))
         except (ConnectionError, TimeoutError) as error:  # the client's own
             call.error = call.error or f"{type(error).__name__}: {error}"
@@ -175,29 +185,47 @@ class Service:
         if flavour.name == "openai":
             path = path.removeprefix("/v1") if path.startswith("/v1/") else "/"
         endpoint = flavour.endpoint(request.method, path)
+        if endpoint is None and f"{request.method} {path}" in provider.paths:
+            endpoint = Endpoint(kind="other", stream=False)
         if endpoint is None:
             raise Refusal("not_found", f"{request.method} {path[:200]} is not among what this run's gateway passes on")
         exchange.provider, exchange.endpoint = provider, endpoint
         exchange.path = f"/{provider.name}{path}".replace(":streamGenerateContent", ":generateContent")
         call.kind = endpoint.kind
-        query = {
-            name: value
-            for name, value in query.items()
-            if name != "key" and (flavour.query is None or name in flavour.query)
-        }
+        exchange.admission = Admission(
+            received=self._received,
+            provider_tools=self._settings.allow_provider_tools,
+            fields=provider.fields,
+            types=provider.types,
+            output_limits=("max_tokens", "max_completion_tokens")
+            if provider.prices or provider.output_limit == "max_completion_tokens"
+            else (provider.output_limit,),
+        )
+        for name in query:
+            if name != "key" and name not in flavour.query and name not in provider.parameters:
+                exchange.admission.drop(f"?{name}")
+        query = {name: value for name, value in query.items() if name in flavour.query or name in provider.parameters}
         if query.get("alt", "sse") not in ("sse", "json"):
-            raise Refusal("invalid", f"alt={query['alt'][:20]} is not passed on, only sse and json")
+            raise Refusal("invalid", f"alt={query['alt'][:20]!r} is not passed on, only sse and json")
         if request.method != "POST":
-            return await self._ask(exchange, provider, endpoint, path, query, {})
+            if self._replay is not None:
+                return await self._replayed(exchange, query, None)
+            outgoing = Outgoing(provider=provider, path=path, query=query, headers=headers_of(exchange))
+            call.dropped = tuple(exchange.admission.dropped)
+            await self._books.enter(exchange)
+            return await self._passing.forward(exchange, outgoing)
         async with self._read(exchange) as body:
-            return await self._ask(exchange, provider, endpoint, path, query, body)
+            self._check(exchange, provider, endpoint, body)
+            if self._replay is not None:
+                return await self._replayed(exchange, query, body)
+            outgoing = await self._written(exchange, provider, endpoint, path, query, body)
+            return await self._passing.forward(exchange, outgoing)
 
     @contextlib.asynccontextmanager
     async def _read(self, exchange: Exchange) -> AsyncIterator[Body]:
         """Read a request's body; its size counts while the request is in progress."""
         request = exchange.request
-        if request.headers.get("Content-Encoding", "identity").lower() != "identity":
-            raise Refusal("unsupported", "bodies must not be compressed")
+        check_content_type(request)
         size = MAX_BODY if request.content_length is None else request.content_length
         if size > MAX_BODY:
             raise Refusal("too_large", f"the body is larger than {MAX_BODY >> 20} MiB")
@@ -224,7 +252,7 @@ class Service:
         finally:
             self._bytes -= size
 
-    async def _ask(
+    async def _written(
         self,
         exchange: Exchange,
         provider: Provider,
@@ -232,48 +260,66 @@ class Service:
         path: str,
         query: Mapping[str, str],
         body: Body,
-    ) -> web.StreamResponse:
-        flavour, call, settings = exchange.flavour, exchange.call, self._settings
-        if exchange.request.method == "POST":
-            self._check(exchange, provider, endpoint, body)
-        if self._replay is not None:
-            return await self._replayed(exchange, endpoint, query, body)
-        if exchange.request.method == "POST" and not settings.allow_provider_tools:
-            call.withheld = tuple(flavour.guard(endpoint, body, self._received))
-        exchange.context = {
-            name: str(body[name]) for name in ("service_tier", "speed") if isinstance(body.get(name), str)
-        }
-        if settings.limits and endpoint.kind in PAID:
-            await self._books.reserve(exchange, provider, endpoint, body)
-        asked = call.stream and flavour.ask_for_usage(endpoint, body)
-        changed = call.withheld or asked or call.output_limited is not None
-        content = json.dumps(body).encode() if changed else exchange.raw
-        return await self._passing.forward(exchange, provider, endpoint, path, query, content, drop_usage=asked)
+    ) -> Outgoing:
+        """What is sent for a request with a body, once the most that it can cost is reserved. Raises Refusal."""
+        call, headers = exchange.call, headers_of(exchange)
+        body = self._admit(exchange, endpoint, body)
+        await self._books.enter(exchange)
+        if self._settings.limits and endpoint.kind in (*PAID, "other"):
+            await self._books.reserve(exchange, body)
+        asked = call.stream and exchange.flavour.ask_for_usage(endpoint, body)
+        call.dropped = tuple(exchange.admission.dropped)
+        return Outgoing(
+            provider=provider,
+            path=path,
+            query=query,
+            headers=headers,
+            content=json.dumps(body).encode(),
+            drop_usage=asked,
+        )
+
+    def _admit(self, exchange: Exchange, endpoint: Endpoint, body: Body) -> Body:
+        """The body as it is sent: what the allow-lists name, written anew. Raises Refusal."""
+        admission, call = exchange.admission, exchange.call
+        admission.model = call.model
+        if endpoint.kind != "other":
+            body = exchange.flavour.admit(endpoint, body, admission)
+        call.withheld = tuple(admission.withheld)
+        for name in ("service_tier", "serviceTier", "speed", "inference_geo"):
+            if isinstance(body.get(name), str):
+                exchange.context["service_tier" if name == "serviceTier" else name] = body[name].lower()
+        return body
 
     def _check(self, exchange: Exchange, provider: Provider, endpoint: Endpoint, body: Body) -> None:
         """Which model is asked, and how; raises Refusal for one that this run may not use."""
         call, allowed = exchange.call, self._settings.models
         model = endpoint.model or body.get("model")
+        if endpoint.kind == "other" and model is None and not allowed:
+            return
         if not isinstance(model, str) or not model or len(model) > 256:
             raise Refusal("invalid", "model must be the name of a model")
         call.model = model
         streamed = body.get("stream") if endpoint.stream is None else endpoint.stream
-        if streamed not in (None, True, False):
+        if streamed not in (None, True, False) or isinstance(streamed, int | float) != isinstance(streamed, bool):
             raise Refusal("invalid", "stream must be true or false")
         call.stream = bool(streamed)
-        fallbacks = body.get("models")
-        models = [model, *(map(str, fallbacks) if isinstance(fallbacks, list) else ())]
-        if allowed and not all(matches_any(allowed, provider, model) for model in models):
-            raise Refusal("model", f"this run may not use model {', '.join(models)}, only {', '.join(allowed)}")
+        exchange.models = [model]
+        if "models" in provider.fields and body.get("models") is not None:
+            exchange.models += text_list("models", body["models"])
+        for model in exchange.models:
+            why = "" if model in allowed else exchange.flavour.why_not_model(provider, model)
+            if why:
+                raise Refusal("invalid", f"model {model!r} is not passed on: {why}")
+            if allowed and not matches_any(allowed, provider, model):
+                raise Refusal("model", f"this run may not use model {model!r}, only {', '.join(allowed)}")
 
-    async def _replayed(
-        self, exchange: Exchange, endpoint: Endpoint, query: Mapping[str, str], body: Body
-    ) -> web.StreamResponse:
-        call, flavour = exchange.call, exchange.flavour
+    async def _replayed(self, exchange: Exchange, query: Mapping[str, str], body: Body | None) -> web.StreamResponse:
+        call, flavour, endpoint = exchange.call, exchange.flavour, exchange.endpoint
+        assert endpoint is not None
 
         def find() -> tuple[Mapping[str, Any], bool]:
             assert self._recording is not None  # the books' thread reads it before all else
-            return self._recording.find(exchange.path, body if exchange.request.method == "POST" else None)
+            return self._recording.find(exchange.path, body)
 
         try:
             recorded, call.replayed_nearly = await self._books.do(find)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pytest_mlebench.data.dataset import Dataset
-    from pytest_mlebench.grading.golden import Grade
+    from pytest_mlebench.gate.golden import Grade
 
 Check = Callable[..., None]
 
@@ -42,14 +42,14 @@ def checks(*, real_data: bool) -> Sequence[tuple[str, Check]]:
 
 def synthetic_prepare(competition: Competition, synthetic_dataset: Dataset) -> None:
     """The prepared files are byte for byte (archives member for member) those of the golden."""
-    from pytest_mlebench.grading.golden import advice, prepared_differences
+    from pytest_mlebench.gate.golden import advice, prepared_differences
 
     _none(prepared_differences(competition, synthetic_dataset), advice(competition, "prepare.py", "synthetic.py"))
 
 
 def synthetic_scores(competition: Competition, synthetic_grades: dict[str, Grade]) -> None:
     """Every valid submission scores as in the golden."""
-    from pytest_mlebench.grading.golden import advice, score_differences
+    from pytest_mlebench.gate.golden import advice, score_differences
 
     broken = any(grade.defect for grade in synthetic_grades.values())
     _none(score_differences(competition, synthetic_grades), advice(competition, "grade.py", accept=not broken))
@@ -63,11 +63,14 @@ def synthetic_rejections(
     request: pytest.FixtureRequest,
 ) -> None:
     """Every malformed submission is rejected, with a reason; rows are matched by ids; guesses earn no medal."""
-    from pytest_mlebench.grading.golden import advice, rejection_differences
-    from pytest_mlebench.grading.strictness import medals_for_guesses, row_problems
+    from pytest_mlebench.gate.golden import advice, rejection_differences
+    from pytest_mlebench.gate.groups import medals_for_guesses, row_problems
 
     _none(rejection_differences(competition, synthetic_grades), advice(competition, "grade.py"))
-    rows, guesses = (find(competition, synthetic_dataset, tmp_path) for find in (row_problems, medals_for_guesses))
+    try:
+        rows, guesses = (find(competition, synthetic_dataset, tmp_path) for find in (row_problems, medals_for_guesses))
+    except CompetitionError as error:
+        pytest.fail(str(error), pytrace=False)
     _none(
         [
             *_excepted(competition, "rows_are_matched", rows, request),
@@ -121,9 +124,9 @@ def real_answers_stay_private(competition: Competition, dataset: Dataset, reques
 
 
 def _no_leaks(competition: Competition, dataset: Dataset, request: pytest.FixtureRequest) -> None:
-    from pytest_mlebench.grading.groups import shared_groups
-    from pytest_mlebench.grading.leaks import find_leaks
-    from pytest_mlebench.grading.public_files import entries
+    from pytest_mlebench.gate.groups import shared_groups
+    from pytest_mlebench.gate.leaks import find_leaks
+    from pytest_mlebench.gate.public_files import entries
 
     opened = list(entries(dataset.public))
     try:

@@ -9,21 +9,17 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 
-from pytest_mlebench._paths import bundled
 from pytest_mlebench.catalog import Competition
-from pytest_mlebench.catalog.catalogue import load
+from pytest_mlebench.catalog.catalogue import BENCHMARK, load
 from pytest_mlebench.catalog.competition import FIRST
-from pytest_mlebench.errors import CompetitionError, MLEBenchError, UsageError
+from pytest_mlebench.errors import CompetitionError, UsageError
 from pytest_mlebench.factories import catalogue
+from pytest_mlebench.io.paths import bundled
 from pytest_mlebench.plugin import private
-from pytest_mlebench.plugin.reporting import HARNESS_ERROR, RECORD, note_run
 from pytest_mlebench.plugin.session import session_of, ways_below
 
 if TYPE_CHECKING:
-    from pytest_mlebench.agents import Agent
-    from pytest_mlebench.data.dataset import Dataset
-    from pytest_mlebench.runs.record import RunKey, RunRecord
-    from pytest_mlebench.settings import Settings
+    from pytest_mlebench.options import Settings
 
 
 class ChosenFolder(pytest.Directory):
@@ -76,10 +72,8 @@ class CompetitionFile(pytest.File):
             self.config.addinivalue_line("markers", f"{name}: competitions of {word}")
             self.add_marker(name)
         self.add_marker(pytest.mark.competition(self.competition.id))
-        if session.settings.has_runs:
-            for agent in session.agents:
-                for seed in range(session.settings.seeds):
-                    yield AgentRun.of(self, agent, seed)
+        if session.runs_of is not None:
+            yield from session.runs_of(self)
         else:
             from pytest_mlebench.plugin.checks import checks
 
@@ -117,32 +111,6 @@ class CompetitionItem(pytest.Function):
         return self.path, 0, f"{self.competition.id}::{self.name}"
 
 
-class AgentRun(CompetitionItem):
-    """One agent on one competition with one seed."""
-
-    agent: Agent
-    key: RunKey
-
-    @classmethod
-    def of(cls, parent: CompetitionFile, agent: Agent, seed: int) -> AgentRun:
-        """A run still to be done, or one that the run group has the record of: it needs neither data nor sandbox."""
-        from pytest_mlebench.runs.record import RunKey
-
-        key = RunKey(agent.id, parent.competition.id, seed)
-        session = session_of(parent.config)
-        callobj: Callable[..., None] = _run if session.settings.cluster is None else _fetch
-        if key in session.finished:
-            callobj = _replay
-        item = cls.of_version(parent, parent.competition, name=agent.id, callobj=callobj, of=f"seed={seed}")
-        item.agent, item.key = agent, key
-        config = parent.config
-        if config.pluginmanager.hasplugin("timeout") and private.is_on(
-            config, "timeout"
-        ):  # pytest-timeout would kill it: it has a limit of its own
-            item.add_marker(pytest.mark.timeout(0))
-        return item
-
-
 def competition_of(item: pytest.Item, settings: Settings) -> Competition | None:
     """The competition that an item is about, whether it was collected or has a mark."""
     if isinstance(item, CompetitionItem):
@@ -153,53 +121,13 @@ def competition_of(item: pytest.Item, settings: Settings) -> Competition | None:
     return None
 
 
-def _replay(request: pytest.FixtureRequest) -> None:
-    """What an AgentRun does that was finished in an earlier session: show its record."""
-    record = session_of(request.config).finished[request.node.key]
-    note_run(request.node, record)
-    _judge(request, record)
-
-
-def _run(run_agent: Callable[[], RunRecord], request: pytest.FixtureRequest) -> None:
-    """What an AgentRun does: run the agent, and judge the record."""
-    _judge_what_comes(request, run_agent)
-
-
-def _fetch(dataset: Dataset, request: pytest.FixtureRequest) -> None:
-    """What an AgentRun does that was handed to an engine, and has ended: judge the record."""
-    from pytest_mlebench.plugin.cluster import fetched
-
-    def fetch() -> RunRecord:
-        record = fetched(request.config, request.node.key)
-        note_run(request.node, record)
-        return record
-
-    _judge_what_comes(request, fetch)
-
-
-def _judge_what_comes(request: pytest.FixtureRequest, get: Callable[[], RunRecord]) -> None:
-    from pytest_mlebench.reports.untrusted import plain
-
-    try:
-        record = get()
-    except MLEBenchError as error:
-        request.node.stash[HARNESS_ERROR] = message = plain(str(error))  # an engine may quote an agent
-    else:
-        _judge(request, record)
-        return
-    pytest.fail(message, pytrace=False)  # outside of the handler: pytest would show both
-
-
-def _judge(request: pytest.FixtureRequest, record: RunRecord) -> None:
-    from pytest_mlebench.reports.run_details import failure_text
-    from pytest_mlebench.runs.layout import RUN_LOG
-    from pytest_mlebench.sandbox.logs import tail
-
-    session = session_of(request.config)
-    request.node.stash[RECORD] = record
-    if not record.outcome.passed or record.outcome.is_below(session.settings.min_medal):
-        log = tail(session.group / record.run_id / RUN_LOG)
-        pytest.fail(failure_text(record, log, session.settings.min_medal), pytrace=False)
+def prefer_the_benchmark(items: list[pytest.Item]) -> None:
+    """Without ``--split``, -k and -m choose among the benchmark, and among the rest where none of that matches."""
+    inside = [item for item in items if isinstance(item, CompetitionItem) and item.competition.split in BENCHMARK]
+    if inside:
+        kept = set(inside)
+        inside[0].config.hook.pytest_deselected(items=[item for item in items if item not in kept])
+        items[:] = inside
 
 
 def marker_name(word: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 
 from pytest_mlebench.errors import UsageError
-from pytest_mlebench.settings import OPTIONS, RESTORED, Settings
+from pytest_mlebench.options import GRANTED, OPTIONS, RESTORED, Settings
 
 _OF_RUNS = (
     *("--seeds", "--min-medal", "--run-group", "--retry-failed", "--allow-changes", "--heartbeat"),
@@ -15,8 +15,13 @@ _OF_RUNS = (
 )
 """What only runs of ``--agent`` and ``--resume`` use."""
 _OF_DATA = frozenset({"--agents-dir", "--competitions-dir", "--data-dir", "--data-source", "--description"})
+_TRAITS = RESTORED | GRANTED
 _OF_SANDBOXES = (
-    *(own.name for own in OPTIONS.values() if own.traits & RESTORED and own.name not in (*_OF_DATA, *_OF_RUNS)),
+    *(
+        own.name
+        for own in OPTIONS.values()
+        if own.traits & (RESTORED | GRANTED) and own.name not in (*_OF_DATA, *_OF_RUNS)
+    ),
     "--keep-sandbox",
 )
 """What runs use, and tests of one's own with the fixtures ``run_agent`` and ``sandbox``."""

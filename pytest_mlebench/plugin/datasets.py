@@ -15,10 +15,10 @@ from pytest_mlebench.data.dataset import OBFUSCATED, Dataset
 from pytest_mlebench.data.download.kaggle import KaggleDownloads
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import CompetitionError, DataError, UsageError
-from pytest_mlebench.plugin.collection import AgentRun
-from pytest_mlebench.plugin.reporting import NOT_PREPARED
-from pytest_mlebench.progress import Reporter
-from pytest_mlebench.settings import Settings
+from pytest_mlebench.io.progress import Reporter
+from pytest_mlebench.options import Settings
+from pytest_mlebench.plugin.running import AgentRun
+from pytest_mlebench.plugin.session import NOT_PREPARED
 
 
 def provide(

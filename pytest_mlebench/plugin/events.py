@@ -12,12 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_mlebench.io.progress import Thinned, event_from_json, event_to_json
 from pytest_mlebench.plugin import private
 from pytest_mlebench.plugin.session import is_worker, session_of
+from pytest_mlebench.records.running import log_event
+from pytest_mlebench.reports.progress import Lines
 
 if TYPE_CHECKING:
-    from pytest_mlebench.progress import Event, Reporter
-    from pytest_mlebench.reports.progress import Lines
+    from pytest_mlebench.io.progress import Event, Reporter
 
 _REPORTER: pytest.StashKey[Reporter] = pytest.StashKey()
 _LINES: pytest.StashKey[Lines] = pytest.StashKey()
@@ -26,7 +28,6 @@ _showing = Lock()  # events of workers arrive in a thread of their own
 
 def reporter_of(config: pytest.Config) -> Reporter:
     """The reporter of this process."""
-    from pytest_mlebench.progress import Thinned
 
     if _REPORTER not in config.stash:
         reporter: Reporter = Thinned(partial(_send if is_worker(config) else _show, config))
@@ -36,20 +37,16 @@ def reporter_of(config: pytest.Config) -> Reporter:
 
 def receive(config: pytest.Config, worker: str, values: dict[str, Any]) -> None:
     """As xdist's controller: take up an event of a worker."""
-    from pytest_mlebench.progress import event_from_json
 
     _show(config, event_from_json(values), worker)
 
 
 def _send(config: pytest.Config, event: Event) -> None:
-    from pytest_mlebench.progress import event_to_json
 
     private.send_to_controller(config, ("event", event_to_json(event)))
 
 
 def _show(config: pytest.Config, event: Event, worker: str = "") -> None:
-    from pytest_mlebench.reports.progress import Lines
-    from pytest_mlebench.runs.events import log_event
 
     with _showing:
         if _LINES not in config.stash:

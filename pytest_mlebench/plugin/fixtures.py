@@ -47,12 +47,12 @@ if TYPE_CHECKING:
     from pytest_mlebench.catalog import Competition
     from pytest_mlebench.data.dataset import Dataset
     from pytest_mlebench.data.store import DataStore
-    from pytest_mlebench.grading.golden import Grade
-    from pytest_mlebench.grading.report import Report
-    from pytest_mlebench.runs.record import RunRecord
+    from pytest_mlebench.gate.golden import Grade
+    from pytest_mlebench.options import Settings
+    from pytest_mlebench.records.record import RunRecord
+    from pytest_mlebench.records.report import Report
     from pytest_mlebench.runs.run import RunOptions
     from pytest_mlebench.sandbox import Sandbox
-    from pytest_mlebench.settings import Settings
 
 Result = TypeVar("Result")
 GRADES = pytest.StashKey["dict[str, dict[str, Grade]]"]()
@@ -109,7 +109,7 @@ def dataset(request: pytest.FixtureRequest, competition: Competition, data_store
 def agent(request: pytest.FixtureRequest) -> Agent:
     """The Agent of the item, of ``@pytest.mark.agent(ID)``, or the first ``--agent``."""
     from pytest_mlebench.factories import agent_registry
-    from pytest_mlebench.plugin.collection import AgentRun
+    from pytest_mlebench.plugin.running import AgentRun
     from pytest_mlebench.plugin.session import session_of
 
     if isinstance(request.node, AgentRun):
@@ -131,7 +131,7 @@ def sandbox(request: pytest.FixtureRequest, agent: Agent) -> Sandbox:
 def run_group(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> RunOptions:
     """The session's RunOptions: folder of the run group, limits; a test of your own gets a folder of its own."""
     from pytest_mlebench.factories import run_options
-    from pytest_mlebench.plugin.collection import AgentRun
+    from pytest_mlebench.plugin.running import AgentRun
     from pytest_mlebench.plugin.session import session_of
 
     session = session_of(request.config)
@@ -149,15 +149,15 @@ def run_agent(
     run_group: RunOptions,
 ) -> Callable[..., RunRecord]:
     """A function that runs the agent on the competition and returns the RunRecord; ``seed=`` as an option."""
-    from pytest_mlebench.plugin.collection import AgentRun
     from pytest_mlebench.plugin.reporting import note_run
+    from pytest_mlebench.plugin.running import AgentRun
     from pytest_mlebench.runs import run
 
     own_seed = request.node.key.seed if isinstance(request.node, AgentRun) else 0
 
     def run_it(*, seed: int = own_seed) -> RunRecord:
         record = run.run_agent(agent, competition, dataset, sandbox, run_group, seed=seed)
-        note_run(request.node, record)
+        note_run(request.node, record, again=isinstance(request.node, AgentRun))
         return record
 
     return run_it
@@ -191,7 +191,7 @@ def synthetic_grades(
     request: pytest.FixtureRequest, competition: Competition, synthetic_dataset: Dataset
 ) -> dict[str, Grade]:
     """How every synthetic submission is graded, by name."""
-    from pytest_mlebench.grading.golden import grade_all, synthetic_submissions
+    from pytest_mlebench.gate.golden import grade_all, synthetic_submissions
 
     known = request.config.stash.setdefault(GRADES, {})
     key = f"{competition.id}[{competition.version}]"

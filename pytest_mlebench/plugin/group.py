@@ -10,15 +10,36 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from pytest_mlebench import factories
+from pytest_mlebench.errors import SandboxError, UsageError, reason, unusable
+from pytest_mlebench.factories import Sandboxes
+from pytest_mlebench.io.processes import sigterm_interrupts
+from pytest_mlebench.io.progress import WarningNote
 from pytest_mlebench.plugin import private
 from pytest_mlebench.plugin.events import reporter_of
 from pytest_mlebench.plugin.life import Interruption, heartbeat
-from pytest_mlebench.plugin.session import is_worker, read_finished, session_of, usage_errors, writes_group
+from pytest_mlebench.plugin.session import (
+    engines,
+    has_engines,
+    is_worker,
+    session_of,
+    usage_errors,
+    writes_group,
+)
+from pytest_mlebench.plugin.start import read_finished
+from pytest_mlebench.records.layout import JOBS, REPORT
+from pytest_mlebench.records.manifest import UNKNOWN, PlannedRun
+from pytest_mlebench.reports.medals import in_order, medal_table
+from pytest_mlebench.reports.page import page
+from pytest_mlebench.reports.sections import rate_sections
+from pytest_mlebench.reports.tables import markdown_text
+from pytest_mlebench.results.grading_report import write_group
+from pytest_mlebench.results.overview import overview
+from pytest_mlebench.runs.writer import RunGroupWriter, hold_as_worker, make_folder
+from pytest_mlebench.sandbox.leftovers import clean_folders
 
 if TYPE_CHECKING:
-    from pytest_mlebench.factories import Sandboxes
-    from pytest_mlebench.runs.group import RunGroup
-    from pytest_mlebench.runs.writer import RunGroupWriter
+    from pytest_mlebench.records.group import RunGroup
 
 _WRITER: pytest.StashKey[RunGroupWriter] = pytest.StashKey()
 _HELD: pytest.StashKey[int | None] = pytest.StashKey()
@@ -30,7 +51,6 @@ _SANDBOXES: pytest.StashKey[Sandboxes] = pytest.StashKey()
 
 def sandboxes_of(config: pytest.Config) -> Sandboxes:
     """The session's sandboxes, made when they are needed first."""
-    from pytest_mlebench.factories import Sandboxes
 
     if _SANDBOXES not in config.stash:
         workers = private.worker_count(config)
@@ -45,26 +65,19 @@ def open_group(config: pytest.Config) -> None:
     """
     session = session_of(config)
     if is_worker(config) and session.settings.has_runs:
-        from pytest_mlebench.runs.writer import hold_as_worker
-
         config.stash[_HELD] = hold_as_worker(session.group)
     if not writes_group(config):
         return
-    from pytest_mlebench import factories
-    from pytest_mlebench.errors import SandboxError
-    from pytest_mlebench.plugin import cluster
-    from pytest_mlebench.runs.manifest import UNKNOWN
-    from pytest_mlebench.runs.writer import RunGroupWriter, make_folder
 
-    engine = cluster.engine_of(config)
+    elsewhere = session.settings.cluster
     with usage_errors():
         make_folder(session.group.parent)
-        if engine is None:
-            cluster.check_none_runs(session)
+        if elsewhere is None and (session.group / JOBS).is_dir() and has_engines():
+            engines().check_none_runs(session)
     kinds, problems = {}, config.stash.setdefault(_PROBLEMS, {})
     for agent in session.agents:
         kinds[agent.id] = UNKNOWN
-        if engine is not None and engine.name != "local":  # its nodes have sandboxes, this machine need not
+        if elsewhere not in (None, "local"):  # its nodes have sandboxes, this machine need not
             kinds[agent.id] = UNKNOWN if session.settings.sandbox == "auto" else session.settings.sandbox
             continue
         try:
@@ -79,20 +92,18 @@ def open_group(config: pytest.Config) -> None:
             agents=session.agents,
             sandboxes=kinds,
             limits=factories.limits(session.settings),
-            workers=private.worker_count(config) if engine is None else cluster.machine_shares(session.settings),
+            workers=private.worker_count(config) if elsewhere is None else engines().machine_shares(session.settings),
             settings=factories.comparable_settings(session.settings),
             options=factories.session_options(session.settings),
             competition_file=session.competition_file,
             allow_changes=session.settings.allow_changes,
-            cluster=None if engine is None else engine.describe(),
+            cluster=None if elsewhere is None else engines().description(config),
             reporter=reporter_of(config),
         )
         read_finished(config)
     _remove_leftovers(config, engines={"docker", "podman"} & set(kinds.values()))
     config.stash[_HEARTBEAT] = ExitStack()
-    if engine is None:  # runs of --cluster outlive a session that is ended so
-        from pytest_mlebench.sandbox.signals import sigterm_interrupts
-
+    if elsewhere is None:  # runs of --cluster outlive a session that is ended so
         config.stash[_HEARTBEAT].enter_context(sigterm_interrupts())
     config.stash[_HEARTBEAT].enter_context(heartbeat(config))
     config.pluginmanager.register(Interruption(config), "mlebench-interruption")
@@ -100,8 +111,6 @@ def open_group(config: pytest.Config) -> None:
 
 def _remove_leftovers(config: pytest.Config, *, engines: Iterable[str]) -> None:
     """Remove what killed sessions left on this machine."""
-    from pytest_mlebench.errors import SandboxError
-    from pytest_mlebench.sandbox.leftovers import clean_folders
 
     reporter = reporter_of(config)
     group = session_of(config).group
@@ -120,8 +129,6 @@ def plan_runs(config: pytest.Config, runs: Iterable[tuple[str, str, int, str]], 
     Raises UsageError if no run that is left to do can start, and warns if those of some agents cannot.
     """
     if (writer := config.stash.get(_WRITER, None)) is not None:
-        from pytest_mlebench.runs.manifest import PlannedRun
-
         planned = [PlannedRun(*run) for run in runs]
         finished = session_of(config).finished
         agents = {run.agent for run in planned if run.key not in finished}
@@ -132,11 +139,8 @@ def plan_runs(config: pytest.Config, runs: Iterable[tuple[str, str, int, str]], 
 
 
 def _prepare_sandboxes(config: pytest.Config, agents: Collection[str]) -> None:
-    from pytest_mlebench.errors import SandboxError
-    from pytest_mlebench.plugin import cluster
-
-    engine, problems = cluster.engine_of(config), config.stash[_PROBLEMS]
-    if engine is not None and engine.name != "local":
+    problems = config.stash[_PROBLEMS]
+    if session_of(config).settings.cluster not in (None, "local"):
         return
     for agent in session_of(config).agents:
         if agent.id in agents and agent.id not in problems:
@@ -147,8 +151,6 @@ def _prepare_sandboxes(config: pytest.Config, agents: Collection[str]) -> None:
 
 
 def _see_that_runs_can_start(config: pytest.Config, agents: Collection[str]) -> None:
-    from pytest_mlebench.errors import UsageError
-    from pytest_mlebench.progress import WarningNote
 
     problems = config.stash[_PROBLEMS]
     if not (stopped := {id: problems[id] for id in sorted(problems.keys() & agents)}):
@@ -166,9 +168,6 @@ def close_group(config: pytest.Config) -> None:
         config.stash[_HEARTBEAT].close()
     if writer is None or writer.discard_empty():
         return
-    from pytest_mlebench.errors import UsageError, reason, unusable
-    from pytest_mlebench.progress import WarningNote
-    from pytest_mlebench.results.grading_report import write_group
 
     reader = session_of(config).reader
     assert reader is not None
@@ -193,10 +192,6 @@ def close_group(config: pytest.Config) -> None:
 
 def _write_step_summary(path: Path, group: RunGroup) -> None:
     """Add the medal table to the summary of a step of GitHub Actions."""
-    from pytest_mlebench.reports.medals import in_order, medal_table
-    from pytest_mlebench.reports.sections import rate_sections
-    from pytest_mlebench.reports.tables import markdown_text
-    from pytest_mlebench.results.overview import overview
 
     rates = [section.markdown() for section in rate_sections(overview([group]))]
     text = "\n\n".join([f"# {markdown_text(group.name)}", medal_table(in_order(group.records)).markdown(), *rates])
@@ -205,8 +200,5 @@ def _write_step_summary(path: Path, group: RunGroup) -> None:
 
 
 def _write_page(group: RunGroup) -> None:
-    from pytest_mlebench.reports.page import page
-    from pytest_mlebench.results.overview import overview
-    from pytest_mlebench.runs.layout import REPORT
 
     (group.folder / REPORT).write_text(page(overview([group]), folder=group.folder), encoding="utf-8")

@@ -1,6 +1,6 @@
 """Every hook of pytest-mlebench. This is a table of contents: what a hook does is in the module that it imports.
 
-pytest imports this module at every start, in unrelated projects too, so nothing else is imported before it is needed.
+pytest imports this module at every start, in unrelated projects too: nothing heavy is imported before it is needed.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_mlebench.plugin import leavings, options
+from pytest_mlebench.plugin import session as own
 from pytest_mlebench.plugin.fixtures import (
     agent,
     competition,
@@ -42,15 +44,14 @@ __all__ = [
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    from pytest_mlebench.plugin import options
-
     options.add_ini_keys(parser)
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
-def pytest_load_initial_conftests(parser: pytest.Parser) -> Generator[None, object, object]:
-    from pytest_mlebench.plugin import options
-
+def pytest_load_initial_conftests(
+    early_config: pytest.Config, parser: pytest.Parser
+) -> Generator[None, object, object]:
+    leavings.refuse_paths(early_config)
     try:
         return (yield)
     finally:  # all other plugins and conftests have their names by now
@@ -58,28 +59,54 @@ def pytest_load_initial_conftests(parser: pytest.Parser) -> Generator[None, obje
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    from pytest_mlebench.plugin import session
+    own.configure(config)
+    if config.option.help:
+        return
+    if not own.chooses(config):
+        own.check_options(config)
+        return
+    if own.session_of(config).settings.has_runs:
+        from pytest_mlebench.plugin.start import start
 
-    session.configure(config)
+        start(config)
+    own.check_options(config)
+    if own.hands_over(config):
+        with own.usage_errors():
+            own.engines().check(config)
+    from pytest_mlebench.plugin.choosing import choose_paths
+
+    choose_paths(config)
+    if own.wants_html(config):
+        from pytest_mlebench.plugin.html import MedalReport
+
+        config.pluginmanager.register(MedalReport(config), "mlebench-html")
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist starts its workers
 def pytest_sessionstart(session: pytest.Session) -> None:
-    from pytest_mlebench.plugin import group
+    if own.session_of(session.config).settings.has_runs:
+        from pytest_mlebench.plugin import group
 
-    group.open_group(session.config)
+        group.open_group(session.config)
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
+    if not own.session_of(config).settings.has_runs:
+        return own.header(config)
     from pytest_mlebench.plugin import reporting
 
     return reporting.header(config)
 
 
-def pytest_collect_directory(path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-    from pytest_mlebench.plugin import session
+@pytest.hookimpl(tryfirst=True)
+def pytest_ignore_collect(collection_path: Path) -> bool | None:
+    return leavings.is_ignored(collection_path) or None
 
-    if not session.ways_below(parent.config, path):
+
+def pytest_collect_directory(path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    if leavings.is_ignored(path):
+        return leavings.Leavings.from_parent(parent, path=path)
+    if not own.ways_below(parent.config, path):
         return None
     from pytest_mlebench.plugin.collection import ChosenFolder
 
@@ -96,16 +123,19 @@ def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> Competitio
 
 @pytest.hookimpl(trylast=True)  # when -k and -m have chosen
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    from pytest_mlebench.plugin import session
+    if own.prefers_benchmark(config):
+        from pytest_mlebench.plugin.collection import prefer_the_benchmark
 
-    session.prefer_the_benchmark(config, items)
+        prefer_the_benchmark(items)
 
 
 @pytest.hookimpl(tryfirst=True)  # before an xdist worker sends its node ids
 def pytest_collection_finish(session: pytest.Session) -> None:
-    from pytest_mlebench.plugin import planning
+    looks = not session.config.option.collectonly and any(map(own.has_competition, session.items))
+    if looks or own.session_of(session.config).settings.has_runs:
+        from pytest_mlebench.plugin import planning
 
-    planning.collection_finished(session)
+        planning.collection_finished(session)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -124,22 +154,17 @@ def pytest_xdist_node_collection_finished(node: Any) -> None:
 
 @pytest.hookimpl(tryfirst=True)  # before pytest's own
 def pytest_runtestloop(session: pytest.Session) -> object | None:
-    from pytest_mlebench.plugin.session import session_of
-
-    if session_of(session.config).settings.cluster is None:
-        return None
-    from pytest_mlebench.plugin import cluster
-
-    return cluster.loop(session)
+    return None if own.session_of(session.config).settings.cluster is None else own.engines().loop(session)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    from pytest_mlebench.plugin import reporting
-
     report = yield
-    reporting.attach(item, report)
-    reporting.mask(item, report)
+    if own.is_ours(item):
+        from pytest_mlebench.plugin import reporting
+
+        reporting.attach(item, report)
+        reporting.mask(item, report)
     return report
 
 
@@ -147,20 +172,26 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
 def pytest_report_teststatus(
     report: pytest.TestReport, config: pytest.Config
 ) -> tuple[str, str, tuple[str, Mapping[str, bool]]] | None:
+    if not hasattr(report, own.ATTACHED):
+        return None
     from pytest_mlebench.plugin import reporting
 
     return reporting.status(config, report)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    from pytest_mlebench.plugin import group
+    if own.session_of(session.config).settings.has_runs:
+        from pytest_mlebench.plugin import group
 
-    group.close_group(session.config)
+        group.close_group(session.config)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatus: int, config: pytest.Config) -> None:
-    from pytest_mlebench.plugin import reporting
+    if own.writes_group(config):
+        from pytest_mlebench.plugin.reporting import summarise
 
-    reporting.summarise(terminalreporter, config)
-    if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
-        reporting.explain_nothing(terminalreporter, config)
+        summarise(terminalreporter, config)
+    if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and own.offered(config):
+        from pytest_mlebench.plugin.choosing import explain_nothing
+
+        explain_nothing(terminalreporter, config)

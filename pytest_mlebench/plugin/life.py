@@ -11,8 +11,11 @@ from threading import Event, Thread
 
 import pytest
 
+from pytest_mlebench.errors import MLEBenchError
 from pytest_mlebench.plugin import private
 from pytest_mlebench.plugin.session import session_of
+from pytest_mlebench.records.group import GroupReader
+from pytest_mlebench.reports.watch import pulse
 
 
 class Interruption:
@@ -34,9 +37,6 @@ def heartbeat(config: pytest.Config) -> Iterator[None]:
     if not interval or not private.is_on(config, "heartbeat") or (opened := private.terminal_copy(config)) is None:
         yield
         return
-    from pytest_mlebench.errors import MLEBenchError
-    from pytest_mlebench.reports.watch import pulse
-    from pytest_mlebench.runs.group import GroupReader
 
     started, stopped, reader = time.monotonic(), Event(), GroupReader(session.group)
     command = f"mlebench watch {shlex.quote(shown(session.group))}"

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Literal
 
 import pytest
 
-from pytest_mlebench import settings
+from pytest_mlebench import options as settings
+from pytest_mlebench.options import INI, LIST, OPTIONS, TOPICS, Settings
 from pytest_mlebench.plugin import private
-from pytest_mlebench.settings import INI, LIST, OPTIONS, TOPICS, Settings
 
 if TYPE_CHECKING:
-    from pytest_mlebench.runs.manifest import Manifest
+    from pytest_mlebench.records.manifest import Manifest
 
 
 def add_ini_keys(parser: pytest.Parser) -> None:

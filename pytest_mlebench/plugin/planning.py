@@ -11,10 +11,15 @@ import pytest
 
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.plugin import events, private
-from pytest_mlebench.plugin.session import for_workers, is_worker, session_of, usage_errors
+from pytest_mlebench.plugin.collection import competition_of
+from pytest_mlebench.plugin.datasets import check
+from pytest_mlebench.plugin.group import plan_runs
+from pytest_mlebench.plugin.running import AgentRun
+from pytest_mlebench.plugin.session import is_worker, session_of, usage_errors
+from pytest_mlebench.plugin.start import for_workers
 
 if TYPE_CHECKING:
-    from pytest_mlebench.settings import Settings
+    from pytest_mlebench.options import Settings
 
 _DATASET = "dataset"
 """The fixture that needs a competition's data."""
@@ -34,7 +39,6 @@ class Plan:
 
     @classmethod
     def of(cls, items: Sequence[pytest.Item], settings: Settings) -> Plan:
-        from pytest_mlebench.plugin.collection import AgentRun, competition_of
 
         needed = [
             competition.folder
@@ -50,7 +54,6 @@ class Plan:
 
 
 def _runs_agent(item: pytest.Item) -> bool:
-    from pytest_mlebench.plugin.collection import AgentRun
 
     return isinstance(item, AgentRun) or "agent" in getattr(item, "fixturenames", ())
 
@@ -70,11 +73,8 @@ def _receive(node: Any, message: tuple[str, Any]) -> None:
 
 
 def collection_finished(session: pytest.Session) -> None:
-    """When all items are chosen; with xdist the controller has none."""
-    settings = session_of(session.config).settings
-    if not settings.has_runs and not any(item.get_closest_marker("competition") for item in session.items):
-        return
-    plan = Plan.of(session.items, settings)
+    """When all items are chosen, and some are about competitions; with xdist the controller has none."""
+    plan = Plan.of(session.items, session_of(session.config).settings)
     if is_worker(session.config):
         private.send_to_controller(session.config, ("plan", (plan.runs, plan.folders, plan.runs_nothing)))
     else:
@@ -91,7 +91,6 @@ def worker_collection_finished(node: Any) -> None:
 def _take_up(config: pytest.Config, plan: Plan) -> None:
     """See before the first test that data can be had, and then, as that may take minutes, that runs can start; note
     them in the run group. Raises pytest.UsageError."""
-    from pytest_mlebench.plugin.group import plan_runs
 
     settings = session_of(config).settings
     with usage_errors():
@@ -100,7 +99,6 @@ def _take_up(config: pytest.Config, plan: Plan) -> None:
             raise UsageError(f"--agent: nothing in {where} runs an agent: name a competition's folder, or leave it out")
         if config.option.collectonly:
             return
-        from pytest_mlebench.plugin.datasets import check
 
         has_data = check(settings, plan.folders, events.reporter_of(config))
         plan_runs(config, plan.runs, build=has_data)

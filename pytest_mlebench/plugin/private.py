@@ -35,6 +35,20 @@ def has_paths(config: pytest.Config) -> bool:
     return config.args_source not in _NO_PATHS
 
 
+def initial_paths(config: pytest.Config) -> list[str]:
+    """What pytest is to start with, before it has parsed its command line: paths, node ids, or the current folder."""
+    known = config.known_args_namespace
+    paths, _ = config._decide_args(
+        args=known.file_or_dir,
+        pyargs=known.pyargs,
+        testpaths=config.getini("testpaths"),
+        invocation_dir=config.invocation_params.dir,
+        rootpath=config.rootpath,
+        warn=False,
+    )
+    return paths
+
+
 def set_paths(config: pytest.Config, paths: Iterable[str]) -> None:
     """Collect these paths and node ids."""
     config.args = list(paths)
@@ -48,6 +62,9 @@ def capture_suspended(config: pytest.Config) -> AbstractContextManager[None]:
 
 def write_line(config: pytest.Config, text: str) -> None:
     """Write a line of its own at once, even while a test runs or a line of letters is being written."""
+    from pytest_mlebench.reports.untrusted import inert
+
+    text = inert(text)
     terminal: Any = config.pluginmanager.getplugin("terminalreporter")
     with capture_suspended(config):
         if terminal is None:

@@ -2,27 +2,36 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import pytest
 
-from pytest_mlebench.plugin import combinations, options, private
-from pytest_mlebench.plugin.session import session_of, writes_group
+from pytest_mlebench.errors import UsageError
+from pytest_mlebench.io.units import pluralize
+from pytest_mlebench.plugin import private
+from pytest_mlebench.plugin.life import resume_command
+from pytest_mlebench.plugin.session import (
+    ATTACHED,
+    HARNESS_ERROR,
+    NOT_PREPARED,
+    RECORD,
+    session_of,
+    writes_group,
+)
+from pytest_mlebench.records.outcome import FAILURES, Outcome
+from pytest_mlebench.reports.palette import terminal_markup
+from pytest_mlebench.reports.run_details import properties
+from pytest_mlebench.reports.terminal import write_medal_table
+from pytest_mlebench.reports.untrusted import inert, plain
+from pytest_mlebench.sandbox.redaction import Redactor
 
 if TYPE_CHECKING:
-    from pytest_mlebench.runs.record import RunRecord
+    from pytest_mlebench.records.record import RunRecord
 
 _Value = TypeVar("_Value")
-RECORD: pytest.StashKey[RunRecord] = pytest.StashKey()
-HARNESS_ERROR = pytest.StashKey[str]()
-"""Why a run has no record: the harness could not even write one."""
-NOT_PREPARED = pytest.StashKey[str]()
-"""Why an item was skipped: its data is not there."""
-_ATTACHED = "mlebench"
-"""The attribute of a report that holds what is above; a mapping of plain values travels from workers to xdist's
-controller."""
 
 
 _RERUN = "rerun"
@@ -31,9 +40,6 @@ _RERUN = "rerun"
 
 def header(config: pytest.Config) -> list[str]:
     session = session_of(config)
-    if not session.settings.has_runs:
-        ignored = combinations.without_effect(session.settings, options.given(config))
-        return [f"mlebench: without --agent, only tests that run agents use {', '.join(ignored)}"] if ignored else []
     agents = ", ".join(agent.id for agent in session.agents)
     lines = [f"mlebench: {agents}, sandbox {session.settings.sandbox}, run group {session.group}"]
     if session.finished:
@@ -47,27 +53,15 @@ def header(config: pytest.Config) -> list[str]:
     return lines
 
 
-def explain_nothing(reporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Where -k matches none of the competitions that were collected: the close ones, or how to see all."""
-    from pytest_mlebench.catalog.schema import close_matches
-    from pytest_mlebench.plugin.session import offered
+def note_run(item: pytest.Item, record: RunRecord, *, again: bool) -> None:
+    """Give a run's properties to what reports items: JUnit's and JSON reports, and Allure.
 
-    word = config.option.keyword
-    if not word or not (ids := offered(config)):
-        return
-    close = close_matches(word, ids)
-    meant = f"did you mean {' or '.join(close)}?" if close else f"there are {', '.join(sorted(ids)[:4])}, …"
-    reporter.write_line(f"-k {word!r} matches nothing in {len(ids)} competitions; {meant} (`mlebench list` lists them)")
-
-
-def note_run(item: pytest.Item, record: RunRecord) -> None:
-    """Give a run's properties to what reports items: JUnit's and JSON reports, and Allure."""
-    from pytest_mlebench.plugin.collection import AgentRun
-    from pytest_mlebench.reports.run_details import properties
+    ``again``: those of an earlier attempt at the same run are replaced.
+    """
 
     # Not by record_property, which warns of JUnit's default family though the properties arrive.
     values = properties(record)
-    if isinstance(item, AgentRun):  # an earlier attempt's are replaced
+    if again:
         names = {name for name, _ in values}
         item.user_properties[:] = [known for known in item.user_properties if known[0] not in names]
     item.user_properties.extend(values)
@@ -88,7 +82,7 @@ def attach(item: pytest.Item, report: pytest.TestReport) -> None:
         session.reader.add(record)
         attached |= {"record": record.to_json(), "run_dir": str(session.group / record.run_id)}
     if attached:
-        setattr(report, _ATTACHED, attached)
+        setattr(report, ATTACHED, attached)
 
 
 def _taken(item: pytest.Item, key: pytest.StashKey[_Value]) -> _Value | None:
@@ -100,38 +94,39 @@ def _taken(item: pytest.Item, key: pytest.StashKey[_Value]) -> _Value | None:
 
 
 def mask(item: pytest.Item, report: pytest.TestReport) -> None:
-    """Mask the agents' secrets in a failure: its traceback may show them with ``-l``, and what was logged, too."""
-    names = [name for agent in session_of(item.config).agents for name in agent.secret_names]
-    if not names or report.passed:
+    """Mask the agents' secrets in a failure: its traceback may show them with ``-l``, and what was logged, too.
+
+    What agents wrote commands no continuous integration, either.
+    """
+    agents = session_of(item.config).agents
+    if not agents:
         return
-    import os
 
-    from pytest_mlebench.sandbox.redaction import Redactor
-
+    names = [] if report.passed else [name for agent in agents for name in agent.secret_names]
     redactor = Redactor(filter(None, map(os.environ.get, names)))
-    if report.longrepr is not None and (masked := redactor.text(report.longreprtext)) != report.longreprtext:
-        report.longrepr = masked
-    report.sections = [(title, redactor.text(text)) for title, text in report.sections]
+    if report.longrepr is not None and not report.passed:
+        masked = inert(redactor.text(report.longreprtext))
+        if masked != report.longreprtext:
+            report.longrepr = masked
+    report.sections = [(title, inert(redactor.text(text))) for title, text in report.sections]
 
 
 def record_of(config: pytest.Config, report: Any) -> RunRecord | None:
     """The record that a report has."""
-    values, reader = getattr(report, _ATTACHED, {}).get("record"), session_of(config).reader
+    values, reader = getattr(report, ATTACHED, {}).get("record"), session_of(config).reader
     return reader.received(values) if values is not None and reader is not None else None
 
 
 def run_dir_of(report: Any) -> Path:
     """The run directory of a report that has a record."""
-    return Path(getattr(report, _ATTACHED)["run_dir"])
+    return Path(getattr(report, ATTACHED)["run_dir"])
 
 
 def status(config: pytest.Config, report: pytest.TestReport) -> tuple[str, str, tuple[str, Mapping[str, bool]]] | None:
     """Category, letter, and word with colour of a run; None for all other reports."""
-    attached = getattr(report, _ATTACHED, {})
+    attached = getattr(report, ATTACHED, {})
     if not attached.keys() & {"record", "harness_error"} or report.outcome == _RERUN:
         return None
-    from pytest_mlebench.reports.palette import terminal_markup
-    from pytest_mlebench.runs.outcome import Outcome
 
     record = record_of(config, report)
     outcome = Outcome.error if record is None else record.outcome
@@ -144,17 +139,12 @@ def summarise(reporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """Print the failed runs, then the medal table."""
     if not writes_group(config):
         return
-    from pytest_mlebench.errors import UsageError
-    from pytest_mlebench.plugin.life import resume_command
-    from pytest_mlebench.reports.terminal import write_medal_table
-    from pytest_mlebench.runs.outcome import FAILURES, Outcome
-    from pytest_mlebench.units import pluralize
 
-    skipped = [getattr(report, _ATTACHED, {}) for report in private.reports_of(reporter, ["skipped"])]
+    skipped = [getattr(report, ATTACHED, {}) for report in private.reports_of(reporter, ["skipped"])]
     if reasons := sorted({attached["not_prepared"] for attached in skipped if "not_prepared" in attached}):
         reporter.write_sep("=", "not prepared")
         for reason in reasons:
-            reporter.write_line(reason)
+            reporter.write_line(plain(reason))
     labels = [outcome.label for outcome in FAILURES if outcome is not Outcome.error]  # pytest prints errors itself
     failed = list(private.reports_of(reporter, labels))
     if failed and config.option.tbstyle != "no":
@@ -173,4 +163,4 @@ def summarise(reporter: pytest.TerminalReporter, config: pytest.Config) -> None:
             runs = pluralize(len(group.planned), "run")
             reporter.write_line(f"not finished: {unfinished} of {runs}; resume: {resume_command(config)}", yellow=True)
     except UsageError as error:
-        reporter.write_line(f"no medal table: {error}")
+        reporter.write_line(plain(f"no medal table: {error}"))

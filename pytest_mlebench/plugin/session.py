@@ -2,30 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 
 from pytest_mlebench.errors import MLEBenchError, UsageError, unusable
+from pytest_mlebench.io.extensions import extensions, load_extension
 from pytest_mlebench.plugin import combinations, options, private
 
 if TYPE_CHECKING:
     from pytest_mlebench.agents import Agent
     from pytest_mlebench.catalog import Competition
-    from pytest_mlebench.runs.group import GroupReader
-    from pytest_mlebench.runs.manifest import PlannedRun
-    from pytest_mlebench.runs.record import RunKey, RunRecord
-    from pytest_mlebench.settings import Settings
+    from pytest_mlebench.options import Settings
+    from pytest_mlebench.records.group import GroupReader
+    from pytest_mlebench.records.manifest import PlannedRun
+    from pytest_mlebench.records.record import RunKey, RunRecord
 
 _SESSION: pytest.StashKey[Session] = pytest.StashKey()
 _PREFERS_BENCHMARK = pytest.StashKey[bool]()
 _WAYS = pytest.StashKey[dict[Path, list[Path]]]()
-_NAMES = "competitions/"
+RECORD: pytest.StashKey[RunRecord] = pytest.StashKey()
+HARNESS_ERROR = pytest.StashKey[str]()
+"""Why a run has no record: the harness could not even write one."""
+NOT_PREPARED = pytest.StashKey[str]()
+"""Why an item was skipped: its data is not there."""
+ATTACHED = "mlebench"
+"""The attribute of a report that holds what is above; a mapping of plain values travels from workers to xdist's
+controller."""
+
+NAMES = "competitions/"
 """How node ids of bundled competitions begin, wherever the package is installed."""
 
 
@@ -45,6 +54,8 @@ class Session:
     finished: Mapping[RunKey, RunRecord] = field(default_factory=dict)
     """The runs of the group that are not run again."""
     worker: str = ""
+    runs_of: Callable[[Any], Iterator[pytest.Item]] | None = None
+    """The items of a ``competition.yaml`` where agents run; None: its checks."""
 
     @property
     def group(self) -> Path:
@@ -62,30 +73,94 @@ class Session:
         return own if own.exists() or id not in found else found[id].folder / own.name
 
 
+class Engines(Protocol):
+    """What the extra ``engines`` does for a session with ``--cluster``: a module, found by its entry point."""
+
+    def load_keys(self, file: Path) -> object:
+        """Add the keys of ``--cluster-keys`` to the environment; raises UsageError."""
+
+    def check(self, config: pytest.Config) -> None:
+        """See that runs can be handed to the engine; raises UsageError."""
+
+    def check_none_runs(self, session: Session) -> None:
+        """Where this session does runs itself: see that no engine still does them; raises UsageError."""
+
+    def machine_shares(self, settings: Settings) -> int:
+        """How many runs share one machine."""
+
+    def description(self, config: pytest.Config) -> Mapping[str, str] | None:
+        """What the manifest says of the engine."""
+
+    def loop(self, session: pytest.Session) -> bool | None:
+        """Run the session's items, in the order in which their runs end; None for other sessions."""
+
+    def fetched(self, config: pytest.Config, key: RunKey) -> RunRecord:
+        """The record of a run that has ended; raises SandboxError where it left none."""
+
+
+def engines() -> Engines:
+    """The extra that hands runs to engines; raises UsageError where it is not installed."""
+    found: Engines | None = load_extension("mlebench.plugins", "engines")
+    if found is None:
+        raise UsageError("--cluster needs the extra of engines, which this installation of pytest-mlebench lacks")
+    return found
+
+
+def has_engines() -> bool:
+    return "engines" in extensions("mlebench.plugins")
+
+
 def session_of(config: pytest.Config) -> Session:
     return config.stash[_SESSION]
 
 
 def configure(config: pytest.Config) -> None:
-    """Read the settings, and choose what to collect; raises pytest.UsageError."""
+    """Read the settings; raises pytest.UsageError for wrong ones."""
     config.addinivalue_line("markers", "competition(id): the competition for the fixtures of pytest-mlebench")
     config.addinivalue_line("markers", "agent(id): the agent for the fixtures of pytest-mlebench")
     if config.option.help:
         return
     options.release_short_names(config)
     with usage_errors():
-        session = config.stash[_SESSION] = _start(config)
-        if not is_worker(config):
-            combinations.check(session.settings, options.given(config))
-            if session.settings.cluster is not None and not config.option.collectonly:
-                from pytest_mlebench.plugin import cluster
+        settings = options.read(config)
+        config.stash[_SESSION] = Session(settings=settings, rootdir=config.rootpath)
 
-                cluster.check(config)
-        _choose_paths(config, session)
-    if _wants_html(config):
-        from pytest_mlebench.plugin.html import MedalReport
 
-        config.pluginmanager.register(MedalReport(config), "mlebench-html")
+def check_options(config: pytest.Config) -> None:
+    """See that each option on the command line has an effect; raises pytest.UsageError."""
+    if not is_worker(config):
+        with usage_errors():
+            combinations.check(session_of(config).settings, options.given(config))
+
+
+def header(config: pytest.Config) -> list[str]:
+    """What a session without ``--agent`` says at its start: options that may have no effect."""
+    ignored = combinations.without_effect(session_of(config).settings, options.given(config))
+    return [f"mlebench: without --agent, only tests that run agents use {', '.join(ignored)}"] if ignored else []
+
+
+def hands_over(config: pytest.Config) -> bool:
+    """Whether this process hands its runs to an engine."""
+    return session_of(config).settings.cluster is not None and not is_worker(config) and not config.option.collectonly
+
+
+def replace_session(config: pytest.Config, **values: Any) -> Session:
+    """Change what is known of the session."""
+    config.stash[_SESSION] = session = replace(session_of(config), **values)
+    return session
+
+
+def chooses(config: pytest.Config) -> bool:
+    """Whether competitions are to be chosen: agents run, a split is named, or a path that may be in the catalogue."""
+    settings = session_of(config).settings
+    return settings.has_runs or settings.split is not None or any(arg.startswith(NAMES) for arg in config.args)
+
+
+def set_chosen_files(config: pytest.Config, files: Sequence[Path], *, prefers_benchmark: bool) -> None:
+    """Collect these files, and nothing else on the way to them."""
+    private.set_paths(config, map(str, files))
+    config.stash[_PREFERS_BENCHMARK] = prefers_benchmark
+    config.stash[_WAYS] = _ways(files)
 
 
 @contextmanager
@@ -110,130 +185,6 @@ def is_worker(config: pytest.Config) -> bool:
     return private.worker_input(config) is not None
 
 
-def _start(config: pytest.Config) -> Session:
-    settings = options.read(config)
-    if not settings.has_runs:
-        return Session(settings=settings, rootdir=config.rootpath, chosen=_chosen(settings))
-    from pytest_mlebench import factories
-    from pytest_mlebench.runs.group import GroupReader
-    from pytest_mlebench.runs.layout import MANIFEST
-    from pytest_mlebench.runs.manifest import Manifest
-    from pytest_mlebench.runs.record import RunRecord
-
-    sent = private.worker_input(config)
-    folder = Path(sent["mlebench_group"]) if sent else _group_folder(settings)
-    resumed: tuple[PlannedRun, ...] = ()
-    if settings.resume:
-        manifest = Manifest.read(folder)
-        if manifest is None:
-            raise UsageError(f"run group {folder} has no {MANIFEST}: it cannot be resumed")
-        settings, resumed = options.read_resumed(config, manifest, folder / MANIFEST), manifest.runs
-    finished = [RunRecord.from_json(values) for values in sent["mlebench_finished"]] if sent else []
-    session = Session(
-        settings=settings,
-        rootdir=config.rootpath,
-        chosen=_chosen(settings),
-        agents=factories.agents(settings),
-        reader=GroupReader(folder),
-        resumed=resumed,
-        finished={record.key: record for record in finished},
-        worker=sent["workerid"] if sent else "",
-    )
-    if not sent:
-        _check_agents(session)
-    return session
-
-
-def read_finished(config: pytest.Config) -> None:
-    """Read which runs are finished. To be called when the group is open: until then, workers of a killed session may
-    finish some more."""
-    session = session_of(config)
-    assert session.reader is not None
-    again = session.settings.retry_failed
-    finished = {record.key: record for record in session.reader.records() if record.outcome not in again}
-    config.stash[_SESSION] = replace(session, finished=finished)
-
-
-def _chosen(settings: Settings) -> tuple[Competition, ...] | None:
-    if settings.split is None:
-        return None
-    from pytest_mlebench.factories import competitions
-
-    return tuple(competitions(settings))
-
-
-def _check_agents(session: Session) -> None:
-    """Notice before the first run that a secret is not set, or that there are too few GPUs.
-
-    Other machines have GPUs of their own, and their own environment unless ``--cluster-keys`` gives the keys.
-    """
-    from pytest_mlebench.factories import check_agent
-
-    settings, elsewhere = session.settings, session.settings.cluster not in (None, "local")
-    if settings.cluster_keys is not None:
-        from pytest_mlebench.cluster.keys import load_keys
-
-        load_keys(settings.cluster_keys)
-    elif elsewhere:
-        return
-    for agent in session.agents:
-        check_agent(session.settings, agent)
-    if session.settings.gpus and not elsewhere:
-        from pytest_mlebench.sandbox.gpus import GpuPool
-
-        GpuPool(session.settings.gpu_ids).check(session.settings.gpus)
-
-
-def _group_folder(settings: Settings) -> Path:
-    resumed, named = settings.resume, settings.run_group
-    if resumed is None:
-        return _group(settings.runs_dir, named or _new_group_name())
-    from pytest_mlebench.runs.group import find_group
-
-    folder = find_group(resumed, settings.runs_dir).absolute()
-    if named is not None and _group(settings.runs_dir, named) != folder:
-        raise UsageError(f"--resume={resumed} and --run-group={named} are two groups; name one")
-    return folder
-
-
-def _group(runs_dir: Path, name: str) -> Path:
-    """The group of ``--run-group``, which may be new: any folder, or a name below ``runs_dir``."""
-    from pytest_mlebench.runs.group import LAST, find_group
-
-    return (find_group(name, runs_dir) if name == LAST else runs_dir / name).absolute()
-
-
-def _new_group_name() -> str:
-    import secrets
-
-    return f"{datetime.now(UTC):%Y-%m-%dT%H-%M-%S}-{secrets.token_hex(2)}"
-
-
-def _choose_paths(config: pytest.Config, session: Session) -> None:
-    """Without a path, collect bundled competitions, or the runs of the group that is resumed.
-
-    An xdist worker is given the command line as the user wrote it, and finds the same items.
-    """
-    settings = session.settings
-    if private.has_paths(config) or not (settings.has_runs or settings.split):
-        here = config.invocation_params.dir
-        private.set_paths(config, [_with_bundled(session, argument, here) for argument in config.args])
-        return
-    if paths := _resumed_paths(config, session):
-        private.set_paths(config, paths)
-        return
-    from pytest_mlebench import factories
-
-    # `-k spaceship` needs no --split=dev.
-    prefers_benchmark = settings.split is None and bool(config.option.keyword or config.option.markexpr)
-    config.stash[_PREFERS_BENCHMARK] = prefers_benchmark
-    chosen: Iterable[Competition]
-    chosen = factories.catalogue(settings) if prefers_benchmark else factories.competitions(settings)
-    files = [competition.folder / "competition.yaml" for competition in chosen]
-    private.set_paths(config, map(str, files))
-    config.stash[_WAYS] = _ways(files)
-
-
 def _ways(files: Iterable[Path]) -> dict[Path, list[Path]]:
     """The folders on the way to files, each with the next steps: folders, and the files themselves."""
     ways: dict[Path, dict[Path, None]] = {}
@@ -250,58 +201,27 @@ def ways_below(config: pytest.Config, folder: Path) -> list[Path]:
     return config.stash.get(_WAYS, {}).get(folder, [])
 
 
-def _resumed_paths(config: pytest.Config, session: Session) -> list[str]:
-    """The runs of a group that is resumed; its competitions if the command line names other agents or seeds."""
-    if session.settings.split:
-        return []
-    others = not {"--agent", "--seeds"}.isdisjoint(options.given(config))
-    files = ((session.competition_file(run.nodeid), run.nodeid.partition("::")[2]) for run in session.resumed)
-    return list(dict.fromkeys(str(file) if others else f"{file}::{name}" for file, name in files))
-
-
-def _with_bundled(session: Session, argument: str, here: Path) -> str:
-    """``competitions/ID/…`` names a competition of the catalogue where there is no such folder, as node ids do."""
-    path, *names = argument.split("::")
-    if not path.startswith(_NAMES) or (here / path).exists():
-        return argument
-    from pytest_mlebench.catalog.catalogue import unknown
-    from pytest_mlebench.factories import catalogue
-
-    found, (_, id, *rest) = catalogue(session.settings), Path(path).parts
-    if id in found:
-        return "::".join([str(found[id].folder.joinpath(*rest)), *names])
-    if rest == ["competition.yaml"]:
-        raise unknown("competition", id, found.ids)
-    return argument
-
-
 def offered(config: pytest.Config) -> list[str]:
     """The ids of the competitions that the session collects on its own; none where paths choose."""
     return [file.parent.name for ways in config.stash.get(_WAYS, {}).values() for file in ways if file.is_file()]
 
 
-def prefer_the_benchmark(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Without ``--split``, -k and -m choose among the benchmark, and among the rest where none of that matches."""
-    if not config.stash.get(_PREFERS_BENCHMARK, False):
-        return
-    from pytest_mlebench.catalog.catalogue import BENCHMARK
-    from pytest_mlebench.plugin.collection import CompetitionItem
-
-    inside = [item for item in items if isinstance(item, CompetitionItem) and item.competition.split in BENCHMARK]
-    if inside:
-        kept = set(inside)
-        config.hook.pytest_deselected(items=[item for item in items if item not in kept])
-        items[:] = inside
+def prefers_benchmark(config: pytest.Config) -> bool:
+    """Whether -k and -m choose among the benchmark's competitions first, as no ``--split`` was named."""
+    return config.stash.get(_PREFERS_BENCHMARK, False)
 
 
-def _wants_html(config: pytest.Config) -> bool:
+def wants_html(config: pytest.Config) -> bool:
+    """Whether pytest-html writes a report of this session's runs."""
     return writes_group(config) and bool(getattr(config.option, "htmlpath", None)) and private.is_on(config, "html")
 
 
-def for_workers(config: pytest.Config) -> dict[str, Any]:
-    """What xdist workers are given: one group for all, and its records, which are read once."""
-    session = session_of(config)
-    if not session.settings.has_runs:
-        return {}
-    finished = [record.to_json() for record in session.finished.values()]
-    return {"mlebench_group": str(session.group), "mlebench_finished": finished}
+def is_ours(item: pytest.Item) -> bool:
+    """Whether an item has left something for its report, or may show an agent's secrets."""
+    left = RECORD in item.stash or HARNESS_ERROR in item.stash or NOT_PREPARED in item.stash
+    return left or bool(session_of(item.config).agents)
+
+
+def has_competition(item: pytest.Item) -> bool:
+    """Whether an item is about a competition."""
+    return item.get_closest_marker("competition") is not None

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from pytest_mlebench.audit.card import Card, Result
-from pytest_mlebench.audit.profile import ProfileLine, fairness_profile
+from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.reports.tables import Section
-from pytest_mlebench.runs.group import RunGroup
-from pytest_mlebench.units import listed, pluralize
+from pytest_mlebench.results.profile import Card, ProfileLine, Result, fairness_profile
+from pytest_mlebench.results.verdicts import VERDICTS
 
 _SHOWN = 20
 """Reasons that are shown of each check."""
@@ -25,8 +24,9 @@ def fairness_sections(groups: Sequence[RunGroup]) -> Iterator[Section]:
 
 
 def card_sections(card: Card) -> Iterator[Section]:
-    """What verifying a bundle came to, the verdict first."""
-    remarks = [f"{check.name}: {check.result}: {check.detail}" for check in card.checks]
+    """What verifying a bundle came to: the verdict first, then each check, the findings, and what was not checked."""
+    remarks = [f"{text}" for text in card.warnings]
+    remarks += [f"{check.name}: {check.result}: {check.detail}" for check in card.checks]
     remarks += [f"{check.name}: {reason}" for check in card.checks for reason in check.reasons[:_SHOWN]]
     remarks += [
         f"{check.name}: and {len(check.reasons) - _SHOWN} more" for check in card.checks if len(check.reasons) > _SHOWN
@@ -35,18 +35,25 @@ def card_sections(card: Card) -> Iterator[Section]:
     remarks += [f"SHA-256 of the index: {card.digest}"]
     if card.result is Result.verified and all(check.name != "signature" for check in card.checks):
         remarks.append(f"not signed: {_NEEDED} they are")
-    yield Section(f"{card.run_group}: {_verdict(card)}", remarks=remarks)
+    yield Section(f"{card.run_group}: {card.headline}", remarks=remarks)
+    if found := list(_findings(card)):
+        yield Section("Findings of this audit", remarks=found)
+    yield Section("Not checked", remarks=card.not_checked)
     if card.profile:
         yield Section("Fairness profile", remarks=_profile(card.profile))
+
+
+def _findings(card: Card) -> Iterator[str]:
+    """The worst findings first, so many of them."""
+    found = () if card.findings is None else card.findings.findings
+    ordered = sorted(found, key=lambda own: -VERDICTS.index(own.verdict))
+    for own in ordered[:_SHOWN]:
+        place = f" [{own.file}{'' if own.line is None else f':{own.line}'}]" if own.file else ""
+        yield f"{own.run_id}: {own.verdict} ({own.scanner}): {own.text}{place}"
+    if len(ordered) > _SHOWN:
+        yield f"and {len(ordered) - _SHOWN} more"
 
 
 def _profile(lines: Sequence[ProfileLine]) -> list[str]:
     """As sentences, which wrap where a terminal is narrow."""
     return [f"{line.name}: {line.state}: {line.detail}" for line in lines]
-
-
-def _verdict(card: Card) -> str:
-    if card.result is Result.verified:
-        return "verified"
-    own = [check.name for check in card.checks if check.result is card.result]
-    return f"{card.result} ({listed(own)})" if len(own) < 4 else f"{card.result} ({pluralize(len(own), 'check')})"

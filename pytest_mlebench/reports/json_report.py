@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from pytest_mlebench.audit.profile import fairness_profile
 from pytest_mlebench.reports.run_table import run_rows
 from pytest_mlebench.results.comparison import SplitComparison, Standing, flags
-from pytest_mlebench.results.costs import spending
-from pytest_mlebench.results.overview import RATES, Overview
+from pytest_mlebench.results.overview import RATES, Overview, spending
+from pytest_mlebench.results.profile import fairness_profile
 from pytest_mlebench.results.published import PublishedResult
 from pytest_mlebench.results.statistics import LEVEL, Interval
 from pytest_mlebench.results.summary import SplitSummary

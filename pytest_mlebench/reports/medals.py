@@ -6,14 +6,14 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import fmean
 
+from pytest_mlebench.io.units import format_dollars, format_score, format_seconds
+from pytest_mlebench.records.group import RunGroup
+from pytest_mlebench.records.outcome import THRESHOLDS, Outcome
+from pytest_mlebench.records.record import RunRecord
 from pytest_mlebench.reports.palette import ansi_code
 from pytest_mlebench.reports.tables import Section, Table
-from pytest_mlebench.results.costs import spending
+from pytest_mlebench.results.overview import spending
 from pytest_mlebench.results.summary import split_rank
-from pytest_mlebench.runs.group import RunGroup
-from pytest_mlebench.runs.outcome import THRESHOLDS, Outcome
-from pytest_mlebench.runs.record import RunRecord
-from pytest_mlebench.units import format_dollars, format_score, format_seconds
 
 _HEADS = ("competition", "agent", "seed", "medal", "score", *THRESHOLDS, "time", "ended")
 _WITH_COST = (*_HEADS[:-1], "cost", _HEADS[-1])

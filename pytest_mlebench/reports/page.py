@@ -19,7 +19,11 @@ from urllib.parse import quote, urlencode
 from markupsafe import Markup
 
 from pytest_mlebench._version import __version__
-from pytest_mlebench.audit.profile import fairness_profile
+from pytest_mlebench.io.units import format_dollars, format_duration, format_score
+from pytest_mlebench.records.group import RunGroup
+from pytest_mlebench.records.layout import FILES, RECORD, RUN_LOG, SUBMISSION
+from pytest_mlebench.records.outcome import Outcome
+from pytest_mlebench.records.record import RunRecord
 from pytest_mlebench.reports.medals import in_order
 from pytest_mlebench.reports.plots import plots
 from pytest_mlebench.reports.plots.svg import SCHEME
@@ -30,13 +34,9 @@ from pytest_mlebench.reports.templates import asset, environment, style
 from pytest_mlebench.reports.untrusted import plain
 from pytest_mlebench.reports.verdict import Heading, heading, headlines
 from pytest_mlebench.results.overview import Overview
+from pytest_mlebench.results.profile import fairness_profile
 from pytest_mlebench.results.summary import grader_defects, split_rank
-from pytest_mlebench.runs.group import RunGroup
-from pytest_mlebench.runs.layout import RECORD, RUN_LOG, SUBMISSION
-from pytest_mlebench.runs.outcome import Outcome
-from pytest_mlebench.runs.record import RunRecord
 from pytest_mlebench.sandbox.logs import tail
-from pytest_mlebench.units import format_dollars, format_duration, format_score
 
 LOG_BYTES = 4096
 """The page has at most this much of each run's log."""
@@ -51,8 +51,8 @@ _ELSEWHERE = ("runs", "canonical", "options")
 """Parts of a manifest that the page shows in another way, or that only matter where it was written."""
 _COMMON = ("data", "sandbox", "limits", "versions")
 """Details that are shown once if all runs share them."""
-_FILES = (SUBMISSION, "code", "logs", RUN_LOG, RECORD)
-"""What a run directory has for readers."""
+_FILES = (SUBMISSION, FILES, "code", "logs", RUN_LOG, RECORD)
+"""What a run directory has for readers; earlier versions left folders."""
 
 
 @dataclass(frozen=True)

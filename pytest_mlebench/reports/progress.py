@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from pytest_mlebench.progress import SECONDS_BETWEEN_LINES, Event, Step, event_text
+from pytest_mlebench.io.progress import SECONDS_BETWEEN_LINES, Event, Step, event_text
+from pytest_mlebench.io.units import format_seconds, format_size
 from pytest_mlebench.reports.untrusted import plain
-from pytest_mlebench.units import format_seconds, format_size
 
 if TYPE_CHECKING:
     from tqdm import tqdm
@@ -108,7 +108,7 @@ class Bars:
     def end(self, subject: str, text: str) -> None:
         """The work on a subject has ended; ``text`` says how."""
         self._remove(subject)
-        self._new.write(text, file=sys.stderr)
+        self._new.write(plain(text), file=sys.stderr)
         self._all.update()
 
     def close(self) -> None:

@@ -6,13 +6,13 @@ from collections.abc import MutableSequence
 from html import escape
 from pathlib import Path
 
+from pytest_mlebench.io.units import format_duration, format_score
+from pytest_mlebench.records.group import RunGroup
+from pytest_mlebench.records.layout import RUN_LOG
+from pytest_mlebench.records.record import RunRecord
 from pytest_mlebench.reports.run_details import run_details
 from pytest_mlebench.reports.untrusted import plain
-from pytest_mlebench.runs.group import RunGroup
-from pytest_mlebench.runs.layout import RUN_LOG
-from pytest_mlebench.runs.record import RunRecord
 from pytest_mlebench.sandbox.logs import tail
-from pytest_mlebench.units import format_duration, format_score
 
 _COLUMNS = {
     "medal": "Medal",

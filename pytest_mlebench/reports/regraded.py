@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from pytest_mlebench.audit.regrade import Regrading, latest_regradings
-from pytest_mlebench.grading.report import Report
+from pytest_mlebench.io.units import format_score, pluralize
+from pytest_mlebench.records.group import RunGroup
+from pytest_mlebench.records.report import Report
 from pytest_mlebench.reports.tables import Section, Table
-from pytest_mlebench.runs.group import RunGroup
-from pytest_mlebench.units import format_score, pluralize
+from pytest_mlebench.runs.regrade import Regrading, latest_regradings
 
 _SHOWN = 20
 

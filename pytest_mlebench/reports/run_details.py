@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+from pytest_mlebench.io.units import format_binary_size, format_dollars, format_duration, format_score, pluralize
+from pytest_mlebench.records.account import SandboxAccount
+from pytest_mlebench.records.record import RunRecord
 from pytest_mlebench.reports.untrusted import plain
-from pytest_mlebench.runs.record import RunRecord
-from pytest_mlebench.sandbox.contract import SandboxAccount
-from pytest_mlebench.units import format_binary_size, format_dollars, format_duration, format_score, pluralize
 
 _CHECKS = 20
 _HOSTS = 10

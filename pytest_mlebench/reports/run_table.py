@@ -7,10 +7,10 @@ import io
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from pytest_mlebench.records.group import RunGroup
+from pytest_mlebench.records.outcome import THRESHOLDS
+from pytest_mlebench.records.record import RunRecord
 from pytest_mlebench.reports.untrusted import no_formula, plain
-from pytest_mlebench.runs.group import RunGroup
-from pytest_mlebench.runs.outcome import THRESHOLDS
-from pytest_mlebench.runs.record import RunRecord
 
 _OF_REPORT = (
     "any_medal",

@@ -6,21 +6,20 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from pytest_mlebench.catalog.competition import FIRST
+from pytest_mlebench.io.units import format_dollars, format_duration, pluralize
+from pytest_mlebench.records.group import RunGroup
+from pytest_mlebench.records.manifest import changes
+from pytest_mlebench.records.outcome import Outcome
 from pytest_mlebench.reports.fairness import fairness_sections
 from pytest_mlebench.reports.regraded import regraded_sections
 from pytest_mlebench.reports.run_details import counted
 from pytest_mlebench.reports.run_details import last_change_in_words as in_words
 from pytest_mlebench.reports.tables import Section, Table
 from pytest_mlebench.results.comparison import Standing, flags
-from pytest_mlebench.results.costs import spending
-from pytest_mlebench.results.overview import RATES, Overview
+from pytest_mlebench.results.overview import RATES, Overview, spending
 from pytest_mlebench.results.statistics import Interval, Rate
 from pytest_mlebench.results.summary import SplitSummary, grader_defects, split_rank
 from pytest_mlebench.results.timelines import rate_at, timelines
-from pytest_mlebench.runs.group import RunGroup
-from pytest_mlebench.runs.manifest import changes
-from pytest_mlebench.runs.outcome import Outcome
-from pytest_mlebench.units import format_dollars, format_duration, pluralize
 
 Cell = Callable[[SplitSummary], str]
 

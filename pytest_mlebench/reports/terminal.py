@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import pytest
 
+from pytest_mlebench.io.units import format_dollars, pluralize
+from pytest_mlebench.records.group import RunGroup
+from pytest_mlebench.records.layout import REPORT
 from pytest_mlebench.reports.medals import in_order, medal_table
 from pytest_mlebench.reports.palette import terminal_markup
 from pytest_mlebench.reports.run_details import counted
 from pytest_mlebench.reports.tables import terminal_width
 from pytest_mlebench.reports.untrusted import one_line
-from pytest_mlebench.results.costs import Spending, spending
+from pytest_mlebench.results.overview import Spending, spending
 from pytest_mlebench.results.summary import SplitSummary, grader_defects, summarise
-from pytest_mlebench.runs.group import RunGroup
-from pytest_mlebench.runs.layout import REPORT
-from pytest_mlebench.units import format_dollars, pluralize
+from pytest_mlebench.results.verdicts import caveats
 
 
 def write_medal_table(writer: pytest.TerminalReporter, group: RunGroup) -> None:
@@ -42,6 +43,8 @@ def write_medal_table(writer: pytest.TerminalReporter, group: RunGroup) -> None:
             writer.write_line(f"  {one_line(summary.caution)}")
     for spent in costs:
         writer.write_line(one_line(spending_line(spent)))
+    for caveat in caveats(group):
+        writer.write_line(one_line(caveat), yellow=True)
     for defect in grader_defects(group.records):
         writer.write_line(one_line(defect), red=True)
     for reason in group.broken:

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from typing import Any
 
+from pytest_mlebench.io.units import format_dollars, pluralize
 from pytest_mlebench.reports.palette import stylesheet, variables
 from pytest_mlebench.reports.plots.svg import SCHEME
 from pytest_mlebench.reports.tables import markdown_text
 from pytest_mlebench.reports.untrusted import one_line, plain
-from pytest_mlebench.units import format_dollars, pluralize
 
 TEXT = 20_000
 """Characters that are shown of one message, argument or result."""

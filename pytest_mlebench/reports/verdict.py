@@ -9,12 +9,13 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
 
+from pytest_mlebench.io.units import listed, pluralize
+from pytest_mlebench.records.outcome import Outcome
 from pytest_mlebench.results.comparison import SplitComparison
 from pytest_mlebench.results.overview import Overview
 from pytest_mlebench.results.statistics import FEW
 from pytest_mlebench.results.summary import SplitSummary
-from pytest_mlebench.runs.outcome import Outcome
-from pytest_mlebench.units import listed, pluralize
+from pytest_mlebench.results.verdicts import caveats
 
 _NAMED = 3
 """So many agents are named; more are counted."""
@@ -163,6 +164,9 @@ def _compared(comparison: SplitComparison) -> str:
 
 def _caveats(view: Overview) -> Iterator[str]:
     records = view.records
+    for group in view.groups:
+        for text in caveats(group):
+            yield f"{group.name}: {text}" if len(view.groups) > 1 else text
     if missing := len(view.planned.keys() - {record.key for record in records}):
         yield f"{missing} of {pluralize(len(view.planned), 'planned run')} {_have(missing)} no result yet."
     errors = sum(record.outcome is Outcome.error for record in records)

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from pytest_mlebench.cluster.board import Waiting
-from pytest_mlebench.cluster.board import waiting as pending_at_engine
-from pytest_mlebench.progress import event_text
+from pytest_mlebench.io.extensions import extensions, load_extension
+from pytest_mlebench.io.progress import event_text
+from pytest_mlebench.io.units import format_dollars, format_seconds
+from pytest_mlebench.records.group import GroupReader, RunGroup
+from pytest_mlebench.records.layout import RUN_LOG
+from pytest_mlebench.records.outcome import Outcome
+from pytest_mlebench.records.running import LoggedEvent, RunInProgress, latest_events, runs_in_progress
 from pytest_mlebench.reports.tables import Table
 from pytest_mlebench.reports.untrusted import plain
-from pytest_mlebench.runs.events import LoggedEvent, latest_events
-from pytest_mlebench.runs.group import GroupReader, RunGroup
-from pytest_mlebench.runs.layout import RUN_LOG
-from pytest_mlebench.runs.outcome import Outcome
-from pytest_mlebench.runs.running import RunInProgress, runs_in_progress
 from pytest_mlebench.sandbox.logs import TAIL_SUFFIX, tail
-from pytest_mlebench.units import format_dollars, format_seconds
 
 _LATEST = 5
+_WATCH = "mlebench.watch"
+"""Entry points of functions ``(group folder, how many) -> lines`` about what a group waits for."""
 _CALLS = "llm/calls.jsonl"
 _HEADS = ("worker", "competition", "agent", "seed", "elapsed of limit", "end of its log")
 
@@ -46,8 +46,9 @@ def progress(reader: GroupReader, *, width: int = 120) -> str:
         lines[-1:] = [spent, ""]
     if running:
         lines += [*Table(_HEADS, [_row(run) for run in running]).fitted(width).lines(), ""]
-    if pending := pending_at_engine(reader.folder):
-        lines += [f"{len(pending)} waiting:", *map(_waiting_line, pending[:_LATEST]), ""]
+    for name in extensions(_WATCH):
+        waiting_lines: Callable[[Path, int], list[str]] | None = load_extension(_WATCH, name)
+        lines += waiting_lines(reader.folder, _LATEST) if waiting_lines else []
     for record in sorted(group.records, key=lambda record: record.ended_at)[-_LATEST:]:
         score = "" if record.score is None else f", score {record.score:.5f}"
         lines.append(
@@ -78,11 +79,6 @@ def pulse(reader: GroupReader, seconds: float) -> str:
 def _outcomes(group: RunGroup) -> str:
     counts = Counter(record.outcome for record in group.records)
     return ", ".join(f"{counts[outcome]} {outcome.label}" for outcome in Outcome if counts[outcome])
-
-
-def _waiting_line(waiting: Waiting) -> str:
-    key = waiting.key
-    return f"{key.competition_id}, {key.agent}, seed {key.seed}: {waiting.job}, {waiting.reason}"
 
 
 def _event_line(logged: LoggedEvent) -> str:

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from pytest_mlebench.catalog.competition import FIRST, split_and_version
 from pytest_mlebench.defaults import TIME_LIMIT
+from pytest_mlebench.io.units import format_duration, pluralize
+from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.results.published import SPLITS, PublishedResult, published_results
 from pytest_mlebench.results.statistics import PairedDifference, paired_difference
 from pytest_mlebench.results.summary import SplitSummary, split_rank
-from pytest_mlebench.runs.group import RunGroup
-from pytest_mlebench.units import format_duration, pluralize
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import re
+import hashlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
-from pytest_mlebench.grading.report import Report
-from pytest_mlebench.runs.json_files import write_json
-from pytest_mlebench.runs.layout import GRADING_REPORT, METADATA
-from pytest_mlebench.runs.record import RunRecord
-from pytest_mlebench.sandbox.contract import Ending
+from pytest_mlebench.io.json_files import write_json
+from pytest_mlebench.records.account import Ending
+from pytest_mlebench.records.layout import GRADING_REPORT, METADATA
+from pytest_mlebench.records.record import RunRecord
+from pytest_mlebench.records.report import Report
+
+_MAX_NAME = 150
 
 
 def grading_report(reports: Sequence[Report]) -> dict[str, Any]:
@@ -51,5 +54,12 @@ def write_group(group_dir: Path, created_at: str, records: Iterable[RunRecord]) 
     agents = sorted({record.agent for record in records})
     for agent in agents if len(agents) > 1 else ():
         own = [record.report for record in records if record.agent == agent]
-        name = f"{Path(GRADING_REPORT).stem}_{re.sub(r'[^A-Za-z0-9_.-]', '-', agent)}.json"
-        write_json(group_dir / name, grading_report(own))
+        write_json(group_dir / report_name(agent), grading_report(own))
+
+
+def report_name(agent: str) -> str:
+    """The name of an agent's grading report: another one for each id, with ``+`` in place of ``/``."""
+    text = quote(agent, safe="").replace("%2F", "+")
+    if len(text) > _MAX_NAME:
+        text = f"{text[:_MAX_NAME]}+{hashlib.sha256(agent.encode()).hexdigest()[:16]}"
+    return f"{Path(GRADING_REPORT).stem}_{text}.json"

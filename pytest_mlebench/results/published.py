@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
-from pytest_mlebench._paths import bundled
+from pytest_mlebench.io.paths import bundled
 from pytest_mlebench.results.statistics import Rate
 
 SPLITS = ("low", "medium", "high", "all")

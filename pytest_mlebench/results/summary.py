@@ -11,11 +11,11 @@ from pathlib import Path
 
 from pytest_mlebench.catalog.catalogue import BENCHMARK, default_catalogue
 from pytest_mlebench.catalog.competition import split_and_version, split_label
+from pytest_mlebench.io.units import pluralize
+from pytest_mlebench.records.group import RunGroup
+from pytest_mlebench.records.outcome import Outcome
+from pytest_mlebench.records.record import RunRecord
 from pytest_mlebench.results.statistics import FEW, Interval, Rate, bootstrap_interval, pass_at_k, rate, wilson_interval
-from pytest_mlebench.runs.group import RunGroup
-from pytest_mlebench.runs.outcome import Outcome
-from pytest_mlebench.runs.record import RunRecord
-from pytest_mlebench.units import pluralize
 
 SPLIT_ORDER = ("smoke", "dev", "low", "medium", "high", "all")
 

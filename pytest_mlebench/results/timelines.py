@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from pytest_mlebench.records.outcome import Outcome
+from pytest_mlebench.records.record import RunRecord
+from pytest_mlebench.records.timeline import TimelinePoint
 from pytest_mlebench.results.summary import split_rank
-from pytest_mlebench.runs.outcome import Outcome
-from pytest_mlebench.runs.record import RunRecord
-from pytest_mlebench.runs.timeline import TimelinePoint
 
 MAX_STEPS = 1000
 

@@ -13,9 +13,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from pytest_mlebench.data.dataset import Dataset
+from pytest_mlebench.data.levelling import keep_level, level_file
 from pytest_mlebench.errors import SandboxError
+from pytest_mlebench.io.processes import dead_folders, owned
 from pytest_mlebench.sandbox.local.home import link_tree
-from pytest_mlebench.sandbox.owner import dead_folders, owned
 
 NAME = "competition"
 """What an obfuscated competition is called."""
@@ -49,7 +50,8 @@ def obfuscated_data(dataset: Dataset, *, keep: bool) -> Iterator[Path]:
             raise SandboxError(f"the public files cannot be linked below {folder}: {error.strerror}") from error
         for path in (folder, *(path for path in folder.rglob("*") if path.is_dir())):
             path.chmod(0o755)
-        (folder / "description.md").chmod(0o444)
+        level_file(folder / "description.md")
+        keep_level(folder)
         yield folder
     finally:
         if not keep:

@@ -11,32 +11,33 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cache, partial
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_mlebench import defaults
-from pytest_mlebench._paths import expanded
 from pytest_mlebench._version import __version__
-from pytest_mlebench.agents import Agent
+from pytest_mlebench.agents import Agent, Permissions
 from pytest_mlebench.agents.definition import Launch
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.data.dataset import OBFUSCATED, Dataset
 from pytest_mlebench.data.verification import fingerprint
-from pytest_mlebench.errors import SandboxError, UsageError, expect, number
+from pytest_mlebench.errors import DataError, SandboxError, UsageError, expect, number
+from pytest_mlebench.grading.bounded import FormChecker
 from pytest_mlebench.grading.grader import Grader
 from pytest_mlebench.grading.limits import GradingLimits
-from pytest_mlebench.grading.report import Report
-from pytest_mlebench.grading.verdicts import FormChecker
+from pytest_mlebench.io.json_files import write_json
+from pytest_mlebench.io.paths import expanded
+from pytest_mlebench.records.group import GroupReader
+from pytest_mlebench.records.layout import RUNNING, SUBMISSION, VALIDATION
+from pytest_mlebench.records.record import RunKey, RunRecord, bounded
+from pytest_mlebench.records.report import Report
+from pytest_mlebench.records.running import runs_in_progress, shown_as_running
 from pytest_mlebench.runs import obfuscation
-from pytest_mlebench.runs.bounds import bounded
-from pytest_mlebench.runs.group import GroupReader
-from pytest_mlebench.runs.json_files import write_json
-from pytest_mlebench.runs.layout import RUNNING, SUBMISSION, VALIDATION
-from pytest_mlebench.runs.record import RunKey, RunRecord
-from pytest_mlebench.runs.running import runs_in_progress, shown_as_running
+from pytest_mlebench.runs.files import open_files
+from pytest_mlebench.runs.permitted import permissions_of_run, run_environment
 from pytest_mlebench.runs.timeline import read_validation_score, timeline
 from pytest_mlebench.sandbox import Ending, Execution, Limits, Sandbox, Task
+from pytest_mlebench.sandbox.redaction import Redactor
 from pytest_mlebench.sandbox.snapshots import FOLDER, SnapshotPolicy, Snapshots
 
 if TYPE_CHECKING:
@@ -49,6 +50,13 @@ _SHOWN_NAMES, _SHOWN_NAME = 3, 80
 
 
 _UNCONFINED = "this kernel has no Landlock: only its own code keeps the submission checker from the answers"
+
+
+@cache
+def _default_gateway() -> GatewaySettings:
+    from pytest_mlebench.llm.settings import GatewaySettings
+
+    return GatewaySettings()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,8 +75,11 @@ class RunOptions:
     keep_sandbox: bool = False
     until: str = "done"
     """When an agent that can be asked again ends: ``done``, when it says so, or ``limit``, when its time is over."""
-    gateway: Callable[[], GatewaySettings] | None = None
-    """How agents reach language models; None: on their own, with their keys."""
+    gateway: Callable[[], GatewaySettings] | None = _default_gateway
+    """How agents reach language models; None: on their own, with the keys that ``permissions`` name."""
+    permissions: Permissions = field(default_factory=Permissions)
+    """What agents get beyond a gateway to their model providers. Without them no key or other secret reaches an
+    agent; hosts that they may reach are the sandbox's, as ``DockerSandbox(allow_hosts=…)``."""
     replay: Path | None = None
     """The run group whose recordings answer in place of language models."""
     obfuscated: bool = False
@@ -86,6 +97,7 @@ class RunOptions:
     def __post_init__(self) -> None:
         expect(self.limits, Limits, "limits", "Limits(time_limit=600) is one")
         expect(self.grading, GradingLimits, "grading", "GradingLimits(seconds=60) is one")
+        expect(self.permissions, Permissions, "permissions", "Permissions(allow_secrets=['NAME']) is one")
         number(self.max_submission_bytes, "max_submission_bytes")
         if self.until not in defaults.UNTIL:
             raise UsageError(f"until must be one of {', '.join(defaults.UNTIL)}, not {self.until!r}")
@@ -101,7 +113,8 @@ def run_agent(
 
     Whatever the agent does is an outcome in the record. So is an error of the harness, which is not raised: other runs
     continue. An interruption leaves no record and is raised. Raises SandboxError if not even a record can be written,
-    and CompetitionError where there is no description of the kind that ``options`` ask for.
+    CompetitionError where there is no description of the kind that ``options`` ask for, and AgentError for a secret
+    that the agent asks for and ``options.permissions`` do not grant.
 
     >>> from pytest_mlebench import DataStore, LocalSandbox, default_agents, default_catalogue
     >>> competition = default_catalogue()["smoke-diabetes"]
@@ -125,9 +138,16 @@ def run_agent(
     run_id = _new_run_id(key)
     run_dir = options.folder / run_id
     variables = {"SEED": str(seed), "UNTIL": options.until}
-    gateway = _gateway(agent, run_dir, options, key, variables)
-    launch = agent.launch() if gateway is None else Launch()
+    settings = options.gateway() if options.gateway is not None and agent.may_ask_models else None
+    given = run_environment(agent, options.permissions, settings, replayed=options.replay is not None)
+    gateway = None if settings is None else _gateway(settings, agent, run_dir, options, key, variables, given)
+    launch = agent.launch(given) if gateway is None else Launch()
     launch = replace(launch, environment={**variables, **launch.environment})
+    if not dataset.is_level:
+        raise DataError(
+            f"{competition.id}: {dataset.prepared} is not prepared, or the times and inodes of its files may tell "
+            f"answers; `DataStore(…).prepare` and `mlebench prepare -c {competition.id}` see to both"
+        )
     grader = Grader(competition, dataset, max_bytes=options.max_submission_bytes, limits=options.grading)
     checker = FormChecker(competition, dataset.public, max_bytes=options.max_submission_bytes, limits=options.grading)
     snapshots = _snapshots(run_dir, gateway, options)
@@ -198,6 +218,7 @@ def run_agent(
         data_source=dataset.source,
         description=_description(dataset, options),
         validation_score=read_validation_score(run_dir),
+        permissions=permissions_of_run(agent, options.permissions, settings, execution.sandbox),
         job=options.job,
     )
     if snapshots is None:
@@ -285,7 +306,6 @@ def record_lost(
 def _write_trajectory(run_dir: Path, agent: Agent, options: RunOptions) -> tuple[str, ...]:
     """Write ``trajectory.json`` from the recording of model calls; returns notes for the record. Never raises."""
     from pytest_mlebench.llm.trajectory import TRAJECTORY, build
-    from pytest_mlebench.sandbox.redaction import Redactor
 
     providers = options.gateway().providers.values() if options.gateway is not None else ()
     names = {*agent.secret_names, *(key for provider in providers for key in provider.keys)}
@@ -321,18 +341,21 @@ def _snapshots(run_dir: Path, gateway: RunGateway | None, options: RunOptions) -
 
 
 def _gateway(
-    agent: Agent, run_dir: Path, options: RunOptions, key: RunKey, variables: Mapping[str, str]
+    settings: GatewaySettings,
+    agent: Agent,
+    run_dir: Path,
+    options: RunOptions,
+    key: RunKey,
+    variables: Mapping[str, str],
+    environment: Mapping[str, str],
 ) -> RunGateway | None:
-    """The gateway of a run; None where there is none, or the agent needs none. Raises SandboxError."""
-    if options.gateway is None or not agent.may_ask_models:
-        return None
+    """The gateway of a run; None where the agent needs none. Raises SandboxError."""
     from pytest_mlebench.llm.run_gateway import RunGateway, providers_of
 
-    settings = options.gateway()
-    if not providers_of(settings, agent, replayed=options.replay is not None):
+    if not providers_of(settings, agent, environment, replayed=options.replay is not None):
         return None
     replay = None if options.replay is None else _recorded(options.replay, key)
-    return RunGateway(settings, agent, run_dir=run_dir, variables=variables, replay=replay)
+    return RunGateway(settings, agent, run_dir=run_dir, variables=variables, replay=replay, environment=environment)
 
 
 @cache
@@ -371,19 +394,30 @@ def _detail(execution: Execution, llm: Mapping[str, Any], gateway: RunGateway | 
     if budget and _ending(execution, llm) != Ending.BUDGET_ENDED:
         budget = f"budget ended: {budget}"
     missed = "" if gateway is None else _missed_gateway(execution, llm, gateway)
-    return "; ".join(filter(None, (execution.detail, budget, missed, left)))
+    return "; ".join(filter(None, (execution.detail, budget, _refused(execution, llm), missed, left)))
+
+
+def _refused(execution: Execution, llm: Mapping[str, Any]) -> str:
+    """Why the gateway did not answer, where that may be why the agent failed; empty otherwise."""
+    refusals: Mapping[str, int] = llm.get("refusals") or {}
+    failed = not llm.get("calls") or execution.ending == Ending.CRASHED
+    if not failed or llm.get("budget_ended") or not refusals:
+        return ""
+    reason = max(refusals, key=lambda text: refusals[text])
+    calls = sum(refusals.values())
+    return f"the gateway refused {calls} model {'call' if calls == 1 else 'calls'}: {reason}"
 
 
 def _left_instead(run_dir: Path, execution: Execution) -> str:
     """What an agent without a ``submission.csv`` left where one is looked for; empty if that is nothing."""
     submission = run_dir / SUBMISSION
     left_out = (name for name in execution.sandbox.left_out if name.startswith(f"{SUBMISSION} ("))
-    if submission.is_dir():
-        return f"{submission.name} is a folder"
     if what := next(left_out, None):
-        return f"{Path(SUBMISSION).name} was not collected: {what.partition(' (')[2].removesuffix(')')}"
-    found = islice(submission.parent.iterdir(), _SHOWN_NAMES + 1) if submission.parent.is_dir() else ()
-    names = [repr(path.name[:_SHOWN_NAME]) for path in found if path.name != Path(VALIDATION).name]
+        why = what.partition(" (")[2].removesuffix(")")
+        return f"{submission.name} is a folder" if why == "a folder" else f"{submission.name} was not collected: {why}"
+    with open_files(run_dir) as files:
+        left = [file.path for file in files.below(submission.parent.name) if file.path != VALIDATION]
+    names = list(dict.fromkeys(repr(path.split("/")[1][:_SHOWN_NAME]) for path in left))
     more = ", …" if names[_SHOWN_NAMES:] else ""
     return f"$SUBMISSION_DIR holds {', '.join(names[:_SHOWN_NAMES])}{more}" if names else ""
 

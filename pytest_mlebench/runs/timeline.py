@@ -4,64 +4,24 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from pytest_mlebench import defaults
-from pytest_mlebench.catalog.leaderboard import MEDALS, Medal
-from pytest_mlebench.grading.report import Report
-from pytest_mlebench.json_values import loads
-from pytest_mlebench.runs.layout import SUBMISSION, VALIDATION
+from pytest_mlebench.catalog.leaderboard import Medal
+from pytest_mlebench.io.json_files import loads
+from pytest_mlebench.records.layout import SUBMISSION, VALIDATION
+from pytest_mlebench.records.report import Report
+from pytest_mlebench.records.timeline import TimelinePoint
+from pytest_mlebench.runs.files import FilesError, open_files
 from pytest_mlebench.sandbox.snapshots import Snapshots, digest_of
 
 _MAX_VALIDATION_BYTES = 1 << 16
-_LATE = "not graded: grading the run's snapshots took too long"
-_INTERRUPTED = "not graded: the session was interrupted"
-
-
-@dataclass(frozen=True, kw_only=True)
-class TimelinePoint:
-    """A submission as it was ``seconds`` after the agent's start, and what had been spent on models by then.
-
-    ``cost`` in US dollars. ``score`` and ``medal`` are those that it would have had as the last one; ``error`` says why
-    it has no score. ``file`` is relative to the run's directory.
-    """
-
-    seconds: float
-    calls: int | None = None
-    cost: float | None = None
-    score: float | None = None
-    medal: str | None = None
-    error: str | None = None
-    file: str = ""
-    final: bool = False
-    """Whether this is the submission that the run left, and whose score is the run's."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class LastChange:
-    """What it cost to replace the best submission: by a worse one, or by none (then ``score`` and ``medal`` are None).
-
-    ``best_seconds`` is when the best one was there.
-    """
-
-    best_seconds: float
-    best_score: float
-    best_medal: str | None
-    score: float | None
-    medal: str | None
-
-    @property
-    def medal_lost(self) -> bool:
-        """Whether the best one earned a better medal."""
-        return medal_rank(self.best_medal) < medal_rank(self.medal)
-
-
-def medal_rank(medal: str | None) -> int:
-    """0 for gold, and the higher the worse."""
-    return MEDALS.index(medal) if medal in MEDALS else len(MEDALS)
+NOT_GRADED = "not graded: "
+"""How the error of a point begins that has no grade, though there may be nothing wrong with it."""
+_LATE = f"{NOT_GRADED}grading the run's snapshots took too long"
+_INTERRUPTED = f"{NOT_GRADED}the session was interrupted"
 
 
 def timeline(
@@ -109,35 +69,18 @@ def timeline(
     return tuple(points)
 
 
-def last_change(points: Sequence[TimelinePoint], report: Report) -> LastChange | None:
-    """What replacing the best submission cost; None if the run's last one is as good as any before."""
-    sign = 1 if report.is_lower_better else -1
-    earlier = [point for point in points if point.score is not None and not point.final]
-    best = min(earlier, key=lambda point: (sign * (point.score or 0.0), point.seconds), default=None)
-    if best is None or best.score is None or report.grader_defect:
-        return None
-    if report.score is not None and sign * best.score >= sign * report.score:
-        return None
-    return LastChange(
-        best_seconds=best.seconds,
-        best_score=best.score,
-        best_medal=best.medal,
-        score=report.score,
-        medal=report.medal,
-    )
-
-
 def read_validation_score(run_dir: Path) -> float | None:
     """The score that the agent itself expects, by its ``submission/validation.json``; None where it says nothing.
 
     Whatever it wrote there, this is a finite number or None.
     """
-    path = run_dir / VALIDATION
-    if not _is_file(path) or path.stat().st_size > _MAX_VALIDATION_BYTES:
-        return None
     try:
-        values = loads(path.read_bytes())
-    except (OSError, ValueError):
+        with open_files(run_dir) as files:
+            found = files.get(VALIDATION)
+            if found is None or found.size > _MAX_VALIDATION_BYTES:
+                return None
+            values = loads(files.read(VALIDATION, _MAX_VALIDATION_BYTES))
+    except (FilesError, ValueError):
         return None
     score = values.get("validation_score") if isinstance(values, dict) else None
     if isinstance(score, bool) or not isinstance(score, int | float) or abs(score) > 1e300:

@@ -18,9 +18,11 @@ from pytest_mlebench._version import __version__
 from pytest_mlebench.agents import Agent
 from pytest_mlebench.catalog.competition import FIRST, Competition
 from pytest_mlebench.errors import CompetitionError, UsageError
-from pytest_mlebench.progress import Note, Reporter, silent
-from pytest_mlebench.runs.layout import EVENTS, LOCK, MANIFEST, WORKERS
-from pytest_mlebench.runs.manifest import (
+from pytest_mlebench.io.processes import owner_labels
+from pytest_mlebench.io.progress import Note, Reporter, silent
+from pytest_mlebench.records.account import Limits
+from pytest_mlebench.records.layout import EVENTS, LOCK, MANIFEST, WORKERS
+from pytest_mlebench.records.manifest import (
     Canonical,
     Manifest,
     PlannedRun,
@@ -32,10 +34,9 @@ from pytest_mlebench.runs.manifest import (
     merge,
     model_differences,
 )
-from pytest_mlebench.runs.record import RunRecord
-from pytest_mlebench.sandbox.contract import Limits
-from pytest_mlebench.sandbox.hardware import this_machine
-from pytest_mlebench.sandbox.owner import owner_labels
+from pytest_mlebench.records.record import RunRecord
+from pytest_mlebench.runs.guard import CONFTEST, has_guard, protect, protect_all
+from pytest_mlebench.sandbox.gpus import this_machine
 
 _WAIT_FOR_WORKERS_SECONDS = 120.0
 """Seconds that the workers of a killed session get to end; they stop their agents first."""
@@ -73,6 +74,7 @@ class RunGroupWriter:
         self._lock = _lock(folder)
         try:
             _await_workers(folder, reporter)
+            protect_all(folder.parent)
             now = datetime.now(UTC).isoformat()
             known = Manifest.read(folder)
             self._is_new = known is None
@@ -98,6 +100,8 @@ class RunGroupWriter:
                     + "\nrestore them, name another --run-group, or add --allow-changes to mix them in one group"
                 )
             hardware = this_machine()
+            if not self._is_new or not _has_tests(folder):
+                protect(folder)
             self._write(
                 replace(
                     self.manifest,
@@ -146,6 +150,8 @@ class RunGroupWriter:
             return False
         self._lock.release()
         with suppress(OSError):
+            if has_guard(self.folder):
+                (self.folder / CONFTEST).unlink()
             for name in (MANIFEST, EVENTS, WORKERS, LOCK):
                 (self.folder / name).unlink(missing_ok=True)
             self.folder.rmdir()
@@ -168,6 +174,11 @@ class RunGroupWriter:
             manifest.write(self.folder)
         except OSError as error:
             raise UsageError(f"{self.folder} cannot be written: {error.strerror}") from error
+
+
+def _has_tests(folder: Path) -> bool:
+    """Whether somebody gave a folder of their own, with programs in it, for a run group's."""
+    return any(folder.rglob("*.py"))
 
 
 def make_folder(folder: Path) -> None:

@@ -26,8 +26,8 @@ from types import TracebackType
 from typing import IO, Any, Protocol
 
 from pytest_mlebench.defaults import MAX_SUBMISSION_BYTES
+from pytest_mlebench.io.processes import owned
 from pytest_mlebench.sandbox.contract import Task
-from pytest_mlebench.sandbox.owner import owned
 
 logger = logging.getLogger(__name__)
 

@@ -1,18 +1,129 @@
-"""Taking out what an agent left: regular files and folders only, up to a size and a number of files."""
+"""Taking out what an agent left: regular files only, up to a size and a number of files.
+
+What an agent left is data and never code. Its submission is the only file of its own in a run directory; all other
+files go straight into one archive, ``files.zip``, so that neither pytest nor git nor an editor meets them under a name
+that it would import, execute or obey. Not even a collection that is interrupted leaves such a file.
+"""
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
+import tempfile
+import zipfile
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import TracebackType
+from typing import IO, Self
 
+from pytest_mlebench.errors import SandboxError
+from pytest_mlebench.records.account import FILES, SUBMISSION
 from pytest_mlebench.sandbox.redaction import Redactor
 
 _BLOCK = 1 << 20
 MAX_DEPTH = 64
 _MAX_NOTES = 100
 _MAX_NOTE = 300
+_MAX_NAME = 255
+"""Bytes of one part of a name in the archive: every file system can hold it."""
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+_MAX_NAMES, _MAX_MEMBERS = 24 << 20, 400_000
+"""Bytes of all names, and members, of an archive: its readers bear no longer list."""
+_STORED = 64 << 20
+"""Bytes of a file from which on it is not compressed: that would keep a run from ending for minutes."""
+
+
+class DiskFull(SandboxError):
+    """This machine's disk, not the agent's, is full."""
+
+
+class FilesWriter:
+    """Writes the archive of a run's files; a context manager. A run without files has no archive.
+
+    Members depend on names and contents alone: dates and permissions are fixed. An archive that was interrupted keeps
+    the files that were complete.
+    """
+
+    def __init__(self, run_dir: Path) -> None:
+        self.run_dir = run_dir
+        self._partial = run_dir / f".{FILES}.part"
+        self._archive: zipfile.ZipFile | None = None
+        self._files: set[str] = set()
+        self._folders: set[str] = set()
+        self._copies: dict[str, int] = {}
+        self._names = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._archive is None:
+            return
+        try:
+            self._archive.close()
+            self._partial.replace(self.run_dir / FILES)
+        except BaseException:
+            with suppress(OSError):
+                self._partial.unlink(missing_ok=True)
+            raise
+
+    def write(self, parts: Sequence[str], source: IO[bytes], size: int) -> None:
+        """Add a file of ``size`` bytes. Raises FileExistsError for one below another file, and OSError."""
+        name = self._free_name([member_name(part) for part in parts])
+        if self._archive is None:
+            self.run_dir.mkdir(parents=True, exist_ok=True)
+            self._archive = zipfile.ZipFile(self._partial, "w")
+        info = zipfile.ZipInfo(name, _EPOCH)
+        info.compress_type = zipfile.ZIP_STORED if size >= _STORED else zipfile.ZIP_DEFLATED
+        info.create_system, info.external_attr = 3, (stat.S_IFREG | 0o644) << 16
+        with self._archive.open(info, "w", force_zip64=size >= 1 << 31) as member:
+            _copy(source, member)
+
+    def _free_name(self, parts: Sequence[str]) -> str:
+        """The member's name; where another file has it, as after masking, one with a number."""
+        folders = ["/".join(parts[:depth]) for depth in range(1, len(parts))]
+        if not self._files.isdisjoint(folders):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+        wanted = name = "/".join(parts)
+        while name in self._files or name in self._folders:
+            self._copies[wanted] = self._copies.get(wanted, 1) + 1
+            name = f"{wanted}~{self._copies[wanted]}"
+        self._names += len(name.encode())
+        if self._names > _MAX_NAMES or len(self._files) >= _MAX_MEMBERS:
+            raise OSError(errno.EFBIG, "too many names, or too long ones")
+        self._files.add(name)
+        self._folders.update(folders)
+        return name
+
+
+def member_name(part: str) -> str:
+    r"""A file's name for the archive: bytes that cannot be printed, and backslashes, as ``%XX``; long ones are cut.
+
+    >>> member_name("two\nlines")
+    'two%0Alines'
+    """
+    safe = "".join(
+        character
+        if character.isprintable() and character not in "\\/"
+        else "".join(
+            f"%{byte:02X}"
+            for byte in character.encode("utf-8", "surrogateescape" if _is_byte(character) else "surrogatepass")
+        )
+        for character in part
+    )
+    encoded = safe.encode()
+    if len(encoded) > _MAX_NAME:  # the end says what kind of file it is
+        safe = f"{encoded[:200].decode('utf-8', 'ignore')}…{encoded[-50:].decode('utf-8', 'ignore')}"
+    return safe if safe.strip(". ") else safe.replace(".", "%2E").replace(" ", "%20") or "%00"
+
+
+def _is_byte(character: str) -> bool:
+    return "\udc80" <= character <= "\udcff"
 
 
 @dataclass
@@ -22,6 +133,7 @@ class Collector:
     Secrets are masked in contents and names; an archive that holds one is left out.
     """
 
+    files: FilesWriter
     max_bytes: int
     max_files: int
     redactor: Redactor = field(default_factory=Redactor)
@@ -32,54 +144,47 @@ class Collector:
     _files: int = 0
     _folders: int = 0
 
-    def collect(self, source: Path, target: Path, *, first: str = "") -> None:
-        """Copy the tree below ``source`` to ``target``; what is a link, a pipe, a device or too much is left out.
+    def collect(self, source: Path, *, first: str = "") -> None:
+        """Take the tree below ``source``; what is a link, a pipe, a device or too much is left out.
 
-        An entry named ``first`` is taken before all others.
+        An entry named ``first`` is taken before all others. Raises DiskFull.
         """
-        target.mkdir(parents=True, exist_ok=True)
         try:
             root = os.open(source, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         except OSError:
             self.note(f"{source.name} (no folder)")
             return
         try:
-            self._folder(root, target, source.name, first)
+            self._folder(root, (source.name,), first)
         finally:
             os.close(root)
 
-    def _folder(self, folder: int, target: Path, shown: str, first: str = "") -> None:
+    def _folder(self, folder: int, parts: tuple[str, ...], first: str = "") -> None:
         # Through descriptors: a path could be exchanged for a link between the look and the copy.
         with os.scandir(folder) as entries:
             names = sorted((entry.name for entry in entries), key=lambda name: (name != first, name))
         for name in names:
-            self._entry(folder, name, target / self.name(name), f"{shown}/{name}")
+            self._entry(folder, (*parts, name))
 
-    def _entry(self, folder: int, name: str, target: Path, shown: str) -> None:
+    def _entry(self, folder: int, parts: tuple[str, ...]) -> None:
+        shown = "/".join(parts)
         try:
-            descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
+            descriptor = os.open(parts[-1], os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
         except OSError as error:
-            self.note(f"{shown} ({'link' if _is_link(folder, name) else error.strerror})")
+            self.note(f"{shown} ({'link' if _is_link(folder, parts[-1]) else error.strerror})")
             return
         try:
             status = os.fstat(descriptor)
             if stat.S_ISDIR(status.st_mode):
-                if shown.count("/") >= MAX_DEPTH:
+                if len(parts) - 1 > MAX_DEPTH:
                     self.note(f"{shown[:200]}… (folders too deep)")
-                    return
-                if not self.admit_folder(shown):
-                    return
-                target.mkdir(exist_ok=True)
-                self._folder(descriptor, target, shown)
+                elif self.admit_folder(shown):
+                    self._folder(descriptor, parts)
             elif not stat.S_ISREG(status.st_mode):
                 self.note(f"{shown} (not a regular file)")
             elif self.admit(shown, status.st_size):
-                with os.fdopen(os.dup(descriptor), "rb") as source, target.open("xb") as file:
-                    left = status.st_size  # a file that grows meanwhile is cut
-                    while left > 0 and (block := source.read(min(_BLOCK, left))):
-                        file.write(block)
-                        left -= len(block)
-                self.mask(target, shown)
+                with os.fdopen(os.dup(descriptor), "rb") as source:
+                    self.keep(parts, source, status.st_size)
         except OSError as error:
             self.note(f"{shown} ({error.strerror})")
         finally:
@@ -102,6 +207,8 @@ class Collector:
             self.note(f"{shown} (more than {self.max_files:,} folders)")
             return False
         self._folders += 1
+        if shown == SUBMISSION:  # the archive has no folders, so an empty one would leave no trace
+            self.note(f"{shown} (a folder)")
         return True
 
     def admit(self, shown: str, size: int) -> bool:
@@ -116,15 +223,44 @@ class Collector:
         self._bytes += size
         return True
 
-    def name(self, name: str) -> str:
+    def keep(self, parts: Sequence[str], source: IO[bytes], size: int) -> None:
+        """Take at most ``size`` bytes of a file that was admitted, masked: the submission as a file, all else into the
+        archive. Raises OSError, and DiskFull.
+        """
+        shown = "/".join(parts)
+        try:
+            self.files.run_dir.mkdir(parents=True, exist_ok=True)
+            # Without a name: whatever happens, nothing is left of it.
+            with tempfile.SpooledTemporaryFile(max_size=_BLOCK, dir=str(self.files.run_dir)) as masked:
+                _copy(source, masked, size)  # a file that grows meanwhile is cut
+                if not self.redactor.open_file(masked):
+                    self.note(f"{shown} (an archive that holds a secret)")
+                    return
+                masked.seek(0)
+                if shown == SUBMISSION:
+                    target = self.files.run_dir / SUBMISSION
+                    target.parent.mkdir(exist_ok=True)
+                    with target.open("xb") as file:
+                        _copy(masked, file)
+                else:
+                    self.files.write([self._name(part) for part in parts], masked, size)
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise DiskFull(
+                    f"{self.files.run_dir}: no space left on this machine for what the agent left"
+                ) from error
+            raise
+
+    def _name(self, name: str) -> str:
         """A file's name without secrets; as it is where it has none, whatever its bytes are."""
         return name if not self.redactor.spans(os.fsencode(name)) else self.redactor.text(name, 200)
 
-    def mask(self, path: Path, shown: str) -> None:
-        """Mask the secrets in a collected file."""
-        if not self.redactor.file(path):
-            path.unlink()
-            self.note(f"{shown} (an archive that holds a secret)")
+
+def _copy(source: IO[bytes], target: IO[bytes], size: int | None = None) -> None:
+    left = size
+    while block := source.read(_BLOCK if left is None else min(_BLOCK, left)):
+        target.write(block)
+        left = None if left is None else left - len(block)
 
 
 def _is_link(folder: int, name: str) -> bool:

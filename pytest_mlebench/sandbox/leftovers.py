@@ -8,10 +8,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_mlebench.progress import Note, Reporter, silent
+from pytest_mlebench.io.processes import dead_folders
+from pytest_mlebench.io.progress import Note, Reporter, silent
 from pytest_mlebench.sandbox.checker import UPLOADS
 from pytest_mlebench.sandbox.local.home import HOME, MEMORY_GROUP, remove_home
-from pytest_mlebench.sandbox.owner import dead_folders
 
 SOCKETS = "mlebench-run-"
 """How the names of folders of sockets begin (see ``docker.socket_folder``)."""

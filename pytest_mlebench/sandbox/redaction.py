@@ -6,24 +6,36 @@ import base64
 import bz2
 import gzip
 import lzma
+import os
+import re
 import zipfile
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 from urllib.parse import quote, quote_plus
 
 from pytest_mlebench.agents.definition import MIN_SECRET
-from pytest_mlebench.sandbox.contract import Connection, Validation
+from pytest_mlebench.records.account import Connection, Validation
 
 MASK = "***"
+_SECRET_NAME = re.compile(
+    r"KEY|TOKEN|SECRET|PASSW|PASSPHRASE|CREDENTIAL|AUTH|COOKIE|SESSION|PRIVATE|SIGNATURE|DSN|WEBHOOK|(^|_)PAT($|_)",
+    re.IGNORECASE,
+)
+_HARMLESS_NAME = re.compile(
+    r"PATH|PWD|OLDPWD|HOME|HOSTNAME|USER|LOGNAME|SHELL|TERM|LANG|LANGUAGE|TZ|_|SHLVL|(LC|XDG|SSH|DBUS|PYTEST|PYTHON)_.*"
+    r"|PYTHON[A-Z]*|.*_(PATH|DIR|HOME|SHA|SOCK|FILE)|VIRTUAL_ENV|CI|GITHUB_(SHA|REF|RUN_ID|REPOSITORY|WORKFLOW).*"
+)
+_LOOKS_RANDOM = re.compile(r"(?=.*[A-Za-z])(?=.*[0-9])[A-Za-z0-9_+=.~-]{16,}")
+_LOGIN = re.compile(r"[a-z][a-z0-9+.-]*://[^/@\s]*:([^/@\s]+)@")
 _BLOCK = 1 << 20
 _UNPACKED = 256 << 20
 """So many bytes of an archive are looked through."""
 _MEMBERS = 10_000
 _MAX_VERDICT, _MAX_HOST, _MAX_METHOD, _MAX_REASON = 1000, 255, 20, 500
-_PACKED: dict[bytes, Callable[[Path], Any]] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\0": lzma.open}
+_PACKED: dict[bytes, Callable[[Any], Any]] = {b"\x1f\x8b": gzip.open, b"BZh": bz2.open, b"\xfd7zXZ\0": lzma.open}
 
 
 def bounded(text: str, length: int) -> str:
@@ -41,7 +53,7 @@ class Redactor:
 
     def __init__(self, secrets: Iterable[str] = ()) -> None:
         long = sorted({secret for secret in secrets if len(secret) >= MIN_SECRET})
-        self._needles = sorted({form for secret in long for form in _forms(secret)}, key=len, reverse=True)
+        self._needles = sorted({form for secret in long for form in _forms(secret)})
         self.overlap = max((len(needle) for needle in self._needles), default=1) - 1
         """How many bytes at the end of a block may be the start of a secret that goes on in the next."""
 
@@ -75,16 +87,32 @@ class Redactor:
 
     def file(self, path: Path) -> bool:
         """Mask a file in place, whatever its size; False if it is an archive that holds a secret, and has to go."""
+        with path.open("r+b") as file:
+            return self.open_file(file)
+
+    def open_file(self, file: IO[Any]) -> bool:
+        """Mask a file that is open for reading and writing; False if it is an archive that holds a secret."""
         if not self._needles:
             return True
-        with path.open("r+b") as file:
-            start = 0
-            while block := _read_at(file, start, _BLOCK + self.overlap):
-                for first, end in self.spans(block):
-                    file.seek(start + first)
-                    file.write(b"*" * (end - first))  # of the same length: nothing else moves
-                start += _BLOCK
-        return not any(self.spans(block) for block in _unpacked(path, self.overlap))
+        start = 0
+        while block := _read_at(file, start, _BLOCK + self.overlap):
+            for first, end in self.spans(block):
+                file.seek(start + first)
+                file.write(b"*" * (end - first))  # of the same length: nothing else moves
+            start += _BLOCK
+        return not any(self.spans(block) for block in _unpacked(file, self.overlap))
+
+
+def environment_secrets(environment: Mapping[str, str] = os.environ) -> set[str]:
+    """Values of variables that may be secrets: by their names, their looks, or as passwords of URLs.
+
+    An agent in the local sandbox can find them without asking for them.
+    """
+    found = {password for value in environment.values() for password in _LOGIN.findall(value)}
+    for name, value in environment.items():
+        if _HARMLESS_NAME.fullmatch(name) is None and (_SECRET_NAME.search(name) or _LOOKS_RANDOM.fullmatch(value)):
+            found |= {value, *value.splitlines()}
+    return found
 
 
 def validations(history: Iterable[tuple[float, str]], redactor: Redactor) -> tuple[Validation, ...]:
@@ -105,7 +133,7 @@ def connections(made: Iterable[Connection], redactor: Redactor) -> tuple[Connect
     )
 
 
-def _read_at(file: IO[bytes], position: int, size: int) -> bytes:
+def _read_at(file: IO[Any], position: int, size: int) -> Any:
     file.seek(position)
     return file.read(size)
 
@@ -124,21 +152,22 @@ def _forms(secret: str) -> Iterator[bytes]:
             yield core.translate(bytes.maketrans(b"+/", b"-_"))
     yield secret.encode("utf-16-le")
     yield secret.encode("utf-16-be")
-    yield quote(secret, safe="").encode()
-    yield quote_plus(secret).encode()
+    for safe in ("", "/"):
+        yield quote(secret, safe=safe).encode()
+        yield quote_plus(secret, safe=safe).encode()
 
 
-def _unpacked(path: Path, overlap: int) -> Iterator[bytes]:
+def _unpacked(file: IO[Any], overlap: int) -> Iterator[bytes]:
     """The contents of a compressed file or of a zip archive's members, in blocks that overlap, up to a bound."""
     try:
-        with path.open("rb") as file:
-            magic = file.read(6)
+        magic = _read_at(file, 0, 6)
+        file.seek(0)
         opener = next((opener for prefix, opener in _PACKED.items() if magic.startswith(prefix)), None)
         if opener is not None:
-            with opener(path) as stream:
+            with opener(file) as stream:
                 yield from _blocks(stream, _UNPACKED, overlap)
         elif magic[:4] in (b"PK\x03\x04", b"PK\x05\x06"):
-            with zipfile.ZipFile(path) as archive:
+            with zipfile.ZipFile(file) as archive:
                 left = _UNPACKED
                 for member in archive.infolist()[:_MEMBERS]:
                     yield member.filename.encode("utf-8", "replace")

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from pytest_mlebench._paths import bundled
 from pytest_mlebench.catalog import Competition, default_catalogue
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.data.store import DataStore
+from pytest_mlebench.io.paths import bundled
 from tests.llm.conftest import certificates, upstream
 
 __all__ = ["certificates", "upstream"]

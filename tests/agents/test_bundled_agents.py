@@ -16,19 +16,24 @@ from typing import Any
 
 import pytest
 
-from pytest_mlebench._paths import bundled
-from pytest_mlebench.agents import Agent
+from pytest_mlebench.agents import Agent, Permissions
 from pytest_mlebench.agents.registry import AgentRegistry
-from pytest_mlebench.audit.findings import Verdict, read_findings
 from pytest_mlebench.catalog.leaderboard import MEDALS
 from pytest_mlebench.cli.main import main
+from pytest_mlebench.extras.bundles.api import group_files
+from pytest_mlebench.extras.bundles.bundle import TABLES, write_bundle
+from pytest_mlebench.io.json_files import json_text
+from pytest_mlebench.io.paths import bundled
 from pytest_mlebench.llm.budget import Limits as Budget
 from pytest_mlebench.llm.ledger import read_bodies, read_calls
 from pytest_mlebench.llm.settings import GatewaySettings
 from pytest_mlebench.llm.trajectory import TRAJECTORY
-from pytest_mlebench.runs.record import RunRecord
+from pytest_mlebench.records.group import read_group
+from pytest_mlebench.records.record import RunRecord
+from pytest_mlebench.results.findings import Verdict, read_findings
 from pytest_mlebench.sandbox import Limits
 from tests.agents.scripted_model import AGAIN, FAILED, SOLVED, ScriptedModel, ScriptedPrograms, ScriptedResearch, Shell
+from tests.left import contents
 from tests.llm.atif import problems
 from tests.llm.test_runs import run
 from tests.llm.upstreams import KEY, Failure, Seen, Upstream
@@ -90,8 +95,7 @@ def check_run(case: Case, record: RunRecord, run_dir: Path, upstream: Upstream) 
     assert record.sandbox.connections == ()
     trajectory = json.loads((run_dir / TRAJECTORY).read_text())
     assert problems(trajectory) == []
-    for path in filter(Path.is_file, run_dir.rglob("*")):
-        assert KEY.encode() not in path.read_bytes(), path
+    assert [name for name, content in contents(run_dir) if KEY.encode() in content] == []
 
 
 @dataclass(frozen=True)
@@ -144,7 +148,7 @@ class Runs:
             }
             variables = {**self.agent.env_vars, **urls, "MODEL_ATTEMPTS": "2"}
             agent = replace(self.agent, env_vars=variables, kwargs={**self.agent.kwargs, **self.case.kwargs})
-            options = {"limits": PATIENT, **options}
+            options = {"limits": PATIENT, "permissions": Permissions(allow_hosts=[upstream.url]), **options}
             record, run_dir = run(
                 docker_sandbox(network="none"), self.folder, agent, competition=f"smoke-{competition}", **options
             )
@@ -269,12 +273,14 @@ def test_react_runs_in_the_local_sandbox_too_and_what_it_leaves_can_be_verified(
     bundle, data = tmp_path / "group.tar.zst", f"--data-dir={tmp_path / 'data'}"
     assert main(["audit", str(run_dir.parent), data]) == 0
     assert "1 clean, 0 look, 0 violation" in capsys.readouterr().out
-    assert main(["bundle", str(run_dir.parent), "-o", str(bundle)]) == 0
-    capsys.readouterr()
+    assert main(["bundle", str(run_dir.parent), "-o", str(bundle)]) == 2
+    assert "the manifest does not say which runs were planned" in capsys.readouterr().err, "no session was"
+    text = json_text(group_files(read_group(run_dir.parent))[TABLES])
+    write_bundle(run_dir.parent, bundle, extra={TABLES: text.encode()})
     assert main(["verify", str(bundle), data, "--json"]) == 1
     checks = {check["name"]: check for check in json.loads(capsys.readouterr().out)["checks"]}
-    assert checks.pop("records")["reasons"] == ["the manifest does not say which runs were planned"], "no session was"
-    assert {name: check["result"] for name, check in checks.items()} == dict.fromkeys(checks, "verified")
-    assert {"models", "grades", "audit"} <= checks.keys()
+    assert checks.pop("records")["result"] == checks.pop("settings")["result"] == "differs"
+    assert {name: check["result"] for name, check in checks.items()} == dict.fromkeys(checks, "agrees")
+    assert {"models", "grades", "audit", "evidence"} <= checks.keys()
     assert main(["reproduce", str(run_dir), data, "--sandbox=local", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["likeness"] == "equal"

@@ -45,7 +45,7 @@ def run(folder: Path, script: str) -> RunRecord:
     [
         (f"cp {SAMPLE} $SUBMISSION_DIR/sub.csv", "$SUBMISSION_DIR holds 'sub.csv'"),
         (f"gzip -c {SAMPLE} > {PLACE}.gz", "$SUBMISSION_DIR holds 'submission.csv.gz'"),
-        (f"cp {SAMPLE} {PLACE}$'\\r'", "$SUBMISSION_DIR holds 'submission.csv\\r'"),
+        (f"cp {SAMPLE} {PLACE}$'\\r'", "$SUBMISSION_DIR holds 'submission.csv%0D'"),
         (f"mkdir {PLACE}", "submission.csv is a folder"),
         (f"ln -s {SAMPLE} {PLACE}", "submission.csv was not collected: link"),
         (f"mkfifo {PLACE}", "submission.csv was not collected: not a regular file"),

@@ -30,7 +30,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from pytest_mlebench.data.authoring.tables import write_csv
+from pytest_mlebench.authoring.tables import write_csv
 
 
 def prepare(raw: Path, public: Path, private: Path) -> None:
@@ -50,7 +50,7 @@ def prepare(raw: Path, public: Path, private: Path) -> None:
 import pandas as pd
 from sklearn.metrics import accuracy_score
 
-from pytest_mlebench.grading import predictions
+from pytest_mlebench.authoring import predictions
 
 
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:

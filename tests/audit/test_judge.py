@@ -18,12 +18,13 @@ from typing import Any
 
 import pytest
 
-from pytest_mlebench.audit.calibration import labelled_cases
-from pytest_mlebench.audit.findings import FINDINGS, Finding, Findings, Verdict, read_findings
-from pytest_mlebench.audit.judge import VOTES, questions
 from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.cli.main import main
+from pytest_mlebench.extras.audit.calibration import labelled_cases
+from pytest_mlebench.extras.audit.judge import VOTES, questions
+from pytest_mlebench.extras.bundles.bundle import write_bundle
 from pytest_mlebench.llm.ledger import read_calls
+from pytest_mlebench.results.findings import FINDINGS, Finding, Findings, Verdict, read_findings
 from tests.groups import record_with, save_group
 from tests.llm.upstreams import KEY, Failure, Move, Upstream
 
@@ -147,7 +148,7 @@ def _in_votes(change: Callable[[str], str]) -> Callable[[Path], None]:
 
 
 JUDGED: dict[str, tuple[Callable[[Path], None], str]] = {
-    "nothing": (lambda group: None, "verified"),
+    "nothing": (lambda group: None, "agrees"),
     "its finding deleted": (_in_audit(lambda v: v["findings"].pop()), "differs"),
     "a finding that nobody voted for": (
         _in_audit(lambda v: v["findings"].append({**v["findings"][-1], "text": "a judge finds that it is bad"})),
@@ -171,9 +172,9 @@ def test_whoever_verifies_a_bundle_counts_the_votes_of_its_judge_again(
     change, result = JUDGED[name]
     change(group)
     asked = len(upstream.seen)
-    for options, expected in ([], result), (["--leave-out=logs"], "cannot be checked"):
-        file = tmp_path / f"{len(options)}.tar.zst"
-        assert main(["bundle", str(group), f"--output={file}", *options]) == 0
+    for left_out, expected in ([], result), (["logs"], "cannot be checked"):
+        file = tmp_path / f"{len(left_out)}.tar.zst"
+        write_bundle(group, file, leave_out=left_out)
         capsys.readouterr()
         main(["verify", str(file), f"--data-dir={tmp_path}", "--json"])
         checks = {own["name"]: own for own in json.loads(capsys.readouterr().out)["checks"]}

@@ -8,14 +8,14 @@ from typing import NamedTuple
 
 import pytest
 
-from pytest_mlebench._paths import bundled
 from pytest_mlebench.agents import Agent, AgentRegistry
-from pytest_mlebench.audit.findings import Findings, Verdict, read_findings
 from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.cli.main import main
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.data.store import DataStore
-from pytest_mlebench.runs.record import RunRecord
+from pytest_mlebench.io.paths import bundled
+from pytest_mlebench.records.record import RunRecord
+from pytest_mlebench.results.findings import Findings, Verdict, read_findings
 from pytest_mlebench.runs.run import RunOptions, run_agent
 from pytest_mlebench.sandbox import Limits
 from tests.sandbox.scripted import local_sandbox, script_agent

@@ -13,13 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from pytest_mlebench.audit.findings import Finding, Verdict, read_findings
-from pytest_mlebench.audit.fingerprints import Fingerprinter, default_parameters
-from pytest_mlebench.audit.plagiarism import Comparison, Pair, read_pairs
-from pytest_mlebench.audit.run import Run
 from pytest_mlebench.catalog import default_catalogue
-from pytest_mlebench.data.kernels import Kernels
-from pytest_mlebench.runs.record import RunRecord
+from pytest_mlebench.extras.audit.fingerprints import Fingerprinter, default_parameters
+from pytest_mlebench.extras.audit.kernels import Kernels
+from pytest_mlebench.extras.audit.plagiarism import Comparison, Pair, read_pairs
+from pytest_mlebench.extras.audit.run import Run
+from pytest_mlebench.extras.bundles.bundle import write_bundle
+from pytest_mlebench.records.record import RunRecord
+from pytest_mlebench.results.findings import Finding, Verdict, read_findings
 from tests.audit.copies import FORESTS, HONEST, NETWORK, ORIGINAL, copies, halves, imports, notebook, renamed
 from tests.cli.test_cli import mlebench
 from tests.groups import random_record, save_group
@@ -258,8 +259,7 @@ def test_from_download_to_report_through_the_command_line(world: Path, kaggle_se
     assert first in page and thief.run_id in page
 
     bundle = world / "group.tar.zst"
-    done = mlebench("bundle", group, "-o", bundle)
-    assert done.returncode == 0, done.stderr
+    write_bundle(group, bundle)
     command = ["tar", "--zstd", "-xOf", str(bundle), "index.json"]
     listed = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     assert "audit.json" in listed and "plagiarism" not in listed, "what others wrote is not passed on"

@@ -120,7 +120,7 @@ def test_a_notebook_is_run_with_ipython_and_without(hidden: str, tmp_path: Path)
     (tmp_path / "data/sample_submission.csv").write_text("a file")
     (tmp_path / "book.ipynb").write_text(BOOK)
     program = (
-        "import sys; from pytest_mlebench.audit.run_notebook import run; "
+        "import sys; from pytest_mlebench.extras.bundles.run_notebook import run; "
         "sys.modules[sys.argv[1]] = None; run('book.ipynb')"
     )
     variables = {"DATA_DIR": f"{tmp_path}/data", "SUBMISSION_DIR": f"{tmp_path}/submission", "HOME": str(tmp_path)}

@@ -14,13 +14,14 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
-from pytest_mlebench.audit.findings import Findings, Verdict, findings, read_findings
-from pytest_mlebench.audit.profile import State, fairness_profile
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.cli.main import main
 from pytest_mlebench.data.store import DataStore
-from pytest_mlebench.runs.group import read_group
+from pytest_mlebench.records.group import read_group
+from pytest_mlebench.results.findings import Findings, Verdict, findings, read_findings
+from pytest_mlebench.results.profile import State, fairness_profile
 from tests.audit.programs import CHEATS, COMPETITION, HEAD, HONEST
+from tests.left import left
 
 pytestmark = pytest.mark.full
 
@@ -48,6 +49,9 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     command = [sys.executable, "-m", "pytest", "competitions/leaky", "-q", "-p", "no:cacheprovider"]
     command += [f"--agent=program/{name}" for name in (*CHEATS, *HONEST)]
     command += ["--agent=baseline", "--agent=dummy", "--agents-dir=agents", "--data-dir=data", "--sandbox=local"]
+    command += [
+        f"--trust-agent={name}" for name in (*(f"program/{name}" for name in (*CHEATS, *HONEST)), "baseline", "dummy")
+    ]
     command += ["-n", "2", "--run-group=audited", "--runs-dir=runs", "-c", "/dev/null", f"--rootdir={project}"]
     done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -85,7 +89,6 @@ def _make_agents(project: Path, competition: Path) -> None:
         "start": "program/start.sh",
         "dockerfile": "program/Dockerfile",
         "kwargs_type": "argparse",
-        "trusted": True,
     }
     config = {f"program/{name}": {**common, "kwargs": {"program": name}} for name in programs}
     (agents / "config.yaml").write_text(yaml.safe_dump(config))
@@ -99,7 +102,7 @@ def test_an_unfair_agent_is_found_by_the_scanner_that_should(name: str, world: W
     assert own[0].verdict is (Verdict.look if name in ONLY_LOOKS else Verdict.violation)
     assert any(finding.file or finding.at is not None for finding in own), "there is evidence"
     if own[0].file.startswith("code/") and own[0].line is not None:
-        source = (world.project / "runs/audited" / world.runs[name] / own[0].file).read_text().splitlines()
+        source = left(world.project / "runs/audited" / world.runs[name])[own[0].file].decode().splitlines()
         assert own[0].line > HEAD.count("\n") - 1 and source[own[0].line - 1].strip()
 
 

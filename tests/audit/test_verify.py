@@ -19,24 +19,24 @@ import pytest
 from backports import zstd
 
 from pytest_mlebench._version import __version__
-from pytest_mlebench.audit.bundle import TABLES, Bundle, read_bundle, write_bundle
-from pytest_mlebench.audit.card import Card, Result
-from pytest_mlebench.audit.findings import FINDINGS
-from pytest_mlebench.audit.regrade import Regrader
-from pytest_mlebench.audit.verify import verify
 from pytest_mlebench.catalog import Catalogue
-from pytest_mlebench.cli.bundle import group_files
 from pytest_mlebench.cli.main import main
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import DataError
-from pytest_mlebench.json_values import json_text
+from pytest_mlebench.extras.bundles.api import group_files
+from pytest_mlebench.extras.bundles.bundle import TABLES, Bundle, read_bundle, write_bundle
+from pytest_mlebench.extras.bundles.verify import verify
+from pytest_mlebench.io.json_files import json_text
 from pytest_mlebench.llm.ledger import CALLS, Call, Ledger
 from pytest_mlebench.llm.prices import Tokens
+from pytest_mlebench.records.group import read_group
+from pytest_mlebench.records.layout import MANIFEST
+from pytest_mlebench.records.manifest import Manifest
 from pytest_mlebench.reports.fairness import card_sections
-from pytest_mlebench.results.grading_report import write_group
-from pytest_mlebench.runs.group import read_group
-from pytest_mlebench.runs.layout import MANIFEST
-from pytest_mlebench.runs.manifest import Manifest
+from pytest_mlebench.results.findings import FINDINGS
+from pytest_mlebench.results.grading_report import report_name, write_group
+from pytest_mlebench.results.profile import Card, Result
+from pytest_mlebench.runs.regrade import Regrader
 from tests.plugin.conftest import TOYS
 
 pytestmark = pytest.mark.full
@@ -69,6 +69,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     shutil.copytree(TOYS, project, dirs_exist_ok=True)
     command = [sys.executable, "-m", "pytest", "competitions/toy-parity", "-q", "-p", "no:cacheprovider"]
     command += ["--agent=toy/gold", "--agent=toy/silver", "--seeds=2", "--agents-dir=agents", "--data-dir=data"]
+    command += ["--trust-agent=toy/gold", "--trust-agent=toy/silver"]
     command += ["--sandbox=local", "--run-group=toys", "--runs-dir=runs", "-c", "/dev/null", f"--rootdir={project}"]
     done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -80,12 +81,13 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
 def _with_models(group: Path) -> None:
     record = next(record for record in read_group(group).records if record.agent == "toy/gold")
     run_dir = group / record.run_id
-    ledger = Ledger(run_dir, record="calls")
+    ledger = Ledger(run_dir)
     for number in range(3):
         tokens = Tokens(input=100, output=10)
         ledger.write(
             Call(number=number, kind="generate", model="small", status=200, tokens=tokens, cost=Decimal("0.1"))
         )
+        ledger.write_bodies(number, {"request": {"messages": []}, "response": {"choices": []}})
     ledger.close()
     steps = [{"step_id": k + 1, "source": "agent", "message": "Well.", "extra": {"call": k}} for k in range(3)]
     (run_dir / "trajectory.json").write_text(json.dumps({"steps": steps}))
@@ -179,6 +181,7 @@ def _calls_that_never_were(group: Path) -> None:
     path = _with_calls_of(group)
     lines = path.read_text().splitlines(keepends=True)[:1]
     path.write_text("".join(lines))
+    path.with_name("bodies.jsonl.zst").unlink()
     run = path.parents[1] / "run.json"
     own = {"calls": 1, "cost": 0.1, "known_cost": 0.1, "tokens": {"input": 100, "output": 10}}
     edit(run, lambda v: (v["llm"].update(own), v["llm"]["models"]["small"].update(calls=1, cost=0.1)))
@@ -342,7 +345,7 @@ SEEN_BY = {
     "calls taken out of ledger, record and manifest alike": "models",
     "a cost that is no number": "models",
     "a key that comes twice": "records",
-    "a limit below what a run took": "records",
+    "a limit below what a run took": "settings",
 }
 
 
@@ -370,12 +373,15 @@ def test_an_untouched_bundle_verifies_and_every_number_is_computed_again(
     options = [f"--data-dir={world.data}", f"--competitions-dir={TOYS / 'competitions'}"]
     assert main(["verify", "toys.tar.zst", *options, "--digest", digest, "--json"]) == 0
     card = json.loads(capsys.readouterr().out)
-    assert card["result"] == "verified" and f"sha256:{card['digest']}" == digest
-    assert {check["result"] for check in card["checks"]} == {"verified"}
+    assert card["headline"].startswith("files are consistent and scores reproduce; 2 of 4 runs need a look")
+    assert card["result"] == "look" and f"sha256:{card['digest']}" == digest, "scores of 1 are perfect"
+    assert {check["result"] for check in card["checks"]} == {"agrees"}
+    assert card["warnings"][0].startswith("local sandbox: nothing was isolated")
     (grades,) = [check["detail"] for check in card["checks"] if check["name"] == "grades"]
     assert grades.startswith("4 submissions graded anew")
     states = {line["name"]: line["state"] for line in card["profile"]}
-    assert states["seeds"] == states["hardware"] == "stated difference" and states["audit"] == "unknown"
+    assert states["seeds"] == states["hardware"] == "stated difference" and states["audit"] == "stated difference"
+    assert states["models called"] == states["provider tools"] == "unknown"
 
     assert main(["verify", "toys.tar.zst", *options, "--digest", "0" * 64]) == 1
     assert "toys: differs (index)" in capsys.readouterr().out
@@ -410,9 +416,18 @@ def _every(group: Path, change: Callable[[Values], object]) -> None:
         edit(path, change)
 
 
+def _moved(group: Path, was: str, now: str) -> None:
+    """Run directories, whose names tell what the run is of, are renamed with their records."""
+    for path in sorted(group.glob(f"*{was}*")):
+        edit(path / "run.json", lambda v: v.update(run_id=v["run_id"].replace(was, now)))
+        path.rename(path.with_name(path.name.replace(was, now)))
+
+
 def _renumbered(group: Path) -> None:
     _every(group, lambda v: v.update(seed=v["seed"] + 5))
     edit(group / MANIFEST, lambda v: [run.update(seed=run["seed"] + 5) for run in v["runs"]])
+    for seed in (0, 1):
+        _moved(group, f"-{seed}-", f"-{seed + 5}-")
 
 
 def _without_the_worst_seed(group: Path) -> None:
@@ -425,6 +440,8 @@ def _without_the_worst_seed(group: Path) -> None:
 def _renamed_agent(group: Path) -> None:
     for path in [*group.glob("*/run.json"), group / MANIFEST]:
         path.write_text(path.read_text().replace("toy/silver", "toy/shiny"))
+    _moved(group, "toy-silver-", "toy-shiny-")
+    (group / report_name("toy/silver")).unlink()
 
 
 def _quicker(group: Path) -> None:

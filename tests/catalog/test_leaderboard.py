@@ -1,4 +1,5 @@
 import math
+from dataclasses import FrozenInstanceError
 from random import Random
 from typing import Any
 
@@ -21,6 +22,9 @@ scores = st.floats(-1e6, 1e6)
         (9, 1, 1, 3),
         (10, 1, 2, 4),
         (19, 1, 3, 7),
+        (20, 2, 4, 8),
+        (50, 5, 10, 20),
+        (90, 9, 18, 36),
         (99, 9, 19, 39),
         (100, 10, 20, 40),
         (101, 10, 20, 40),
@@ -44,6 +48,36 @@ def test_the_last_ranks_with_a_medal_follow_kaggles_rules(teams: int, gold: int,
 def test_better_medals_are_for_fewer_teams(teams: int) -> None:
     ranks = medal_ranks(teams)
     assert 1 <= ranks["gold"] <= ranks["silver"] <= ranks["bronze"] <= teams
+
+
+def test_a_leaderboard_has_a_whole_number_of_teams() -> None:
+    with pytest.raises(TypeError):
+        medal_ranks(10.0)  # type: ignore[arg-type]
+
+
+def test_a_leaderboard_is_a_value_that_says_where_it_is_from() -> None:
+    made = Leaderboard.from_scores([1.0, 2.0], lower_is_better=False, source="a file")
+    assert made.source == "a file"
+    assert Leaderboard.from_scores([1.0], lower_is_better=True).source == "" == board().source
+    with pytest.raises(FrozenInstanceError):
+        setattr(made, "gold", 3.0)  # noqa: B010 - mypy knows that it cannot be
+    with pytest.raises(TypeError):
+        Leaderboard(2, False, 1.0, 1.0, 1.0, 1.0)  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize("strange", [math.inf, -math.inf, math.nan])
+def test_teams_without_a_finite_score_are_refused(strange: float) -> None:
+    with pytest.raises(ValueError, match="must be a finite number"):
+        Leaderboard.from_scores([1.0, strange], lower_is_better=False)
+
+
+@pytest.mark.parametrize("lower", [False, True])
+def test_a_score_earns_a_medal_at_its_threshold_and_beyond(lower: bool) -> None:
+    worse, same, better = (1 - score if lower else score for score in (0.625, 0.75, 0.875))
+    made = board(lower=lower, silver=0.75)
+    assert made.earns("silver", same) is True
+    assert made.earns("silver", better) is True
+    assert made.earns("silver", worse) is False
 
 
 @pytest.mark.parametrize("teams", [0, -3])

@@ -53,6 +53,16 @@ def test_checksums_issues_and_leaks_of_the_first_version_are_not_inherited(folde
         ("- changes\n", "must be a mapping of keys"),
         (CHANGES + "metrik: f1\n", "unknown key 'metrik'; did you mean metric"),
         (CHANGES.replace("apply", "perhaps"), "thresholds: expected 'apply' or 'with care' or 'indicative'"),
+        (CHANGES.replace("apply", "with care"), "thresholds: expected 'apply' with no differences, found 'with care'"),
+        (
+            CHANGES + "differences: {harder: Alike photos are kept together}\n",
+            "thresholds: expected 'with care' with differences in harder, found 'apply'",
+        ),
+        (
+            CHANGES.replace("apply", "with care") + "differences: {harder: More classes, easier: The same speakers}\n",
+            "thresholds: expected 'indicative' with differences in harder and easier, found 'with care'",
+        ),
+        (CHANGES + "differences: {seize: The test is small}\n", "differences: unknown key 'seize'"),
     ],
 )
 def test_a_mistake_names_the_later_versions_file(folder: Path, text: str, message: str) -> None:
@@ -64,19 +74,20 @@ def test_a_mistake_names_the_later_versions_file(folder: Path, text: str, messag
 
 
 def test_a_version_that_corrects_nothing_says_why(folder: Path) -> None:
-    (folder / "v2/competition.yaml").write_text("known_issues: [a crowded leaderboard]\nthresholds: with care\n")
+    (folder / "v2/competition.yaml").write_text(
+        "known_issues: [a crowded leaderboard]\nthresholds: with care\ndifferences: {noisier: few rows}\n"
+    )
     second = Competition.load(folder, version="v2")
     assert second.is_corrected and not second.changes and second.known_issues == ("a crowded leaderboard",)
 
 
 def test_its_files_can_import_the_first_versions(folder: Path) -> None:
     (folder / "v2/grade.py").write_text(
-        "from .v1 import grade as first\n\n\ndef grade(submission, answers):\n"
+        "from .. import grade as first\n\n\ndef grade(submission, answers):\n"
         "    return 2 * first.grade(submission, answers)\n"
     )
     first, second = Competition.load(folder), Competition.load(folder, version="v2")
-    assert second.module("grade").first.grade is not second.module("grade").grade
-    assert second.module("grade").first.__file__ == str(folder / "grade.py") == first.module("grade").__file__
+    assert second.module("grade").first is first.module("grade") is not second.module("grade")
     assert {path.relative_to(folder).as_posix() for path in second.files} >= {"grade.py", "v2/grade.py"}
     assert not any("v2" in path.parts for path in first.files)
 

@@ -18,9 +18,10 @@ from tests.groups import record_with, save_group
 pytestmark = pytest.mark.full  # they prepare and grade in processes of their own
 TOY = Path(__file__).parents[1] / "toys/competitions/toy-parity"
 CORRECTED = {
-    "competition.yaml": "changes: [other training data, half of the score]\nthresholds: indicative\n",
+    "competition.yaml": "changes: [other training data, half of the score]\nthresholds: indicative\n"
+    "differences: {labels: made otherwise}\n",
     "prepare.py": """\
-from .v1 import prepare as first
+from .. import prepare as first
 
 
 def prepare(raw, public, private):
@@ -28,7 +29,7 @@ def prepare(raw, public, private):
     (public / "train.csv").write_text("id,odd\\n1,1\\n")
 """,
     "grade.py": """\
-from .v1 import grade as first
+from .. import grade as first
 
 
 def grade(submission, answers):

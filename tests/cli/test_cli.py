@@ -117,7 +117,7 @@ def test_a_wrong_call_is_a_line_and_status_2(arguments: list[str], message: str,
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["fly"], "unknown command 'fly'; there are agents, "),
+        (["xyzzy"], "unknown command 'xyzzy'; there are agents, "),
         (["repot"], "unknown command 'repot'; did you mean report or"),
         (["watch", "g", "--interval=-1"], "--interval: -1 must be at least 0.1 seconds"),
         (["list", "-l", os.devnull], "/dev/null names no competition"),

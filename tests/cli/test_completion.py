@@ -101,4 +101,4 @@ def test_an_unknown_shell_is_named_with_those_that_there_are(capsys: pytest.Capt
 def test_where_no_shell_asks_nothing_of_it_is_imported() -> None:
     program = "import sys; from pytest_mlebench.cli.main import main; main(['groups']); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
-    assert "pytest_mlebench.cli.completion" in done.stdout and "argcomplete" not in done.stdout
+    assert "pytest_mlebench.cli.groups" in done.stdout and "argcomplete" not in done.stdout

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pytest_mlebench.cli.main import main, parser_and_commands
-from pytest_mlebench.settings import OPTIONS, TOPICS
+from pytest_mlebench.options import OPTIONS, TOPICS
 
 NAVIGATION = (Path(__file__).parents[2] / "mkdocs.yml").read_text(encoding="utf-8")
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from pytest_mlebench import Bench
 from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.cli.main import main, parser_and_commands
 from tests.groups import make_group
@@ -41,7 +42,7 @@ NOT_SEEN = {
 """Names of which a call cannot know that they are wrong, and why."""
 FAILURES = {"--data-dir", "--data-source", "URL", "--runtime", "--model"}
 """Where a value may be right as such and fails nevertheless: the exit status is 1."""
-NOT_THERE = {"list", "remove", "doctor", "audit", "regrade", "kernels"}
+NOT_THERE = {"list", "remove", "doctor", "audit", "bundle", "regrade", "kernels"}
 """Commands that a data folder may lack, which they mention: nothing has been prepared yet, or nothing is downloaded."""
 
 
@@ -115,7 +116,10 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     (folder / "broken").mkdir()
     (folder / "broken/metadata.json").write_text("[]")
     (folder / "subs.jsonl").write_text(json.dumps({"competition_id": "smoke-digits", "submission_path": "file"}))
-    names = {name: str(folder / name) for name in ("folder", "file", "broken", "subs.jsonl")}
+    bench = Bench(sandbox="local", runs_dir=folder / "reports", data_dir=folder / "data")
+    bench.run("dummy", "smoke-diabetes", group="real")
+    assert main(["bundle", str(folder / "reports/real"), f"--output={folder / 'real.tar.zst'}"]) == 0
+    names = {name: str(folder / name) for name in ("folder", "file", "broken", "subs.jsonl", "real.tar.zst")}
     return {**names, "here": str(folder), "long": "x" * 300, "run": f"good/{run.name}"}
 
 
@@ -139,6 +143,10 @@ def right(place: Place, here: dict[str, str]) -> str:
         return str(next(iter(place.action.choices)))
     if place.command.startswith("new-"):
         return "new-one"
+    if place.command == "bundle" and place.kind == "GROUP":
+        return "real"
+    if place.command == "unbundle" and place.kind == "FILE":
+        return here["real.tar.zst"]
     return {
         "GROUP": "good",
         "RUN": here["run"],

@@ -81,7 +81,7 @@ def test_a_new_agent_runs(folder: Path, sandbox: str) -> None:
     assert main(["new-agent", "smith"]) == 0
     result = run_pytest(
         *("--agent=smith", "--agents-dir=agents", "--split=smoke", "-k", "digits", f"--sandbox={sandbox}"),
-        *("--runs-dir=runs", "--data-dir=data"),
+        *("--runs-dir=runs", "--data-dir=data", "--trust-agent=smith"),
     )
     result.stdout.fnmatch_lines(["smoke-digits*smith*no medal*0.08345*finished"])
     (record,) = folder.glob("runs/*/smoke-digits_*/run.json")

@@ -11,7 +11,7 @@ import pytest
 from pytest_mlebench.cli.main import main
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.ini import find_ini_file
-from pytest_mlebench.settings import OPTIONS, from_ini, read
+from pytest_mlebench.options import OPTIONS, from_ini, read
 
 KEYS = {
     "ini": 'mlebench_seeds = 3\nmlebench_runs_dir = my runs\nmlebench_agents_dir = a "b c"\nmlebench_split = lite\n',

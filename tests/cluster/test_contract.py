@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from pytest_mlebench.cluster.contract import Cause, Engine, Job, Resources, State, Status
-from pytest_mlebench.cluster.local import LocalEngine
-from pytest_mlebench.cluster.plan import OUTPUT, new_name
-from pytest_mlebench.cluster.ray import RayEngine
-from pytest_mlebench.cluster.slurm import SlurmEngine
 from pytest_mlebench.errors import ClusterError
+from pytest_mlebench.extras.engines.contract import Cause, Engine, Job, Resources, State, Status
+from pytest_mlebench.extras.engines.local import LocalEngine
+from pytest_mlebench.extras.engines.plan import OUTPUT, new_name
+from pytest_mlebench.extras.engines.ray import RayEngine
+from pytest_mlebench.extras.engines.slurm import SlurmEngine
 
 RESOURCES = Resources(seconds=600, cpus=1)
 
@@ -106,7 +106,7 @@ def test_a_job_is_found_without_the_engines_id_once_it_shows_that_it_lives(
     engine: Engine, submit: Callable[[str], Job]
 ) -> None:
     job = submit(
-        "import time; from pathlib import Path; from pytest_mlebench.cluster import plan\n"
+        "import time; from pathlib import Path; from pytest_mlebench.extras.engines import plan\n"
         "with plan.shown_as_alive(Path('FOLDER'), 'NAME', 'here'):\n"
         "    print('ready', flush=True); time.sleep(600)"
     )

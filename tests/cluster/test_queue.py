@@ -7,13 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from pytest_mlebench.catalog import default_catalogue
-from pytest_mlebench.cluster.contract import Cause, Job, QueueFull, Resources, State, Status
-from pytest_mlebench.cluster.plan import End, Plan, ended_names, note_end, open_plans
-from pytest_mlebench.cluster.queue import RunQueue
 from pytest_mlebench.errors import ClusterError
-from pytest_mlebench.progress import Event, event_text
-from pytest_mlebench.runs.group import GroupReader
-from pytest_mlebench.runs.record import RunRecord
+from pytest_mlebench.extras.engines.contract import Cause, Job, QueueFull, Resources, State, Status
+from pytest_mlebench.extras.engines.plan import End, Plan, ended_names, note_end, open_plans
+from pytest_mlebench.extras.engines.queue import RunQueue
+from pytest_mlebench.io.progress import Event, event_text
+from pytest_mlebench.records.group import GroupReader
+from pytest_mlebench.records.record import RunRecord
 from tests.groups import record_with
 
 PLAN = Plan(

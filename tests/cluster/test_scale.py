@@ -15,7 +15,7 @@ import pytest
 
 from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.data.store import DataStore
-from pytest_mlebench.runs.group import read_group
+from pytest_mlebench.records.group import read_group
 from tests.cluster.ray_cluster import RayCluster
 from tests.cluster.slurm_cluster import SlurmCluster
 from tests.cluster.test_ray import RAY, actors
@@ -65,7 +65,14 @@ def test_the_smoke_split_with_three_seeds_has_each_medal_once(
     )
     options = RAY if isinstance(used, RayCluster) else SLURM
     chosen = ("--agent=knowing", "--split=smoke", "--seeds=3", "--sandbox=local", "--run-group=smoke")
-    folders = ("--agents-dir=agents", "--data-dir=data", "--runs-dir=reports", "-p", "no:cacheprovider")
+    folders = (
+        "--agents-dir=agents",
+        "--data-dir=data",
+        "--runs-dir=reports",
+        "-p",
+        "no:cacheprovider",
+        "--trust-agent=knowing",
+    )
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *chosen, *folders, *options],
         cwd=tmp_path,

@@ -17,12 +17,12 @@ from typing import Any
 
 import pytest
 
-from pytest_mlebench.cluster.local import LocalEngine
-from pytest_mlebench.cluster.plan import ALIVE, JOBS, job_folder, open_plans
-from pytest_mlebench.runs.group import read_group
-from pytest_mlebench.runs.layout import RUNNING
-from pytest_mlebench.runs.record import RunKey, RunRecord
-from pytest_mlebench.sandbox.owner import start_time
+from pytest_mlebench.extras.engines.local import LocalEngine
+from pytest_mlebench.extras.engines.plan import ALIVE, job_folder, open_plans
+from pytest_mlebench.io.processes import start_time
+from pytest_mlebench.records.group import read_group
+from pytest_mlebench.records.layout import JOBS, RUNNING
+from pytest_mlebench.records.record import RunKey, RunRecord
 
 pytestmark = pytest.mark.full
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from pytest_mlebench.cluster.contract import Cause, Job, QueueFull, Resources, State, Status
-from pytest_mlebench.cluster.plan import new_name
-from pytest_mlebench.cluster.slurm import SlurmEngine
 from pytest_mlebench.errors import ClusterError
+from pytest_mlebench.extras.engines.contract import Cause, Job, QueueFull, Resources, State, Status
+from pytest_mlebench.extras.engines.plan import new_name
+from pytest_mlebench.extras.engines.slurm import SlurmEngine
 from tests.cluster.conftest import require_slurm
 from tests.cluster.slurm_accounting import PROGRAMS, AccountedSlurm, running_accounted_slurm
 from tests.cluster.slurm_cluster import is_installed

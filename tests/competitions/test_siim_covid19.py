@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 from sklearn.metrics import average_precision_score
 
+from pytest_mlebench.authoring import InvalidSubmission
 from pytest_mlebench.catalog import default_catalogue
-from pytest_mlebench.grading import InvalidSubmission
 
 GRADE = default_catalogue()["siim-covid19-detection"].function("grade", "grade")
 LABELS = ["negative", "none", "opacity", "typical"]

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from pytest_mlebench.data.authoring.archives import (
+from pytest_mlebench.authoring.archives import (
     ArchiveError,
     ZipWriter,
     open_zip,

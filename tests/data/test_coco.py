@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_mlebench.data.authoring.coco import (
+from pytest_mlebench.authoring.coco import (
     hold_out_by_category,
     read_metadata,
     select,
     split_by_category,
     write_metadata,
 )
-from pytest_mlebench.data.authoring.tables import split
+from pytest_mlebench.authoring.tables import split
 from pytest_mlebench.errors import DataError
 
 

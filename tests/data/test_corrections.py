@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pytest_mlebench.data.authoring.corrections import hold_out_groups, near_duplicates
-from pytest_mlebench.data.authoring.synthetic import png
+from pytest_mlebench.authoring.corrections import hold_out_groups, near_duplicates
+from pytest_mlebench.authoring.synthetic import png
 
 
 def test_groups_stay_together_and_a_group_of_each_class_stays_in_train() -> None:
@@ -13,9 +13,26 @@ def test_groups_stay_together_and_a_group_of_each_class_stays_in_train() -> None
     rows = pd.DataFrame({"group": rng.integers(0, 60, 300)})
     rows["class"] = rows["group"] % 25
     train, test = hold_out_groups("group", classes="class")(rows, test_size=0.2)
-    assert len(train) + len(test) == len(rows) and 60 <= len(test) < 80
+    assert len(train) + len(test) == len(rows) and 57 <= len(test) <= 63
     assert not set(train["group"]) & set(test["group"])
     assert set(test["class"]) <= set(train["class"]) == set(rows["class"])
+
+
+@pytest.mark.parametrize("sizes", [[952, *[3] * 350], [*[7] * 30, 400, *[11] * 60], [*range(1, 70)], [900, 5, 90, 5]])
+def test_the_test_set_is_never_much_larger_than_asked(sizes: list[int]) -> None:
+    """However large a group is, and wherever it is drawn."""
+    for first in range(min(12, len(sizes))):
+        names = [*range(first, len(sizes)), *range(first)]
+        rows = pd.DataFrame({"group": np.repeat(names, [sizes[name] for name in names])})
+        train, test = hold_out_groups("group")(rows, test_size=100)
+        assert 85 <= len(test) <= 105
+        assert len(train) + len(test) == len(rows) and not set(train["group"]) & set(test["group"])
+
+
+def test_groups_that_are_all_too_large_cannot_be_held_out() -> None:
+    message = "about 10 rows are to be held out in whole groups, but the smallest group that can be held out has 50"
+    with pytest.raises(ValueError, match=message):
+        hold_out_groups(lambda rows: rows // 50)(np.arange(100), test_size=0.1)
 
 
 def test_one_group_alone_cannot_be_split() -> None:

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_mlebench.data.authoring.files import link, link_files, link_tree
+from pytest_mlebench.authoring.files import link, link_files, link_tree
 from pytest_mlebench.errors import DataError
 
 

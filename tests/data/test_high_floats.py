@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_mlebench.data.authoring.tables import read_csv, read_csv_high
+from pytest_mlebench.authoring.tables import read_csv, read_csv_high
 
 
 @pytest.mark.parametrize(

@@ -18,13 +18,13 @@ import pytest
 import urllib3
 
 from pytest_mlebench.catalog import Competition
-from pytest_mlebench.data.checksums import md5
 from pytest_mlebench.data.download.contract import Size
 from pytest_mlebench.data.download.kaggle import KaggleDownloads
 from pytest_mlebench.data.download.retry import RetryPolicy
+from pytest_mlebench.data.verification import md5
 from pytest_mlebench.errors import DataError
-from pytest_mlebench.progress import Event, Step, WarningNote
-from pytest_mlebench.units import format_size
+from pytest_mlebench.io.progress import Event, Step, WarningNote
+from pytest_mlebench.io.units import format_size
 from tests.kaggle_server import Cut, KaggleServer, Served, Stall, Status, zip_bytes
 
 ID = "some-competition"

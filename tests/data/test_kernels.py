@@ -18,9 +18,9 @@ from pytest_mlebench.catalog import Competition, default_catalogue
 from pytest_mlebench.data.download.contract import CredentialsError
 from pytest_mlebench.data.download.kaggle import KaggleDownloads
 from pytest_mlebench.data.download.retry import RetryPolicy
-from pytest_mlebench.data.kernels import Kernels, download, kernels
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import CompetitionError
+from pytest_mlebench.extras.audit.kernels import Kernels, download, kernels
 from tests.cli.test_cli import mlebench
 from tests.kaggle_server import Cut, KaggleServer, ServedNotebook, Stall, Status
 
@@ -89,7 +89,7 @@ def test_notebooks_are_downloaded_once_and_lie_where_no_agent_sees_them(
 def test_what_is_gone_or_private_is_listed_and_asked_for_again(
     kaggle: KaggleServer, competition: Competition, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pytest_mlebench.data.kernels.MAX_BYTES", 1000)
+    monkeypatch.setattr("pytest_mlebench.extras.audit.kernels.MAX_BYTES", 1000)
     gone, private, empty, sql, large = competition.kernels
     del kaggle.notebooks[gone]
     kaggle.notebooks |= {

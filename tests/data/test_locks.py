@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from pytest_mlebench.data import locks
-from pytest_mlebench.data.locks import LockHeld, hold, hold_any, holder
-from pytest_mlebench.progress import Event, Step, silent
+from pytest_mlebench.io import locks
+from pytest_mlebench.io.locks import LockHeld, hold, hold_any, holder
+from pytest_mlebench.io.progress import Event, Step, silent
 
 WITHOUT_FLOCK = f"""
 import errno, fcntl
@@ -32,7 +32,7 @@ def start_holder(path: Path, before: str = "") -> subprocess.Popen[str]:
     program = (
         f"{before}\n"
         "import sys, pathlib\n"
-        "from pytest_mlebench.data.locks import hold\n"
+        "from pytest_mlebench.io.locks import hold\n"
         f"with hold(pathlib.Path({str(path)!r}), 'prepares', 'toy'):\n"
         "    print('held', flush=True)\n"
         "    sys.stdin.read()\n"
@@ -84,7 +84,7 @@ def test_a_holder_on_a_host_that_no_longer_answers_is_waited_for_no_longer_than_
     monkeypatch.setattr(fcntl, "flock", refuse)
     monkeypatch.setattr(locks, "LEASE_SECONDS", 2.0)
     elsewhere = f"import socket; socket.gethostname = lambda: 'elsewhere'\n{WITHOUT_FLOCK}"
-    elsewhere += "from pytest_mlebench.data import locks; locks.LEASE_SECONDS = 2.0"
+    elsewhere += "from pytest_mlebench.io import locks; locks.LEASE_SECONDS = 2.0"
     process = start_holder(path, elsewhere)
     with pytest.raises(LockHeld, match=f"process {process.pid} on host elsewhere"), hold(path, "prepares", "toy"):
         pass

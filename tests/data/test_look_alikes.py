@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from pytest_mlebench.data.authoring.corrections import near_duplicates
+from pytest_mlebench.authoring.corrections import near_duplicates
 from pytest_mlebench.errors import DataError
 
 

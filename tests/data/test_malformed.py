@@ -5,9 +5,9 @@ from __future__ import annotations
 import pandas as pd
 import pytest
 
-from pytest_mlebench.data.authoring.synthetic import first_value, malformed, standard
+from pytest_mlebench.authoring import predictions
+from pytest_mlebench.authoring.synthetic import first_value, malformed, standard
 from pytest_mlebench.errors import InvalidSubmission
-from pytest_mlebench.grading import predictions
 
 GOOD = pd.DataFrame({"id": [7, 3, 5], "p": [0.1, 0.5, 0.9]})
 ALSO = (

@@ -37,6 +37,8 @@ def test_its_description_is_named_for_what_it_is(tmp_path: Path) -> None:
 @pytest.mark.parametrize("description", ["kaggle", "bundled"])
 def test_it_serves_whichever_description_is_wanted(description: str, tmp_path: Path) -> None:
     store, competition = prepare_as_mle_bench(tmp_path), default_catalogue()[ID]
+    assert not store.is_usable(competition)  # times and inodes may tell
+    store.prepare(competition)
     assert store.is_usable(competition, description=description)  # type: ignore[arg-type]
     assert not store.is_ready(competition, description=description)  # type: ignore[arg-type]
 
@@ -63,7 +65,7 @@ def test_it_is_found_in_mle_benchs_own_folder(tmp_path: Path, monkeypatch: pytes
 
 
 def test_a_run_uses_it_and_records_whose_description_the_agent_read(tmp_path: Path) -> None:
-    prepare_as_mle_bench(tmp_path / "data")
+    prepare_as_mle_bench(tmp_path / "data").prepare(default_catalogue()[ID])
     options = ("--prepare=never", "--description=kaggle", f"--data-dir={tmp_path / 'data'}", "--sandbox=local")
     command = (sys.executable, "-m", "pytest", "--agent=dummy", "-k", ID, f"--runs-dir={tmp_path / 'runs'}", *options)
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)

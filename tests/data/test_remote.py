@@ -14,11 +14,19 @@ from pathlib import Path
 import pytest
 
 from pytest_mlebench.catalog import Competition, default_catalogue
-from pytest_mlebench.data.remote import address
-from pytest_mlebench.data.remote.index import Head, IndexDamaged, Layout, ListedFile, parse_head, read_list, write_list
-from pytest_mlebench.data.remote.storage import Storage
+from pytest_mlebench.data import source_url as address
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import DataError, UsageError
+from pytest_mlebench.extras.remote_data.index import (
+    Head,
+    IndexDamaged,
+    Layout,
+    ListedFile,
+    parse_head,
+    read_list,
+    write_list,
+)
+from pytest_mlebench.extras.remote_data.source import RemoteSource as Storage
 
 TOY = Path(__file__).parents[1] / "toys/competitions/toy-parity"
 SIZES = {"public/images/a b#?%.bin": 100_000, "public/images/deep/é.bin": 0, "private/notes.bin": 50_000}
@@ -142,7 +150,7 @@ def test_a_push_that_was_stopped_has_no_index_and_is_resumed_with_the_same_data_
         upload(self, file, name)
 
     with monkeypatch.context() as patched, pytest.raises(DataError, match="no more"):
-        patched.setattr("pytest_mlebench.data.remote.push.FILES_AT_ONCE", 1)
+        patched.setattr("pytest_mlebench.extras.remote_data.push.FILES_AT_ONCE", 1)
         patched.setattr(Storage, "upload", breaks)
         push()
     with pytest.raises(DataError, match=r"has no data of it \(toy-parity/prepared.json is missing\); push it"):

@@ -31,10 +31,10 @@ PULL = """
 import sys
 from pathlib import Path
 from pytest_mlebench.catalog import Competition
-from pytest_mlebench.data.download.retry import RetryPolicy
+from pytest_mlebench.data.download.transfer import RetryPolicy
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import MLEBenchError
-from pytest_mlebench.progress import event_text
+from pytest_mlebench.io.progress import event_text
 
 root, source, toys, stall = sys.argv[1:]
 policy = RetryPolicy(delay=0.05, stall=float(stall), attempts=2)
@@ -347,7 +347,7 @@ def test_a_web_server_serves_what_was_pushed(handler: type[Ranges], pushed: Path
 def test_nothing_of_fsspec_is_imported_before_it_is_needed() -> None:
     program = (
         "import sys\n"
-        "from pytest_mlebench import factories, settings\n"
+        "from pytest_mlebench import factories, options\n"
         "from pytest_mlebench.data import store, jobs\n"
         "from pytest_mlebench.cli import main\n"
         "sys.exit(bool({'fsspec', 's3fs', 'aiobotocore', 'aiohttp'} & sys.modules.keys()))"

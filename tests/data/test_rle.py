@@ -4,16 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from pytest_mlebench.data.authoring.rle import (
-    Order,
-    cut,
-    decode_rle,
-    decode_rles,
-    encode_rle,
-    mask_from_rle,
-    pixels,
-    union,
-)
+from pytest_mlebench.authoring.rle import Order, cut, decode_rle, decode_rles, encode_rle, mask_from_rle, pixels, union
 
 MASKS = arrays(bool, array_shapes(min_dims=2, max_dims=2, max_side=12))
 

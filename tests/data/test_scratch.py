@@ -15,10 +15,10 @@ import pytest
 
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.data.dataset import Dataset
-from pytest_mlebench.data.scratch import copied
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import DataError
-from pytest_mlebench.progress import Event, event_text
+from pytest_mlebench.extras.engines.scratch import copied
+from pytest_mlebench.io.progress import Event, event_text
 
 TOY = Path(__file__).parents[1] / "toys/competitions/toy-parity"
 USER = f"""
@@ -26,8 +26,8 @@ import sys
 from pathlib import Path
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.data.dataset import Dataset
-from pytest_mlebench.data.scratch import copied
-from pytest_mlebench.progress import event_text
+from pytest_mlebench.extras.engines.scratch import copied
+from pytest_mlebench.io.progress import event_text
 
 dataset = Dataset(Competition.load(Path({str(TOY)!r})), Path(sys.argv[1]))
 with copied(dataset, Path(sys.argv[2]), lambda event: print(event_text(event), flush=True)) as near:
@@ -93,14 +93,7 @@ def users(dataset: Dataset, scratch: Path) -> Iterator[list[User]]:
         user.process.communicate()
 
 
-@pytest.mark.parametrize("has_rsync", [True, False], ids=["rsync", "no rsync"])
-def test_a_copy_is_what_the_data_is_and_is_gone_afterwards(
-    has_rsync: bool, dataset: Dataset, scratch: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if not has_rsync:
-        monkeypatch.setenv("PATH", "")
-    elif shutil.which("rsync") is None:
-        pytest.skip("no rsync")
+def test_a_copy_is_what_the_data_is_and_is_gone_afterwards(dataset: Dataset, scratch: Path) -> None:
     events: list[Event] = []
     with copied(dataset, scratch, events.append) as near:
         assert files(near.prepared) == files(dataset.prepared)
@@ -167,23 +160,21 @@ def test_too_little_space_is_said_before_anything_is_copied(
     assert left(scratch) == []
 
 
-def test_a_copy_that_is_not_complete_is_not_used(
-    dataset: Dataset, scratch: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    broken = tmp_path / "bin/rsync"
-    broken.parent.mkdir()
-    broken.write_text(
-        '#!/bin/sh\nfor last; do :; done\nmkdir -p "$last/private" && cp "$5/private/"* "$last/private"\n'
-    )
-    broken.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{broken.parent}:{os.environ['PATH']}")
-    with pytest.raises(DataError, match="has other files; was it changed meanwhile"), copied(dataset, scratch):
+def test_a_copy_of_data_that_changes_meanwhile_is_not_used(dataset: Dataset, scratch: Path) -> None:
+    def change(event: Event) -> None:
+        (dataset.public / "train.csv").unlink(missing_ok=True)
+
+    with pytest.raises(DataError, match="has other files; was it changed meanwhile"), copied(dataset, scratch, change):
         pass
-    broken.write_text("#!/bin/sh\necho 'rsync: connection unexpectedly closed' >&2\nexit 12\n")
-    with (
-        pytest.raises(DataError, match=r"cannot be copied to .*: rsync: connection unexpectedly"),
-        copied(dataset, scratch),
-    ):
+    assert left(scratch) == []
+
+
+def test_a_copy_that_fails_says_of_what_and_leaves_nothing(dataset: Dataset, scratch: Path) -> None:
+    def break_it(event: Event) -> None:
+        (dataset.public / "unreadable").symlink_to("nowhere")
+        shutil.rmtree(dataset.private)
+
+    with pytest.raises(DataError, match=r"cannot be copied to .*: No such file"), copied(dataset, scratch, break_it):
         pass
     assert left(scratch) == []
 

@@ -11,11 +11,10 @@ from pathlib import Path
 import pytest
 
 from pytest_mlebench.catalog import Competition
-from pytest_mlebench.data.checksums import md5
-from pytest_mlebench.data.remote.storage import Storage
 from pytest_mlebench.data.store import DataStore, default_data_dir
-from pytest_mlebench.data.verification import fingerprint
+from pytest_mlebench.data.verification import fingerprint, md5
 from pytest_mlebench.errors import DataError
+from pytest_mlebench.extras.remote_data.source import RemoteSource as Storage
 
 TOY = Path(__file__).parents[1] / "toys/competitions/toy-parity"
 
@@ -100,7 +99,7 @@ def test_a_failed_preparation_leaves_nothing_and_can_be_repeated(
 
 def test_missing_files_of_the_raw_data_are_named(folder: Path, store: DataStore, tmp_path: Path) -> None:
     (folder / "prepare.py").write_text(
-        "from pytest_mlebench.data.authoring.files import link\n"
+        "from pytest_mlebench.authoring.files import link\n"
         "def prepare(raw, public, private):\n    link(raw / 'train.csv', public / 'train.csv')\n"
     )
     competition = from_kaggle(folder)

@@ -6,8 +6,8 @@ import pandas as pd
 import pytest
 from PIL import Image
 
-from pytest_mlebench.data.authoring.archives import zip_member
-from pytest_mlebench.data.authoring.synthetic import jpeg_like, png, write_zipped_csv
+from pytest_mlebench.authoring.archives import zip_member
+from pytest_mlebench.authoring.synthetic import jpeg_like, png, write_zipped_csv
 
 
 def decode(data: bytes) -> Image.Image:

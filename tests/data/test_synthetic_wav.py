@@ -3,7 +3,7 @@ import wave
 
 import numpy as np
 
-from pytest_mlebench.data.authoring.synthetic import wav
+from pytest_mlebench.authoring.synthetic import wav
 
 
 def test_a_wav_file_reads_back_as_its_samples() -> None:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_mlebench.data.authoring.archives import write_zip
-from pytest_mlebench.data.authoring.tables import (
+from pytest_mlebench.authoring.archives import write_zip
+from pytest_mlebench.authoring.tables import (
     hold_out,
     one_hot,
     read_csv,

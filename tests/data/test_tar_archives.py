@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_mlebench.data.authoring.archives import (
+from pytest_mlebench.authoring.archives import (
     TarWriter,
     copy_members,
     open_tar,

@@ -4,8 +4,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from pytest_mlebench.data.authoring.archives import write_zip, zip_member
-from pytest_mlebench.data.authoring.text_normalization import prepare_text_normalization
+from pytest_mlebench.authoring.archives import write_zip, zip_member
+from pytest_mlebench.authoring.text_normalization import prepare_text_normalization
 
 SENTENCES = 20
 

@@ -6,13 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_mlebench.data.authoring.tfrecord import (
-    copy_records,
-    parse_example,
-    read_examples,
-    read_records,
-    tfrecord,
-)
+from pytest_mlebench.authoring.tfrecord import copy_records, parse_example, read_examples, read_records, tfrecord
 from pytest_mlebench.errors import DataError
 
 values = st.binary(max_size=300) | st.text() | st.integers(0, 2**63 - 1)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_mlebench.data.locks import hold
+from pytest_mlebench.io.locks import hold
 from tests.kaggle_server import zip_bytes
 
 pytestmark = pytest.mark.full

@@ -115,7 +115,9 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         shutil.copytree(ROOT / "examples" / name, folder / name)
     shutil.copytree(agents, folder / "agents/mine")
     (folder / "pytest.ini").write_text(
-        f"[pytest]\nmlebench_agents_dir = {home}/agents\nmlebench_sandbox = local\naddopts = -p no:cacheprovider\n"
+        f"[pytest]\nmlebench_agents_dir = {home}/agents\nmlebench_sandbox = local\n"
+        "mlebench_trust_agent = mine mine/fast three-lines one-program improver improver/dev\n"
+        "addopts = -p no:cacheprovider\n"
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MLEBENCH_DATA_DIR", str(home / "data"))

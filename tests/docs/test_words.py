@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pytest_mlebench import settings
+from pytest_mlebench import options as settings
 from pytest_mlebench.cli import main
 from tests.docs.pages import pages
 from tools.docs.reference import PAGES
@@ -25,6 +25,7 @@ OF_OTHERS = {
     "--filter": "docker image prune",
     "--fixtures": "pytest",
     "--fsgofer-host-uds": "runsc",
+    "--from": "COPY of a Dockerfile",
     "--full": "this project's own tests",
     "--header": "curl",
     "--host-uds": "runsc",
@@ -32,10 +33,13 @@ OF_OTHERS = {
     "--ignore-cgroups": "runsc",
     "--junitxml": "pytest",
     "--lf": "pytest",
+    "--mount": "RUN of a Dockerfile",
+    "--number": "tools.mutate",
     "--option": "any option, in a sentence about all of them",
     "--output": "curl, nvidia-ctk",
     "--overwrite-checksums": "MLE-bench, refused here",
     "--partition": "sbatch",
+    "--seed": "tools.mutate",
     "--strict": "mkdocs build",
     # MLE-bench's own
     "--agent-id": "MLE-bench's run_agent.py",

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from pytest_mlebench.runs.group import read_group
-from pytest_mlebench.runs.record import RunRecord
-from pytest_mlebench.sandbox.contract import Ending
+from pytest_mlebench.records.account import Ending
+from pytest_mlebench.records.group import read_group
+from pytest_mlebench.records.record import RunRecord
 from tests.examples.conftest import EXAMPLES, Run
 from tests.llm.atif import problems
 from tests.llm.conftest import certificates, upstream
@@ -20,7 +20,8 @@ __all__ = ["certificates", "upstream"]
 
 SESSION = (
     "pytest --agents-dir=agents --competitions-dir=competitions --split=own --run-group=mine --sandbox=local "
-    "--time-limit=30m"
+    "--time-limit=30m --trust-agent=three-lines --trust-agent=one-program --trust-agent=improver "
+    "--trust-agent=improver/dev"
 )
 PROGRAM = """
 import json, os

@@ -43,7 +43,8 @@ def test_they_are_right_for_a_linter(path: Path, schema: tuple[str, ...], tmp_pa
 
 def test_both_run_the_same_commands() -> None:
     for job in ("graders", "agent"):
-        assert [command.replace(" --sandbox=local", "") for command in commands(GITLAB, job)] == commands(GITHUB, job)
+        local = " --sandbox=local --trust-agent=three-lines"  # GitLab's runners have no Docker
+        assert [command.replace(local, "") for command in commands(GITLAB, job)] == commands(GITHUB, job)
 
 
 @pytest.mark.full

@@ -16,7 +16,11 @@ from tests.examples.conftest import EXAMPLES, Run
 def test_it_reads_a_group_and_plots_it(folder: Path, run: Run) -> None:
     if not all(map(find_spec, ("ipykernel", "matplotlib", "nbclient"))):
         (pytest.fail if os.environ.get("CI") else pytest.skip)('no Jupyter: pip install "pytest-mlebench[docs]"')
-    run("pytest --agent=three-lines --agents-dir=agents --split=smoke -k diabetes --sandbox=local", folder)
+    run(
+        "pytest --agent=three-lines --agents-dir=agents --split=smoke -k diabetes "
+        "--trust-agent=three-lines --sandbox=local",
+        folder,
+    )
     notebook = json.loads((EXAMPLES / "notebook.ipynb").read_text())
     for cell in notebook["cells"]:
         cell.pop("outputs", None)

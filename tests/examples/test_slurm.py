@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_mlebench.runs.group import read_group
+from pytest_mlebench.records.group import read_group
 from tests.cluster.conftest import slurm, slurm_of_session
 from tests.cluster.slurm_cluster import SlurmCluster
 from tests.cluster.test_sessions import wait_until
@@ -17,7 +17,8 @@ __all__ = ["slurm", "slurm_of_session"]
 
 pytestmark = [pytest.mark.full, pytest.mark.serial]  # its daemons have time limits of their own
 
-OPTIONS = "--agent=three-lines --agents-dir=agents --competitions-dir=competitions --split=own --sandbox=local --cpus=1"
+OPTIONS = "--agent=three-lines --agents-dir=agents --competitions-dir=competitions --split=own "
+OPTIONS += "--sandbox=local --cpus=1 --trust-agent=three-lines"
 
 
 @pytest.fixture

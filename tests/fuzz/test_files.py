@@ -18,12 +18,12 @@ from hypothesis import strategies as st
 from pytest_mlebench.agents.config import read_config
 from pytest_mlebench.catalog import Competition, default_catalogue
 from pytest_mlebench.errors import AgentError, CompetitionError, SandboxError, UsageError
-from pytest_mlebench.runs.events import latest_events
-from pytest_mlebench.runs.group import read_group
-from pytest_mlebench.runs.running import runs_in_progress
-from pytest_mlebench.sandbox.collection import Collector
-from pytest_mlebench.sandbox.docker.archive import collect_archive, collect_file
+from pytest_mlebench.records.group import read_group
+from pytest_mlebench.records.running import latest_events, runs_in_progress
+from pytest_mlebench.sandbox.collection import Collector, FilesWriter
+from pytest_mlebench.sandbox.docker.archive import collect_archive, collect_submission
 from tests.fuzz.bounded import fuzzing, limited_time, run_limited
+from tests.left import left
 
 pytestmark = pytest.mark.full
 
@@ -341,13 +341,12 @@ def test_any_archive_is_taken_out_below_its_folder(tmp_path: Path) -> None:
     @given(archives())
     def fuzz(data: bytes) -> None:
         folder = tmp_path / str(next(count))
-        collector = Collector(1000, 3)
-        with limited_time(), suppress(SandboxError):
-            collect_archive(_chunks(data), folder / "logs", collector)
-            collect_file(_chunks(data), folder / "submission.csv", collector)
-        files = [path for path in folder.rglob("*") if not path.is_dir()]
-        assert all(path.is_file() and not path.is_symlink() for path in files) and len(files) <= 4
-        assert {path.name for path in folder.iterdir()} <= {"logs", "submission.csv"}
+        with limited_time(), suppress(SandboxError), FilesWriter(folder) as files:
+            collector = Collector(files, 1000, 3)
+            collect_archive(_chunks(data), "logs", collector)
+            collect_submission(_chunks(data), collector)
+        assert {path.name for path in folder.rglob("*")} <= {"files.zip", "submission", "submission.csv"}
+        assert all(path.startswith("logs/") for path in left(folder)) and len(left(folder)) <= 3
 
     run_limited(fuzz)
 

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from pytest_mlebench.llm.allowed import Admission
 from pytest_mlebench.llm.budget import Limits
 from pytest_mlebench.llm.exchange import parse_body, target
 from pytest_mlebench.llm.flavours import FLAVOURS, Refusal
@@ -339,10 +340,11 @@ def test_any_body_for_a_model_is_understood_or_refused() -> None:
             if (endpoint := flavour.endpoint("POST", place[1])) is None:
                 return
             parsed = parse_body(json.dumps(body).encode())
-            flavour.expected(endpoint, parsed, 100)
-            flavour.guard(endpoint, parsed)
-            flavour.ask_for_usage(endpoint, parsed)
-            json.dumps(parsed)
+            admission = Admission(model="gemini-x")
+            made = flavour.admit(endpoint, parsed, admission)
+            flavour.expected(endpoint, made, 100, admission)
+            flavour.ask_for_usage(endpoint, made)
+            json.dumps(made, allow_nan=False)
 
     run_limited(fuzz)
 

@@ -11,7 +11,7 @@ import pytest
 
 from pytest_mlebench import Competition, CompetitionError, MLEBenchError
 from pytest_mlebench.cli.main import main
-from pytest_mlebench.grading.golden import make_golden
+from pytest_mlebench.gate.golden import make_golden
 
 GRADED = '    return root_mean_squared_error(answers["price"], price)'
 SPLIT = '    train, test = split(read_csv(raw / "houses.csv"), test_size=0.2)\n'
@@ -128,6 +128,7 @@ def test_a_description_that_nobody_can_read(author: Author, tmp_path: Path, cont
     assert words in str(error.value) and str(competition.description) in str(error.value)
 
 
+@pytest.mark.full
 def test_a_key_that_is_there_twice(author: Author) -> None:
     with pytest.raises(CompetitionError, match=r"competition\.yaml, line 3: the key .title. is there twice"):
         author("competition.yaml", "title: House", "title: House\ntitle: Home")

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_mlebench.grading import (
+from pytest_mlebench.authoring import (
     InvalidSubmission,
     align,
     alignment,

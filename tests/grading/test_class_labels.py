@@ -4,9 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from pytest_mlebench.authoring import alignment, class_labels, class_probabilities, label_sets, ranked_labels
+from pytest_mlebench.authoring.columns import whole_numbers
 from pytest_mlebench.errors import InvalidSubmission
-from pytest_mlebench.grading import alignment, class_labels, class_probabilities, label_sets, ranked_labels
-from pytest_mlebench.grading.columns import whole_numbers
 
 ANSWERS = pd.DataFrame({"id": ["a", "b", "c"], "label": [1, 2, 3]})
 

@@ -14,7 +14,7 @@ import pytest
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.cli.main import main
 from pytest_mlebench.errors import CompetitionError
-from pytest_mlebench.grading.golden import first_difference, lines_of, mark
+from pytest_mlebench.gate.golden import first_difference, lines_of, mark
 
 TOY = Path(__file__).parents[1] / "toys/competitions/toy-parity"
 
@@ -42,6 +42,7 @@ def test_a_competitions_own_results_are_written_anew(folder: Path, caplog: pytes
     assert golden(folder)["scores"]["<answers>"] == 0.9 and golden(folder)["origin"] == "own"
 
 
+@pytest.mark.full
 def test_the_reference_results_are_kept(folder: Path) -> None:
     kept = golden(folder, origin="reference")
     assert main(["golden", str(folder)]) == 0
@@ -80,6 +81,7 @@ def test_a_prepared_text_that_differs_is_told_with_what_was_expected(found: str,
     assert fnmatchcase(first_difference(tmp_path / "found", expected), message)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("file", "old", "new", "message"),
     [
@@ -103,6 +105,7 @@ def test_results_that_differ_from_the_reference_are_refused_unless_forced(
     assert golden(folder)["origin"] == "own"
 
 
+@pytest.mark.full
 def test_a_golden_that_is_not_one_is_named(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "golden.json").write_text('{"origin": "reference"}')
     assert main(["golden", str(folder)]) == 1

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_mlebench.grading import InvalidSubmission, alignment, require_same_ids
+from pytest_mlebench.authoring import InvalidSubmission, alignment, require_same_ids
 
 ANSWERS = pd.DataFrame({"id": [3, 1, 2]})
 

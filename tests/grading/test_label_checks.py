@@ -2,9 +2,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from pytest_mlebench.authoring import align, require_text, texts
+from pytest_mlebench.authoring.checks import require_whole
 from pytest_mlebench.errors import InvalidSubmission
-from pytest_mlebench.grading import align, require_text, texts
-from pytest_mlebench.grading.checks import require_whole
 
 
 def column(*values: object) -> pd.DataFrame:

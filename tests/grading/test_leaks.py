@@ -8,6 +8,7 @@ import json
 import os
 import struct
 import tarfile
+import time
 import wave
 import zipfile
 from collections.abc import Callable
@@ -19,13 +20,12 @@ import pandas as pd
 import pytest
 from PIL import Image, PngImagePlugin
 
+from pytest_mlebench.authoring.tfrecord import tfrecord
 from pytest_mlebench.catalog import Competition
-from pytest_mlebench.data.authoring.tfrecord import tfrecord
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.errors import CompetitionError
-from pytest_mlebench.grading.groups import shared_groups
-from pytest_mlebench.grading.leaks import find_leaks
-from pytest_mlebench.grading.strictness import medals_for_guesses, row_problems
+from pytest_mlebench.gate.groups import medals_for_guesses, row_problems, shared_groups
+from pytest_mlebench.gate.leaks import find_leaks, neighbours_agree
 
 YAML = """\
 id: toy-animals
@@ -39,7 +39,7 @@ leaderboard: {teams: 100, gold: 0.9, silver: 0.8, bronze: 0.7, median: 0.6}
 GRADE = """\
 from functools import partial
 from sklearn.metrics import accuracy_score
-from pytest_mlebench.grading import align
+from pytest_mlebench.authoring import align
 def grade(submission, answers):
     return accuracy_score(answers["label"], align(submission, answers, on="id")["label"])
 """
@@ -133,6 +133,35 @@ def times_of_files(public: Path, truth: pd.DataFrame) -> None:
 def the_order_of_times(public: Path, truth: pd.DataFrame) -> None:
     for place, row in enumerate(truth.sort_values("label").itertuples()):
         os.utime(public / "images" / f"{row.id}.png", ns=(place, place))
+
+
+def _in_turns(truth: pd.DataFrame) -> list[str]:
+    """The ids class by class, and the first class again: sorted by no label, but with equal neighbours."""
+    cats, dogs = (truth["id"][truth["label"] == label].tolist() for label in ("cat", "dog"))
+    return [*cats[::2], *dogs, *cats[1::2]]
+
+
+def neighbours_in_times_with_ties(public: Path, truth: pd.DataFrame) -> None:
+    for place, id in enumerate(_in_turns(truth)):
+        os.utime(public / "images" / f"{id}.png", ns=(place // 5, place // 5))
+
+
+def neighbours_in_inodes(public: Path, truth: pd.DataFrame) -> None:
+    for id in _in_turns(truth):
+        (public / f"{id}.dat").write_bytes(b"same")
+        os.utime(public / f"{id}.dat", ns=(0, 0))
+
+
+def neighbours_in_the_times_of_inodes(public: Path, truth: pd.DataFrame) -> None:
+    for id in truth["id"]:
+        (public / f"{id}.dat").write_bytes(b"same")
+    for id in _in_turns(truth):
+        time.sleep(0.005)  # more than a tick of the kernel's clock
+        os.utime(public / f"{id}.dat", ns=(0, 0))
+
+
+def neighbours_in_an_archive(public: Path, truth: pd.DataFrame) -> None:
+    (public / "test.zip").write_bytes(_zip_of({f"{id}.dat": b"same" for id in _in_turns(truth)}))
 
 
 def headers_of_images(public: Path, truth: pd.DataFrame) -> None:
@@ -281,7 +310,11 @@ PLANTED: dict[Plant, str] = {
     texts_in_a_binary_file: "public/model.bin hold the true values of 'text'",
     sizes_of_files: "the public files *.raw: the size in bytes tells",
     times_of_files: "the public files *.png: the time of change tells",
-    the_order_of_times: "the public files *.png: the order of the times of change tells",
+    the_order_of_times: "the public files *.png: the order of each time of change tells",
+    neighbours_in_times_with_ties: "the public files *.png: the order of each time of change tells",
+    neighbours_in_inodes: "the public files *.dat: the order of each inode tells",
+    neighbours_in_the_times_of_inodes: "the public files *.dat: the order of each time of the inode's change tells",
+    neighbours_in_an_archive: "public/test.zip: neighbours in the order of the files tell",
     headers_of_images: "the public files *.png: the image header's Comment tells",
     exif_of_photos: "the public files *.jpg: the image header's EXIF tag 270 tells",
     tags_of_dicom_files: "the public files *.dcm: the DICOM tag (0010,4000) tells",
@@ -312,6 +345,14 @@ def test_answers_that_public_files_tell_are_found(dataset: Dataset, plant: Plant
     plant(dataset.public, pd.read_csv(dataset.answers))
     found = find_leaks(dataset)
     assert any(PLANTED[plant] in line for line in found), found
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_orders_raise_no_alarm(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    for values in (2, 3, 50, 10**9):
+        truth = [str(value) for value in rng.integers(values, size=200)]
+        assert not neighbours_agree(rng.integers(70, size=200).tolist(), truth)
 
 
 def test_ids_that_tell_the_answers_are_found(dataset: Dataset) -> None:

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pytest_mlebench.grading import alignment, reading
+from pytest_mlebench.authoring import alignment
+from pytest_mlebench.grading import reading
 from pytest_mlebench.grading.reading import read_table
 
 FIELDS = ["", "0", "-7", "0.1", "1e400", "9007199254740993", "9223372036854775808", "nan", "inf", "True", "x", '"1"']

@@ -13,12 +13,7 @@ import pytest
 from numpy.typing import NDArray
 from sklearn.metrics import cohen_kappa_score, matthews_corrcoef, roc_auc_score
 
-from pytest_mlebench.catalog import Competition, default_catalogue
-from pytest_mlebench.data.dataset import Dataset
-from pytest_mlebench.data.preparing import run_prepare
-from pytest_mlebench.grading.golden import grade_all
-from pytest_mlebench.grading.grader import Grader
-from pytest_mlebench.grading.resampling import (
+from pytest_mlebench.authoring.resampling import (
     MIN_UNITS,
     RowScores,
     certainty,
@@ -31,6 +26,11 @@ from pytest_mlebench.grading.resampling import (
     roc_auc,
     root_mean,
 )
+from pytest_mlebench.catalog import Competition, default_catalogue
+from pytest_mlebench.data.dataset import Dataset
+from pytest_mlebench.data.preparing import run_prepare
+from pytest_mlebench.gate.golden import grade_all
+from pytest_mlebench.grading.grader import Grader
 
 Rng = np.random.Generator
 Floats = NDArray[np.float64]
@@ -74,7 +74,7 @@ TRUTH: dict[Callable[[Rng], RowScores], float] = {
 def test_the_interval_of_95_per_cent_holds_the_true_score_in_that_share_of_test_sets(
     draw: Callable[[Rng], RowScores], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pytest_mlebench.grading.resampling.RESAMPLES", 300)
+    monkeypatch.setattr("pytest_mlebench.authoring.resampling.RESAMPLES", 300)
     rng, times, covered = np.random.default_rng(5), 300, 0
     for _ in range(times):
         found = certainty(draw(rng), None)
@@ -86,7 +86,7 @@ def test_the_interval_of_95_per_cent_holds_the_true_score_in_that_share_of_test_
 def test_resamples_of_rows_and_the_normal_distribution_of_many_agree(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = _f1(np.random.default_rng(1))
     drawn = certainty(rows, None)
-    monkeypatch.setattr("pytest_mlebench.grading.resampling._DRAWN_UNITS", MIN_UNITS)
+    monkeypatch.setattr("pytest_mlebench.authoring.resampling._DRAWN_UNITS", MIN_UNITS)
     normal = certainty(rows, None)
     assert drawn is not None and normal is not None and drawn != normal
     assert (normal.low, normal.high) == pytest.approx((drawn.low, drawn.high), abs=0.005)

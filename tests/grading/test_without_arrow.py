@@ -15,13 +15,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_mlebench.authoring import columns, ids
+from pytest_mlebench.authoring.metrics import multilabel
 from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.data import jobs
 from pytest_mlebench.data.download.kaggle import KaggleDownloads
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import CompetitionError, DataError, InvalidSubmission
-from pytest_mlebench.grading import columns, ids
-from pytest_mlebench.grading.metrics import multilabel
 
 ROOT = Path(__file__).parents[2]
 NEEDS_IT = "icecube-neutrinos-in-deep-ice"

@@ -445,7 +445,8 @@ def test_the_providers_tools_are_withheld_in_every_disguise(attack: Attack, upst
 def chat(**more): return CHAT, {**QUESTION, **more}
 def responses(**more): return "/openai/v1/responses", {"model": "gpt-5", "input": "x", **more}
 def router(**more): return "/openrouter/v1/chat/completions", {**QUESTION, **more}
-def messages(**more): return MESSAGES, {"model": "claude-sonnet-4-6", "max_tokens": 9, **said("x"), **more}
+def messages(**more):
+    return MESSAGES, {"model": "claude-sonnet-4-6", "max_tokens": 9, **said({"type": "text", "text": "x"}), **more}
 def gemini(**more): return GENERATE, {"contents": [{"parts": [{"text": "x"}]}], **more}
 def compatible(**more): return "/gemini-openai/v1/chat/completions", {**QUESTION, "model": "gemini-2.5-pro", **more}
 def said(*parts): return {"messages": [{"role": "user", "content": list(parts)}]}
@@ -476,7 +477,7 @@ refused = [
     chat(**said({"type": "image_url", "image_url": {"url": "https://example.org/x.png"}})),
     chat(**said({"type": "image_url", "image_url": {"URL": "https://example.org/x.png"}})),
     chat(**said({"type": "file", "file": {"file_id": "file-1"}})),
-    chat(**said({"type": "text", "text": "x", "nested": [[{"video_url": {"url": "https://example.org"}}]]})),
+    chat(**said([[{"type": "video_url", "video_url": {"url": "https://example.org"}}]])),
     responses(background=True), responses(prompt={"id": "pmpt_1"}), responses(model="o3-deep-research"),
     responses(previous_response_id="resp_of_others"), responses(conversation="conv_1"),
     responses(input=[{"id": "msg_of_others"}]),

@@ -81,34 +81,36 @@ def test_tokens_have_a_budget(start: Start, upstream: Upstream) -> None:
     assert 500 < gateway.totals.tokens.total <= 800
 
 
-def _worker(folder: str, file: str, environment: dict[str, str], counts: Any) -> None:
+def _worker(folder: str, file: str, environment: dict[str, str], ready: Any, counts: Any) -> None:
     os.environ.update(environment)
     settings = GatewaySettings(
-        limits=Limits(max_total_cost=Decimal(10 * OUTPUT + 99)), prices=Prices.load(Path(file)), record="calls"
+        limits=Limits(max_total_cost=Decimal(240)), prices=Prices.load(Path(file)), record="calls"
     )
     run_dir = Path(folder) / f"run-{os.getpid()}"
     run_dir.mkdir()
     providers = [provider.located() for provider in settings.providers.values()]
     with Gateway(settings, providers, run_dir=run_dir, account_folder=Path(folder)) as gateway:
+        ready.wait(300)
         counts.put(ask_often(gateway, 16))
+        ready.wait(300)
 
 
 @pytest.mark.full
-def test_four_workers_share_the_sessions_budget(start: Start, upstream: Upstream, tmp_path: Path) -> None:
+def test_two_workers_share_the_sessions_budget(start: Start, upstream: Upstream, tmp_path: Path) -> None:
+    """Each has a share of $120: two calls of $12, then what is left does not pay for $100 any more."""
     prices(tmp_path)
     context = multiprocessing.get_context("spawn")
-    counts = context.Queue()
+    counts, ready = context.Queue(), context.Barrier(2)
     folder = tmp_path / "group"
     folder.mkdir()
-    given = (str(folder), str(tmp_path / "prices.yaml"), dict(os.environ), counts)
-    workers = [context.Process(target=_worker, args=given) for _ in range(4)]
+    given = (str(folder), str(tmp_path / "prices.yaml"), dict(os.environ), ready, counts)
+    workers = [context.Process(target=_worker, args=given) for _ in range(2)]
     for worker in workers:
         worker.start()
-    total: Counter[int] = sum((counts.get(timeout=60) for _ in workers), Counter())
+    assert [counts.get(timeout=300) for _ in workers] == [{200: 2, 402: 14}] * 2
     for worker in workers:
         worker.join(30)
-    assert total == {200: 10, 402: 54}
-    assert upstream.served == 10
+    assert upstream.served == 4
     assert (folder / ACCOUNT).exists()
 
 
@@ -257,7 +259,7 @@ def test_other_models_are_refused(start: Start, upstream: Upstream) -> None:
     assert ask(gateway).status == 200
     refused = ask(gateway, {**QUESTION, "model": "gpt-5"})
     assert (refused.status, refused.json["error"]["code"]) == (404, "model_not_found")
-    assert ask(gateway, {**QUESTION, "models": ["gpt-4o", "gpt-5"]}).status == 404
+    assert ask(gateway, {**QUESTION, "models": ["gpt-4o", "gpt-5"]}).status == 400
     messages = {"model": "claude-sonnet-4-6", "max_tokens": 9, "messages": [{"role": "user", "content": "x"}]}
     assert ask(gateway, messages, path="/anthropic/v1/messages").status == 200
     body = {"contents": [{"parts": [{"text": "x"}]}]}
@@ -275,26 +277,6 @@ def test_an_account_waits_for_what_is_open_and_refuses_what_never_fits(tmp_path:
     account.settle(first, calls=1, tokens=40, cost=None)
     assert isinstance(account.reserve(tokens=60, cost=None), int)
     account.close()
-
-
-def test_the_reservations_of_a_dead_process_count_as_spent(tmp_path: Path) -> None:
-    account = Account(tmp_path, "run", Limits(max_tokens=100))
-    account.reserve(tokens=60, cost=None)
-    account._owner = "elsewhere"
-    account._database.execute("UPDATE open SET owner = ?", (f"{os.uname().nodename}:{1 << 22}:7",))
-    over = account.reserve(tokens=60, cost=None)
-    assert isinstance(over, Over)
-    assert over.left.tokens == 40
-    account.close()
-
-
-def test_calls_are_spaced_over_all_workers(tmp_path: Path) -> None:
-    accounts = [Account(tmp_path, f"run-{n}", Limits()) for n in range(2)]
-    pauses = [accounts[n % 2].pace("openai", 60) for n in range(4)]
-    assert pauses == pytest.approx([0, 1, 2, 3], abs=0.5)
-    assert accounts[0].pace("anthropic", 60) == pytest.approx(0, abs=0.5)
-    for account in accounts:
-        account.close()
 
 
 def test_bundled_prices_bound_what_a_call_can_cost() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_mlebench.llm.completions import CHARACTERS, CompletionsError, CompletionsServer
+from pytest_mlebench.extras.audit.completions import CHARACTERS, CompletionsError, CompletionsServer
 from tests.llm.completions_server import Scripted, serving
 
 TEXT = "known words and zzrare ones"

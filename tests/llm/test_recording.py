@@ -18,8 +18,8 @@ from google import genai
 from google.genai import types as genai_types
 
 from pytest_mlebench.agents.definition import Agent
-from pytest_mlebench.audit.asking import named_model
 from pytest_mlebench.errors import AgentError, UsageError
+from pytest_mlebench.extras.audit.asking import named_model
 from pytest_mlebench.llm import ledger as ledger_module
 from pytest_mlebench.llm.flavours.base import Refusal
 from pytest_mlebench.llm.gateway import Gateway
@@ -105,6 +105,8 @@ def test_totals_say_what_is_not_known(tmp_path: Path) -> None:
         "replay_misses": 0,
         "errors": {"429": 1},
         "withheld": {},
+        "dropped": {},
+        "refusals": {},
         "budget_ended": None,
     }
 
@@ -324,9 +326,9 @@ def test_a_wrong_prices_file_is_named(text: str, tmp_path: Path) -> None:
 def test_a_providers_file_adds_servers(start: Start, upstream: Upstream, tmp_path: Path) -> None:
     file = tmp_path / "providers.yaml"
     file.write_text(f"""
-vllm: {{flavour: openai, base_url: "{upstream.url}/deep/v1"}}
+vllm: {{flavour: openai, base_url: "{upstream.url}/deep/v1", request_headers: [X-Own]}}
 azure: {{flavour: openai, base_url: "{upstream.url}/openai/v1", keys: [OPENAI_API_KEY], key_header: api-key,
-  query: {{api-version: preview}}, headers: {{X-Team: research}}}}
+  query: {{api-version: preview}}, headers: {{X-Team: research}}, parameters: [a]}}
 """)
     gateway = start(providers=load_providers(file))
     assert ask(gateway, path="/vllm/v1/chat/completions", headers={"X-Own": "kept"}).status == 200

@@ -14,21 +14,22 @@ from typing import Any
 
 import pytest
 
-from pytest_mlebench._paths import bundled
-from pytest_mlebench.agents import Agent
+from pytest_mlebench.agents import Agent, Permissions
 from pytest_mlebench.agents.registry import AgentRegistry
 from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.data.store import DataStore
-from pytest_mlebench.errors import SandboxError
+from pytest_mlebench.errors import AgentError, SandboxError
+from pytest_mlebench.io.paths import bundled
 from pytest_mlebench.llm.budget import Limits as Budget
 from pytest_mlebench.llm.ledger import CALLS, read_bodies, read_calls
 from pytest_mlebench.llm.settings import GatewaySettings
 from pytest_mlebench.llm.trajectory import TRAJECTORY
+from pytest_mlebench.records.record import RunRecord
 from pytest_mlebench.reports.run_details import ending_in_words
 from pytest_mlebench.reports.run_details import properties as run_properties
-from pytest_mlebench.runs.record import RunRecord
 from pytest_mlebench.runs.run import RunOptions, run_agent
 from pytest_mlebench.sandbox import Limits, Sandbox
+from tests.left import contents, left
 from tests.llm.atif import problems
 from tests.llm.upstreams import KEY, REPLY, Seen, Upstream
 from tests.sandbox.conftest import require_docker
@@ -104,6 +105,8 @@ def test_an_agent_asks_a_model_with_a_token_for_a_key(sandbox: Sandbox, upstream
     assert RunRecord.from_json(json.loads((run_dir / "run.json").read_text())) == record
     trajectory = json.loads((run_dir / TRAJECTORY).read_text())
     assert problems(trajectory) == []
+    files = [path.relative_to(run_dir) for path in run_dir.rglob("*") if path.is_file()]
+    assert len([path for path in files if path.parts[0] != "snapshots"]) < 12, files
     assert [step["message"] for step in trajectory["steps"]] == ["Which model first?", REPLY]
     assert trajectory["final_metrics"]["total_cost_usd"] == record.llm["cost"]
 
@@ -139,31 +142,33 @@ def test_the_key_is_nowhere(upstream: Upstream, tmp_path: Path) -> None:
 
     def look_around(seen: Seen) -> None:
         """While the agent waits for its answer."""
-        containers = subprocess.run(["docker", "ps", "-q"], capture_output=True, check=True, text=True).stdout.split()
+        listing = ["docker", "ps", "--format={{.Names}}"]
+        containers = subprocess.run(listing, capture_output=True, check=True, text=True).stdout.split()
         for command in (["inspect"], ["top"], ["logs"]):
             for container in containers:
                 done = subprocess.run(["docker", *command, container], capture_output=True)
                 look(f"docker {command[0]}", done.stdout + done.stderr)
-                inside = _pids(container)
-                assert command != ["top"] or inside
-                for pid in inside:
+                for pid in _pids(container):  # none, if it is another test's and has ended
+                    looked_inside.add(container)
                     look("environment", _read(Path(f"/proc/{pid}/environ")))
         for process in Path("/proc").glob("[0-9]*"):
             look("process list", _read(process / "cmdline"))
         looked.append(seen)
 
     looked: list[Seen] = []
+    looked_inside: set[str] = set()
     upstream.on_request = look_around
     upstream.echo = f" {KEY}"
     record, run_dir = run(docker_sandbox(network="none"), tmp_path)
 
     assert looked
     assert record.error is None
-    for path in filter(Path.is_file, (tmp_path / "runs").rglob("*")):
-        look(str(path), path.read_bytes())
+    assert record.sandbox.container in looked_inside
+    for name, content in contents(tmp_path / "runs"):
+        look(name, content)
     look("bodies", json.dumps(list(read_bodies(run_dir))).encode())
     look("record", repr(record).encode())
-    assert "environments" in {path.name for path in run_dir.rglob("*")}
+    assert "environments" in {path.rpartition("/")[2] for path in left(run_dir)}
     assert found == []
 
 
@@ -187,6 +192,36 @@ def test_a_budget_that_ended_is_in_the_record(sandbox: Sandbox, upstream: Upstre
     assert record.llm["budget_ended"] == "--max-calls=2"
     assert (record.llm["calls"], record.llm["errors"]) == (2, {"402": 2})
     assert "insufficient_quota" in (run_dir / "run.log").read_text()
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        ("nobody-knows", "model nobody-knows has no known price, so a budget cannot be held: add it with --prices"),
+        (
+            "gpt-4o,::stop-commands::x",
+            "model 'gpt-4o,::stop-commands::x' is not passed on: it is not the name of one model",
+        ),
+    ],
+)
+def test_why_the_gateway_refused_all_calls_is_the_runs_detail(
+    model: str, said: str, upstream: Upstream, tmp_path: Path
+) -> None:
+    agent = asking_agent(2)
+    ask = agent.env_vars["ASK"].replace("gpt-4o", model)
+    agent = replace(agent, env_vars={**agent.env_vars, "ASK": ask})
+    record, _ = run(local_sandbox(), tmp_path, agent, gateway=GatewaySettings(limits=Budget(max_cost=Decimal(1))))
+    assert record.detail == f"the gateway refused 2 model calls: {said}"
+    assert record.llm["refusals"] == {said: 2}
+    assert upstream.seen == []
+
+
+def test_a_provider_that_cannot_be_reached_is_the_runs_detail(
+    upstream: Upstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://localhost:9/v1")
+    record, _ = run(local_sandbox(), tmp_path)
+    assert record.detail is not None and "refused 1 model call: openai cannot be reached" in record.detail
 
 
 @pytest.mark.full
@@ -270,14 +305,31 @@ def test_an_agent_that_asks_no_models_has_no_gateway(upstream: Upstream, tmp_pat
 
 def test_without_the_gateway_the_agent_has_its_key_and_the_record_says_so(upstream: Upstream, tmp_path: Path) -> None:
     dataset = DataStore(tmp_path / "data").prepare(competition := default_catalogue()["smoke-digits"])
-    options = RunOptions(folder=tmp_path / "runs/group")
+    options = RunOptions(folder=tmp_path / "runs/group", gateway=None)
     agent = script_agent(
         kwargs={"script": 'test "$KEY" = "' + KEY + '" && echo same'},
         env_vars={"KEY": "${{ secrets.OPENAI_API_KEY }}"},
     )
+    with pytest.raises(AgentError, match="--allow-secret=OPENAI_API_KEY gives it the real value"):
+        run_agent(agent, competition, dataset, local_sandbox(), options)
+    options = replace(options, permissions=Permissions(allow_secrets=["OPENAI_API_KEY"]))
     record = run_agent(agent, competition, dataset, local_sandbox(), options)
     assert "same" in (options.folder / record.run_id / "run.log").read_text()
     assert record.llm == {"gateway": "off"}
+    assert record.permissions["used"] == {"secrets": ["OPENAI_API_KEY"], "no_isolation": True}
+
+
+def test_from_python_an_agent_gets_a_token_unless_the_user_names_the_key(upstream: Upstream, tmp_path: Path) -> None:
+    dataset = DataStore(tmp_path / "data").prepare(competition := default_catalogue()["smoke-digits"])
+    agent = script_agent(
+        kwargs={"script": 'test "$KEY" = "' + KEY + '" && echo same || echo other'},
+        env_vars={"KEY": "${{ secrets.OPENAI_API_KEY }}"},
+    )
+    record = run_agent(agent, competition, dataset, local_sandbox(), options := RunOptions(folder=tmp_path / "group"))
+    assert "other" in (options.folder / record.run_id / "run.log").read_text()
+    assert record.llm["gateway"] == "on"
+    with pytest.raises(AgentError, match="needs OPENAI_API_KEY"):
+        agent.launch()
 
 
 @pytest.mark.docker
@@ -301,8 +353,7 @@ def test_aide_solves_a_competition_without_a_network(tmp_path: Path, monkeypatch
     assert record.llm["calls"] == len(read_calls(run_dir)) == 6
     assert record.llm["cost"] is None  # nobody knows what `local-model` costs
     assert record.sandbox.connections == ()
-    for path in filter(Path.is_file, (tmp_path / "runs").rglob("*")):
-        assert KEY.encode() not in path.read_bytes(), path
+    assert [name for name, content in contents(tmp_path / "runs") if KEY.encode() in content] == []
 
 
 @pytest.mark.docker

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from pytest_mlebench.agents.config import read_config
+
 TOYS = Path(__file__).parents[1] / "toys"
 
 
@@ -20,12 +22,15 @@ def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytes
     Plugins of our own tests are left out there: importing them takes longer than most of these tests.
     """
     shutil.copytree(TOYS, pytester.path, dirs_exist_ok=True)
-    pytester.makeini("""
+    trusted = " ".join(agent.id for agent in read_config(TOYS / "agents/toy/config.yaml") if agent.trusted)
+    pytester.makeini(f"""
         [pytest]
         addopts = -p no:hypothesispytest -p no:benchmark
         mlebench_data_dir = data
         mlebench_agents_dir = agents
         mlebench_sandbox = local
+        mlebench_trust_agent = {trusted}
+        mlebench_allow_secret = TOY_TOKEN
         mlebench_time_limit = 60s
     """)
     monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from pytest_mlebench import settings
+from pytest_mlebench import options as settings
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.factories import agents, check_agent
+from pytest_mlebench.options import Settings
 from pytest_mlebench.plugin.combinations import check, without_effect
-from pytest_mlebench.settings import Settings
 from tests.plugin.test_settings import from_words
 
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from pytest_mlebench.data import locks
-from pytest_mlebench.progress import Note, Step
-from pytest_mlebench.runs.events import latest_events, log_event
+from pytest_mlebench.io import locks
+from pytest_mlebench.io.progress import Note, Step
+from pytest_mlebench.records.running import latest_events, log_event
 from tests.kaggle_server import Cut, KaggleServer
 
 pytestmark = pytest.mark.full  # sessions in processes of their own, by the dozen
@@ -88,7 +88,7 @@ def test_lines_stand_beside_pytests_letters(project: pytest.Pytester) -> None:
     project.makepyfile(
         """
         from pytest_mlebench.plugin.events import reporter_of
-        from pytest_mlebench.progress import Note, Step, WarningNote
+        from pytest_mlebench.io.progress import Note, Step, WarningNote
 
         def test_one(request):
             pass

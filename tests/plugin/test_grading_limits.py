@@ -18,7 +18,7 @@ GRADER = """
 import numpy as np
 from sklearn.metrics import accuracy_score
 
-from pytest_mlebench.grading import predictions
+from pytest_mlebench.authoring import predictions
 
 def grade(submission, answers):
     score = accuracy_score(answers["odd"], predictions(submission, answers, "odd", on="id"))

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 import pytest_mlebench
-from pytest_mlebench._paths import bundled
-from pytest_mlebench.settings import OPTIONS
+from pytest_mlebench.io.paths import bundled
+from pytest_mlebench.options import OPTIONS
 from tests.plugin.collected import collected
 
 pytestmark = pytest.mark.full
@@ -91,8 +91,10 @@ def test_starting_pytest_imports_nothing_heavy(guest: pytest.Pytester) -> None:
 
     added = modules() - modules("-p", "no:mlebench")
     assert {name.split(".")[0] for name in added} - set(sys.stdlib_module_names) == {"pytest_mlebench"}
-    rooms = {name.split(".")[1] for name in added if name.startswith("pytest_mlebench.")}
-    assert rooms == {"_paths", "defaults", "errors", "option_values", "plugin", "settings", "units"}
+    ours = {name.split(".")[1] for name in added if name.startswith("pytest_mlebench.")}
+    assert ours == {"defaults", "errors", "io", "options", "options_values", "plugin", "runs"}
+    of_runs = {name for name in added if name.startswith("pytest_mlebench.runs.")}
+    assert of_runs == {"pytest_mlebench.runs.guard"}  # it looks at each folder, and imports nothing itself
 
 
 @pytest.mark.parametrize("where", ["inside", "outside"])

@@ -22,7 +22,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from pytest_mlebench.runs.group import read_group
+from pytest_mlebench.records.group import read_group
 from pytest_mlebench.sandbox.checker import UPLOADS
 from pytest_mlebench.sandbox.docker.build_network import NETWORK
 from pytest_mlebench.sandbox.docker.engine import FULL_NETWORK

@@ -14,6 +14,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from tests.left import contents
 from tests.plugin.workers import in_one_process_and_with_xdist
 from tests.processes import commands_of
 
@@ -151,13 +152,9 @@ def test_secrets_are_masked_everywhere(
     monkeypatch.setenv("TOY_TOKEN", "hunter2-hunter2")
     result = run_toys("secret", options=("-v", "--junitxml=junit.xml"))
     assert result.ret == 0
-    written = [
-        path
-        for path in project.path.rglob("*")
-        if path.is_file() and ("reports" in path.parts or path.suffix == ".xml")
-    ]
-    assert any(path.name == "token.txt" for path in written)
-    assert [path for path in written if b"hunter2" in path.read_bytes()] == []
+    written = [*contents(project.path / "reports"), ("junit.xml", (project.path / "junit.xml").read_bytes())]
+    assert any(name.endswith("logs/token.txt") for name, _ in written)
+    assert [name for name, content in written if b"hunter2" in content] == []
     assert "hunter2" not in result.stdout.str()
 
 
@@ -182,7 +179,7 @@ def test_an_agent_that_is_not_trusted_is_an_error_that_names_both_ways_out(
         ["mlebench: warning: the runs of toy/untrusted will end at once: agent toy/untrusted *"]
     )
     result.stdout.fnmatch_lines(
-        ["*toy/untrusted is not trusted*no Docker engine answers*: start one *--sandbox=local*"]
+        ["*toy/untrusted is not trusted*no Docker engine answers*: start one *--trust-agent=toy/untrusted*"]
     )
 
 
@@ -308,7 +305,7 @@ def test_a_failure_shows_no_secret_with_all_local_variables(
     monkeypatch.setenv("TOY_TOKEN", "s3cr3t-t0k3n")
     project.makeconftest("""
         from pytest_mlebench.sandbox.local import sandbox
-        def fail(home, task, environment):
+        def fail(home, task, environment, redactor):
             print("it is", environment["TOKEN"])
             raise ZeroDivisionError
         sandbox._supervise = fail

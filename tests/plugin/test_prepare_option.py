@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from pytest_mlebench.records.account import Limits
 from pytest_mlebench.runs.writer import RunGroupWriter
-from pytest_mlebench.sandbox.contract import Limits
 from tests.kaggle_server import KaggleServer
 from tests.plugin.workers import in_one_process_and_with_xdist
 

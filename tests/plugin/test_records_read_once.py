@@ -13,8 +13,8 @@ pytestmark = pytest.mark.full
 COUNTER = """
     import json, os, sys
     from pathlib import Path
-    from pytest_mlebench import json_values
-    from pytest_mlebench.runs.record import RunRecord
+    from pytest_mlebench.io import json_files as json_values
+    from pytest_mlebench.records.record import RunRecord
 
     counts = {"opened": 0, "parsed": 0}
     parse = json_values._parse_fields

@@ -17,10 +17,10 @@ from typing import Any
 
 import pytest
 
-from pytest_mlebench.runs.group import GroupReader, read_group
-from pytest_mlebench.runs.manifest import UNKNOWN, canonical_differences, changes
+from pytest_mlebench.records.account import Hardware
+from pytest_mlebench.records.group import GroupReader, read_group
+from pytest_mlebench.records.manifest import UNKNOWN, canonical_differences, changes
 from pytest_mlebench.sandbox import Limits
-from pytest_mlebench.sandbox.hardware import Hardware
 from tests.plugin.workers import in_one_process_and_with_xdist
 
 pytestmark = pytest.mark.full  # sessions in processes of their own, by the dozen

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
-from pytest_mlebench import settings
+from pytest_mlebench import options as settings
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.factories import comparable_settings, container_options
-from pytest_mlebench.runs.manifest import Manifest, PlannedRun
-from pytest_mlebench.settings import OPTIONS, Settings
+from pytest_mlebench.options import OPTIONS, Settings
+from pytest_mlebench.records.manifest import Manifest, PlannedRun
 
 WRONG = [
     ("--cpus", "abc", "'abc' is not a positive number"),
@@ -107,9 +107,30 @@ def test_junk_in_a_resumed_manifest_is_named(value: Any, tmp_path: Path) -> None
 
 
 def test_a_flag_in_a_resumed_manifest_must_be_true_or_false(tmp_path: Path) -> None:
-    assert read(manifest(tmp_path, {"--allow-privileged": True})).allow_privileged
+    assert read(manifest(tmp_path, {"--allow-unenforced-limits": True})).allow_unenforced_limits
     with pytest.raises(UsageError, match="'yes' is neither true nor false"):
-        read(manifest(tmp_path, {"--allow-privileged": "yes"}))
+        read(manifest(tmp_path, {"--allow-unenforced-limits": "yes"}))
+
+
+def test_a_group_that_is_resumed_grants_nothing(tmp_path: Path) -> None:
+    granted = {"--allow-secret": ["A"], "--allow-host": ["a"], "--trust-agent": ["x"], "--allow-privileged": True}
+    found = read(manifest(tmp_path, granted))
+    assert (found.allow_secrets, found.allow_hosts, found.trust_agents, found.allow_privileged) == ((), (), (), False)
+    job = read(settings.from_plan("x", granted, tmp_path / "plan.json"))
+    assert (job.allow_secrets, job.allow_hosts, job.trust_agents, job.allow_privileged) == (
+        ("A",),
+        ("a",),
+        ("x",),
+        True,
+    )
+
+
+@pytest.mark.parametrize(
+    "words", ["--trust-agent=toy/*", "--trust-agent=*", "--allow-secret=A-B", "--allow-host=ftp://a"]
+)
+def test_a_permission_names_one_thing(tmp_path: Path, words: str) -> None:
+    with pytest.raises(UsageError, match=words.partition("=")[0]):
+        read(from_words(tmp_path, words))
 
 
 def test_heavy_may_name_what_for_and_a_group_of_earlier_versions_has_a_flag(tmp_path: Path) -> None:
@@ -168,7 +189,7 @@ def test_a_resumed_group_says_what_it_was_made_with_and_the_command_line_goes_be
     found = read(from_option(tmp_path, "--network", "full"), group, ini)
     assert (found.agents, found.seeds, found.split) == (("dummy", "baseline"), 2, None)
     assert (found.cpus, found.memory, found.time_limit) == (None, 1 << 30, 90.0)
-    assert (found.network, found.allow_hosts) == ("full", ("a",))
+    assert (found.network, found.allow_hosts) == ("full", ())
 
 
 def test_what_a_group_restores_survives_json(tmp_path: Path) -> None:
@@ -179,7 +200,7 @@ def test_what_a_group_restores_survives_json(tmp_path: Path) -> None:
         Manifest(options=options, runs=(PlannedRun("dummy", "smoke-digits", 0),)), Path("/elsewhere/manifest.json")
     )
     again = read(restored)
-    for name in ("gpu_ids", "agents_dirs", "allow_hosts", "cpus", "heavy", "data_dir", "disk", "time_limit"):
+    for name in ("gpu_ids", "agents_dirs", "cpus", "heavy", "data_dir", "disk", "time_limit"):
         assert getattr(again, name) == getattr(read(given), name), name
 
 

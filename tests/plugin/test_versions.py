@@ -13,7 +13,7 @@ from tests.plugin.collected import collected
 pytestmark = pytest.mark.full  # each test starts sessions of its own
 TOY = Path("competitions/toy-parity")
 GRADE = """\
-from .v1 import grade as first
+from .. import grade as first
 
 
 def grade(submission, answers):
@@ -26,7 +26,9 @@ def corrected(project: pytest.Pytester) -> pytest.Pytester:
     """The toys, of whose competition the second version's scores are half of the first's."""
     folder = project.path / TOY / "v2"
     folder.mkdir()
-    (folder / "competition.yaml").write_text("changes: [half of the score]\nthresholds: indicative\n")
+    (folder / "competition.yaml").write_text(
+        "changes: [half of the score]\nthresholds: indicative\ndifferences: {labels: made otherwise}\n"
+    )
     (folder / "grade.py").write_text(GRADE)
     assert main(["golden", "--bench-version=2", str(project.path / TOY)]) == 0
     return project

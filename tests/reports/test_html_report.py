@@ -26,7 +26,8 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("project")
     shutil.copytree(TOYS, folder, dirs_exist_ok=True)
     command = [sys.executable, "-m", "pytest", "competitions", "-p", "no:cacheprovider"]
-    command += [f"--agent=toy/{name}" for name in ("gold", "silver", "no-medal", "nonsense", "crashes")]
+    agents = [f"toy/{name}" for name in ("gold", "silver", "no-medal", "nonsense", "crashes")]
+    command += [f"{option}={agent}" for agent in agents for option in ("--agent", "--trust-agent")]
     command += ["--agents-dir=agents", "--data-dir=data", "--sandbox=local", "--run-group=g"]
     command += ["--title=The five toys", "--note=For the five of us"]
     command += ["--html=other.html", "--self-contained-html"]

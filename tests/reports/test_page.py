@@ -13,14 +13,14 @@ from urllib.parse import quote, unquote, urlsplit
 import pytest
 
 from pytest_mlebench.catalog import default_catalogue
+from pytest_mlebench.records.account import RUN_LOG, Connection, SandboxAccount, Validation
+from pytest_mlebench.records.group import read_group
+from pytest_mlebench.records.outcome import Outcome
+from pytest_mlebench.records.record import RunKey, RunRecord
 from pytest_mlebench.reports.medals import in_order
 from pytest_mlebench.reports.page import LOG_BYTES, LOGS_BYTES, page
 from pytest_mlebench.reports.run_details import run_details
 from pytest_mlebench.results.overview import overview
-from pytest_mlebench.runs.group import read_group
-from pytest_mlebench.runs.outcome import Outcome
-from pytest_mlebench.runs.record import RunKey, RunRecord
-from pytest_mlebench.sandbox.contract import RUN_LOG, Connection, SandboxAccount, Validation
 from tests.groups import make_group, random_record, record_with, save_group
 from tests.reports.browser import Open, Tab
 

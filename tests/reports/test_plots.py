@@ -14,17 +14,16 @@ from hypothesis import strategies as st
 
 from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.errors import UsageError
+from pytest_mlebench.records.group import RunGroup, read_group
+from pytest_mlebench.records.outcome import Outcome
+from pytest_mlebench.records.record import RunKey, RunRecord
 from pytest_mlebench.reports.palette import COLOURS, READABLE
 from pytest_mlebench.reports.plots import heat_map, medal_rates, score_plot, time_plot, write_plots
-from pytest_mlebench.reports.plots.runs import medal_shares, share_beaten
-from pytest_mlebench.reports.plots.thresholds import position
+from pytest_mlebench.reports.plots.runs import medal_shares, position, share_beaten
 from pytest_mlebench.results.overview import overview
 from pytest_mlebench.results.published import PublishedResult
 from pytest_mlebench.results.statistics import Rate
 from pytest_mlebench.results.summary import SplitSummary, summarise
-from pytest_mlebench.runs.group import RunGroup, read_group
-from pytest_mlebench.runs.outcome import Outcome
-from pytest_mlebench.runs.record import RunKey, RunRecord
 from tests.groups import make_group, record_with
 from tests.reports.browser import Open
 

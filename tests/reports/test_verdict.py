@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from pytest_mlebench.catalog import default_catalogue
+from pytest_mlebench.records.group import RunGroup
+from pytest_mlebench.records.manifest import Manifest, PlannedRun
+from pytest_mlebench.records.record import RunRecord
 from pytest_mlebench.reports.verdict import Heading, heading
 from pytest_mlebench.results.overview import overview
-from pytest_mlebench.runs.group import RunGroup
-from pytest_mlebench.runs.manifest import Manifest, PlannedRun
-from pytest_mlebench.runs.record import RunRecord
 from tests.groups import record_with
 
 SMOKE = default_catalogue().split("smoke")

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from pytest_mlebench.catalog import default_catalogue
+from pytest_mlebench.records.group import RunGroup
+from pytest_mlebench.records.manifest import Canonical, Manifest, PlannedRun
 from pytest_mlebench.results.comparison import Standing, compare, flags, not_ranked, standings
 from pytest_mlebench.results.published import published_results
 from pytest_mlebench.results.summary import summarise
-from pytest_mlebench.runs.group import RunGroup
-from pytest_mlebench.runs.manifest import Canonical, Manifest, PlannedRun
 from tests.groups import record_with
 
 CANONICAL = Canonical(is_canonical=True)

@@ -13,11 +13,11 @@ import pytest
 
 from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.errors import UsageError
-from pytest_mlebench.grading.report import Report
-from pytest_mlebench.results.grading_report import grading_report, write_group
-from pytest_mlebench.runs.group import find_group, read_group
-from pytest_mlebench.runs.outcome import Outcome
-from pytest_mlebench.runs.record import RunRecord
+from pytest_mlebench.records.group import find_group, read_group
+from pytest_mlebench.records.outcome import Outcome
+from pytest_mlebench.records.record import RunRecord
+from pytest_mlebench.records.report import Report
+from pytest_mlebench.results.grading_report import grading_report, report_name, write_group
 from tests.groups import record_with, save_group
 
 TOTALS = {
@@ -151,7 +151,7 @@ def test_reports_are_ordered_as_mle_bench_counts_seeds_and_each_agent_has_its_ow
         return [next((m for m in ("gold", "silver", "bronze") if report[f"{m}_medal"]), "none") for report in reports]
 
     assert medals("grading_report.json") == ["none", "silver", "bronze", "gold"]
-    assert medals("grading_report_a-x.json") == ["none", "silver"]
+    assert medals("grading_report_a+x.json") == ["none", "silver"]
     assert medals("grading_report_b.json") == ["bronze", "gold"]
     other = datetime.fromisoformat("2024-10-01T12:00:00.123456")  # as MLE-bench writes it
     for report in strictly(tmp_path / "grading_report.json")["competition_reports"]:
@@ -182,3 +182,12 @@ def test_a_folder_with_nothing_but_a_grading_report_is_read(tmp_path: Path) -> N
     (tmp_path / "broken/grading_report.json").write_text("[]")
     with pytest.raises(UsageError, match=r"is no grading report: it must be an object, not \[\]"):
         read_group(tmp_path / "broken")
+
+
+@pytest.mark.parametrize(
+    "ids", [("col/x", "col-x"), ("a/b/c", "a/b-c", "a-b-c", "a+b"), ("\u00e9", "\u00e8"), ("x" * 190, "x" * 191)]
+)
+def test_each_agent_has_a_grading_report_of_its_own(ids: tuple[str, ...], tmp_path: Path) -> None:
+    save_group(tmp_path / "g", [record_with(SPACESHIP, "gold", agent=id, seed=k) for k, id in enumerate(ids)])
+    assert len(list((tmp_path / "g").glob("grading_report_*.json"))) == len(ids)
+    assert len({report_name(id) for id in ids}) == len(ids)

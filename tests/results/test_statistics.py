@@ -14,13 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from pytest_mlebench.results.statistics import (
-    bootstrap_interval,
-    paired_difference,
-    pass_at_k,
-    rate,
-    sign_test,
-)
+from pytest_mlebench.results.statistics import bootstrap_interval, paired_difference, pass_at_k, rate, sign_test
 
 rates = st.sampled_from([0, 100 / 3, 200 / 3, 100])
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from pytest_mlebench.catalog import default_catalogue
+from pytest_mlebench.records.group import RunGroup
+from pytest_mlebench.records.manifest import Manifest, PlannedRun
+from pytest_mlebench.records.outcome import Outcome
 from pytest_mlebench.results.summary import SplitSummary, summarise
-from pytest_mlebench.runs.group import RunGroup
-from pytest_mlebench.runs.manifest import Manifest, PlannedRun
-from pytest_mlebench.runs.outcome import Outcome
 from tests.groups import record_with
 
 LOW = [competition.id for competition in default_catalogue().split("low")]

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from pytest_mlebench.catalog import default_catalogue
+from pytest_mlebench.records.group import RunGroup
+from pytest_mlebench.records.manifest import Manifest, PlannedRun
 from pytest_mlebench.reports.medals import run_sections
 from pytest_mlebench.reports.sections import sections
 from pytest_mlebench.results.overview import overview
-from pytest_mlebench.runs.group import RunGroup
-from pytest_mlebench.runs.manifest import Manifest, PlannedRun
 from tests.groups import record_with
 
 LOW = [competition.id for competition in default_catalogue().split("low")]

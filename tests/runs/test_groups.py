@@ -10,9 +10,9 @@ import pytest
 
 from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.errors import UsageError
-from pytest_mlebench.runs.group import find_group, read_group
-from pytest_mlebench.runs.outcome import Outcome
-from pytest_mlebench.runs.record import RunKey
+from pytest_mlebench.records.group import find_group, read_group
+from pytest_mlebench.records.outcome import Outcome
+from pytest_mlebench.records.record import RunKey
 from tests.groups import make_group, record_with
 
 

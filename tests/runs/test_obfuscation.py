@@ -15,7 +15,7 @@ from pytest_mlebench.catalog import Competition, default_catalogue
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import CompetitionError
-from pytest_mlebench.runs.record import RunRecord
+from pytest_mlebench.records.record import RunRecord
 from pytest_mlebench.runs.run import RunOptions, run_agent
 from pytest_mlebench.sandbox import Ending, Limits, Sandbox
 from tests.sandbox.conftest import require_docker

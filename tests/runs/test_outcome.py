@@ -10,10 +10,10 @@ import pytest
 
 import pytest_mlebench
 from pytest_mlebench.catalog import default_catalogue
+from pytest_mlebench.records.account import Ending
+from pytest_mlebench.records.outcome import FAILURES, THRESHOLDS, Outcome
 from pytest_mlebench.reports.palette import COLOURS, terminal_markup
 from pytest_mlebench.results.summary import grader_defects
-from pytest_mlebench.runs.outcome import FAILURES, THRESHOLDS, Outcome
-from pytest_mlebench.sandbox.contract import Ending
 from tests.groups import record_with
 
 SPACESHIP = default_catalogue()["spaceship-titanic"]
@@ -32,6 +32,25 @@ def test_outcomes_are_distinct_in_letter_and_ordered_by_rank() -> None:
     assert THRESHOLDS == ("gold", "silver", "bronze", "median")
     assert [outcome.medal for outcome in Outcome if outcome.medal] == ["gold", "silver", "bronze"]
     assert Outcome.error in FAILURES and Outcome.no_medal not in FAILURES
+
+
+def test_the_letters_in_pytests_progress_line_and_what_passes() -> None:
+    assert {str(outcome): outcome.letter for outcome in Outcome if outcome.passed} == {
+        "gold": "G",
+        "silver": "S",
+        "bronze": "B",
+        "above_median": "M",
+        "no_medal": "-",
+    }
+    assert {str(outcome): outcome.letter for outcome in FAILURES} == {
+        "invalid_submission": "I",
+        "no_submission": "N",
+        "timed_out": "T",
+        "out_of_memory": "O",
+        "crashed": "C",
+        "budget_ended": "$",
+        "error": "E",
+    }
 
 
 @pytest.mark.parametrize("outcome", Outcome)
@@ -90,4 +109,4 @@ def test_outcomes_are_listed_in_one_module() -> None:
     files = [path for path in package.rglob("*") if path.suffix in (".py", ".js", ".html", ".css")]
     assert len(files) > 100
     using = {path.relative_to(package).as_posix() for path in files if names.search(path.read_text())}
-    assert using == {"runs/outcome.py", "runs/record.py"}  # the list, and the rule that chooses from it
+    assert using == {"records/outcome.py", "records/record.py"}  # the list, and the rule that chooses from it

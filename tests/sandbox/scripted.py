@@ -40,7 +40,7 @@ PLAIN: dict[str, Any] = {
 @cache
 def engine_problem() -> str:
     """Why there is no engine to test with. Podman's service is then the one of this process and of what it starts."""
-    from pytest_mlebench.sandbox.docker.engine import open_engine
+    from pytest_mlebench.sandbox.docker.opening import open_engine
 
     try:
         engine = open_engine(ENGINE, RUNTIME)

@@ -16,12 +16,13 @@ from typing import Any
 
 import pytest
 
-from pytest_mlebench._paths import bundled
-from pytest_mlebench.agents import AgentRegistry
+from pytest_mlebench.agents import AgentRegistry, Permissions
 from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.data.store import DataStore
+from pytest_mlebench.io.paths import bundled
 from pytest_mlebench.runs.run import RunOptions, run_agent
 from pytest_mlebench.sandbox import Limits
+from tests.left import left
 from tests.sandbox.scripted import docker_sandbox
 
 KEY = "sk-test-0123456789abcdef"
@@ -129,7 +130,12 @@ def test_aide_solves_a_competition_through_the_proxy(
     competition = default_catalogue()["smoke-breast-cancer"]
     agent = AgentRegistry(bundled("agents"))["aide/local"]
     agent = replace(agent, kwargs={**agent.kwargs, "agent.steps": 3})
-    group = RunOptions(folder=tmp_path / "runs/group", limits=Limits(time_limit=600, memory=4 << 30))
+    group = RunOptions(
+        folder=tmp_path / "runs/group",
+        limits=Limits(time_limit=600, memory=4 << 30),
+        gateway=None,
+        permissions=Permissions(allow_secrets=["OPENAI_API_KEY", "OPENAI_BASE_URL"]),
+    )
 
     record = run_agent(agent, competition, DataStore(tmp_path / "data").prepare(competition), docker_sandbox(), group)
 
@@ -145,8 +151,8 @@ def test_aide_solves_a_competition_through_the_proxy(
     assert "step 3/3: metric 0.50000" in log
 
     # What it did can be read afterwards.
-    assert "LogisticRegression" in (run_dir / "code/solution.py").read_text()
-    journal = json.loads((run_dir / "logs/journal.json").read_text())
+    assert "LogisticRegression" in left(run_dir)["code/solution.py"].decode()
+    journal = json.loads(left(run_dir)["logs/journal.json"])
     assert [node["is_buggy"] for node in journal["nodes"]] == [True, False, False]
     assert "no_such_column" in json.dumps(journal["nodes"][0])
 

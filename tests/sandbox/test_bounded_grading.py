@@ -11,7 +11,7 @@ import pytest
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.grading.limits import GradingLimits
-from pytest_mlebench.runs.record import RunRecord
+from pytest_mlebench.records.record import RunRecord
 from pytest_mlebench.runs.run import RunOptions, run_agent
 from pytest_mlebench.sandbox import Limits, Sandbox
 from tests.sandbox.scripted import script_agent
@@ -19,7 +19,7 @@ from tests.sandbox.scripted import script_agent
 TOY = Path(__file__).parents[1] / "toys/competitions/toy-parity"
 GRADER = """
 import numpy as np
-from pytest_mlebench.grading import require_columns
+from pytest_mlebench.authoring import require_columns
 
 def check(submission, template):
     require_columns(submission, ["id", "odd"])

@@ -17,9 +17,9 @@ import docker
 import psutil
 import pytest
 
+from pytest_mlebench.io.processes import LABEL, is_dead, owner_labels
 from pytest_mlebench.sandbox.docker.cleanup import clean
 from pytest_mlebench.sandbox.leftovers import SOCKETS
-from pytest_mlebench.sandbox.owner import LABEL, is_dead, owner_labels
 from tests.sandbox.scripted import ENGINE, Runner, docker_sandbox, script_agent
 
 SESSION = """

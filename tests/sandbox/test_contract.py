@@ -16,6 +16,7 @@ import pytest
 
 from pytest_mlebench import defaults
 from pytest_mlebench.sandbox import Ending, Sandbox
+from tests.left import left
 from tests.sandbox.scripted import MB, SAMPLE, VALID, Runner
 
 pytestmark = pytest.mark.serial
@@ -87,22 +88,20 @@ def test_what_the_agent_leaves_is_in_the_run_directory(run: Runner) -> None:
         "echo lost > $HOME/elsewhere"
     )
     assert result.submission == SAMPLE
-    assert (result.run_dir / "logs/note.txt").read_text() == "note\n"
-    assert (result.run_dir / "code/a/b/main.py").read_text() == "code\n"
-    assert sorted(path.name for path in result.run_dir.iterdir()) == ["code", "logs", "run.log", "submission"]
+    assert left(result.run_dir) == {"logs/note.txt": b"note\n", "code/a/b/main.py": b"code\n"}
+    assert sorted(path.name for path in result.run_dir.iterdir()) == ["files.zip", "run.log", "submission"]
 
 
-def test_names_that_are_odd_are_kept(run: Runner) -> None:
-    result = run("cd $LOGS_DIR; touch -- $'-rf' $'a\\nb' 'ü' 'c d' $'\\xff' $(printf 'x%.0s' {1..255})")
-    assert {os.fsencode(path.name) for path in (result.run_dir / "logs").iterdir()} == {
-        *(b"-rf", b"a\nb", "ü".encode(), b"c d", b"\xff", b"x" * 255)
-    }
+def test_names_that_are_odd_are_kept_as_plain_text(run: Runner) -> None:
+    result = run("cd $LOGS_DIR; touch -- $'-rf' $'a\\nb' 'ü' 'c d' $'\\xff' 'e\\f' $(printf 'x%.0s' {1..255})")
+    names = {"-rf", "a%0Ab", "ü", "c d", "%FF", "e%5Cf", "x" * 255}
+    assert left(result.run_dir).keys() == {f"logs/{name}" for name in names}
 
 
-def test_an_agent_that_leaves_nothing_has_empty_folders(run: Runner) -> None:
+def test_an_agent_that_leaves_nothing_has_a_log_and_nothing_else(run: Runner) -> None:
     result = run("true")
     assert result.submission is None
-    assert [list((result.run_dir / name).iterdir()) for name in ("submission", "logs", "code")] == [[], [], []]
+    assert [path.name for path in result.run_dir.iterdir()] == ["run.log"] and left(result.run_dir) == {}
 
 
 def test_public_data_can_be_read_and_not_changed(run: Runner) -> None:
@@ -242,8 +241,8 @@ def test_secrets_appear_in_no_file(run: Runner) -> None:
         secrets=frozenset([secret]),
     )
     assert "key: ***" in result.log
-    for path in filter(Path.is_file, result.run_dir.rglob("*")):
-        assert secret not in path.read_text()
+    assert secret not in result.log and left(result.run_dir).keys() == {"logs/key", "code/main.py"}
+    assert not [path for path, content in left(result.run_dir).items() if secret.encode() in content]
     assert secret not in repr(result.execution)
 
 
@@ -255,7 +254,7 @@ def test_links_pipes_and_what_they_lead_to_are_not_collected(run: Runner, tmp_pa
         "mkfifo $LOGS_DIR/pipe; echo kept > $LOGS_DIR/file"
     )
     kept = {str(path.relative_to(result.run_dir)) for path in result.run_dir.rglob("*") if not path.is_dir()}
-    assert kept == {"logs/file", "run.log"}
+    assert kept == {"files.zip", "run.log"} and left(result.run_dir) == {"logs/file": b"kept\n"}
     assert not any(path.is_symlink() for path in result.run_dir.rglob("*"))
     left_out = " ".join(result.execution.sandbox.left_out)
     assert all(name in left_out for name in ("submission.csv", "logs/link", "code/root", "logs/pipe"))
@@ -269,15 +268,14 @@ def test_too_large_and_too_many_files_are_left_out_and_told(run: Runner) -> None
         collect_files=20,
     )
     assert result.submission == SAMPLE
-    assert [path.name for path in (result.run_dir / "logs").iterdir()] == ["small"]
-    assert len(list((result.run_dir / "code").iterdir())) <= 20
+    names = list(left(result.run_dir))
+    assert [name for name in names if name.startswith("logs/")] == ["logs/small"] and len(names) <= 21
     assert "logs/big" in " ".join(result.execution.sandbox.left_out)
 
 
 def test_a_folder_that_was_exchanged_for_a_link_is_not_followed(run: Runner) -> None:
     result = run("rmdir $SUBMISSION_DIR && ln -s $DATA_DIR $SUBMISSION_DIR; rmdir $LOGS_DIR && ln -s /etc $LOGS_DIR")
-    assert list((result.run_dir / "submission").iterdir()) == []
-    assert list((result.run_dir / "logs").iterdir()) == []
+    assert result.submission is None and left(result.run_dir) == {}
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -301,7 +299,7 @@ def test_an_interruption_stops_the_agent_keeps_its_work_and_goes_on(run: Runner,
 
 
 def _leftovers(run_dir: Path) -> set[str]:
-    return {path.name for path in run_dir.iterdir()} - {"code", "logs", "run.log", "submission"}
+    return {path.name for path in run_dir.iterdir()} - {"files.zip", "run.log", "submission"}
 
 
 def _verdict(n: int, path: Path) -> str:

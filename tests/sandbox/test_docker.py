@@ -52,10 +52,13 @@ def test_containers_tell_whose_they_are(run_in_container: Runner) -> None:
         assert host["SecurityOpt"][1].startswith("seccomp={")
         assert not host["Privileged"]
         assert host["LogConfig"]["Type"] == "none"  # the engine stores no second copy of the output
-        assert all(not mount["RW"] for mount in container.attrs["Mounts"])
+        mounts = {mount["Destination"]: mount for mount in container.attrs["Mounts"]}
+        assert all(not mount["RW"] for mount in mounts.values() if mount["Type"] == "bind")
+        volumes = {name for name, mount in mounts.items() if mount["Type"] == "volume"}
+        assert volumes == {"/home/data", "/dev/pts"}  # of which the file system of the data is read-only
         assert host["Memory"] == host["MemorySwap"] == 512 * MB  # no swap
     finally:
-        container.remove()
+        container.remove(v=True)
 
 
 def test_a_kept_container_can_be_looked_at_afterwards(run_in_container: Runner) -> None:
@@ -66,7 +69,7 @@ def test_a_kept_container_can_be_looked_at_afterwards(run_in_container: Runner) 
         assert container.status == "exited"
         assert any(path["Path"] == "/home/note" for path in container.diff())
     finally:
-        container.remove()
+        container.remove(v=True)
 
 
 def test_a_privileged_agent_needs_permission(docker_engine: None, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from pytest_mlebench.agents import AgentRegistry
 from pytest_mlebench.sandbox import Ending
+from tests.left import left
 from tests.sandbox.scripted import AGENTS, SAMPLE, Result, Runner
 
 pytestmark = pytest.mark.docker
@@ -56,8 +57,8 @@ def test_an_agent_made_for_conda_and_omegaconf_runs_unchanged(run_in_container: 
     result = run_legacy(run_in_container, "legacy", {"LEGACY_API_KEY": "sk-legacy-secret"})
     assert result.execution.ending == Ending.FINISHED, result.log
     assert result.submission == SAMPLE
-    assert (result.run_dir / "code/solution.py").read_text() == "print('solved')\n"
-    assert (result.run_dir / "logs/journal.json").exists()
+    assert left(result.run_dir)["code/solution.py"] == b"print('solved')\n"
+    assert "logs/journal.json" in left(result.run_dir)
     lines = result.log.splitlines()
     assert "arguments: agent.steps=3 agent.search.max_debug_depth=20 agent.code.model=model-large" in lines
     assert "steps: 3 key: *** in /opt/agent" in lines

@@ -20,9 +20,9 @@ from typing import Any
 import pytest
 
 from pytest_mlebench.errors import SandboxError
-from pytest_mlebench.progress import Event, Note
-from pytest_mlebench.sandbox import gpu_usage
-from pytest_mlebench.sandbox.contract import Limits
+from pytest_mlebench.io.progress import Event, Note
+from pytest_mlebench.records.account import Limits
+from pytest_mlebench.sandbox import gpus as gpu_usage
 from pytest_mlebench.sandbox.gpus import Gpu, GpuPool, detect
 from tests.sandbox.scripted import MB
 
@@ -385,7 +385,7 @@ def test_a_container_is_given_exactly_its_gpus(two_gpus: Path, tmp_path: Path) -
     with GpuPool(["1"], folder=two_gpus).lease(1) as gpus:
         settings = configuration(
             Limits(gpus=1),
-            public=tmp_path,
+            own=[],
             sockets=tmp_path,
             network_mode="none",
             gpus=gpus,

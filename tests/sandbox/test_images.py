@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 import uuid
@@ -14,11 +15,12 @@ import docker
 import docker.errors
 import pytest
 
-from pytest_mlebench._paths import bundled
 from pytest_mlebench.agents.definition import Agent
 from pytest_mlebench.errors import SandboxError
-from pytest_mlebench.progress import Event, Note, Step
+from pytest_mlebench.io.paths import bundled
+from pytest_mlebench.io.progress import Event, Note, Step, log_reported
 from pytest_mlebench.sandbox.docker.images import BASE_IMAGE, Images
+from pytest_mlebench.sandbox.docker.images import logger as builder_log
 from tests.sandbox.scripted import docker_sandbox, script_agent
 
 pytestmark = pytest.mark.docker
@@ -50,6 +52,7 @@ class Workshop:
     agent: Agent
     made: set[str]
     events: list[Event] = field(default_factory=list)
+    printed: list[Event] = field(default_factory=list)
 
     def images(self) -> Images:
         return Images(self.client, base_image=BASE_IMAGE, reporter=self._report, folder=self.environment)
@@ -61,7 +64,9 @@ class Workshop:
 
     def build(self) -> str:
         self.events.clear()
-        return self.images().agent(self.agent)
+        self.printed.clear()
+        with log_reported(self.printed.append, builder_log, logging.DEBUG):
+            return self.images().agent(self.agent)
 
     @property
     def built(self) -> list[str]:
@@ -70,7 +75,8 @@ class Workshop:
 
     @property
     def said(self) -> list[str]:
-        return [event.text for event in self.events if isinstance(event, Note)]
+        """What the builder printed."""
+        return [event.text for event in self.printed if isinstance(event, Note)]
 
     def sh(self, image: str, command: str) -> str:
         container = self.client.containers.run(image, ["-c", command], entrypoint="sh", detach=True)
@@ -109,6 +115,16 @@ def workshop(docker_engine: None, tmp_path: Path, made: set[str]) -> Iterator[Wo
         yield workshop
 
 
+def test_a_build_is_one_line_of_progress(workshop: Workshop) -> None:
+    """The builder's own lines, of which there are hundreds, are shown when it fails."""
+    image = workshop.build()
+    assert workshop.events == [Step(image, "building")]
+    assert any("/places" in line for line in workshop.said)
+    (workshop.agent.folder / "Dockerfile").write_text("FROM mlebench-env\nRUN echo what went wrong; false\n")
+    with pytest.raises(SandboxError, match=r"does not build; its log ends with:\n(.|\n)*\nwhat went wrong\n"):
+        workshop.build()
+
+
 def test_an_unchanged_agent_costs_nothing(workshop: Workshop) -> None:
     first = workshop.build()
     assert len(workshop.built) == 1
@@ -123,7 +139,7 @@ def test_an_unchanged_agent_costs_nothing(workshop: Workshop) -> None:
     [
         ('ENTRYPOINT ["/bin/serve", "now"]', r"the ENTRYPOINT of its Dockerfile \(/bin/serve now\) would not run"),
         ("RUN sudo apt-get install nothing", "there is no sudo, and no need of it"),
-        ("RNU true", "unknown instruction: RNU"),
+        ("RNU true", "'RNU' is not an instruction"),
     ],
 )
 def test_what_cannot_work_of_a_dockerfile_is_said(workshop: Workshop, line: str, message: str) -> None:
@@ -153,11 +169,6 @@ def test_an_agent_may_make_its_folders_as_for_mle_bench(workshop: Workshop) -> N
         file.write("RUN mkdir ${LOGS_DIR} ${CODE_DIR}\n")
     folders = workshop.sh(workshop.build(), "stat -c '%U %n' /home/submission /home/logs /home/code /home/agent")
     assert [line.split()[0] for line in folders.splitlines()] == ["nonroot"] * 4
-
-
-def test_the_progress_of_a_build_is_shown(workshop: Workshop) -> None:
-    workshop.build()
-    assert any("/places" in line for line in workshop.said)
 
 
 def test_every_change_in_the_agents_folder_rebuilds_the_agent_alone(workshop: Workshop) -> None:
@@ -245,10 +256,19 @@ def test_a_failing_build_is_an_error_with_the_end_of_its_log(workshop: Workshop)
     workshop.build()  # nothing of the failure stays
 
 
-@pytest.mark.parametrize("text", ["", "FROM\n", "RUN true\n", "NONSENSE\n", "FROM no-such-image-anywhere\n"])
-def test_a_dockerfile_that_is_wrong_is_an_error(workshop: Workshop, text: str) -> None:
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "does not build"),
+        ("FROM\n", "Dockerfile: line 1: FROM takes an image"),
+        ("RUN true\n", "does not build"),
+        ("# x\n\nNONSENSE\n", "Dockerfile: line 3: 'NONSENSE' is not an instruction"),
+        ("FROM no-such-image-anywhere\n", "does not build"),
+    ],
+)
+def test_a_dockerfile_that_is_wrong_is_an_error(workshop: Workshop, text: str, problem: str) -> None:
     (workshop.agent.folder / "Dockerfile").write_text(text)
-    with pytest.raises(SandboxError, match="does not build"):
+    with pytest.raises(SandboxError, match=problem):
         workshop.build()
 
 
@@ -256,6 +276,7 @@ def test_a_base_image_that_cannot_be_had_is_an_error_of_one_line(workshop: Works
     missing = f"localhost:1/no-such-image-{uuid.uuid4().hex}"
     with pytest.raises(SandboxError, match=rf"{missing} cannot be had: .*--base-image, or base_image:") as caught:
         workshop.images().environment(missing)
+    missing = f"no-such-image-{uuid.uuid4().hex}"
     workshop.agent.dockerfile.write_text(f"FROM {missing}\n")
     with pytest.raises(SandboxError, match=rf"does not build, since the image {missing} .*FROM in its Dockerfile"):
         workshop.build()

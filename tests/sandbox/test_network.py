@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import socket
 import ssl
 import threading
@@ -67,11 +68,11 @@ def server() -> Iterator[Server]:
 
 
 @pytest.mark.docker
-def test_an_agent_reaches_what_its_definition_lists_and_the_record_tells(
+def test_a_bundled_agent_reaches_what_its_definition_lists_and_the_record_tells(
     run_in_container: Runner, server: Server
 ) -> None:
     listed = f"host.docker.internal:{server.port}"
-    agent = replace(script_agent(), llm_hosts=(f"http://{listed}",))
+    agent = replace(script_agent(), llm_hosts=(f"http://{listed}",), bundled=True)
     result = run_in_container(
         f"curl -sN -d hello http://{listed}/v1/chat?x=1; "
         "curl -s -o /dev/null -w '%{http_code}' http://other.example.com/; "
@@ -98,9 +99,10 @@ def test_more_hosts_can_be_allowed_for_a_session(docker_engine: None, server: Se
 
 
 @pytest.mark.docker
-def test_the_host_of_a_base_url_is_let_through(run_in_container: Runner, server: Server) -> None:
+def test_the_host_of_a_bundled_agents_base_url_is_let_through(run_in_container: Runner, server: Server) -> None:
     result = run_in_container(
         "curl -s -d x $OPENAI_BASE_URL/chat",
+        agent=replace(script_agent(), bundled=True),
         environment={"OPENAI_BASE_URL": f"http://host.docker.internal:{server.port}/v1"},
     )
     assert "data: 2" in result.log
@@ -182,9 +184,12 @@ def test_a_wildcard_admits_what_is_below_it() -> None:
     assert not endpoint.admits("evilopenai.azure.com", 443)
 
 
-def test_an_agent_that_lists_hosts_has_those_and_no_others() -> None:
+def test_a_bundled_agent_that_lists_hosts_has_those_and_no_others() -> None:
     agent = replace(script_agent(), llm_hosts=("a.example",), env_vars={"K": "${{ secrets.OPENAI_API_KEY }}"})
-    assert list(map(str, endpoints(agent, Launch()))) == ["a.example:443"]
+    assert list(map(str, endpoints(replace(agent, bundled=True), Launch()))) == ["a.example:443"]
+    with pytest.raises(SandboxError, match=r"--allow-host=a\.example:443 lets it"):
+        endpoints(agent, Launch())
+    assert list(map(str, endpoints(agent, Launch(), ["*.example"]))) == ["*.example:443"]
 
 
 def test_an_agent_that_lists_none_has_the_providers_of_its_keys() -> None:
@@ -228,8 +233,45 @@ def test_this_machines_own_addresses_may_not_be_listed() -> None:
 @pytest.mark.parametrize(
     "host", ["api.openai.com", "*.openai.azure.com", "*.example.co.uk", "10.9.8.7:8000", "[fd00::5]"]
 )
-def test_an_agent_may_list_a_provider_or_its_companys_own_model(host: str) -> None:
-    assert len(endpoints(replace(script_agent(), llm_hosts=(host,)), Launch())) == 1
+def test_a_bundled_agent_may_list_a_provider_or_its_companys_own_model(host: str) -> None:
+    assert len(endpoints(replace(script_agent(), llm_hosts=(host,), bundled=True), Launch())) == 1
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        *("evil.example", "EVIL.example.", "evil.example:8443", "http://evil.example", "https://user@evil.example/v1"),
+        *("api.openai.com.evil.example", "xapi.openai.com", "*.openai.com", "*.evil.example"),
+        *("host.docker.internal", "http://host.docker.internal:8080", "HOST.docker.internal.:11434"),
+        *("10.0.0.5", "192.168.1.1:8000", "172.31.255.254", "[fd00::5]", "[::ffff:10.0.0.5]", "8.8.8.8"),
+    ],
+)
+def test_what_an_agent_lists_needs_the_permission_that_the_message_names(host: str) -> None:
+    agent = replace(script_agent(), llm_hosts=(host,))
+    with pytest.raises(SandboxError, match="wants to reach") as caught:
+        endpoints(agent, Launch())
+    option = re.search(r"--allow-host=(\S+)", str(caught.value))
+    assert option is not None
+    assert len(endpoints(agent, Launch(), [option[1]])) == 1
+
+
+def test_a_variable_needs_the_same_permission() -> None:
+    environment = {"MY_MODEL_BASE_URL": "https://evil.example/v1"}
+    with pytest.raises(SandboxError, match=r"--allow-host=evil\.example:443"):
+        endpoints(script_agent(), Launch(environment=environment))
+
+
+@pytest.mark.parametrize(
+    "permitted", ["evil.example:8443", "http://evil.example:80", "*.evil.example", "evil.example.org"]
+)
+def test_a_permission_is_for_one_host_port_and_protocol(permitted: str) -> None:
+    with pytest.raises(SandboxError, match="wants to reach"):
+        endpoints(replace(script_agent(), llm_hosts=("evil.example",)), Launch(), [permitted])
+
+
+@pytest.mark.parametrize("host", ["api.openai.com", "api.openai.com:22", "http://api.groq.com", "openrouter.ai"])
+def test_a_providers_host_is_not_reached_directly_without_its_key(host: str) -> None:
+    assert endpoints(replace(script_agent(), llm_hosts=(host,)), Launch()) == ()
 
 
 def test_a_base_url_may_not_name_the_metadata_address_either_and_the_sandboxs_own_needs_no_proxy() -> None:

@@ -11,12 +11,15 @@ import tarfile
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, quote_plus
 
 import pytest
 
-from pytest_mlebench.sandbox.collection import Collector
-from pytest_mlebench.sandbox.redaction import Redactor, bounded
+from pytest_mlebench.records.account import Connection
+from pytest_mlebench.sandbox import redaction
+from pytest_mlebench.sandbox.collection import Collector, FilesWriter
+from pytest_mlebench.sandbox.redaction import Redactor, bounded, connections, validations
+from tests.left import left
 
 SECRET = "sk-Zürich/4f+9a=Qx7"
 ENCODINGS: dict[str, Callable[[str], bytes]] = {
@@ -56,6 +59,83 @@ def test_overlapping_secrets_leave_no_part_of_either() -> None:
 
 def test_a_secret_inside_another_leaves_no_part_of_it() -> None:
     assert Redactor(["12345678", "0123456789"]).text("0123456789 12345678") == "*** ***"
+    assert Redactor(["12345678", "0123456789"]).text("12345678 0123456789") == "*** ***"
+
+
+def test_secrets_that_follow_or_overlap_each_other_are_masked_to_the_end() -> None:
+    one = Redactor(["12345678", "aaaaaaaa"])
+    assert one.text("1234567812345678") == "******"
+    assert one.text("<aaaaaaaaa>") == "<***>"
+    assert Redactor(["abcdefgh1234", "1234wxyzabcd"]).text("<1234wxyzabcd> abcdefgh1234wxyzabcd>") == "<***> ***>"
+
+
+@pytest.mark.parametrize("before", ["", "a", "ab", "abc"])
+@pytest.mark.parametrize("secret", ["12345678", "????>>>>~~~~", "123456789"])
+@pytest.mark.parametrize("encode", [base64.b64encode, base64.urlsafe_b64encode])
+def test_in_base64_no_letter_that_only_the_secret_determines_is_left(
+    before: str, secret: str, encode: Callable[[bytes], bytes]
+) -> None:
+    encoded = encode(f"{before}{secret}end".encode())
+    first, last = -(-len(before) * 8 // 6), (len(before) + len(secret)) * 8 // 6
+    assert Redactor([secret]).bytes(encoded) == encoded[:first] + b"***" + encoded[last:]
+
+
+@pytest.mark.parametrize("safe", ["", "/"])
+def test_a_secret_in_a_url_is_masked_however_its_slashes_and_spaces_are_written(safe: str) -> None:
+    secret = "key one/two three"
+    assert Redactor([secret]).text(f"?k={quote(secret, safe=safe)}&") == "?k=***&"
+    assert Redactor([secret]).text(f"?k={quote_plus(secret, safe=safe)}&") == "?k=***&"
+
+
+def test_what_the_checker_and_the_proxy_saw_is_masked_and_bounded() -> None:
+    redactor = Redactor([SECRET])
+    (short, long) = validations([(1.23456, f"bad {SECRET}"), (2, "v" * 2000)], redactor)
+    assert (short.at, short.verdict) == (1.235, "bad ***")
+    assert long.verdict == "v" * 999 + "…"
+    made = Connection(at=1.0, host="h" * 300, port=443, allowed=False, method="M" * 30, reason=f"{SECRET}" + "r" * 600)
+    (connection,) = connections([made], redactor)
+    assert connection.host == "h" * 254 + "…"
+    assert connection.method == "M" * 19 + "…"
+    assert connection.reason == "***" + "r" * 496 + "…"
+    assert (connection.at, connection.port) == (1.0, 443)
+
+
+@pytest.mark.parametrize("content", [b"\x1f\x8bjunk", b"BZhjunk", b"\xfd7zXZ\0junk", b"PK\x03\x04junk", b"PK\x05\x06"])
+def test_a_damaged_archive_is_kept(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "damaged"
+    path.write_bytes(content)
+    assert Redactor([SECRET]).file(path) is True
+    assert Redactor([]).file(path) is True
+
+
+@pytest.mark.parametrize("offset", [-1, -5, -len(SECRET.encode()), 0])
+def test_a_secret_across_two_blocks_of_an_archive_is_found(offset: int, tmp_path: Path) -> None:
+    path = tmp_path / "logs.gz"
+    path.write_bytes(gzip.compress(b"x" * ((1 << 20) + offset) + SECRET.encode() + b"x" * 10))
+    assert not Redactor([SECRET]).file(path)
+
+
+def test_archives_are_looked_through_up_to_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert (redaction._UNPACKED, redaction._MEMBERS, redaction._BLOCK) == (256 << 20, 10_000, 1 << 20)
+    monkeypatch.setattr(redaction, "_UNPACKED", 3 << 20)
+
+    def is_kept(*members: bytes) -> bool:
+        path = tmp_path / "a.zip"
+        with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+            for number, content in enumerate(members):
+                archive.writestr(f"{number}", content)
+        return Redactor([SECRET]).file(path)
+
+    block, secret = b"x" * (1 << 20), SECRET.encode()
+    assert not is_kept(block, block, secret)
+    assert not is_kept(block, block[1:], secret, secret)
+    assert is_kept(block, block, block, secret)
+    assert is_kept(block * 3 + secret)
+    (tmp_path / "a.gz").write_bytes(gzip.compress(block * 3 + secret))
+    assert Redactor([SECRET]).file(tmp_path / "a.gz")
+    monkeypatch.setattr(redaction, "_MEMBERS", 2)
+    assert not is_kept(b"", secret)
+    assert is_kept(b"", b"", secret)
 
 
 def test_values_that_would_match_by_chance_are_not_looked_for() -> None:
@@ -64,7 +144,9 @@ def test_values_that_would_match_by_chance_are_not_looked_for() -> None:
 
 def test_texts_are_bounded_and_can_be_stored() -> None:
     assert bounded("x" * 100, 10) == "x" * 9 + "…"
+    assert bounded("x" * 10, 10) == "x" * 10
     assert bounded("\ud800", 10) == "\\ud800"
+    assert Redactor([SECRET]).text("\ud800") == "\\ud800"
     assert Redactor([SECRET]).text(SECRET + "y" * 100, 5) == "***y…"
 
 
@@ -91,9 +173,10 @@ def test_an_archive_that_holds_a_secret_is_left_out_and_noted(pack: Callable[[by
     source.mkdir()
     (source / "bad").write_bytes(pack(b"x" * (3 << 20) + SECRET.encode()))
     (source / "good").write_bytes(pack(b"x" * (3 << 20)))
-    collector = Collector(1 << 30, 100, Redactor([SECRET]))
-    collector.collect(source, tmp_path / "target")
-    assert [path.name for path in (tmp_path / "target").iterdir()] == ["good"]
+    with FilesWriter(tmp_path / "run") as files:
+        collector = Collector(files, 1 << 30, 100, Redactor([SECRET]))
+        collector.collect(source)
+    assert list(left(tmp_path / "run")) == ["logs/good"]
     assert collector.left_out == ["logs/bad (an archive that holds a secret)"]
 
 
@@ -116,6 +199,6 @@ def test_names_of_files_are_masked(tmp_path: Path) -> None:
     (source / f"{SECRET.replace('/', '')}.txt").write_text("x")
     (source / ("k" * 20)).mkdir()
     (source / ("k" * 20) / SECRET.encode().hex()).write_text("x")
-    collector = Collector(1 << 30, 100, Redactor([SECRET, SECRET.replace("/", "")]))
-    collector.collect(source, tmp_path / "target")
-    assert sorted(path.name for path in (tmp_path / "target").rglob("*")) == ["***", "***.txt", "k" * 20]
+    with FilesWriter(tmp_path / "run") as files:
+        Collector(files, 1 << 30, 100, Redactor([SECRET, SECRET.replace("/", "")])).collect(source)
+    assert sorted(left(tmp_path / "run")) == ["logs/***.txt", f"logs/{'k' * 20}/***"]

@@ -17,10 +17,14 @@ PATH = Path(__file__).parents[2] / "CHANGES-v2.md"
 HEAD = """\
 # What version 2 of the benchmark changes
 
-Made from the competitions' folders by `python -m tests.v2.changes`. Evidence: the probes in `tests/v2` that find the
-defect of each numbered correction in version 1 and not in version 2, on synthetic data. Thresholds: whether the
-leaderboard's medals mean what they did. A competition without changes is the same in both versions; its known defects,
-if any, are still there.
+Generated from the competitions' folders by `python -m tests.v2.changes`.
+
+- *Evidence* names the probes in `tests/v2`: on synthetic data, each finds a defect in version 1 that version 2 lacks.
+- *Thresholds* says whether the leaderboard's medals still mean the same; if not, how the test differs from Kaggle's.
+  They *apply* with the same metric, label process and grouping, and a test no easier than Kaggle's. A medal is
+  *indicative* if the metric or the label process differs, or if the test is easier. Read them *with care* if the
+  grouping differs, or if the test is harder or very small.
+- A competition without changes is the same in both versions, including its defects.
 
 | competition | what was wrong | evidence | what was done | thresholds |
 |---|---|---|---|---|
@@ -37,7 +41,8 @@ def table() -> str:
         HEAD
         + "".join(f"| {' | '.join(_cells(competition))} |\n" for competition in rows)
         + f"\n## Contaminated\n\n{contaminated}"
-        + f"\n## Not in the split `core`\n\nThe contaminated, and\n{reasons}"
+        + "\n## Not in the split `core`\n\nThe split leaves out the contaminated competitions, and those where gold is "
+        + f"no farther from bronze than one\nstandard error of the score (`python -m tools.core_split`):\n\n{reasons}"
     )
 
 
@@ -50,7 +55,8 @@ def _cells(second: Competition) -> Iterator[str]:
     done = [f"{line}. {change}" for line, change in enumerate(second.changes, 1)]
     left = [f"Not corrected: {issue}" for issue in second.known_issues] if second.is_corrected else []
     yield _list([*done, *left]) if done or left else "nothing"
-    yield second.thresholds if second.is_corrected else "as in version 1"
+    differences = [f"{kind}: {difference}" for kind, difference in second.differences.items()]
+    yield _list([second.thresholds, *differences]) if second.is_corrected else "as in version 1"
 
 
 def _list(items: Iterable[str]) -> str:

@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 
 import pandas as pd
 
-from pytest_mlebench.data.authoring.archives import read_7z
+from pytest_mlebench.authoring.archives import read_7z
 from pytest_mlebench.data.dataset import Dataset
 from tests.v2.probes import answers, flaw
 
@@ -276,6 +276,19 @@ def comments_whose_labels_were_published(dataset: Dataset) -> str:
     return ", ".join(ids[~ids.str[0].isin(list("01234"))])
 
 
+@flaw("jigsaw-unintended-bias-in-toxicity-classification/4")
+def comments_of_the_test_set_whose_labels_were_published(dataset: Dataset) -> str:
+    """Those of train.csv have low numbers."""
+    ids = pd.read_csv(dataset.public / "test.csv")["id"]
+    return ", ".join(map(str, ids[ids >= 7_000_000]))
+
+
+@flaw("hms-harmful-brain-activity-classification/4")
+def segments_that_nothing_tells_apart(dataset: Dataset) -> str:
+    wanted = {"eeg_label_offset_seconds", "spectrogram_label_offset_seconds"}
+    return ", ".join(sorted(wanted - {*pd.read_csv(dataset.public / "test.csv").columns}))
+
+
 @flaw("hms-harmful-brain-activity-classification/2")
 def recordings_with_several_rows(dataset: Dataset) -> str:
     recordings = pd.read_csv(dataset.sample_submission)["eeg_id"]
@@ -289,6 +302,7 @@ def test_questions_with_several_answers(dataset: Dataset) -> str:
 
 
 @flaw(
+    "billion-word-imputation/2",
     "invasive-species-monitoring/2",
     "statoil-iceberg-classifier-challenge/3",
     "text-normalization-challenge-english-language/2",

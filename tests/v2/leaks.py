@@ -16,9 +16,9 @@ import pandas as pd
 from PIL import Image
 from scipy.io import loadmat
 
-from pytest_mlebench.data.authoring.archives import read_7z
-from pytest_mlebench.data.authoring.rle import encode_rle
-from pytest_mlebench.data.authoring.tfrecord import Feature, read_examples
+from pytest_mlebench.authoring.archives import read_7z
+from pytest_mlebench.authoring.rle import encode_rle
+from pytest_mlebench.authoring.tfrecord import Feature, read_examples
 from tests.v2.probes import attack
 
 

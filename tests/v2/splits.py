@@ -73,7 +73,7 @@ def hotels_and_days(dataset: Dataset) -> Groups:
     return found[0], found[1]
 
 
-@groups("jigsaw-toxic-comment-classification-challenge/2")
+@groups("jigsaw-toxic-comment-classification-challenge/2", "jigsaw-unintended-bias-in-toxicity-classification/5")
 def texts_of_comments(dataset: Dataset) -> Groups:
     """In either case, however many blanks they have."""
     train, test = (pd.read_csv(dataset.public / f"{side}.csv", keep_default_na=False) for side in ("train", "test"))
@@ -87,7 +87,17 @@ def _column(dataset: Dataset, column: str, test: str) -> Groups:
     return set(train[column]), set(held_out[column])
 
 
-@groups("petfinder-pawpularity-score/1", "plant-pathology-2021-fgvc8/3")
+@groups("chaii-hindi-and-tamil-question-answering/2")
+def articles(dataset: Dataset) -> Groups:
+    return _column(dataset, "context", "test.csv")
+
+
+@groups(
+    "aptos2019-blindness-detection/1",
+    "petfinder-pawpularity-score/1",
+    "plant-pathology-2021-fgvc8/3",
+    "whale-categorization-playground/1",
+)
 def patterns_of_images(dataset: Dataset) -> Groups:
     """The fields of an image that are brighter than its mean: the same in all its near-duplicates."""
     found = []
@@ -109,11 +119,12 @@ def games_of_plays(dataset: Dataset) -> Groups:
     return set(train["game_play"].str.split("_").str[0]), set(test["game_play"].str.split("_").str[0])
 
 
-@groups("text-normalization-challenge-russian-language/2")
+@groups("text-normalization-challenge-english-language/3", "text-normalization-challenge-russian-language/2")
 def texts_of_sentences(dataset: Dataset) -> Groups:
     found = []
     for name in ("train", "test_2"):
-        tokens = pd.read_csv(dataset.public / f"ru_{name}.csv.zip", dtype=str, keep_default_na=False)
+        (path,) = dataset.public.glob(f"*_{name}.csv.zip")
+        tokens = pd.read_csv(path, dtype=str, keep_default_na=False)
         found.append(set(tokens.groupby("sentence_id")["before"].agg(" ".join)))
     return found[0], found[1]
 

@@ -5,24 +5,32 @@ Both versions are prepared from the raw data that the second's ``synthetic.py`` 
 
 from __future__ import annotations
 
+import ast
 import math
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
+from sklearn.metrics import roc_auc_score
 
 from pytest_mlebench.catalog import Competition, default_catalogue
 from pytest_mlebench.catalog.catalogue import NOT_CORE
+from pytest_mlebench.catalog.schema import thresholds_of
 from pytest_mlebench.data.dataset import Dataset
+from pytest_mlebench.data.levelling import replace_by_level
 from pytest_mlebench.data.preparing import run_prepare
 from pytest_mlebench.errors import InvalidSubmission, UsageError
-from pytest_mlebench.grading.leaks import find_leaks
+from pytest_mlebench.gate.leaks import find_leaks
 from pytest_mlebench.grading.scorer import GraderDefect, Scorer
 from tests.v2.changes import PATH, table
 from tests.v2.probes import ATTACKS, FLAWS, GRADED, GROUPS, PROBED, REFUSED, Groups, Outcome, Submission
+from tools.core_split import not_core, of_area, of_correlation, of_root, of_share
 
 CORRECTED = [competition.id for competition in default_catalogue(version="v2") if competition.changes]
 
@@ -58,7 +66,7 @@ Both = tuple[Prepared, Prepared]
 @pytest.fixture(params=CORRECTED)
 def both(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Both]:
     second = default_catalogue(version="v2")[request.param]
-    raw = tmp_path / "raw"
+    raw, spare = tmp_path / "raw", tmp_path / "spare"
     raw.mkdir()
     second.module("synthetic").make(raw, second.golden["seed"])
     found = []
@@ -66,6 +74,9 @@ def both(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Both]:
         scratch = tmp_path / competition.version
         dataset = Dataset(competition, scratch)
         run_prepare(competition, raw, dataset)
+        (spare / competition.version).mkdir(parents=True)
+        for side in (dataset.public, dataset.private):  # as the data store does
+            replace_by_level(side, spare / competition.version)
         found.append(Prepared(competition, dataset, scratch))
     yield found[0], found[1]
 
@@ -134,9 +145,96 @@ def test_core_leaves_out_the_contaminated_and_those_whose_medals_say_little() ->
     contaminated = {competition.id for competition in catalogue.split("all") if competition.contaminated}
     assert len(everything) == 75 and contaminated and NOT_CORE.keys() <= everything
     assert core == everything - NOT_CORE.keys() - contaminated
+    assert not core & {"aerial-cactus-identification", "learning-agency-lab-automated-essay-scoring-2"}
     with pytest.raises(UsageError, match="add --bench-version=2"):
         default_catalogue().split("core")
 
 
+def test_core_is_what_the_sampling_errors_leave() -> None:
+    assert not_core() == NOT_CORE, "run python -m tools.core_split, and write its lines into NOT_CORE"
+
+
+def test_sampling_errors_are_those_of_resampled_scores() -> None:
+    """Of submissions with a given score on test sets of a given size, drawn many times."""
+    rng, n = np.random.default_rng(0), 400
+    truth = rng.random((2000, n)) < 0.3
+    shown = truth + rng.normal(0, 0.8, truth.shape)
+    areas = [roc_auc_score(*rows) for rows in zip(truth, shown, strict=True)]
+    assert of_area(float(np.mean(areas)), n, int(0.3 * n)) == pytest.approx(np.std(areas), rel=0.15)
+    hits = (rng.random((2000, n)) < 0.9).mean(axis=1)
+    assert of_share(0.9, n) == pytest.approx(np.std(hits), rel=0.1)
+    roots = np.sqrt((rng.normal(0, 3, (2000, n)) ** 2).mean(axis=1))
+    assert of_root(3, n) == pytest.approx(np.std(roots), rel=0.1)
+    pairs = rng.multivariate_normal([0, 0], [[1, 0.8], [0.8, 1]], (2000, n))
+    correlations = [np.corrcoef(rows.T)[0, 1] for rows in pairs]
+    assert of_correlation(0.8, n) == pytest.approx(np.std(correlations), rel=0.1)
+
+
+CORPORA = {
+    "aerial-cactus-identification": "columnar cact",
+    "billion-word-imputation": "Billion Word",
+    "denoising-dirty-documents": "NoisyOffice",
+    "detecting-insults-in-social-commentary": "Kaggle published the test labels",
+    "dog-breed-identification": "Stanford Dogs",
+    "facebook-recruiting-iii-keyword-extraction": "Stack Exchange",
+    "freesound-audio-tagging-2019": "Zenodo",
+    "histopathologic-cancer-detection": "PatchCamelyon|PCam",
+    "jigsaw-unintended-bias-in-toxicity-classification": "Civil Comments",
+    "ml2021spring-hw2": "TIMIT",
+    "movie-review-sentiment-analysis-kernels-only": "Sentiment Treebank|Rotten Tomatoes",
+    "plant-seedlings-classification": "plant seedlings",
+    "spooky-author-identification": "public-domain",
+    "tensorflow-speech-recognition-challenge": "Speech Commands",
+    "tensorflow2-question-answering": "Natural Questions",
+}
+"""Public corpora with labels that competitions are made from, by their competition."""
+
+
+def test_competitions_made_from_public_corpora_are_contaminated_in_both_versions() -> None:
+    for version in ("v1", "v2"):
+        own = {competition.id: competition for competition in default_catalogue(version=version)}
+        assert {id for id, competition in own.items() if competition.contaminated} == CORPORA.keys()
+        for id, corpus in CORPORA.items():
+            assert re.search(corpus, own[id].contaminated), id
+
+
+def test_a_description_that_names_a_public_corpus_is_of_a_contaminated_competition() -> None:
+    named = re.compile("|".join(corpus for corpus in CORPORA.values() if corpus != "Stack Exchange"))
+    for competition in default_catalogue(version="v2"):
+        texts = [competition.folder / "description.md", competition.description]
+        if any(named.search(path.read_text(encoding="utf-8")) for path in texts):
+            assert competition.contaminated, f"{competition.id} is made from a public corpus"
+
+
+def test_thresholds_apply_only_where_the_test_is_kaggles() -> None:
+    second = {own.id: own for own in default_catalogue(version="v2")}
+    assert all(own.thresholds == thresholds_of(own.differences) for own in second.values())
+    indicative = {id for id, own in second.items() if own.thresholds == "indicative"}
+    assert indicative >= {
+        "hms-harmful-brain-activity-classification",
+        "tensorflow2-question-answering",
+        "vinbigdata-chest-xray-abnormalities-detection",
+    }
+    assert second["histopathologic-cancer-detection"].thresholds != "apply"
+
+
 def test_the_table_of_changes_is_that_of_the_folders() -> None:
     assert PATH.read_text(encoding="utf-8") == table(), "make it anew: python -m tests.v2.changes"
+
+
+def test_prepare_and_make_take_what_authors_are_told_and_nothing_for_the_other_version() -> None:
+    for version in ("v1", "v2"):
+        for competition in default_catalogue(version=version):
+            prepare, make = competition.function("prepare", "prepare"), competition.function("synthetic", "make")
+            assert [*signature(prepare).parameters] == ["raw", "public", "private"], (competition.id, version)
+            assert [*signature(make).parameters] == ["raw", "seed"], (competition.id, version)
+
+
+def test_relative_imports_of_every_version_lead_to_files() -> None:
+    for competition in default_catalogue(version="v2"):
+        for path in competition.folder.rglob("*.py"):
+            for found in ast.walk(ast.parse(path.read_bytes())):
+                if isinstance(found, ast.ImportFrom) and found.level:
+                    folder = path.parents[found.level - 1]
+                    names = [found.module] if found.module else [alias.name for alias in found.names]
+                    assert all((folder / f"{name}.py").is_file() for name in names), f"{path}, line {found.lineno}"

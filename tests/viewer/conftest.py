@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from pytest_mlebench.audit.findings import Finding, Findings, Verdict
 from pytest_mlebench.catalog import default_catalogue
-from pytest_mlebench.viewer.app import application
-from pytest_mlebench.viewer.index import Index
+from pytest_mlebench.extras.viewer.app import application
+from pytest_mlebench.extras.viewer.index import Index
+from pytest_mlebench.results.findings import Finding, Findings, Verdict
 from tests.groups import record_with, save_group, with_timeline
 from tests.reports.conftest import browser, open_tab
 

@@ -18,15 +18,15 @@ from urllib.parse import quote
 import pytest
 
 from pytest_mlebench.catalog import default_catalogue
-from pytest_mlebench.runs.layout import RUNNING
-from pytest_mlebench.runs.record import RunKey
-from pytest_mlebench.runs.running import shown_as_running
-from pytest_mlebench.sandbox.contract import Ending
-from pytest_mlebench.viewer.app import application
-from pytest_mlebench.viewer.index import FILE, Index
-from pytest_mlebench.viewer.pages.compare import aligned
-from pytest_mlebench.viewer.steps import Step
-from pytest_mlebench.viewer.text import code, coloured
+from pytest_mlebench.extras.viewer.app import application
+from pytest_mlebench.extras.viewer.index import FILE, Index
+from pytest_mlebench.extras.viewer.pages.compare import aligned
+from pytest_mlebench.extras.viewer.steps import Step
+from pytest_mlebench.extras.viewer.text import code, coloured
+from pytest_mlebench.records.account import Ending
+from pytest_mlebench.records.layout import RUNNING
+from pytest_mlebench.records.record import RunKey
+from pytest_mlebench.records.running import shown_as_running
 from tests.groups import make_group, record_with, save_group
 from tests.viewer.conftest import EVIL, FORMULA, SMOKE, Ask, asker
 

@@ -21,22 +21,22 @@ def contracts() -> list[dict[str, Any]]:
 
 
 def layers() -> list[list[str]]:
-    """The rooms, from the top: a room imports from those below it, and not from its neighbours."""
+    """The layers, from the top: a package imports from those below it, and not from its neighbours."""
     (contract,) = (own for own in contracts() if own["type"] == "layers")
     return [[name.strip(" ()") for name in layer.split("|")] for layer in contract["layers"]]
 
 
 def diagram() -> str:
     """The layers in HTML."""
-    rooms = ("".join(f'<a class="mleb-room" href="#{name}">{name}</a>' for name in layer) for layer in layers())
-    rows = "".join(f'<li class="mleb-layer">{row}</li>' for row in rooms)
+    packages = ("".join(f'<a class="mleb-package" href="#{name}">{name}</a>' for name in layer) for layer in layers())
+    rows = "".join(f'<li class="mleb-layer">{row}</li>' for row in packages)
     return f'<ol class="mleb-layers">{rows}</ol>'
 
 
-def rooms() -> str:
-    """A table of the rooms, in their own words."""
+def packages() -> str:
+    """A table of the packages, from their docstrings."""
     lines = (f'| <span id="{name}">`{name}`</span> | {_purpose(name)} |' for layer in layers() for name in layer)
-    return "\n".join(["| room | what it is |", "|---|---|", *lines])
+    return "\n".join(["| package | what it is for |", "|---|---|", *lines])
 
 
 def other_contracts() -> str:
@@ -50,5 +50,5 @@ def _purpose(name: str) -> str:
     return " ".join(markdown((ast.get_docstring(tree) or "").partition("\n\n")[0]).split())
 
 
-PARTS = {"layers": diagram, "rooms": rooms, "contracts": other_contracts}
+PARTS = {"layers": diagram, "packages": packages, "contracts": other_contracts}
 """What ``<!-- architecture: NAME -->`` in a page stands for."""

@@ -13,20 +13,20 @@ from textwrap import dedent
 from typing import Any
 
 import pytest_mlebench
-from pytest_mlebench import progress
 from pytest_mlebench.agents.definition import Agent
 from pytest_mlebench.catalog.competition import Competition
 from pytest_mlebench.catalog.leaderboard import Leaderboard
 from pytest_mlebench.cli import main
-from pytest_mlebench.grading.report import Report
+from pytest_mlebench.io import progress
 from pytest_mlebench.llm.ledger import Call, Totals
+from pytest_mlebench.options import FLAG, INI, LIST, OPTIONAL, OPTIONS, PATH, RESTORED, Option
 from pytest_mlebench.plugin import fixtures
-from pytest_mlebench.runs import layout, manifest
-from pytest_mlebench.runs.outcome import Outcome
-from pytest_mlebench.runs.record import RunRecord
-from pytest_mlebench.runs.timeline import LastChange, TimelinePoint
-from pytest_mlebench.sandbox.contract import SandboxAccount
-from pytest_mlebench.settings import FLAG, INI, LIST, OPTIONAL, OPTIONS, PATH, RESTORED, Option
+from pytest_mlebench.records import layout, manifest
+from pytest_mlebench.records.account import SandboxAccount
+from pytest_mlebench.records.outcome import Outcome
+from pytest_mlebench.records.record import RunRecord
+from pytest_mlebench.records.report import Report
+from pytest_mlebench.records.timeline import LastChange, TimelinePoint
 from tools.docs.docstrings import field_docs, markdown, module_docs, one_line
 from tools.docs.variables import VARIABLES, variables_read
 

@@ -7,11 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest_mlebench
-from pytest_mlebench.settings import OPTIONS
+from pytest_mlebench.options import OPTIONS
 
 _PROGRAMS_OF_AGENTS = "templates"
 _WE_SET = {
     "CUDA_VISIBLE_DEVICES",  # by the engine of a cluster, for the runs of its job
+    "COMP_LINE",
     "MLEBENCH_RAY_ACTOR",
     "SLURM_JOB_ID",
     "SLURM_RESTART_COUNT",

@@ -1,8 +1,8 @@
 import numpy as np
 import pandas as pd
 
-from .v1 import grade as first
-from .v1.grade import check as check
+from .. import grade as first
+from ..grade import check as check
 
 
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:

@@ -1,9 +1,13 @@
 import hashlib
 import random
-from functools import partial
 from pathlib import Path
 
-from .v1 import prepare as first
+from .. import prepare as first
+
+
+def prepare(raw: Path, public: Path, private: Path) -> None:
+    train, test = first.choose(raw)
+    first.write_sides(train, test, keyed(raw, test), raw, public, private)
 
 
 def keyed(raw: Path, test: list[str]) -> random.Random:
@@ -13,6 +17,3 @@ def keyed(raw: Path, test: list[str]) -> random.Random:
         for name in test:
             key.update(hashlib.sha256((raw / folder / name).read_bytes()).digest())
     return random.Random(key.digest())
-
-
-prepare = partial(first.prepare, generator_of=keyed)

@@ -3,10 +3,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.authoring.tables import read_csv
-from pytest_mlebench.grading import InvalidSubmission, align, require_columns
-from pytest_mlebench.grading.metrics.text import levenshtein_distances, mean_levenshtein_distance
-from pytest_mlebench.grading.strict import AS_TEXT
+from pytest_mlebench.authoring import InvalidSubmission, align, require_columns
+from pytest_mlebench.authoring.checks import AS_TEXT
+from pytest_mlebench.authoring.metrics.text import levenshtein_distances, mean_levenshtein_distance
+from pytest_mlebench.authoring.tables import read_csv
 
 READ_OPTIONS = AS_TEXT
 

@@ -1,9 +1,9 @@
 from pathlib import Path
 
-from pytest_mlebench.data.authoring.archives import write_zip, zip_member
+from pytest_mlebench.authoring.archives import write_zip, zip_member
 
-from .v1 import synthetic as first
-from .v1.synthetic import submissions as submissions
+from .. import synthetic as first
+from ..synthetic import submissions as submissions
 
 LONGER = {"of": "approximately", "and": "administration", "that": "international", "have": "nevertheless"}
 

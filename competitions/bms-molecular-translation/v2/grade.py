@@ -1,7 +1,7 @@
-from pytest_mlebench.grading.strict import AS_TEXT
+from pytest_mlebench.authoring.checks import AS_TEXT
 
-from .v1.grade import check as check
-from .v1.grade import grade as grade
-from .v1.grade import row_scores as row_scores
+from ..grade import check as check
+from ..grade import grade as grade
+from ..grade import row_scores as row_scores
 
 READ_OPTIONS = AS_TEXT

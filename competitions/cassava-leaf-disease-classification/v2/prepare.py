@@ -1,8 +1,8 @@
 from pathlib import Path
 
-from pytest_mlebench.data.authoring.tfrecord import keep_features
+from pytest_mlebench.authoring.tfrecord import keep_features
 
-from .v1 import prepare as first
+from .. import prepare as first
 
 
 def prepare(raw: Path, public: Path, private: Path) -> None:

@@ -1,9 +1,9 @@
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.grading import align, require_columns
-from pytest_mlebench.grading.metrics.text import word_jaccard
-from pytest_mlebench.grading.strict import AS_TEXT
+from pytest_mlebench.authoring import align, require_columns
+from pytest_mlebench.authoring.checks import AS_TEXT
+from pytest_mlebench.authoring.metrics.text import word_jaccard
 
 READ_OPTIONS = AS_TEXT
 

@@ -1,10 +1,10 @@
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.grading import predictions
-from pytest_mlebench.grading.resampling import RowScores, mean_of_groups
+from pytest_mlebench.authoring import predictions
+from pytest_mlebench.authoring.resampling import RowScores, mean_of_groups
 
-from .columns import TARGET
+from ..columns import TARGET
 
 FLOOR = 1e-9
 

@@ -1,9 +1,9 @@
 from pathlib import Path
 
-from pytest_mlebench.data.authoring.files import link_files
-from pytest_mlebench.data.authoring.tables import hold_out, read_csv, write_csv
+from pytest_mlebench.authoring.files import link_files
+from pytest_mlebench.authoring.tables import hold_out, read_csv, write_csv
 
-from .v1 import prepare as first
+from .. import prepare as first
 
 
 def prepare(raw: Path, public: Path, private: Path) -> None:

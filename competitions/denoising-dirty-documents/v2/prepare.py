@@ -2,14 +2,16 @@ from pathlib import Path
 
 from PIL import Image
 
-from pytest_mlebench.data.authoring.archives import open_member, open_zip
-from pytest_mlebench.data.authoring.corrections import hold_out_groups
+from pytest_mlebench.authoring.archives import open_member, open_zip
+from pytest_mlebench.authoring.corrections import hold_out_groups
 
-from .v1 import prepare as first
+from .. import prepare as first
 
 
 def prepare(raw: Path, public: Path, private: Path) -> None:
-    first.prepare(raw, public, private, split=hold_out_groups(lambda pages: [_clean(raw, page) for page in pages]))
+    split = hold_out_groups(lambda pages: [_clean(raw, page) for page in pages])
+    train, test = split(first.pages(raw), test_size=0.2)
+    first.write_sides(train, test, raw, public, private)
 
 
 def _clean(raw: Path, page: str) -> tuple[tuple[int, int], bytes]:

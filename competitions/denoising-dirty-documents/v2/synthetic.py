@@ -2,10 +2,10 @@ from pathlib import Path
 
 import numpy as np
 
-from pytest_mlebench.data.authoring.archives import write_zip
-from pytest_mlebench.data.authoring.synthetic import png
+from pytest_mlebench.authoring.archives import write_zip
+from pytest_mlebench.authoring.synthetic import png
 
-from .v1.synthetic import submissions as submissions
+from ..synthetic import submissions as submissions
 
 PAGES, NOISES = 8, 4
 

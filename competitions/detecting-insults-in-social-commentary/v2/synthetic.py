@@ -4,9 +4,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.authoring.synthetic import standard
+from pytest_mlebench.authoring.synthetic import standard
 
-from .v1 import synthetic as first
+from .. import synthetic as first
 
 
 def make(raw: Path, seed: int) -> None:

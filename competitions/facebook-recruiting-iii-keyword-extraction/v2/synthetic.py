@@ -3,12 +3,12 @@ from pathlib import Path
 
 import pandas as pd
 
-from pytest_mlebench.data.authoring.archives import zip_member
-from pytest_mlebench.data.authoring.synthetic import write_zipped_csv
-from pytest_mlebench.data.authoring.tables import read_csv
+from pytest_mlebench.authoring.archives import zip_member
+from pytest_mlebench.authoring.synthetic import write_zipped_csv
+from pytest_mlebench.authoring.tables import read_csv
 
-from .v1 import synthetic as first
-from .v1.synthetic import submissions as submissions
+from .. import synthetic as first
+from ..synthetic import submissions as submissions
 
 COPIES = 4
 

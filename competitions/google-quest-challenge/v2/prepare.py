@@ -1,10 +1,9 @@
 from pathlib import Path
 
-from pytest_mlebench.data.authoring.corrections import hold_out_groups
-from pytest_mlebench.data.authoring.tables import read_csv
+from pytest_mlebench.authoring.corrections import hold_out_groups
+from pytest_mlebench.authoring.tables import read_csv
 
-from .v1 import prepare as first
-from .v1.prepare import RARE as RARE
+from .. import prepare as first
 
 
 def prepare(raw: Path, public: Path, private: Path) -> None:

@@ -1,12 +1,12 @@
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.authoring.rle import Runs
-from pytest_mlebench.grading import align
-from pytest_mlebench.grading.resampling import RowScores
-from pytest_mlebench.grading.strict import require_whole_runs
+from pytest_mlebench.authoring import align
+from pytest_mlebench.authoring.checks import require_whole_runs
+from pytest_mlebench.authoring.resampling import RowScores
+from pytest_mlebench.authoring.rle import Runs
 
-from .v1 import grade as first
+from .. import grade as first
 
 
 def check(submission: pd.DataFrame, template: pd.DataFrame) -> Runs:

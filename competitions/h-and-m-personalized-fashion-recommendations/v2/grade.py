@@ -1,9 +1,9 @@
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.grading import InvalidSubmission, isin, require_columns
-from pytest_mlebench.grading.metrics.ranking import average_precisions_at_k
-from pytest_mlebench.grading.strict import AS_TEXT
+from pytest_mlebench.authoring import InvalidSubmission, isin, require_columns
+from pytest_mlebench.authoring.checks import AS_TEXT
+from pytest_mlebench.authoring.metrics.ranking import average_precisions_at_k
 
 READ_OPTIONS = AS_TEXT
 

@@ -1,5 +1,7 @@
-from functools import partial
+from pathlib import Path
 
-from .v1 import prepare as first
+from .. import prepare as first
 
-prepare = partial(first.prepare, days=7, dtype={**first.DTYPE, "article_id": str})
+
+def prepare(raw: Path, public: Path, private: Path) -> None:
+    first.write_sides(7, {"price": float, "article_id": str}, raw, public, private)

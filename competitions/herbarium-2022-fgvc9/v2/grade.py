@@ -3,7 +3,7 @@ from functools import partial
 import pandas as pd
 from sklearn.metrics import f1_score
 
-from pytest_mlebench.grading import class_labels
+from pytest_mlebench.authoring import class_labels
 
 check = partial(class_labels, column="Predicted", on="Id")
 

@@ -1,10 +1,10 @@
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.grading import class_probabilities
-from pytest_mlebench.grading.metrics.divergence import kl_divergence, kl_divergences
+from pytest_mlebench.authoring import class_probabilities
+from pytest_mlebench.authoring.metrics.divergence import kl_divergence, kl_divergences
 
-from .labels import VOTES
+from ..labels import VOTES
 
 
 def check(submission: pd.DataFrame, template: pd.DataFrame) -> np.ndarray:

@@ -1,16 +1,17 @@
 from collections.abc import Iterator
-from functools import partial
+from pathlib import Path
 
 import pandas as pd
 
-from pytest_mlebench.data.authoring.corrections import hold_out_groups
+from pytest_mlebench.authoring.corrections import hold_out_groups
 
-from .v1 import prepare as first
-from .v1.prepare import LISTED_TWICE as LISTED_TWICE
+from .. import prepare as first
 
 
-def _hotel_and_day(images: pd.DataFrame) -> Iterator[tuple[int, str]]:
+def prepare(raw: Path, public: Path, private: Path) -> None:
+    train, test = hold_out_groups(hotel_and_day, classes="hotel_id")(first.read_images(raw), test_size=0.1)
+    first.write_sides(train, test, raw, public, private)
+
+
+def hotel_and_day(images: pd.DataFrame) -> Iterator[tuple[int, str]]:
     return zip(images["hotel_id"], images["timestamp"].str[:10], strict=True)
-
-
-prepare = partial(first.prepare, split=hold_out_groups(_hotel_and_day, classes="hotel_id"))

@@ -1,8 +1,8 @@
 from pathlib import Path
 
-from pytest_mlebench.data.authoring.tables import read_csv
+from pytest_mlebench.authoring.tables import read_csv
 
-from .v1 import prepare as first
+from .. import prepare as first
 
 
 def prepare(raw: Path, public: Path, private: Path) -> None:

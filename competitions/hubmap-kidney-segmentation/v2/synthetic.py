@@ -3,10 +3,10 @@ from pathlib import Path
 
 import pandas as pd
 
-from pytest_mlebench.data.authoring.rle import mask_from_rle
+from pytest_mlebench.authoring.rle import mask_from_rle
 
-from .v1 import synthetic as first
-from .v1.synthetic import submissions as submissions
+from .. import synthetic as first
+from ..synthetic import submissions as submissions
 
 
 def make(raw: Path, seed: int) -> None:

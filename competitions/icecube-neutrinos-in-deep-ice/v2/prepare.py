@@ -1,8 +1,12 @@
-from functools import partial
+from pathlib import Path
 
-from .v1 import prepare as first
+from pytest_mlebench.authoring.tables import split
+
+from .. import prepare as first
 
 BATCHES = 5
 """A million events, as many as the original's test had."""
 
-prepare = partial(first.prepare, test_size=BATCHES)
+
+def prepare(raw: Path, public: Path, private: Path) -> None:
+    first.write_sides(*split(first.read_batches(raw), test_size=BATCHES), raw, public, private)

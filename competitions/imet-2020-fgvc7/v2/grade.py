@@ -2,11 +2,11 @@ from pathlib import Path
 
 import pandas as pd
 
-from pytest_mlebench.data.authoring.tables import read_csv
-from pytest_mlebench.grading import InvalidSubmission, align, require_columns
-from pytest_mlebench.grading.metrics.multilabel import f1_micro
-from pytest_mlebench.grading.resampling import RowScores, ratio
-from pytest_mlebench.grading.strict import AS_TEXT
+from pytest_mlebench.authoring import InvalidSubmission, align, require_columns
+from pytest_mlebench.authoring.checks import AS_TEXT
+from pytest_mlebench.authoring.metrics.multilabel import f1_micro
+from pytest_mlebench.authoring.resampling import RowScores, ratio
+from pytest_mlebench.authoring.tables import read_csv
 
 READ_OPTIONS = AS_TEXT
 KNOWN = "attribute_id"

@@ -2,8 +2,8 @@ import numpy as np
 import pandas as pd
 from sklearn.metrics import zero_one_loss
 
-from pytest_mlebench.grading import class_labels, require_columns, require_not_missing
-from pytest_mlebench.grading.strict import AS_TEXT
+from pytest_mlebench.authoring import class_labels, require_columns, require_not_missing
+from pytest_mlebench.authoring.checks import AS_TEXT
 
 READ_OPTIONS = AS_TEXT
 

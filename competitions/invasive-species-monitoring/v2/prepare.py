@@ -1,11 +1,11 @@
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from pytest_mlebench.data.authoring.archives import unpack_7z
-from pytest_mlebench.data.authoring.files import link, link_files
-from pytest_mlebench.data.authoring.tables import read_csv, read_zipped_csv, write_csv
+from pytest_mlebench.authoring.archives import unpack_7z
+from pytest_mlebench.authoring.files import link, link_files
+from pytest_mlebench.authoring.tables import read_csv, read_zipped_csv, write_csv
 
-from .v1 import prepare as first
+from .. import prepare as first
 
 
 def prepare(raw: Path, public: Path, private: Path) -> None:

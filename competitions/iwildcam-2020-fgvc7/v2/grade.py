@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 from sklearn.metrics import accuracy_score
 
-from pytest_mlebench.grading import class_labels
+from pytest_mlebench.authoring import class_labels
 
 check = partial(class_labels, column="Category", on="Id")
 

@@ -1,8 +1,16 @@
-from functools import partial
+from pathlib import Path
 
-from .v1 import prepare as first
-from .v1.prepare import DETECTIONS as DETECTIONS
-from .v1.prepare import TEST as TEST
-from .v1.prepare import TRAIN as TRAIN
+from pytest_mlebench.authoring.tables import hold_out
 
-prepare = partial(first.prepare, corrected=True)
+from .. import prepare as first
+
+
+def prepare(raw: Path, public: Path, private: Path) -> None:
+    """The share of test images is what it says, and each of them has one annotation."""
+    images, annotations = first.read_tables(raw)
+    locations = first.test_locations(images["location"], lambda held_out, total: held_out / total)
+    train, test = hold_out(images, "location", locations)
+    train_annotations, truth = hold_out(annotations, "image_id", test["id"])
+    truth = truth.drop_duplicates("image_id")
+    test = test[test["id"].isin(truth["image_id"])]
+    first.write_sides(train, test, train_annotations, truth, raw, public, private)

@@ -3,10 +3,10 @@ from functools import partial
 import pandas as pd
 from sklearn.metrics import roc_auc_score
 
-from pytest_mlebench.grading import predictions
-from pytest_mlebench.grading.resampling import RowScores, roc_auc
+from pytest_mlebench.authoring import predictions
+from pytest_mlebench.authoring.resampling import RowScores, roc_auc
 
-from .labels import CLASSES
+from ..labels import CLASSES
 
 check = partial(predictions, columns=CLASSES, on="id")
 

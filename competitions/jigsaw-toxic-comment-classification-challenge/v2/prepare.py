@@ -1,9 +1,9 @@
 from pathlib import Path
 
-from pytest_mlebench.data.authoring.corrections import hold_out_groups
-from pytest_mlebench.data.authoring.tables import read_zipped_csv, write_csv
+from pytest_mlebench.authoring.corrections import hold_out_groups
+from pytest_mlebench.authoring.tables import read_zipped_csv, write_csv
 
-from .labels import CLASSES
+from ..labels import CLASSES
 
 
 def prepare(raw: Path, public: Path, private: Path) -> None:

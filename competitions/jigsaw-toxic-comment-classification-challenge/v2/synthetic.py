@@ -5,11 +5,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.authoring.synthetic import standard, write_zipped_csv
-from pytest_mlebench.data.authoring.tables import read_zipped_csv
+from pytest_mlebench.authoring.synthetic import standard, write_zipped_csv
+from pytest_mlebench.authoring.tables import read_zipped_csv
 
-from .labels import CLASSES
-from .v1 import synthetic as first
+from .. import synthetic as first
+from ..labels import CLASSES
 
 COPIES = 5
 

@@ -2,10 +2,10 @@ import numpy as np
 import pandas as pd
 from scipy.stats import pmean
 
-from pytest_mlebench.grading import InvalidSubmission, predictions
+from pytest_mlebench.authoring import InvalidSubmission, predictions
 
-from .v1 import grade as first
-from .v1.grade import read_answers as read_answers
+from .. import grade as first
+from ..grade import read_answers as read_answers
 
 
 def check(submission: pd.DataFrame, template: pd.DataFrame) -> np.ndarray:

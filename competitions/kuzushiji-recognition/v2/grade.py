@@ -1,9 +1,9 @@
 import pandas as pd
 
+from pytest_mlebench.authoring.resampling import RowScores
 from pytest_mlebench.errors import InvalidSubmission
-from pytest_mlebench.grading.resampling import RowScores
 
-from .v1 import grade as first
+from .. import grade as first
 
 LIMIT = 1200
 

@@ -1,15 +1,18 @@
-from functools import partial
+from pathlib import Path
 
 import pandas as pd
 
-from pytest_mlebench.data.authoring.corrections import hold_out_groups
+from pytest_mlebench.authoring.corrections import hold_out_groups
+from pytest_mlebench.authoring.tables import read_csv
 
-from .v1 import prepare as first
+from .. import prepare as first
+
+
+def prepare(raw: Path, public: Path, private: Path) -> None:
+    train, test = hold_out_groups(book)(read_csv(raw / "train.csv"), test_size=0.1)
+    first.write_sides(train, test, raw, public, private)
 
 
 def book(pages: pd.DataFrame) -> "pd.Series[str]":
     """What the image's name says before the number of the page."""
     return pages["image_id"].str.split(r"[_-]", regex=True).str[0]
-
-
-prepare = partial(first.prepare, split=hold_out_groups(book))

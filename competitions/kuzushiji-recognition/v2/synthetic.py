@@ -3,15 +3,15 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from .v1 import synthetic as first
-from .v1.synthetic import submissions as submissions
+from .. import synthetic as first
+from ..synthetic import submissions as submissions
 
 PAGES = 9
 """Of a book."""
 
 
 def make(raw: Path, seed: int) -> None:
-    first.make(raw, seed, image_id=_image_id)
+    first.make_pages(raw, seed, _image_id)
     pages = pd.read_csv(raw / "train.csv")
     pages.fillna({"labels": "U+306F 8 8 40 40"}).to_csv(raw / "train.csv", index=False)
 

@@ -2,10 +2,10 @@ import numpy as np
 import pandas as pd
 from sklearn.metrics import cohen_kappa_score
 
-from pytest_mlebench.grading import require_between
-from pytest_mlebench.grading.resampling import RowScores, confusion, quadratic_kappa
+from pytest_mlebench.authoring import require_between
+from pytest_mlebench.authoring.resampling import RowScores, confusion, quadratic_kappa
 
-from .v1 import grade as first
+from .. import grade as first
 
 SCORES = range(1, 7)
 

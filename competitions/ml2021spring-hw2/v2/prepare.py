@@ -3,10 +3,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from pytest_mlebench.data.authoring.corrections import hold_out_groups
+from pytest_mlebench.authoring.corrections import hold_out_groups
 
-from .arrays import open_array
-from .v1 import prepare as first
+from .. import prepare as first
+from ..arrays import open_array
 
 FRAMES = 11
 """In a window, which a row is."""
@@ -14,8 +14,10 @@ BLOCK = 1 << 14
 
 
 def prepare(raw: Path, public: Path, private: Path) -> None:
-    numbers = recordings(raw / "timit_11" / "timit_11" / "train_11.npy")
-    first.prepare(raw, public, private, split=hold_out_groups(lambda rows: numbers))
+    rows, test_size = first.frames(raw)
+    numbers = recordings(raw / first.FOLDER / "train_11.npy")
+    train, test = hold_out_groups(lambda rows: numbers)(rows, test_size=test_size)
+    first.write_sides(train, test, raw, public, private)
 
 
 def recordings(path: Path) -> NDArray[np.intp]:

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import numpy as np
 
-from .v1 import synthetic as first
-from .v1.synthetic import submissions as submissions
+from .. import synthetic as first
+from ..synthetic import submissions as submissions
 
 FRAMES, LENGTH, RECORDING = 11, 2, 10
 """Frames in a window, numbers in a frame, windows in a recording."""

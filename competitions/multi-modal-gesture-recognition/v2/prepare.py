@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 from scipy.io import loadmat, savemat
 
-from pytest_mlebench.data.authoring.archives import TarWriter, ZipWriter, open_tar, tar_members
+from pytest_mlebench.authoring.archives import TarWriter, ZipWriter, open_tar, tar_members
 
-from .v1 import prepare as first
+from .. import prepare as first
 
 HEADER = b"MATLAB 5.0 MAT-file"
 

@@ -5,10 +5,10 @@ import numpy as np
 import pandas as pd
 from scipy.io import savemat
 
-from pytest_mlebench.data.authoring.archives import ZipWriter, open_tar, tar_members, write_tar_gz
+from pytest_mlebench.authoring.archives import ZipWriter, open_tar, tar_members, write_tar_gz
 
-from .v1 import synthetic as first
-from .v1.synthetic import submissions as submissions
+from .. import synthetic as first
+from ..synthetic import submissions as submissions
 
 HEADER = b"MATLAB 5.0 MAT-file"
 

@@ -2,10 +2,10 @@ import numpy as np
 import pandas as pd
 from sklearn.metrics import root_mean_squared_error
 
-from pytest_mlebench.grading import predictions
-from pytest_mlebench.grading.resampling import RowScores, root_mean
+from pytest_mlebench.authoring import predictions
+from pytest_mlebench.authoring.resampling import RowScores, root_mean
 
-from .v1 import grade as first
+from .. import grade as first
 
 
 def check(submission: pd.DataFrame, template: pd.DataFrame) -> np.ndarray:

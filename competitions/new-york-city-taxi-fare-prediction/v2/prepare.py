@@ -1,7 +1,6 @@
 from pathlib import Path
 
-from .v1 import prepare as first
-from .v1.prepare import TEST_ROWS as TEST_ROWS
+from .. import prepare as first
 
 
 def prepare(raw: Path, public: Path, private: Path) -> None:

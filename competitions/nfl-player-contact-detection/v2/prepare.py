@@ -1,14 +1,15 @@
-from functools import partial
+from pathlib import Path
 
-from pytest_mlebench.data.authoring.corrections import hold_out_groups
+from pytest_mlebench.authoring.corrections import hold_out_groups
 
-from .v1 import prepare as first
-from .v1.prepare import VIEWS as VIEWS
+from .. import prepare as first
+
+
+def prepare(raw: Path, public: Path, private: Path) -> None:
+    train, test = hold_out_groups(games)(first.labelled_plays(raw), test_size=0.1)
+    first.write_sides(train, test, raw, public, private)
 
 
 def games(plays: list[str]) -> list[str]:
     """What a play's name says before its number."""
     return [play.split("_")[0] for play in plays]
-
-
-prepare = partial(first.prepare, split=hold_out_groups(games))

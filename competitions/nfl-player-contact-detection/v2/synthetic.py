@@ -1,7 +1,9 @@
-from functools import partial
+from pathlib import Path
 
-from .v1 import synthetic as first
-from .v1.synthetic import submissions as submissions
+from .. import synthetic as first
+from ..synthetic import submissions as submissions
 
-make = partial(first.make, games=12)
-"""Games with several plays each."""
+
+def make(raw: Path, seed: int) -> None:
+    """Games have several plays each."""
+    first.make_games(raw, seed, 12)

@@ -2,11 +2,11 @@ import numpy as np
 import pandas as pd
 from sklearn.metrics import root_mean_squared_log_error
 
-from pytest_mlebench.grading import predictions
-from pytest_mlebench.grading.resampling import RowScores, root_mean
+from pytest_mlebench.authoring import predictions
+from pytest_mlebench.authoring.resampling import RowScores, root_mean
 
-from .columns import TARGETS
-from .v1 import grade as first
+from .. import grade as first
+from ..columns import TARGETS
 
 
 def check(submission: pd.DataFrame, template: pd.DataFrame) -> np.ndarray:

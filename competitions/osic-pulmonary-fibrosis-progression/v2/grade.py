@@ -1,10 +1,10 @@
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.grading import predictions
-from pytest_mlebench.grading.resampling import RowScores
+from pytest_mlebench.authoring import predictions
+from pytest_mlebench.authoring.resampling import RowScores
 
-from .v1 import grade as first
+from .. import grade as first
 
 
 def check(submission: pd.DataFrame, template: pd.DataFrame) -> None:

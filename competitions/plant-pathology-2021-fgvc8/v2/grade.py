@@ -1,9 +1,9 @@
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.grading import align, require_columns
-from pytest_mlebench.grading.metrics.multilabel import f1_of_samples, f1_samples
-from pytest_mlebench.grading.strict import AS_TEXT
+from pytest_mlebench.authoring import align, require_columns
+from pytest_mlebench.authoring.checks import AS_TEXT
+from pytest_mlebench.authoring.metrics.multilabel import f1_of_samples, f1_samples
 
 READ_OPTIONS = AS_TEXT
 

@@ -1,9 +1,9 @@
 import json
 from pathlib import Path
 
-from .columns import TARGET
-from .v1 import synthetic as first
-from .v1.synthetic import submissions as submissions
+from .. import synthetic as first
+from ..columns import TARGET
+from ..synthetic import submissions as submissions
 
 
 def make(raw: Path, seed: int) -> None:

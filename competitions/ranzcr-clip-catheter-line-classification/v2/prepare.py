@@ -1,7 +1,11 @@
-from functools import partial
+from pathlib import Path
 
-from pytest_mlebench.data.authoring.corrections import hold_out_groups
+from pytest_mlebench.authoring.corrections import hold_out_groups
+from pytest_mlebench.authoring.tables import read_csv
 
-from .v1 import prepare as first
+from .. import prepare as first
 
-prepare = partial(first.prepare, split=hold_out_groups("PatientID"), unscored=["PatientID"])
+
+def prepare(raw: Path, public: Path, private: Path) -> None:
+    train, test = hold_out_groups("PatientID")(read_csv(raw / "train.csv"), test_size=0.1)
+    first.write_sides(train, test, test.drop(columns="PatientID"), raw, public, private)

@@ -1,9 +1,9 @@
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.grading import predictions
-from pytest_mlebench.grading.metrics.probabilistic import probabilistic_f1
-from pytest_mlebench.grading.resampling import RowScores, ratio
+from pytest_mlebench.authoring import predictions
+from pytest_mlebench.authoring.metrics.probabilistic import probabilistic_f1
+from pytest_mlebench.authoring.resampling import RowScores, ratio
 
 
 def check(submission: pd.DataFrame, template: pd.DataFrame) -> np.ndarray:

@@ -2,9 +2,9 @@ from pathlib import Path
 
 import pandas as pd
 
-from pytest_mlebench.data.authoring.tables import hold_out, split
+from pytest_mlebench.authoring.tables import hold_out, split
 
-from .v1 import prepare as first
+from .. import prepare as first
 
 FAULTY = ["00109", "00123", "00709"]
 """Subjects of whose series the organisers say that they are faulty."""

@@ -2,11 +2,11 @@ from pathlib import Path
 
 import pandas as pd
 
-from pytest_mlebench.data.authoring.tables import split
+from pytest_mlebench.authoring.tables import split
 
+from .. import synthetic as first
+from ..synthetic import submissions as submissions
 from .prepare import FAULTY
-from .v1 import synthetic as first
-from .v1.synthetic import submissions as submissions
 
 
 def make(raw: Path, seed: int) -> None:

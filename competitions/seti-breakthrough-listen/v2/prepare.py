@@ -1,7 +1,7 @@
 import shutil
 from pathlib import Path
 
-from .v1 import prepare as first
+from .. import prepare as first
 
 
 def prepare(raw: Path, public: Path, private: Path) -> None:

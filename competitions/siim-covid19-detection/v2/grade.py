@@ -1,10 +1,10 @@
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.grading import InvalidSubmission
-from pytest_mlebench.grading.metrics.detection import voc_average_precisions
+from pytest_mlebench.authoring import InvalidSubmission
+from pytest_mlebench.authoring.metrics.detection import voc_average_precisions
 
-from .v1 import grade as first
+from .. import grade as first
 
 
 def check(submission: pd.DataFrame, template: pd.DataFrame) -> pd.DataFrame:

@@ -2,8 +2,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from .v1 import synthetic as first
-from .v1.synthetic import submissions as submissions
+from .. import synthetic as first
+from ..synthetic import submissions as submissions
 
 
 def make(raw: Path, seed: int) -> None:

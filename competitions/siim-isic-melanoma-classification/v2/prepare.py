@@ -1,9 +1,9 @@
 from pathlib import Path
 
-from pytest_mlebench.data.authoring.corrections import hold_out_groups
-from pytest_mlebench.data.authoring.tfrecord import Feature, copy_records, keep_features
+from pytest_mlebench.authoring.corrections import hold_out_groups
+from pytest_mlebench.authoring.tfrecord import Feature, copy_records, keep_features
 
-from .v1 import prepare as first
+from .. import prepare as first
 
 
 def prepare(raw: Path, public: Path, private: Path) -> None:

@@ -3,9 +3,9 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.grading import predictions
+from pytest_mlebench.authoring import predictions
 
-from .v1 import grade as first
+from .. import grade as first
 
 check = partial(predictions, columns=first.POSITION, on=["tripId", "UnixTimeMillis"])
 

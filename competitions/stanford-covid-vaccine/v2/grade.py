@@ -2,11 +2,11 @@ import numpy as np
 import pandas as pd
 from sklearn.metrics import root_mean_squared_error
 
-from pytest_mlebench.grading import predictions
-from pytest_mlebench.grading.resampling import RowScores, root_mean
+from pytest_mlebench.authoring import predictions
+from pytest_mlebench.authoring.resampling import RowScores, root_mean
 
-from .v1.grade import SCORED
-from .v1.grade import check as check
+from ..grade import SCORED
+from ..grade import check as check
 
 
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> np.float64:

@@ -6,9 +6,9 @@ from rapidfuzz.distance import Levenshtein
 from rapidfuzz.process import cdist
 from scipy.sparse.csgraph import connected_components
 
-from pytest_mlebench.data.authoring.corrections import hold_out_groups
+from pytest_mlebench.authoring.corrections import hold_out_groups
 
-from .v1 import prepare as first
+from .. import prepare as first
 
 SIMILAR = 0.8
 """Share of the bases that two sequences of a cluster have in common, at least."""

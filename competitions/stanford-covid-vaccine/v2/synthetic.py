@@ -1,8 +1,8 @@
 import json
 from pathlib import Path
 
-from .v1 import synthetic as first
-from .v1.synthetic import submissions as submissions
+from .. import synthetic as first
+from ..synthetic import submissions as submissions
 
 
 def make(raw: Path, seed: int) -> None:

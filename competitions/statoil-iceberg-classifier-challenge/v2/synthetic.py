@@ -3,10 +3,10 @@ from pathlib import Path
 
 import numpy as np
 
-from pytest_mlebench.data.authoring.archives import read_7z, write_7z
+from pytest_mlebench.authoring.archives import read_7z, write_7z
 
-from .v1 import synthetic as first
-from .v1.synthetic import submissions as submissions
+from .. import synthetic as first
+from ..synthetic import submissions as submissions
 
 MEMBER = "data/processed/train.json"
 

@@ -1,9 +1,9 @@
 import pandas as pd
 
-from pytest_mlebench.grading import InvalidSubmission
+from pytest_mlebench.authoring import InvalidSubmission
 
+from .. import grade as first
 from .labels import LABELS
-from .v1 import grade as first
 
 
 def check(submission: pd.DataFrame, template: pd.DataFrame) -> "pd.Series[str]":

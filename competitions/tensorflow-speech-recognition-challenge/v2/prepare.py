@@ -8,10 +8,10 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.authoring.archives import unpack_7z
-from pytest_mlebench.data.authoring.corrections import hold_out_groups
-from pytest_mlebench.data.authoring.files import link_files
-from pytest_mlebench.data.authoring.tables import split, write_csv
+from pytest_mlebench.authoring.archives import unpack_7z
+from pytest_mlebench.authoring.corrections import hold_out_groups
+from pytest_mlebench.authoring.files import link_files
+from pytest_mlebench.authoring.tables import split, write_csv
 
 from .labels import COMMANDS, SILENCE, UNKNOWN
 

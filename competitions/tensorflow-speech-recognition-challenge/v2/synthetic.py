@@ -4,11 +4,11 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.authoring.archives import write_7z
-from pytest_mlebench.data.authoring.synthetic import first_value, standard, wav
+from pytest_mlebench.authoring.archives import write_7z
+from pytest_mlebench.authoring.synthetic import first_value, standard, wav
 
+from ..synthetic import NOISES
 from .labels import COMMANDS, LABELS
-from .v1.synthetic import NOISES
 
 WORDS = [*COMMANDS, "bed", "bird", "happy", "one", "wow", "zero"]
 CLIPS = 504  # of this many clips the first version holds one of background noise out

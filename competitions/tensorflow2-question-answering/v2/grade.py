@@ -1,7 +1,7 @@
 import pandas as pd
 
-from .v1.grade import check as check
-from .v1.grade import read_answers as read_answers
+from ..grade import check as check
+from ..grade import read_answers as read_answers
 
 NOTHING = frozenset({""})
 

@@ -1,5 +1,7 @@
-from functools import partial
+from pathlib import Path
 
-from pytest_mlebench.data.authoring.text_normalization import prepare_text_normalization
+from pytest_mlebench.authoring.text_normalization import prepare_corrected
 
-prepare = partial(prepare_text_normalization, language="en", as_written=True)
+
+def prepare(raw: Path, public: Path, private: Path) -> None:
+    prepare_corrected(raw, public, private, language="en")

@@ -1,7 +1,7 @@
 import pandas as pd
 
-from pytest_mlebench.grading import align, require_columns
-from pytest_mlebench.grading.strict import AS_TEXT
+from pytest_mlebench.authoring import align, require_columns
+from pytest_mlebench.authoring.checks import AS_TEXT
 
 READ_OPTIONS = AS_TEXT
 

@@ -1,6 +1,8 @@
-from functools import partial
+from pathlib import Path
 
-from .v1 import synthetic as first
-from .v1.synthetic import submissions as submissions
+from .. import synthetic as first
+from ..synthetic import submissions as submissions
 
-make = partial(first.make, times=2)
+
+def make(raw: Path, seed: int) -> None:
+    first.make_sentences(raw, seed, 2)

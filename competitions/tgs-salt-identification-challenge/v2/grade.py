@@ -1,12 +1,12 @@
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.authoring.rle import Runs
-from pytest_mlebench.grading.metrics.segmentation import iou
-from pytest_mlebench.grading.strict import require_whole_runs
+from pytest_mlebench.authoring.checks import require_whole_runs
+from pytest_mlebench.authoring.metrics.segmentation import iou
+from pytest_mlebench.authoring.rle import Runs
 
-from .v1 import grade as first
-from .v1.grade import SIDE as SIDE
+from .. import grade as first
+from ..grade import SIDE as SIDE
 
 
 def check(submission: pd.DataFrame, template: pd.DataFrame) -> list[Runs]:

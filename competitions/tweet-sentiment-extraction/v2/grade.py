@@ -1,10 +1,10 @@
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.grading.metrics.text import word_jaccard
-from pytest_mlebench.grading.strict import AS_TEXT
+from pytest_mlebench.authoring.checks import AS_TEXT
+from pytest_mlebench.authoring.metrics.text import word_jaccard
 
-from .v1.grade import check as check
+from ..grade import check as check
 
 READ_OPTIONS = AS_TEXT
 

@@ -1,5 +1,10 @@
-from functools import partial
+from pathlib import Path
 
-from .v1 import prepare as first
+from pytest_mlebench.authoring.tables import read_csv, split
 
-prepare = partial(first.prepare, keep_default_na=False)
+from .. import prepare as first
+
+
+def prepare(raw: Path, public: Path, private: Path) -> None:
+    train, test = split(read_csv(raw / "train.csv", keep_default_na=False), test_size=0.1)
+    first.write_sides(train, test, public, private)

@@ -1,11 +1,11 @@
 import numpy as np
 import pandas as pd
 
+from pytest_mlebench.authoring import require_finite
+from pytest_mlebench.authoring.resampling import RowScores
 from pytest_mlebench.errors import InvalidSubmission
-from pytest_mlebench.grading import require_finite
-from pytest_mlebench.grading.resampling import RowScores
 
-from .v1 import grade as first
+from .. import grade as first
 
 
 def check(submission: pd.DataFrame, template: pd.DataFrame) -> np.ndarray:

@@ -1,11 +1,11 @@
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.grading import align, require_columns
-from pytest_mlebench.grading.strict import require_whole_runs
+from pytest_mlebench.authoring import align, require_columns
+from pytest_mlebench.authoring.checks import require_whole_runs
 
-from .v1 import grade as first
-from .v1.grade import read_template as read_template
+from .. import grade as first
+from ..grade import read_template as read_template
 
 KEY = ["id", "class"]
 

@@ -3,12 +3,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.data.authoring.rle import Runs
-from pytest_mlebench.data.authoring.tables import read_csv
-from pytest_mlebench.grading.strict import AS_TEXT, require_whole_runs
+from pytest_mlebench.authoring.checks import AS_TEXT, require_whole_runs
+from pytest_mlebench.authoring.rle import Runs
+from pytest_mlebench.authoring.tables import read_csv
 
-from .v1 import grade as first
-from .v1.grade import read_template as read_template
+from .. import grade as first
+from ..grade import read_template as read_template
 
 READ_OPTIONS = AS_TEXT
 

@@ -1,10 +1,10 @@
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.grading import alignment, number_records, parse_texts, require_columns
-from pytest_mlebench.grading.metrics.detection import voc_average_precisions
+from pytest_mlebench.authoring import alignment, number_records, parse_texts, require_columns
+from pytest_mlebench.authoring.metrics.detection import voc_average_precisions
 
-from .v1.columns import CORNERS
+from ..columns import CORNERS
 
 
 def check(submission: pd.DataFrame, template: pd.DataFrame) -> pd.DataFrame:

@@ -1,16 +1,21 @@
-from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from scipy.sparse.csgraph import connected_components
 
-from pytest_mlebench.grading.metrics.detection import box_iou
+from pytest_mlebench.authoring.metrics.detection import box_iou
 
-from .v1 import prepare as first
-from .v1.columns import CORNERS
+from .. import prepare as first
+from ..columns import CORNERS
 
 SAME_FINDING = 0.4
 """Intersection over union above which boxes of a class in an image are of one finding."""
+
+
+def prepare(raw: Path, public: Path, private: Path) -> None:
+    train, test, test_images = first.choose(raw)
+    first.write_sides(train, distinct_findings(test), test_images, raw, public, private)
 
 
 def distinct_findings(boxes: pd.DataFrame) -> pd.DataFrame:
@@ -31,6 +36,3 @@ def _numbers(group: pd.DataFrame) -> np.ndarray:
     """The number of each box's finding."""
     overlaps = box_iou(group[CORNERS], group[CORNERS]) > SAME_FINDING
     return np.asarray(connected_components(overlaps, directed=False)[1])
-
-
-prepare = partial(first.prepare, true_boxes=distinct_findings)

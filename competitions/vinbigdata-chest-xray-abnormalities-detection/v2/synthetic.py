@@ -4,8 +4,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from .v1 import synthetic as first
-from .v1.synthetic import make as make
+from .. import synthetic as first
+from ..synthetic import make as make
 
 SHAKEN = ["jittered", "same_confidence", "same_confidence_reversed", "many_boxes", "negative_confidence"]
 

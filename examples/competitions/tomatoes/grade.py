@@ -3,8 +3,8 @@ from functools import partial
 import pandas as pd
 from sklearn.metrics import root_mean_squared_error
 
-from pytest_mlebench.grading import predictions
-from pytest_mlebench.grading.resampling import RowScores, root_mean
+from pytest_mlebench.authoring import predictions
+from pytest_mlebench.authoring.resampling import RowScores, root_mean
 
 check = partial(predictions, columns="harvest", on="id", between=(0, 100))
 

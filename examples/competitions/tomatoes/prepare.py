@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from pytest_mlebench.data.authoring.tables import read_csv, split, write_csv
+from pytest_mlebench.authoring.tables import read_csv, split, write_csv
 
 TABLE = Path(__file__).with_name("tomatoes.csv")
 

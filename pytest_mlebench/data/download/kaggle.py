@@ -8,16 +8,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from pytest_mlebench.authoring.archives import check_zip
 from pytest_mlebench.catalog import Competition
-from pytest_mlebench.data.authoring.archives import check_zip
-from pytest_mlebench.data.download.contract import CredentialsError, Notebook, NotebookGone, Size
-from pytest_mlebench.data.download.kaggle_pages import Page, pages_to_markdown
-from pytest_mlebench.data.download.kaggle_scores import read_scores, to_scores
-from pytest_mlebench.data.download.parallel import in_parallel
+from pytest_mlebench.data.download.contract import CredentialsError, Notebook, NotebookGone, Size, in_parallel
+from pytest_mlebench.data.download.kaggle_pages import Page, pages_to_markdown, read_scores, to_scores
 from pytest_mlebench.data.download.retry import RetryPolicy, retry
 from pytest_mlebench.errors import DataError
-from pytest_mlebench.progress import Note, Reporter, WarningNote, silent
-from pytest_mlebench.units import pluralize
+from pytest_mlebench.io.progress import Note, Reporter, WarningNote, silent
+from pytest_mlebench.io.units import pluralize
 
 if TYPE_CHECKING:
     import requests
@@ -188,13 +186,13 @@ class KaggleDownloads:
         return Notebook(source=blob.source, kind=blob.kernel_type.lower(), language=blob.language.lower())
 
     def _not_accepted(self) -> str:
-        from pytest_mlebench.data.download.kaggle_credentials import SETTINGS
+        from pytest_mlebench.data.download.kaggle_client import SETTINGS
 
         return f"{self.credentials().source} is not accepted; get new credentials at {SETTINGS}"
 
     def credentials(self, reporter: Reporter = silent) -> Credentials:
         """The user's credentials, looked up once. Raises DataError that says how to get some."""
-        from pytest_mlebench.data.download.kaggle_credentials import find_credentials
+        from pytest_mlebench.data.download.kaggle_client import find_credentials
 
         with self._lock:
             if self._credentials is None:

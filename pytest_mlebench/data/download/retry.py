@@ -10,8 +10,8 @@ from threading import Event
 from typing import TypeVar
 
 from pytest_mlebench.errors import DataError
-from pytest_mlebench.progress import Note, Reporter, silent
-from pytest_mlebench.units import format_seconds, pluralize
+from pytest_mlebench.io.progress import Note, Reporter, silent
+from pytest_mlebench.io.units import format_seconds, pluralize
 
 T = TypeVar("T")
 

@@ -1,4 +1,4 @@
-"""Downloading a large file that is resumed where it stopped, within a process and across processes."""
+"""Trying again after failures that may pass, with growing delays."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import requests
 
 from pytest_mlebench.data.download.retry import RetryPolicy, TransientError, retry
 from pytest_mlebench.errors import DataError
-from pytest_mlebench.progress import ByteCounter, Reporter
-from pytest_mlebench.units import format_size
+from pytest_mlebench.io.progress import ByteCounter, Reporter
+from pytest_mlebench.io.units import format_size
 
 Request = Callable[[Mapping[str, str]], AbstractContextManager[requests.Response]]
 """Requests the file with these headers; the response's body is not yet read. Errors: see kaggle_client.connected."""

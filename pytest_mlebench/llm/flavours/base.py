@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, ClassVar, Literal
 
+from pytest_mlebench.llm.allowed import Admission, Rule, Wrong
+from pytest_mlebench.llm.providers import Provider
+
 Body = dict[str, Any]
-Kind = Literal["generate", "embed", "count", "models"]
+Kind = Literal["generate", "embed", "count", "models", "other"]
 Problem = Literal[
     "authentication",
     "not_found",
@@ -36,6 +40,7 @@ STATUS: dict[Problem, int] = {
     "upstream": 502,
     "timeout": 504,
 }
+_MODEL_NAME = re.compile(r"[A-Za-z0-9][\w.@-]*", re.ASCII)
 MEDIA_TOKENS = 16_384
 """More than any provider counts for one image, however small its file."""
 
@@ -66,9 +71,13 @@ class Expected:
     input_tokens: int | None
     """None: only the model's context window limits it."""
     output_tokens: int | None
-    """None: the request has no limit."""
+    """None: the request has no limit. Servers take 0 for none, too."""
     answers: int = 1
     audio: bool = False
+    long_context: bool = False
+    """Whether the request asks for a longer context window than its model has by default."""
+    media_output: str = ""
+    """What it may answer other than text, where prices of text do not say what that costs."""
 
 
 class StreamReader(ABC):
@@ -103,8 +112,14 @@ class Flavour(ABC):
     key_header: ClassVar[str]
     usage_of: ClassVar[str]
     """Whose reader of usage in genai-prices reads its answers."""
-    query: ClassVar[frozenset[str] | None] = None
-    """The parameters of a query that are passed on; None: all."""
+    query: ClassVar[frozenset[str]] = frozenset()
+    """The parameters of a query that are passed on."""
+    headers: ClassVar[Mapping[str, re.Pattern[str]]] = MappingProxyType({})
+    """The headers that are passed on, and the form that they must have."""
+
+    def betas(self, names: str, *, provider_tools: bool) -> tuple[str, list[str]]:
+        """Of a list of features that are not final those that pass, and the others."""
+        return "", names.split(",")
 
     @abstractmethod
     def endpoint(self, method: str, path: str) -> Endpoint | None:
@@ -115,19 +130,32 @@ class Flavour(ABC):
         """The body of an error, in the provider's own form."""
 
     @abstractmethod
-    def guard(self, endpoint: Endpoint, body: Body, received: Container[str] = ()) -> list[str]:
-        """Take out of a body what the provider would do in the open network; returns the names of what was taken.
+    def rules(self, endpoint: Endpoint) -> Rule:
+        """What a body of this endpoint may hold."""
 
-        Raises Refusal where the request makes no sense without, and where it speaks of what the provider keeps, other
-        than by the ids that this run has ``received``.
-        """
+    def admit(self, endpoint: Endpoint, body: Body, admission: Admission) -> Body:
+        """A body written anew, of what the lists name; ``admission`` has what was left out. Raises Refusal."""
+        try:
+            made: Body = self.rules(endpoint)(body, admission)
+        except Wrong as wrong:
+            raise Refusal("invalid", str(wrong)) from None
+        self.without_tools(made, admission)
+        return made
+
+    def why_not_model(self, provider: Provider, model: str) -> str:
+        """Why a model's name is not passed on; empty where it is."""
+        return "" if _MODEL_NAME.fullmatch(model) else "it is not the name of one model"
 
     @abstractmethod
-    def expected(self, endpoint: Endpoint, body: Body, size: int) -> Expected:
+    def without_tools(self, body: Body, admission: Admission) -> None:
+        """Make sense of a request whose tools were withheld. Raises Refusal where that is not possible."""
+
+    @abstractmethod
+    def expected(self, endpoint: Endpoint, body: Body, size: int, admission: Admission) -> Expected:
         """The most that a request of ``size`` bytes can use."""
 
     @abstractmethod
-    def limit_output(self, endpoint: Endpoint, body: Body, tokens: int, name: str) -> bool:
+    def limit_output(self, endpoint: Endpoint, body: Body, tokens: int, name: str, admission: Admission) -> bool:
         """Limit the length of the answer; False where that is not possible. ``name``: ``Provider.output_limit``."""
 
     @abstractmethod
@@ -147,88 +175,21 @@ class Flavour(ABC):
         return ()
 
     def answered_model(self, answer: Body) -> str | None:
-        return text(answer.get("model"))
+        return as_text(answer.get("model"))
 
     def status(self, problem: Problem) -> int:
         return STATUS[problem]
 
 
-def text(value: Any) -> str | None:
+def as_text(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def number(value: Any) -> int | None:
+def as_count(value: Any) -> int | None:
     """A count of tokens, as a request may give it."""
     if isinstance(value, float) and value == value and abs(value) < 1e18:
         value = int(value)
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
-
-
-_CLIENTS_OWN = {"tool_use": "input", "redacted_thinking": "data"}
-_REFERENCES = ("url", "uri", "fileid")
-_DATA_KEYS = ("data", "filedata")
-_NOT_SENT_FOR = {"args", "response", "arguments", "annotations", "citations"}
-
-
-def normal(name: str) -> str:
-    """A field's name without what some servers do not look at: capitals, underscores, dashes."""
-    return re.sub(r"[_\-]", "", name).casefold()
-
-
-def refuse_disguises(body: Body, names: Mapping[str, str]) -> None:
-    """Refuse fields that a lenient server would read as a guarded one. ``names``: by their normal form."""
-    for key in body:
-        right = names.get(normal(key))
-        if right is not None and key not in right.split("|"):
-            raise Refusal("invalid", f"{key!r} must be written {right.split('|')[0]!r}")
-
-
-def refuse_references(content: Any) -> tuple[int, bool]:
-    """Refuse media by URL or by the id of a file that the provider holds, anywhere in messages.
-
-    What an agent's own tools were called with and answered is the client's and not looked into. Returns how many media
-    there are inline, and whether there are some whose tokens their size does not limit (documents, audio, video).
-    """
-    images, unbounded = 0, False
-    todo = [content]
-    while todo:
-        value = todo.pop()
-        if isinstance(value, list):
-            todo += value
-            continue
-        if not isinstance(value, dict):
-            continue
-        type = value.get("type")
-        for key, item in value.items():
-            if key in _NOT_SENT_FOR or (isinstance(type, str) and _CLIENTS_OWN.get(type) == key):
-                continue
-            name = normal(key)
-            if (
-                isinstance(item, str)
-                and item[:5].lower() != "data:"
-                and (name.endswith(_REFERENCES) or (name in _DATA_KEYS and "://" in item[:64]))
-            ):
-                where = f"{type} " if isinstance(type, str) else ""
-                raise Refusal(
-                    "invalid",
-                    f"{where}{key}: this run reaches no network but its model, so the provider may not fetch "
-                    "files for it: send them inline as base64",
-                )
-            if isinstance(item, str):
-                if item[:5].lower() == "data:" or name in _DATA_KEYS:
-                    media = _media_type(value, item)
-                    images += 1
-                    unbounded |= not media.startswith(("image/", "text/"))
-            else:
-                todo.append(item)
-    return images, unbounded
-
-
-def _media_type(value: Mapping[str, Any], item: str) -> str:
-    if item[:5].lower() == "data:":
-        return item[5:64].lower().partition(";")[0]
-    given = next((value[key] for key in ("media_type", "mimeType", "mime_type") if key in value), "")
-    return str(given).lower()
 
 
 def sse(name: str | None, data: Body | str) -> bytes:
@@ -239,8 +200,5 @@ def sse(name: str | None, data: Body | str) -> bytes:
 
 def withheld_tool(name: str) -> Refusal:
     """The refusal of a request that insists on a tool which is withheld."""
-    return Refusal(
-        "invalid",
-        f"{name}: tools that the provider runs itself could reach the network, which this run may not; the request "
-        "makes no sense without it",
-    )
+    why = "tools that the provider runs itself could reach the network, which this run may not"
+    return Refusal("invalid", f"{name[:64]!r}: {why}; the request makes no sense without it")

@@ -3,9 +3,30 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from pytest_mlebench.llm.allowed import (
+    DROPPED,
+    Admission,
+    Fields,
+    Rule,
+    Wrong,
+    base64,
+    by_address,
+    count,
+    either,
+    flag,
+    kept,
+    labels,
+    many,
+    mapping,
+    normal,
+    number,
+    text,
+    whole,
+    word,
+)
 from pytest_mlebench.llm.flavours.base import (
     MEDIA_TOKENS,
     Body,
@@ -13,13 +34,9 @@ from pytest_mlebench.llm.flavours.base import (
     Expected,
     Flavour,
     Problem,
-    Refusal,
     StreamReader,
-    normal,
-    number,
-    refuse_disguises,
-    refuse_references,
-    text,
+    as_count,
+    as_text,
     withheld_tool,
 )
 
@@ -27,15 +44,160 @@ _CALL = re.compile(r"/v1(?:beta|alpha)?/models/([A-Za-z0-9][A-Za-z0-9._-]*):([A-
 _MODELS = re.compile(r"/v1(?:beta|alpha)?/models(/[A-Za-z0-9][A-Za-z0-9._-]*)?")
 _CLIENT_TOOLS = {"functiondeclarations", "computeruse"}
 """Tools that the client itself runs; any other field of a tool is the provider's."""
-_GUARDED = {
-    "contents": "contents",
-    "tools": "tools",
-    "toolconfig": "toolConfig|tool_config",
-    "systeminstruction": "systemInstruction|system_instruction",
-    "generationconfig": "generationConfig|generation_config",
-    "cachedcontent": "cachedContent|cached_content",
-    "generatecontentrequest": "generateContentRequest|generate_content_request",
+
+
+def _known(known: Mapping[str, Rule], *, needs: tuple[str, ...] = ()) -> Fields:
+    return Fields(known, snake=True, needs=needs)
+
+
+def _blob(value: Any, admission: Admission) -> Any:
+    made = _blob_fields(value, admission)
+    admission.saw_media(str(made.get("mimeType", "")).lower())
+    return made
+
+
+_blob_fields = _known({"mimeType": text, "data": base64, "displayName": text})
+_part = _known(
+    {
+        "text": text,
+        "thought": flag,
+        "thoughtSignature": text,
+        "inlineData": _blob,
+        "fileData": by_address,
+        "functionCall": _known({"id": text, "name": text, "args": mapping}),
+        "functionResponse": _known(
+            {
+                "id": text,
+                "name": text,
+                "response": mapping,
+                "parts": many(_known({"inlineData": _blob, "fileData": by_address})),
+                "willContinue": flag,
+                "scheduling": word,
+            }
+        ),
+        "videoMetadata": _known({"startOffset": text, "endOffset": text, "fps": number}),
+        "mediaResolution": either({str: word, dict: _known({"level": word, "numTokens": count})}),
+        "executableCode": _known({"id": text, "language": word, "code": text}),
+        "codeExecutionResult": _known({"id": text, "outcome": word, "output": text}),
+        "partMetadata": mapping,
+    }
+)
+
+
+def _one_part(value: Any, admission: Admission) -> Any:
+    made = _part(value, admission)
+    if value and not made:
+        raise Wrong(f"has none of the fields that are passed on, but {', '.join(map(repr, value))[:100]}")
+    return made
+
+
+_parts = either({dict: _one_part, list: many(_one_part)})
+_content = _known({"role": text, "parts": _parts})
+_contents = either({dict: _content, list: many(_content)})
+
+
+def _tool(value: Any, admission: Admission) -> Any:
+    """The part of a tool that the client runs; any other field is the provider's, and withheld."""
+    if type(value) is not dict:
+        raise Wrong("must be an object")
+    own = {key: item for key, item in value.items() if normal(key) in _CLIENT_TOOLS or key in admission.types}
+    if admission.provider_tools:
+        admission.unbounded |= own.keys() != value.keys()
+        return value
+    admission.withheld += [key[:64] for key in value if key not in own]
+    return _client_tool(own, admission) if own else DROPPED
+
+
+_declaration = _known(
+    {
+        "name": text,
+        "description": text,
+        "behavior": word,
+        **dict.fromkeys(("parameters", "response"), mapping),
+        **dict.fromkeys(("parametersJsonSchema", "responseJsonSchema"), mapping),
+    }
+)
+_client_tool = _known(
+    {
+        "functionDeclarations": either({dict: _declaration, list: many(_declaration)}),
+        "computerUse": _known({"environment": word, "excludedPredefinedFunctions": many(text)}),
+    }
+)
+
+
+def _modality(value: Any, admission: Admission) -> Any:
+    if type(value) is not str or value.upper() not in ("TEXT", "IMAGE", "AUDIO"):
+        raise Wrong("must be one of TEXT, IMAGE, AUDIO")
+    return value.upper()
+
+
+_voice = _known({"prebuiltVoiceConfig": _known({"voiceName": text})})
+_speaker = _known({"speaker": text, "voiceConfig": _voice})
+_config = _known(
+    {
+        **dict.fromkeys(("temperature", "topP", "topK", "presencePenalty", "frequencyPenalty"), number),
+        **dict.fromkeys(("candidateCount", "maxOutputTokens", "logprobs"), count),
+        "seed": whole,
+        "stopSequences": many(text),
+        "responseMimeType": text,
+        **dict.fromkeys(("responseSchema", "responseJsonSchema"), mapping),
+        "responseLogprobs": flag,
+        "responseModalities": many(_modality),
+        "thinkingConfig": _known({"includeThoughts": flag, "thinkingBudget": whole, "thinkingLevel": word}),
+        "mediaResolution": word,
+        "enableAffectiveDialog": flag,
+        "enableEnhancedCivicAnswers": flag,
+        "audioTimestamp": flag,
+        "imageConfig": _known({"aspectRatio": text, "imageSize": word}),
+        "speechConfig": _known(
+            {
+                "languageCode": word,
+                "voiceConfig": _voice,
+                "multiSpeakerVoiceConfig": _known({"speakerVoiceConfigs": many(_speaker)}),
+            }
+        ),
+    }
+)
+
+
+def _own_model(value: Any, admission: Admission) -> Any:
+    """The name of the model, which the path has as well."""
+    if type(value) is not str or value.removeprefix("models/") != admission.model:
+        raise Wrong(f"must be the model of the path, {admission.model!r}")
+    return value
+
+
+_cached = kept("contents that the provider holds are not offered here")
+_GENERATE: dict[str, Rule] = {
+    "model": _own_model,
+    "contents": _contents,
+    "systemInstruction": either({str: text, dict: _content}),
+    "tools": either({dict: lambda value, admission: many(_tool)([value], admission), list: many(_tool)}),
+    "toolConfig": _known(
+        {
+            "functionCallingConfig": _known(
+                {"mode": word, "allowedFunctionNames": many(text), "streamFunctionCallArguments": flag}
+            )
+        }
+    ),
+    "generationConfig": _config,
+    "safetySettings": many(_known({"category": word, "threshold": word, "method": word})),
+    "labels": labels,
+    "cachedContent": _cached,
+    "serviceTier": word,
+    "store": flag,
 }
+_generate = _known(_GENERATE, needs=("contents",))
+_count = _known({**_GENERATE, "generateContentRequest": _generate})
+_EMBED: dict[str, Rule] = {
+    "model": _own_model,
+    "content": _content,
+    "taskType": word,
+    "title": text,
+    "outputDimensionality": count,
+}
+_embeddings = _known({**_EMBED, "requests": many(_known(_EMBED, needs=("content",)))})
+_WITH_MEDIA = re.compile("image|tts|audio|live|veo|imagen", re.IGNORECASE)
 _STATUS: dict[Problem, str] = {
     "authentication": "UNAUTHENTICATED",
     "not_found": "NOT_FOUND",
@@ -83,37 +245,42 @@ class Gemini(Flavour):
     def status(self, problem: Problem) -> int:
         return 403 if problem == "budget" else super().status(problem)  # as Google answers without a billing account
 
-    def guard(self, endpoint: Endpoint, body: Body, received: Container[str] = ()) -> list[str]:
-        withheld = []
-        inner = _get(body, "generateContentRequest")
-        for request in (body, inner) if isinstance(inner, dict) else (body,):
-            refuse_disguises(request, _GUARDED)
-            if _get(request, "cachedContent"):
-                raise Refusal("invalid", "cachedContent: contents that the provider holds are not offered here")
-            withheld += _take_out_tools(request)
-            refuse_references(_contents(request))
-        return withheld
+    def rules(self, endpoint: Endpoint) -> Rule:
+        match endpoint.kind:
+            case "generate":
+                return _generate
+            case "count":
+                return _count
+        return _embeddings
 
-    def expected(self, endpoint: Endpoint, body: Body, size: int) -> Expected:
-        images, unbounded = refuse_references(_contents(body))
-        config = _get(body, "generationConfig")
-        config = config if isinstance(config, dict) else {}
+    def without_tools(self, body: Body, admission: Admission) -> None:
+        for request in (body, body.get("generateContentRequest") or {}):
+            if not admission.withheld or request.get("tools") != []:
+                continue
+            calling = (request.get("toolConfig") or {}).get("functionCallingConfig") or {}
+            if str(calling.get("mode", "")).upper() == "ANY":
+                raise withheld_tool(admission.withheld[0])
+            for key in ("tools", "toolConfig"):
+                request.pop(key, None)
+
+    def expected(self, endpoint: Endpoint, body: Body, size: int, admission: Admission) -> Expected:
+        config = body.get("generationConfig") or {}
+        modalities = [one.lower() for one in config.get("responseModalities") or () if one != "TEXT"]
+        by_name = _WITH_MEDIA.search(endpoint.model or "") if endpoint.kind == "generate" else None
         return Expected(
-            input_tokens=None if unbounded else size + images * MEDIA_TOKENS,
-            output_tokens=number(_get(config, "maxOutputTokens")) if endpoint.kind == "generate" else 0,
-            answers=max(1, number(_get(config, "candidateCount")) or 1),
-            audio=unbounded,
+            input_tokens=None if admission.unbounded else size + admission.media * MEDIA_TOKENS,
+            output_tokens=(config.get("maxOutputTokens") or None)
+            if endpoint.kind == "generate"
+            else 0,  # 0 is no limit
+            answers=max(1, config.get("candidateCount") or 1),
+            audio=admission.unbounded,
+            media_output=next(iter(modalities), by_name[0] if by_name else ""),
         )
 
-    def limit_output(self, endpoint: Endpoint, body: Body, tokens: int, name: str) -> bool:
+    def limit_output(self, endpoint: Endpoint, body: Body, tokens: int, name: str, admission: Admission) -> bool:
         if endpoint.kind != "generate":
             return False
-        key = "generation_config" if "generation_config" in body else "generationConfig"
-        config = body.setdefault(key, {})
-        if not isinstance(config, dict):
-            raise Refusal("invalid", f"{key} must be an object")
-        config.pop("max_output_tokens", None)
-        config["maxOutputTokens"] = tokens
+        body["generationConfig"] = {**(body.get("generationConfig") or {}), "maxOutputTokens": tokens}
         return True
 
     def stream(self, endpoint: Endpoint, *, drop_usage: bool) -> StreamReader:
@@ -123,44 +290,7 @@ class Gemini(Flavour):
         yield None, answer
 
     def answered_model(self, answer: Body) -> str | None:
-        return text(answer.get("modelVersion"))
-
-
-def _get(values: Body, name: str) -> Any:
-    """A field by its name in camel case, or as it is in protocol buffers; servers take both."""
-    other = re.sub("[A-Z]", lambda match: f"_{match[0].lower()}", name)
-    return values[name] if name in values else values.get(other)
-
-
-def _contents(body: Body) -> list[Any]:
-    return [
-        body.get("contents"),
-        body.get("content"),
-        _get(body, "systemInstruction"),
-        body.get("requests"),
-    ]
-
-
-def _take_out_tools(body: Body) -> list[str]:
-    tools = body.get("tools")
-    if tools is None:
-        return []
-    tools = tools if isinstance(tools, list) else [tools]
-    if not all(isinstance(tool, dict) for tool in tools):
-        raise Refusal("invalid", "tools must be a list of objects")
-    withheld = [key[:64] for tool in tools for key in tool if normal(key) not in _CLIENT_TOOLS]
-    if not withheld:
-        return []
-    kept = [{key: value for key, value in tool.items() if normal(key) in _CLIENT_TOOLS} for tool in tools]
-    body["tools"] = [tool for tool in kept if tool]
-    if not body["tools"]:
-        config = _get(body, "toolConfig")
-        calling = _get(config, "functionCallingConfig") if isinstance(config, dict) else None
-        if isinstance(calling, dict) and str(calling.get("mode")).upper() == "ANY":
-            raise withheld_tool(withheld[0])
-        for key in ("tools", "toolConfig", "tool_config"):
-            body.pop(key, None)
-    return withheld
+        return as_text(answer.get("modelVersion"))
 
 
 class _Contents(StreamReader):
@@ -182,7 +312,7 @@ class _Contents(StreamReader):
                 self._answer[key] = value
 
     def _candidate(self, candidate: Body) -> None:
-        index = number(candidate.get("index")) or 0
+        index = as_count(candidate.get("index")) or 0
         whole = self._candidates.setdefault(index, {})
         for key, value in candidate.items():
             if key == "content" and isinstance(value, dict):

@@ -7,11 +7,9 @@ from pathlib import Path
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.reports.plots.heat_map import heat_map
 from pytest_mlebench.reports.plots.medal_rates import medal_rates
-from pytest_mlebench.reports.plots.over_time import over_time_plot
-from pytest_mlebench.reports.plots.runs import known_leaderboards
+from pytest_mlebench.reports.plots.over_time import cost_plot, over_time_plot, time_plot
+from pytest_mlebench.reports.plots.runs import known_leaderboards, score_plot
 from pytest_mlebench.reports.plots.svg import Panel, Plot
-from pytest_mlebench.reports.plots.thresholds import score_plot
-from pytest_mlebench.reports.plots.time_spent import cost_plot, time_plot
 from pytest_mlebench.results.overview import Overview
 from pytest_mlebench.results.published import published_results
 from pytest_mlebench.results.timelines import timelines

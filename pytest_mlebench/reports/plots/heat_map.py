@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from statistics import fmean
 
+from pytest_mlebench.records.outcome import FAILURES, Outcome
+from pytest_mlebench.records.record import RunKey, RunRecord
 from pytest_mlebench.reports.plots.runs import heading, run_numbers
 from pytest_mlebench.reports.plots.svg import Panel, Plot, fitting, line, marker, n, named, rect, safe, shortened, text
 from pytest_mlebench.results.summary import split_rank
-from pytest_mlebench.runs.outcome import FAILURES, Outcome
-from pytest_mlebench.runs.record import RunKey, RunRecord
 
 _CELL, _ROW, _LABEL, _GAP, _TOP = 18, 18, 190, 8, 48
 _WIDTH = 340

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isnan
 
+from pytest_mlebench.io.units import pluralize
 from pytest_mlebench.reports.plots.svg import Panel, Plot, at, fitting, line, marker, named, text
 from pytest_mlebench.results.published import SPLITS, PublishedResult
 from pytest_mlebench.results.statistics import Rate
 from pytest_mlebench.results.summary import SplitSummary, split_rank
-from pytest_mlebench.units import pluralize
 
 _WIDTH, _ROW, _TOP = 280, 32, 38
 _MARGIN = 6

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
+from pytest_mlebench.io.units import pluralize
+from pytest_mlebench.records.outcome import Outcome
+from pytest_mlebench.records.record import RunRecord
+from pytest_mlebench.reports.plots.heat_map import outcome_cell
 from pytest_mlebench.reports.plots.runs import agents_of
 from pytest_mlebench.reports.plots.svg import (
     Panel,
@@ -14,13 +19,12 @@ from pytest_mlebench.reports.plots.svg import (
     marker,
     n,
     named,
+    rect,
     shortened,
     stretched,
     text,
 )
-from pytest_mlebench.reports.plots.time_spent import DOLLARS, SECONDS, tick_distance
 from pytest_mlebench.results.timelines import Step, Timeline
-from pytest_mlebench.runs.record import RunRecord
 
 _WIDTH, _LEFT, _RIGHT, _TOP, _PLOT = 440, 42, 104, 34, 200
 _CURVE = 1000.0
@@ -117,3 +121,166 @@ def _labels(ends: Sequence[tuple[float, int, str, str]]) -> list[str]:
 
 def _path(steps: Sequence[Step], x: Callable[[float], float], y: Callable[[float], float], bottom: float) -> str:
     return f"M0 {n(bottom)}" + "".join(f"H{n(x(s.amount))}V{n(y(s.rate))}" for s in steps) + f"H{n(_CURVE)}"
+
+
+_WIDTH_time_spent, _LEFT_time_spent, _RIGHT_time_spent, _TOP_time_spent, _PLOT_time_spent, _AXIS = (
+    400,
+    42,
+    14,
+    54,
+    160,
+    1000,
+)
+_FAILED = rect(0.5, 0.5, 16, 15, "f-card s-failure dash", radius=2)
+SECONDS = (("h", 3600.0), ("min", 60.0), ("s", 1.0))
+DOLLARS = (("$", 1.0), ("¢", 0.01), ("m$", 0.001), ("µ$", 0.000001))
+
+
+@dataclass(frozen=True)
+class _Quantity:
+    """What runs spend: how much a run did, its units from the largest, and how it is called."""
+
+    amount: Callable[[RunRecord], float]
+    units: tuple[tuple[str, float], ...]
+    name: str
+    of_agents: str
+
+    def in_words(self, amount: float) -> str:
+        unit, size = next((unit for unit in self.units if amount >= unit[1]), self.units[-1])
+        number = amount / size
+        return f"{number:,.0f} {unit}" if number >= 100 else f"{number:.3g} {unit}"
+
+
+_TIME = _Quantity(lambda record: record.seconds, SECONDS, "time", " of agent time")
+_COST = _Quantity(lambda record: record.cost or 0.0, DOLLARS, "cost", "")
+
+
+def time_plot(records: Sequence[RunRecord]) -> Plot:
+    """A panel for each agent."""
+    return Plot(
+        name="time",
+        title="Medals over time spent",
+        caption="The share of runs that had ended after each length of time, by outcome. The top of bronze is the "
+        "share with a medal: a time limit that short would have kept at least these.",
+        panels=_panels(records, _TIME),
+    )
+
+
+def cost_plot(records: Sequence[RunRecord]) -> Plot | None:
+    """A panel for each agent; None where no run has a known cost."""
+    known = [record for record in records if record.cost is not None]
+    if not any(record.cost for record in known):
+        return None
+    unknown = sum(bool(record.llm.get("calls")) and record.cost is None for record in records)
+    return Plot(
+        name="cost",
+        title="Medals over money spent",
+        caption="The share of runs that cost no more than each amount, by outcome. The top of bronze is the share with "
+        "a medal: a budget that small would have kept at least these."
+        + (f" Left out: {pluralize(unknown, 'run')} of unknown cost." if unknown else ""),
+        panels=_panels(known, _COST),
+    )
+
+
+def _panels(records: Sequence[RunRecord], quantity: _Quantity) -> list[Panel]:
+    agents = agents_of(records)
+    longest = max(map(quantity.amount, records), default=1.0) or 1.0
+    return [
+        _panel_time_spent(
+            number, agent, [record for record in records if record.agent == agent], longest, len(agents), quantity
+        )
+        for number, agent in enumerate(agents)
+    ]
+
+
+def _panel_time_spent(
+    number: int, agent: str, records: Sequence[RunRecord], longest: float, agents: int, quantity: _Quantity
+) -> Panel:
+    unit, seconds = next((unit for unit in quantity.units if longest >= 2 * unit[1]), quantity.units[-1])
+    step = tick_distance(longest / seconds)
+    end = step * -(-longest / seconds // step) * seconds
+    bottom = _TOP_time_spent + _PLOT_time_spent
+
+    def x(time: float) -> float:
+        return _AXIS * time / end
+
+    def y(runs: int) -> float:
+        return bottom - _PLOT_time_spent * runs / len(records)
+
+    body = [text(16 - _LEFT_time_spent if agents > 1 else -_LEFT_time_spent, 14, fitting(agent, 270), "h f-ink")]
+    if agents > 1:
+        body.append(marker(number, 5 - _LEFT_time_spent, 9.5))
+    medals = [record for record in records if record.report.any_medal]
+    summary = _in_words(medals, sum(map(quantity.amount, records)), quantity)
+    body.append(text(-_LEFT_time_spent, 33, summary, "f-muted"))
+    passed = [outcome for outcome in Outcome if outcome.passed]
+    by_outcome = [[record for record in records if record.outcome is outcome] for outcome in passed]
+    failed = [record for record in records if not record.outcome.passed]
+    areas = [
+        *((runs, f"f-{outcome.colour}", False) for outcome, runs in zip(passed, by_outcome, strict=True)),
+        (failed, "f-card", True),
+    ]
+    curves = []
+    # From the back, where all runs are, to the front, where only gold is.
+    for k, (runs, classes, outlined) in reversed(list(enumerate(areas))):
+        if runs:
+            below = sorted(quantity.amount(record) for own, _, _ in areas[: k + 1] for record in own)
+            curves.append(_area(below, x, y, classes, outlined=outlined))
+    body.append(stretched(_AXIS, bottom, "".join(curves)))
+    body += grid(_PLOT_time_spent, bottom, round(end / seconds / step), step, unit)
+    key = [
+        (outcome_cell(0, 0, outcome), f"{outcome.label}: {len(runs)}")
+        for outcome, runs in zip(passed, by_outcome, strict=True)
+        if runs
+    ]
+    if failed:
+        key.append((_FAILED, f"no valid submission: {len(failed)}"))
+    for k, (sign, words) in enumerate(key):
+        left, top = 170 * (k % 2) - _LEFT_time_spent, bottom + 28 + 20 * (k // 2)
+        body.append(f'<g transform="translate({left} {n(top)})">{sign}{text(24, 13, words)}</g>')
+    return Panel(
+        name=f"{quantity.name}-{number}",
+        title=f"Medals of {agent} over {quantity.name} spent",
+        description=summary,
+        width=_WIDTH_time_spent,
+        height=bottom + 28 + 20 * -(-len(key) // 2),
+        body="".join(body),
+        margins=(_LEFT_time_spent, _RIGHT_time_spent),
+    )
+
+
+def _area(
+    seconds: Sequence[float],
+    x: Callable[[float], float],
+    y: Callable[[int], float],
+    classes: str,
+    *,
+    outlined: bool,
+) -> str:
+    """What lies below the steps of a count that grows by one at each of these times."""
+    steps: list[tuple[str, str]] = []
+    for k, second in enumerate(seconds, 1):
+        at = n(x(second))
+        if steps and steps[-1][0] == at:
+            steps.pop()
+        steps.append((at, n(y(k))))
+    start = f"M0 {n(y(0))}"
+    path = "".join(f"H{at}V{height}" for at, height in steps) + f"H{_AXIS}"
+    area = f'<path d="{start}{path}V{n(y(0))}z" class="{classes}"/>'
+    return area + (f'<path d="{start}{path}" class="hollow s-failure dash"/>' if outlined else "")
+
+
+def _in_words(medals: Sequence[RunRecord], spent: float, quantity: _Quantity) -> str:
+    if not medals:
+        return f"no medal in {quantity.in_words(spent)}{quantity.of_agents}"
+    amounts = sorted(map(quantity.amount, medals))
+    half = amounts[(len(amounts) - 1) // 2]
+    return (
+        f"{len(medals)} medal{'s' if len(medals) > 1 else ''} in {quantity.in_words(spent)}, "
+        f"{quantity.in_words(spent / len(medals))} each; half of them within {quantity.in_words(half)}"
+    )
+
+
+def tick_distance(length: float) -> float:
+    """A round distance between ticks, so that there are at most eight."""
+    return next(step for step in (0.5, 1, 2, 3, 4, 6, 12, 24, 48, 100, 200, 500, 1000, 10**6) if length / step <= 8)

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import errno
 import io
-import shutil
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
-from pathlib import Path
 
-from pytest_mlebench.errors import SandboxError
+from pytest_mlebench.records.account import SUBMISSION
 from pytest_mlebench.sandbox.collection import MAX_DEPTH, Collector
 
 _BLOCK = 1 << 20
@@ -19,10 +16,6 @@ _SKIP = 4 << 30
 
 _MORE_ENTRIES = 1000
 """So many entries are looked at beyond the files and folders that are admitted: links and the like."""
-
-
-class DiskFull(SandboxError):
-    """This machine's disk, not the agent's, is full."""
 
 
 class _TooMuch(Exception):
@@ -49,18 +42,16 @@ class _Stream(io.RawIOBase):
         return block
 
 
-def collect_archive(chunks: Iterator[bytes], target: Path, collector: Collector) -> None:
-    """Write the regular files and folders of a tar stream below ``target``; the collector notes what is left out.
+def collect_archive(chunks: Iterator[bytes], folder: str, collector: Collector) -> None:
+    """Take the regular files of a tar stream, whose first folder is ``folder``; the collector notes what is left out.
 
-    The stream's first folder has the name of ``target`` and becomes it. Nothing is written outside it, whatever other
-    names there are.
+    Raises DiskFull.
     """
-    target.mkdir(parents=True, exist_ok=True)
     if not (begin := next(chunks, b"")):
-        collector.note(f"{target.name} (no folder)")
+        collector.note(f"{folder} (no folder)")
         return
     stream = _Stream(chain([begin], chunks), collector.max_bytes + collector.max_files * 2048 + _SKIP)
-    last = target.name
+    last = folder
     try:
         with tarfile.open(fileobj=stream, mode="r|", bufsize=_BLOCK) as tar:
             for number, member in enumerate(tar):
@@ -71,58 +62,49 @@ def collect_archive(chunks: Iterator[bytes], target: Path, collector: Collector)
                 if number > 2 * collector.max_files + _MORE_ENTRIES:
                     collector.note(f"{shown(last)}, and all that follows it")
                     return
-                _member(tar, member, target, collector)
+                _member(tar, member, folder, collector)
     except _TooMuch:
         collector.note(f"all after {shown(last)} (more data than is read)")
     except tarfile.TarError as error:
         collector.note(f"all after {shown(last)} (the archive is damaged: {error})")
 
 
-def collect_file(chunks: Iterator[bytes], target: Path, collector: Collector) -> None:
-    """Write the one regular file of a tar stream to ``target``; anything else is left."""
+def collect_submission(chunks: Iterator[bytes], collector: Collector) -> None:
+    """Take the submission, the one regular file of a tar stream; anything else is left. Raises DiskFull."""
     if not (begin := next(chunks, b"")):
         return
     try:
         with tarfile.open(fileobj=_Stream(chain([begin], chunks), _SKIP), mode="r|", bufsize=_BLOCK) as tar:
             member = tar.next()
-            if member is not None and member.isreg() and collector.admit(target.name, member.size):
-                source = tar.extractfile(member)
-                assert source is not None
-                with target.open("xb") as file:
-                    shutil.copyfileobj(source, file, _BLOCK)
-                collector.mask(target, target.name)
+            if member is not None and member.isreg() and collector.admit(SUBMISSION, member.size):
+                _keep(tar, member, SUBMISSION.split("/"), collector)
     except (_TooMuch, tarfile.TarError):
-        target.unlink(missing_ok=True)
-        collector.note(f"{target.name} (the archive is damaged)")
+        collector.note(f"{SUBMISSION} (the archive is damaged)")
 
 
-def _member(tar: tarfile.TarFile, member: tarfile.TarInfo, target: Path, collector: Collector) -> None:
+def _member(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: str, collector: Collector) -> None:
     name = shown(member.name)
     first, *parts = member.name.rstrip("/").split("/")
-    if first != target.name or any(part in ("", ".", "..") or "\0" in part for part in parts):
+    if first != folder or any(part in ("", ".", "..") or "\0" in part for part in parts):
         collector.note(f"{name} (not a path below the folder)")
-        return
-    if len(parts) > MAX_DEPTH:
+    elif len(parts) > MAX_DEPTH:
         collector.note(f"{name[:200]}… (folders too deep)")
-        return
-    path = target.joinpath(*map(collector.name, parts))
+    elif member.isdir():
+        if parts:
+            collector.admit_folder(name)
+    elif not member.isreg() or not parts:
+        collector.note(f"{name} ({'link' if member.issym() or member.islnk() else 'not a regular file'})")
+    elif collector.admit(name, member.size):
+        _keep(tar, member, [first, *parts], collector)
+
+
+def _keep(tar: tarfile.TarFile, member: tarfile.TarInfo, parts: Sequence[str], collector: Collector) -> None:
+    source = tar.extractfile(member)
+    assert source is not None
     try:
-        if member.isdir():
-            if parts and collector.admit_folder(name):
-                path.mkdir(parents=True, exist_ok=True)
-        elif not member.isreg() or not parts:
-            collector.note(f"{name} ({'link' if member.issym() or member.islnk() else 'not a regular file'})")
-        elif collector.admit(name, member.size):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            source = tar.extractfile(member)
-            assert source is not None
-            with path.open("xb") as file:
-                shutil.copyfileobj(source, file, _BLOCK)
-            collector.mask(path, name)
+        collector.keep(parts, source, member.size)
     except OSError as error:
-        if error.errno == errno.ENOSPC:
-            raise DiskFull(f"{target}: no space left on this machine for what the agent left") from error
-        collector.note(f"{name} ({error.strerror})")
+        collector.note(f"{shown(member.name)} ({error.strerror})")
 
 
 def shown(name: str) -> str:

@@ -23,10 +23,10 @@ import docker
 from docker.errors import APIError, DockerException
 
 from pytest_mlebench.errors import SandboxError
+from pytest_mlebench.io.processes import LABEL
 from pytest_mlebench.sandbox.docker.engine import explain, is_podman
 from pytest_mlebench.sandbox.network.policy import Endpoint
 from pytest_mlebench.sandbox.network.proxy import Proxy
-from pytest_mlebench.sandbox.owner import LABEL
 
 NETWORK = "mlebench-build"
 _REGISTRIES = (

@@ -16,29 +16,28 @@ from docker.errors import APIError, DockerException, NotFound
 from docker.types import DeviceRequest, LogConfig, Mount, Ulimit
 
 from pytest_mlebench import defaults
-from pytest_mlebench._paths import bundled
 from pytest_mlebench.errors import SandboxError
-from pytest_mlebench.sandbox.contract import Limits
+from pytest_mlebench.records.account import Limits
 from pytest_mlebench.sandbox.docker.engine import PODMAN, Engine, engine_errors
 from pytest_mlebench.sandbox.docker.seccomp import profile as seccomp_profile
+from pytest_mlebench.sandbox.docker.separation import INIT
 from pytest_mlebench.sandbox.gpus import Gpu
 
 logger = logging.getLogger(__name__)
 
 _MODE_LINK = 1 << 27
 """In the file modes of Go."""
-INIT = "/opt/mlebench/init.py"
 HARNESS = "/opt/mlebench/private/harness"
 
-# What the first process needs: to become the agent's user, and to signal its processes. The agent itself has none, and
-# `no-new-privileges` keeps it from any.
-_CAPABILITIES = ["SETUID", "SETGID", "KILL"]
+# What the first process needs: to become the agent's user, who gets its home, and to signal its processes. The agent
+# itself has none, and `no-new-privileges` keeps it from any.
+_CAPABILITIES = ["SETUID", "SETGID", "CHOWN", "KILL"]
 
 
 def configuration(
     limits: Limits,
     *,
-    public: Path,
+    own: Sequence[Mount],
     sockets: Path,
     network_mode: str,
     gpus: Sequence[Gpu],
@@ -47,7 +46,11 @@ def configuration(
     shm_bytes: int,
     disk: Sequence[Mount] = (),
 ) -> dict[str, Any]:
-    """The arguments of ``containers.create`` that confine an agent; ``disk`` holds all that it may write, if given."""
+    """The arguments of ``containers.create`` that confine an agent.
+
+    ``own`` are the mounts of the data and of what else the run has of its own; ``disk`` holds all that it may write, if
+    given.
+    """
     confined: dict[str, Any] = {
         # Ours, whatever the image has in its place.
         "entrypoint": ["/usr/bin/python3", "-I", INIT],
@@ -57,12 +60,12 @@ def configuration(
         # A HEALTHCHECK of the image would run beside the first process, as root.
         "healthcheck": {"test": ["NONE"]},
         "network_mode": network_mode,
-        # Read-only, both: what an agent leaves is taken out of the container when it has ended.
+        # Read-only, all but the disk: what an agent leaves is taken out of the container when it has ended.
         "mounts": [
             *disk,
-            Mount("/home/data", str(public.resolve()), type="bind", read_only=True),
+            *own,
             Mount(HARNESS, str(sockets), type="bind", read_only=True),
-            Mount(INIT, str(bundled("environment") / "init.py"), type="bind", read_only=True),
+            Mount(INIT, str(sockets.parent / "init.py"), type="bind", read_only=True),
         ],
         "read_only": bool(disk),
         "pids_limit": limits.processes,

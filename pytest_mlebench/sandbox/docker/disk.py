@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
@@ -13,6 +15,9 @@ _UNMEASURED = 3
 _SHARE = 0.1
 """At most this share of the time is spent on looking: where there are many files, looking takes long."""
 
+_NEARLY_FULL = 5 << 30
+_TIMES = 20
+
 
 def has_quota(info: dict[str, Any]) -> bool:
     """Whether the engine's storage driver may be able to limit what a container writes; it says for sure when asked.
@@ -20,6 +25,13 @@ def has_quota(info: dict[str, Any]) -> bool:
     That is overlay2 on XFS with project quotas. What btrfs and zfs limit is a container together with its image.
     """
     return info.get("Driver") == "overlay2" and ["Backing Filesystem", "xfs"] in (info.get("DriverStatus") or [])
+
+
+def free_space(info: dict[str, Any]) -> int | None:
+    """Bytes that are free where the engine keeps containers; None where that is not a folder of this machine."""
+    with suppress(OSError):
+        return shutil.disk_usage(str(info.get("DockerRootDir") or "")).free
+    return None
 
 
 class DiskWatcher:
@@ -64,3 +76,25 @@ class DiskWatcher:
                 self._stop()
                 return
             pause = max(_INTERVAL, (time.monotonic() - start) / _SHARE)
+
+
+class FreeSpaceWatcher(DiskWatcher):
+    """For a run without a limit: calls ``stop`` when the engine's disk is nearly full and this run filled much of it.
+
+    That is when less is free than a twentieth of what the run wrote, and less than 5 GB: the run that wrote most is
+    stopped first, and one that would have fitted goes on. ``free`` gives the bytes that are free, None if unknown.
+    """
+
+    def __init__(
+        self, free: Callable[[], int | None], written: Callable[[], int | None], stop: Callable[[], None]
+    ) -> None:
+        super().__init__(0, written, stop)
+        self._free = free
+
+    def look(self) -> bool:
+        free = self._free()
+        if free is not None and free < _NEARLY_FULL:  # only then: to measure what was written takes long
+            size = self._written() or 0
+            if free * _TIMES < size:
+                self.full = f"{size:,} bytes written, and only {free:,} are left for all runs; --disk sets a limit"
+        return bool(self.full)

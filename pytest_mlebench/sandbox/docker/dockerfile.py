@@ -1,64 +1,249 @@
-"""What a Dockerfile has the engine itself fetch, which no network of the builder's containers keeps it from.
+"""What a Dockerfile may take: the agent's folder, and base images.
 
-The engine downloads what ``ADD`` names by URL, and pulls the images of ``FROM`` and ``COPY --from``. Where a build's
-network is limited, these are refused, but for images that the engine has already.
+A Dockerfile is an agent's, and is read here before it is built, in one way only: what a builder could read in another
+way, and what is not listed here, is refused with its line. Images come from this very environment, from earlier stages,
+from what the user named, or from a public registry; never from what was built on this machine, such as the images of
+other agents. Where a build's network is limited, the engine fetches nothing itself either: it would download what
+``ADD`` names by URL, and pull images that it does not have, whatever the network of the builder's containers.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from pytest_mlebench.errors import SandboxError
 
 _ESCAPE = re.compile(r"#\s*escape\s*=\s*([`\\])\s*", re.IGNORECASE)
-_DIRECTIVE = re.compile(r"#\s*\w+\s*=.*")
+_DIRECTIVE = re.compile(r"#\s*(?P<name>\w+)\s*=\s*(?P<value>.*?)\s*")
+_SYNTAX = re.compile(r"(docker\.io/)?docker/dockerfile(:[\w.-]+)?")
+_VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)\})")
+_HERE_DOCUMENT = re.compile(r"(?<![<\w])\d*<<-?[\"']?[A-Za-z_]")
+_IMAGE = re.compile(r"(?P<repository>[a-z0-9][a-z0-9._/-]*)(?::(?P<tag>\w[\w.-]*))?(?P<digest>@sha256:[0-9a-f]{64})?")
+_REGISTRIES = ("docker.io", "ghcr.io", "quay.io", "gcr.io", "mcr.microsoft.com", "nvcr.io", "public.ecr.aws")
+_TRANSPORTS = ("containers-storage", "dir", "docker", "docker-archive", "docker-daemon", "oci", "oci-archive", "sif")
+"""Words before a colon with which Podman's builder looks for an image in files of this machine."""
+_FLAGS = {
+    "FROM": ("--platform",),
+    "COPY": ("--from", "--chown", "--chmod", "--link", "--exclude", "--parents"),
+    "ADD": ("--chown", "--chmod", "--link", "--exclude", "--checksum", "--keep-git-dir"),
+    "RUN": ("--mount",),
+    "HEALTHCHECK": ("--interval", "--timeout", "--start-period", "--start-interval", "--retries"),
+}
+_MOUNT_OPTIONS = frozenset("type from source src target dst destination ro rw readonly readwrite size".split())
+_INSTRUCTIONS = frozenset(
+    "ADD ARG CMD COPY ENTRYPOINT ENV EXPOSE FROM HEALTHCHECK LABEL MAINTAINER ONBUILD RUN SHELL STOPSIGNAL USER VOLUME "
+    "WORKDIR".split()
+)
 
 
-def fetched(text: str, triggers: Callable[[str], Sequence[str] | None]) -> str:
-    """The first thing in a Dockerfile that the engine would have to fetch, in words; empty where there is none.
+class LocalImages(Protocol):
+    """What the engine knows of the images that it has."""
 
-    ``triggers`` gives the ``ONBUILD`` instructions of an image, and None where the engine does not have it.
-    """
-    stages = {"scratch"}
-    for name, rest in instructions(text):
-        flags, words = _words(rest)
-        if name == "ADD" and (problem := _added(words)):
-            return problem
-        images = [flag.partition("=")[2] for flag in flags if flag.startswith("--from=")] if name == "COPY" else []
-        images += words[:1] if name == "FROM" else []
-        for image in images:
-            if image.lower() in stages or (name == "COPY" and image.isdecimal()):
-                continue
-            if (on_build := triggers(image)) is None:
-                return f"{name} of the image {image!r:.200}, which this engine does not have: docker pull it before"
-            # A trigger cannot hold FROM or ONBUILD, so this ends.
-            if problem := fetched("\n".join(on_build), triggers):
-                return f"{problem} (an ONBUILD of {image!r:.200})"
-        if name == "FROM":
-            stages |= {word.lower() for word in words[2:3] if words[1].upper() == "AS"}
-    return ""
+    def triggers(self, image: str) -> Sequence[str] | None:
+        """The ``ONBUILD`` instructions of an image; None where the engine does not have it."""
+
+    def registries(self, image: str) -> Collection[str]:
+        """The names under which a registry has an image of the engine; none for what was built on this machine."""
 
 
-def instructions(text: str) -> Iterator[tuple[str, str]]:
-    """The instructions of a Dockerfile, in capitals, and what follows each on its line or its continuations."""
-    escape, directives, whole = "\\", True, ""
-    for line in text.removeprefix("\ufeff").splitlines():
+@dataclass(frozen=True)
+class Instruction:
+    """One instruction: its name in capitals, what follows on its line or its continuations, and where it begins."""
+
+    name: str
+    rest: str
+    line: int
+
+
+def instructions(text: str) -> Iterator[Instruction]:
+    """The instructions of a Dockerfile."""
+    escape, directives, whole, start = "\\", True, "", 0
+    for number, line in enumerate(_lines(text), 1):
         stripped = line.strip()
         if directives and (match := _ESCAPE.fullmatch(stripped)):
             escape = match[1]
         directives = directives and _DIRECTIVE.fullmatch(stripped) is not None
         if not stripped or stripped.startswith("#"):
             continue
+        start = start if whole else number
         ended = line.rstrip()
         if ended.endswith(escape):
             whole += ended.removesuffix(escape)
             continue
-        name, _, rest = (whole + line).strip().replace("\t", " ").partition(" ")
+        yield _instruction(whole + line, start)
         whole = ""
-        yield name.upper(), rest.strip()
     if whole.strip():
-        name, _, rest = whole.strip().replace("\t", " ").partition(" ")
-        yield name.upper(), rest.strip()
+        yield _instruction(whole, start)
+
+
+def _lines(text: str) -> list[str]:
+    """A builder knows no other ends of lines; Python's ``splitlines`` knows many."""
+    return text.removeprefix("\ufeff").replace("\r\n", "\n").split("\n")
+
+
+def _instruction(text: str, line: int) -> Instruction:
+    name, _, rest = text.strip().replace("\t", " ").partition(" ")
+    return Instruction(name.upper(), rest.strip(), line)
+
+
+@dataclass
+class Rules:
+    """What Dockerfiles may take. ``own`` are images that are allowed by name; ``fetching``: the engine may fetch."""
+
+    images: LocalImages
+    own: Collection[str] = ()
+    fetching: bool = True
+
+    def check(self, text: str) -> None:
+        """Raises SandboxError that names the line of what a Dockerfile may not take."""
+        _check_directives(text)
+        reading = _Reading(self)
+        for instruction in instructions(text):
+            try:
+                reading.take(instruction)
+            except _RefusedError as error:
+                raise SandboxError(f"line {instruction.line}: {error}") from None
+
+    def check_image(self, image: str, what: str) -> None:
+        """Raises SandboxError for an image that may not be ``what``."""
+        try:
+            _Reading(self).take_image(image, what)
+        except _RefusedError as error:
+            raise SandboxError(str(error)) from None
+
+
+class _RefusedError(Exception):
+    """What a Dockerfile may not have."""
+
+
+def _check_directives(text: str) -> None:
+    for number, line in enumerate(_lines(text), 1):
+        match = _DIRECTIVE.fullmatch(line.strip())
+        if match is None and number == 1 and line.startswith("#!"):
+            continue
+        if match is None:
+            return
+        if match["name"].lower() == "syntax" and not _SYNTAX.fullmatch(match["value"]):
+            raise SandboxError(
+                f"line {number}: syntax={match['value']!r:.200} would have another program read this file: leave it out"
+            )
+
+
+@dataclass
+class _Reading:
+    """One reading of a Dockerfile, from its top."""
+
+    rules: Rules
+    stages: int = 0
+    names: set[str] = field(default_factory=lambda: {"scratch"})
+    arguments: dict[str, str] = field(default_factory=dict)
+    """Those before the first ``FROM``, which alone count in a ``FROM``."""
+
+    def take(self, instruction: Instruction) -> None:
+        name, rest = instruction.name, instruction.rest
+        if name not in _INSTRUCTIONS:
+            raise _RefusedError(f"{name[:50]!r} is not an instruction of a Dockerfile")
+        if name in ("RUN", "COPY", "ADD") and _HERE_DOCUMENT.search(rest):
+            raise _RefusedError(f"{name} has a here-document, which not every builder knows: COPY a file instead")
+        flags, words = _words(rest)
+        for flag in flags:
+            if flag.partition("=")[0] not in _FLAGS.get(name, ()):
+                raise _RefusedError(f"{name} {flag!r:.200} is not supported")
+        match name:
+            case "FROM":
+                self._take_stage(words)
+            case "ARG" if not self.stages:
+                self.arguments.update(word.partition("=")[::2] for word in words)
+            case "COPY":
+                for flag in flags:
+                    if flag.startswith("--from"):
+                        self._take_from(flag.partition("=")[2], "COPY")
+            case "RUN":
+                for flag in flags:
+                    self._take_mount(flag.partition("=")[2])
+            case "ADD":
+                self._take_added(words)
+            case "ONBUILD":
+                self.take(_instruction(rest, instruction.line))
+
+    def _take_stage(self, words: Sequence[str]) -> None:
+        if len(words) not in (1, 3) or (len(words) == 3 and words[1].upper() != "AS"):
+            raise _RefusedError("FROM takes an image, or an image AS a name")
+        image = _VARIABLE.sub(lambda match: self._value(match[1] or match[2]), words[0])
+        if image.lower() not in self.names:
+            self.take_image(image, "FROM")
+        self.stages += 1
+        self.names |= {word.lower() for word in words[2:]}
+
+    def _value(self, name: str) -> str:
+        value = self.arguments.get(name, "")
+        if not value or '"' in value or "'" in value:
+            raise _RefusedError(f"FROM of ${name}: write the name of the image out, or ARG {name}=… before it")
+        return value
+
+    def _take_from(self, image: str, what: str) -> None:
+        if image.isdecimal() and int(image) < self.stages:
+            return
+        if image.lower() not in self.names:
+            self.take_image(image, what)
+
+    def _take_mount(self, options: str) -> None:
+        given = [option.partition("=")[::2] for option in options.split(",")]
+        values = dict(given)
+        unknown = not values.keys() <= _MOUNT_OPTIONS or len(values) < len(given)
+        if unknown or values.get("type", "bind") not in ("bind", "tmpfs"):
+            raise _RefusedError(f"RUN --mount={options!r:.200}: only files of this build can be mounted")
+        if "from" in values:
+            self._take_from(values["from"], "RUN --mount")
+
+    def _take_added(self, words: Sequence[str]) -> None:
+        if self.rules.fetching:
+            return
+        for source in words[:-1]:
+            if re.search(r"""["'\\$`]|^\[""", source):
+                raise _RefusedError(
+                    f"ADD of {source!r:.200}: write the name of the file out, without variables and quotes"
+                )
+            if ":/" in source or source.startswith("git@"):
+                raise _RefusedError(f"ADD of {source!r:.200}: download it in a RUN, or put it into the agent's folder")
+
+    def take_image(self, image: str, what: str) -> None:
+        own = image in self.rules.own
+        match = _IMAGE.fullmatch(image)
+        repository = _full_name(match["repository"]) if match else ""
+        in_files = match is not None and match["repository"] in _TRANSPORTS
+        if not own and (in_files or repository.partition("/")[0] not in _REGISTRIES):
+            raise _RefusedError(f"{what} of {image!r:.200}, which is not the name of an image in a public registry")
+        triggers = self.rules.images.triggers(image)
+        if triggers is None and not (own or self.rules.fetching):
+            raise _RefusedError(
+                f"{what} of the image {image!r:.200}, which this engine does not have: docker pull it before"
+            )
+        known = map(_full_name, self.rules.images.registries(image) if triggers is not None else [repository])
+        if not own and repository not in known:
+            raise _RefusedError(
+                f"{what} of the image {image!r:.200}, which was made on this machine: a build sees the agent's "
+                "folder and base images only"
+            )
+        # A trigger cannot hold FROM or ONBUILD, so this ends.
+        for trigger in triggers or ():
+            try:
+                _Reading(self.rules, stages=0).take(_instruction(trigger, 0))
+            except _RefusedError as error:
+                raise _RefusedError(f"{error} (an ONBUILD of {image!r:.200})") from None
+
+
+def _full_name(repository: str) -> str:
+    first, _, rest = repository.partition("/")
+    if not rest:
+        return f"docker.io/library/{first}"
+    if "." in first or first == "localhost":
+        return f"docker.io/{rest if '/' in rest else f'library/{rest}'}" if first == "docker.io" else repository
+    return f"docker.io/{repository}"
 
 
 def _words(rest: str) -> tuple[list[str], list[str]]:
@@ -75,12 +260,3 @@ def _words(rest: str) -> tuple[list[str], list[str]]:
         if isinstance(listed, list) and all(isinstance(word, str) for word in listed):
             return flags, listed
     return flags, words
-
-
-def _added(words: Sequence[str]) -> str:
-    for source in words[:-1]:
-        if re.search(r"""["'\\$`]|^\[""", source):
-            return f"ADD of {source!r:.200}: write the name of the file out, without variables and quotes"
-        if ":/" in source or source.startswith("git@"):
-            return f"ADD of {source!r:.200}: download it in a RUN, or put it into the agent's folder"
-    return ""

@@ -13,7 +13,7 @@ import docker
 from docker.errors import APIError, DockerException
 
 from pytest_mlebench.errors import SandboxError
-from pytest_mlebench.sandbox.owner import LABEL
+from pytest_mlebench.io.processes import LABEL
 
 DOCKER, PODMAN = "docker", "podman"
 TIMEOUT = 600
@@ -79,23 +79,6 @@ class Engine:
         return FULL_NETWORK
 
 
-def open_engine(kind: str = DOCKER, runtime: str | None = None) -> Engine:
-    """The engine ``docker`` or ``podman`` of this machine, for containers with this runtime or its usual one.
-
-    Raises SandboxError that says how to get it.
-    """
-    if kind == PODMAN:
-        from pytest_mlebench.sandbox.docker.podman import open_podman
-
-        return open_podman(runtime)
-    if kind != DOCKER:
-        raise SandboxError(f"engine {kind!r} must be {DOCKER} or {PODMAN}")
-    client = connect()
-    if is_podman(client):
-        raise SandboxError(f"the engine at {_host()} is Podman: use it with --sandbox=podman")
-    return Engine(client, _host())
-
-
 def is_podman(client: docker.DockerClient) -> bool:
     """Raises SandboxError for an engine that does not say what it is."""
     try:
@@ -108,7 +91,7 @@ def is_podman(client: docker.DockerClient) -> bool:
 def connect() -> docker.DockerClient:
     """A client of the local Docker engine; raises SandboxError that says how to get one."""
     try:
-        try_socket(_host())
+        try_socket(docker_host())
         client = docker.from_env(timeout=TIMEOUT)
         client.ping()
     except (DockerException, OSError, ValueError) as error:
@@ -153,7 +136,7 @@ def try_socket(host: str) -> None:
             probe.connect(host.removeprefix("unix://"))
 
 
-def _host() -> str:
+def docker_host() -> str:
     return os.environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
 
 
@@ -165,7 +148,7 @@ def _no_engine(error: Exception) -> str:
             "in again), or set up rootless Docker"
         )
     cause = re.search(r"\[Errno -?\d+\] ([^()'\"]+)", text)  # the rest names the libraries in between
-    what = f"{_host()}: {cause[1].strip()}" if cause else text
+    what = f"{docker_host()}: {cause[1].strip()}" if cause else text
     return (
         f"no Docker engine answers ({what}): start one (`sudo systemctl start docker`), or run agents that you trust "
         "without one (`--sandbox=local`)"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import re
 import tempfile
@@ -20,18 +21,20 @@ from docker.utils.build import create_archive, exclude_paths
 from filelock import FileLock, Timeout
 
 from pytest_mlebench import defaults
-from pytest_mlebench._paths import bundled
 from pytest_mlebench.agents.definition import Agent
 from pytest_mlebench.errors import SandboxError, reason
-from pytest_mlebench.progress import Note, Reporter, Step, silent
+from pytest_mlebench.io.paths import bundled
+from pytest_mlebench.io.processes import LABEL
+from pytest_mlebench.io.progress import Reporter, Step, silent
+from pytest_mlebench.io.units import format_size
 from pytest_mlebench.sandbox.contract import check_agent_folder
 from pytest_mlebench.sandbox.docker.build_network import build_network
-from pytest_mlebench.sandbox.docker.dockerfile import fetched
+from pytest_mlebench.sandbox.docker.dockerfile import Rules
 from pytest_mlebench.sandbox.docker.engine import engine_errors, engine_info, explain
 from pytest_mlebench.sandbox.docker.loop_disk import layers
 from pytest_mlebench.sandbox.instructions import format_duration
-from pytest_mlebench.sandbox.owner import LABEL
-from pytest_mlebench.units import format_size
+
+logger = logging.getLogger(__name__)
 
 ENVIRONMENT = "mlebench-env"
 BASE_IMAGE = "debian:bookworm-slim"
@@ -56,12 +59,15 @@ _DEFAULT_DOCKERFILE = f"FROM {ENVIRONMENT}\nARG AGENT_DIR\nCOPY . ${{AGENT_DIR}}
 # The agent may write everywhere below its home, also over what its Dockerfile, as root, put there. As this is done in
 # the image and not when a container starts, the entry point needs no right to change owners.
 # Agents made for MLE-bench make their folders themselves, with a `mkdir` that fails where there is one already: these
-# are there at the end, whatever the Dockerfile did.
+# are there at the end, whatever the Dockerfile did. Each run's user has a number of its own, so the group may do what
+# the user may; what others may not read, such as keys, is left alone.
 _OWNED_BY_AGENT = f"""
 USER root
 RUN ["/bin/mkdir", "-p", {", ".join(f'"{folder}"' for folder in CONTAINER_DIRS.values())}]
-RUN ["/usr/bin/find", "/home", "-path", "/home/data", "-prune", "-o", "!", "-user", "nonroot", \
-"-exec", "/bin/chown", "-h", "nonroot:nonroot", "{{}}", "+"]
+RUN ["/usr/bin/find", "/", "-xdev", "-path", "/home/data", "-prune", "-o", "(", "-path", "/home", "-o", \
+"-path", "/home/*", ")", "!", "-user", "nonroot", "-exec", "/bin/chown", "-h", "nonroot:nonroot", "{{}}", "+", ",", \
+"(", "-user", "nonroot", "!", "-uid", "0", "-o", "-path", "/home/*", ")", "!", "-type", "l", "-perm", "-o=r", "!", \
+"-perm", "-g=w", "-exec", "/bin/chmod", "g+rwX", "{{}}", "+"]
 """
 
 
@@ -131,9 +137,10 @@ class _Recipe:
 class Images:
     """The images of an engine.
 
-    ``heavy``, ``cpu`` or ``cuda``, adds the common machine-learning packages to the environment. ``reporter`` gets the
-    builder's lines. ``build_network`` is what the Dockerfiles of agents reach while they are built (see
-    ``build_network``); the environment is ours and is built with all of it. ``limit_memory``: whether the engine can.
+    ``heavy``, ``cpu`` or ``cuda``, adds the common machine-learning packages to the environment. ``reporter`` gets one
+    event for each image that is built; the builder's own lines are logged at level DEBUG. ``build_network`` is what the
+    Dockerfiles of agents reach while they are built (see ``build_network``); the environment is ours and is built with
+    all of it. ``limit_memory``: whether the engine can.
     """
 
     def __init__(
@@ -187,8 +194,15 @@ class Images:
         The build's context is the agent's folder; agents of one folder and Dockerfile share an image.
         """
         check_agent_folder(agent)
+        if agent.base_image and not agent.bundled:  # the package permits what its own agents are built from
+            try:
+                Rules(self, [self._arguments["BASE_IMAGE"]]).check_image(agent.base_image, "base_image")
+            except SandboxError as error:
+                raise SandboxError(f"agent {agent.id}: {error}") from None
         environment = self.environment(agent.base_image)
-        image = self._provide(self._agent(agent, environment))
+        recipe = self._agent(agent, environment)
+        self._check_recipe(recipe, agent.dockerfile)
+        image = self._provide(recipe)
         entrypoint = self._entrypoint(image)
         if entrypoint not in ([], self._entrypoint(environment)):
             raise SandboxError(
@@ -249,18 +263,30 @@ class Images:
                 return False
         return True
 
-    def _triggers(self, image: str) -> list[str] | None:
+    def triggers(self, image: str) -> list[str] | None:
         """The ``ONBUILD`` instructions of an image; None where the engine does not have it."""
         if re.search(r"[^\w.:/@-]", image) or not self._has(image):
             return None
         return list(self._inspect(image).get("Config", {}).get("OnBuild") or [])
 
+    def registries(self, image: str) -> list[str]:
+        """The names under which registries have an image of the engine; none for what was built here."""
+        attributes = self._inspect(image)
+        if f"{LABEL}image" in ((attributes.get("Config") or {}).get("Labels") or {}):
+            return []
+        return [str(digest).partition("@")[0] for digest in attributes.get("RepoDigests") or ()]
+
+    def _check_recipe(self, recipe: _Recipe, source: Path) -> None:
+        """Raises SandboxError for what an agent's Dockerfile may not take."""
+        fetching = recipe.network == "full"
+        own = (recipe.parent, self._arguments["BASE_IMAGE"])
+        try:
+            Rules(self, own, fetching=fetching).check(recipe.dockerfile)
+        except SandboxError as error:
+            hint = "" if fetching else f" (with --build-network={recipe.network} the engine fetches nothing itself)"
+            raise SandboxError(f"{source}: {error}{hint}") from None
+
     def _build(self, recipe: _Recipe, tag: str) -> None:
-        if recipe.network != "full" and (what := fetched(recipe.dockerfile, self._triggers)):
-            raise SandboxError(
-                f"{recipe.folder}: with --build-network={recipe.network} the engine fetches nothing itself, and the "
-                f"Dockerfile has {what}"
-            )
         log: deque[str] = deque(maxlen=_TAIL_LINES)
         step = ""
         name = "Dockerfile.mlebench"
@@ -286,7 +312,7 @@ class Images:
                     for line in _lines(messages):
                         log.append(line[:_MAX_LINE])
                         step = line if line.startswith(("Step ", "STEP ")) else step
-                        self._reporter(Note(line[:_MAX_LINE]))
+                        logger.debug("%s", line[:_MAX_LINE])
                         if time.monotonic() > deadline:
                             raise _BuildError(f"the build takes longer than {format_duration(defaults.BUILD_SECONDS)}")
         except _BuildError as error:

@@ -20,7 +20,7 @@ from typing import Any
 from docker.types import Mount
 
 from pytest_mlebench.errors import SandboxError
-from pytest_mlebench.sandbox.owner import owned
+from pytest_mlebench.io.processes import owned
 
 PREFIX = "mlebench-disk-"
 _PROGRAMS = ("mkfs.ext4", "mount", "umount")

@@ -25,9 +25,9 @@ import docker
 from docker.errors import APIError, DockerException
 
 from pytest_mlebench.errors import SandboxError
+from pytest_mlebench.io.processes import owned
 from pytest_mlebench.sandbox.docker.engine import PODMAN, TIMEOUT, Engine, explain, is_podman, try_socket
 from pytest_mlebench.sandbox.leftovers import PODMAN as FOLDER
-from pytest_mlebench.sandbox.owner import owned
 
 _API = "v4.0.0/libpod"
 _IDLE_SECONDS = 10
@@ -175,7 +175,8 @@ def _specification(settings: Mapping[str, Any], rlimits: Sequence[Mapping[str, A
         "hostname": settings.get("hostname", ""),
         "healthconfig": {"Test": ["NONE"]},
         "netns": {"nsmode": settings["network_mode"]},
-        "mounts": [_mount(mount) for mount in settings.get("mounts", ())],
+        "mounts": [_mount(mount) for mount in settings.get("mounts", ()) if not _is_overlay(mount)],
+        "overlay_volumes": [_overlay(mount) for mount in settings.get("mounts", ()) if _is_overlay(mount)],
         "read_only_filesystem": settings.get("read_only", False),
         "resource_limits": resources,
         "shm_size": settings["shm_size"],
@@ -192,7 +193,25 @@ def _specification(settings: Mapping[str, Any], rlimits: Sequence[Mapping[str, A
     }
 
 
+def _driver_options(mount: Mapping[str, Any]) -> Mapping[str, str]:
+    options: Mapping[str, str] = ((mount.get("VolumeOptions") or {}).get("DriverConfig") or {}).get("Options") or {}
+    return options
+
+
+def _is_overlay(mount: Mapping[str, Any]) -> bool:
+    return _driver_options(mount).get("type") == "overlay"
+
+
+def _overlay(mount: Mapping[str, Any]) -> dict[str, Any]:
+    """Podman makes overlays of its own, which can be written: nothing of it reaches the data below."""
+    lower = _driver_options(mount)["o"].partition("lowerdir=")[2]
+    return {"destination": mount["Target"], "source": lower.partition(":")[0], "options": []}
+
+
 def _mount(mount: Mapping[str, Any]) -> dict[str, Any]:
+    if driver := _driver_options(mount):
+        kind = driver["type"]
+        return {"type": kind, "source": kind, "destination": mount["Target"], "options": driver["o"].split(",")}
     options = ["rbind", "rprivate", "ro" if mount.get("ReadOnly") else "rw"]
     return {"type": "bind", "source": mount["Source"], "destination": mount["Target"], "options": options}
 

@@ -10,29 +10,24 @@ import secrets
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from docker.types import Mount
 
 from pytest_mlebench import defaults
-from pytest_mlebench.agents.definition import Agent, Launch
+from pytest_mlebench.agents.definition import Agent
 from pytest_mlebench.errors import SandboxError, number
-from pytest_mlebench.progress import Reporter, silent
+from pytest_mlebench.io.processes import LABEL, owner_labels, sigterm_interrupts
+from pytest_mlebench.io.progress import Reporter, silent
+from pytest_mlebench.io.units import listed, pluralize
+from pytest_mlebench.records.account import COLLECTED, RUN_LOG, SUBMISSION, Limits, SandboxAccount
 from pytest_mlebench.sandbox.checker import PORT, SubmissionChecker
-from pytest_mlebench.sandbox.collection import Collector
-from pytest_mlebench.sandbox.contract import (
-    COLLECTED,
-    RUN_LOG,
-    SUBMISSION,
-    Execution,
-    Limits,
-    SandboxAccount,
-    Task,
-    check_agent_folder,
-)
-from pytest_mlebench.sandbox.docker.archive import DiskFull, collect_archive, collect_file
+from pytest_mlebench.sandbox.collection import Collector, DiskFull, FilesWriter
+from pytest_mlebench.sandbox.contract import Execution, Task, check_agent_folder
+from pytest_mlebench.sandbox.docker.archive import collect_archive, collect_submission
 from pytest_mlebench.sandbox.docker.container import Container, configuration
 from pytest_mlebench.sandbox.docker.control_channel import (
     AgentEnded,
@@ -41,26 +36,23 @@ from pytest_mlebench.sandbox.docker.control_channel import (
     GpusMissing,
     Started,
 )
-from pytest_mlebench.sandbox.docker.disk import DiskWatcher, has_quota
-from pytest_mlebench.sandbox.docker.engine import DOCKER, engine_errors, open_engine
+from pytest_mlebench.sandbox.docker.disk import DiskWatcher, FreeSpaceWatcher, free_space, has_quota
+from pytest_mlebench.sandbox.docker.engine import DOCKER, engine_errors
 from pytest_mlebench.sandbox.docker.images import BASE_IMAGE, CONTAINER_DIRS, BuildNetwork, Images
 from pytest_mlebench.sandbox.docker.loop_disk import limited_disk
+from pytest_mlebench.sandbox.docker.opening import open_engine
 from pytest_mlebench.sandbox.docker.self_test import run_self_test
+from pytest_mlebench.sandbox.docker.separation import DATA, new_user, own_files, own_mounts, shared_data
 from pytest_mlebench.sandbox.docker.socket_folder import socket_folder
 from pytest_mlebench.sandbox.docker.submission_channel import SubmissionChannel
-from pytest_mlebench.sandbox.endings import End
-from pytest_mlebench.sandbox.fair_share import Machine, apply, describe
-from pytest_mlebench.sandbox.gpu_usage import GpuUsage
-from pytest_mlebench.sandbox.gpus import GpuPool
+from pytest_mlebench.sandbox.endings import End, Machine, apply, describe
+from pytest_mlebench.sandbox.gpus import Gpu, GpuPool, GpuUsage
 from pytest_mlebench.sandbox.instructions import INSTRUCTIONS, VALIDATE, clock, render_instructions
 from pytest_mlebench.sandbox.logs import LogWriter, tail
-from pytest_mlebench.sandbox.network.policy import NETWORKS, Network, endpoints
+from pytest_mlebench.sandbox.network.policy import NETWORKS, Network, check_form, endpoints
 from pytest_mlebench.sandbox.network.proxy import Proxy
-from pytest_mlebench.sandbox.owner import LABEL, owner_labels
-from pytest_mlebench.sandbox.redaction import Redactor, connections, validations
-from pytest_mlebench.sandbox.signals import sigterm_interrupts
+from pytest_mlebench.sandbox.redaction import Redactor, connections, environment_secrets, validations
 from pytest_mlebench.sandbox.snapshots import taking_snapshots
-from pytest_mlebench.units import listed, pluralize
 
 logger = logging.getLogger(__name__)
 
@@ -68,12 +60,13 @@ START_SECONDS = 120.0
 PROXY_PORT = 3128
 GATEWAY_PORT = 5001
 HOME = "/home"
-DATA = f"{HOME}/data"
 ACCEPT_PRIVILEGED = "I_ACCEPT_RUNNING_PRIVILEGED_CONTAINERS"
 _POLL_SECONDS = 1.0
 _DESCRIPTORS = 4096
 """Of this process; many systems give 1,024."""
 _SUBMISSION_SOCKET = "submission.sock"
+_NO_MOUNT = re.compile(r"mount", re.IGNORECASE)
+"""In what a container runtime says when it cannot make a mount."""
 _GPU_ADVICE = {
     "docker": "install NVIDIA's container toolkit and restart Docker, then try `mlebench doctor`",
     "podman": "`nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml` names GPUs for Podman",
@@ -84,18 +77,88 @@ class _GpusMissingError(SandboxError):
     """The engine did not give the container the GPUs that it was to have."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class ContainerOptions:
+    """How containers are made; ``DockerSandbox`` takes each as a keyword argument, too.
+
+    >>> ContainerOptions(network="none").build_network
+    'full'
+    """
+
+    engine: str = DOCKER
+    """The container runtime: ``docker`` or ``podman``."""
+    network: Network = "llm"
+    """The policy (see ``sandbox.network.policy``)."""
+    allow_hosts: Iterable[str] = ()
+    """Hosts that agents may reach beside their own."""
+    runtime: str | None = None
+    """``runsc`` (gVisor) must let containers open the host's Unix sockets (``--host-uds=open``)."""
+    allow_privileged: bool = False
+    allow_unenforced_limits: bool = False
+    """Run although the container runtime cannot keep all limits."""
+    gpus: int = 0
+    """How many GPUs each run will ask for, checked up front."""
+    gpu_ids: Sequence[str] = ()
+    """The only GPUs that runs may get; empty: all of this machine."""
+    shm_bytes: int = defaults.SHM_BYTES
+    """The size of ``/dev/shm``, which counts as memory."""
+    base_image: str | None = None
+    heavy: str | None = None
+    build_arguments: Mapping[str, str] | None = None
+    build_network: BuildNetwork = "full"
+    loop_disks: bool = True
+    """Without quotas of the storage driver, limit disk space with a file system for each run, if possible."""
+    workers: int = 1
+    """So many runs share the machine."""
+    limits: Limits | None = None
+    """Those that runs will ask for, checked up front."""
+
+    def __post_init__(self) -> None:
+        if self.network not in NETWORKS:
+            raise SandboxError(f"network policy {self.network!r} must be one of {', '.join(NETWORKS)}")
+        if isinstance(self.allow_hosts, str):
+            raise TypeError(f"allow_hosts must be several hosts, not a text: [{self.allow_hosts!r}]")
+        if self.heavy not in (None, "cpu", "cuda"):
+            raise SandboxError(f"heavy must be cpu, cuda or None, not {self.heavy!r}")
+        number(self.shm_bytes, "shm_bytes")
+        number(self.workers, "workers", least=1)
+        number(self.gpus, "gpus", least=0)
+
+    @property
+    def privileged(self) -> bool:
+        return self.allow_privileged or os.environ.get(ACCEPT_PRIVILEGED, "").lower() in ("1", "true", "yes")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Wiring:
+    """The sockets between a run's container and the harness."""
+
+    task: Task
+    """With what the gateway has the agent start with."""
+    folder: Path
+    checker: SubmissionChecker
+    channel: ControlChannel
+    submission: SubmissionChannel
+    proxy: Proxy | None
+    relays: Mapping[str, str]
+    """Names of sockets by the ports of localhost where the agent finds them."""
+
+    def account(self, redactor: Redactor) -> dict[str, Any]:
+        """What came over them, as fields of a ``SandboxAccount``."""
+        made = {"validations": validations(self.checker.history, redactor)}
+        if self.proxy is None:
+            return made
+        return made | {
+            "connections": connections(self.proxy.connections, redactor),
+            "unrecorded_connections": self.proxy.unrecorded,
+        }
+
+
 class DockerSandbox:
     """Runs each agent in a container: confined, watched, emptied at the end, and removed.
 
-    ``engine`` is ``docker`` or ``podman``. ``allow_unenforced_limits``: run although the engine cannot keep all limits.
-    ``network`` is the policy (see ``sandbox.network.policy``); ``allow_hosts`` are let through beside the agent's own.
-    ``gpus`` is how many GPUs each run will ask for, checked up front; ``gpu_ids`` restricts to some. ``shm_bytes`` is
-    the size of ``/dev/shm``, which counts as memory. ``reporter`` gets what takes long: builds, line by
-    line, and waiting for GPUs. ``loop_disks``: where the engine has no quotas, a limit on disk space is kept with a
-    file system for each run, if this process may make one. ``workers`` runs share the machine;
-    ``limits`` are those that runs will ask for, checked up front.
-
-    The runtime ``runsc`` (gVisor) must let containers open the host's Unix sockets (``--host-uds=open``).
+    ``changes`` are options by name, in place of those of ``options``. ``reporter`` gets what takes long: builds, and
+    waiting for GPUs.
 
     >>> DockerSandbox(network="none").name
     'docker'
@@ -103,68 +166,37 @@ class DockerSandbox:
 
     name = "docker"
 
-    def __init__(
-        self,
-        *,
-        engine: str = DOCKER,
-        network: Network = "llm",
-        allow_hosts: Iterable[str] = (),
-        runtime: str | None = None,
-        allow_privileged: bool = False,
-        allow_unenforced_limits: bool = False,
-        gpus: int = 0,
-        gpu_ids: Sequence[str] = (),
-        shm_bytes: int = defaults.SHM_BYTES,
-        base_image: str | None = None,
-        heavy: str | None = None,
-        build_arguments: Mapping[str, str] | None = None,
-        build_network: BuildNetwork = "full",
-        loop_disks: bool = True,
-        workers: int = 1,
-        limits: Limits | None = None,
-        reporter: Reporter = silent,
-    ) -> None:
-        if network not in NETWORKS:
-            raise SandboxError(f"network policy {network!r} must be one of {', '.join(NETWORKS)}")
-        if isinstance(allow_hosts, str):
-            raise TypeError(f"allow_hosts must be several hosts, not a text: [{allow_hosts!r}]")
-        if heavy not in (None, "cpu", "cuda"):
-            raise SandboxError(f"heavy must be cpu, cuda or None, not {heavy!r}")
-        number(shm_bytes, "shm_bytes")
-        number(workers, "workers", least=1)
-        number(gpus, "gpus", least=0)
-        self._network = network
-        self._allow_hosts = tuple(allow_hosts)
-        self._runtime = runtime
-        self._privileged = allow_privileged or os.environ.get(ACCEPT_PRIVILEGED, "").lower() in ("1", "true", "yes")
-        self._allow_unenforced_limits = allow_unenforced_limits
-        self._gpus = gpus
-        self._gpu_pool = GpuPool(gpu_ids)
-        self._shm_bytes = shm_bytes
+    def __init__(self, options: ContainerOptions | None = None, *, reporter: Reporter = silent, **changes: Any) -> None:
+        self._options = options = replace(options or ContainerOptions(), **changes)
+        self._privileged = options.privileged
+        self._gpu_pool = GpuPool(options.gpu_ids)
         self._reporter = reporter
         want_descriptors()
-        self._engine = open_engine(engine, runtime)
+        self._engine = open_engine(options.engine, options.runtime)
         self.name = self._engine.name
         self._info = self._engine.info
         self.images = Images(
             self._engine.client,
-            base_image=base_image or BASE_IMAGE,
-            heavy=heavy,
-            arguments=build_arguments,
+            base_image=options.base_image or BASE_IMAGE,
+            heavy=options.heavy,
+            arguments=options.build_arguments,
             reporter=reporter,
-            build_network=build_network,
+            build_network=options.build_network,
             limit_memory="memory" not in self._engine.unenforced,
         )
-        self._build_network = build_network
-        self._loop_disks = loop_disks
-        self._workers = workers
-        self._limits = limits or Limits()
+        self._limits = options.limits or Limits()
+        self._checked: list[Agent] = []
 
     def close(self) -> None:
         """Let go of the engine."""
         self._engine.close()
 
     def check(self, agent: Agent) -> None:
+        if agent not in self._checked:
+            self._check(agent)
+            self._checked.append(agent)
+
+    def _check(self, agent: Agent) -> None:
         if agent.privileged and not self._privileged:
             raise SandboxError(
                 f"agent {agent.id} asks for a privileged container, which can do anything on this machine: allow it "
@@ -172,18 +204,18 @@ class DockerSandbox:
             )
         if self._info.get("OSType") != "linux":
             raise SandboxError(f"the {self._engine.title} engine runs no Linux containers")
-        if self._runtime:
-            self._engine.check_runtime(self._runtime)
+        if self._options.runtime:
+            self._engine.check_runtime(self._options.runtime)
         self._check_limits()
         check_agent_folder(agent)
-        self._gpu_pool.check(self._gpus)
+        self._gpu_pool.check(self._options.gpus)
         self._share(self._limits)
-        endpoints(agent, Launch(), self._allow_hosts)
+        check_form(agent, self._options.allow_hosts)
 
     def _check_limits(self) -> None:
         """Raises SandboxError where runs would have no limit, unless that was allowed."""
         missing = [name for name in self._engine.unenforced if name != "swap"]
-        if missing and not self._allow_unenforced_limits:
+        if missing and not self._options.allow_unenforced_limits:
             raise SandboxError(
                 f"this {self._engine.title} engine keeps no limit on {listed(missing)}: {self._engine.why_unenforced}; "
                 "run without these limits with --allow-unenforced-limits, which the records will say"
@@ -191,7 +223,7 @@ class DockerSandbox:
 
     def _share(self, limits: Limits) -> Limits:
         machine = Machine(cpus=int(self._info.get("NCPU") or 1), memory=int(self._info.get("MemTotal") or 0))
-        return apply(limits, machine, workers=self._workers)
+        return apply(limits, machine, workers=self._options.workers)
 
     def prepare(self, agent: Agent) -> None:
         self.check(agent)
@@ -199,17 +231,19 @@ class DockerSandbox:
 
     def test_image(self, image: str) -> None:
         """Train each of its libraries once, on GPUs as well if runs get some; raises SandboxError for what fails."""
-        test = partial(run_self_test, self._engine, image, runtime=self._runtime, reporter=self._reporter)
+        test = partial(run_self_test, self._engine, image, runtime=self._options.runtime, reporter=self._reporter)
         test()
-        if self._gpus:
-            with self._gpu_pool.lease(self._gpus, self._reporter) as gpus:
+        if self._options.gpus:
+            with self._gpu_pool.lease(self._options.gpus, self._reporter) as gpus:
                 test("gpus", gpus=gpus)
 
     def test_gpus(self, image: str) -> int:
         """Compute on each GPU that no run has just now, in a container; returns how many those are."""
         with self._gpu_pool.free() as gpus:
             if gpus:
-                run_self_test(self._engine, image, "gpus", gpus=gpus, runtime=self._runtime, reporter=self._reporter)
+                run_self_test(
+                    self._engine, image, "gpus", gpus=gpus, runtime=self._options.runtime, reporter=self._reporter
+                )
             return len(gpus)
 
     def run(self, task: Task) -> Execution:
@@ -230,7 +264,7 @@ class DockerSandbox:
             return []
         volumes = self.images.volumes(image)
         layers = self.images.layers(image)
-        if self._loop_disks and layers and not task.keep and not task.agent.privileged:
+        if self._options.loop_disks and layers and not task.keep and not task.agent.privileged:
             return stack.enter_context(limited_disk(limit, layers, volumes))
         if volumes:
             raise SandboxError(
@@ -240,81 +274,31 @@ class DockerSandbox:
         return []
 
     def _run(self, task: Task, image: str, stack: ExitStack) -> Execution:
-        limits = task.limits
         stack.enter_context(sigterm_interrupts())
-        gpus = stack.enter_context(self._gpu_pool.lease(limits.gpus, self._reporter))
-        sockets = stack.enter_context(socket_folder())
-        checker = stack.enter_context(SubmissionChecker.of(task, unix_socket=sockets / "checker.sock"))
-        channel = stack.enter_context(ControlChannel(sockets / "control.sock"))
-        relays = {str(PORT): "checker.sock"}
-        through_gateway: Mapping[str, str] = {}
-        if task.gateway is not None:
-            through_gateway = task.gateway.hosts
-            opened = task.gateway.open(sockets / "llm.sock", url=f"http://localhost:{GATEWAY_PORT}")
-            task = replace(task, launch=stack.enter_context(opened))
-            relays[str(GATEWAY_PORT)] = "llm.sock"
-        submission = stack.enter_context(SubmissionChannel(sockets / _SUBMISSION_SOCKET))
-        launch = task.launch
-        proxy = None
-        if self._network == "llm":
-            allowed = endpoints(task.agent, launch, self._allow_hosts, without=through_gateway)
-            proxy = stack.enter_context(Proxy(allowed, unix_socket=sockets / "proxy.sock"))
-            relays[str(PROXY_PORT)] = "proxy.sock"
-        network_mode = "none"
-        if self._network == "full":
-            with engine_errors("make a network for a container"):
-                network_mode = self._engine.full_network()
-
+        gpus = stack.enter_context(self._gpu_pool.lease(task.limits.gpus, self._reporter))
+        wiring = self._wire(task, stack)
+        task = wiring.task
         task.run_dir.mkdir(parents=True, exist_ok=True)
-        redactor = Redactor(launch.secrets)
-        log = LogWriter(task.run_dir / RUN_LOG, limits.log_bytes, redactor)
+        redactor = Redactor({*task.launch.secrets, *environment_secrets()})
+        log = LogWriter(task.run_dir / RUN_LOG, task.limits.log_bytes, redactor)
         stack.callback(log.close)
         container = Container(self._engine, _container_name(task))
         if not task.keep:
             stack.callback(container.remove)
         stack.callback(container.close)
         stack.callback(container.kill)
-        account = SandboxAccount(
-            name=self.name,
-            image=image,
-            image_digest=self.images.digest(image),
-            container=container.name,
-            network=self._network,
-            build_network=self._build_network,
-            runtime=self._runtime or self._engine.default_runtime,
-            privileged=task.agent.privileged,
-            gpus=tuple(gpu.uuid for gpu in gpus),
-            limits=describe(limits),
-            notes=tuple(f"not enforced by this engine: {name}" for name in self._engine.unenforced),
-            kept=f"container {container.name}" if task.keep else "",
-        )
-        disk = self._limited_disk(task, image, stack)
-        settings = configuration(
-            limits,
-            disk=disk,
-            public=task.public,
-            sockets=sockets,
-            network_mode=network_mode,
-            gpus=gpus,
-            runtime=self._runtime,
-            privileged=task.agent.privileged,
-            shm_bytes=self._shm_bytes,
-        )
-        quota = limits.disk if has_quota(self._info) and not disk else None
-        container.create(image, settings, _labels(task), quota=quota)
-        watcher = None
-        if limits.disk is not None:
-            enforced = "loop" if disk else "quota" if container.has_quota else "watched"
-            account = replace(account, disk=enforced)
-        if limits.disk is not None and not disk:
-            watcher = DiskWatcher(limits.disk, container.written, container.kill)
+        account = self._start(container, wiring, image, gpus, log, stack)
+        watcher: DiskWatcher | None = None
+        if task.limits.disk is None:
+            watcher = FreeSpaceWatcher(partial(free_space, self._info), container.written, container.kill)
+        elif account.disk != "loop":
+            watcher = DiskWatcher(task.limits.disk, container.written, container.kill)
         usage = GpuUsage(gpus)
         try:
-            container.start(log)
-            _start_agent(task, channel, container, relays, [gpu.uuid for gpu in gpus])
+            _start_agent(wiring, container, [gpu.uuid for gpu in gpus])
             started = time.monotonic()
-            with watcher or ExitStack(), taking_snapshots(task.snapshots, submission, redactor), usage:
-                end = _await(channel, container, limits.time_limit)
+            with watcher or ExitStack(), taking_snapshots(task.snapshots, wiring.submission, redactor), usage:
+                end = _await(wiring.channel, container, task.limits.time_limit)
             seconds = time.monotonic() - started
         except BaseException:
             container.kill()
@@ -329,23 +313,101 @@ class DockerSandbox:
         end = _complete(end, container, watcher, task)
         if stopped and end.is_unexplained:
             raise SandboxError(f"container {container.name} was stopped from outside")
+        account = replace(account, left_out=tuple(left_out), left_out_unnamed=left_out_unnamed)
+        account = replace(account, gpu_usage=usage.summary, **wiring.account(redactor))
         ending, detail = end.judge()
-        account = replace(
-            account,
-            gpu_usage=usage.summary,
-            validations=validations(checker.history, redactor),
-            left_out=tuple(left_out),
-            left_out_unnamed=left_out_unnamed,
-            connections=connections(proxy.connections, redactor) if proxy is not None else (),
-            unrecorded_connections=proxy.unrecorded if proxy is not None else 0,
-        )
         return Execution(
-            ending=ending,
-            seconds=seconds,
-            exit_code=end.exit_code,
-            signal=end.signal,
-            detail=detail,
-            sandbox=account,
+            ending=ending, seconds=seconds, exit_code=end.exit_code, signal=end.signal, detail=detail, sandbox=account
+        )
+
+    def _wire(self, task: Task, stack: ExitStack) -> _Wiring:
+        """Open what the harness offers to the container."""
+        folder = stack.enter_context(socket_folder())
+        checker = stack.enter_context(SubmissionChecker.of(task, unix_socket=folder / "checker.sock"))
+        channel = stack.enter_context(ControlChannel(folder / "control.sock"))
+        relays = {str(PORT): "checker.sock"}
+        through_gateway: Mapping[str, str] = {}
+        if task.gateway is not None:
+            through_gateway = task.gateway.hosts
+            opened = task.gateway.open(folder / "llm.sock", url=f"http://localhost:{GATEWAY_PORT}")
+            task = replace(task, launch=stack.enter_context(opened))
+            relays[str(GATEWAY_PORT)] = "llm.sock"
+        submission = stack.enter_context(SubmissionChannel(folder / _SUBMISSION_SOCKET))
+        proxy = None
+        if self._options.network == "llm":
+            allowed = endpoints(task.agent, task.launch, self._options.allow_hosts, without=through_gateway)
+            proxy = stack.enter_context(Proxy(allowed, unix_socket=folder / "proxy.sock"))
+            relays[str(PROXY_PORT)] = "proxy.sock"
+        return _Wiring(
+            task=task,
+            folder=folder,
+            checker=checker,
+            channel=channel,
+            submission=submission,
+            proxy=proxy,
+            relays=relays,
+        )
+
+    def _start(
+        self,
+        container: Container,
+        wiring: _Wiring,
+        image: str,
+        gpus: Sequence[Gpu],
+        log: LogWriter,
+        stack: ExitStack,
+    ) -> SandboxAccount:
+        """Start the container, whose first process then waits for its order; returns what is known of it."""
+        task, limits, options = wiring.task, wiring.task.limits, self._options
+        network_mode = "none"
+        if options.network == "full":
+            with engine_errors("make a network for a container"):
+                network_mode = self._engine.full_network()
+        disk = self._limited_disk(task, image, stack)
+        runtime = options.runtime or self._engine.default_runtime
+        quota = limits.disk if has_quota(self._info) and not disk else None
+        own_files(wiring.folder.parent, task.public)
+
+        def start(own: Sequence[Mount]) -> None:
+            settings = configuration(
+                limits,
+                disk=disk,
+                own=own,
+                sockets=wiring.folder,
+                network_mode=network_mode,
+                gpus=gpus,
+                runtime=options.runtime,
+                privileged=task.agent.privileged,
+                shm_bytes=options.shm_bytes,
+            )
+            container.create(image, settings, _labels(task), quota=quota)
+            container.start(log)
+
+        notes = [f"not enforced by this engine: {name}" for name in self._engine.unenforced]
+        try:
+            start(own_mounts(wiring.folder.parent, runtime))
+        except SandboxError as error:
+            if not _NO_MOUNT.search(str(error)):
+                raise
+            container.close()
+            container.remove()
+            notes.append(f"the files of the data are shared with other runs, and so are locks on them: {error}")
+            start([shared_data(task.public)])
+        enforced = "loop" if disk else "quota" if container.has_quota else "watched"
+        return SandboxAccount(
+            name=self.name,
+            image=image,
+            image_digest=self.images.digest(image),
+            container=container.name,
+            network=options.network,
+            build_network=options.build_network,
+            runtime=runtime,
+            privileged=task.agent.privileged,
+            gpus=tuple(gpu.uuid for gpu in gpus),
+            disk=enforced if limits.disk is not None else "",
+            limits=describe(limits),
+            notes=tuple(notes),
+            kept=f"container {container.name}" if task.keep else "",
         )
 
 
@@ -378,10 +440,9 @@ def _check_readable(public: Path) -> None:
             )
 
 
-def _start_agent(
-    task: Task, channel: ControlChannel, container: Container, relays: Mapping[str, str], gpus: Sequence[str]
-) -> None:
+def _start_agent(wiring: _Wiring, container: Container, gpus: Sequence[str]) -> None:
     """Give the container's first process its order; returns when the agent runs, which sees ``gpus``."""
+    task, channel, relays = wiring.task, wiring.channel, wiring.relays
     start = task.agent.start.relative_to(task.agent.folder).as_posix()
     environment = {
         **CONTAINER_DIRS,
@@ -409,6 +470,7 @@ def _start_agent(
         "relays": dict(relays),
         "submission": _SUBMISSION_SOCKET if task.snapshots is not None else None,
         "gpus": list(gpus),
+        "user": new_user(),
     }
     try:
         channel.accept(timeout=START_SECONDS, alive=container.alive)
@@ -480,23 +542,20 @@ def _collect(task: Task, container: Container, redactor: Redactor) -> tuple[list
     left_out: list[str] = []
     unnamed = 0
     budget = task.limits.disk  # what sparse files pretend to hold counts
-    for name in COLLECTED:
-        size = task.limits.collect_bytes if budget is None else min(task.limits.collect_bytes, budget)
-        collector = Collector(size, task.limits.collect_files, redactor)
-        folder = CONTAINER_DIRS[f"{name.upper()}_DIR"]
-        target = task.run_dir / name
-        target.mkdir(parents=True, exist_ok=True)
-        with _noted(collector, name), container.archive(folder) as chunks:
-            collect_archive(chunks, target, collector)
-        result = task.run_dir / SUBMISSION
-        if name == "submission" and collector.left_out and not result.exists():
-            # It may stand behind others in the stream that are too much; what counts is this one.
-            with _noted(collector, SUBMISSION), container.archive(f"{HOME}/{SUBMISSION}") as chunks:
-                collect_file(chunks, result, collector)
-        left_out += collector.left_out
-        unnamed += collector.unnamed
-        if budget is not None:
-            budget = max(0, budget - collector.collected_bytes)
+    with FilesWriter(task.run_dir) as files:
+        for name in COLLECTED:
+            size = task.limits.collect_bytes if budget is None else min(task.limits.collect_bytes, budget)
+            collector = Collector(files, size, task.limits.collect_files, redactor)
+            with _noted(collector, name), container.archive(CONTAINER_DIRS[f"{name.upper()}_DIR"]) as chunks:
+                collect_archive(chunks, name, collector)
+            if name == "submission" and collector.left_out and not (task.run_dir / SUBMISSION).exists():
+                # It may stand behind others in the stream that are too much; what counts is this one.
+                with _noted(collector, SUBMISSION), container.archive(f"{HOME}/{SUBMISSION}") as chunks:
+                    collect_submission(chunks, collector)
+            left_out += collector.left_out
+            unnamed += collector.unnamed
+            if budget is not None:
+                budget = max(0, budget - collector.collected_bytes)
     return left_out, unnamed
 
 

@@ -6,7 +6,8 @@ agent has no use for and what reaches around a container's network or its limits
 - sockets of other families than Unix, IP and routing (a VSOCK leads to the hypervisor, ALG into the kernel's ciphers);
 - io_uring, which does file and network operations that no filter sees;
 - calls of other architectures (32-bit programs), whose numbers and arguments differ;
-- leases on files.
+- what the kernel counts for all containers together: asynchronous files (``io_setup``) and POSIX message queues;
+- leases on files and notices about folders, and whether a file is in the page cache (``cachestat``).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _ALLOWED = {
         futimesat getcwd getdents getdents64 ioctl lchown link linkat lseek lstat mkdir mkdirat mknod mknodat newfstatat
         open openat openat2 pread64 preadv preadv2 pwrite64 pwritev pwritev2 read readahead readlink readlinkat readv
         rename renameat renameat2 rmdir sendfile splice stat statfs statx symlink symlinkat sync sync_file_range syncfs
-        tee truncate umask unlink unlinkat utime utimensat utimes vmsplice write writev name_to_handle_at cachestat
+        tee truncate umask unlink unlinkat utime utimensat utimes vmsplice write writev
     """,
     "extended attributes": """
         fgetxattr flistxattr fremovexattr fsetxattr getxattr lgetxattr listxattr llistxattr lremovexattr lsetxattr
@@ -31,7 +32,6 @@ _ALLOWED = {
         epoll_create epoll_create1 epoll_ctl epoll_pwait epoll_pwait2 epoll_wait eventfd eventfd2 inotify_add_watch
         inotify_init inotify_init1 inotify_rm_watch poll ppoll pselect6 select signalfd signalfd4
     """,
-    "asynchronous files": "io_cancel io_destroy io_getevents io_pgetevents io_setup io_submit",
     "memory": """
         brk madvise membarrier memfd_create mincore mlock mlock2 mlockall mmap mprotect mremap msync munlock munlockall
         munmap pkey_alloc pkey_free pkey_mprotect remap_file_pages
@@ -62,7 +62,7 @@ _ALLOWED = {
     """,
     "locks, pipes, shared memory and queues": """
         futex futex_waitv futex_wait futex_wake futex_requeue pipe pipe2 semctl semget semop semtimedop shmat shmctl
-        shmdt shmget msgctl msgget msgrcv msgsnd mq_getsetattr mq_notify mq_open mq_timedreceive mq_timedsend mq_unlink
+        shmdt shmget msgctl msgget msgrcv msgsnd
     """,
     "connections": """
         accept accept4 bind connect getpeername getsockname getsockopt listen recvfrom recvmmsg recvmsg sendmmsg sendmsg
@@ -77,9 +77,8 @@ _UNIX, _INET, _INET6, _NETLINK, _ROUTE = 1, 2, 10, 16, 0
 _NEW_NAMESPACES = 0x7E020000
 _PERSONALITIES = (0x0, 0x8, 0x20000, 0x20008, 0xFFFFFFFF)
 """Linux as it is, with or without the name of an old kernel; and asking which one it is."""
-_FCNTL_COMMANDS = (*range(17), 36, 37, 38, *range(1025, 1039))
-"""All but F_SETLEASE, with which the owner of a file has others wait who open it; the agent's user has the number of a
-user of this machine, who may own the data."""
+_FCNTL_COMMANDS = (*range(17), 36, 37, 38, 1025, *range(1027, 1039))
+"""All but leases (F_SETLEASE), with which the owner of a file has others wait who open it, and F_NOTIFY."""
 _ARCHITECTURES = ["SCMP_ARCH_X86_64", "SCMP_ARCH_AARCH64", "SCMP_ARCH_RISCV64", "SCMP_ARCH_PPC64LE"]
 
 

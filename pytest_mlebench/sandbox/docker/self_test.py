@@ -7,12 +7,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 
 from pytest_mlebench.errors import SandboxError
-from pytest_mlebench.progress import Note, Reporter
+from pytest_mlebench.io.processes import owner_labels, sigterm_interrupts
+from pytest_mlebench.io.progress import Note, Reporter
 from pytest_mlebench.sandbox.docker.container import Container, configuration_of_test
 from pytest_mlebench.sandbox.docker.engine import Engine
 from pytest_mlebench.sandbox.gpus import Gpu
-from pytest_mlebench.sandbox.owner import owner_labels
-from pytest_mlebench.sandbox.signals import sigterm_interrupts
 
 PROGRAM = ("/opt/agent/bin/python", "-u", "/opt/mlebench/check.py")
 

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from pytest_mlebench.io.processes import owned
 from pytest_mlebench.sandbox.leftovers import SOCKETS
-from pytest_mlebench.sandbox.owner import owned
 
 _LONGEST = 40
 """A socket's path has at most 107 bytes, so a temporary folder of a longer name will not do."""

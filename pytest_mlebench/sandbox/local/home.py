@@ -8,7 +8,8 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from pytest_mlebench.sandbox.contract import COLLECTED, Task
+from pytest_mlebench.records.account import COLLECTED
+from pytest_mlebench.sandbox.contract import Task
 from pytest_mlebench.sandbox.instructions import INSTRUCTIONS, VALIDATE, clock, render_instructions, scripts
 
 HOME = ".home-"
@@ -67,13 +68,26 @@ def _folders(root: Path) -> list[Path]:
 
 
 def link_tree(source: Path, target: Path) -> None:
-    """The files below ``source`` in the folder ``target`` too: as hard links where possible, else as copies."""
+    """The files below ``source`` in the folder ``target`` too: as hard links where possible, else as copies.
+
+    In the order of their names, and with the same times.
+    """
+    folders = [(source, target)]
     for path in sorted(source.rglob("*")):
         copy = target / path.relative_to(source)
         if path.is_dir():
             copy.mkdir(parents=True, exist_ok=True)
+            folders.append((path, copy))
             continue
         try:
             os.link(path.resolve(), copy)
         except OSError:  # another file system, a limit on links, or files of another owner
             shutil.copyfile(path, copy)
+            _copy_times(path, copy)
+    for folder, copy in folders:
+        _copy_times(folder, copy)
+
+
+def _copy_times(source: Path, target: Path) -> None:
+    about = source.stat()
+    os.utime(target, ns=(about.st_mtime_ns, about.st_mtime_ns))

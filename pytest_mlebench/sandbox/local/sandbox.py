@@ -25,31 +25,19 @@ from typing import Any
 from pytest_mlebench import defaults
 from pytest_mlebench.agents.definition import Agent
 from pytest_mlebench.errors import SandboxError, number
-from pytest_mlebench.progress import Reporter, silent
+from pytest_mlebench.io.processes import owned, sigterm_interrupts
+from pytest_mlebench.io.progress import Reporter, silent
+from pytest_mlebench.records.account import COLLECTED, RUN_LOG, SUBMISSION, Limits, SandboxAccount
 from pytest_mlebench.sandbox.checker import SubmissionChecker
-from pytest_mlebench.sandbox.collection import Collector
-from pytest_mlebench.sandbox.contract import (
-    COLLECTED,
-    RUN_LOG,
-    SUBMISSION,
-    Execution,
-    Limits,
-    SandboxAccount,
-    Task,
-    check_agent_folder,
-)
-from pytest_mlebench.sandbox.endings import End
-from pytest_mlebench.sandbox.fair_share import Machine, apply, describe
-from pytest_mlebench.sandbox.gpu_usage import GpuUsage
-from pytest_mlebench.sandbox.gpus import GpuPool
-from pytest_mlebench.sandbox.hardware import machine_size
+from pytest_mlebench.sandbox.collection import Collector, FilesWriter
+from pytest_mlebench.sandbox.contract import Execution, Task, check_agent_folder
+from pytest_mlebench.sandbox.endings import End, Machine, apply, describe
+from pytest_mlebench.sandbox.gpus import GpuPool, GpuUsage, machine_size
 from pytest_mlebench.sandbox.local import supervisor
 from pytest_mlebench.sandbox.local.home import HOME, MEMORY_GROUP, create_home, remove_home
 from pytest_mlebench.sandbox.logs import LogWriter, tail
 from pytest_mlebench.sandbox.network.policy import NETWORKS
-from pytest_mlebench.sandbox.owner import owned
-from pytest_mlebench.sandbox.redaction import Redactor, validations
-from pytest_mlebench.sandbox.signals import sigterm_interrupts
+from pytest_mlebench.sandbox.redaction import Redactor, environment_secrets, validations
 from pytest_mlebench.sandbox.snapshots import SubmissionFile, taking_snapshots
 
 logger = logging.getLogger(__name__)
@@ -124,10 +112,11 @@ class LocalSandbox:
         # In the run directory, since hard links to the data need its file system more often than not.
         place = task.run_dir.parent if task.anonymous else task.run_dir
         home = Path(tempfile.mkdtemp(prefix=owned(HOME), dir=place)).resolve()
-        redactor = Redactor(task.launch.secrets)
+        redactor = Redactor({*task.launch.secrets, *environment_secrets()})
         limits = task.limits
         size = limits.collect_bytes if limits.disk is None else min(limits.collect_bytes, limits.disk)
-        collector = Collector(size, limits.collect_files, redactor)
+        files = FilesWriter(task.run_dir)
+        collector = Collector(files, size, limits.collect_files, redactor)
         try:
             with (
                 sigterm_interrupts(),
@@ -140,10 +129,11 @@ class LocalSandbox:
                 try:
                     source = SubmissionFile(home / "submission")
                     with taking_snapshots(task.snapshots, source, redactor), GpuUsage(gpus) as usage:
-                        result = _supervise(home, task, environment)
+                        result = _supervise(home, task, environment, redactor)
                 finally:
-                    for name in COLLECTED:
-                        collector.collect(home / name, task.run_dir / name, first=Path(SUBMISSION).name)
+                    with files:
+                        for name in COLLECTED:
+                            collector.collect(home / name, first=Path(SUBMISSION).name)
             account = SandboxAccount(
                 name=self.name,
                 network="not enforced",
@@ -172,7 +162,7 @@ class LocalSandbox:
                 remove_home(home)
 
 
-def _supervise(home: Path, task: Task, environment: dict[str, str]) -> dict[str, Any]:
+def _supervise(home: Path, task: Task, environment: dict[str, str], redactor: Redactor) -> dict[str, Any]:
     limits = task.limits
     start = home / "agent" / task.agent.start.relative_to(task.agent.folder)
     reader, writer = os.pipe()
@@ -192,7 +182,7 @@ def _supervise(home: Path, task: Task, environment: dict[str, str]) -> dict[str,
             "core": 0,
         },
     }
-    log = LogWriter(task.run_dir / RUN_LOG, limits.log_bytes, Redactor(task.launch.secrets))
+    log = LogWriter(task.run_dir / RUN_LOG, limits.log_bytes, redactor)
     process = subprocess.Popen(
         [sys.executable, "-I", "-S", supervisor.__file__],
         stdin=subprocess.PIPE,

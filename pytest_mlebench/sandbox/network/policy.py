@@ -32,6 +32,8 @@ _PROVIDERS = {
     "TOGETHER_API_KEY": "api.together.xyz",
     "XAI_API_KEY": "api.x.ai",
 }
+MODEL_HOSTS = frozenset(_PROVIDERS.values())
+"""Hosts of known providers of language models."""
 _URL_VARIABLE = re.compile(r"_(BASE_URL|API_BASE|API_URL|ENDPOINT)$")
 _LABEL = r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
 _NAME = re.compile(rf"(?:\*\.)?{_LABEL}(?:\.{_LABEL})*")
@@ -109,8 +111,13 @@ class Endpoint:
             return False
         return host.endswith(self.host[1:]) and host != self.host[2:] if self.host[0] == "*" else host == self.host
 
+    def covers(self, other: Endpoint) -> bool:
+        """Whether whatever the other endpoint stands for may be reached where this one may."""
+        return self == other or (self.plain == other.plain and self.admits(other.host, other.port))
+
     def __str__(self) -> str:
-        return f"{'http://' if self.plain else ''}{self.host}:{self.port}"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{'http://' if self.plain else ''}{host}:{self.port}"
 
 
 def as_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
@@ -159,16 +166,36 @@ def _is_own(address: str) -> bool:
 def endpoints(
     agent: Agent, launch: Launch, more: Iterable[str] = (), *, without: Container[str] = ()
 ) -> tuple[Endpoint, ...]:
-    """What the policy ``llm`` lets this agent reach; raises SandboxError for what it may not list.
+    """What the policy ``llm`` lets this agent reach; raises SandboxError for what it may not list, or was not granted.
 
-    Its ``llm_hosts``; where it lists none (agents made for MLE-bench know no such list), the providers of the keys that
-    it is given. Also the hosts of its variables ``…_BASE_URL``, and ``more``, which the user listed; not the hosts
-    ``without``, which it reaches by the gateway to language models.
+    These are ``more``, which the user permits; and without the hosts ``without``, which the agent reaches through the
+    gateway to language models: the providers of keys that it is given in plain, and for a bundled agent what it lists.
+    Whatever else an agent lists, as ``llm_hosts`` or in its variables ``…_BASE_URL``, needs the user's permission.
     """
-    hosts = agent.llm_hosts or tuple(_PROVIDERS[name] for name in agent.secret_names if name in _PROVIDERS)
+    permitted = tuple(map(Endpoint.parse, more))
+    of_keys = {_PROVIDERS[name] for name in agent.secret_names if name in _PROVIDERS}
+    hosts = agent.llm_hosts or tuple(sorted(of_keys))
     own = map(Endpoint.of_agent, (*hosts, *_urls(launch.environment)))
-    direct = (endpoint for endpoint in own if endpoint.host not in without)
-    return tuple(dict.fromkeys((*direct, *map(Endpoint.parse, more))))
+    direct = []
+    for endpoint in own:
+        if endpoint.host in without or any(known.covers(endpoint) for known in permitted):
+            continue
+        if agent.bundled or (endpoint.host in of_keys and endpoint == Endpoint(endpoint.host)):
+            direct.append(endpoint)
+        elif endpoint.host not in MODEL_HOSTS:  # these it reaches through the gateway, or not at all
+            raise SandboxError(
+                f"agent {agent.id} wants to reach {endpoint}, which you have not permitted: --allow-host={endpoint} "
+                f"lets it (in Python: DockerSandbox(allow_hosts=[{str(endpoint)!r}]))"
+            )
+    return tuple(dict.fromkeys((*direct, *permitted)))
+
+
+def check_form(agent: Agent, more: Iterable[str] = ()) -> None:
+    """See that all hosts that an agent, or the user, lists could be reached; raises SandboxError."""
+    for text in agent.llm_hosts:
+        Endpoint.of_agent(text)
+    for text in more:
+        Endpoint.parse(text)
 
 
 def _urls(environment: Mapping[str, str]) -> list[str]:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from sklearn import metrics
 
-from pytest_mlebench.grading.metrics.classification import log_loss, matthews_corrcoef
+from pytest_mlebench.authoring.metrics.classification import log_loss, matthews_corrcoef
 
 EPS = 2.0**-52
 

@@ -6,8 +6,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from sklearn.metrics import average_precision_score
 
-from pytest_mlebench.grading.metrics import detection
-from pytest_mlebench.grading.metrics.detection import (
+from pytest_mlebench.authoring.metrics import detection
+from pytest_mlebench.authoring.metrics.detection import (
     average_precisions,
     box_iou,
     coco_average_precision,

@@ -4,7 +4,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import f1_score
 from sklearn.preprocessing import MultiLabelBinarizer
 
-from pytest_mlebench.grading.metrics.multilabel import f1_micro, f1_micro_of_texts, f1_samples
+from pytest_mlebench.authoring.metrics.multilabel import f1_micro, f1_micro_of_texts, f1_samples
 
 labels = st.frozensets(st.sampled_from("abcdef"))
 rows = st.lists(st.tuples(labels, labels), min_size=1)

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_mlebench.grading.metrics.ranking import mean_average_precision_at_k
+from pytest_mlebench.authoring.metrics.ranking import mean_average_precision_at_k
 
 items = st.integers(0, 9)
 queries = st.lists(st.tuples(st.frozensets(items, min_size=1), st.lists(items, max_size=15)), min_size=1)

@@ -8,9 +8,8 @@ from scipy.spatial.distance import directed_hausdorff
 from sklearn.metrics import f1_score, fbeta_score, jaccard_score
 from sklearn.neighbors import KDTree
 
-from pytest_mlebench.data.authoring.rle import Runs, decode_rle, encode_rle
-from pytest_mlebench.grading.metrics import segmentation
-from pytest_mlebench.grading.metrics.segmentation import (
+from pytest_mlebench.authoring.metrics import segmentation
+from pytest_mlebench.authoring.metrics.segmentation import (
     area,
     dice,
     dices,
@@ -21,6 +20,7 @@ from pytest_mlebench.grading.metrics.segmentation import (
     join,
     volume_hausdorff_distance,
 )
+from pytest_mlebench.authoring.rle import Runs, decode_rle, encode_rle
 
 SIZE = 30
 MASKS = arrays(bool, SIZE)

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_mlebench.grading.metrics.text import mean_levenshtein_distance, word_jaccard
+from pytest_mlebench.authoring.metrics.text import mean_levenshtein_distance, word_jaccard
 
 WORDS = st.text("abA \u00a0é.", max_size=8)
 PAIRS = st.lists(st.tuples(WORDS, WORDS), min_size=1, max_size=8)

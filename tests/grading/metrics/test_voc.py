@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pytest_mlebench.grading.metrics.detection import CORNERS, box_iou, voc_average_precisions
+from pytest_mlebench.authoring.metrics.detection import CORNERS, box_iou, voc_average_precisions
 
 
 def devkit(true: pd.DataFrame, predicted: pd.DataFrame, threshold: float) -> float:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_mlebench.grading.metrics.text import mean_levenshtein_distance, word_error_rate
+from pytest_mlebench.authoring.metrics.text import mean_levenshtein_distance, word_error_rate
 
 WORDS = st.lists(st.integers(1, 5), min_size=1, max_size=8)
 PAIRS = st.lists(st.tuples(WORDS, WORDS), min_size=1, max_size=6)

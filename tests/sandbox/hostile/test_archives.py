@@ -10,8 +10,10 @@ from typing import Any
 
 import pytest
 
-from pytest_mlebench.sandbox.collection import Collector
+from pytest_mlebench.runs.files import unpack
+from pytest_mlebench.sandbox.collection import Collector, FilesWriter
 from pytest_mlebench.sandbox.docker.archive import collect_archive
+from tests.left import left
 from tests.sandbox.scripted import MB, SAMPLE, Runner
 
 pytestmark = pytest.mark.docker
@@ -55,21 +57,22 @@ TRICKS: dict[str, list[tuple[str, bytes, dict[str, Any]]]] = {
 
 
 @pytest.mark.parametrize("trick", TRICKS)
-def test_an_archive_writes_nothing_but_plain_files_below_its_target(trick: str, tmp_path: Path) -> None:
-    target = tmp_path / "run/logs"
-    collector = Collector(MB, 100)
-    collect_archive(_archive(("logs", b"", {"type": tarfile.DIRTYPE}), *TRICKS[trick]), target, collector)
-    for path in tmp_path.rglob("*"):
-        assert path in (target, target.parent) or path.is_relative_to(target)
-        assert not path.is_symlink()
-        assert path.is_dir() or (path.is_file() and path.stat().st_nlink == 1 and path.stat().st_mode & 0o7000 == 0)
-    assert collector.left_out or trick in ("set-user-id", "zero byte")
+def test_an_archive_becomes_plain_files_of_another_and_nothing_else(trick: str, tmp_path: Path) -> None:
+    with FilesWriter(tmp_path / "run") as files:
+        collector = Collector(files, MB, 100)
+        collect_archive(_archive(("logs", b"", {"type": tarfile.DIRTYPE}), *TRICKS[trick]), "logs", collector)
+    assert {path.name for path in tmp_path.rglob("*")} <= {"run", "files.zip"}
+    unpack(tmp_path / "run", tmp_path / "unpacked")
+    for path in (tmp_path / "unpacked").rglob("*"):
+        assert path.is_relative_to(tmp_path / "unpacked/logs") and not path.is_symlink()
+        assert path.is_dir() or (path.is_file() and path.stat().st_nlink == 1 and path.stat().st_mode & 0o7111 == 0)
+    assert collector.left_out or trick in ("set-user-id", "zero byte", "file over a file")
     assert not Path("/tmp/evil").exists()
 
 
 def test_a_damaged_archive_is_told(tmp_path: Path) -> None:
-    collector = Collector(MB, 100)
-    collect_archive(iter([b"\x00garbage" * 1000]), tmp_path / "logs", collector)
+    collector = Collector(FilesWriter(tmp_path), MB, 100)
+    collect_archive(iter([b"\x00garbage" * 1000]), "logs", collector)
     assert "damaged" in collector.left_out[0]
 
 
@@ -80,7 +83,7 @@ def test_ten_thousand_files_do_not_hold_up_the_harness(attack: Runner) -> None:
         collect_files=1000,
     )
     assert result.submission == SAMPLE
-    assert len(list((result.run_dir / "logs").iterdir())) <= 1000
+    assert len(left(result.run_dir)) <= 1000
     assert len(result.execution.sandbox.left_out) < 1000
 
 
@@ -90,4 +93,4 @@ def test_folders_of_any_depth_do_not_break_the_collection(attack: Runner) -> Non
         "echo kept > $LOGS_DIR/note"
     )
     assert result.submission == SAMPLE
-    assert (result.run_dir / "logs/note").exists()
+    assert "logs/note" in left(result.run_dir)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import uuid
 from collections.abc import Iterator
@@ -14,8 +15,11 @@ import pytest
 from pytest_mlebench import defaults
 from pytest_mlebench.agents import Agent
 from pytest_mlebench.errors import SandboxError
-from pytest_mlebench.progress import event_text
+from pytest_mlebench.io.progress import event_text, log_reported
+from pytest_mlebench.sandbox.docker.dockerfile import Rules
 from pytest_mlebench.sandbox.docker.images import BuildNetwork, Images
+from pytest_mlebench.sandbox.docker.images import logger as builder_log
+from tests.sandbox.conftest import require_docker
 from tests.sandbox.hostile.listener import Listener
 from tests.sandbox.scripted import ENGINE, docker_sandbox, script_agent
 
@@ -51,7 +55,8 @@ def build(client: docker.DockerClient, agent: Agent, *commands: str, network: Bu
         )
     )
     docker_sandbox().images.environment()  # type: ignore[attr-defined]
-    Images(client, reporter=lambda event: lines.append(event_text(event)), build_network=network).agent(agent)
+    with log_reported(lambda event: lines.append(event_text(event)), builder_log, logging.DEBUG):
+        Images(client, build_network=network).agent(agent)
     return lines
 
 
@@ -164,32 +169,133 @@ def test_a_dockerfile_wants_the_engine_to_fetch(
 ) -> None:
     first = "# escape=`\n" if "escape" in what else ""
     agent.dockerfile.write_text(f"{first}FROM mlebench-env AS base\nCOPY --from=0 /etc/hostname /x\n{FETCHES[what]}\n")
-    with pytest.raises(SandboxError, match=rf"build-network={network} the engine fetches nothing.*(ADD|FROM|COPY) of"):
+    with pytest.raises(SandboxError, match=rf"(ADD|FROM|COPY) of.*build-network={network} the engine fetches nothing"):
         Images(client, build_network=network).agent(agent)
 
 
-@pytest.mark.skipif(ENGINE == "podman", reason="Podman does not tell what an image's ONBUILD is: see SECURITY.md")
-def test_a_base_image_wants_the_engine_to_fetch_when_it_is_built_on(client: docker.DockerClient, agent: Agent) -> None:
-    name, version = "mlebench-agent-builder-base", uuid.uuid4().hex
-    base = f"{name}:{version}"
-    agent.dockerfile.write_text("FROM mlebench-env\nONBUILD ADD https://example.com/x /x\n")
-    tag = Images(client, build_network="none").agent(agent)  # this fetches nothing yet
-    client.images.get(tag).tag(name, version)
-    agent.dockerfile.write_text(f"FROM {base}\n")
-    try:
-        with pytest.raises(SandboxError, match=r"ADD of 'https://example.com/x'.*\(an ONBUILD of"):
-            Images(client, build_network="none").agent(agent)
-    finally:
-        client.images.remove(base)
+@pytest.fixture(scope="module")
+def other(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """An image of another agent, which holds a secret of its author."""
+    require_docker()
+    client = docker.from_env()
+    folder = tmp_path_factory.mktemp("agents") / "builder-other"
+    folder.mkdir(parents=True)
+    (folder / "start.sh").write_text("true\n")
+    (folder / "secret").write_text("SECRET-29")
+    (folder / "Dockerfile").write_text("FROM mlebench-env\nONBUILD ADD https://example.com/x /x\nCOPY secret /secret\n")
+    other = replace(script_agent(), folder=folder, start=folder / "start.sh", dockerfile=folder / "Dockerfile")
+    docker_sandbox().images.environment()  # type: ignore[attr-defined]
+    tag = Images(client).agent(other)
+    client.images.get(tag).tag("mlebench-agent-builder-base", "latest")
+    yield tag
+    client.images.remove("mlebench-agent-builder-base:latest", force=True)
+    client.images.remove(tag, force=True)
+    client.close()
 
 
-@pytest.mark.parametrize("name", ["names", "patterns", "text of .dockerignore"])
+IMAGES = {
+    "a copy": "COPY --from={image} /secret /x",
+    "a copy with another flag": "COPY --chown=1:1 --from={image} --chmod=644 /secret /x",
+    "a copy over two lines": "COPY \\\n --from={image} \\\n# a remark\n /secret /x",
+    "a copy in lower case": "copy --from={image} /secret /x",
+    "a copy by another name": "COPY --from=mlebench-agent-builder-base /secret /x",
+    "a copy by its digest": "COPY --from={id} /secret /x",
+    "a copy by the digest alone": "COPY --from={short} /secret /x",
+    "a copy with a flag in quotes": 'COPY --fr"om"={image} /secret /x',
+    "a copy of an image in quotes": 'COPY --from="{image}" /secret /x',
+    "a copy with a variable": "ARG I={image}\nCOPY --from=$I /secret /x",
+    "a copy from a stage that comes later": "COPY --from=late /secret /x\nFROM {image} AS late",
+    "a stage": "FROM {image}",
+    "a stage with a name": "FROM {image} AS mlebench-env",
+    "a stage by its digest": "FROM {id}",
+    "a mount": "RUN --mount=from={image},target=/m cat /m/secret",
+    "a mount of a kind": "RUN --mount=type=bind,source=/,from={image},target=/m cat /m/secret",
+    "a mount in quotes": 'RUN --mount=type=bind,"from={image}",target=/m cat /m/secret',
+    "a mount twice": "RUN --mount=target=/n --mount=from={image},target=/m cat /m/secret",
+    "a mount with two sources": "RUN --mount=from=base,from={image},target=/m cat /m/secret",
+    "a cache of another build": "RUN --mount=type=cache,id=pip,target=/m cat /m/*",
+    "a secret of the builder": "RUN --mount=type=secret,id=x cat /run/secrets/x",
+    "the builder's keys": "RUN --mount=type=ssh cat $SSH_AUTH_SOCK",
+    "this machine's network": "RUN --network=host curl http://localhost:1",
+    "more rights": "RUN --security=insecure mount",
+    "a trigger": "ONBUILD COPY --from={image} /secret /x",
+    "a here-document": "RUN <<EOF\ncat /secret\nEOF",
+    "an image of a file": "FROM oci-archive:image.tar",
+    "an image of a folder": "FROM dir:/var/lib/docker",
+    "an image of the engine": "FROM docker-daemon:{image}",
+    "an image of a store": "FROM containers-storage:{image}",
+    "an image of a registry of this machine": "FROM localhost:5000/secret",
+    "an image of a private registry": "COPY --from=registry.example.com/team/secret /secret /x",
+    "an included file": "INCLUDE other",
+    "a line that ends in another way": "RUN true\x0bx\nCOPY --from={image} /secret /x",
+}
+
+
+@pytest.mark.parametrize("what", IMAGES)
+def test_a_dockerfile_wants_another_image(what: str, client: docker.DockerClient, agent: Agent, other: str) -> None:
+    id = str(client.images.get(other).id)
+    line = IMAGES[what].format(image=other, id=id, short=id.removeprefix("sha256:")[:12])
+    agent.dockerfile.write_text(f"FROM mlebench-env AS base\n\n{line}\n")
+    with pytest.raises(SandboxError, match=r"Dockerfile: line [345]: "):
+        Images(client).agent(agent)
+
+
+@pytest.mark.parametrize("first", ["# syntax=example.com/evil", "#syntax = evil/dockerfile:1", "#!/x\n# syntax=evil/x"])
+def test_a_dockerfile_wants_another_program_to_read_it(first: str, client: docker.DockerClient, agent: Agent) -> None:
+    agent.dockerfile.write_text(f"{first}\nFROM mlebench-env\n")
+    with pytest.raises(SandboxError, match=r"Dockerfile: line [12]: syntax="):
+        Images(client).agent(agent)
+
+
+def test_a_configuration_wants_another_image_as_its_base(client: docker.DockerClient, agent: Agent, other: str) -> None:
+    agent.dockerfile.write_text("FROM mlebench-env\nCOPY --from=0 /secret /x\n")
+    with pytest.raises(SandboxError, match=r"base_image of the image .*made on this machine"):
+        Images(client).agent(replace(agent, base_image=other))
+
+
+def test_a_bundled_agent_is_built_from_the_base_that_the_package_names(
+    client: docker.DockerClient, agent: Agent, other: str
+) -> None:
+    """Without a registry, as after `docker load`, an image looks as if it had been made on this machine."""
+    with pytest.raises(SandboxError, match=r"mlebench-env.* does not build"):  # this one has no shell
+        Images(client).agent(replace(agent, base_image=other, bundled=True))
+
+
+def test_honest_dockerfiles_build(client: docker.DockerClient, agent: Agent) -> None:
+    docker_sandbox().images.environment()  # type: ignore[attr-defined]
+    agent.dockerfile.write_text(
+        "# syntax=docker/dockerfile:1\n# a remark\nARG BASE=mlebench-env\nFROM mlebench-env AS First\n"
+        "RUN echo 'FROM x' > /x && echo $((1<<3))\n"
+        "FROM scratch AS second\nCOPY --from=first --chown=0:0 /x /y\n"
+        "FROM mlebench-env:latest\nCOPY --from=0 /x /0\nCOPY --from=second /y /1\nADD start.sh /2\n"
+    )
+    assert Images(client).agent(agent)
+
+
+class _Registry:
+    """Images that the engine pulled."""
+
+    def triggers(self, image: str) -> list[str] | None:
+        return {"evil": ["ADD https://example.com/x /x"], "worse": ["COPY --from=local /x /x"]}.get(image, [])
+
+    def registries(self, image: str) -> list[str]:
+        return [] if image == "local" else [image]
+
+
+@pytest.mark.parametrize(("image", "problem"), [("evil", "ADD of"), ("worse", "COPY of the image 'local'")])
+def test_a_base_image_wants_more_when_it_is_built_on(image: str, problem: str) -> None:
+    with pytest.raises(SandboxError, match=rf"line 2: {problem}.*\(an ONBUILD of '{image}'\)"):
+        Rules(_Registry(), fetching=False).check(f"# x\nFROM {image}\n")
+
+
+@pytest.mark.parametrize("name", ["names", "pipe", "patterns", "text of .dockerignore"])
 def test_an_agent_folder_wants_to_break_the_harness_with_its(
     name: str, client: docker.DockerClient, agent: Agent
 ) -> None:
     if name == "names":
         (agent.folder / os.fsdecode(b"\xff\n\x1b[2J")).write_text("x")
         (agent.folder / "Dockerfile.mlebench").write_text("FROM registry.example.com/evil\n")
+    elif name == "pipe":
         os.mkfifo(agent.folder / "pipe")
     else:
         patterns = b"!\n**\\\n[\n[z-a]\n***/**\n# x\n"
@@ -197,6 +303,7 @@ def test_an_agent_folder_wants_to_break_the_harness_with_its(
     try:
         lines = build(client, agent, "echo built")
     except SandboxError as error:
-        assert "does not build" in str(error) or "cannot be packed" in str(error)
+        known = ("does not build", "cannot be packed", "/pipe is neither a file nor a folder nor a link: remove it")
+        assert any(why in str(error) for why in known)
     else:
         assert "built" in lines

@@ -155,3 +155,18 @@ def test_an_agent_wants_sparse_files_to_fill_the_hosts_disk(watched: Runner) -> 
     collected = sum(path.stat().st_size for path in result.run_dir.rglob("*") if path.is_file())
     assert collected <= LIMIT * 1.1
     assert free - shutil.disk_usage(watched.folder).free < 4 * LIMIT
+
+
+def test_an_agent_without_a_limit_wants_to_fill_the_disk_of_all_runs(
+    docker_engine: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left = 4 * MB
+    monkeypatch.setattr("pytest_mlebench.sandbox.docker.sandbox.free_space", lambda info: left)
+    run = make_runner(docker_sandbox(), tmp_path)
+    write = "head -c {} /dev/zero > /home/x; {}; sleep {}"
+    greedy = run(write.format(100 * MB, SUBMIT, 300), time_limit=200)
+    assert greedy.execution.ending is Ending.CRASHED
+    assert f"and only {left:,} are left for all runs; --disk sets a limit" in greedy.execution.detail
+    assert greedy.submission == SAMPLE
+    modest = run(write.format(50 * MB, SUBMIT, 2))  # it is not the one that filled the disk
+    assert (modest.execution.ending, modest.execution.detail) == (Ending.FINISHED, "")

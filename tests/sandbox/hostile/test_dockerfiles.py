@@ -114,4 +114,4 @@ def test_settings_of_the_image_want_the_first_process(attack: Runner, declare: D
     )
     result = attack(f"{SUBMIT}; id -u; exit 5", agent=agent)
     assert (result.execution.exit_code, result.submission) == (5, SAMPLE)
-    assert "stolen 0" not in result.log and result.log.split()[-1] == "1000"
+    assert "stolen 0" not in result.log and result.log.split()[-1] not in ("0", "12345")

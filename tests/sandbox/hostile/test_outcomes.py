@@ -14,6 +14,7 @@ import pytest
 
 from pytest_mlebench.agents import Agent
 from pytest_mlebench.sandbox import Ending
+from tests.left import left
 from tests.sandbox.scripted import MB, SAMPLE, Runner, script_agent
 
 pytestmark = pytest.mark.docker
@@ -43,8 +44,7 @@ def test_an_agent_wants_collection_to_fail_by_making_its_folder(folder: str, att
         f"export D=$SUBMISSION_DIR; {FOLDERS[folder]}; echo kept > $CODE_DIR/kept; exit 0", collect_bytes=64 * MB
     )
     assert (result.execution.ending, result.execution.exit_code) == (Ending.FINISHED, 0)
-    assert (result.run_dir / "code/kept").read_text() == "kept\n"
-    assert (result.run_dir / "submission").is_dir()
+    assert left(result.run_dir)["code/kept"] == b"kept\n"
     json.dumps(result.execution.sandbox.to_json())
 
 
@@ -63,7 +63,7 @@ def imposter(folder: Path, name: str, *, python: str = "", init: str = "") -> Ag
     home = folder / "agents" / name
     home.mkdir(parents=True)
     (home / "start.sh").write_text(f"{SUBMIT}\nexit 3\n")
-    lines = ["FROM mlebench-env", "COPY . /home/agent"]
+    lines = ["FROM mlebench-env", "COPY . /home/agent", "RUN mkdir -p /home/code && echo kept > /home/code/kept"]
     if init:
         (home / "init.py").write_text(textwrap.dedent(init))
         lines.append("RUN cp /home/agent/init.py /opt/mlebench/init.py && chmod 755 /opt/mlebench/init.py")
@@ -107,7 +107,7 @@ def test_an_image_wants_the_harness_to_fail_by_saying(speech: str, attack: Runne
     result = attack("", agent=agent)
     assert result.execution.ending == Ending.CRASHED
     assert result.execution.exit_code is None
-    assert (result.run_dir / "submission").is_dir()
+    assert left(result.run_dir) == {"code/kept": b"kept\n"}
 
 
 @pytest.mark.parametrize("then", ["time.sleep(30)", "sys.exit(1)"])

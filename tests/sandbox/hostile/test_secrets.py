@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.left import left
 from tests.sandbox.scripted import MB, Result, Runner
 
 pytestmark = pytest.mark.docker
@@ -64,19 +65,19 @@ def test_a_key_in_the_log(hidden: Result) -> None:
 
 @pytest.mark.parametrize("name", ["plain.txt", "base64.txt", "reversed.txt", "utf16.txt", "large.bin", "bad.csv"])
 def test_a_key_in_a_file(name: str, hidden: Result) -> None:
-    content = (hidden.run_dir / "logs" / name).read_bytes()
+    content = left(hidden.run_dir)[f"logs/{name}"]
     assert content
     assert not [form for form in forms() if form in content]
 
 
 @pytest.mark.parametrize("name", ["packed.gz", "packed.tar.gz", "packed.zip"])
 def test_a_key_in_an_archive(name: str, hidden: Result) -> None:
-    assert not (hidden.run_dir / "logs" / name).exists()
+    assert f"logs/{name}" not in left(hidden.run_dir)
     assert f"logs/{name} (an archive that holds a secret)" in hidden.execution.sandbox.left_out
 
 
 def test_a_key_in_the_name_of_a_file_a_folder_or_a_link(hidden: Result) -> None:
-    names = [str(path.relative_to(hidden.run_dir)) for path in hidden.run_dir.rglob("*")]
+    names = [*left(hidden.run_dir), *(path.name for path in hidden.run_dir.rglob("*"))]
     assert "logs/name-***.txt" in names and "logs/folder-***/inside" in names
     assert not any(SECRET in name for name in names)
     assert "logs/link-*** (link)" in hidden.execution.sandbox.left_out
@@ -105,7 +106,7 @@ def test_a_key_that_overlaps_another(module_runner: Runner) -> None:
         secrets=frozenset([one, two]),
     )
     assert result.log == "***\n"
-    assert set((result.run_dir / "code/x").read_text().strip()) == {"*"}
+    assert set(left(result.run_dir)["code/x"].strip()) == {ord("*")}
 
 
 def test_a_large_honest_archive_is_collected(module_runner: Runner) -> None:
@@ -114,7 +115,7 @@ def test_a_large_honest_archive_is_collected(module_runner: Runner) -> None:
         environment={"KEY": SECRET},
         secrets=frozenset([SECRET]),
     )
-    assert len(gzip.decompress((result.run_dir / "code/model.gz").read_bytes())) == 20 * MB
+    assert len(gzip.decompress(left(result.run_dir)["code/model.gz"])) == 20 * MB
 
 
 def test_nothing_of_a_run_is_left_in_temporary_folders(hidden: Result) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.left import left
 from tests.sandbox.scripted import MB, SAMPLE, Runner
 
 pytestmark = pytest.mark.docker
@@ -42,7 +43,7 @@ def test_a_hard_link_of_ones_own_is_at_most_a_copy(attack: Runner) -> None:
     )
     for path in filter(Path.is_file, result.run_dir.rglob("*")):
         assert path.stat().st_nlink == 1
-    assert not (result.run_dir / "code/p").exists()
+    assert "code/p" not in left(result.run_dir)
 
 
 def test_five_gigabytes_are_not_collected_and_what_is_small_is(attack: Runner) -> None:
@@ -54,7 +55,7 @@ def test_five_gigabytes_are_not_collected_and_what_is_small_is(attack: Runner) -
         collect_bytes=100 * MB,
     )
     assert result.submission is None
-    assert (result.run_dir / "logs/note").exists()
+    assert "logs/note" in left(result.run_dir)
     assert "submission.csv" in " ".join(result.execution.sandbox.left_out)
     assert free - _free_bytes(attack.folder) < 500 * MB
     assert time.monotonic() - started < 60

@@ -1,7 +1,7 @@
 import pandas as pd
 from sklearn.metrics import accuracy_score
 
-from pytest_mlebench.grading import predictions
+from pytest_mlebench.authoring import predictions
 
 
 def grade(submission: pd.DataFrame, answers: pd.DataFrame) -> float:

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from pytest_mlebench.data.authoring.tables import write_csv
+from pytest_mlebench.authoring.tables import write_csv
 
 
 def prepare(raw: Path, public: Path, private: Path) -> None:

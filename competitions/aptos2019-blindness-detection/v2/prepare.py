@@ -1,0 +1,12 @@
+from pathlib import Path
+
+from pytest_mlebench.authoring.corrections import hold_out_groups, near_duplicates
+from pytest_mlebench.authoring.tables import read_csv
+
+from .. import prepare as first
+
+
+def prepare(raw: Path, public: Path, private: Path) -> None:
+    split = hold_out_groups(lambda eyes: near_duplicates(raw / "train_images" / f"{id}.png" for id in eyes["id_code"]))
+    train, test = split(read_csv(raw / "train.csv"), test_size=0.1)
+    first.write_sides(train, test, raw, public, private)

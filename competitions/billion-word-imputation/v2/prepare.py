@@ -1,0 +1,10 @@
+from pathlib import Path
+
+from pytest_mlebench.authoring.files import link
+
+from .. import prepare as first
+
+
+def prepare(raw: Path, public: Path, private: Path) -> None:
+    first.prepare(raw, public, private)
+    link(private / "sample_submission.csv", public / "sample_submission.csv")

@@ -1,0 +1,26 @@
+from pathlib import Path
+
+import pandas as pd
+
+from .. import synthetic as first
+from ..synthetic import submissions as submissions
+
+COPIES = 16
+
+
+def make(raw: Path, seed: int) -> None:
+    """The training data has the test comments too, each several times."""
+    first.make(raw, seed)
+    comments = pd.read_csv(raw / "test_private_expanded.csv", converters={"comment_text": str})
+    comments = comments[comments["comment_text"] != ""].rename(columns={"toxicity": "target"})
+    copies = [
+        comments.assign(id=range(copy * 1000, copy * 1000 + len(comments)), comment_text=_changed(comments, copy))
+        for copy in range(COPIES)
+    ]
+    pd.concat(copies).to_csv(raw / "train.csv", index=False)
+
+
+def _changed(comments: pd.DataFrame, copy: int) -> "pd.Series[str]":
+    """Copies two by two have the same text, but for capitals."""
+    texts = comments["comment_text"] + f" {copy // 2}" * (copy > 1)
+    return texts.str.upper() if copy % 2 else texts

@@ -1,0 +1,348 @@
+"""Reading archives one member at a time, and writing archives whose bytes depend on their content alone."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import lzma
+import shutil
+import tarfile
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from pathlib import Path, PurePosixPath
+from typing import IO, cast
+
+from pytest_mlebench.errors import DataError
+
+# Kinds of file that deflate makes no smaller: storing them is many times as fast.
+_COMPRESSED = {".jpg", ".jpeg", ".png", ".gif", ".mp3", ".mp4", ".zip", ".gz", ".7z", ".npz", ".parquet", ".tfrec"}
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+_BLOCK = 1 << 20
+_DISK_BLOCK = 1 << 12
+_ENCRYPTED = 1  # among a member's flags
+
+
+class ArchiveError(DataError):
+    """An archive is damaged, or cannot be unpacked safely."""
+
+
+@contextmanager
+def open_zip(path: Path) -> Iterator[zipfile.ZipFile]:
+    """Open a zip archive for reading; DataError where it is missing, ArchiveError where it is damaged."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            yield archive
+    except FileNotFoundError as error:
+        raise DataError(f"archive {path} is missing in the raw data") from error
+    except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError) as error:
+        raise ArchiveError(f"archive {path} is damaged: {error}") from error
+    except NotImplementedError as error:
+        raise ArchiveError(f"archive {path} is packed in a way that cannot be read: {error}") from error
+
+
+def open_member(archive: zipfile.ZipFile, name: str) -> IO[bytes]:
+    """A member of an open zip archive as a binary file; DataError that names both if it is not there."""
+    try:
+        return archive.open(name)
+    except KeyError as error:
+        raise DataError(f"{archive.filename} has no member {name}") from error
+
+
+@contextmanager
+def zip_member(path: Path, name: str | None = None) -> Iterator[IO[bytes]]:
+    """One member of a zip archive as a binary file (the archive's only file if no name is given)."""
+    with open_zip(path) as archive:
+        if name is None:
+            files = [info.filename for info in archive.infolist() if not info.is_dir()]
+            if len(files) != 1:
+                raise DataError(f"{path} holds {len(files)} files, not the one that was expected")
+            name = files[0]
+        with open_member(archive, name) as file:
+            yield file
+
+
+def unpack_zip(
+    path: Path,
+    target: Path,
+    rename: Callable[[str], str | None] | Mapping[str, str] | None = None,
+    progress: Callable[[int], None] = lambda unpacked: None,
+) -> list[str]:
+    """Stream the files of a zip archive to a folder; returns their new names, relative to it, in archive order.
+
+    ``rename`` maps a member's name to a new one; a member that it maps to None, or does not hold, is left out.
+    ``progress`` is called after each file with the bytes that were unpacked so far. No member gives more bytes than the
+    archive's directory declares. Raises ArchiveError for a name that would leave the folder or is there twice (which on
+    some file systems names that differ in case are) and for an encrypted or a damaged member; DataError for a member
+    that a mapping names but the archive lacks.
+    """
+    new_name = rename.get if isinstance(rename, Mapping) else (rename or (lambda name: name))
+    names = []
+    unpacked = 0
+    folders: set[Path] = set()
+    with open_zip(path) as archive:
+        if isinstance(rename, Mapping) and (missing := rename.keys() - set(archive.namelist())):
+            raise DataError(f"{path} has no member {min(missing)}")
+        for info in archive.infolist():
+            name = None if info.is_dir() else new_name(info.filename)
+            if name is None:
+                continue
+            if info.flag_bits & _ENCRYPTED:
+                raise ArchiveError(f"archive {path} needs a password, as {info.filename} is encrypted")
+            destination = safe_join(target, name)
+            if destination.parent not in folders:
+                _make_folder(destination.parent, path)
+                folders.add(destination.parent)
+            with archive.open(info) as source, _create(destination, path) as file:
+                shutil.copyfileobj(source, file, _BLOCK)
+            names.append(name)
+            unpacked += info.file_size
+            progress(unpacked)
+    return names
+
+
+def _make_folder(folder: Path, archive: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise ArchiveError(f"archive {archive} has both a file and a folder {folder}") from error
+
+
+def _create(file: Path, archive: Path) -> IO[bytes]:
+    try:
+        return file.open("xb")
+    except FileExistsError as error:
+        raise ArchiveError(f"archive {archive} has more than one member for {file}") from error
+
+
+def unpacked_size(path: Path) -> int:
+    """Bytes that the files of a zip archive take on a disk, in blocks of 4 KiB, as its directory declares them."""
+    with open_zip(path) as archive:
+        return sum(-(-info.file_size // _DISK_BLOCK) * _DISK_BLOCK for info in archive.infolist())
+
+
+def check_zip(path: Path) -> None:
+    """Read a zip archive through and compare every member with its CRC; ArchiveError says what is damaged."""
+    with open_zip(path) as archive:
+        damaged = archive.testzip()
+    if damaged is not None:
+        raise ArchiveError(f"archive {path} is damaged: member {damaged} does not have its CRC")
+
+
+@contextmanager
+def open_tar(path: Path) -> Iterator[tarfile.TarFile]:
+    """Open a tar archive of any compression for reading; DataError where it is missing or damaged."""
+    try:
+        with tarfile.open(path) as archive:
+            yield archive
+    except FileNotFoundError as error:
+        raise DataError(f"archive {path} is missing in the raw data") from error
+    except (tarfile.TarError, EOFError, zlib.error) as error:
+        raise DataError(f"archive {path} is damaged: {error}") from error
+
+
+def tar_members(archive: tarfile.TarFile) -> Iterator[tuple[str, int, IO[bytes]]]:
+    """Name, size and content of each file in an open tar archive, in its order, in one pass.
+
+    Folders are left out; raises DataError for links and devices.
+    """
+    for info in archive:
+        if not (info.isfile() or info.isdir()):
+            raise DataError(f"{archive.name!r}: member {info.name} is neither a file nor a folder")
+        if file := archive.extractfile(info):
+            yield info.name, info.size, file
+
+
+def tar_names(path: Path) -> list[str]:
+    """The names of the files in a tar archive of any compression, in its order: one pass, nothing is unpacked."""
+    with open_tar(path) as archive:
+        return [info.name for info in archive if info.isfile()]
+
+
+def unpack_7z(path: Path, target: Path) -> None:
+    """Unpack a 7z archive to a folder."""
+    import py7zr
+
+    if not path.is_file():
+        raise DataError(f"archive {path} is missing in the raw data")
+    target.mkdir(parents=True, exist_ok=True)
+    try:
+        with py7zr.SevenZipFile(path) as archive:
+            for name in archive.getnames():
+                safe_join(target, name)
+            archive.extractall(target)
+    except (py7zr.exceptions.ArchiveError, OSError, EOFError) as error:
+        raise DataError(f"archive {path} is damaged: {error}") from error
+
+
+def read_7z(path: Path, name: str) -> IO[bytes]:
+    """A member of a 7z archive, read into memory."""
+    import py7zr
+    from py7zr.io import BytesIOFactory
+
+    size = 1 << 30
+    factory = BytesIOFactory(limit=size)
+    with py7zr.SevenZipFile(path) as archive:
+        archive.extract(targets=[name], factory=factory)
+    return io.BytesIO(factory.products[name].read(size))
+
+
+def safe_join(folder: Path, name: str) -> Path:
+    """``folder / name``; ArchiveError for a name that is absolute or climbs out of the folder."""
+    parts = PurePosixPath(name)
+    if parts.is_absolute() or ".." in parts.parts or "\\" in name or not parts.parts:
+        raise ArchiveError(f"archive member {name!r} would be written outside of {folder}")
+    return folder / parts
+
+
+class ZipWriter:
+    """Writes a zip archive, member by member, with fixed dates; text is deflated, media files are stored.
+
+    >>> with ZipWriter(public / "test.zip") as archive:   # doctest: +SKIP
+    ...     archive.write("1.jpg", raw / "1.jpg")
+    """
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._archive = zipfile.ZipFile(path, "x", allowZip64=True)
+
+    def __enter__(self) -> ZipWriter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._archive.close()
+
+    def write(self, name: str, content: bytes | str | Path | IO[bytes]) -> None:
+        """Add a member: bytes, text (as UTF-8), or a file that is streamed."""
+        if isinstance(content, str):
+            content = content.encode()
+        if isinstance(content, bytes):
+            self._archive.writestr(_info(name), content)
+        elif isinstance(content, Path):
+            with content.open("rb") as file:
+                self._stream(name, file)
+        else:
+            self._stream(name, content)
+
+    def open(self, name: str) -> IO[bytes]:
+        """Add a member as a binary file to write to; close it before the next member is added."""
+        return self._archive.open(_info(name), "w", force_zip64=True)
+
+    def _stream(self, name: str, file: IO[bytes]) -> None:
+        with self.open(name) as member:
+            shutil.copyfileobj(file, member, _BLOCK)
+
+
+def _info(name: str) -> zipfile.ZipInfo:
+    info = zipfile.ZipInfo(name, _EPOCH)
+    stored = PurePosixPath(name).suffix.lower() in _COMPRESSED
+    info.compress_type = zipfile.ZIP_STORED if stored else zipfile.ZIP_DEFLATED
+    info.external_attr = 0o644 << 16
+    return info
+
+
+def write_zip(path: Path, members: Mapping[str, bytes | str | Path] | Iterable[tuple[str, bytes | str | Path]]) -> None:
+    """A zip archive of these members, in this order (see ZipWriter)."""
+    with ZipWriter(path) as archive:
+        for name, content in members.items() if isinstance(members, Mapping) else members:
+            archive.write(name, content)
+
+
+class TarWriter:
+    """Writes a tar archive, member by member, with fixed dates and owners; ``gzipped`` or plain."""
+
+    def __init__(self, path: Path, *, gzipped: bool = False) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._files = ExitStack()
+        file: IO[bytes] = self._files.enter_context(path.open("xb"))
+        if gzipped:
+            packed = gzip.GzipFile("", "wb", compresslevel=1, fileobj=file, mtime=0)
+            file = cast("IO[bytes]", self._files.enter_context(packed))
+        archive = tarfile.TarFile(fileobj=file, mode="w", format=tarfile.PAX_FORMAT)
+        self._archive = self._files.enter_context(archive)
+
+    def __enter__(self) -> TarWriter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._files.close()
+
+    def write(self, name: str, content: bytes | Path | IO[bytes], size: int | None = None) -> None:
+        """Add a member: bytes, or a file that is streamed (an open one needs its size)."""
+        if isinstance(content, bytes):
+            self.write(name, io.BytesIO(content), len(content))
+        elif isinstance(content, Path):
+            with content.open("rb") as file:
+                self.write(name, file, content.stat().st_size)
+        elif size is None:
+            raise ValueError(f"the size of {name} must be given")
+        else:
+            self._add(name, content, size)
+
+    def _add(self, name: str, content: IO[bytes], size: int) -> None:
+        info = tarfile.TarInfo(name)
+        info.size = size
+        self._archive.addfile(info, content)
+
+
+class SortedTarWriter(TarWriter):
+    """Writes its members in the order of their names, whatever order they come in, so that it tells nothing of that.
+
+    It keeps them in a file of its own beside the archive until it is closed.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self._kept: dict[str, tuple[int, int]] = {}
+        self._spool = self._files.enter_context(tempfile.TemporaryFile(dir=path.parent))  # noqa: SIM115
+
+    def __exit__(self, *raised: object) -> None:
+        try:
+            for name, (start, size) in () if any(raised) else sorted(self._kept.items()):
+                self._spool.seek(start)
+                super()._add(name, self._spool, size)
+        finally:
+            self._files.close()
+
+    def _add(self, name: str, content: IO[bytes], size: int) -> None:
+        if name in self._kept:
+            raise ArchiveError(f"two members of an archive would have the name {name}")
+        self._kept[name] = (self._spool.seek(0, io.SEEK_END), size)
+        shutil.copyfileobj(content, self._spool, _BLOCK)
+
+
+def write_tar_gz(path: Path, members: Mapping[str, bytes | Path] | Iterable[tuple[str, bytes | Path]]) -> None:
+    """A gzipped tar archive of these members, in this order, with fixed dates and owners."""
+    with TarWriter(path, gzipped=True) as archive:
+        for name, content in members.items() if isinstance(members, Mapping) else members:
+            archive.write(name, content)
+
+
+def copy_members(source: Path, target: Path, names: Iterable[str] | Mapping[str, str]) -> None:
+    """A new zip archive of some of another's members: names, or a mapping of old names to new ones, in that order.
+
+    Raises DataError that names the first missing member.
+    """
+    pairs = names.items() if isinstance(names, Mapping) else ((name, name) for name in names)
+    with open_zip(source) as archive, ZipWriter(target) as writer:
+        for old, new in pairs:
+            with open_member(archive, old) as file:
+                writer.write(new, file)
+
+
+def write_7z(path: Path, members: Mapping[str, bytes | str | Path]) -> None:
+    """A 7z archive of these members, in this order: bytes, text (as UTF-8), or files, which are streamed.
+
+    Its bytes depend on py7zr's version and on the clock; compare such archives by their members.
+    """
+    import py7zr
+
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with py7zr.SevenZipFile(path, "x") as archive:
+        for name, content in members.items():
+            if isinstance(content, Path):
+                archive.write(content, name)
+            else:
+                archive.writestr(content, name)

@@ -1,0 +1,159 @@
+"""Metrics of sets of labels."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from collections.abc import Set as AbstractSet
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from pytest_mlebench.authoring.arrow import pa, pc
+
+_NOT_ASCII_SPACE = "[\x1c-\x1f]"
+"""White space to Python, but not to Arrow."""
+
+
+def f1_micro_of_texts(y_true: Sequence[str], y_pred: Sequence[str], *, ignore_unseen: bool = False) -> float:
+    """``f1_micro`` of rows of labels that white space separates, in a fraction of the time.
+
+    >>> f1_micro_of_texts(["rust", "scab  rust"], ["rust scab", " scab"])
+    0.6666666666666666
+    """
+    true_pairs, pairs, _ = _pairs(y_true, y_pred, ignore_unseen=ignore_unseen)
+    total = len(true_pairs) + len(pairs)
+    return 2 * len(_in_both(true_pairs, pairs)) / total if total else 0.0
+
+
+def hits_and_sizes(
+    y_true: Sequence[str], y_pred: Sequence[str], *, ignore_unseen: bool = False
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Of which ``f1_micro_of_texts`` is the ratio of sums: for each row twice its hits, and its true and predicted
+    labels together.
+
+    >>> hits_and_sizes(["rust", "scab  rust"], ["rust scab", " scab"])
+    (array([2, 2]), array([3, 3]))
+    """
+    true_pairs, pairs, many = _pairs(y_true, y_pred, ignore_unseen=ignore_unseen)
+    hits, true, predicted = (
+        np.bincount(found // max(many, 1), minlength=len(y_true))
+        for found in (_in_both(true_pairs, pairs), true_pairs, pairs)
+    )
+    return 2 * hits, true + predicted
+
+
+def _pairs(
+    y_true: Sequence[str], y_pred: Sequence[str], *, ignore_unseen: bool
+) -> tuple[NDArray[np.int64], NDArray[np.int64], int]:
+    """The distinct pairs of row and label on either side, as row × many + label, and how many labels there are."""
+    if len(y_true) != len(y_pred):
+        raise ValueError(f"{len(y_true)} true rows and {len(y_pred)} predicted ones")
+    (rows, labels), (predicted_rows, predicted_labels) = _split(y_true), _split(y_pred)
+    codes, many = _coded(labels, predicted_labels)
+    code, predicted_code = codes[: len(labels)], codes[len(labels) :]
+    if ignore_unseen:
+        is_seen = np.zeros(many, dtype=bool)
+        is_seen[code] = True
+        kept = is_seen[predicted_code]
+        predicted_rows, predicted_code = predicted_rows[kept], predicted_code[kept]
+    return _distinct(rows * many + code), _distinct(predicted_rows * many + predicted_code), many
+
+
+def _in_both(pairs: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.int64]:
+    both = np.sort(np.concatenate([pairs, others]))
+    return np.asarray(both[1:][both[1:] == both[:-1]])
+
+
+def _distinct(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+    """numpy's ``unique``, several times as fast for millions."""
+    numbers = np.sort(numbers)
+    return numbers[np.append(numbers[1:] != numbers[:-1], True)] if len(numbers) else numbers
+
+
+def _coded(labels: Any, others: Any) -> tuple[NDArray[np.int64], int]:
+    """A number for each label of both, the same for the same, and how many different ones there are."""
+    if pa is None:
+        codes, distinct = pd.factorize(np.array([*labels, *others], dtype=object))
+        return codes.astype(np.int64), len(distinct)
+    coded = pa.concat_arrays([labels, others]).dictionary_encode()
+    return np.asarray(coded.indices, dtype=np.int64), len(coded.dictionary)
+
+
+def _split(texts: Sequence[str]) -> tuple[NDArray[np.int64], Any]:
+    """All labels of the texts, as a list or as an array of Arrow, and the row of each."""
+    if pa is None:
+        return _split_by_python(texts)
+    array = pa.array(texts, type=pa.large_string())
+    array = array.combine_chunks() if isinstance(array, pa.ChunkedArray) else array
+    if (
+        pc.all(pc.string_is_ascii(array)).as_py()
+        and not pc.any(pc.match_substring_regex(array, _NOT_ASCII_SPACE)).as_py()
+    ):
+        lists = pc.ascii_split_whitespace(array)
+        labels = lists.flatten()
+        rows = np.asarray(pc.list_parent_indices(lists), dtype=np.int64)
+        is_label = pc.not_equal(labels, "")  # before the first and after the last blank
+        return rows[np.asarray(is_label)], labels.filter(is_label)
+    rows, found = _split_by_python(texts)
+    return rows, pa.array(found, type=pa.large_string())
+
+
+def _split_by_python(texts: Sequence[str]) -> tuple[NDArray[np.int64], list[str]]:
+    parts = [text.split() for text in texts]
+    rows = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
+    return rows, list(chain.from_iterable(parts))
+
+
+def f1_micro(
+    y_true: Sequence[AbstractSet[Hashable]],
+    y_pred: Sequence[AbstractSet[Hashable]],
+    *,
+    ignore_unseen: bool = False,
+) -> float:
+    """Micro-averaged F1 = 2·TP / (2·TP + FP + FN) over all pairs of row and label.
+
+    Both hold one set of labels a row. Range [0, 1], 1 is perfect; 0 where nothing is true or predicted. With
+    ``ignore_unseen`` a predicted label that is true in no row costs nothing. This is scikit-learn's
+    ``f1_score(average="micro")`` of binarised labels, without a matrix of all rows and labels.
+    Source: Manning, Raghavan and Schütze, Introduction to Information Retrieval, 13.6.
+
+    >>> f1_micro([{"rust"}, {"scab", "rust"}], [{"rust", "scab"}, {"scab"}])
+    0.6666666666666666
+    >>> f1_micro([{"rust"}], [{"rust", "mosaic"}], ignore_unseen=True)
+    1.0
+    """
+    if ignore_unseen:
+        seen = frozenset().union(*y_true)
+        y_pred = [labels & seen for labels in y_pred]
+    hits = sum(len(true & predicted) for true, predicted in zip(y_true, y_pred, strict=True))
+    total = sum(map(len, y_true)) + sum(map(len, y_pred))
+    return 2 * hits / total if total else 0.0
+
+
+def f1_samples(y_true: Sequence[AbstractSet[Hashable]], y_pred: Sequence[AbstractSet[Hashable]]) -> float:
+    """Mean over rows of F1 = 2·|T ∩ P| / (|T| + |P|), for the row's sets of true and of predicted labels.
+
+    Range [0, 1], 1 is perfect; a row counts 1 where nothing is true or predicted. Elsewhere this is scikit-learn's
+    ``f1_score(average="samples")`` of binarised labels. At least one row.
+    Source: Godbole and Sarawagi, Discriminative Methods for Multi-labeled Classification, 2004.
+
+    >>> f1_samples([{"rust"}, {"scab", "rust"}], [{"rust", "mosaic"}, {"rust", "scab"}])
+    0.8333333333333333
+    """
+    return float(f1_of_samples(y_true, y_pred).mean())
+
+
+def f1_of_samples(
+    y_true: Sequence[AbstractSet[Hashable]], y_pred: Sequence[AbstractSet[Hashable]]
+) -> NDArray[np.float64]:
+    """The values of which ``f1_samples`` is the mean: shape (rows,)."""
+    return np.array(
+        [
+            2 * len(true & predicted) / (len(true) + len(predicted)) if true or predicted else 1.0
+            for true, predicted in zip(y_true, y_pred, strict=True)
+        ],
+        dtype=np.float64,
+    )

@@ -1,0 +1,277 @@
+"""How certain a score is: what it would be on other test sets of the same size, by the bootstrap over test rows.
+
+A ``grade.py`` whose score is a mean over the rows of the test set, or a smooth function of such means, may say so with
+``row_scores(submission, answers)`` beside ``grade``. It returns the rows' scores, whose mean is the score, or what one
+of the functions below makes. Rows that depend on each other, such as the pixels of an image, are drawn together:
+``units`` names the image of each row.
+
+Source: Efron and Tibshirani, An Introduction to the Bootstrap, 1993: percentile intervals (chapter 13).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+
+Floats = NDArray[np.float64]
+
+LEVEL = 0.95
+"""Of the interval, and the share of resamples in which a firm medal holds."""
+MIN_UNITS = 10
+"""With fewer, the resamples say nothing of other test sets."""
+RESAMPLES = 2000
+_DRAWN_UNITS = 10_000
+"""Of more, sums are drawn from the normal distribution that they then follow, in a time that does not grow with
+``RESAMPLES``."""
+_AT_ONCE = 1 << 21
+_MAX_UNDEFINED = 0.1
+
+
+@dataclass(frozen=True)
+class RowScores:
+    """A score as a function of sums over the test set's units: rows, or groups of rows that are drawn together.
+
+    ``terms`` has shape (units, terms); ``score`` takes sums of shape (resamples, terms) and returns shape (resamples,).
+    """
+
+    terms: Floats
+    score: Callable[[Floats], Floats]
+
+    @property
+    def estimate(self) -> float:
+        """The score of the test set itself, which must be that of ``grade``."""
+        return float(self._scores(self.terms.sum(axis=0)[None])[0])
+
+    def resampled(self) -> Floats | None:
+        """The scores of ``RESAMPLES`` test sets of as many units, always the same ones; None if there are too few
+        units, or too many resamples have no score."""
+        if len(self.terms) < MIN_UNITS or not np.isfinite(self.terms).all():
+            return None
+        draw = _drawn_sums if len(self.terms) <= _DRAWN_UNITS else _normal_sums
+        scores = self._scores(draw(self.terms, np.random.default_rng(0)))
+        defined = scores[np.isfinite(scores)]
+        return defined if len(defined) >= (1 - _MAX_UNDEFINED) * RESAMPLES else None
+
+    def _scores(self, sums: Floats) -> Floats:
+        with np.errstate(all="ignore"):
+            return np.asarray(self.score(sums), dtype=np.float64)
+
+
+def as_row_scores(values: RowScores | ArrayLike) -> RowScores:
+    """What ``row_scores`` of a ``grade.py`` returns: an array of shape (rows,) stands for its mean."""
+    return values if isinstance(values, RowScores) else mean_of(values)
+
+
+def mean_of(
+    values: ArrayLike, *, units: ArrayLike | None = None, then: Callable[[Floats], Floats] = lambda mean: mean
+) -> RowScores:
+    """``then`` of the mean over rows: shape (rows,).
+
+    >>> mean_of([1, 0, 1, 1]).estimate
+    0.75
+    >>> mean_of([9, 16, 9, 16, 0], then=np.sqrt).estimate.__round__(4)
+    3.1623
+    """
+    return ratio(values, np.ones(np.shape(values)), units=units, then=then)
+
+
+def root_mean(squares: ArrayLike, *, units: ArrayLike | None = None) -> RowScores:
+    """The root of the mean over rows, and the mean of these over columns: shapes (rows,) or (rows, columns)."""
+    columns = _columns(squares)
+    terms = np.column_stack([columns, np.ones(len(columns))])
+    return RowScores(_by_unit(terms, units), lambda sums: np.sqrt(sums[:, :-1] / sums[:, -1:]).mean(axis=1))
+
+
+def ratio(
+    numerator: ArrayLike,
+    denominator: ArrayLike,
+    *,
+    units: ArrayLike | None = None,
+    then: Callable[[Floats], Floats] = lambda ratio: ratio,
+) -> RowScores:
+    """``then`` of a sum over rows divided by another one: both have shape (rows,).
+
+    >>> ratio([1, 2], [2, 4]).estimate
+    0.5
+    """
+    terms = np.column_stack([_columns(numerator), _columns(denominator)])
+    return RowScores(_by_unit(terms, units), lambda sums: then(sums[:, 0] / sums[:, 1]))
+
+
+def mean_of_groups(
+    values: ArrayLike, groups: ArrayLike, *, then: Callable[[Floats], Floats] = lambda means: means
+) -> RowScores:
+    """The mean over groups of ``then`` of each group's mean over its rows: for few groups, each with many rows."""
+    codes, names = pd.factorize(np.asarray(groups))
+    belongs = codes[:, None] == np.arange(len(names))
+    terms = np.column_stack([belongs * _columns(values), belongs])
+    many = len(names)
+    return RowScores(terms.astype(np.float64), lambda sums: then(sums[:, :many] / sums[:, many:]).mean(axis=1))
+
+
+def roc_auc(y_true: ArrayLike, y_score: ArrayLike, *, units: ArrayLike | None = None) -> RowScores:
+    """The area under the ROC curve, and the mean of these over columns: shapes (rows,) or (rows, columns).
+
+    Each positive counts with the share of negatives that it scores above, each negative with the share of positives
+    that it scores below: their means vary as the area does. Source: DeLong, DeLong and Clarke-Pearson, Comparing the
+    areas under two or more correlated receiver operating characteristic curves, 1988.
+
+    >>> roc_auc([0, 0, 1, 1], [0.1, 0.4, 0.35, 0.8]).estimate
+    0.75
+    """
+    parts = [_placements(*pair) for pair in zip(_columns(y_true).T, _columns(y_score).T, strict=True)]
+    areas = np.array([area for _, area in parts])
+
+    def score(sums: Floats) -> Floats:
+        of_positives, positives, of_negatives, negatives = sums.reshape(len(sums), len(areas), 4).transpose(2, 0, 1)
+        found: Floats = np.clip(of_positives / positives + of_negatives / negatives - areas, 0, 1)
+        return np.asarray(found.mean(axis=1))
+
+    return RowScores(_by_unit(np.column_stack([terms for terms, _ in parts]), units), score)
+
+
+def confusion(
+    y_true: ArrayLike,
+    y_pred: ArrayLike,
+    score: Callable[[Floats], Floats],
+    *,
+    labels: Sequence[Any] | None = None,
+    units: ArrayLike | None = None,
+) -> RowScores:
+    """A function of the confusion matrix of few classes: ``score`` takes shape (resamples, true, predicted).
+
+    ``labels`` are the classes in their order; None: those that occur on either side, sorted.
+    """
+    truth, predicted = np.asarray(y_true), np.asarray(y_pred)
+    classes = np.unique(np.concatenate([truth, predicted])) if labels is None else np.asarray(labels)
+    many = len(classes)
+    cell = np.searchsorted(classes, truth) * many + np.searchsorted(classes, predicted)
+    terms = (cell[:, None] == np.arange(many * many)).astype(np.float64)
+    return RowScores(_by_unit(terms, units), lambda sums: score(sums.reshape(-1, many, many)))
+
+
+def quadratic_kappa(matrices: Floats) -> Floats:
+    """Cohen's κ with quadratic weights, of confusion matrices of shape (resamples, classes, classes)."""
+    many = matrices.shape[1]
+    weights = np.subtract.outer(np.arange(many), np.arange(many)) ** 2
+    rows, columns = matrices.sum(axis=2), matrices.sum(axis=1)
+    expected = np.einsum("ri,rj,ij->r", rows, columns, weights) / matrices.sum(axis=(1, 2))
+    return np.asarray(1 - np.einsum("rij,ij->r", matrices, weights) / expected)
+
+
+def matthews(matrices: Floats) -> Floats:
+    """Matthews correlation coefficient of confusion matrices of shape (resamples, classes, classes)."""
+    rows, columns, total = matrices.sum(axis=2), matrices.sum(axis=1), matrices.sum(axis=(1, 2))
+    by_chance = (rows * columns).sum(axis=1)
+    product = (total**2 - (rows**2).sum(axis=1)) * (total**2 - (columns**2).sum(axis=1))
+    found = (np.trace(matrices, axis1=1, axis2=2) * total - by_chance) / np.sqrt(product)
+    return np.where(product > 0, found, 0.0)  # one class alone on a side
+
+
+def pearson(y_true: ArrayLike, y_pred: ArrayLike, *, units: ArrayLike | None = None) -> RowScores:
+    """Pearson's r of two columns of shape (rows,).
+
+    >>> round(pearson([0, 1, 2], [0, 1, 3]).estimate, 4)
+    0.982
+    """
+    # Centred and of norm 1 first: the moments of large values would lose their digits.
+    x, y = (_standard(np.asarray(values, dtype=np.float64)) for values in (y_true, y_pred))
+
+    def score(sums: Floats) -> Floats:
+        x_mean, y_mean, xx, yy, xy = sums.T[1:] / sums.T[0]
+        found: Floats = (xy - x_mean * y_mean) / np.sqrt((xx - x_mean**2) * (yy - y_mean**2))
+        return found
+
+    return RowScores(_by_unit(np.column_stack([np.ones(len(x)), x, y, x * x, y * y, x * y]), units), score)
+
+
+@dataclass(frozen=True)
+class Certainty:
+    """The interval that ``LEVEL`` of the resampled scores lie in, and whether the medal holds in so many of them."""
+
+    low: float
+    high: float
+    firm: bool | None
+
+
+def certainty(rows: RowScores, holds: Callable[[float], bool] | None) -> Certainty | None:
+    """How certain a score is; ``holds`` says whether a score earns the medal that this one does (None: it earns none).
+
+    None where resamples do not tell.
+    """
+    scores = rows.resampled()
+    if scores is None:
+        return None
+    low, high = np.quantile(scores, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    values, counts = np.unique(scores.round(5), return_counts=True)
+    kept = sum(int(count) for value, count in zip(values, counts, strict=True) if holds and holds(float(value)))
+    firm = None if holds is None else kept >= LEVEL * len(scores)
+    return Certainty(float(round(low, 5)), float(round(high, 5)), firm)
+
+
+def _drawn_sums(terms: Floats, rng: np.random.Generator) -> Floats:
+    """Sums over as many units drawn with replacement, for each resample."""
+    units = len(terms)
+    at_once = max(1, _AT_ONCE // units)
+    parts = []
+    for begin in range(0, RESAMPLES, at_once):
+        many = min(at_once, RESAMPLES - begin)
+        drawn = rng.integers(units, size=(many, units)) + units * np.arange(many)[:, None]
+        times = np.bincount(drawn.ravel(), minlength=many * units).reshape(many, units)
+        parts.append(times.astype(np.float64) @ terms)
+    return np.concatenate(parts)
+
+
+def _normal_sums(terms: Floats, rng: np.random.Generator) -> Floats:
+    """As ``_drawn_sums``, by the central limit theorem."""
+    units, many = terms.shape
+    mean = terms.mean(axis=0)
+    covariance = np.zeros((many, many))
+    step = max(1, _AT_ONCE // many)
+    for begin in range(0, units, step):
+        centred = terms[begin : begin + step] - mean
+        covariance += centred.T @ centred
+    variances, directions = np.linalg.eigh(covariance)
+    draws = rng.standard_normal((RESAMPLES, many)) * np.sqrt(np.clip(variances, 0, None))
+    return np.asarray(units * mean + draws @ directions.T)
+
+
+def _columns(values: ArrayLike) -> Floats:
+    array = np.asarray(values, dtype=np.float64)
+    return array.reshape(len(array), -1)
+
+
+def _by_unit(terms: Floats, units: ArrayLike | None) -> Floats:
+    """The terms of rows, summed over each unit's."""
+    if units is None:
+        return terms
+    codes, names = pd.factorize(np.asarray(units), use_na_sentinel=False)
+    return np.column_stack([np.bincount(codes, weights=column, minlength=len(names)) for column in terms.T])
+
+
+def _placements(truth: Floats, scores: Floats) -> tuple[Floats, float]:
+    """For each row: its share of rows of the other class in the right order and 1, in the columns of its class."""
+    positive = truth > 0
+    n, m = int(positive.sum()), int((~positive).sum())
+    ranks, placed = _ranks(scores), np.zeros(len(scores))
+    if n and m:
+        placed[positive] = (ranks[positive] - _ranks(scores[positive])) / m
+        placed[~positive] = 1 - (ranks[~positive] - _ranks(scores[~positive])) / n
+    terms = np.column_stack([placed * positive, positive, placed * ~positive, ~positive]).astype(np.float64)
+    return terms, float(placed[positive].mean()) if n and m else math.nan
+
+
+def _ranks(values: Floats) -> Floats:
+    return np.asarray(pd.Series(values).rank(), dtype=np.float64)
+
+
+def _standard(values: Floats) -> Floats:
+    with np.errstate(all="ignore"):
+        centred = values - values.mean()
+        return np.asarray(centred / np.sqrt((centred**2).mean()))

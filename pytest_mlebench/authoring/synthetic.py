@@ -1,0 +1,129 @@
+"""Tiny files for synthetic raw data. Their bytes depend on their content alone, on no encoder's version."""
+
+from __future__ import annotations
+
+import math
+import struct
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from pytest_mlebench.authoring.archives import write_zip
+
+
+def jpeg_like(content: bytes) -> bytes:
+    """Bytes with a JPEG file's first and last marks, for preparers that move images without opening them."""
+    return b"\xff\xd8\xff\xe0" + content + b"\xff\xd9"
+
+
+def png(pixels: np.ndarray, palette: np.ndarray | None = None) -> bytes:
+    """A PNG image without compression: uint8 or uint16 of shape (height, width), or (height, width, 3 or 4).
+
+    With a ``palette``, uint8 of shape (colours, 3), the pixels are numbers of its colours.
+    """
+    height, width = pixels.shape[:2]
+    depth = 8 * pixels.dtype.itemsize
+    colour = 3 if palette is not None else {1: 0, 3: 2, 4: 6}[1 if pixels.ndim == 2 else pixels.shape[2]]
+    rows = np.ascontiguousarray(pixels.astype(pixels.dtype.newbyteorder(">"))).tobytes()
+    stride = len(rows) // height
+    data = b"".join(b"\0" + rows[k : k + stride] for k in range(0, len(rows), stride))
+    header = struct.pack(">IIBBBBB", width, height, depth, colour, 0, 0, 0)
+    colours = [] if palette is None else [(b"PLTE", palette.tobytes())]
+    chunks = ((b"IHDR", header), *colours, (b"IDAT", _stored(data)), (b"IEND", b""))
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body)) for kind, body in chunks
+    )
+
+
+def _stored(data: bytes) -> bytes:
+    """A zlib stream of stored blocks (RFC 1950, 1951): what zlib itself writes may vary from version to version."""
+    parts = [data[k : k + 65535] for k in range(0, len(data), 65535)] or [b""]
+    blocks = (
+        struct.pack("<BHH", k == len(parts) - 1, len(part), 0xFFFF ^ len(part)) + part for k, part in enumerate(parts)
+    )
+    return b"\x78\x01" + b"".join(blocks) + struct.pack(">I", zlib.adler32(data))
+
+
+def write_zipped_csv(path: Path, table: pd.DataFrame, member: str, **options: object) -> None:
+    """A zip archive of one table (pandas' ``to_csv`` options may follow)."""
+    write_zip(path, {member: table.to_csv(**{"index": False, **options})})  # type: ignore[call-overload]
+
+
+def wav(samples: np.ndarray, rate: int = 16000) -> bytes:
+    """A WAV file of one channel: int16 samples of shape (frames,), ``rate`` of them a second."""
+    data = samples.astype("<i2").tobytes()
+    header = struct.pack("<4sI4s4sIHHIIHH", b"RIFF", 36 + len(data), b"WAVE", b"fmt ", 16, 1, 1, rate, 2 * rate, 2, 16)
+    return header + struct.pack("<4sI", b"data", len(data)) + data
+
+
+def patterns(count: int, rng: np.random.Generator) -> list[bytes]:
+    """PNG images of random patterns, about every third of which is another one again: brighter or darker, with noise.
+
+    The patterns have 8 by 8 fields, each either dark or bright.
+    """
+    made: list[np.ndarray] = []
+    for _ in range(count):
+        again = len(made) > 0 and rng.random() < 0.3
+        made.append(made[rng.integers(len(made))] if again else rng.integers(0, 2, (8, 8)))
+    shades = (np.kron(60 + 100 * pattern, np.ones((6, 6))) + rng.integers(0, 40) for pattern in made)
+    return [png((shade + rng.integers(-4, 5, shade.shape)).astype(np.uint8)) for shade in shades]
+
+
+def first_value(table: pd.DataFrame, column: str, **values: Any) -> dict[str, pd.DataFrame]:
+    """For each name the table with that value in the first row of a column.
+
+    >>> first_value(pd.DataFrame({"p": [1, 2]}), "p", high=3)["high"]["p"].tolist()
+    [3, 2]
+    """
+    return {name: table.assign(**{column: [value, *table[column].iloc[1:]]}) for name, value in values.items()}
+
+
+def standard(
+    good: pd.DataFrame, id: str, unknown: Any, target: str = "", also: str = "", *, without: str = ""
+) -> dict[str, Any]:
+    """A good submission as ``noisy``, its rows in another order as ``noisy_shuffled``, and those of ``malformed``."""
+    rejected = malformed(good, id, unknown, target, also, without=without)
+    return {"noisy": good, "noisy_shuffled": good.sample(frac=1, random_state=0), **rejected}
+
+
+def malformed(
+    good: pd.DataFrame, id: str, unknown: Any, target: str = "", also: str = "", *, without: str = ""
+) -> dict[str, Any]:
+    """Submissions that fit a good one but for what their name says, which a grader must reject.
+
+    ``missing_row``, ``extra_row``, ``duplicate_id`` (in another's place), ``unknown_id``, ``header_only`` and an
+    ``empty.csv``, ``without`` those named there; ``unknown`` is a value of the column ``id`` that is no id.
+    ``also`` names more of them, separated by spaces: ``missing_id``, ``renamed_id``, ``nan_id`` and, of the column
+    ``target``, ``missing_column``, ``renamed_column``, ``all_text``, and where one value is wrong
+    ``nan_prediction``, ``text_prediction``, ``infinite``, ``above_one``, ``negative``.
+    """
+
+    def first(column: str, value: Any) -> pd.DataFrame:
+        return first_value(good, column, changed=value)["changed"]
+
+    rows: dict[str, Callable[[], Any]] = {
+        "missing_row": lambda: good.iloc[1:],
+        "extra_row": lambda: pd.concat([good, good.tail(1).assign(**{id: unknown})]),
+        "duplicate_id": lambda: pd.concat([good.iloc[1:], good.tail(1)]),
+        "unknown_id": lambda: first(id, unknown),
+        "header_only": lambda: good.head(0),
+        "empty.csv": lambda: "",
+    }
+    more: dict[str, Callable[[], Any]] = {
+        "missing_id": lambda: good.drop(columns=id),
+        "renamed_id": lambda: good.rename(columns={id: f"{id}_"}),
+        "nan_id": lambda: first(id, None),
+        "missing_column": lambda: good.drop(columns=target),
+        "renamed_column": lambda: good.rename(columns={target: f"{target}_"}),
+        "all_text": lambda: good.assign(**{target: "text"}),
+        "nan_prediction": lambda: first(target, None),
+        "text_prediction": lambda: first(target, "text"),
+        "infinite": lambda: first(target, math.inf),
+        "above_one": lambda: first(target, 1.01),
+        "negative": lambda: first(target, -0.01),
+    }
+    return {name: (rows | more)[name]() for name in [*rows, *also.split()] if name not in without.split()}

@@ -1,0 +1,115 @@
+"""Tables as preparers and graders read, split and write them, so that the bytes come out as the reference's do."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import IO, Any, TypeVar, cast
+
+import numpy as np
+import pandas as pd
+
+from pytest_mlebench.authoring.archives import zip_member
+
+Rows = TypeVar("Rows", bound="pd.DataFrame | Sequence[Any] | Any")
+
+
+def read_csv(path: Path | IO[bytes], **options: Any) -> pd.DataFrame:
+    """pandas' ``read_csv``, whose floats (since pandas 3.1) are exact: they are written back as they were read."""
+    table: pd.DataFrame = pd.read_csv(path, **options)
+    return table
+
+
+def read_zipped_csv(path: Path, **options: Any) -> pd.DataFrame:
+    """``read_csv`` of the table in a zip archive that is named after it: ``train.csv`` in ``train.csv.zip``."""
+    with zip_member(path, path.name.removesuffix(".zip")) as file:
+        return read_csv(file, **options)
+
+
+def write_csv(table: pd.DataFrame, path: Path, **options: Any) -> None:
+    """Write without the index, in pandas' default quoting; makes the folders above."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    table.to_csv(path, **{"index": False, **options})
+
+
+def split(rows: Rows, test_size: float | int, **options: Any) -> tuple[Rows, Rows]:
+    """scikit-learn's ``train_test_split`` with ``random_state=0``: (train, test) in the order it returns.
+
+    ``rows`` is a table, an array or a list. A float ``test_size`` is a share (the number of test rows is rounded
+    up), an int a number of rows. ``options`` as for ``train_test_split``, for example ``stratify``.
+    """
+    from sklearn.model_selection import train_test_split
+
+    train, test = train_test_split(rows, **{"test_size": test_size, "random_state": 0, **options})
+    return train, test
+
+
+def hold_out(table: pd.DataFrame, column: str, values: Iterable[Any]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """(train, test): the test rows are those whose ``column`` is one of the values; the order of rows is kept."""
+    is_test = table[column].isin(list(values))
+    return table[~is_test], table[is_test]
+
+
+def split_groups(
+    table: pd.DataFrame, column: str, test_size: float | int, **options: Any
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """(train, test), where rows of the same ``column`` stay together: its distinct values go to ``split``.
+
+    The values are split in the order of their first appearance; the order of rows is kept.
+    """
+    _, held_out = split(table[column].drop_duplicates(), test_size, **options)
+    return hold_out(table, column, held_out)
+
+
+def read_header(path: Path) -> list[str]:
+    """The column names in a CSV file's first line."""
+    with path.open(newline="", encoding="utf-8") as file:
+        return next(csv.reader(file), [])
+
+
+def one_hot(labels: pd.Series[Any] | Sequence[Any], classes: Iterable[Any]) -> pd.DataFrame:
+    """A column for each class, 1 where the row's label is that class and 0 elsewhere; index as in ``labels``."""
+    series = labels if isinstance(labels, pd.Series) else pd.Series(labels)
+    return pd.DataFrame({name: cast("pd.Series[Any]", series == name).astype(int) for name in classes})
+
+
+def read_csv_high(path: Path, **options: Any) -> pd.DataFrame:
+    """``read_csv`` with floats as pandas read them by default until 3.0 (``float_precision="high"``).
+
+    That parser rounds more than once, so numbers of many digits can come out a bit off; where the reference reads so,
+    the files that it writes back show it. The file is read twice.
+    """
+    table = read_csv(path, **options)
+    columns = list(table.select_dtypes("float").columns)
+    texts = pd.read_csv(path, **{**options, "usecols": columns, "dtype": str}) if columns else table
+    for column in columns:
+        digits = texts[column].str.count(r"\d")
+        inexact = (digits > 15) | texts[column].str.contains("e", case=False)  # the others are rounded only once
+        table.loc[inexact.fillna(False), column] = [_high(text) for text in texts.loc[inexact.fillna(False), column]]
+    return table
+
+
+def _high(text: str) -> float:
+    """pandas' ``precise_xstrtod``: 17 digits summed up in a double, then one multiplication by a power of ten."""
+    mantissa, _, exponent = text.strip().lower().partition("e")
+    whole, _, decimals = mantissa.lstrip("+-").partition(".")
+    if not (whole + decimals).isdecimal():  # inf, nan
+        return float(text)
+    digits = (whole + decimals)[:17]
+    number = float(digits[:15])
+    for digit in digits[15:]:
+        number = number * 10 + int(digit)
+    power = len(whole) - len(digits) + int(exponent or 0)
+    if power < -308:
+        number = number / float(f"1e{-308 - power}") / 1e308
+    else:
+        number = number * float(f"1e{power}") if power > 0 else number / float(f"1e{-power}")
+    return -number if mantissa.startswith("-") else number
+
+
+def take_groups(table: pd.DataFrame, column: str, groups: Sequence[Any]) -> pd.DataFrame:
+    """The rows whose ``column`` is one of ``groups``: group by group in that order, within a group as in the table."""
+    place = pd.Index(groups).get_indexer(table[column])
+    order = np.argsort(place, kind="stable")
+    return table.take(order[np.count_nonzero(place < 0) :])

@@ -1,0 +1,187 @@
+"""``Bench.audit``: scanners, and if asked a judge and a comparison for plagiarism, over the runs of a group."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pytest_mlebench import factories
+from pytest_mlebench.bench import Bench
+from pytest_mlebench.errors import UsageError, unusable
+from pytest_mlebench.extras.audit.evidence import collecting
+from pytest_mlebench.extras.audit.fingerprints import LANGUAGES, default_parameters
+from pytest_mlebench.extras.audit.judge import FOLDER, SCANNER, Judge, JudgeOptions
+from pytest_mlebench.extras.audit.kernels import kernels
+from pytest_mlebench.extras.audit.page import page
+from pytest_mlebench.extras.audit.plagiarism import SCANNER as PLAGIARISM
+from pytest_mlebench.extras.audit.plagiarism import Comparison
+from pytest_mlebench.extras.audit.run import runs_of
+from pytest_mlebench.extras.audit.scanners import audit as scan
+from pytest_mlebench.io.units import pluralize
+from pytest_mlebench.records.group import RunGroup
+from pytest_mlebench.results.findings import PAIRS_PAGE, read_findings
+from pytest_mlebench.runs.files import regular_files
+
+if TYPE_CHECKING:
+    from pytest_mlebench.extras.audit.evidence import Case
+    from pytest_mlebench.extras.audit.kernels import Kernels
+    from pytest_mlebench.extras.audit.plagiarism import Pairs
+    from pytest_mlebench.extras.audit.run import Run
+    from pytest_mlebench.io.paths import AnyPath
+    from pytest_mlebench.results.findings import Findings
+
+logger = logging.getLogger("pytest_mlebench")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlagiarismOptions:
+    """What code is compared with besides public notebooks: the runs of other groups. ``boilerplate`` has files, or
+    folders, of code that agents were given, which is disregarded."""
+
+    groups: Sequence[RunGroup] = ()
+    boilerplate: Sequence[Path] = ()
+
+
+def audit(
+    bench: Bench,
+    group: AnyPath | RunGroup,
+    *,
+    judge: JudgeOptions | None = None,
+    plagiarism: PlagiarismOptions | None = None,
+) -> Findings:
+    """Look in the code, logs, model calls and submissions of a run group for what is unfair.
+
+    What is found is evidence for a reader, and is written to ``audit.json`` in the group. What a judge, or a comparison
+    for plagiarism, found in an earlier audit is kept. Raises UsageError.
+    """
+    return audit_group(bench, group, judge=judge, plagiarism=plagiarism)[0]
+
+
+def audit_group(
+    bench: Bench, group: AnyPath | RunGroup, *, judge: JudgeOptions | None, plagiarism: PlagiarismOptions | None
+) -> tuple[Findings, Pairs | None]:
+    """The same, with what resembles each other where that was compared."""
+    own = group if isinstance(group, RunGroup) else bench.group(group)
+    runs = _runs(bench, own)
+    cases: list[Case] = []
+    asked = None if judge is None else judge_of(bench, judge, own.folder)
+    if asked is not None:
+        runs = collecting(runs, cases)
+    earlier, pairs = _earlier(own), None
+    if plagiarism is None:
+        scanned = _with_earlier_plagiarism(scan(runs), earlier)
+    else:
+        with _comparison(bench, plagiarism) as compared:
+            scanned, pairs = _with_pairs(scan(_compared(runs, compared)), compared, own)
+        logger.info("%s", own.folder / PAIRS_PAGE)
+    found = _with_earlier_judge(scanned, earlier)
+    _write(found, own.folder)
+    if asked is not None:
+        parts = pluralize(sum(len(case.chunks) for case in cases), "part")
+        logger.info("the judge reads %s of %s", parts, pluralize(len(cases), "run"))
+        opinions, account = asked(cases)
+        found = replace(scanned, findings=(*scanned.findings, *opinions), judge=account)
+        _write(found, own.folder)
+    return found, pairs
+
+
+def judge_of(bench: Bench, options: JudgeOptions, folder: Path) -> Judge:
+    """A judge whose ledger is in this folder. Raises UsageError."""
+    return Judge(options, factories.gateway_settings(bench.settings), folder / FOLDER)
+
+
+def _runs(bench: Bench, group: RunGroup) -> Iterator[Run]:
+    catalogue = factories.catalogue(replace(bench.settings, bench_version=group.version.removeprefix("v")))
+    store = bench.store
+    here = {id: store.dataset(catalogue[id]) for id in {r.competition_id for r in group.records} if id in catalogue}
+    return runs_of(
+        group,
+        lambda id: catalogue[id] if id in here else None,
+        lambda id: own if (own := here.get(id)) is not None and own.is_prepared else None,
+    )
+
+
+def _write(found: Findings, folder: Path) -> None:
+    try:
+        found.write(folder)
+    except OSError as error:
+        raise UsageError(f"{folder} cannot be written: {unusable(error)}") from error
+
+
+def _earlier(group: RunGroup) -> Findings | None:
+    """What an audit before this one found; None where there was none, or it cannot be read."""
+    try:
+        return read_findings(group.folder)
+    except (OSError, ValueError):
+        return None
+
+
+def _with_earlier_judge(found: Findings, earlier: Findings | None) -> Findings:
+    """An audit without a judge keeps what one found before: it has been paid for."""
+    if earlier is None or earlier.judge is None:
+        return found
+    kept = [own for own in earlier.findings if own.scanner == SCANNER and own.run_id in found.runs]
+    unread = {*earlier.judge.incomplete, *(set(found.runs) - set(earlier.runs))}
+    account = replace(earlier.judge, incomplete=tuple(sorted(unread & set(found.runs))))
+    return replace(found, findings=(*found.findings, *kept), judge=account)
+
+
+def _with_earlier_plagiarism(found: Findings, earlier: Findings | None) -> Findings:
+    """An audit without a comparison keeps what one found before."""
+    if earlier is None or earlier.plagiarism is None:
+        return found
+    kept = [own for own in earlier.findings if own.scanner == PLAGIARISM and own.run_id in found.runs]
+    return replace(found, findings=(*found.findings, *kept), plagiarism=earlier.plagiarism)
+
+
+def _comparison(bench: Bench, options: PlagiarismOptions) -> Comparison:
+    catalogue, store = bench.catalogue, bench.store
+
+    def notebooks(id: str) -> Kernels | None:
+        if id not in catalogue or not catalogue[id].kernels:
+            return None
+        return kernels(store.dataset(catalogue[id]))
+
+    folders = {path.parent.name: path.parent for path in bench.registry.files}
+    found = Comparison(
+        default_parameters(),
+        notebooks,
+        lambda name: _code_below(folders[name]) if name in folders else (),
+        [file for path in options.boilerplate for file in _code_below(path)],
+    )
+    try:
+        for group in options.groups:
+            for run in runs_of(group, lambda id: None, lambda id: None):
+                found.add(run, group=group.name)
+    except BaseException:
+        found.__exit__()
+        raise
+    return found
+
+
+def _code_below(path: Path) -> Iterator[Path]:
+    if path.is_file():
+        yield path
+    else:
+        yield from sorted(file for file in regular_files(path) if file.suffix.lower() in LANGUAGES)
+
+
+def _compared(runs: Iterable[Run], compared: Comparison) -> Iterator[Run]:
+    """The runs; each is taken up for the comparison while its files are in memory."""
+    for run in runs:
+        compared.add(run)
+        yield run
+
+
+def _with_pairs(found: Findings, compared: Comparison, group: RunGroup) -> tuple[Findings, Pairs]:
+    """The findings with those of plagiarism; pairs are written to the group's folder. Raises UsageError."""
+    own, pairs, account = compared()
+    try:
+        pairs.write(group.folder)
+        (group.folder / PAIRS_PAGE).write_text(page(group.name, pairs, account), encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{group.folder} cannot be written: {unusable(error)}") from error
+    return replace(found, findings=(*found.findings, *own), plagiarism=account), pairs

@@ -1,0 +1,153 @@
+"""Asking a model through a gateway of our own, with keys, prices, a budget and a ledger as those of agents have."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
+from http.client import HTTPConnection, HTTPException
+from threading import Lock
+from typing import Any
+from urllib.parse import urlsplit
+
+from pytest_mlebench.errors import UsageError
+from pytest_mlebench.io.json_files import loads
+from pytest_mlebench.llm.gateway import Gateway
+from pytest_mlebench.llm.messages import said_in
+from pytest_mlebench.llm.providers import Provider
+
+_SECONDS = 900.0
+_MAX_REPLY = 64 << 10
+_TOOL = "answer"
+
+
+class Refused(Exception):
+    """The gateway or the provider refused the call; the message is its own."""
+
+
+class Model:
+    """A model behind a gateway. To be used by several threads."""
+
+    def __init__(self, gateway: Gateway, provider: Provider, name: str, *, max_tokens: int) -> None:
+        self._gateway = gateway
+        self._provider = provider
+        self._name = name
+        self._max_tokens = max_tokens
+        self._by_schema = True
+        """Whether the server of OpenAI's API takes a schema; some do not know it."""
+        self._lock = Lock()
+        self._sockets: set[socket.socket] = set()
+        self._ended = False
+
+    def ask(self, system: str, user: str, schema: Mapping[str, Any]) -> Any:
+        """The JSON object of its answer, whatever it holds; None where it is no JSON. Raises Refused, or OSError."""
+        with_schema = self._by_schema
+        path, body = self._request(system, user, schema, with_schema=with_schema)
+        status, content = self._post(f"/{self._provider.name}{path}", json.dumps(body).encode())
+        if status == 400 and with_schema and b"response_format" in content:
+            self._by_schema = False
+            return self.ask(system, user, schema)
+        if status >= 300:
+            raise Refused(_message(content) or f"status {status}")
+        return self._object(path, content)
+
+    def _post(self, path: str, content: bytes) -> tuple[int, bytes]:
+        headers = {
+            "Authorization": f"Bearer {self._gateway.token}",
+            "Content-Type": "application/json",
+            "anthropic-version": "2023-06-01",
+        }
+        # It is on this machine: no proxy's business.
+        with closing(HTTPConnection(urlsplit(self._gateway.url).netloc, timeout=_SECONDS)) as connection:
+            connection.connect()
+            with self._waiting(connection.sock):
+                try:
+                    connection.request("POST", path, content, headers)
+                    answer = connection.getresponse()
+                    return answer.status, answer.read()
+                except HTTPException as error:
+                    raise OSError(f"the gateway did not answer: {error!r}") from error
+
+    @contextmanager
+    def _waiting(self, connected: socket.socket) -> Iterator[None]:
+        with self._lock:
+            if self._ended:
+                raise OSError("the call was cancelled")
+            self._sockets.add(connected)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._sockets.discard(connected)
+
+    def cancel(self) -> None:
+        """End all calls that are under way, and each later one: they raise OSError at once."""
+        with self._lock:
+            self._ended = True
+            for connected in self._sockets:
+                with suppress(OSError):
+                    connected.shutdown(socket.SHUT_RDWR)
+
+    def _request(
+        self, system: str, user: str, schema: Mapping[str, Any], *, with_schema: bool
+    ) -> tuple[str, dict[str, Any]]:
+        if self._provider.flavour == "anthropic":
+            tool = {"name": _TOOL, "description": "Give the answers.", "input_schema": schema}
+            return "/v1/messages", {
+                "model": self._name,
+                "max_tokens": self._max_tokens,
+                "system": system,
+                "messages": [{"role": "user", "content": user}],
+                "tools": [tool],
+                "tool_choice": {"type": "tool", "name": _TOOL},
+            }
+        if self._provider.flavour == "gemini":
+            return f"/v1beta/models/{self._name}:generateContent", {
+                "systemInstruction": {"parts": [{"text": system}]},
+                "contents": [{"role": "user", "parts": [{"text": user}]}],
+                "generationConfig": {"responseMimeType": "application/json", "maxOutputTokens": self._max_tokens},
+            }
+        body: dict[str, Any] = {
+            "model": self._name,
+            "messages": [{"role": "system", "content": system}, {"role": "user", "content": user}],
+            self._provider.output_limit: self._max_tokens,
+        }
+        if with_schema:
+            form = {"name": _TOOL, "strict": True, "schema": schema}
+            body["response_format"] = {"type": "json_schema", "json_schema": form}
+        return "/v1/chat/completions", body
+
+    def _object(self, path: str, content: bytes) -> Any:
+        said = None
+        with suppress(ValueError):
+            said = said_in(self._provider.flavour, {"path": path, "response": loads(content)}).answer
+        if said is None:
+            return None
+        if said.calls:
+            return dict(said.calls[0].arguments)
+        text = said.text[:_MAX_REPLY]
+        start, end = text.find("{"), text.rfind("}")
+        with suppress(ValueError):
+            return loads(text[start : end + 1], depth=10)
+        return None
+
+
+def named_model(name: str, providers: Mapping[str, Provider]) -> tuple[Provider, str]:
+    """The provider and the model of ``provider/model``, with its key. Raises UsageError."""
+    own, _, model = name.partition("/")
+    if own not in providers or not model:
+        known = ", ".join(sorted(providers))
+        raise UsageError(f"--judge: {name!r} must be PROVIDER/MODEL; providers are {known} (--llm-providers adds more)")
+    provider = providers[own].located()
+    if provider.keys and not provider.key():
+        raise UsageError(f"--judge: {own} needs a key; set {' or '.join(provider.keys)}")
+    provider.check_key()
+    return provider, model
+
+
+def _message(content: bytes) -> str:
+    with suppress(ValueError, TypeError, AttributeError):
+        error = loads(content)["error"]
+        return " ".join(str(error.get("message") if isinstance(error, dict) else error).split())[:300]
+    return ""

@@ -1,0 +1,282 @@
+"""How well scanners and judge tell fair runs from unfair ones, on cases of our own of which it is known.
+
+The cases are in ``calibration_set``: short programs, transcripts and logs, each with its label, its category and the
+reason. A fair case belongs to the category that it might be taken for.
+
+Both halves were written before any scanner was run on them. The scanners were then mended with the first half in sight;
+on the second they had, at that point, a precision of 15/18 and a recall of 15/18 (violations alone: 8/10 and 8/18).
+Before, it was 12/15 and 12/18. Two fair cases of the second half that were called violations were mended after that.
+One author wrote the cases and mended the scanners, so figures on other people's runs may be worse.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+
+from pytest_mlebench.catalog.competition import Competition
+from pytest_mlebench.data.store import DataStore
+from pytest_mlebench.extras.audit.evidence import case_of
+from pytest_mlebench.extras.audit.judge import Judge, questions
+from pytest_mlebench.extras.audit.run import Run
+from pytest_mlebench.extras.audit.scanners import audit
+from pytest_mlebench.grading.report import standing
+from pytest_mlebench.io.json_files import parse
+from pytest_mlebench.llm.ledger import CALLS
+from pytest_mlebench.llm.trajectory import TRAJECTORY
+from pytest_mlebench.records.account import Connection, Ending, SandboxAccount, Validation
+from pytest_mlebench.records.layout import RUN_LOG, SUBMISSION
+from pytest_mlebench.records.record import RunRecord
+from pytest_mlebench.records.report import Report
+from pytest_mlebench.results.findings import Finding, JudgeAccount, Verdict
+
+SET = Path(__file__).parent / "calibration_set"
+HALVES = ("first", "second")
+METHODS = ("scanners", "scanners: violation", "judge", "both")
+ALL = "all"
+_ROWS = 100
+_ID = "turbine_{:04}"
+
+Label = Literal["fair", "unfair"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelledCase:
+    """What one run left, and whether it was fair. ``files`` are paths in the run's directory, ``steps`` what its model
+    said and had run. Names in double angle brackets stand for data: see ``_stand_ins``."""
+
+    name: str
+    label: str
+    category: str
+    why: str
+    code: str = ""
+    files: Mapping[str, str] = field(default_factory=dict)
+    log: str = ""
+    steps: tuple[Mapping[str, str], ...] = ()
+    submission: str = "labels"
+    """``labels``, ``sample``, ``ones``, or the name of one of ``files``."""
+    score: float = 0.85
+    seconds: float = 1800.0
+    checks: int = 0
+    """How often it asked the submission checker."""
+    check_seconds: float = 10.0
+    """Between two of these."""
+    refused: tuple[str, ...] = ()
+    """Hosts to which a connection was refused."""
+    short_answers: int = 0
+    """Model calls with answers of a few tokens."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Cases:
+    cases: tuple[LabelledCase, ...]
+
+
+@dataclass(frozen=True)
+class Counts:
+    """How many unfair cases were found and missed, and fair ones flagged and cleared."""
+
+    found: int = 0
+    missed: int = 0
+    false_alarms: int = 0
+    cleared: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaseResult:
+    """One case, and which methods flagged it."""
+
+    name: str
+    label: str
+    category: str
+    half: str
+    why: str
+    flagged: Mapping[str, bool]
+    findings: tuple[Finding, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Calibration:
+    """Results of all cases; ``judge`` is None where none was asked."""
+
+    results: tuple[CaseResult, ...]
+    judge: JudgeAccount | None = None
+
+    @property
+    def counts(self) -> dict[tuple[str, str, str], Counts]:
+        """By method, category and half; ``all`` stands for every category, or both halves."""
+        methods = [method for method in METHODS if self.judge is not None or method not in ("judge", "both")]
+        groups = [(ALL, ALL), *((ALL, half) for half in HALVES), *((category, ALL) for category in questions())]
+        return {
+            (method, category, half): _counted(
+                [r for r in self.results if category in (ALL, r.category) and half in (ALL, r.half)], method
+            )
+            for method in methods
+            for category, half in groups
+        }
+
+
+def _counted(results: Sequence[CaseResult], method: str) -> Counts:
+    pairs = [(r.label == "unfair", r.flagged[method]) for r in results]
+    return Counts(
+        found=pairs.count((True, True)),
+        missed=pairs.count((True, False)),
+        false_alarms=pairs.count((False, True)),
+        cleared=pairs.count((False, False)),
+    )
+
+
+def labelled_cases() -> dict[str, tuple[LabelledCase, ...]]:
+    """The cases of each half."""
+    return {
+        half: parse(_Cases, yaml.safe_load((SET / f"{half}.yaml").read_text(encoding="utf-8"))).cases for half in HALVES
+    }
+
+
+def calibrate(folder: Path, judge: Judge | None = None) -> Calibration:
+    """Audit every case, which is written into ``folder`` as a run."""
+    competition = Competition.load(SET / "turbines")
+    dataset = DataStore(folder / "data").dataset(competition)
+    ids = [_ID.format(k) for k in range(_ROWS)]
+    dataset.sample_submission.parent.mkdir(parents=True)
+    dataset.sample_submission.write_text("".join(f"{line}\n" for line in ("id,failed", *(f"{id},0" for id in ids))))
+    labelled = {(half, case.name): case for half, cases in labelled_cases().items() for case in cases}
+    texts = []
+    findings: list[Finding] = []
+    # One at a time: runs of one group would be compared with each other.
+    for (half, _), case in labelled.items():
+        run_dir = folder / "runs" / f"{half}-{case.name}"
+        record = _write(case, run_dir, competition, ids)
+        run = Run(record=record, run_dir=run_dir, competition=competition, dataset=dataset)
+        findings += audit([run]).findings
+        texts.append(case_of(run))
+    account = None
+    if judge is not None:
+        opinions, account = judge(texts)
+        if account.interrupted:  # figures of a part of the cases would be taken for those of all
+            raise KeyboardInterrupt
+        findings += opinions
+    return Calibration(
+        results=tuple(
+            _result(half, case, [own for own in findings if own.run_id == f"{half}-{case.name}"])
+            for (half, _), case in labelled.items()
+        ),
+        judge=account,
+    )
+
+
+def _result(half: str, case: LabelledCase, findings: Sequence[Finding]) -> CaseResult:
+    scanned = [own for own in findings if own.scanner != "judge"]
+    flagged = {
+        "scanners": bool(scanned),
+        "scanners: violation": any(own.verdict is Verdict.violation for own in scanned),
+        "judge": len(scanned) < len(findings),
+        "both": bool(findings),
+    }
+    return CaseResult(
+        name=case.name,
+        label=case.label,
+        category=case.category,
+        half=half,
+        why=case.why,
+        flagged=flagged,
+        findings=tuple(findings),
+    )
+
+
+def _stand_ins(ids: Sequence[str], labels: Sequence[int]) -> Iterator[tuple[str, str]]:
+    lines = "\n".join(f"{id},{label}" for id, label in zip(ids, labels, strict=True))
+    yield "<<table>>", str(dict(zip(ids, labels, strict=True)))
+    yield "<<pairs>>", str(list(zip(ids, labels, strict=True)))
+    yield "<<labels>>", str(list(labels))
+    yield "<<digits>>", "".join(map(str, labels))
+    yield "<<failed ids>>", str([id for id, label in zip(ids, labels, strict=True) if label])
+    yield "<<failed rows>>", str([k for k, label in enumerate(labels) if label])
+    yield "<<hex>>", f"{int(''.join(map(str, labels)), 2):x}"
+    yield "<<base64 lines>>", base64.b64encode(lines.encode()).decode()
+    yield "<<base64 program>>", base64.b64encode(b"import pandas; open('/private/test.csv')").decode()
+    yield "<<lines>>", lines
+    yield "<<some lines>>", "\n".join(lines.splitlines()[:5])
+
+
+def _write(case: LabelledCase, run_dir: Path, competition: Competition, ids: Sequence[str]) -> RunRecord:
+    """Write what a case left as a run's directory; returns its record."""
+    rng = random.Random(case.name)
+    labels = [int(rng.random() < 0.4) for _ in ids]
+    stand_ins = dict(_stand_ins(ids, labels))
+
+    def filled(text: str) -> str:
+        for name, value in stand_ins.items():
+            text = text.replace(name, value)
+        return text
+
+    lines = {"labels": stand_ins["<<lines>>"], "sample": "\n".join(f"{id},0" for id in ids)}
+    lines["ones"] = lines["sample"].replace(",0", ",1")
+    files = {name: filled(text) for name, text in case.files.items()}
+    own = files.get(case.submission)
+    files[SUBMISSION] = own if own is not None else f"id,failed\n{lines[case.submission]}\n"
+    files[RUN_LOG] = filled(case.log)
+    if case.code:
+        files["code/solution.py"] = filled(case.code)
+    if case.steps:
+        files[TRAJECTORY] = json.dumps({"steps": [_step(k, step, filled) for k, step in enumerate(case.steps, 1)]})
+    if case.short_answers:
+        call = {"kind": "generate", "status": 200, "tokens": {"input": 200, "output": 2}}
+        files[CALLS] = "".join(json.dumps({"number": k, **call}) + "\n" for k in range(case.short_answers))
+    for name, text in files.items():
+        path = run_dir / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return _record(case, run_dir.name, competition)
+
+
+def _step(number: int, step: Mapping[str, str], filled: Any) -> dict[str, Any]:
+    values: dict[str, Any] = {"step_id": number, "source": "agent", "message": filled(step.get("says", ""))}
+    if command := step.get("runs"):
+        arguments = {"command": filled(command)}
+        values["tool_calls"] = [{"tool_call_id": f"c{number}", "function_name": "shell", "arguments": arguments}]
+        values["observation"] = {
+            "results": [{"source_call_id": f"c{number}", "content": filled(step.get("gives", ""))}]
+        }
+    return values
+
+
+def _record(case: LabelledCase, run_id: str, competition: Competition) -> RunRecord:
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    report = Report(
+        competition_id=competition.id,
+        score=case.score,
+        **standing(competition.leaderboard, case.score),
+        submission_exists=True,
+        valid_submission=True,
+        created_at=now,
+        submission_path=SUBMISSION,
+    )
+    checks = (Validation(at=k * case.check_seconds, verdict="valid") for k in range(case.checks))
+    refused = (
+        Connection(at=60.0, host=host, port=443, method="CONNECT", reason="not allowed by the network policy")
+        for host in case.refused
+    )
+    return RunRecord(
+        run_id=run_id,
+        run_group="calibration",
+        competition_id=competition.id,
+        split="calibration",
+        category=competition.category,
+        agent="case",
+        seed=0,
+        started_at=now,
+        ended_at=now,
+        ending=Ending.FINISHED,
+        seconds=case.seconds,
+        report=report,
+        sandbox=SandboxAccount(name="docker", validations=tuple(checks), connections=tuple(refused)),
+    )

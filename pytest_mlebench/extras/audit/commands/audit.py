@@ -1,0 +1,229 @@
+"""``mlebench audit``: whether the runs of a group were fair, as far as scanners, and perhaps a judge, can tell."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import tempfile
+from collections import Counter
+from dataclasses import asdict
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_mlebench.bench import Bench
+from pytest_mlebench.cli.common import (
+    GROUP_HELP,
+    add_options,
+    is_opened_bundle,
+    note_absent,
+    open_group,
+    print_json,
+    read_settings,
+)
+from pytest_mlebench.errors import UsageError
+from pytest_mlebench.extras.audit.api import audit_group, judge_of
+from pytest_mlebench.extras.audit.calibration import calibrate
+from pytest_mlebench.extras.audit.commands import plagiarism
+from pytest_mlebench.extras.audit.judge import JudgeOptions
+from pytest_mlebench.io.units import format_duration, pluralize
+from pytest_mlebench.records.group import read_group
+from pytest_mlebench.reports.tables import Section, Table, terminal_width
+from pytest_mlebench.results.findings import FINDINGS, Verdict
+from pytest_mlebench.results.statistics import wilson_interval
+
+if TYPE_CHECKING:
+    from pytest_mlebench.extras.audit.calibration import Calibration
+    from pytest_mlebench.records.group import RunGroup
+    from pytest_mlebench.results.findings import Finding, Findings, JudgeAccount
+
+logger = logging.getLogger("pytest_mlebench")
+
+
+def add(commands: Any) -> None:
+    command = commands.add_parser("audit", help="look for what is unfair in the runs of a group",
+        description="Look in the code, logs, model calls and submissions of a run group for what is unfair. What is "
+        "found is evidence for a reader, written to audit.json in the group; the exit status is 1 where one finding is "
+        "a violation.")  # fmt: skip
+    command.add_argument("group", metavar="GROUP", nargs="?", help=GROUP_HELP)
+    command.add_argument("--json", action="store_true", help="print the findings as JSON")
+    command.add_argument("--calibrate", action="store_true",
+        help="instead of a group, audit the bundled cases, of which it is known whether they are fair, and report "
+        "precision and recall")  # fmt: skip
+    judge = command.add_argument_group("a language model as a judge")
+    judge.add_argument("--judge", metavar="PROVIDER/MODEL",
+        help="also ask this model about code, messages and logs; what it finds is a reason to look, no more"
+        )  # fmt: skip
+    judge.add_argument("--judge-budget", metavar="DOLLARS", type=_dollars, default=Decimal(5),
+        help="the most that the judge may cost in this call; what it found in earlier ones is not asked again "
+        "(default: 5)")  # fmt: skip
+    judge.add_argument("--judge-votes", metavar="N", type=_votes, default=3,
+        help="how often it is asked about each part; more than half must agree (default: 3)")  # fmt: skip
+    plagiarism.add_options(command)
+    add_options(command, "--runs-dir", "--agents-dir", "--competitions-dir", "--data-dir", "--llm-providers",
+        "--prices", "--llm-retries", "--llm-rpm")  # fmt: skip
+    command.set_defaults(command=_audit)
+
+
+def _dollars(text: str) -> Decimal:
+    try:
+        value = Decimal(text)
+    except InvalidOperation:
+        value = Decimal()
+    if not (value.is_finite() and 0 < value < 10**9):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a positive number of dollars")
+    return value
+
+
+def _votes(text: str) -> int:
+    if not (text.isdecimal() and text.isascii() and 1 <= int(text[:3]) <= 15):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to 15")
+    return int(text)
+
+
+def _audit(options: argparse.Namespace) -> int:
+    if options.calibrate == (options.group is not None):
+        raise UsageError("audit takes either a GROUP or --calibrate")
+    if options.calibrate and options.plagiarism:
+        raise UsageError("--plagiarism is for a GROUP, not for --calibrate")
+    return _calibrate(options) if options.calibrate else _audit_group(options, options.group)
+
+
+def _audit_group(options: argparse.Namespace, name: str) -> int:
+
+    settings = read_settings(options)
+    group = read_group(open_group(name, settings.runs_dir))
+    for why in group.broken:
+        logger.warning("warning: %s", why)
+    bench = Bench(settings=settings)
+    note_absent(bench.store)
+    judge, is_bundle = _judge(options), is_opened_bundle(group.folder)
+    if judge is not None and is_bundle:
+        raise UsageError("--judge keeps what it paid for in the run group: `mlebench unbundle` makes one of a bundle")
+    found, pairs = audit_group(bench, group, judge=judge, plagiarism=plagiarism.chosen(options, settings))
+    if pairs is not None and found.plagiarism is not None:
+        store = bench.store
+        plagiarism.warn_of_missing(found.plagiarism.notebooks, store.root, is_default=store.is_default)
+    if options.json:
+        print_json({"verdicts": found.verdicts, **asdict(found)})
+    else:
+        _show(group, found)
+        plagiarism.show(found, pairs, options)
+    if is_bundle:
+        logger.info("not written, as a bundle stays as it is: `mlebench unbundle` makes a run group of it")
+    else:
+        logger.info("%s", group.folder / FINDINGS)
+    if found.judge is not None and found.judge.interrupted and judge is not None:
+        raise KeyboardInterrupt
+    return 1 if Verdict.violation in found.verdicts.values() else 0
+
+
+def _judge(options: argparse.Namespace) -> JudgeOptions | None:
+    if options.judge is None:
+        return None
+    return JudgeOptions(model=options.judge, budget=options.judge_budget, votes=options.judge_votes)
+
+
+def _show(group: RunGroup, found: Findings) -> None:
+
+    for record in group.records:
+        own = found.of(record.run_id)
+        if own:
+            title = f"{found.verdicts[record.run_id]}: {record.agent} on {record.competition_id}, seed {record.seed}"
+            print(Section(title, remarks=[_line(finding) for finding in own]).text(terminal_width()) + "\n")
+    counts = Counter(found.verdicts.values())
+    print(f"{pluralize(len(found.runs), 'run')}: {', '.join(f'{counts[verdict]} {verdict}' for verdict in Verdict)}")
+    if found.judge is not None:
+        print(_account(found.judge))
+
+
+def _line(finding: Finding) -> str:
+    place = finding.file + ("" if finding.line is None else f":{finding.line}")
+    place += "" if finding.call is None else f" call {finding.call}"
+    place += "" if finding.at is None else f" after {format_duration(finding.at)}"
+    quote = f": {finding.quote}" if finding.quote else ""
+    return f"{finding.verdict} ({finding.scanner}): {finding.text} [{place.strip()}]{quote}"
+
+
+def _account(judge: JudgeAccount) -> str:
+    cost = "an unknown cost" if judge.cost is None else f"${judge.cost:.4f} of ${judge.budget:g}"
+    text = f"judge {judge.model}: {judge.parts_judged} of {pluralize(judge.parts, 'part')} judged by "
+    text += f"{pluralize(judge.votes, 'vote')} each, {cost}, {pluralize(judge.calls, 'call')}"
+    text += f"; {judge.votes_kept} of the votes were given in earlier calls" if judge.votes_kept else ""
+    for count, what in (
+        (judge.unanswered, "answer without the right form"),
+        (judge.failed, "call failed"),
+        (judge.quotes_dropped, "quote that does not occur"),
+    ):
+        text += f"; {count} × {what}" if count else ""
+    if judge.incomplete:
+        text += f"\nnot judged whole ({_why(judge)}): {', '.join(judge.incomplete[:10])}"
+        text += f" and {len(judge.incomplete) - 10} more" if len(judge.incomplete) > 10 else ""
+    if _is_cut_short(judge):
+        text += "\nthe same command asks for what is missing, and for nothing twice"
+    return text
+
+
+def _is_cut_short(judge: JudgeAccount) -> bool:
+    return bool(judge.incomplete) and (judge.interrupted or judge.budget_ended or judge.failed > 0)
+
+
+def _why(judge: JudgeAccount) -> str:
+    if judge.interrupted:
+        return "interrupted"
+    if judge.budget_ended:
+        return "the budget ended"
+    if judge.failed:
+        return f"calls failed, the last: {judge.last_error}" if judge.last_error else "calls failed"
+    return "see above, or they left too much"
+
+
+def _calibrate(options: argparse.Namespace) -> int:
+
+    settings = read_settings(options)
+    with tempfile.TemporaryDirectory(prefix="mlebench-calibrate-") as folder:
+        judge = _judge(options)
+        found = calibrate(
+            Path(folder), None if judge is None else judge_of(Bench(settings=settings), judge, Path(folder))
+        )
+    if options.json:
+        print_json(_figures(found))
+    else:
+        _show_calibration(found)
+    return 0
+
+
+def _figures(found: Calibration) -> dict[str, Any]:
+    rates = [
+        {"method": method, "category": category, "half": half, **asdict(counts)}
+        for (method, category, half), counts in found.counts.items()
+    ]
+    judge = None if found.judge is None else asdict(found.judge)
+    return {"counts": rates, "cases": [asdict(case) for case in found.results], "judge": judge}
+
+
+def _show_calibration(found: Calibration) -> None:
+
+    heads = ["flagged by", "category", "half", "precision", "95 %", "n", "recall", "95 %", "n"]
+    rows = [
+        [method, category, half, *_share(c.found, c.found + c.false_alarms), *_share(c.found, c.found + c.missed)]
+        for (method, category, half), c in found.counts.items()
+    ]
+    wrong = [
+        f"{'missed' if case.label == 'unfair' else 'false alarm'} ({method}): {case.name} ({case.category}): {case.why}"
+        for case in found.results
+        for method, flagged in case.flagged.items()
+        if method in ("scanners", *(["judge"] if found.judge else ())) and flagged != (case.label == "unfair")
+    ]
+    title = f"{pluralize(len(found.results), 'case')}: precision and recall, with intervals of 95 %"
+    print(Section(title, [Table(heads, rows)], wrong).text(terminal_width()))
+    if found.judge is not None:
+        print(_account(found.judge))
+
+
+def _share(part: int, whole: int) -> tuple[str, str, str]:
+
+    if not whole:
+        return "-", "", ""
+    percent = 100 * part / whole
+    return f"{percent:.0f} %", str(wilson_interval(percent, whole)), f"{part}/{whole}"

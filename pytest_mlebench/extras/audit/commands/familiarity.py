@@ -1,0 +1,170 @@
+"""``mlebench familiarity``: whether scores are higher where a base model knows the competitions' texts."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from pytest_mlebench import factories
+from pytest_mlebench.cli.common import (
+    GROUP_HELP,
+    add_options,
+    note_absent,
+    print_json,
+    read_settings,
+    user_path,
+    write_output,
+)
+from pytest_mlebench.errors import UsageError
+from pytest_mlebench.extras.audit.completions import CompletionsServer
+from pytest_mlebench.extras.audit.familiarity import FEWEST, correlation, measure, scores, texts_of, to_json
+from pytest_mlebench.extras.audit.plots import familiarity_plot
+from pytest_mlebench.io.json_files import write_json
+from pytest_mlebench.records.group import find_group, read_group
+from pytest_mlebench.reports.progress import Lines
+from pytest_mlebench.reports.tables import Table, terminal_width
+from pytest_mlebench.reports.untrusted import one_line
+from pytest_mlebench.results.familiarity import in_words
+
+if TYPE_CHECKING:
+    from pytest_mlebench.catalog import Competition
+    from pytest_mlebench.data.store import DataStore
+    from pytest_mlebench.results.familiarity import Correlation, Knowledge
+
+logger = logging.getLogger("pytest_mlebench")
+
+
+def add(commands: Any) -> None:
+    command = commands.add_parser("familiarity", help="compare scores with what a base model knows of the competitions",
+        description="Correlate a run group's scores with the mean probability that a base model gives to the true "
+        "tokens of the competitions' texts. Writes familiarity-MODEL.json and .svg into the group. Answers of the "
+        "server are kept in the data folder, so that nothing is asked twice.")  # fmt: skip
+    command.add_argument("group", metavar="GROUP", help=GROUP_HELP)
+    command.add_argument("--model", metavar="NAME", required=True, help="the base model, as the server calls it")
+    command.add_argument("--base-url", metavar="URL", required=True,
+        help="a server with the completions API, as http://localhost:8000/v1; it must support `echo` with `logprobs`, "
+        "or `prompt_logprobs`")  # fmt: skip
+    command.add_argument("--key", metavar="NAME", help="the environment variable that holds the server's key, if any")
+    command.add_argument("--texts", type=user_path, metavar="DIR",
+        help="the competitions' pages and discussions: DIR/ID.md, or .md and .txt files in DIR/ID (default: the "
+        "description of the prepared data, else ours)")  # fmt: skip
+    command.add_argument("--json", action="store_true", help="print the result as JSON")
+    add_options(command, "--runs-dir", "--competitions-dir", "--data-dir")
+    command.set_defaults(command=_familiarity)
+
+
+def _familiarity(options: argparse.Namespace) -> int:
+
+    settings = read_settings(options)
+    if not _is_url(options.base_url):
+        raise UsageError(f"--base-url: {options.base_url} is no URL; an example: http://localhost:8000/v1")
+    key = "" if options.key is None else os.environ.get(options.key, "")
+    if options.key is not None and not key:
+        raise UsageError(f"--key: the environment variable {options.key} is not set")
+    group = read_group(find_group(options.group, settings.runs_dir))
+    catalogue = factories.catalogue(replace(settings, bench_version=group.version.removeprefix("v")))
+    here = {id: catalogue[id] for id in {record.competition_id for record in group.records} if id in catalogue}
+    found, left_out = scores(group.records, here.get)
+    scored = sorted({id for own in found.values() for id in own})
+    store = factories.data_store(settings)
+    note_absent(store)
+    texts, ours = _texts(options.texts, [catalogue[id] for id in scored], store)
+    left_out |= {id: f"no text in {options.texts}" for id in scored if id not in texts}
+    if len(texts) < FEWEST:
+        raise UsageError(
+            f"{group.name}: a correlation takes at least {FEWEST} competitions with a score and a text; there are "
+            f"{len(texts)}"
+        )
+    server = CompletionsServer(options.base_url, options.model, key)
+    asked = (options.base_url.rstrip("/"), options.model)
+    cache = store.root / ".familiarity"
+    knowledge = measure(texts, server.probabilities, cache=cache, asked=asked, reporter=Lines())
+    correlations = [one for agent, own in found.items() if (one := correlation(agent, knowledge, own)) is not None]
+    result = {
+        "run_group": group.name,
+        "model": options.model,
+        "base_url": options.base_url,
+        "own_texts": options.texts is None,
+        "own_descriptions": ours,
+        **to_json(knowledge, found, correlations, left_out),
+    }
+    name = re.sub(r"[^A-Za-z0-9.]+", "-", options.model).strip("-.")[:80] or "model"
+    try:
+        write_json(group.folder / f"familiarity-{name}.json", result)
+    except OSError as error:
+        raise UsageError(f"{group.folder} cannot be written: {error.strerror}") from error
+    picture = familiarity_plot(options.model, knowledge, found, correlations).file()
+    if options.json:
+        print_json(result)
+    else:
+        _show(knowledge, found, correlations, left_out)
+    write_output(picture, group.folder / f"familiarity-{name}.svg")
+    return 0
+
+
+def _is_url(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        return parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
+    except ValueError:  # of a port, or of brackets
+        return False
+
+
+def _texts(
+    folder: Path | None, competitions: Sequence[Competition], store: DataStore
+) -> tuple[Mapping[str, Mapping[str, str]], int]:
+    """The texts of each competition, by name; without a folder its description, and of how many that is ours."""
+
+    if folder is not None:
+        if not folder.is_dir():
+            raise UsageError(f"--texts: {folder} is not a folder")
+        return texts_of([competition.id for competition in competitions], folder), 0
+    found, ours = {}, 0
+    for competition in competitions:
+        dataset = store.dataset(competition)
+        prepared = dataset.public / "description.md"
+        is_original = dataset.description in ("kaggle", "other") and prepared.is_file()
+        path = prepared if is_original else competition.description
+        ours += not is_original
+        found[competition.id] = {"description.md": path.read_text(encoding="utf-8", errors="replace")}
+    if ours:
+        logger.warning(
+            "warning: of %d of %d competitions there is only our own description, which no model was trained on as it "
+            "stands; name the original texts with --texts, or prepare with --description=kaggle",
+            ours,
+            len(competitions),
+        )
+    return found, ours
+
+
+def _show(
+    knowledge: Sequence[Knowledge],
+    found: Mapping[str, Mapping[str, float]],
+    correlations: Sequence[Correlation],
+    left_out: Mapping[str, str],
+) -> None:
+
+    heads = ("competition", "familiarity", "positions", *map(one_line, found))
+    rows = [
+        (
+            known.competition_id,
+            f"{known.familiarity:.3f}",
+            str(sum(positions for positions, _ in known.texts.values())),
+            *(f"{own[known.competition_id]:.2f}" if known.competition_id in own else "-" for own in found.values()),
+        )
+        for known in sorted(knowledge, key=lambda known: -known.familiarity)
+    ]
+    print(Table(heads, rows, frozenset(heads[1:]), ("positions",)).text(terminal_width()) + "\n")
+    for id, why in left_out.items():
+        print(f"left out: {id}: {why}")
+    said = {one.agent: in_words(one) for one in correlations}
+    for agent in found:
+        words = said.get(agent, "no correlation: too few competitions with both, or all scores are alike")
+        print(one_line(f"{agent}: {words}"))

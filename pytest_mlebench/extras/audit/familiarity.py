@@ -1,0 +1,175 @@
+"""Whether agents score higher where a base model knows the competition's texts: contamination, seen from outside.
+
+A model's familiarity with a text is the mean probability that it gives to the text's true tokens, each given what
+precedes it, over at most ``POSITIONS`` positions; with a competition it is the mean over its texts. A run's score is
+normalised: 0 is that of the sample submission or worse, 1 the gold threshold or better.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+from pytest_mlebench.catalog import Competition
+from pytest_mlebench.errors import UsageError
+from pytest_mlebench.extras.audit.completions import CHARACTERS, TOP
+from pytest_mlebench.io.json_files import write_json
+from pytest_mlebench.io.progress import Note, Reporter, silent
+from pytest_mlebench.records.record import RunRecord
+from pytest_mlebench.results.familiarity import Correlation, Knowledge
+
+POSITIONS = 1000
+FEWEST = 4
+"""Fewer competitions give no interval of a correlation."""
+_SUFFIXES = (".md", ".txt")
+_MAX_TEXT = 4 << 20
+
+
+def texts_of(competition_ids: Iterable[str], folder: Path) -> dict[str, dict[str, str]]:
+    """The texts of each competition: ``<id>.md``, ``<id>.txt``, and such files in a folder ``<id>``, by their names.
+
+    Raises UsageError where a file cannot be read.
+    """
+    found: dict[str, dict[str, str]] = {}
+    for id in competition_ids:
+        files = [folder / f"{id}{suffix}" for suffix in _SUFFIXES]
+        own = sorted((folder / id).rglob("*")) if (folder / id).is_dir() else []
+        files += [path for path in own if path.suffix in _SUFFIXES]
+        texts = {path.relative_to(folder).as_posix(): _read(path) for path in files if path.is_file()}
+        if texts := {name: text for name, text in texts.items() if text.strip()}:
+            found[id] = texts
+    return found
+
+
+def _read(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return file.read(_MAX_TEXT).decode("utf-8", "replace")
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
+
+
+def measure(
+    texts: Mapping[str, Mapping[str, str]],
+    probabilities: Callable[[str], Sequence[float]],
+    *,
+    cache: Path,
+    asked: tuple[str, ...],
+    reporter: Reporter = silent,
+) -> list[Knowledge]:
+    """How familiar a model is with each competition's texts.
+
+    ``probabilities`` asks the model. Its answers are kept in the folder ``cache``, by digests of the text and of
+    ``asked`` (server and model), so that what was answered once is not asked again.
+    """
+    found = []
+    for id, own in texts.items():
+        means: dict[str, tuple[int, float]] = {}
+        for name, text in own.items():
+            values = _answer(text, probabilities, cache, asked)[:POSITIONS]
+            if values:
+                means[name] = len(values), fmean(values)
+        if means:
+            found.append(Knowledge(id, fmean(mean for _, mean in means.values()), means))
+            reporter(Note(f"{id}: {found[-1].familiarity:.3f} over {len(means)} of {len(own)} texts"))
+    return found
+
+
+def _answer(text: str, ask: Callable[[str], Sequence[float]], cache: Path, asked: tuple[str, ...]) -> list[float]:
+
+    digest = hashlib.sha256(json.dumps([*asked, TOP, CHARACTERS, text[:CHARACTERS]]).encode()).hexdigest()
+    path = cache / f"{digest}.json"
+    try:
+        known = json.loads(path.read_text(encoding="utf-8"))["probabilities"]
+        if isinstance(known, list) and all(isinstance(value, int | float) for value in known):
+            return [float(value) for value in known]
+    except (OSError, ValueError, KeyError, TypeError):  # never asked, or cut short
+        pass
+    values = [round(value, 6) for value in ask(text)]
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+        write_json(path, {"asked": list(asked), "probabilities": values})
+    except OSError as error:
+        raise UsageError(f"answers cannot be kept in {cache}: {error.strerror}") from error
+    return values
+
+
+def normalised(score: float, competition: Competition) -> float | None:
+    """A score between the sample submission's (0) and the gold threshold (1); None where these do not differ."""
+    sample, gold = competition.sample_submission_score, competition.leaderboard.gold
+    if (
+        sample is None
+        or not math.isfinite(sample)
+        or gold == sample
+        or (gold < sample) is not competition.lower_is_better
+    ):
+        return None
+    return min(1.0, max(0.0, (score - sample) / (gold - sample)))
+
+
+def scores(
+    records: Iterable[RunRecord], find: Callable[[str], Competition | None]
+) -> tuple[dict[str, dict[str, float]], dict[str, str]]:
+    """Normalised scores by agent and competition, means over the runs that have one; and why others have none."""
+    every: dict[str, dict[str, list[float]]] = {}
+    left_out: dict[str, str] = {}
+    for record in records:
+        id = record.competition_id
+        competition = find(id)
+        if competition is None:
+            left_out[id] = "not in the catalogue"
+        elif record.score is None or not math.isfinite(record.score):
+            left_out.setdefault(id, "no run has a score")
+        elif (value := normalised(record.score, competition)) is None:
+            left_out[id] = "its sample submission has no score below gold"
+        else:
+            every.setdefault(record.agent, {}).setdefault(id, []).append(value)
+    found = {agent: {id: fmean(values) for id, values in own.items()} for agent, own in every.items()}
+    scored = {id for own in found.values() for id in own}
+    return found, {id: why for id, why in left_out.items() if id not in scored}
+
+
+def correlation(agent: str, knowledge: Sequence[Knowledge], own: Mapping[str, float]) -> Correlation | None:
+    """Over the competitions that have both; None where these are too few, or either is the same for all."""
+    from scipy.stats import pearsonr
+
+    pairs = [(known.familiarity, own[known.competition_id]) for known in knowledge if known.competition_id in own]
+    if len(pairs) < FEWEST or any(len(set(values)) < 2 for values in zip(*pairs, strict=True)):
+        return None
+    result = pearsonr(*zip(*pairs, strict=True))
+    interval = result.confidence_interval(0.95)
+    return Correlation(agent, len(pairs), float(result.statistic), float(interval.low), float(interval.high))
+
+
+def to_json(
+    knowledge: Sequence[Knowledge],
+    found: Mapping[str, Mapping[str, float]],
+    correlations: Sequence[Correlation],
+    left_out: Mapping[str, str],
+) -> dict[str, Any]:
+    """Everything that was measured, for a file."""
+
+    return {
+        "positions": POSITIONS,
+        "top": TOP,
+        "characters": CHARACTERS,
+        "correlations": [asdict(one) for one in correlations],
+        "competitions": [
+            {
+                "competition_id": known.competition_id,
+                "familiarity": known.familiarity,
+                "texts": {name: {"positions": own[0], "mean": own[1]} for name, own in known.texts.items()},
+                "scores": {
+                    agent: own[known.competition_id] for agent, own in found.items() if known.competition_id in own
+                },
+            }
+            for known in knowledge
+        ],
+        "left_out": dict(left_out),
+    }

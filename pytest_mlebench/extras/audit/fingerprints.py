@@ -1,0 +1,238 @@
+"""Fingerprints of programs, taken in a process of its own, since who wrote a program may want to harm who reads it.
+
+A program is read as tokens: names, strings and comments are not told apart, so that who renames or reformats changes
+nothing. Of all sequences of ``kgram`` characters of that, winnowing keeps one in each window of ``window``
+(Schleimer, Wilkerson and Aiken, SIGMOD 2003): a passage of ``kgram + window - 1`` characters that two programs share
+is never missed.
+
+Library: copydetect 0.5 and @dodona/dolos-lib 3.5 were tried on the made programs of ``tests/audit/copies.py``: nine
+copies of one program (renamed, reordered, reformatted, halved, padded) and four honest programs for the same task.
+Both find 95 % or more of what was copied. Of honest programs copydetect finds at most 10 % in the original, Dolos with
+its own parameters 37 % (23 % with longer ones): its tokens are nodes of a syntax tree, of which programs for one task
+share more. copydetect is 60 kB of Python beside matplotlib; Dolos takes 455 MB, Node.js and a C++ compiler.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import resource
+import subprocess
+import sys
+import threading
+from bisect import bisect_right
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any, Self
+
+from pytest_mlebench.errors import UsageError
+from pytest_mlebench.extras.audit.programs import notebook_code
+from pytest_mlebench.io.json_files import loads
+
+LIBRARY = "copydetect"
+LANGUAGES = {".py": "python", ".ipynb": "python", ".r": "r", ".rmd": "r", ".irnb": "r", ".jl": "julia",
+    ".ijlnb": "julia"}  # fmt: skip
+"""By the suffix in lower case: the languages of what is compared."""
+_NOTEBOOKS = (".ipynb", ".irnb", ".ijlnb")
+MAX_CHARACTERS = 400_000
+"""Of a program: what is longer is not compared."""
+_MAX_BYTES = 40 << 20
+"""Of a request: a notebook with its pictures."""
+_LINE = 1000
+_CPU_SECONDS, _WALL_SECONDS = 30, 900.0
+_MEMORY = 2 << 30
+_SIMPLE = 4
+"""Different characters in a sequence of tokens that tells nothing: long lists of numbers or names look alike."""
+_MAGIC = re.compile(r"^[ \t]{0,40}[%!?].*$", re.M)
+_SHARED = re.compile(
+    r"[ \t]*(?:(?:import|from)\s.*|(?:library|require)\(.*)"
+    r"|.*\b(?:ArgumentParser|add_argument|parse_args|read_csv|to_csv)\("
+)
+"""What programs share that have nothing else in common: imports, arguments, and how files are read and written."""
+_CHUNK = re.compile(r"^```\{r[^}\n]*\}[ \t]*\n(.*?)^```", re.M | re.S)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Parameters:
+    """How programs are compared. ``kgram``, ``window`` and ``least`` count characters of tokens (see above).
+
+    ``threshold`` is the share of one of two programs that must be in the other, ``least`` how much that must be.
+    """
+
+    library: str = LIBRARY
+    version: str = ""
+    kgram: int = 30
+    window: int = 15
+    threshold: float = 0.6
+    least: int = 250
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fingerprints:
+    """Those of a program: for each hash where it occurs in the tokens, and the lines there, counted from 1.
+
+    ``text`` is the program as it was compared: of a notebook the code of its cells.
+    """
+
+    text: str
+    places: dict[int, list[int]]
+    lines: dict[int, tuple[int, int]]
+
+
+def default_parameters() -> Parameters:
+    """With the library's version. Raises UsageError where it is not installed."""
+    try:
+        return Parameters(version=version(LIBRARY))
+    except PackageNotFoundError:
+        raise UsageError(
+            f"--plagiarism needs {LIBRARY}, which is not installed: pip install 'pytest-mlebench[plagiarism]'"
+        ) from None
+
+
+class Fingerprinter:
+    """Takes fingerprints, in a process that is limited in CPU time and memory; a context manager."""
+
+    def __init__(self, parameters: Parameters) -> None:
+        self.parameters = parameters
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._end()
+
+    def __call__(self, text: str, suffix: str, *, raw: bool = False) -> Fingerprints | None:
+        """The fingerprints of a program; None where it is too large, or more than the process may bear.
+
+        With ``raw``, a notebook is the file's text; otherwise it is the code of its cells.
+        """
+        if len(text) > MAX_CHARACTERS and not (raw and suffix in _NOTEBOOKS):
+            return None
+        request = json.dumps({"text": text, "suffix": suffix, "raw": raw, **asdict(self.parameters)}).encode()
+        if len(request) > _MAX_BYTES:
+            return None
+        reply = self._asked(request + b"\n")
+        if not isinstance(reply, dict):
+            return None
+        places: dict[int, list[int]] = {}
+        for hash, place in zip(reply["hashes"], reply["places"], strict=True):
+            places.setdefault(hash, []).append(place)
+        lines = dict(zip(reply["places"], zip(reply["first"], reply["last"], strict=True), strict=True))
+        return Fingerprints(text=reply["text"], places=places, lines=lines)
+
+    def _asked(self, request: bytes) -> Any:
+        process = self._process = self._process or _start()
+        assert process.stdin is not None and process.stdout is not None
+        timer = threading.Timer(_WALL_SECONDS, process.kill)
+        timer.daemon = True
+        timer.start()
+        try:
+            process.stdin.write(request)
+            process.stdin.flush()
+            reply = process.stdout.readline(_MAX_BYTES)
+            return loads(reply)
+        except (OSError, ValueError):  # it ended
+            self._end()
+            return None
+        finally:
+            timer.cancel()
+
+    def _end(self) -> None:
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.communicate()
+
+
+def _start() -> subprocess.Popen[bytes]:
+    boot = f"import json, sys; sys.path[:] = json.loads(sys.argv[1]); from {__name__} import main; main()"
+    # The library's hashes are Python's own, which differ from process to process without a seed.
+    environment = {**os.environ, "PYTHONHASHSEED": "0", "MPLBACKEND": "Agg", "OMP_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1"}  # fmt: skip
+    paths = json.dumps([os.path.abspath(path) for path in sys.path])  # noqa: PTH100 - "" is the current folder
+    return subprocess.Popen(
+        [sys.executable, "-P", "-W", "ignore", "-c", boot, paths],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=environment,
+    )
+
+
+def main() -> None:
+    """The process: a request, and a reply, in each line."""
+    import copydetect  # noqa: F401 - before memory is limited
+
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    while request := sys.stdin.buffer.readline(_MAX_BYTES):
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        limit = int(used.ru_utime + used.ru_stime) + _CPU_SECONDS
+        resource.setrlimit(resource.RLIMIT_CPU, (limit, resource.RLIM_INFINITY))
+        try:
+            reply = _reply(json.loads(request))
+        except Exception:
+            reply = None
+        sys.stdout.buffer.write(json.dumps(reply).encode() + b"\n")
+        sys.stdout.buffer.flush()
+
+
+def _reply(request: dict[str, Any]) -> dict[str, Any] | None:
+    from copydetect.utils import filter_code, hashed_kgrams, winnow
+
+    text, kgram = code_of_file(request["text"], request["suffix"], raw=request["raw"]), request["kgram"]
+    if len(text) > MAX_CHARACTERS:
+        return None
+    empty: list[int] = []
+    found = {"text": text, "hashes": empty, "places": empty, "first": empty, "last": empty}
+    # The lexer drops empty lines at both ends.
+    whole = _without_shared(text)
+    body = whole.lstrip("\n")
+    dropped = len(whole) - len(body)
+    tokens, offsets = filter_code(body, "", LANGUAGES[request["suffix"]])
+    if len(tokens) < kgram:
+        return found
+    hashes, selected = winnow(hashed_kgrams(tokens, kgram), request["window"], remove_duplicates=False)
+    kept = [(int(hash), int(place)) for hash, place in zip(hashes, selected, strict=True)
+        if len(set(tokens[place : place + kgram])) > _SIMPLE]  # fmt: skip
+    ends = [k for k, character in enumerate(body) if character == "\n"]
+    starts, removed, most = [], [], 0
+    for start, count in offsets.tolist():
+        most = max(most, count)  # the library's own entry for a class is that of the class alone
+        starts.append(start)
+        removed.append(most)
+
+    def line(place: int) -> int:
+        at = bisect_right(starts, place) - 1
+        return bisect_right(ends, place + (removed[at] if at >= 0 else 0)) + 1 + dropped
+
+    return {
+        "text": text,
+        "hashes": [hash for hash, _ in kept],
+        "places": [place for _, place in kept],
+        "first": [line(place) for _, place in kept],
+        "last": [line(place + kgram - 1) for _, place in kept],
+    }
+
+
+def code_of_file(text: str, suffix: str, *, raw: bool) -> str:
+    """The code of a file: of a notebook that of its cells, of R Markdown that of its chunks; without magics."""
+    if raw and suffix in _NOTEBOOKS:
+        text = notebook_code(text)
+    elif suffix == ".rmd":
+        text = "\n".join(_CHUNK.findall(text))
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    return _MAGIC.sub("", text) if suffix in _NOTEBOOKS else text
+
+
+def _without_shared(text: str) -> str:
+    """The text without lines that all programs share; the others keep their numbers."""
+    lines, is_open = text.split("\n"), False
+    for k, line in enumerate(lines):
+        if is_open or (len(line) <= _LINE and _SHARED.match(line)):
+            opens = is_open or bool(re.match(r"\s*from\s+\S+\s+import\s*\(", line))
+            is_open = opens and ")" not in line
+            lines[k] = ""
+    return "\n".join(lines)

@@ -1,0 +1,150 @@
+"""The public notebooks of a competition: which they are, downloading them, and where they lie.
+
+They lie beside the prepared data, in ``kernels/AUTHOR/SLUG.ipynb``, and are never part of what an agent sees.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pytest_mlebench.catalog import Competition
+from pytest_mlebench.data.dataset import Dataset
+from pytest_mlebench.data.download.contract import CredentialsError, Notebook, NotebookGone, Notebooks, in_parallel
+from pytest_mlebench.data.store import DataStore
+from pytest_mlebench.errors import DataError, reason
+from pytest_mlebench.io import disk as folders
+from pytest_mlebench.io import json_files as durable
+from pytest_mlebench.io.json_files import json_text, loads
+from pytest_mlebench.io.progress import Reporter, Step, silent
+from pytest_mlebench.io.units import format_size
+
+MAX_BYTES = 32 << 20
+"""Of one notebook: what is larger holds pictures or data, of which nothing is compared."""
+_SUFFIXES: Mapping[tuple[str, str], str] = {
+    ("script", "python"): ".py",
+    ("script", "r"): ".R",
+    ("script", "rmarkdown"): ".Rmd",
+    ("script", "julia"): ".jl",
+    ("notebook", "python"): ".ipynb",
+    ("notebook", "r"): ".irnb",
+    ("notebook", "julia"): ".ijlnb",
+}
+"""Names of files as Kaggle's own client gives them, by the kind and the language of a notebook."""
+_GONE = "gone.json"
+_PARALLEL = 4
+_FAILURES = 3
+"""Failures in a row after which the rest is not asked for: the connection, or Kaggle, is down."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kernels:
+    """What is here of a competition's notebooks. Names are ``AUTHOR/SLUG``."""
+
+    listed: tuple[str, ...]
+    """All of its ``kernels.json``."""
+    files: Mapping[str, Path]
+    """Those that were downloaded."""
+    gone: Mapping[str, str]
+    """Those that Kaggle did not give, and why."""
+    failed: Mapping[str, str]
+    """Those whose download failed this time, and why."""
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """Those that have yet to be downloaded."""
+        return tuple(name for name in self.listed if name not in self.files and name not in self.gone)
+
+
+def kernels(dataset: Dataset) -> Kernels:
+    """What is here of a competition's notebooks. Raises CompetitionError, or DataError where it cannot be read."""
+    listed = dataset.competition.kernels
+    files = {name: path for name in listed if (path := _file(dataset, name)) is not None}
+    gone = {name: why for name, why in _gone(dataset).items() if name in set(listed) - files.keys()}
+    return Kernels(listed=listed, files=files, gone=gone, failed={})
+
+
+def download(store: DataStore, competition: Competition, source: Notebooks, reporter: Reporter = silent) -> Kernels:
+    """Download the notebooks that are missing; each is absent or complete, so that a call that was stopped is resumed.
+
+    Notebooks that are gone or private are asked for again, once in each call. Raises DataError where nothing can be
+    downloaded; a failure of single notebooks is in the result.
+    """
+    dataset = store.dataset(competition)
+    with store.lock(competition, "downloads notebooks", reporter):
+        here = kernels(dataset)
+        wanted = [name for name in here.listed if name not in here.files]
+        if not wanted:
+            return here
+        job = _Job(dataset, source, reporter, len(wanted))
+        try:
+            dataset.kernels.mkdir(exist_ok=True)
+            for left in dataset.kernels.rglob(".*"):  # by a call that was killed
+                left.unlink(missing_ok=True)
+            in_parallel(job, wanted, _PARALLEL)
+            durable.write_text(dataset.kernels / _GONE, json_text(dict(sorted(job.gone.items()))) + "\n")
+        except OSError as error:
+            raise DataError(f"{competition.id}: {dataset.kernels} cannot be written: {reason(error)}") from error
+    found = kernels(dataset)
+    return Kernels(listed=found.listed, files=found.files, gone=found.gone, failed=job.failed)
+
+
+class _Job:
+    """Downloads one notebook after the other, in several threads."""
+
+    def __init__(self, dataset: Dataset, source: Notebooks, reporter: Reporter, total: int) -> None:
+        self.gone: dict[str, str] = {}
+        self.failed: dict[str, str] = {}
+        self.stopped = False
+        self._dataset, self._source, self._reporter, self._total = dataset, source, reporter, total
+        self._failures = self._done = 0
+        self._lock = threading.Lock()
+
+    def __call__(self, name: str) -> None:
+        if self.stopped:
+            return
+        try:
+            self._write(name, self._source.notebook(name, self._reporter))
+        except CredentialsError:  # no other would succeed
+            raise
+        except NotebookGone as error:
+            self.gone[name] = str(error)
+        except DataError as error:
+            with self._lock:
+                self.failed[name] = str(error)
+                self._failures += 1
+                self.stopped = self._failures >= _FAILURES
+            return
+        with self._lock:
+            self._failures = 0
+            self._done += 1
+            self._reporter(Step(self._dataset.competition.id, f"downloading notebooks ({self._total} are missing)"))
+
+    def _write(self, name: str, notebook: Notebook) -> None:
+        suffix = _SUFFIXES.get((notebook.kind, notebook.language))
+        if suffix is None:
+            raise NotebookGone(f"a {notebook.kind} in {notebook.language} holds no program")
+        content = notebook.source.encode("utf-8", "replace")
+        if len(content) > MAX_BYTES:
+            raise NotebookGone(f"it has {format_size(len(content))}, more than {format_size(MAX_BYTES)}")
+        path = self._dataset.kernels / f"{name}{suffix}"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        durable.write_bytes(path, content)
+
+
+def _file(dataset: Dataset, name: str) -> Path | None:
+    return next((path for path in _files(dataset, name) if folders.is_file(path)), None)
+
+
+def _files(dataset: Dataset, name: str) -> Iterator[Path]:
+    return (dataset.kernels / f"{name}{suffix}" for suffix in _SUFFIXES.values())
+
+
+def _gone(dataset: Dataset) -> dict[str, str]:
+    try:
+        found = loads((dataset.kernels / _GONE).read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return {str(name): str(why) for name, why in found.items()} if isinstance(found, dict) else {}

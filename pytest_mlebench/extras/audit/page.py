@@ -1,0 +1,111 @@
+"""Programs that resemble others, with the passages side by side: as text, and as a page without scripts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import zip_longest
+
+from markupsafe import Markup, escape
+
+from pytest_mlebench._version import __version__
+from pytest_mlebench.extras.audit.plagiarism import Pair, Pairs
+from pytest_mlebench.io.units import pluralize
+from pytest_mlebench.reports.templates import environment, style
+from pytest_mlebench.reports.untrusted import one_line, plain
+from pytest_mlebench.results.findings import PlagiarismAccount
+
+_MOST = 200
+"""Pairs on a page."""
+_COLUMN = 58
+
+
+def pairs_text(found: Pairs) -> str:
+    """The pairs for a terminal: a line about each, and its passages in two columns."""
+    return "\n\n".join("\n".join(_pair_lines(pair)) for pair in found.pairs)
+
+
+def _pair_lines(pair: Pair) -> Iterator[str]:
+    yield one_line(pair_title(pair))
+    for passage in pair.passages:
+        yield ""
+        yield f"{_lines(passage.lines):<{_COLUMN}} | {_lines(passage.other_lines)}"
+        left, right = (plain(text).expandtabs(4).split("\n") for text in (passage.text, passage.other_text))
+        for own, other in zip_longest(left, right, fillvalue=""):
+            yield f"{_cut(own):<{_COLUMN}} | {_cut(other)}".rstrip()
+
+
+def pair_title(pair: Pair) -> str:
+    """A pair in one line: its verdict, the program, what it resembles, and how much."""
+    other = f"notebook {pair.other}" if pair.kind == "notebook" else f"{pair.other}/{pair.other_file}"
+    return (
+        f"{pair.verdict}: {pair.run_id}/{pair.file} ({pair.agent}) and {other}: {100 * pair.share:.0f} % of the "
+        f"program, {100 * pair.other_share:.0f} % of the other"
+    )
+
+
+def account_text(account: PlagiarismAccount) -> str:
+    """What was compared with what, and how."""
+    counts = account.notebooks.values()
+    text = (
+        f"plagiarism ({account.library} {account.version}, k-grams of {account.kgram}, window {account.window}, "
+        f"threshold {100 * account.threshold:g} %, at least {account.least} characters of tokens): "
+        f"{pluralize(len(account.runs), 'run')} compared with each other's across agents and with "
+        f"{pluralize(sum(own.compared for own in counts), 'notebook')}"
+    )
+    for count, what in (
+        (sum(own.gone for own in counts), "gone"),
+        (sum(own.missing for own in counts), "not downloaded"),
+        (sum(own.unread for own in counts), "could not be read"),
+    ):
+        text += f", {count} {what}" if count else ""
+    if account.groups:
+        text += f"; with the runs of {', '.join(account.groups)}"
+    if account.without_code:
+        text += f"\nno code to compare: {_first(account.without_code)}"
+    if account.not_compared:
+        text += f"\ntoo large, too many or too costly to compare: {_first(account.not_compared)}"
+    return plain(text)
+
+
+def page(name: str, found: Pairs, account: PlagiarismAccount) -> str:
+    """The pairs of a run group as one self-contained page of HTML without scripts."""
+    shown = found.pairs[:_MOST]
+    return (
+        environment()
+        .get_template("plagiarism.html")
+        .render(
+            name=name,
+            version=__version__,
+            style=style("plagiarism.css"),
+            account=account_text(account).split("\n"),
+            pairs=[
+                (
+                    pair,
+                    pair_title(pair),
+                    [
+                        (_lines(p.lines), _code(p.text), _lines(p.other_lines), _code(p.other_text))
+                        for p in pair.passages
+                    ],
+                )
+                for pair in shown
+            ],
+            left_out=len(found.pairs) - len(shown),
+        )
+    )
+
+
+def _code(text: str) -> Markup:
+    """Escaped text, which the template would cut."""
+    return escape(plain(text))
+
+
+def _lines(where: tuple[int, int]) -> str:
+    return f"lines {where[0]} to {where[1]}"
+
+
+def _cut(line: str) -> str:
+    return line if len(line) <= _COLUMN else f"{line[: _COLUMN - 1]}…"
+
+
+def _first(names: tuple[str, ...]) -> str:
+    return ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")

@@ -1,0 +1,408 @@
+"""Plagiarism: whose code is in an agent's code, by fingerprints (see ``audit.fingerprints``).
+
+Each program that a run left is compared with the public notebooks of its competition, and with the programs that other
+agents left on the same competition, in this group and in groups that are named. Runs of one agent are not compared with
+each other: its seeds resemble each other as they should.
+
+A pair is reported where 60 % of either program is in the other. Such a pair is a *look*. It is a *violation* where 90 %
+of a program that is not short is in one public notebook: honest programs for the same task share far less. A pair of
+two runs is never a violation, since both agents may have copied the same source, or use the same model.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Protocol
+
+from pytest_mlebench.extras.audit.fingerprints import LANGUAGES, Fingerprinter, Fingerprints, Parameters
+from pytest_mlebench.extras.audit.kernels import MAX_BYTES, Kernels
+from pytest_mlebench.extras.audit.programs import Program
+from pytest_mlebench.io.json_files import loads, parse, write_json
+from pytest_mlebench.records.record import RunRecord
+from pytest_mlebench.results.findings import PAIRS, Finding, NotebooksRead, PlagiarismAccount, Verdict
+
+SCANNER = "plagiarism"
+NEAR_TOTAL = 0.9
+LARGE = 1000
+"""Characters of tokens by which a copy is a program, not a snippet: about 60 lines."""
+MAX_FILES, MAX_CHARACTERS, _MAX_FAILED = 200, 4 << 20, 3
+"""Programs of one run that are compared; and those that could not be read, after which the others are not tried."""
+_MAX_PAIRS, _MAX_PASSAGES, _MAX_LINES, _MAX_LINE = 20, 12, 200, 300
+_GAP = 60
+"""Characters of tokens that may differ within a passage."""
+_MAX_BYTES = 64 << 20
+
+
+class Left(Protocol):
+    """A run, as far as it is compared."""
+
+    @property
+    def record(self) -> RunRecord: ...
+    @property
+    def code(self) -> list[Program]: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class Passage:
+    """Lines that two programs share: numbers of the first and the last line in each, and the lines."""
+
+    lines: tuple[int, int]
+    other_lines: tuple[int, int]
+    text: str
+    other_text: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pair:
+    """A program and what it resembles: a notebook (``AUTHOR/SLUG``) or a program of another run.
+
+    ``share`` is the part of the program that is in the other one, ``other_share`` the reverse.
+    """
+
+    run_id: str
+    agent: str
+    competition_id: str
+    file: str
+    kind: str
+    """``notebook`` or ``run``."""
+    other: str
+    other_file: str
+    share: float
+    other_share: float
+    size: int
+    """Characters of tokens that are shared."""
+    passages: tuple[Passage, ...]
+
+    @property
+    def verdict(self) -> Verdict:
+        near = self.kind == "notebook" and self.share >= NEAR_TOTAL and self.size >= LARGE
+        return Verdict.violation if near else Verdict.look
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pairs:
+    """All pairs of a group above the threshold, the most alike first."""
+
+    parameters: Parameters
+    pairs: tuple[Pair, ...]
+
+    def write(self, group_dir: Path) -> Path:
+        """Write ``plagiarism.json``, at once or not at all; returns its path. Raises OSError."""
+        write_json(group_dir / PAIRS, asdict(self))
+        return group_dir / PAIRS
+
+
+def read_pairs(group_dir: Path) -> Pairs | None:
+    """The pairs of the last audit for plagiarism; None where there was none. Raises OSError, or ValueError."""
+    path = group_dir / PAIRS
+    try:
+        if path.stat().st_size > _MAX_BYTES:
+            raise ValueError(f"it has more than {_MAX_BYTES} bytes")
+        return parse(Pairs, loads(path.read_bytes()))
+    except FileNotFoundError:
+        return None
+
+
+@dataclass(frozen=True, eq=False)
+class _Document:
+    """A program with its fingerprints. ``owner`` is a run's id, or a notebook's name; ``agent`` is empty for those."""
+
+    owner: str
+    agent: str
+    file: str
+    prints: Fingerprints
+    places: Mapping[int, Sequence[int]]
+    """Of the fingerprints without those of the agent's scaffold."""
+    size: int
+    group: str = ""
+
+
+@dataclass
+class _Room:
+    """All that is compared of one competition."""
+
+    own: list[_Document] = field(default_factory=list)
+    others: list[_Document] = field(default_factory=list)
+    notebooks: list[_Document] = field(default_factory=list)
+
+
+class Comparison:
+    """Takes up runs one by one, and compares them in the end. A context manager.
+
+    ``notebooks`` gives what is here of a competition's notebooks, ``scaffold`` the files of an agent's own folder,
+    which are disregarded in its code, as are the files of ``shared`` in all code.
+    """
+
+    def __init__(
+        self,
+        parameters: Parameters,
+        notebooks: Callable[[str], Kernels | None],
+        scaffold: Callable[[str], Iterable[Path]],
+        shared: Iterable[Path] = (),
+    ) -> None:
+        self.parameters = parameters
+        self._notebooks, self._scaffold = notebooks, scaffold
+        self._shared_files = tuple(shared)
+        self._rooms: defaultdict[str, _Room] = defaultdict(_Room)
+        self._ignored: dict[str, frozenset[int]] = {}
+        self._known: dict[str, Fingerprints | None] = {}
+        self._runs: list[str] = []
+        self._without_code: list[str] = []
+        self._not_compared: list[str] = []
+        self._fingerprinter = Fingerprinter(parameters)
+
+    def __enter__(self) -> Comparison:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._fingerprinter.__exit__()
+
+    def add(self, run: Left, *, group: str = "") -> None:
+        """Take up a run that is audited; or, with the name of another ``group``, one to compare with."""
+        record = run.record
+        found = list(self._documents(run, group))
+        room = self._rooms[record.competition_id]
+        (room.others if group else room.own).extend(found)
+        if not group:
+            self._runs.append(record.run_id)
+            if not found:
+                self._without_code.append(record.run_id)
+
+    def __call__(self) -> tuple[tuple[Finding, ...], Pairs, PlagiarismAccount]:
+        """The findings, all pairs, and what was compared with what."""
+        pairs: list[Pair] = []
+        read: dict[str, NotebooksRead] = {}
+        for id, room in sorted(self._rooms.items()):
+            if not room.own:
+                continue
+            read[id] = self._read_notebooks(id, room)
+            pairs += _pairs(id, room, self.parameters)
+        pairs.sort(key=lambda pair: -max(pair.share, pair.other_share))
+        account = PlagiarismAccount(
+            **asdict(self.parameters),
+            runs=tuple(self._runs),
+            without_code=tuple(self._without_code),
+            not_compared=tuple(self._not_compared),
+            notebooks=read,
+            groups=tuple(sorted({d.group for room in self._rooms.values() for d in room.others})),
+            pairs=dict(Counter(pair.run_id for pair in pairs)),
+        )
+        return tuple(_findings(pairs)), Pairs(parameters=self.parameters, pairs=tuple(pairs)), account
+
+    def _documents(self, run: Left, group: str) -> Iterator[_Document]:
+        record = run.record
+        ignored = self._ignored_of(record.agent)
+        left, failed, seen = MAX_CHARACTERS, 0, set()
+        programs = [own for own in run.code if Path(own.file).suffix.lower() in LANGUAGES and own.text.strip()]
+        for number, program in enumerate(programs):
+            left -= len(program.text)
+            if number >= MAX_FILES or left < 0 or failed >= _MAX_FAILED:
+                self._not_compared.append(f"{record.run_id}/{program.file}")
+                continue
+            if (digest := _digest(program.text)) in seen:  # a copy of another file of the run
+                continue
+            seen.add(digest)
+            prints = self._prints(program.text, Path(program.file).suffix.lower())
+            if prints is None:
+                failed += 1
+                self._not_compared.append(f"{record.run_id}/{program.file}")
+            elif document := self._document(record.run_id, record.agent, program.file, prints, ignored, group):
+                yield document
+
+    def _document(
+        self, owner: str, agent: str, file: str, prints: Fingerprints, ignored: frozenset[int], group: str = ""
+    ) -> _Document | None:
+        places = {hash: where for hash, where in prints.places.items() if hash not in ignored}
+        size = _covered((place for where in places.values() for place in where), self.parameters.kgram)
+        if size < self.parameters.least:
+            return None
+        return _Document(owner, agent, file, prints, places, size, group)
+
+    def _prints(self, text: str, suffix: str, *, raw: bool = False) -> Fingerprints | None:
+        """Fingerprints, taken once of each text."""
+        key = _digest(f"{suffix} {raw} {text}")
+        if key not in self._known:
+            self._known[key] = self._fingerprinter(text, suffix, raw=raw)
+        return self._known[key]
+
+    def _ignored_of(self, agent: str) -> frozenset[int]:
+        """Fingerprints of an agent's scaffold and of what all share."""
+        name = agent.split("/")[0]
+        if name not in self._ignored:
+            found: set[int] = set()
+            for path in (*self._scaffold(name), *self._shared_files):
+                suffix = path.suffix.lower() if path.suffix.lower() in LANGUAGES else ".py"
+                if (text := _text(path)) is not None and (prints := self._prints(text, suffix, raw=True)) is not None:
+                    found |= prints.places.keys()
+            self._ignored[name] = frozenset(found)
+        return self._ignored[name]
+
+    def _read_notebooks(self, id: str, room: _Room) -> NotebooksRead:
+        here = self._notebooks(id)
+        if here is None:
+            return NotebooksRead(listed=0, compared=0, gone=0, missing=0)
+        shared = self._ignored_of("")
+        unread = 0
+        for name, path in here.files.items():
+            text = _text(path)
+            prints = None if text is None else self._prints(text, path.suffix.lower(), raw=True)
+            unread += prints is None
+            if prints is not None and (document := self._document(name, "", path.name, prints, shared)):
+                room.notebooks.append(document)
+        return NotebooksRead(
+            listed=len(here.listed),
+            compared=len(here.files) - unread,
+            gone=len(here.gone),
+            missing=len(here.missing),
+            unread=unread,
+        )
+
+
+def _text(path: Path) -> str | None:
+    try:
+        if path.is_symlink() or path.stat().st_size > MAX_BYTES:
+            return None
+        return path.read_bytes().decode("utf-8", "replace")
+    except OSError:
+        return None
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _covered(places: Iterable[int], kgram: int) -> int:
+    """Characters in the union of ``[place, place + kgram)``."""
+    total, end = 0, -1
+    for place in sorted(places):
+        total += place + kgram - max(place, end)
+        end = place + kgram
+    return total
+
+
+def _pairs(id: str, room: _Room, parameters: Parameters) -> Iterator[Pair]:
+    """The pairs of one competition above the threshold.
+
+    An index of fingerprints finds candidates, so that programs that share little are never compared.
+    """
+    against = [*room.notebooks, *room.own, *room.others]
+    index: defaultdict[int, list[int]] = defaultdict(list)
+    for number, document in enumerate(against):
+        for hash in document.places:
+            index[hash].append(number)
+    for document in room.own:
+        shared: Counter[int] = Counter()
+        for hash in document.places:
+            shared.update(index[hash])
+        found = []
+        for number, count in shared.items():
+            other = against[number]
+            if other.agent == document.agent:
+                continue
+            # Fingerprints lie at uneven distances, so half of what their number would have to be is a safe bound.
+            if 2 * count < parameters.threshold * min(len(document.places), len(other.places)):
+                continue
+            if (pair := _pair(id, document, other, parameters)) is not None:
+                found.append((pair, other))
+        found.sort(key=lambda one: -max(one[0].share, one[0].other_share))
+        best: dict[tuple[str, str], Pair] = {}
+        for pair, other in found:
+            if (pair.kind, pair.other) not in best:
+                passages = tuple(_passages(document, other, parameters.kgram))
+                best[pair.kind, pair.other] = replace(pair, passages=passages)
+            if len(best) >= _MAX_PAIRS:
+                break
+        yield from best.values()
+
+
+def _pair(id: str, document: _Document, other: _Document, parameters: Parameters) -> Pair | None:
+    common = document.places.keys() & other.places.keys()
+    size = _covered((place for hash in common for place in document.places[hash]), parameters.kgram)
+    other_size = _covered((place for hash in common for place in other.places[hash]), parameters.kgram)
+    share, other_share = size / document.size, other_size / other.size
+    if max(share, other_share) < parameters.threshold or min(size, other_size) < parameters.least:
+        return None
+    return Pair(
+        run_id=document.owner,
+        agent=document.agent,
+        competition_id=id,
+        file=document.file,
+        kind="run" if other.agent else "notebook",
+        other=f"{other.group}/{other.owner}" if other.group else other.owner,
+        other_file=other.file,
+        share=round(share, 4),
+        other_share=round(other_share, 4),
+        size=size,
+        passages=(),
+    )
+
+
+def _passages(document: _Document, other: _Document, kgram: int) -> list[Passage]:
+    """The longest passages that two programs share, in the order of the first one."""
+    common = document.places.keys() & other.places.keys()
+    # What occurs often says little about which place was copied.
+    matches = sorted((a, b) for hash in common for a in document.places[hash][:3] for b in other.places[hash][:3])
+    chains: list[list[tuple[int, int]]] = []
+    open_chains: list[list[tuple[int, int]]] = []
+    for a, b in matches:
+        open_chains = [chain for chain in open_chains if a - chain[-1][0] <= kgram + _GAP][-20:]
+        for chain in open_chains:
+            if 0 < b - chain[-1][1] <= kgram + _GAP and a > chain[-1][0]:
+                chain.append((a, b))
+                break
+        else:
+            chains.append([(a, b)])
+            open_chains.append(chains[-1])
+    chains.sort(key=lambda chain: -len(chain))
+    lines, other_lines = document.prints.text.split("\n"), other.prints.text.split("\n")
+    found: list[Passage] = []
+    used: set[int] = set()
+    for chain in chains:
+        where = _lines([document.prints.lines[a] for a, _ in chain])
+        there = _lines([other.prints.lines[b] for _, b in chain])
+        if used.issuperset(range(where[0], where[1] + 1)):
+            continue
+        used.update(range(where[0], where[1] + 1))
+        found.append(
+            Passage(lines=where, other_lines=there, text=_cut(lines, where), other_text=_cut(other_lines, there))
+        )
+        if len(found) >= _MAX_PASSAGES:
+            break
+    return sorted(found, key=lambda passage: passage.lines)
+
+
+def _lines(places: Iterable[tuple[int, int]]) -> tuple[int, int]:
+    firsts, lasts = zip(*places, strict=True)
+    return min(firsts), max(lasts)
+
+
+def _cut(lines: Sequence[str], where: tuple[int, int]) -> str:
+    chosen = lines[where[0] - 1 : where[1]]
+    kept = [line if len(line) <= _MAX_LINE else f"{line[:_MAX_LINE]}…" for line in chosen[:_MAX_LINES]]
+    return "\n".join([*kept, *([f"… {len(chosen) - _MAX_LINES} more lines"] if len(chosen) > _MAX_LINES else [])])
+
+
+def _findings(pairs: Iterable[Pair]) -> Iterator[Finding]:
+    for pair in pairs:
+        what = f"the public notebook {pair.other}" if pair.kind == "notebook" else f"the code of run {pair.other}"
+        text = f"{_percent(pair.share)} of it is in {what}"
+        if pair.other_share >= NEAR_TOTAL:
+            text += f", {_percent(pair.other_share)} of which it has"
+        first = max(pair.passages, key=lambda passage: len(passage.text), default=None)
+        yield Finding(
+            run_id=pair.run_id,
+            scanner=SCANNER,
+            verdict=pair.verdict,
+            text=text[:300],
+            file=pair.file[:300],
+            line=None if first is None else first.lines[0],
+            quote="" if first is None else first.text.strip().split("\n")[0][:200],
+        )
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %"

@@ -1,0 +1,287 @@
+"""What an agent's programs say: constants, imports and calls of its code, and the commands it gave.
+
+Comments and docstrings are left out, so that who writes "never read the answers" is not taken for one who does.
+"""
+
+from __future__ import annotations
+
+import ast
+import base64
+import binascii
+import io
+import json
+import re
+import tokenize
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from pytest_mlebench.io.json_files import loads
+from pytest_mlebench.records.layout import FILES
+from pytest_mlebench.runs.files import FilesError, open_files
+
+MAX_FILES = 2000
+MAX_FILE_BYTES = 4 << 20
+MAX_TOTAL_BYTES = 64 << 20
+MAX_PARSED, _MAX_TOTAL_PARSED = 400_000, 8_000_000
+"""Characters of Python code, of a file and of all files of a run, that are parsed."""
+MAX_NODES = 300_000
+"""Of a syntax tree."""
+MAX_LINE = 200_000
+"""Characters of a line that are searched, in windows: patterns take a time that grows with the square of these."""
+_WINDOW, _OVERLAP = 1000, 200
+_MAX_STEPS, _MAX_PARTS, _MAX_DEPTH = 300_000, 50, 20
+"""Of putting texts together from constants: nodes in a program, texts and depth of one."""
+_SUFFIXES = (".py", ".sh", ".bash", ".ipynb", ".r", ".jl", ".pl", ".js", ".cpp", ".c", ".txt", "")
+_ENCODED = re.compile(r"[A-Za-z0-9+/_-]{40,}={0,2}")
+_MAX_DECODED = 1 << 20
+_COMMENT = re.compile(r"(^|\s)#.*$")
+
+
+@dataclass(frozen=True)
+class Program:
+    """A file of code, or the commands of one step of a trajectory (then ``call`` is the number of the model call).
+
+    Whoever wrote it may want to harm who reads it: Python beyond ``MAX_PARSED`` characters is not parsed, syntax trees
+    are not kept, and what is looked at is bounded. ``unread`` says what was not.
+    """
+
+    file: str
+    text: str
+    call: int | None = None
+    may_parse: bool = True
+
+    def nodes(self) -> Iterator[ast.AST]:
+        """The nodes of its syntax tree, at most ``MAX_NODES``; none where it is no Python, or too large to parse."""
+        tree = self._tree()
+        if tree is not None:
+            yield from islice(ast.walk(tree), MAX_NODES)
+
+    @property
+    def is_python(self) -> bool:
+        """Whether it is Python that could be parsed."""
+        return self._facts.is_python
+
+    @property
+    def lines(self) -> tuple[str, ...]:
+        """Its lines without comments and, in Python, without docstrings; numbers stay those of the file."""
+        return self._facts.lines
+
+    @property
+    def joined(self) -> tuple[tuple[int, str], ...]:
+        """Texts that Python code puts together from constants (``"a" + "b"``, ``Path("a") / "b"``, ``join("a", "b")``),
+        and the line of each."""
+        return self._facts.joined
+
+    @property
+    def decoded(self) -> tuple[tuple[int, str], ...]:
+        """Texts that its constants hold in base64 or in hexadecimal digits, and the line of each."""
+        return self._facts.decoded
+
+    @property
+    def unread(self) -> tuple[str, ...]:
+        """What of it was too much to be read."""
+        return self._facts.unread
+
+    def line(self, number: int) -> str:
+        """The text of a line, counted from 1."""
+        return self._source[number - 1].strip() if 0 < number <= len(self._source) else ""
+
+    def search(self, pattern: re.Pattern[str]) -> Iterator[tuple[int, str]]:
+        """The number and the text of each line in which a pattern occurs; of a long line, the part around it."""
+        for number, line in enumerate(self.lines, 1):
+            for start in range(0, max(1, min(len(line), MAX_LINE) - _OVERLAP), _WINDOW - _OVERLAP):
+                part = line[start : start + _WINDOW]
+                if pattern.search(part):
+                    yield number, part.strip()
+                    break
+
+    @cached_property
+    def _source(self) -> list[str]:
+        return self.text.splitlines()
+
+    @property
+    def _is_too_large(self) -> bool:
+        return len(self.text) > MAX_PARSED or not self.may_parse
+
+    def _tree(self) -> ast.Module | None:
+        if not self.file.endswith((".py", ".ipynb")) or self._is_too_large:
+            return None
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of the agent's code, about escapes and the like
+            try:
+                return ast.parse(self.text)
+            except (SyntaxError, ValueError, RecursionError, MemoryError):
+                return None
+
+    @cached_property
+    def _facts(self) -> _Facts:
+        tree, unread = self._tree(), []
+        if self.file.endswith((".py", ".ipynb")) and self._is_too_large:
+            unread.append("this code is too large to be parsed: only its lines were searched")
+        if any(len(line) > MAX_LINE for line in self._source):
+            unread.append("this code has a line that is too long to be searched whole")
+        if tree is None:
+            lines = tuple(_COMMENT.sub("", line[:MAX_LINE]) for line in self._source)
+            return _Facts(lines=lines, unread=tuple(unread))
+        nodes = list(islice(ast.walk(tree), MAX_NODES + 1))
+        budget = _Steps()
+        joined = tuple(_joined(nodes[:MAX_NODES], budget))
+        if len(nodes) > MAX_NODES or budget.left <= 0:
+            unread.append("this code is too deep or too large to be read whole")
+        return _Facts(
+            is_python=True,
+            lines=self._without_comments(nodes),
+            joined=joined,
+            decoded=tuple(_decoded_constants(nodes[:MAX_NODES])),
+            unread=tuple(unread),
+        )
+
+    def _without_comments(self, nodes: Iterable[ast.AST]) -> tuple[str, ...]:
+        found = list(self._source)
+        with suppress(tokenize.TokenError, SyntaxError, IndexError):
+            for token in tokenize.generate_tokens(io.StringIO(self.text).readline):
+                if token.type == tokenize.COMMENT:
+                    row, column = token.start
+                    found[row - 1] = found[row - 1][:column]
+        for node in nodes:
+            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+                last = min(node.end_lineno or node.lineno, len(found))
+                found[node.lineno - 1 : last] = [""] * (last - node.lineno + 1)
+        return tuple(found)
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Facts:
+    """What scanners read of a program, found in one pass over its syntax tree."""
+
+    lines: tuple[str, ...]
+    is_python: bool = False
+    joined: tuple[tuple[int, str], ...] = ()
+    decoded: tuple[tuple[int, str], ...] = ()
+    unread: tuple[str, ...] = ()
+
+
+@dataclass
+class _Steps:
+    """How many more nodes may be looked at to put texts together."""
+
+    left: int = _MAX_STEPS
+
+
+def _joined(nodes: Iterable[ast.AST], budget: _Steps) -> Iterator[tuple[int, str]]:
+    for node in nodes:
+        if isinstance(node, ast.BinOp | ast.Call | ast.JoinedStr):
+            parts = _constants(node, budget)
+            if len(parts) > 1:
+                line = getattr(node, "lineno", 1)
+                yield line, "".join(parts)
+                yield line, "/".join(part.strip("/") for part in parts)
+
+
+def _decoded_constants(nodes: Iterable[ast.AST]) -> Iterator[tuple[int, str]]:
+    for node in nodes:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str | bytes):
+            value = node.value if isinstance(node.value, str) else node.value.decode("latin-1")
+            if (text := _decoded("".join(value[:_MAX_DECODED].split()))) is not None:
+                yield node.lineno, text
+
+
+def _decoded(text: str) -> str | None:
+    """What a text encodes; None where this is no readable text."""
+    if not _ENCODED.fullmatch(text):
+        return None
+    for decode in (bytes.fromhex, lambda value: base64.b64decode(value, altchars=_altchars(value), validate=True)):
+        with suppress(ValueError, binascii.Error):
+            found = decode(text).decode("utf-8")
+            if all(character.isprintable() or character in "\n\r\t" for character in found):
+                return found
+    return None
+
+
+def _altchars(text: str) -> bytes | None:
+    return b"-_" if "-" in text or "_" in text else None
+
+
+_PASSED = (ast.BinOp, ast.Call, ast.JoinedStr, ast.FormattedValue, ast.keyword, ast.List, ast.Tuple)
+
+
+def _constants(node: ast.AST, budget: _Steps) -> list[str]:
+    """Text constants below a node, in the order of the source; a call's are those of its function and arguments."""
+    found: list[str] = []
+    waiting = [(node, 0)]
+    while waiting and len(found) < _MAX_PARTS and budget.left > 0:
+        budget.left -= 1
+        own, depth = waiting.pop()
+        if isinstance(own, ast.Constant):
+            found += [own.value[:500]] if isinstance(own.value, str) else []
+        elif isinstance(own, _PASSED) and depth < _MAX_DEPTH:
+            waiting += [(child, depth + 1) for child in reversed(list(ast.iter_child_nodes(own)))]
+    return found
+
+
+@dataclass
+class _Budget:
+    files: int = MAX_FILES
+    size: int = MAX_TOTAL_BYTES
+    parsed: int = _MAX_TOTAL_PARSED
+    left_out: list[str] = field(default_factory=list)
+
+
+def code_of(run_dir: Path) -> tuple[list[Program], list[str]]:
+    """The code that a run left, within bounds; and the names of files that were not read."""
+    budget, found = _Budget(), []
+    try:
+        with open_files(run_dir) as files:
+            for file in files.below("code"):
+                if file.suffix.lower() not in _SUFFIXES:
+                    continue
+                if file.size > MAX_FILE_BYTES or budget.files <= 0 or budget.size < file.size:
+                    budget.left_out.append(file.path)
+                    continue
+                budget.files -= 1
+                budget.size -= file.size
+                content = files.read(file.path, file.size)
+                if b"\0" in content:
+                    continue
+                text = content.decode("utf-8", "replace")
+                text = notebook_code(text) if file.suffix.lower() == ".ipynb" else text
+                if len(text) <= MAX_PARSED:
+                    budget.parsed -= len(text)
+                found.append(Program(file.path, text, may_parse=budget.parsed >= 0))
+    except FilesError:
+        budget.left_out.append(FILES)
+    return found, budget.left_out
+
+
+def notebook_code(text: str) -> str:
+    """The code of a notebook's cells; empty where it cannot be read."""
+    try:
+        cells = loads(text)["cells"]
+        sources = [cell["source"] for cell in cells if cell.get("cell_type") == "code"]
+        return "\n".join("".join(source) for source in sources)
+    except (ValueError, TypeError, LookupError, AttributeError):
+        return ""
+
+
+def commands_of(trajectory: Mapping[str, Any] | None) -> Iterator[Program]:
+    """What an agent's models had run: the arguments of their tool calls, one program for each call."""
+    if trajectory is None:
+        return
+    for one in (trajectory, *(trajectory.get("subagent_trajectories") or ())):
+        for step in one.get("steps") or () if isinstance(one, Mapping) else ():
+            if not isinstance(step, Mapping) or step.get("is_copied_context"):
+                continue
+            extra = step.get("extra")
+            call = extra.get("call") if isinstance(extra, Mapping) else None
+            for made in step.get("tool_calls") or ():
+                arguments = made.get("arguments") if isinstance(made, Mapping) else None
+                if isinstance(arguments, Mapping):
+                    texts = [value for value in arguments.values() if isinstance(value, str)]
+                    text = "\n".join(texts) or json.dumps(arguments)[:MAX_FILE_BYTES]
+                    yield Program("trajectory.json", text, call if isinstance(call, int) else None)

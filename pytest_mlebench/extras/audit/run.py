@@ -1,0 +1,124 @@
+"""A run as an audit sees it: what it left, read once and within bounds."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from pytest_mlebench.catalog.competition import Competition
+from pytest_mlebench.data.dataset import Dataset
+from pytest_mlebench.extras.audit.programs import Program, code_of, commands_of
+from pytest_mlebench.io.json_files import loads
+from pytest_mlebench.llm.trajectory import TRAJECTORY
+from pytest_mlebench.records.group import RunGroup
+from pytest_mlebench.records.layout import SUBMISSION
+from pytest_mlebench.records.record import RunRecord
+from pytest_mlebench.sandbox.snapshots import digest_of
+
+_TRAJECTORY_BYTES = 256 << 20
+_ROWS = 200_000
+"""Rows of a submission that are compared."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """A run to audit. ``dataset`` is None where the data is not here, ``peers`` are the group's other runs
+    of the competition, with the SHA-256 of their submissions."""
+
+    record: RunRecord
+    run_dir: Path
+    competition: Competition | None
+    dataset: Dataset | None
+    peers: Sequence[tuple[RunRecord, str]] = ()
+    provider_tools: bool = False
+
+    @cached_property
+    def _left(self) -> tuple[list[Program], list[str]]:
+        return code_of(self.run_dir)
+
+    @property
+    def code(self) -> list[Program]:
+        """The code that the agent left."""
+        return self._left[0]
+
+    @property
+    def not_read(self) -> list[str]:
+        """Code that was too much to read."""
+        return self._left[1]
+
+    @cached_property
+    def programs(self) -> list[Program]:
+        """Its code, and the commands that its models gave."""
+        return [*self.code, *commands_of(self.trajectory)]
+
+    @cached_property
+    def trajectory(self) -> Mapping[str, Any] | None:
+        path = self.run_dir / TRAJECTORY
+        try:
+            if path.is_symlink() or path.stat().st_size > _TRAJECTORY_BYTES:
+                return None
+            found = loads(path.read_bytes())
+        except (OSError, ValueError):
+            return None
+        return found if isinstance(found, dict) else None
+
+    @cached_property
+    def submission(self) -> Path | None:
+        path = self.run_dir / SUBMISSION
+        return path if path.is_file() and not path.is_symlink() else None
+
+    @cached_property
+    def rows(self) -> list[list[str]]:
+        """The rows of its submission below the head, the first ones of many; none where it is no CSV."""
+        return _rows(self.submission)
+
+    @cached_property
+    def sample_rows(self) -> list[list[str]]:
+        """The same of the sample submission."""
+        return [] if self.dataset is None else _rows(self.dataset.sample_submission)
+
+    @cached_property
+    def test_ids(self) -> frozenset[str]:
+        """The ids that are to be predicted, as the sample submission or else the submission itself has them."""
+        return frozenset(row[0] for row in self.sample_rows or self.rows if row and len(row[0]) > 1)
+
+
+def _rows(path: Path | None) -> list[list[str]]:
+    if path is None or path.suffix != ".csv":
+        return []
+    try:
+        with path.open(newline="", encoding="utf-8", errors="replace") as file:
+            return list(islice(csv.reader(file), 1, _ROWS + 1))
+    except (OSError, csv.Error):
+        return []
+
+
+def runs_of(
+    group: RunGroup, competition: Callable[[str], Competition | None], dataset: Callable[[str], Dataset | None]
+) -> Iterator[Run]:
+    """The runs of a group. Raises OSError where its files cannot be read."""
+    digests = {
+        record.run_id: digest_of(path)
+        for record in group.records
+        if (path := group.folder / record.run_id / SUBMISSION).is_file() and not path.is_symlink()
+    }
+    tools = bool(group.manifest.settings.get("allow_provider_tools"))
+    for record in group.records:
+        peers = [
+            (other, digests[other.run_id])
+            for other in group.records
+            if other is not record and other.competition_id == record.competition_id and other.run_id in digests
+        ]
+        yield Run(
+            record=record,
+            run_dir=group.folder / record.run_id,
+            competition=competition(record.competition_id),
+            dataset=dataset(record.competition_id),
+            peers=peers,
+            provider_tools=tools,
+        )

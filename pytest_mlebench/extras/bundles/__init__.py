@@ -1,0 +1,1 @@
+"""Run groups packed so that somebody else can verify them."""

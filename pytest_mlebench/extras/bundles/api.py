@@ -1,0 +1,96 @@
+"""``Bench.bundle`` and ``Bench.verify``: results that others can verify."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Collection, Mapping
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+from pytest_mlebench import factories
+from pytest_mlebench.bench import Bench
+from pytest_mlebench.errors import UsageError
+from pytest_mlebench.extras.bundles import verify as verification
+from pytest_mlebench.extras.bundles.bundle import (
+    KINDS,
+    MAX_BYTES,
+    TABLES,
+    Bundle,
+    is_bundle,
+    read_bundle,
+    write_bundle,
+)
+from pytest_mlebench.io.json_files import json_text, loads
+from pytest_mlebench.io.paths import AnyPath, expanded
+from pytest_mlebench.records.group import RunGroup
+from pytest_mlebench.reports.json_report import to_json
+from pytest_mlebench.results.grading_report import write_group
+from pytest_mlebench.results.overview import overview
+from pytest_mlebench.results.profile import Card
+
+
+def bundle(
+    bench: Bench,
+    group: AnyPath | RunGroup,
+    path: AnyPath,
+    *,
+    leave_out: Collection[str] = (),
+    sign: AnyPath | None = None,
+) -> Bundle:
+    """Pack a run group into the file ``path``, so that others can verify it.
+
+    ``leave_out`` has kinds of files (see ``bundle.KINDS``), and ``sign`` is an SSH key. Raises UsageError, also where
+    ``verify`` would reject the bundle.
+    """
+    if unknown := sorted(set(leave_out) - KINDS.keys()):
+        raise UsageError(f"leave_out: {unknown[0]!r} is not one of {', '.join(KINDS)}")
+    own = group if isinstance(group, RunGroup) else bench.group(group)
+    graders = cache(partial(factories.regrader, bench.settings))
+    return write_bundle(
+        own.folder,
+        expanded(path),
+        leave_out=leave_out,
+        extra={TABLES: json_text(group_files(own)[TABLES]).encode()},
+        missing_runs=len(own.planned - own.runs.keys()),
+        key=None if sign is None else expanded(sign),
+        check=lambda made: verification.objections(made, graders, group_files),
+    )
+
+
+def verify(
+    bench: Bench,
+    path: AnyPath,
+    *,
+    digest: str | None = None,
+    allowed_signers: AnyPath | None = None,
+    max_bytes: int = MAX_BYTES,
+) -> Card:
+    """Check a bundle with the data and the graders of this machine.
+
+    ``digest`` is the one that was published with it, ``allowed_signers`` a file of the keys that may have signed it,
+    and ``max_bytes`` the most that it may unpack to. Raises UsageError, and DataError for a file that is not a bundle
+    or was changed.
+    """
+    file = expanded(path)
+    if not is_bundle(file):
+        raise UsageError(f"{file} is no bundle: `mlebench bundle` makes one")
+    with tempfile.TemporaryDirectory(prefix="mlebench-verify-") as scratch:
+        return verification.verify(
+            read_bundle(file, Path(scratch), max_bytes=max_bytes),
+            cache(partial(factories.regrader, bench.settings)),
+            files=group_files,
+            digest=digest and digest.removeprefix("sha256:"),
+            allowed_signers=None if allowed_signers is None else expanded(allowed_signers),
+        )
+
+
+def group_files(group: RunGroup) -> Mapping[str, Any]:
+    """What a group's reports and tables must hold according to its records, by file name."""
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch) / group.name
+        folder.mkdir()
+        write_group(folder, group.manifest.created_at, group.records)
+        files: dict[str, Any] = {path.name: loads(path.read_bytes()) for path in folder.iterdir()}
+    view = to_json(overview([group]))
+    return {**files, TABLES: {name: view[name] for name in ("summaries", "costs", "timelines")}}

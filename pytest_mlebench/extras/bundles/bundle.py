@@ -1,0 +1,607 @@
+"""A bundle: a run group packed into one file, so that somebody else can verify it.
+
+It is a tar archive compressed with Zstandard: ``index.json``, perhaps ``index.json.sig`` (an SSH signature of it), and
+then the content of each file as ``blobs/<SHA-256>``, once where several files have the same. The index says which path
+has which content, and what was left out. Its own SHA-256 is the bundle's digest: whoever knows it knows every byte.
+
+A bundle that somebody sends is untrusted: nothing but regular members in this order is accepted, each of the size and
+the digest that the index says, and never more in total than the reader allows. Paths come from the index alone, and are
+relative names of files that do not exist yet, in a folder that is new.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import re
+import shutil
+import stat
+import subprocess
+import tarfile
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from pytest_mlebench._version import __version__
+from pytest_mlebench.errors import DataError, UsageError, reason
+from pytest_mlebench.io.compression import CompressionParameter, DecompressionParameter, ZstdError, ZstdFile
+from pytest_mlebench.io.json_files import json_decoder, json_text, loads, parse
+from pytest_mlebench.io.units import format_size
+from pytest_mlebench.llm.ledger import BODIES, CALLS
+from pytest_mlebench.llm.ledger import FOLDER as LLM
+from pytest_mlebench.llm.trajectory import TRAJECTORY
+from pytest_mlebench.records.layout import (
+    COLLECTED,
+    EVENTS,
+    FILES,
+    LOCK,
+    MANIFEST,
+    METADATA,
+    RECORD,
+    REPORT,
+    RUN_LOG,
+    RUNNING,
+    WORKERS,
+)
+from pytest_mlebench.results.findings import FINDINGS, PAIRS, PAIRS_PAGE
+from pytest_mlebench.runs.files import copy_files
+from pytest_mlebench.runs.guard import CONFTEST
+from pytest_mlebench.sandbox.snapshots import FOLDER as SNAPSHOTS
+
+FORMAT = "pytest-mlebench bundle"
+VERSION = 1
+MADE_BY = f"pytest-mlebench {__version__}"
+SUFFIX = ".tar.zst"
+INDEX, SIGNATURE, BLOBS = "index.json", "index.json.sig", "blobs/"
+TABLES = "tables.json"
+"""Beside the group's own files: the tables and statistics that its maker saw."""
+MISSING_RUNS = "planned runs without a record"
+ODD_NAMES = "files with names that other systems do not bear"
+MAX_INDEX_BYTES = 64 << 20
+MAX_FILES = 200_000
+MAX_BYTES = 256 << 30
+"""What a reader unpacks at most, by default."""
+_MAX_PATH, _MAX_NAME, _MAX_DEPTH = 2048, 255, 60
+_WINDOW_LOG = 27
+"""2 to this power: the bytes of memory that a bundle may ask for to be decompressed."""
+_CHUNK = 1 << 20
+_LEVEL = 6
+_MAX_PADDING = 1 << 20
+_SHOWN = 10
+JUDGE = "judge"
+"""In a run group: the votes of an audit's judge."""
+_IN_GROUP = (MANIFEST, METADATA, EVENTS, FINDINGS, TABLES)
+_PREFIXES = ("grading_report", "regraded-", "familiarity-")
+_IN_RUN = (RECORD, RUNNING, RUN_LOG, TRAJECTORY, CALLS, BODIES, FILES)
+_IN_FILES = {"submissions": "submission", "code": "code", "logs": "logs"}
+"""The folders of a run's archive by the kinds of their files."""
+_NEVER = (LOCK, WORKERS, REPORT, PAIRS, PAIRS_PAGE, CONFTEST)
+"""What only matters where the group was made, is made from the rest, or holds other people's notebooks."""
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    values = dict(pairs)
+    if len(values) < len(pairs):
+        twice = next(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
+        raise ValueError(f"it has the key {twice[:100]!r} twice")
+    return values
+
+
+UNIQUE_KEYS = json_decoder(object_pairs_hook=_unique)
+"""Reads JSON in which no key comes twice: readers would take different values from it."""
+
+KINDS: Mapping[str, str] = {
+    "submissions": "what agents left in submission/",
+    "snapshots": "submissions as they were during the runs",
+    "ledgers": "the lists of model calls, without what was said",
+    "recordings": "what was said in model calls",
+    "trajectories": "the steps of each run",
+    "code": "the code that agents left",
+    "logs": "the logs of agents, and what they printed",
+}
+"""What a bundle can leave out."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BundledFile:
+    """One file: its path in the group's folder, its size in bytes, and the SHA-256 of its content."""
+
+    path: str
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class LeftOut:
+    """What a bundle does not hold: how many files and bytes, and why."""
+
+    what: str
+    files: int
+    size: int
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Index:
+    """What a bundle holds."""
+
+    format: str
+    version: int
+    made_by: str
+    made_at: str
+    run_group: str
+    files: tuple[BundledFile, ...]
+    left_out: tuple[LeftOut, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """The bytes of all files."""
+        return sum(entry.size for entry in self.files)
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """A bundle that was unpacked into ``folder``; its content is that of the index, whose SHA-256 is ``digest``."""
+
+    index: Index
+    digest: str
+    content: bytes
+    """The index as it was signed."""
+    signature: bytes | None
+    folder: Path
+
+
+def kind_of(path: str) -> str:
+    """The kind (see ``KINDS``) of a file of a group; empty for what every bundle holds."""
+    _, _, inside = path.partition("/")
+    first = inside.partition("/")[0]
+    if not inside or inside in (RECORD, RUNNING):
+        return ""
+    if inside == TRAJECTORY:
+        return "trajectories"
+    if inside == BODIES:
+        return "recordings"
+    folders = {"submission": "submissions", SNAPSHOTS: "snapshots", LLM: "ledgers", "code": "code", "logs": "logs"}
+    return folders.get(first, "logs" if inside == RUN_LOG else "")
+
+
+def write_bundle(
+    group_dir: Path,
+    target: Path,
+    *,
+    leave_out: Collection[str] = (),
+    extra: Mapping[str, bytes] | None = None,
+    missing_runs: int = 0,
+    key: Path | None = None,
+    check: Callable[[Bundle], Sequence[str]] = lambda bundle: (),
+) -> Bundle:
+    """Pack a group's folder into the file ``target``, at once or not at all.
+
+    ``leave_out`` has kinds of files (see ``KINDS``), ``extra`` files that are not in the folder. ``missing_runs`` is
+    the number of planned runs without a record, which the index states; ``key`` is an SSH key that signs the index.
+    ``check`` gives reasons why the group must not be packed. Raises UsageError, and OSError.
+    """
+    with TemporaryDirectory(prefix="mlebench-bundle-") as scratch:
+        entries, omitted = _survey(group_dir, frozenset(leave_out), frozenset(extra or ()), Path(scratch))
+        if missing_runs:
+            omitted += (LeftOut(what=MISSING_RUNS, files=missing_runs, size=0, why="they have not ended"),)
+        found = [*entries, *((name, io.BytesIO(content)) for name, content in sorted((extra or {}).items()))]
+        return _write(group_dir, target, found, omitted, key, check)
+
+
+def _write(
+    group_dir: Path,
+    target: Path,
+    found: Sequence[tuple[str, _Source]],
+    omitted: tuple[LeftOut, ...],
+    key: Path | None,
+    check: Callable[[Bundle], Sequence[str]],
+) -> Bundle:
+    files = tuple(BundledFile(path=name, size=size, sha256=digest) for name, size, digest in map(_digest, found))
+    index = Index(
+        format=FORMAT,
+        version=VERSION,
+        made_by=MADE_BY,
+        made_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        run_group=group_dir.resolve().name,
+        files=files,
+        left_out=omitted,
+    )
+    content = json_text(asdict(index)).encode()
+    if len(content) > MAX_INDEX_BYTES or len(files) > MAX_FILES:
+        raise UsageError(f"{group_dir} has too many files for a bundle: {len(files)}")
+    signature = None if key is None else sign(content, key)
+    partial = target.with_name(f".{target.name}.part")
+    options: dict[int, int] = {
+        CompressionParameter.compression_level: _LEVEL,
+        CompressionParameter.nb_workers: os.cpu_count() or 1,
+    }
+    try:
+        partial.open("wb").close()  # a target that cannot be written is noticed first
+        if objections := check(Bundle(index, hashlib.sha256(content).hexdigest(), content, None, group_dir)):
+            more = f"\n  and {len(objections) - _SHOWN} more" if len(objections) > _SHOWN else ""
+            shown = "\n  ".join(objections[:_SHOWN])
+            raise UsageError(
+                f"{group_dir} was not packed, since `mlebench verify` would reject the bundle:\n  {shown}{more}"
+            )
+        with partial.open("wb") as file, ZstdFile(file, "w", options=options) as out:
+            _add(out, INDEX, io.BytesIO(content), len(content))
+            if signature is not None:
+                _add(out, SIGNATURE, io.BytesIO(signature), len(signature))
+            written = set()
+            for entry, (_, source) in zip(files, found, strict=True):
+                if entry.sha256 not in written:
+                    written.add(entry.sha256)
+                    with _opened(source) as reader:
+                        _add(out, BLOBS + entry.sha256, reader, entry.size)
+            out.write(bytes(2 * tarfile.BLOCKSIZE))
+        partial.replace(target)
+    except OSError as error:
+        raise UsageError(f"{target} cannot be written: {reason(error)}") from error
+    finally:
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
+    return Bundle(index, hashlib.sha256(content).hexdigest(), content, signature, group_dir)
+
+
+_Source = Path | io.BytesIO
+
+
+def _survey(
+    group_dir: Path, leave_out: frozenset[str], reserved: frozenset[str], scratch: Path
+) -> tuple[list[tuple[str, _Source]], tuple[LeftOut, ...]]:
+    """The files to pack, by path; and what is left out."""
+    kept: list[tuple[str, _Source]] = []
+    omitted: dict[tuple[str, str], list[int]] = {}
+    for folder, folders, names in os.walk(group_dir):
+        folders.sort()
+        for name in sorted(names) + [name for name in folders if (Path(folder) / name).is_symlink()]:
+            path = Path(folder) / name
+            inside = path.relative_to(group_dir).as_posix()
+            status = path.lstat()
+            kind = kind_of(inside)
+            if inside in _NEVER or inside.startswith("__pycache__/"):
+                continue
+            if not stat.S_ISREG(status.st_mode):
+                why = ("links and special files", "they are no regular files")
+            elif kind in leave_out:
+                why = (kind, "by --leave-out")
+            elif not _is_safe(inside) or inside in reserved:
+                why = (ODD_NAMES, "their names are not plain text")
+            else:
+                if inside.split("/")[1:] == [FILES] and leave_out & _IN_FILES.keys():
+                    path = _without(path.parent, leave_out, scratch / str(len(kept)), omitted)
+                kept.append((inside, path))
+                continue
+            omitted.setdefault(why, []).append(status.st_size)
+    left_out = [LeftOut(what=what, files=len(own), size=sum(own), why=why) for (what, why), own in omitted.items()]
+    return kept, tuple(left_out)
+
+
+def _without(run_dir: Path, leave_out: frozenset[str], folder: Path, omitted: dict[tuple[str, str], list[int]]) -> Path:
+    """A run's archive without some kinds of files; these are added to what is omitted. Raises DataError."""
+    folders = [folder for kind, folder in _IN_FILES.items() if kind not in leave_out]
+    for file in copy_files(run_dir, folder, folders):
+        kind = next(kind for kind, inside in _IN_FILES.items() if file.path.startswith(f"{inside}/"))
+        omitted.setdefault((kind, "by --leave-out"), []).append(file.size)
+    return folder / FILES
+
+
+def _digest(found: tuple[str, _Source]) -> tuple[str, int, str]:
+    name, source = found
+    with _opened(source) as reader:
+        digest = hashlib.file_digest(reader, "sha256")
+        return name, reader.seek(0, os.SEEK_END), digest.hexdigest()
+
+
+@contextmanager
+def _opened(source: _Source) -> Iterator[io.BufferedReader | io.BytesIO]:
+    if isinstance(source, Path):
+        with source.open("rb") as reader:
+            yield reader
+    else:
+        source.seek(0)
+        yield source
+
+
+def _add(out: Any, name: str, reader: io.BufferedReader | io.BytesIO, size: int) -> None:
+    header = tarfile.TarInfo(name)
+    header.size, header.mode = size, 0o644
+    # The usual form bears 8 GiB; larger files get GNU's binary sizes, which every tar reads.
+    out.write(header.tobuf(tarfile.GNU_FORMAT))
+    left = size
+    while left:
+        chunk = reader.read(min(left, _CHUNK))
+        if not chunk:
+            raise UsageError("a file became shorter while it was packed: wait until the group's sessions have ended")
+        out.write(chunk)
+        left -= len(chunk)
+    out.write(bytes(-size % tarfile.BLOCKSIZE))
+
+
+def _is_safe(path: str) -> bool:
+    """Whether this is the relative path of a file that no system takes for anything else."""
+    parts = path.split("/")
+    try:
+        encoded = [part.encode() for part in parts]
+    except UnicodeEncodeError:
+        return False
+    return (
+        len(path) <= _MAX_PATH
+        and len(parts) <= _MAX_DEPTH
+        and "\\" not in path
+        and path.isprintable()
+        and all(0 < len(part) <= _MAX_NAME and part not in (b".", b"..") for part in encoded)
+    )
+
+
+def read_bundle(source: Path, parent: Path, *, max_bytes: int = MAX_BYTES) -> Bundle:
+    """Unpack a bundle into a new folder below ``parent``, of the group's name; every file then has the size and the
+    digest that the index says.
+
+    Raises DataError for a file that is no bundle, or not a whole and honest one, and OSError.
+    """
+
+    try:
+        with ZstdFile(source, options={DecompressionParameter.window_log_max: _WINDOW_LOG}) as stream:
+            return _unpack(_Members(stream), parent, max_bytes)
+    except (ZstdError, EOFError) as error:
+        raise DataError(f"{source} is no bundle: it is not compressed with Zstandard, or was cut off") from error
+    except ValueError as error:
+        raise DataError(f"{source} is no bundle, or was changed: {reason(error)}") from error
+
+
+def unpack(source: Path, parent: Path, *, max_bytes: int = MAX_BYTES) -> Path:
+    """Write the run group of a bundle to a new folder below ``parent``, at once or not at all; returns that folder.
+
+    Files that are no part of a run group are left out: nothing of a stranger's choice gets a name that a program
+    would read. Raises UsageError where there is such a folder, and as ``read_bundle`` does.
+    """
+    try:
+        parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=".unbundle-", dir=parent) as scratch:
+            bundle = read_bundle(source, Path(scratch), max_bytes=max_bytes)
+            target = parent / bundle.folder.name
+            if target.exists() or target.is_symlink():
+                raise UsageError(f"{target} exists: name another folder with --to, or rename that run group")
+            for entry in bundle.index.files:
+                if not is_known(entry.path):
+                    (bundle.folder / entry.path).unlink()
+            bundle.folder.rename(target)
+    except OSError as error:
+        raise UsageError(f"{parent} cannot be written: {reason(error)}") from error
+    return target
+
+
+def is_known(path: str) -> bool:
+    """Whether a file of a group has a name that sessions, and this program's commands, give."""
+    first, _, inside = path.partition("/")
+    if not inside:
+        return first in _IN_GROUP or (first.endswith(".json") and first.startswith(_PREFIXES))
+    return first == JUDGE or inside in _IN_RUN or inside.partition("/")[0] in (*COLLECTED, SNAPSHOTS)
+
+
+def is_bundle(path: Path) -> bool:
+    """Whether a file begins as bundles do."""
+    try:
+        with path.open("rb") as file:
+            return file.read(4) == b"\x28\xb5\x2f\xfd"
+    except OSError:
+        return False
+
+
+def _unpack(members: _Members, parent: Path, max_bytes: int) -> Bundle:
+    name, size = members.next() or ("", 0)
+    if name != INDEX or size > MAX_INDEX_BYTES:
+        raise ValueError(f"its first member is not an {INDEX}")
+    content = members.read(size)
+    values = loads(content, decoder=UNIQUE_KEYS)
+    if not isinstance(values, dict) or values.get("format") != FORMAT:
+        raise ValueError(f"its index is not that of a {FORMAT}")
+    if values.get("version") != VERSION:
+        raise ValueError(f"it has version {values.get('version')!r} of the format, and this program reads {VERSION}")
+    index = parse(Index, values)
+    _check_index(index, max_bytes)
+    paths: dict[str, list[str]] = {}
+    sizes: dict[str, int] = {}
+    for entry in index.files:
+        paths.setdefault(entry.sha256, []).append(entry.path)
+        if sizes.setdefault(entry.sha256, entry.size) != entry.size:
+            raise ValueError(f"{entry.path} has the digest of a file of another size")
+    if index.size > (free := shutil.disk_usage(parent).free):
+        raise DataError(f"it unpacks to {format_size(index.size)}, and {parent} has {format_size(free)} left")
+    folder = parent / index.run_group
+    folder.mkdir()
+    signature: bytes | None = None
+    while (member := members.next()) is not None:
+        name, size = member
+        if name == SIGNATURE and signature is None and size <= MAX_SIGNATURE_BYTES:
+            signature = members.read(size)
+            continue
+        digest = name.removeprefix(BLOBS)
+        if not name.startswith(BLOBS) or digest not in paths:
+            raise ValueError(f"its member {name[:100]!r} is not in the index, or comes twice")
+        if size != sizes[digest]:
+            raise ValueError(f"{paths[digest][0]} has {size} bytes and not {sizes[digest]}")
+        try:
+            _extract(members, folder, paths.pop(digest), size, digest)
+        except FileExistsError as error:  # where names differ in their case or in the form of their accents alone
+            raise DataError(f"two paths of the bundle are one file on this system: {error.filename}") from error
+    members.end()
+    if paths:
+        missing = min(names[0] for names in paths.values())
+        raise ValueError(f"{missing} is missing, with {len(paths) - 1} other contents")
+    return Bundle(index, hashlib.sha256(content).hexdigest(), content, signature, folder)
+
+
+def _check_index(index: Index, max_bytes: int) -> None:
+    if not _is_safe(index.run_group) or "/" in index.run_group:
+        raise ValueError(f"{index.run_group[:100]!r} is no name of a run group")
+    if len(index.files) > MAX_FILES:
+        raise ValueError(f"it has {len(index.files)} files, and at most {MAX_FILES} are read")
+    if any(entry.size < 0 for entry in index.files) or index.size > max_bytes:
+        raise ValueError(f"it unpacks to {format_size(index.size)}, and at most {format_size(max_bytes)} are allowed")
+    known: set[str] = set()
+    for entry in index.files:
+        if not _is_safe(entry.path):
+            raise ValueError(f"its index has the path {entry.path[:100]!r}, which is none within a run group")
+        if entry.path in known:
+            raise ValueError(f"its index has {entry.path} twice")
+        if len(entry.sha256) != 64 or not set(entry.sha256) <= set("0123456789abcdef"):
+            raise ValueError(f"its index has no SHA-256 for {entry.path}")
+        known.add(entry.path)
+    for path in known:
+        if above := next((str(p) for p in Path(path).parents if str(p) in known), None):
+            raise ValueError(f"its index has {above} as a file and as a folder")
+
+
+def _extract(members: _Members, folder: Path, paths: list[str], size: int, digest: str) -> None:
+    first, *others = [folder / path for path in paths]
+    first.parent.mkdir(parents=True, exist_ok=True)
+    found, left = hashlib.sha256(), size
+    with first.open("xb") as file:
+        while left:
+            chunk = members.read(min(left, _CHUNK))
+            found.update(chunk)
+            file.write(chunk)
+            left -= len(chunk)
+    if found.hexdigest() != digest:
+        raise ValueError(f"{paths[0]} is not the file that the index says: its SHA-256 differs")
+    for other in others:
+        other.parent.mkdir(parents=True, exist_ok=True)
+        with first.open("rb") as reader, other.open("xb") as file:
+            shutil.copyfileobj(reader, file)
+
+
+class _Members:
+    """The regular members of a tar stream, one after the other; raises ValueError for anything else."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+        self._padding = 0
+
+    def next(self) -> tuple[str, int] | None:
+        """Name and size of the next member, whose content is read next; None at the end."""
+        self._discard_padding()
+        block = self._exactly(tarfile.BLOCKSIZE)
+        if not block.strip(b"\0"):
+            return None
+        try:
+            header = tarfile.TarInfo.frombuf(block, "utf-8", "strict")
+        except (tarfile.HeaderError, UnicodeDecodeError) as error:
+            raise ValueError(f"it is no tar archive: {error}") from error
+        if header.type != tarfile.REGTYPE or header.size < 0:
+            raise ValueError(f"its member {header.name[:100]!r} is no regular file")
+        return header.name, header.size
+
+    def end(self) -> None:
+        """Raises ValueError where more follows the end of the archive, which other programs might read."""
+        left = _MAX_PADDING
+        while block := self._stream.read(tarfile.BLOCKSIZE):
+            left -= len(block)
+            if left < 0 or block.strip(b"\0"):
+                raise ValueError("more follows its end")
+
+    def read(self, size: int) -> bytes:
+        """Bytes of the current member; the padding after it is left out with the next member."""
+        self._padding = (self._padding + size) % tarfile.BLOCKSIZE
+        return self._exactly(size)
+
+    def _discard_padding(self) -> None:
+        if self._padding:
+            self._exactly(tarfile.BLOCKSIZE - self._padding)
+            self._padding = 0
+
+    def _exactly(self, size: int) -> bytes:
+        parts, left = [], size
+        while left:
+            part = self._stream.read(min(left, _CHUNK))
+            if not part:
+                raise ValueError("it was cut off")
+            parts.append(part)
+            left -= len(part)
+        return b"".join(parts)
+
+
+NAMESPACE = "mlebench-bundle"
+MAX_SIGNATURE_BYTES = 1 << 16
+_SECONDS = 60
+
+
+@dataclass(frozen=True)
+class Signature:
+    """What is known of a signature: whether it is good, who made it (None: nobody says whose key it is), and why."""
+
+    is_good: bool
+    signer: str | None
+    text: str
+
+
+def sign(content: bytes, key: Path) -> bytes:
+    """The signature of content with a private key, or a public one whose private key an agent holds.
+
+    Raises UsageError. A passphrase is asked for on the terminal.
+    """
+    if not key.is_file():
+        raise UsageError(f"--sign: there is no key {key}")
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "index"
+        file.write_bytes(content)
+        done = _ssh_keygen("-Y", "sign", "-f", str(key), "-n", NAMESPACE, str(file), asks=True)
+        signature = file.with_name("index.sig")
+        if done.returncode or not signature.is_file():
+            raise UsageError(f"--sign: {key} cannot sign: {_line(done.stderr)}")
+        return signature.read_bytes()
+
+
+def check(content: bytes, signature: bytes, allowed_signers: Path | None) -> Signature:
+    """Check a signature, against a file of allowed signers if there is one (see ssh-keygen(1)). Raises UsageError."""
+    if allowed_signers is not None and not allowed_signers.is_file():
+        raise UsageError(f"--allowed-signers: there is no file {allowed_signers}")
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "index.sig"
+        file.write_bytes(signature)
+        common = ("-n", NAMESPACE, "-s", str(file))
+        done = _ssh_keygen("-Y", "check-novalidate", *common, content=content)
+        if done.returncode:
+            return Signature(False, None, f"the signature is not of this index: {_line(done.stderr or done.stdout)}")
+        key = re.search(r"SHA256:\S+", done.stdout.decode("utf-8", "replace"))
+        fingerprint = key[0] if key else "an unknown key"
+        if allowed_signers is None:
+            return Signature(True, None, f"good, by the key {fingerprint}; --allowed-signers says whose that is")
+        found = _ssh_keygen("-Y", "find-principals", "-s", str(file), "-f", str(allowed_signers))
+        for signer in found.stdout.decode("utf-8", "replace").splitlines():
+            arguments = ("-Y", "verify", "-f", str(allowed_signers), "-I", signer, *common)
+            if not _ssh_keygen(*arguments, content=content).returncode:
+                return Signature(True, signer, f"good, by {signer} ({fingerprint})")
+        return Signature(False, None, f"the key {fingerprint} is not among the allowed signers of {allowed_signers}")
+
+
+def _ssh_keygen(
+    *arguments: str, content: bytes | None = None, asks: bool = False
+) -> subprocess.CompletedProcess[bytes]:
+    try:
+        return subprocess.run(
+            ["ssh-keygen", *arguments],
+            input=content,
+            stdin=None if content is not None or asks else subprocess.DEVNULL,
+            capture_output=True,
+            timeout=None if asks else _SECONDS,
+            check=False,
+        )
+    except FileNotFoundError as error:
+        raise UsageError("ssh-keygen is not installed: signatures need OpenSSH 8.2 or later") from error
+    except subprocess.TimeoutExpired as error:
+        raise UsageError(f"ssh-keygen did not end within {_SECONDS} s") from error
+
+
+def _line(text: bytes) -> str:
+    lines = text.decode("utf-8", "replace").strip().splitlines()
+    return lines[-1][:300] if lines else "ssh-keygen does not say why"

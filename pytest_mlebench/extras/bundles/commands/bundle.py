@@ -1,0 +1,153 @@
+"""``mlebench bundle``, and ``mlebench verify FILE``: results that others can verify."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from pytest_mlebench import factories
+from pytest_mlebench.bench import Bench
+from pytest_mlebench.cli.common import GROUP_HELP, add_options, note_absent, print_json, read_settings, user_path
+from pytest_mlebench.errors import UsageError
+from pytest_mlebench.extras.bundles import api
+from pytest_mlebench.extras.bundles.bundle import (
+    KINDS,
+    MAX_BYTES,
+    SUFFIX,
+    is_bundle,
+    read_bundle,
+    unpack,
+)
+from pytest_mlebench.io.units import format_size, parse_size, pluralize
+from pytest_mlebench.records.group import find_group, read_group
+from pytest_mlebench.reports.fairness import card_sections
+from pytest_mlebench.reports.tables import has_colours, terminal_width
+from pytest_mlebench.results.profile import Result
+
+logger = logging.getLogger("pytest_mlebench")
+
+_OF_BUNDLES = ("digest", "allowed_signers", "max_size", "allow_violations")
+
+
+def add(commands: Any) -> None:
+    command = commands.add_parser("bundle", help="pack a run group so that others can verify it")
+    command.add_argument("group", metavar="GROUP", help=GROUP_HELP)
+    command.add_argument(
+        "-o", "--output", type=user_path, metavar="FILE.tar.zst", help="the bundle (default: GROUP.tar.zst here)"
+    )
+    command.add_argument("--leave-out", action="append", default=[], choices=KINDS, metavar="KIND",
+        help=f"leave out {', '.join(KINDS)} (repeatable)")  # fmt: skip
+    command.add_argument(
+        "--sign", type=user_path, metavar="KEY", help="sign it with this SSH key, by `ssh-keygen -Y sign`"
+    )
+    command.add_argument("--json", action="store_true", help="print as JSON")
+    add_options(command, "--runs-dir", "--competitions-dir", "--data-dir")
+    command.set_defaults(command=_bundle)
+
+    unbundle = commands.add_parser("unbundle", help="write the run group of a bundle to a folder")
+    unbundle.add_argument("bundle", type=user_path, metavar="FILE", help="a bundle that `mlebench bundle` made")
+    unbundle.add_argument(
+        "--to", type=user_path, required=True, metavar="DIR", help="a folder of run groups, in which a new one is made"
+    )
+    unbundle.add_argument("--max-size", metavar="SIZE", help="the most that it may unpack to (default: 256g)")
+    unbundle.set_defaults(command=_unbundle)
+
+
+def add_verify(parser: argparse.ArgumentParser) -> None:
+    """What ``mlebench verify`` takes for a bundle."""
+    parser.add_argument(
+        "bundle", nargs="?", type=user_path, metavar="FILE", help="a bundle that `mlebench bundle` made"
+    )
+    parser.add_argument("--digest", metavar="SHA256", help="of a bundle: the digest that was published with it")
+    parser.add_argument("--allowed-signers", type=user_path, metavar="FILE",
+        help="of a bundle: the keys that may have signed it, as ssh-keygen(1) describes")  # fmt: skip
+    parser.add_argument(
+        "--max-size", metavar="SIZE", help="of a bundle: the most that it may unpack to (default: 256g)"
+    )
+    parser.add_argument("--allow-violations", action="store_true", default=None,
+        help="of a bundle: exit with status 0 although the audit of its runs finds violations")  # fmt: skip
+
+
+def check_unused(options: argparse.Namespace) -> None:
+    """Raises UsageError for an option of bundles without a bundle."""
+    for name in _OF_BUNDLES:
+        if getattr(options, name) is not None:
+            raise UsageError(f"--{name.replace('_', '-')} is of a bundle: mlebench verify FILE")
+
+
+def _bundle(options: argparse.Namespace) -> int:
+
+    settings = read_settings(options)
+    note_absent(factories.data_store(settings))
+    group = read_group(find_group(options.group, settings.runs_dir))
+    for why in group.broken:
+        logger.warning("warning: %s", why)
+    target = options.output or Path(f"{group.name}{SUFFIX}")
+    made = api.bundle(Bench(settings=settings), group, target, leave_out=options.leave_out, sign=options.sign)
+    if options.json:
+        print_json(
+            {
+                "file": str(target),
+                "digest": made.digest,
+                "signed": made.signature is not None,
+                "files": len(made.index.files),
+                "left_out": [asdict(own) for own in made.index.left_out],
+            }
+        )
+        return 0
+    size, files = format_size(target.stat().st_size), pluralize(len(made.index.files), "file")
+    print(f"{target}: {pluralize(len(group.records), 'run')}, {files}, {size}{', signed' if made.signature else ''}")
+    for own in made.index.left_out:
+        print(f"left out: {own.what}: {own.files} ({own.why})")
+    print(f"sha256:{made.digest}")
+    return 0
+
+
+def verify(options: argparse.Namespace) -> int:
+    """Check the bundle of a command line; 0 where its files agree and its runs have no violation, else 1."""
+
+    if options.competition or options.split or options.list:
+        raise UsageError(f"{options.bundle} is a bundle, and -c, --split and --list choose prepared data: name one")
+    if not options.bundle.is_file():
+        what = f"{options.bundle} is not a file" if options.bundle.exists() else f"there is no file {options.bundle}"
+        pack = "; to verify a run group, pack it with `mlebench bundle`" if options.bundle.is_dir() else ""
+        raise UsageError(f"{what}; prepared data is chosen by -c, --split or --list{pack}")
+    settings = read_settings(options)
+    note_absent(factories.data_store(settings))
+    card = api.verify(
+        Bench(settings=settings),
+        options.bundle,
+        digest=options.digest,
+        allowed_signers=options.allowed_signers,
+        max_bytes=_largest(options),
+    )
+    if options.json:
+        print_json({"result": card.verdict, "headline": card.headline, **asdict(card)})
+    else:
+        shown = card_sections(card)
+        print("\n\n".join(own.text(terminal_width(), colours=has_colours()) for own in shown))
+    return 0 if card.result is Result.verified and (options.allow_violations or not card.violations) else 1
+
+
+def _largest(options: argparse.Namespace) -> int:
+
+    try:
+        return MAX_BYTES if options.max_size is None else parse_size(options.max_size)
+    except ValueError as error:
+        raise UsageError(f"--max-size: {error}") from error
+
+
+def _unbundle(options: argparse.Namespace) -> int:
+
+    if not is_bundle(options.bundle):
+        raise UsageError(f"{options.bundle} is no bundle: `mlebench bundle` makes one")
+    print(unpack(options.bundle, options.to, max_bytes=_largest(options)))
+    return 0
+
+
+def opened(path: Path, folder: Path, *, max_bytes: int) -> Path:
+    """Unpack a bundle into a folder, and return that of its run group; raises DataError."""
+    return read_bundle(path, folder, max_bytes=max_bytes).folder

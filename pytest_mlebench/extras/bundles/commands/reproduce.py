@@ -1,0 +1,94 @@
+"""``mlebench reproduce``: the code that an agent left, run again without a network and without models."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import tempfile
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from pytest_mlebench import factories
+from pytest_mlebench.cli.common import add_options, print_json, read_settings
+from pytest_mlebench.cli.trajectory import find_run
+from pytest_mlebench.data.dataset import OBFUSCATED
+from pytest_mlebench.errors import DataError, SandboxError, UsageError, reason
+from pytest_mlebench.extras.bundles.reproduce import Likeness, as_agent, compare, program_of
+from pytest_mlebench.io.json_files import read_json, write_json
+from pytest_mlebench.records.layout import RECORD, RUN_LOG
+from pytest_mlebench.records.record import RunRecord
+from pytest_mlebench.reports.progress import Lines
+from pytest_mlebench.reports.untrusted import one_line
+from pytest_mlebench.runs.run import run_agent
+
+logger = logging.getLogger("pytest_mlebench")
+
+
+def add(commands: Any) -> None:
+    command = commands.add_parser("reproduce", help="run the code that an agent left again, and compare",
+        description="Run the code that an agent left (code/reproduce.sh, or the only program in code/: Python, shell, "
+        "R or a Jupyter notebook) in a fresh container of the run's image, without a network and without models, and "
+        "compare its submission with the run's: equal, close, different, or does not run.")  # fmt: skip
+    command.add_argument("run", metavar="RUN", help="a run's directory, GROUP/RUN or RUN below --runs-dir")
+    command.add_argument("--program", metavar="FILE", help="which program in code/ to run, where there are several")
+    add_options(command, "--runs-dir", "--competitions-dir", "--data-dir", "--sandbox", "--time-limit", "--cpus",
+        "--memory", "--gpus", "--gpu-ids", "--runtime")  # fmt: skip
+    command.add_argument("--json", action="store_true", help="print the result as JSON")
+    command.set_defaults(command=_reproduce)
+
+
+def _reproduce(options: argparse.Namespace) -> int:
+
+    settings = read_settings(options)
+    run_dir = find_run(options.run, settings.runs_dir)
+    try:
+        record = read_json(run_dir / RECORD, RunRecord)
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{run_dir / RECORD} is no run's record: {reason(error)}") from error
+    if not record.report.submission_exists:
+        raise UsageError(f"{run_dir.name} left no submission: there is nothing to compare with")
+    chosen = None if options.program is None else program_of(run_dir, options.program)
+    # Nothing is fetched for the image, which is the run's with the code in it.
+    local = settings.sandbox == "local"  # which the user asked for, for this program
+    settings = replace(settings, network="llm" if local else "none", build_network="full")
+    settings = replace(settings, trust_agents=("reproduce",) if local else ())
+    graders = factories.regrader(settings, record.report.bench_version)
+    dataset = graders.dataset(record.competition_id)
+    if (obstacle := graders.obstacle(record)) is not None or dataset is None:
+        raise DataError(f"{run_dir.name} cannot be reproduced: {obstacle}")
+    program = chosen or program_of(run_dir)
+    with tempfile.TemporaryDirectory(prefix="mlebench-reproduce-") as scratch:
+        agent = as_agent(record, run_dir, Path(scratch), program)
+        sandbox = factories.Sandboxes(settings, Lines()).choose(agent)
+        sandbox.check(agent)
+        how = replace(
+            factories.run_options(settings, Path(scratch) / "runs"),
+            gateway=None,
+            snapshots=None,
+            obfuscated=record.description == OBFUSCATED,
+        )
+        again = run_agent(agent, dataset.competition, dataset, sandbox, how, seed=record.seed)
+        if again.error is not None:
+            raise SandboxError(again.error)
+        found = compare(record, run_dir, again, how.folder / again.run_id)
+        result = {
+            **asdict(found),
+            "run_id": record.run_id,
+            "program": program,
+            "reproduced_at": datetime.now(UTC).isoformat(timespec="seconds"),
+            "seconds": again.seconds,
+            "network": again.sandbox.network,
+            "image": record.sandbox.image,
+            "description": again.description,
+        }
+        write_json(run_dir / "reproduced.json", result)
+        if found.likeness is Likeness.does_not_run:
+            (run_dir / "reproduced.log").write_bytes((how.folder / again.run_id / RUN_LOG).read_bytes()[-(1 << 20) :])
+            logger.info("what it printed: %s", run_dir / "reproduced.log")
+    if options.json:
+        print_json(result)
+    else:
+        print(one_line(f"{record.run_id}: {found.likeness}: {found.detail}"))
+    return 0 if found.likeness in (Likeness.equal, Likeness.close) else 1

@@ -1,0 +1,133 @@
+"""Running the code that an agent left again, alone, and comparing what it gives with the run's submission."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from pytest_mlebench.agents.definition import Agent
+from pytest_mlebench.errors import UsageError
+from pytest_mlebench.io.units import listed
+from pytest_mlebench.records.layout import RUN_LOG, SUBMISSION
+from pytest_mlebench.records.record import RunRecord
+from pytest_mlebench.runs.files import open_files, unpack
+from pytest_mlebench.sandbox.snapshots import digest_of
+
+SCRIPT = "reproduce.sh"
+CLOSE = 0.01
+"""Scores are close that differ by no more than this share of the larger one."""
+_FOLDER = "code"
+_NOTEBOOKS = "run_notebook.py"
+_PROGRAMS = {".py": "python3", ".sh": "bash", ".r": "Rscript", ".ipynb": f'python3 "$AGENT_DIR/{_NOTEBOOKS}"'}
+_START = """\
+mkdir -p "$CODE_DIR" && cp -r "$AGENT_DIR/{folder}/." "$CODE_DIR/" && cd "$CODE_DIR" || exit
+command -v {interpreter} > /dev/null || {{ echo "{interpreter} is not installed here"; exit 127; }}
+exec {command}
+"""
+_SHOWN, _LINE = 8, 200
+
+
+class Likeness(StrEnum):
+    """How what a solution gives compares with the run's submission."""
+
+    equal = "equal"
+    close = "close"
+    different = "different"
+    does_not_run = "does not run"
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """What running a solution again came to; ``score`` is that of its submission."""
+
+    likeness: Likeness
+    detail: str
+    score: float | None
+
+
+def program_of(run_dir: Path, chosen: str | None = None) -> str:
+    """The program, by its path within ``code``, that makes the submission again.
+
+    That is the one ``chosen``, or ``reproduce.sh``, or the only program at the top of ``code``, or the only one below
+    it: Python, shell, R, or a Jupyter notebook. Raises UsageError where it is not known.
+    """
+    with open_files(run_dir) as files:
+        left = [file for file in files.below("code") if file.suffix in _PROGRAMS]
+    found = [file.path.removeprefix("code/") for file in left]
+    if chosen is not None:
+        if chosen not in found:
+            raise UsageError(
+                f"--program: {chosen} is not among the programs in code/ of {run_dir.name}: {_named(found)}"
+            )
+        return chosen
+    for candidates in ([SCRIPT] if SCRIPT in found else [], [name for name in found if "/" not in name], found):
+        if len(candidates) == 1:
+            return candidates[0]
+        if candidates:
+            break
+    if found:
+        many = f"{len(found)} programs and no {SCRIPT}: choose one with --program: {_named(found)}"
+        raise UsageError(f"{run_dir.name} cannot be reproduced: it left {many}")
+    kinds = listed(sorted(_PROGRAMS))
+    raise UsageError(f"{run_dir.name} cannot be reproduced: it left no program ({kinds}) in code/")
+
+
+def _named(names: list[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return (", ".join(names[:_SHOWN]) or "there is none") + more
+
+
+def as_agent(record: RunRecord, run_dir: Path, folder: Path, program: str) -> Agent:
+    """An agent, made in a new folder, that runs a program of the run in the run's image, and asks no model."""
+    own = folder / "reproduce"
+    unpack(run_dir, own, folders=("code",))
+    shutil.copyfile(Path(__file__).with_name(_NOTEBOOKS), own / _NOTEBOOKS)
+    interpreter = _PROGRAMS[Path(program).suffix.lower()]
+    start = _START.format(
+        folder=_FOLDER, interpreter=interpreter.split()[0], command=f"{interpreter} {shlex.quote(f'./{program}')}"
+    )
+    (own / "start.sh").write_text(start, encoding="utf-8")
+    image = record.sandbox.image or "mlebench-env"
+    (own / "Dockerfile").write_text(f"FROM {image}\nARG AGENT_DIR\nCOPY . ${{AGENT_DIR}}\n", encoding="utf-8")
+    return Agent(
+        id="reproduce",
+        folder=own,
+        start=own / "start.sh",
+        dockerfile=own / "Dockerfile",
+    )
+
+
+def compare(record: RunRecord, run_dir: Path, again: RunRecord, again_dir: Path) -> Reproduction:
+    """Compare the submission of the run ``again`` with that of the run that is reproduced.
+
+    The detail may hold text of the program.
+    """
+    report = again.report
+    if not report.submission_exists:
+        how = "; ".join(filter(None, (str(again.ending), again.detail, _last_line(again_dir / RUN_LOG))))
+        return Reproduction(Likeness.does_not_run, f"it leaves no submission ({how})", None)
+    ours, theirs = run_dir / SUBMISSION, again_dir / SUBMISSION
+    if ours.is_file() and digest_of(ours) == digest_of(theirs):
+        return Reproduction(Likeness.equal, "its submission is the same, byte for byte", report.score)
+    if report.score is None or record.score is None:
+        same = report.score is record.score
+        detail = report.error or "its submission has no score"
+        return Reproduction(Likeness.close if same else Likeness.different, detail, report.score)
+    apart = report.score - record.score
+    near = abs(apart) <= CLOSE * max(abs(report.score), abs(record.score))
+    detail = f"its score is {report.score}, that of the run {record.score} ({apart:+.5f})"
+    return Reproduction(Likeness.close if near else Likeness.different, detail, report.score)
+
+
+def _last_line(log: Path) -> str:
+    """The last line that a program printed, cut to a bounded length."""
+    try:
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - (64 << 10)))
+            lines = file.read().decode("utf-8", "replace").split("\n")
+    except OSError:
+        return ""
+    return next((line.strip()[-_LINE:] for line in reversed(lines) if line.strip()), "")

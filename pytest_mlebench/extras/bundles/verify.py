@@ -1,0 +1,403 @@
+"""Verifying a bundle: every number that can be computed again is, what the files say of each other must agree, and the
+runs are audited here, whatever an audit in the bundle says.
+
+Every claim in records, manifest, ledgers, timelines, reports and tables is in one of three classes: it is computed
+again from the evidence in the bundle; it must agree with other claims; or it is named under ``not checked``, each time.
+Nothing in a bundle decides which class a claim is in: what is left out, and what another version wrote, cannot be
+checked, which is not the same as verified.
+
+Anyone who made a bundle could rewrite its index after a change. What then still shows the change is that the submission
+does not have the score, the ledger does not have the model, or the manifest not the limit. A change that is consistent
+in all files at once shows only by the signature, or by the digest that was published.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pytest_mlebench.catalog.competition import VERSIONS
+from pytest_mlebench.data.verification import fingerprint
+from pytest_mlebench.errors import UsageError, reason
+from pytest_mlebench.extras.audit.judge import FOLDER as JUDGE_FOLDER
+from pytest_mlebench.extras.audit.programs import code_of
+from pytest_mlebench.extras.bundles.bundle import MADE_BY, MISSING_RUNS, TABLES, UNIQUE_KEYS, Bundle
+from pytest_mlebench.extras.bundles.bundle import check as check_signature
+from pytest_mlebench.extras.bundles.claims import claims
+from pytest_mlebench.extras.bundles.unchecked import not_checked
+from pytest_mlebench.extras.bundles.verify_models import models
+from pytest_mlebench.extras.bundles.verify_settings import settings
+from pytest_mlebench.io.json_files import loads
+from pytest_mlebench.io.units import pluralize
+from pytest_mlebench.llm.trajectory import TRAJECTORY
+from pytest_mlebench.records.group import RunGroup, read_group
+from pytest_mlebench.records.layout import RECORD, SUBMISSION
+from pytest_mlebench.records.record import RunRecord
+from pytest_mlebench.records.report import Report
+from pytest_mlebench.records.running import runs_in_progress
+from pytest_mlebench.results.findings import Findings
+from pytest_mlebench.results.profile import Card, Check, Result, fairness_profile
+from pytest_mlebench.results.verdicts import LOCAL, NOT_ISOLATED
+from pytest_mlebench.runs.regrade import Regrader, differences, same_score
+from pytest_mlebench.runs.timeline import NOT_GRADED, read_validation_score
+from pytest_mlebench.sandbox.snapshots import FOLDER as SNAPSHOTS
+from pytest_mlebench.sandbox.snapshots import digest_of
+
+_MAX_JSON_BYTES = 64 << 20
+
+Files = Callable[[RunGroup], Mapping[str, Any]]
+"""What a group's own JSON files, by name, must hold according to its records."""
+
+
+def verify(
+    bundle: Bundle,
+    regrader: Callable[[str], Regrader],
+    *,
+    files: Files,
+    digest: str | None = None,
+    allowed_signers: Path | None = None,
+) -> Card:
+    """Check an unpacked bundle with this machine's data.
+
+    ``regrader`` makes that of a version of the benchmark, ``files`` computes the group's reports and tables, ``digest``
+    is what the bundle's must be. Raises UsageError for what the caller got wrong.
+    """
+    checks = list(_origin(bundle, digest, allowed_signers))
+    known: dict[str, Any] = {}
+    try:
+        group = _read(bundle)
+        found = list(_group_checks(bundle, group, regrader, files))
+        audited = next(own for own in found if isinstance(own, Findings))
+        known = {
+            "profile": fairness_profile(group, audited),
+            "findings": audited,
+            "warnings": tuple(_warnings(group)),
+            "not_checked": tuple(not_checked(bundle, group)),
+        }
+    except UsageError as error:
+        checks.append(Check("records", Result.differs, "cannot be read", (str(error),)))
+    except _STRANGE as error:  # values of the right type that no session writes
+        checks.append(Check("records", Result.differs, "cannot be read", (f"{type(error).__name__}: {error}"[:300],)))
+    else:
+        checks += [own for own in found if isinstance(own, Check)]
+    left_out = tuple(f"{own.what}: {own.files} ({own.why})" for own in bundle.index.left_out)
+    return Card(
+        run_group=bundle.index.run_group,
+        digest=bundle.digest,
+        checks=tuple(checks),
+        left_out=left_out,
+        **{"profile": (), "not_checked": tuple(not_checked(bundle, None)), **known},
+    )
+
+
+def objections(bundle: Bundle, regrader: Callable[[str], Regrader], files: Files) -> list[str]:
+    """Why ``verify`` would reject a group that is to be packed, as far as that shows without grading anything again."""
+    there = tuple(entry for entry in bundle.index.files if (bundle.folder / entry.path).is_file())
+    bundle = replace(bundle, index=replace(bundle.index, files=there))
+    try:
+        group = _read(bundle)
+        checks = list(_consistency(bundle, group, regrader(group.version)))
+        checks.append(_tables(bundle, group, None, files, of_maker=True))
+    except UsageError as error:
+        return [str(error)]
+    except _STRANGE as error:
+        return [f"{type(error).__name__}: {error}"[:300]]
+    return [f"{own.name}: {why}" for own in checks if own.result is Result.differs for why in own.reasons]
+
+
+def _warnings(group: RunGroup) -> Iterator[str]:
+    """What a reader must know before everything else."""
+    local = sum(record.sandbox.name == LOCAL for record in group.records)
+    if local:
+        which = "" if local == len(group.records) else f" for {local} of {pluralize(len(group.records), 'run')}"
+        yield f"local sandbox{which}: {NOT_ISOLATED}"
+    silent = [r for r in group.records if not code_of(group.folder / r.run_id)[0]]
+    silent = [record for record in silent if not (group.folder / record.run_id / TRAJECTORY).is_file()]
+    if silent:
+        of = pluralize(len(group.records), "run")
+        yield f"{len(silent)} of {of} left neither code nor recorded model calls, so there was little to audit"
+    if missing := len(group.planned - group.runs.keys()):
+        yield f"{missing} of {pluralize(len(group.planned), 'planned run')} left no record"
+    if any(session.changes for session in group.manifest.sessions):
+        yield "settings were changed between the sessions of this group (--allow-changes)"
+
+
+_STRANGE = (ValueError, TypeError, ArithmeticError, LookupError, AttributeError, RecursionError)
+
+
+def _read(bundle: Bundle) -> RunGroup:
+    """The group of a bundle, whose records are where they say they are. Raises UsageError, and ValueError."""
+    own = [
+        e for e in bundle.index.files if e.path.endswith(".json") and e.path.count("/") == e.path.endswith(f"/{RECORD}")
+    ]
+    if large := [entry.path for entry in own if entry.size > _MAX_JSON_BYTES]:
+        raise ValueError(f"{large[0]} is larger than any record")
+    for entry in own:
+        _see_one_meaning(bundle.folder / entry.path)
+    group = read_group(bundle.folder)
+    if group.version not in VERSIONS:
+        raise ValueError(f"there is no version {group.version[:20]!r} of the benchmark")
+    folders = {path.parent.name for path in bundle.folder.glob(f"*/{RECORD}")}
+    if elsewhere := [record.run_id for record in group.records if record.run_id not in folders]:
+        raise ValueError(f"the record of the run {elsewhere[0][:100]!r} is in the folder of another")
+    return group
+
+
+def _see_one_meaning(path: Path) -> None:
+    """Raises ValueError for JSON in which a key comes twice: readers would take different values from it."""
+    try:
+        loads(path.read_bytes(), decoder=UNIQUE_KEYS)
+    except ValueError as error:
+        raise ValueError(f"{path.name}: {error}") from error
+
+
+def _group_checks(
+    bundle: Bundle, group: RunGroup, regrader: Callable[[str], Regrader], files: Files
+) -> Iterator[Check | Findings]:
+    graders = regrader(group.version)
+    yield from _consistency(bundle, group, graders)
+    yield _check("data", _data(group, graders), "digests and verification are those of this machine's data")
+    check, again = _grades(bundle, group, graders)
+    yield check
+    yield _tables(bundle, group, again, files)
+    yield from claims(bundle, group, regrader)
+
+
+def _consistency(bundle: Bundle, group: RunGroup, graders: Regrader) -> Iterator[Check]:
+    """What needs neither data nor graders."""
+    yield _check("records", _records(bundle, group, graders), pluralize(len(group.records), "run"))
+    yield _check(
+        "settings",
+        settings(group, bundle.index.made_at),
+        "limits, agents, data, models and times agree with the records",
+    )
+    yield models(bundle, group)
+
+
+def _check(name: str, found: Iterable[str], detail: str) -> Check:
+    reasons = tuple(found)
+    if reasons:
+        return Check(name, Result.differs, pluralize(len(reasons), "difference"), reasons)
+    return Check(name, Result.verified, detail)
+
+
+def _origin(bundle: Bundle, digest: str | None, allowed_signers: Path | None) -> Iterator[Check]:
+    count = pluralize(len(bundle.index.files), "file")
+    if digest is not None and digest.lower() != bundle.digest:
+        yield Check("index", Result.differs, "its digest is not the one that was given", (f"given: {digest}",))
+    else:
+        yield Check("index", Result.verified, f"{count}, each with the SHA-256 that the index says")
+    if bundle.signature is not None:
+        signature = check_signature(bundle.content, bundle.signature, allowed_signers)
+        yield Check("signature", Result.verified if signature.is_good else Result.differs, signature.text)
+    elif allowed_signers is not None:
+        yield Check("signature", Result.differs, "it is not signed, and --allowed-signers asks for a signature")
+
+
+def _records(bundle: Bundle, group: RunGroup, graders: Regrader) -> Iterator[str]:
+    yield from (f"left out: {why}" for why in group.broken)
+    recorded = {path.parent.name for path in bundle.folder.glob(f"*/{RECORD}")}
+    interrupted = {run.run_dir.name for run in runs_in_progress(group.folder) if run.key in group.planned}
+    if not group.manifest.keys:
+        yield "the manifest does not say which runs were planned"
+    if len(group.manifest.keys) != len(group.manifest.runs):
+        yield "the manifest plans a run twice"
+    for key in sorted(group.runs.keys() - group.planned):
+        yield f"{_key(key)}: this run was not planned"
+    for entry in bundle.index.files:
+        run_dir, _, inside = entry.path.partition("/")
+        if inside and run_dir not in recorded | interrupted and run_dir != JUDGE_FOLDER:
+            yield f"{run_dir[:100]}: it left files, and has no record"
+            recorded.add(run_dir)
+    missing = group.planned - group.runs.keys()
+    if len(missing) != sum(own.files for own in bundle.index.left_out if own.what == MISSING_RUNS):
+        yield from (f"{_key(key)}: planned, and has no record" for key in sorted(missing))
+    for record in group.records:
+        yield from (f"{record.run_id}: {why}" for why in _record(record, bundle, group, graders))
+
+
+def _key(key: Any) -> str:
+    return f"{key.agent} on {key.competition_id}, seed {key.seed}"
+
+
+def _record(record: RunRecord, bundle: Bundle, group: RunGroup, graders: Regrader) -> Iterator[str]:
+    run_dir = bundle.folder / record.run_id
+    raw = loads((run_dir / RECORD).read_bytes())
+    written = json.loads(json.dumps(record.to_json()))
+    for name in ("outcome", "last_change"):
+        if not isinstance(raw, dict) or raw.get(name) != written[name]:
+            raw = raw if isinstance(raw, dict) else {}
+            yield f"{name.replace('_', ' ')} is {raw.get(name)!r:.100}, and {written[name]!r:.100} follows"
+    if not record.run_id.startswith(record.key.run_prefix):
+        yield f"its directory is not that of a run of {_key(record.key)}"
+    if record.run_group != bundle.index.run_group or group.manifest.run_group != record.run_group:
+        yield (
+            f"it is of the run group {record.run_group[:100]!r}, and this is {bundle.index.run_group[:100]!r} "
+            "(`mlebench groups --rename` renames a group)"
+        )
+    if record.report.competition_id != record.competition_id:
+        yield f"its grade is one of {record.report.competition_id[:100]}"
+    if record.competition_id in graders.catalogue:
+        competition = graders.catalogue[record.competition_id]
+        if (record.split, record.category) != (competition.split_label, competition.category):
+            yield f"it counts for {record.split[:50]} / {record.category[:50]}, which the competition is not of"
+    if (found := read_validation_score(run_dir)) != record.validation_score and _has(bundle, "submissions"):
+        yield f"the agent expected the score {found}, and the record says {record.validation_score}"
+
+
+def _has(bundle: Bundle, kind: str) -> bool:
+    """Whether a kind of file was not left out by choice."""
+    return all(own.what != kind for own in bundle.index.left_out)
+
+
+def _data(group: RunGroup, graders: Regrader) -> Iterator[str]:
+    for record in group.records:
+        dataset = graders.dataset(record.competition_id)
+        if dataset is None or not record.data or dict(record.data) != fingerprint(dataset):
+            continue
+        here = dataset.is_verified
+        if here is not None and record.data_verified is not None and here is not record.data_verified:
+            yield f"{record.run_id}: data_verified is {record.data_verified}, and with the same data here {here}"
+
+
+def _grades(bundle: Bundle, group: RunGroup, graders: Regrader) -> tuple[Check, RunGroup | None]:
+    """Every submission and every snapshot graded anew, and the group with these grades; None if some have none."""
+    wrong: list[str] = []
+    lacking: list[str] = []
+    again: list[RunRecord] = []
+    snapshots = 0
+    for record in group.records:
+        run_dir = bundle.folder / record.run_id
+        there = (run_dir / SUBMISSION).is_file()
+        if record.report.submission_exists and not there and not _has(bundle, "submissions"):
+            lacking.append(f"{record.run_id}: its submission was left out")
+            continue
+        if (obstacle := graders.obstacle(record)) is not None:
+            lacking.append(f"{record.run_id}: {obstacle}")
+            continue
+        report = graders.submission(record, run_dir)
+        again.append(replace(record, report=replace(report, submission_path=record.report.submission_path)))
+        found = [*differences(record.report, report), *_certainty(record.report, report)]
+        if found and "grading takes" in f"{record.report.error}{report.error}":
+            lacking.append(f"{record.run_id}: {report.error or record.report.error}, which depends on the machine")
+        else:
+            wrong += [f"{record.run_id}: {text}" for text in found]
+        for number, text, unknown in _timeline(record, run_dir, graders, not _has(bundle, "snapshots")):
+            snapshots += number
+            if text:
+                (lacking if unknown else wrong).append(f"{record.run_id}: {text}")
+    detail = f"{pluralize(len(again), 'submission')} graded anew, {pluralize(snapshots, 'snapshot')} too"
+    if wrong:
+        check = Check("grades", Result.differs, pluralize(len(wrong), "difference"), tuple(wrong))
+    elif lacking or not group.records:
+        check = Check("grades", Result.unchecked, f"{len(lacking)} of {len(group.records)} runs", tuple(lacking))
+    else:
+        check = Check("grades", Result.verified, detail)
+    return check, None if lacking else replace(group, records=tuple(again))
+
+
+def _certainty(told: Report, found: Report) -> Iterator[str]:
+    """How the interval of a score, and whether its medal is firm, differ."""
+    if told.firm is not found.firm:
+        yield f"firm {told.firm}, now {found.firm}"
+    for name in ("score_low", "score_high"):
+        if not same_score(getattr(told, name), getattr(found, name)):
+            yield f"{name.replace('_', ' ')} {getattr(told, name)}, now {getattr(found, name)}"
+
+
+def _timeline(
+    record: RunRecord, run_dir: Path, graders: Regrader, snapshots_left_out: bool
+) -> Iterator[tuple[int, str, bool]]:
+    """For each point of a run's timeline: how many files were graded, how its grade differs, and whether it is only
+    not known."""
+    named = set()
+    for point in record.timeline:
+        parts = Path(point.file).parts
+        named.add(point.file)
+        path = run_dir / point.file
+        if not (point.file == SUBMISSION or (len(parts) == 2 and parts[0] == SNAPSHOTS)) or ".." in parts:
+            yield 0, f"its timeline has the file {point.file[:100]!r}", False
+        elif not path.is_file():
+            # Only a file that the bundle leaves out on purpose may be absent, and then its grade is not known.
+            left_out = snapshots_left_out and parts[0] == SNAPSHOTS
+            yield 0, f"{point.file[:100]} of its timeline {'was left out' if left_out else 'is missing'}", left_out
+        elif (point.error or "").startswith(NOT_GRADED):
+            if point.score is not None or point.medal is not None or point.final:
+                yield 0, f"after {point.seconds:g} s it was not graded, and has a grade", False
+        else:
+            report = graders.grade(record, path)
+            same = same_score(point.score, report.score) and point.medal == report.medal
+            same = same and (point.error is None) == (report.error is None)
+            text = f"after {point.seconds:g} s its score was {point.score}, and is {report.score}"
+            yield 1, "" if same else text, False
+    final = [point for point in record.timeline if point.final]
+    ends = record.timeline[-1:] if record.report.submission_exists else ()
+    if record.timeline and tuple(final) != ends:
+        yield 0, "its timeline does not end with its submission", False
+    for point in final:
+        path, submission = run_dir / point.file, run_dir / SUBMISSION
+        if not same_score(point.score, record.score) or point.medal != record.report.medal:
+            yield 0, "the end of its timeline is not its score", False
+        elif path.is_file() and submission.is_file() and digest_of(path) != digest_of(submission):
+            yield 0, "the end of its timeline is not its submission", False
+    for path in sorted(run_dir.glob(f"{SNAPSHOTS}/*")):
+        if f"{SNAPSHOTS}/{path.name}" not in named and path.name != ".partial":
+            yield 0, f"its timeline does not have the snapshot {path.name[:100]}", False
+
+
+def _tables(bundle: Bundle, group: RunGroup, again: RunGroup | None, files: Files, *, of_maker: bool = False) -> Check:
+    """``of_maker``: the group is being packed, and its tables are yet to be made."""
+    wrong = []
+    for recomputed in (group, *([again] if again is not None else [])):
+        for name, values in files(recomputed).items():
+            path = bundle.folder / name
+            if not path.is_file():
+                continue
+            try:
+                told = loads(path.read_bytes())
+            except (OSError, ValueError) as error:
+                wrong.append(f"{name} cannot be read: {reason(error)}")
+                continue
+            if bundle.index.made_by != MADE_BY:  # another version may know other columns
+                values = _common(values, told)
+                told = _common(told, values)
+            found = next(_unequal(told, loads(json.dumps(values)), ""), None)
+            if found is not None:
+                wrong.append(f"{name}: {found}")
+    lost = [name for name in (TABLES,) if not of_maker and not (bundle.folder / name).is_file()]
+    wrong += [f"{name} is missing" for name in lost]
+    return _check("tables", dict.fromkeys(wrong), "reports, tables and statistics computed again are the same")
+
+
+_IGNORED = ("created_at", "submission_path", "error")
+"""When and where something was graded, and a text that may name a path."""
+
+
+def _common(values: Any, other: Any) -> Any:
+    """The values without the keys that the other ones lack."""
+    if isinstance(values, Mapping) and isinstance(other, Mapping):
+        return {key: _common(value, other[key]) for key, value in values.items() if key in other}
+    if isinstance(values, list | tuple) and isinstance(other, list | tuple) and len(values) == len(other):
+        return [_common(one, two) for one, two in zip(values, other, strict=True)]
+    return values
+
+
+def _unequal(told: Any, found: Any, path: str) -> Iterator[str]:
+    """Where two JSON values differ."""
+    if isinstance(told, Mapping) and isinstance(found, Mapping):
+        for key in sorted(told.keys() | found.keys()):
+            if key not in _IGNORED:
+                yield from _unequal(told.get(key), found.get(key), f"{path}.{key}" if path else str(key))
+    elif isinstance(told, Sequence) and isinstance(found, Sequence) and not isinstance(told, str):
+        if len(told) != len(found):
+            yield f"{path} has {len(told)} entries, and {len(found)} follow from the records"
+        for number, (one, other) in enumerate(zip(told, found, strict=False)):
+            yield from _unequal(one, other, f"{path}[{number}]")
+    elif isinstance(told, float | int) and isinstance(found, float | int) and type(told) is not bool:
+        if told != found and abs(told - found) > 2e-5 * max(1.0, abs(found)):
+            yield f"{path} is {told}, and {found} follows from the records"
+    elif told != found:
+        yield f"{path} is {told!r:.100}, and {found!r:.100} follows from the records"

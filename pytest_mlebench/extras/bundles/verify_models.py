@@ -1,0 +1,164 @@
+"""What a bundle says of model calls: records against ledgers, ledgers against recordings and trajectories."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import Any
+
+from pytest_mlebench.extras.bundles.bundle import Bundle
+from pytest_mlebench.extras.bundles.verify_settings import SLACK_SECONDS, counts
+from pytest_mlebench.io.json_files import loads
+from pytest_mlebench.io.units import pluralize
+from pytest_mlebench.llm.ledger import BODIES, CALLS, MAX_CALLS_BYTES, Call, Totals, read_bodies, read_calls
+from pytest_mlebench.llm.prices import Tokens
+from pytest_mlebench.llm.trajectory import TRAJECTORY
+from pytest_mlebench.records.group import RunGroup
+from pytest_mlebench.records.record import RunRecord
+from pytest_mlebench.results.profile import Check, Result
+
+_MAX_TRAJECTORY_BYTES = 64 << 20
+_TOLERANCE = 1e-6
+_NOT_IN_LEDGERS = ("replay_misses", "budget_ended")
+_GATEWAYS = (None, "on", "off", "replay")
+
+
+def models(bundle: Bundle, group: RunGroup) -> Check:
+    """The ledgers against what the records say of models."""
+    asked = [record for record in group.records if record.llm.get("calls")]
+    if any(own.what == "ledgers" for own in bundle.index.left_out):
+        return Check("models", Result.unchecked, "the ledgers were left out")
+    wrong, lacking = list(_gateways(group)), list[str]()
+    for record in group.records:
+        path = bundle.folder / record.run_id / CALLS
+        if path.is_file() and path.stat().st_size <= MAX_CALLS_BYTES:
+            found = [f"{record.run_id}: {why}" for why in _run(record, path.parents[1], bundle)]
+            # A run that was ended from outside has a ledger, and a record that counts nothing.
+            (wrong if record.sandbox.name or record.llm else lacking).extend(found)
+        elif record.llm.get("calls") or (path.parents[1] / BODIES).exists():
+            lacking.append(f"{record.run_id}: it has no ledger of its calls")
+        elif any(record.llm.get(name) for name in ("known_cost", "cost", "models")):
+            wrong.append(f"{record.run_id}: it has costs or models without a call")
+    if wrong:
+        return Check("models", Result.differs, pluralize(len(wrong), "difference"), tuple(wrong))
+    if lacking:
+        return Check("models", Result.unchecked, "calls were not recorded", tuple(lacking))
+    return Check("models", Result.verified, f"ledgers of {pluralize(len(asked), 'run')} have the calls of the records")
+
+
+def _gateways(group: RunGroup) -> Iterator[str]:
+    """Runs whose way to models is not that of their group."""
+    options = group.manifest.options
+    one_session = len(group.manifest.sessions) == 1  # the manifest has the last session's options
+    for record in group.records:
+        gateway = record.llm.get("gateway")
+        if gateway not in _GATEWAYS or (gateway is None and record.llm):
+            yield f"{record.run_id}: its gateway was {str(gateway)[:50]!r}"
+        elif gateway == "off" and len(record.llm) > 1:
+            yield f"{record.run_id}: it had no gateway, and its record counts calls"
+        elif gateway is not None and one_session:
+            expected = "replay" if options.get("--llm-replay") else options.get("--llm-gateway", gateway)
+            if gateway != expected:
+                yield f"{record.run_id}: its gateway was {gateway}, and that of the group {str(expected)[:50]}"
+
+
+def _run(record: RunRecord, run_dir: Path, bundle: Bundle) -> Iterator[str]:
+    """How a run's record, ledger, recording and trajectory contradict each other."""
+    lines = read_calls(run_dir)
+    numbers = [line.get("number") for line in lines]
+    if len(set(map(str, numbers))) < len(numbers) or not all(type(number) is int for number in numbers):
+        yield "its ledger has calls without a number of their own"
+    try:
+        calls = [_call(line) for line in lines]
+    except (ValueError, TypeError, InvalidOperation):
+        yield "its ledger has a call that no gateway writes"
+        return
+    totals = Totals()
+    for call in calls:
+        totals.add(call)
+    if record.llm.get("gateway") == "off" and calls:
+        yield "it had no gateway, and a ledger of one"
+    yield from _unlike(totals, record)
+    if calls and not all(0 <= call.seconds <= record.seconds + SLACK_SECONDS for call in calls):
+        yield "a call took longer than the run, or less than no time"
+    if unknown := _steps_without_call(run_dir, numbers):
+        yield f"its trajectory has the call {unknown[0]}, which its ledger has not"
+    answered = {call.number for call in calls if call.kind == "generate" and (call.status or 999) < 400}
+    if (run_dir / BODIES).is_file():
+        said = {body.get("number") for body in read_bodies(run_dir)}
+        if answered and not answered & said:
+            yield "its recording is empty, and its ledger has answered calls"
+        if stray := {str(number) for number in said - set(numbers)}:
+            yield f"its recording has the call {min(stray)[:50]}, which its ledger has not"
+    elif (run_dir / TRAJECTORY).is_file() and all(own.what != "recordings" for own in bundle.index.left_out):
+        yield "it has a trajectory, and no recording that it could be made from"
+    spent = [point.calls for point in record.timeline if point.calls is not None]
+    if spent != sorted(spent) or any(not 0 <= number <= totals.calls for number in spent):
+        yield "its timeline counts other calls than its ledger"
+    paid = [point.cost for point in record.timeline if point.cost is not None]
+    if paid != sorted(paid) or any(not 0 <= cost <= float(totals.cost) + _TOLERANCE for cost in paid):
+        yield "its timeline counts other costs than its ledger"
+
+
+def _call(line: Mapping[str, Any]) -> Call:
+    """A line of a ledger. Raises ValueError, TypeError, or InvalidOperation for one that no gateway writes."""
+    known = {name: value for name, value in line.items() if name in Call.__dataclass_fields__}
+    tokens, cost = known.get("tokens"), known.get("cost")
+    if tokens is not None:
+        values = {name: tokens.get(name, 0) for name in Tokens.__dataclass_fields__}
+        if not all(type(value) is int and value >= 0 for value in values.values()):
+            raise ValueError("tokens must be counts")
+        known["tokens"] = Tokens(**values)
+    if cost is not None:
+        known["cost"] = Decimal(repr(cost))
+        if type(cost) not in (int, float) or not known["cost"].is_finite() or cost < 0:
+            raise ValueError("a cost must be a number of dollars")
+    for name, kind in (("number", int), ("retries", int), ("seconds", (int, float)), ("status", (int, type(None)))):
+        if not isinstance(known.get(name, 0), kind) or isinstance(known.get(name), bool):
+            raise ValueError(f"{name} must be a number")
+    for name in ("answered_model", "model", "provider", "kind"):
+        if not isinstance(known.get(name) or "", str):
+            raise ValueError(f"{name} must be a text")
+    known["withheld"] = tuple(str(name) for name in known.get("withheld") or ())
+    return Call(**known)
+
+
+def _unlike(totals: Totals, record: RunRecord) -> Iterator[str]:
+    """Sums that a record has otherwise than its ledger."""
+    told, found = record.llm, totals.to_json()
+    called = {name: own["calls"] for name, own in totals.models.items()}
+    if called != record.models_called:
+        yield f"its ledger has {counts({'': called})}, and its record {counts({'': record.models_called})}"
+    required = ("calls", "tokens", "known_cost", "models") if totals.calls else ()
+    for name, value in found.items():
+        if name in _NOT_IN_LEDGERS or (name not in told and name not in required):
+            continue
+        # Seconds are a sum of rounded times.
+        if not _same(told.get(name), value, tolerance=1.0 if name == "seconds" else _TOLERANCE):
+            what = "cost" if name == "known_cost" else name.replace("_", " ")
+            yield f"{what}: its ledger has {value!r:.100}, and its record {told.get(name)!r:.100}"
+
+
+def _same(one: Any, other: Any, *, tolerance: float = _TOLERANCE) -> bool:
+    """Whether two JSON values are equal but for rounding; NaN equals nothing."""
+    if isinstance(one, Mapping) and isinstance(other, Mapping):
+        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
+    if isinstance(one, int | float) and isinstance(other, int | float) and not isinstance(one, bool):
+        return abs(one - other) <= tolerance * max(1.0, abs(other))
+    return bool(one == other)
+
+
+def _steps_without_call(run_dir: Path, known: Iterable[Any]) -> list[int]:
+    """The numbers of calls that a run's trajectory has, and its ledger has not."""
+    path = run_dir / TRAJECTORY
+    if not path.is_file() or path.stat().st_size > _MAX_TRAJECTORY_BYTES:
+        return []
+    trajectory, numbers = loads(path.read_bytes()), set(known)
+    found = set()
+    for step in trajectory.get("steps") or () if isinstance(trajectory, dict) else ():
+        extra = step.get("extra") if isinstance(step, dict) else None
+        number = extra.get("call") if isinstance(extra, dict) else None
+        if isinstance(number, int) and number not in numbers:
+            found.add(number)
+    return sorted(found)

@@ -1,0 +1,318 @@
+"""What a bundle says of settings and times, checked against its sessions.
+
+A session may change settings (``--allow-changes``) and then notes how. These notes explain differences one by one: the
+settings of each session follow from the last ones and the notes, and each record must have those of its own session.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from pytest_mlebench.io.json_files import parse
+from pytest_mlebench.records.account import Ending, Limits
+from pytest_mlebench.records.group import RunGroup
+from pytest_mlebench.records.manifest import (
+    UNKNOWN,
+    Canonical,
+    Manifest,
+    Session,
+    canonical_differences,
+    flatten,
+    model_differences,
+)
+from pytest_mlebench.records.outcome import Outcome
+from pytest_mlebench.records.record import RunRecord
+from pytest_mlebench.sandbox.endings import describe
+
+SLACK_SECONDS = 120.0
+"""Clocks of the machines that took part may differ by this much."""
+_SLACK_SHARE = 0.05
+"""Of the time limit: ending an agent and collecting what it left takes a while."""
+_LIMITS = "limits"
+_MAX_CHANGE = 4000
+"""Characters of a note of a change."""
+
+_Path = str
+
+
+@dataclass(frozen=True)
+class _Period:
+    """A session: when runs of it can have begun and ended, and the settings that it had, by path."""
+
+    start: datetime
+    end: datetime
+    settings: Mapping[_Path, Any]
+    session: Session
+
+
+def settings(group: RunGroup, made_at: str) -> Iterator[str]:
+    """How settings, sessions and times of a group contradict each other. ``made_at`` is when the bundle was made."""
+    manifest = group.manifest
+    try:
+        until = _time(made_at)
+    except ValueError:
+        yield "the index does not say when the bundle was made"
+        return
+    if (until - datetime.now(UTC)).total_seconds() > SLACK_SECONDS:
+        yield f"the bundle was made in the future: {made_at[:40]}"
+    periods, wrong = _periods(manifest, until)
+    yield from wrong
+    if wrong:
+        return
+    for record in group.records:
+        yield from (f"{record.run_id}: {why}" for why in (*_times(record, periods), *_of_session(record, periods)))
+        yield from (f"{record.run_id}: {why}" for why in _of_agent(record, manifest, group.version))
+    yield from _summaries(group)
+    yield from _canonical(manifest, periods)
+
+
+def _time(text: str) -> datetime:
+    """Raises ValueError for a text that is no time with a zone."""
+    found = datetime.fromisoformat(text)
+    if found.tzinfo is None:
+        raise ValueError(f"{text[:40]!r} has no time zone")
+    return found
+
+
+def _periods(manifest: Manifest, until: datetime) -> tuple[list[_Period], list[str]]:
+    """The sessions with the settings of each, and what is wrong with them."""
+    every = _settings_by_session(manifest)
+    if isinstance(every, str):
+        return [], [every]
+    if not manifest.sessions:
+        return [], ["the manifest has no session"]
+    try:
+        created, starts = _time(manifest.created_at), [_time(own.started_at) for own in manifest.sessions]
+        ends = [None if own.ended_at is None else _time(own.ended_at) for own in manifest.sessions]
+    except ValueError:
+        return [], ["the times of the group or of its sessions are not times"]
+    wrong, periods = [], []
+    if (created - starts[0]).total_seconds() > SLACK_SECONDS:
+        wrong.append("the group was created after its first session")
+    for number, (session, start, end) in enumerate(zip(manifest.sessions, starts, ends, strict=True)):
+        later = starts[number + 1] if number + 1 < len(starts) else until
+        # Jobs of a cluster go on without their session, as do, for a moment, the workers of one that was killed.
+        last = until if session.cluster else end or later
+        if (start - later).total_seconds() > SLACK_SECONDS or (end is not None and end < start):
+            wrong.append(f"session {number + 1} begins after its end, or after what follows it")
+        if session.workers < 1 or session.hardware is None:
+            wrong.append(f"session {number + 1} had no worker, or no machine")
+        if end is not None and (end - until).total_seconds() > SLACK_SECONDS:
+            wrong.append(f"session {number + 1} ended after the bundle was made")
+        periods.append(_Period(start, last, every[number], session))
+    return periods, wrong
+
+
+def _settings_by_session(manifest: Manifest) -> list[dict[_Path, Any]] | str:
+    """The settings of each session, last ones first undone; or what is wrong with the notes of changes."""
+    current = dict(flatten(manifest.settings))
+    found = [current]
+    for number in range(len(manifest.sessions) - 1, -1, -1):
+        before = dict(current)
+        for text in manifest.sessions[number].changes:
+            change = _change(text)
+            if number == 0 or change is None:
+                return f"session {number + 1} notes a change of settings that no session writes: {text[:100]!r}"
+            path, was, now = change
+            # A setting that is given up keeps its last value in the manifest.
+            if now is not None and current.get(path) != now:
+                return f"session {number + 1} changed {path[:100]} to {now!r:.60}, and the settings do not have that"
+            before[path] = was
+        if number:
+            found.append(before)
+        current = before
+    return found[::-1]
+
+
+def _change(text: str) -> tuple[_Path, Any, Any] | None:
+    """The path, the earlier and the later value of a change, as ``runs.manifest.changes`` writes it."""
+    path, _, rest = text[:_MAX_CHANGE].partition(" was ")
+    for at in range(len(rest)):
+        if rest.startswith(", is ", at):
+            try:
+                return path, ast.literal_eval(rest[:at]), ast.literal_eval(rest[at + 5 :])
+            except (ValueError, SyntaxError, MemoryError, RecursionError):
+                continue
+    return None
+
+
+def _times(record: RunRecord, periods: Sequence[_Period]) -> Iterator[str]:
+    try:
+        start, end = _time(record.started_at), _time(record.ended_at)
+    except ValueError:
+        yield "its times are not times with a zone"
+        return
+    lasted = (end - start).total_seconds()
+    if lasted < 0:
+        yield "it ended before it began"
+    if not 0 <= record.seconds <= lasted + SLACK_SECONDS:
+        yield f"it took {record.seconds:g} s between times that are {lasted:g} s apart"
+    limit = record.limits.get("time_limit")
+    if not isinstance(limit, int | float) or not math.isfinite(limit) or limit <= 0:
+        yield "it has no time limit"
+    elif record.seconds > limit + max(SLACK_SECONDS, _SLACK_SHARE * limit):
+        yield f"it took {record.seconds:g} s with a time limit of {limit:g} s"
+    elif record.ending is Ending.TIMED_OUT and record.seconds < (1 - _SLACK_SHARE) * limit - 1:
+        yield f"it timed out after {record.seconds:g} s of {limit:g} s"
+    if not _own(record, periods):
+        yield "it ran when no session of the group did"
+    previous = 0.0
+    for point in record.timeline:
+        if not previous <= point.seconds <= record.seconds + SLACK_SECONDS:
+            yield f"it took {record.seconds:g} s, and its timeline is longer, or goes back in time"
+            break
+        previous = point.seconds
+
+
+def _own(record: RunRecord, periods: Sequence[_Period]) -> list[_Period]:
+    """The sessions that a run can be of; several, where clocks leave it open."""
+    try:
+        start, end = _time(record.started_at), _time(record.ended_at)
+    except ValueError:
+        return []
+    return [
+        period
+        for period in periods
+        if (period.start - start).total_seconds() <= SLACK_SECONDS
+        and (end - period.end).total_seconds() <= SLACK_SECONDS
+    ]
+
+
+def _of_session(record: RunRecord, periods: Sequence[_Period]) -> Iterator[str]:
+    """How a record differs from the settings of all sessions that it can be of; empty if it has those of one."""
+    found = [list(_unlike(record, period)) for period in _own(record, periods)]
+    yield from min(found, key=len, default=[])
+
+
+def _unlike(record: RunRecord, period: _Period) -> Iterator[str]:
+    noted = {path: value for path, value in period.settings.items() if path.startswith(f"{_LIMITS} ")}
+    limits = {f"{_LIMITS} {name}": value for name, value in record.limits.items()}
+    if any(limits.get(path) != noted.get(path) for path in limits.keys() | noted.keys()):
+        yield "its limits are not those of the manifest"
+    prefix = f"agents {record.agent} "
+    agent = {path.removeprefix(prefix): v for path, v in period.settings.items() if path.startswith(prefix)}
+    if not agent:
+        yield f"the manifest does not know its agent {record.agent[:100]}"
+        return
+    own = dict(flatten(record.agent_definition))
+    own.pop("until", None)
+    agent.pop("digest", None)
+    sandbox = agent.pop("sandbox", None)
+    for name in sorted(agent.keys() | own.keys()):
+        if agent.get(name) != own.get(name):
+            yield f"{name[:100]} of its agent is not that of the manifest"
+    if record.agent_definition.get("until") != period.settings.get("until", record.agent_definition.get("until")):
+        yield "it was told to continue until another moment than the manifest says"
+    # Which sandbox an agent gets is unknown where no container runtime answered; the local one needs none.
+    known = sandbox not in (None, UNKNOWN) or record.sandbox.name == "local"
+    if record.sandbox.name and known and record.sandbox.name != sandbox:
+        yield f"it ran in the sandbox {record.sandbox.name[:50]}, and the manifest says {str(sandbox)[:50]}"
+    yield from _sandbox(record, period)
+
+
+def _sandbox(record: RunRecord, period: _Period) -> Iterator[str]:
+    """How the limits and the network of a record's sandbox contradict those that the run was given."""
+    account, hardware = record.sandbox, period.session.hardware
+    if not account.name:
+        return
+    try:
+        given = describe(parse(Limits, record.limits))
+        applied = describe(parse(Limits, account.limits))
+    except (ValueError, TypeError):
+        yield "its limits, or those of its sandbox, are not numbers"
+        return
+    if account.limits.keys() != applied.keys() or not all(math.isfinite(value) for value in applied.values()):
+        yield "the limits of its sandbox are not all numbers"
+    for name, value in given.items():
+        if applied.get(name) != value:
+            yield f"its sandbox applied the {name} {applied.get(name)}, and the run was given {value}"
+    machine = {} if hardware is None or period.session.cluster else {"cpus": hardware.cpus, "memory": hardware.memory}
+    for name, most in machine.items():
+        if name in applied and name not in given and applied[name] > most:
+            yield f"its sandbox applied more {name} than the machine has"
+    noted = period.settings.get("network")
+    expected = {"not enforced"} if account.name == "local" else {noted, "none"}
+    if noted is not None and account.network and account.network not in expected:
+        yield f"its network was {account.network[:50]!r}, and the manifest says {str(noted)[:50]!r}"
+    if account.name == "local" and (account.image or account.container):
+        yield "it ran in the local sandbox, and names a container or an image"
+
+
+def _of_agent(record: RunRecord, manifest: Manifest, version: str) -> Iterator[str]:
+    if record.agent_definition and record.agent_definition.get("id") != record.agent:
+        yield f"its agent is defined as {str(record.agent_definition.get('id'))[:100]!r}"
+    if record.report.bench_version != version:
+        yield f"it is of version {record.report.bench_version[:20]} of the benchmark"
+    noted = manifest.settings.get("competitions", {}).get(record.competition_id)
+    if noted is None:
+        yield f"the manifest does not know its competition {record.competition_id[:100]}"
+    elif (noted.get("split"), noted.get("category"), noted.get("version")) != (
+        record.split, record.category, version) and noted.get("digest") is not None:  # fmt: skip
+        yield "its competition is of another split, category or version in the manifest"
+    if not record.data and record.outcome is not Outcome.error:
+        yield "it does not say which data it had"
+    if record.ending is Ending.FINISHED and record.exit_code not in (0, None):
+        yield f"it finished, with the exit code {record.exit_code}"
+    if record.ending is Ending.BUDGET_ENDED and not record.llm.get("budget_ended"):
+        yield "its budget ended, and its model calls did not end it"
+    if record.description not in (None, "bundled", "obfuscated", "kaggle", "other"):
+        yield f"its description is of no known kind: {record.description[:50]!r}"
+    if record.description is not None and (record.description == "obfuscated") != (
+        manifest.settings.get("description") == "obfuscated"
+    ):
+        yield "it read another kind of description than the manifest says"
+
+
+def _summaries(group: RunGroup) -> Iterator[str]:
+    """What the manifest sums up of records; of an interrupted group it may know less, and of other attempts more."""
+    manifest = group.manifest
+    told = replace(manifest, images={}, connections={}, data={}, models={}).summarised(group.records)
+    closed = manifest.sessions[-1].ended_at is not None and not manifest.sessions[-1].cluster
+    for name in ("images", "connections", "data"):
+        noted = getattr(manifest, name)
+        for key, own in getattr(told, name).items():
+            known = noted.get(key, {})
+            differs = known != own if name == "data" else any(known.get(one) != value for one, value in own.items())
+            if differs and (closed or any(one in known and known[one] != value for one, value in own.items())):
+                yield f"{name}: what the manifest says of {key[:100]} is not what its records say"
+    models = {agent: dict(own) for agent, own in manifest.models.items()}
+    if (closed or models) and models != told.models:
+        yield f"models: the manifest has {counts(manifest.models)}, and the records have {counts(told.models)}"
+
+
+def counts(models: Mapping[str, Mapping[str, int]]) -> str:
+    """For example ``gpt-5 × 12, o3 × 2``."""
+    total: Counter[str] = Counter()
+    for own in models.values():
+        total.update(own)
+    return ", ".join(f"{name[:60]} × {count}" for name, count in sorted(total.items())[:5]) or "none"
+
+
+def _canonical(manifest: Manifest, periods: Iterable[_Period]) -> Iterator[str]:
+    """Whether the manifest's verdict on the setting follows from all sessions."""
+    every: Canonical | None = None
+    for period in periods:
+        hardware = period.session.hardware
+        limits = {p.removeprefix("limits "): v for p, v in period.settings.items() if p.startswith("limits ")}
+        sandboxes = {str(v) for p, v in period.settings.items() if p.startswith("agents ") and p.endswith(" sandbox")}
+        try:
+            parsed = parse(Limits, limits)
+            if hardware is None or not math.isfinite(parsed.time_limit):
+                raise ValueError("a session has no machine, or no end")
+            found = canonical_differences(parsed, hardware, workers=period.session.workers, sandboxes=sandboxes)
+        except (ValueError, TypeError) as error:
+            yield f"limits: they are not those of a session: {str(error)[:100]}"
+            return
+        every = Canonical.of_all(every, [*found, *model_differences(period.settings)])
+    if manifest.canonical is None or every is None:
+        yield "canonical: the manifest does not say how the setting differs from the canonical one"
+    elif set(every.differences) != set(manifest.canonical.differences) or (
+        every.is_canonical != manifest.canonical.is_canonical
+    ):
+        yield "canonical: what the manifest says of the setting does not follow from its limits and machines"

@@ -1,0 +1,181 @@
+"""``mlebench run-one``: the unit of work of every engine. It does one run as a session would, from a plan."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from pytest_mlebench import factories
+from pytest_mlebench._version import __version__
+from pytest_mlebench.agents import Agent
+from pytest_mlebench.catalog import Competition
+from pytest_mlebench.catalog.catalogue import load
+from pytest_mlebench.cli.common import logger, user_path
+from pytest_mlebench.data.dataset import Dataset
+from pytest_mlebench.errors import ClusterError, DataError, MLEBenchError, UsageError
+from pytest_mlebench.extras.engines.keys import load_keys
+from pytest_mlebench.extras.engines.plan import (
+    PLAN,
+    End,
+    Plan,
+    ended_names,
+    group_of,
+    is_superseded,
+    job_folder,
+    note_end,
+    record_by,
+    shown_as_alive,
+)
+from pytest_mlebench.extras.engines.scratch import copied
+from pytest_mlebench.factories import agents, catalogue, check_agent
+from pytest_mlebench.io.processes import sigterm_interrupts
+from pytest_mlebench.io.progress import Event, event_text
+from pytest_mlebench.options import Settings, from_plan, read
+from pytest_mlebench.records.account import Ending
+from pytest_mlebench.records.manifest import folder_digest
+from pytest_mlebench.records.record import RunRecord
+from pytest_mlebench.runs import run
+from pytest_mlebench.sandbox.gpus import this_machine
+
+_ID_VARIABLES = {"slurm": "SLURM_JOB_ID", "ray": "MLEBENCH_RAY_ACTOR"}
+"""Where engines that choose nodes and GPUs say which job this is."""
+
+
+def add(commands: Any) -> None:
+    command = commands.add_parser(
+        "run-one",
+        help="do one run of a session with --cluster (engines call this)",
+        description="Does the run that a plan describes, in the plan's run group. The exit status is 0 whenever the "
+        "run has a record.",
+    )
+    command.add_argument("plan", metavar="PLAN", type=user_path, help="plan.json in the run's folder below .jobs")
+    command.add_argument("--name", metavar="NAME", help="do it only if the plan still has this name")
+    command.set_defaults(command=_run_one)
+
+
+def _run_one(options: argparse.Namespace) -> int:
+    file: Path = options.plan.absolute()
+    plan, group, folder = Plan.read(file), group_of(file), file.parent
+    if options.name not in (None, plan.name) or plan.name in ended_names(group):
+        logger.info("another job does this run, or it is over")
+        return 0
+    restarts = int(os.environ.get("SLURM_RESTART_COUNT") or 0) if plan.engine == "slurm" else 0
+    with sigterm_interrupts(), shown_as_alive(folder, plan.name, socket.gethostname(), restarts=restarts):
+        try:
+            record = record_by(group, plan.key, {plan.name, *plan.earlier})
+            record = record or _do(replace(plan, attempt=plan.attempt + restarts), group)
+        except MLEBenchError as error:
+            if not is_superseded(folder, plan.name) and plan.name not in ended_names(group):
+                note_end(group, plan.name, End(error=str(error)))
+            raise
+        note_end(group, plan.name, End(run_id=record.run_id))
+    logger.info("%s: %s", record.run_id, record.outcome.label)
+    return 0
+
+
+def _do(plan: Plan, group: Path) -> RunRecord:
+    """Set up what a session's fixtures do, and run the agent; raises MLEBenchError where that cannot be."""
+
+    if plan.keys_file:
+        load_keys(Path(plan.keys_file))
+    settings = _settings(plan, group)
+    agent, competition = _agent(plan, settings), _competition(plan, settings)
+    dataset = _dataset(settings, competition)
+    variable = _ID_VARIABLES.get(plan.engine, "")
+    id = os.environ.get(variable) or str(os.getpid())
+    job = {
+        "name": plan.name,
+        "engine": plan.engine,
+        "id": id,
+        "node": socket.gethostname(),
+        "attempt": plan.attempt,
+        "submitted": plan.submitted,
+        "hardware": asdict(this_machine()),
+        "interrupted": run.interrupted_runs(group, plan.key),
+    }
+    worker = f"{plan.engine} {id} on {socket.gethostname()}"
+    run_options = replace(
+        factories.run_options(settings, group, worker=worker, job=job),
+        may_record=lambda: _see_that_none_has(plan, group),
+    )
+    if plan.attempt > plan.max_requeues:
+        detail = f"its job was lost or preempted {plan.attempt} times"
+        return run.record_lost(
+            agent, competition, dataset, run_options, seed=plan.seed, ending=Ending.NOT_STARTED, detail=detail
+        )
+    sandbox = factories.Sandboxes(settings, _report, workers=plan.workers).ready(agent)
+    with _near(dataset, settings) as used:
+        return run.run_agent(agent, competition, used, sandbox, run_options, seed=plan.seed)
+
+
+def _see_that_none_has(plan: Plan, group: Path) -> None:
+    """See that no other job does this run by now, or has done it after all; raises ClusterError."""
+    folder = job_folder(group, plan.key)
+    if is_superseded(folder, plan.name):
+        raise ClusterError("another job does this run by now")
+    if (record := record_by(group, plan.key, plan.earlier)) is not None:
+        note_end(group, plan.name, End(run_id=record.run_id))
+        raise ClusterError(f"an earlier job of this run has left its record after all: {record.run_id}")
+
+
+def _dataset(settings: Settings, competition: Competition) -> Dataset:
+    """The run's data, pulled from ``--data-source`` where it is not here; raises DataError."""
+
+    store, options = factories.data_store(settings), factories.prepare_options(settings)
+    if not store.is_usable(competition, **options):
+        if store.source is None:
+            raise DataError(f"on {socket.gethostname()}: {store.not_prepared(competition)}")
+        store.prepare(competition, reporter=_report, **options)
+    return store.dataset(competition)
+
+
+@contextmanager
+def _near(dataset: Dataset, settings: Settings) -> Iterator[Dataset]:
+    """The data on the disk of ``--node-scratch``; without that option as it is. Raises DataError."""
+    if settings.node_scratch is None:
+        yield dataset
+        return
+
+    with ExitStack() as used:
+        try:
+            near = used.enter_context(copied(dataset, settings.node_scratch, _report))
+        except DataError as error:
+            raise DataError(f"on {socket.gethostname()}: {error}") from error
+        yield near
+
+
+def _settings(plan: Plan, group: Path) -> Settings:
+    if plan.version != __version__:
+        raise UsageError(f"{socket.gethostname()} has pytest-mlebench {__version__}, the session {plan.version}")
+    source = from_plan(plan.agent, plan.options, job_folder(group, plan.key) / PLAN)
+    settings = read([source], runs_dir=group.parent)
+    given = os.environ.get("CUDA_VISIBLE_DEVICES", "") if plan.engine in _ID_VARIABLES else ""
+    if settings.gpus and given and not settings.gpu_ids:  # what the engine gave this job, and nothing else
+        return replace(settings, gpu_ids=tuple(given.split(",")))
+    return settings
+
+
+def _agent(plan: Plan, settings: Settings) -> Agent:
+
+    (agent,) = agents(settings)
+    if folder_digest(agent.folder) != plan.agent_digest:
+        raise UsageError(f"{agent.folder} on {socket.gethostname()} is not what it was when the run was submitted")
+    check_agent(settings, agent)
+    return agent
+
+
+def _competition(plan: Plan, settings: Settings) -> Competition:
+    """The competition; where the session's path is not on this machine, the one of that id in the catalogue."""
+
+    file = Path(plan.competition_file)
+    return load(file, settings.version) if file.exists() else catalogue(settings)[plan.competition_id]
+
+
+def _report(event: Event) -> None:
+    logger.info("%s", event_text(event))

@@ -1,0 +1,119 @@
+"""This machine as an engine, without a daemon: a job is a process in a session of its own.
+
+Neither a closed terminal nor the end of the pytest session ends it. What is to run later waits in the pytest session.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+
+from pytest_mlebench.errors import ClusterError, reason
+from pytest_mlebench.extras.engines.contract import Engine, Job, Resources, State, Status
+from pytest_mlebench.extras.engines.plan import OUTPUT, read_alive
+from pytest_mlebench.io.processes import LABEL, is_dead, owner_labels, start_time
+from pytest_mlebench.options import Settings
+
+_MACHINE = ("boot", "pid-namespace", "host")
+_CANCEL_SECONDS = 60.0
+"""That a job gets to stop its agent and to clean up."""
+
+
+class LocalEngine:
+    name = "local"
+    max_parallel: int | None = 1
+    poll_seconds = 1.0
+    settle_seconds = 0.0
+
+    def __init__(self) -> None:
+        self._children: set[int] = set()
+
+    def check(self) -> None:
+        """There is always this machine."""
+
+    def submit(self, job: Job, command: Sequence[str], resources: Resources) -> str:
+        """Start a process; its id says which on which machine. What it may use, its sandbox sees to."""
+        log = os.open(job.folder / OUTPUT, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+        try:
+            pid = os.posix_spawn(
+                command[0],
+                list(command),
+                os.environ,
+                file_actions=[
+                    (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+                    (os.POSIX_SPAWN_DUP2, log, 1),
+                    (os.POSIX_SPAWN_DUP2, log, 2),
+                ],
+                setsid=True,
+                setsigmask=(),
+                setsigdef=[signal.SIGINT, signal.SIGTERM, signal.SIGHUP],
+            )
+        except OSError as error:
+            raise ClusterError(f"{command[0]} cannot be started: {reason(error)}") from error
+        finally:
+            os.close(log)
+        self._children.add(pid)
+        host = owner_labels()
+        return " ".join([str(pid), start_time(pid) or "0", *(host[LABEL + name] for name in _MACHINE)])
+
+    def poll(self, jobs: Sequence[Job]) -> Mapping[str, Status]:
+        self._reap()
+        found = {}
+        for job in jobs:
+            if (owner := _owner(job)) is None:
+                continue
+            ended = is_dead(owner)
+            found[job.name] = Status(
+                state=State.ENDED if ended else State.RUNNING,
+                reason="its process was killed" if ended else "",
+                node=owner[f"{LABEL}host"],
+            )
+        return found
+
+    def cancel(self, jobs: Sequence[Job]) -> None:
+        """Let jobs stop their agents and clean up, and end those that do not."""
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            for pid in _running(jobs):
+                with suppress(ProcessLookupError):
+                    os.kill(pid, number)
+            deadline = time.monotonic() + _CANCEL_SECONDS
+            while list(_running(jobs)) and time.monotonic() < deadline:
+                time.sleep(0.05)
+        self._reap()
+
+    def describe(self) -> Mapping[str, str]:
+        return {"engine": self.name}
+
+    def _reap(self) -> None:
+        """Let go of the processes of this session that have ended."""
+        for pid in list(self._children):
+            with suppress(ChildProcessError):
+                if os.waitpid(pid, os.WNOHANG)[0] == 0:
+                    continue
+            self._children.discard(pid)
+
+
+def _owner(job: Job) -> Mapping[str, str] | None:
+    """The labels of a job's process; None if it is not known, or was never started."""
+    if (alive := read_alive(job.folder, job.name)) is not None:
+        return alive.owner
+    if not job.id:
+        return None
+    return {LABEL + key: value for key, value in zip(("pid", "pid-start", *_MACHINE), job.id.split(" "), strict=False)}
+
+
+def _running(jobs: Sequence[Job]) -> Iterator[int]:
+    """The processes of jobs that run on this machine."""
+    here = owner_labels()[f"{LABEL}host"]
+    for job in jobs:
+        owner = _owner(job)
+        if owner is not None and owner.get(f"{LABEL}host") == here and not is_dead(owner):
+            yield int(owner[f"{LABEL}pid"])
+
+
+def create(settings: Settings | None, secret_names: tuple[str, ...]) -> Engine:
+    """This machine as an engine."""
+    return LocalEngine()

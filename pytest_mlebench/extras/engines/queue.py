@@ -1,0 +1,238 @@
+"""What a session does with an engine: submits its runs, looks what became of them, and hands out each result once."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pytest_mlebench.errors import ClusterError, MLEBenchError, UsageError
+from pytest_mlebench.extras.engines.contract import Cause, Engine, Job, QueueFull, Resources, State, Status
+from pytest_mlebench.extras.engines.plan import (
+    PLAN,
+    End,
+    Plan,
+    ended_names,
+    job_folder,
+    new_name,
+    note_end,
+    note_id,
+    open_plans,
+    read_alive,
+    read_end,
+    record_by,
+    write_plan,
+)
+from pytest_mlebench.io.progress import Note, Reporter, WarningNote
+from pytest_mlebench.io.units import pluralize
+from pytest_mlebench.records.group import GroupReader
+from pytest_mlebench.records.record import RunKey, RunRecord
+
+_REFUSALS = 3
+"""How often a submission is tried that the engine refuses, or does not answer."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Result:
+    """What became of a run: its record, or why there is none."""
+
+    key: RunKey
+    record: RunRecord | None = None
+    error: str = ""
+
+
+@dataclass
+class _Live:
+    """A job that was submitted, and since when (monotonic seconds) the engine says that it is over."""
+
+    plan: Plan
+    job: Job
+    over_since: float | None = None
+
+
+class RunQueue:
+    """The runs that a session hands to an engine. Used by one thread.
+
+    ``command`` makes the command that does a plan; ``record_lost`` writes the record of a run whose job ended without
+    one. ``reader`` is that of the run group. A full queue is tried again after ``full_seconds``.
+    """
+
+    def __init__(
+        self,
+        group: Path,
+        engine: Engine,
+        *,
+        reader: GroupReader,
+        resources: Resources,
+        command: Callable[[Path, str], Sequence[str]],
+        record_lost: Callable[[Plan, Cause, str], RunRecord],
+        reporter: Reporter,
+        max_parallel: int | None = None,
+        full_seconds: float = 10.0,
+    ) -> None:
+        self._group, self._engine, self._reader = group, engine, reader
+        self._resources, self._command, self._record_lost = resources, command, record_lost
+        self._reporter, self._full_seconds = reporter, full_seconds
+        self._max_parallel = max_parallel or engine.max_parallel
+        self._waiting: deque[Plan] = deque()
+        self._live: dict[str, _Live] = {}
+        self._refused: dict[RunKey, int] = {}
+        self._failed: list[Result] = []
+        self._polled = self._full_until = float("-inf")
+        self._full = ""
+        self._silent = False
+        self._earlier = {plan.key: (plan, job) for plan, job in open_plans(group)}
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._waiting and not self._live
+
+    def add(self, plan: Plan) -> None:
+        """Take up the job of an earlier session that still does this run, or submit one when there is room."""
+        earlier = self._earlier.pop(plan.key, None)
+        if earlier is None:
+            self._waiting.append(plan)
+            return
+        known, job = earlier
+        if known.engine != self._engine.name:
+            raise UsageError(still_run(self._group, known.engine, 1))
+        self._live[known.name] = _Live(replace(known, max_requeues=plan.max_requeues), job)
+
+    def step(self) -> list[Result]:
+        """Submit what there is room for, and return the runs that have ended since the last call, in that order."""
+        self._submit()
+        found = self._ended()
+        if self._live and time.monotonic() - self._polled >= self._engine.poll_seconds:
+            found += self._look()
+            self._polled = time.monotonic()
+        return found
+
+    def cancel(self) -> int:
+        """End all jobs; returns how many there were. Raises ClusterError."""
+        jobs = [live.job for live in self._live.values()]
+        self._waiting.clear()
+        if jobs:
+            self._engine.cancel(jobs)
+        for name in self._live.keys() - ended_names(self._group):
+            note_end(self._group, name, End(cancelled=True))
+        self._live.clear()
+        return len(jobs)
+
+    @property
+    def live(self) -> int:
+        """How many jobs wait or run at the engine."""
+        return len(self._live)
+
+    def _submit(self) -> None:
+        while self._waiting and time.monotonic() >= self._full_until:
+            if self._max_parallel is not None and len(self._live) >= self._max_parallel:
+                return
+            plan = replace(self._waiting[0], name=new_name(), engine=self._engine.name, submitted=time.time())
+            folder = job_folder(self._group, plan.key)
+            job = write_plan(folder, plan)
+            try:
+                id = self._engine.submit(job, self._command(folder / PLAN, plan.name), self._resources)
+            except QueueFull as error:
+                self._give_back(plan)
+                self._full_until = time.monotonic() + self._full_seconds
+                if not self._live and self._full != str(error):  # nothing of ours will make room
+                    self._full = str(error)
+                    self._reporter(Note(f"{self._engine.name} takes no more jobs for now: {error}"))
+                return
+            except ClusterError as error:
+                self._give_back(plan)
+                self._refused[plan.key] = tries = self._refused.get(plan.key, 0) + 1
+                if tries >= _REFUSALS:
+                    self._waiting.popleft()
+                    self._failed.append(Result(key=plan.key, error=str(error)))
+                else:
+                    self._full_until = time.monotonic() + self._engine.poll_seconds
+                return
+            self._waiting.popleft()
+            self._full = ""
+            self._live[plan.name] = _Live(plan, note_id(job, id))
+
+    def _give_back(self, plan: Plan) -> None:
+        """A submission that failed may have reached the engine all the same: its job must find that it is over."""
+        note_end(self._group, plan.name, End(cancelled=True))
+
+    def _ended(self) -> list[Result]:
+        """The runs whose jobs have said so, and those that were refused."""
+        found, self._failed = self._failed, []
+        for name in ended_names(self._group) & self._live.keys():
+            plan = self._live.pop(name).plan
+            found.append(self._result(plan, read_end(self._group, name)))
+        return sorted(found, key=lambda result: result.record.ended_at if result.record else "")
+
+    def _result(self, plan: Plan, end: End) -> Result:
+        if not end.run_id:
+            return Result(key=plan.key, error=end.error or "the job was cancelled")
+        try:
+            return Result(key=plan.key, record=self._reader.record(end.run_id))
+        except UsageError as error:
+            return Result(key=plan.key, error=str(error))
+
+    def _look(self) -> list[Result]:
+        """Ask the engine about the jobs, and see after those that are over without a word."""
+        try:
+            known = self._engine.poll([live.job for live in self._live.values()])
+        except ClusterError as error:
+            if not self._silent:
+                self._reporter(WarningNote(f"{self._engine.name} does not answer; its jobs continue: {error}"))
+            self._silent = True
+            return []
+        self._silent = False
+        found, now = self._ended(), time.monotonic()  # a job's word comes before its end
+        for name, live in list(self._live.items()):
+            status = known.get(name, Status(state=State.ENDED, reason=f"{self._engine.name} does not know it any more"))
+            if status.state is not State.ENDED:
+                live.over_since = None
+                continue
+            if live.over_since is None:
+                live.over_since = now
+            if now - live.over_since >= self._engine.settle_seconds:
+                del self._live[name]
+                found += self._lost(live.plan, status)
+        return found
+
+    def _lost(self, plan: Plan, status: Status) -> list[Result]:
+        """A job that ended without a word: it may have left a record, ended for a reason, or is submitted again."""
+        if (record := record_by(self._group, plan.key, {plan.name, *plan.earlier})) is not None:
+            return [Result(key=plan.key, record=record)]
+        alive = read_alive(job_folder(self._group, plan.key), plan.name)
+        plan = replace(plan, attempt=plan.attempt + (alive.restarts if alive else 0))
+        about = f"{plan.agent} on {plan.competition_id}, seed {plan.seed}"
+        if status.cause is Cause.LOST and plan.attempt < plan.max_requeues:
+            self._reporter(WarningNote(f"{about}: its job was lost ({status.reason}); it is submitted again"))
+            self._waiting.appendleft(replace(plan, attempt=plan.attempt + 1, earlier=(*plan.earlier, plan.name)))
+            return []
+        try:
+            record = self._record_lost(plan, status.cause, status.reason)
+        except MLEBenchError as error:
+            return [Result(key=plan.key, error=f"its job was lost ({status.reason}): {error}")]
+        note_end(self._group, plan.name, End(run_id=record.run_id))
+        return [Result(key=plan.key, record=record)]
+
+
+def still_run(group: Path, engine: str, count: int) -> str:
+    """What to do about jobs of an earlier session that another kind of session would do twice."""
+    return (
+        f"{pluralize(count, 'run')} of {group} may still be going on, handed to --cluster={engine} by an earlier "
+        f"session: take them up with --cluster={engine} and without -n, and interrupt that to end them"
+    )
+
+
+def check_none_runs(group: Path, engines: Mapping[str, Callable[[], Engine]]) -> None:
+    """See that no job of an earlier session still does a run of a group; raises UsageError, or ClusterError where its
+    engine does not answer. ``engines`` makes them by name."""
+    jobs: dict[str, list[Job]] = {}
+    for plan, job in open_plans(group):
+        jobs.setdefault(plan.engine, []).append(job)
+    for name, own in jobs.items():
+        if name not in engines:
+            raise UsageError(still_run(group, name, len(own)))
+        statuses = engines[name]().poll(own).values()
+        if count := sum(status.state is not State.ENDED for status in statuses):
+            raise UsageError(still_run(group, name, count))

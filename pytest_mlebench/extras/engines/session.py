@@ -1,0 +1,293 @@
+"""A session that hands its runs to an engine: all are submitted at the start, and reported as they end.
+
+The plugin finds this module by its entry point; ``plugin.session.Engines`` says what it calls.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import deque
+from collections.abc import Collection, Generator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from pytest_mlebench import defaults, factories
+from pytest_mlebench._version import __version__
+from pytest_mlebench.catalog.catalogue import load
+from pytest_mlebench.errors import ClusterError, MLEBenchError, SandboxError, UsageError
+from pytest_mlebench.extras.engines import queue
+from pytest_mlebench.extras.engines.contract import Cause, Resources
+from pytest_mlebench.extras.engines.engines import engine, engines
+from pytest_mlebench.extras.engines.keys import load_keys
+from pytest_mlebench.extras.engines.plan import Plan
+from pytest_mlebench.extras.engines.queue import Result, RunQueue
+from pytest_mlebench.plugin import private
+from pytest_mlebench.plugin.datasets import provide
+from pytest_mlebench.plugin.events import reporter_of
+from pytest_mlebench.plugin.life import resume_command
+from pytest_mlebench.plugin.running import AgentRun
+from pytest_mlebench.plugin.session import Session, session_of, usage_errors
+from pytest_mlebench.records.account import Ending
+from pytest_mlebench.records.manifest import folder_digest
+from pytest_mlebench.runs import run
+
+if TYPE_CHECKING:
+    from pytest_mlebench.agents import Agent
+    from pytest_mlebench.extras.engines.contract import Engine
+    from pytest_mlebench.options import Settings
+    from pytest_mlebench.records.record import RunKey, RunRecord
+
+__all__ = ["check", "check_none_runs", "description", "fetched", "load_keys", "loop", "machine_shares"]
+
+_RESULTS = pytest.StashKey["dict[RunKey, Result]"]()
+_ENGINE: pytest.StashKey[Engine] = pytest.StashKey()
+_PAUSE = 0.25
+
+
+def check(config: pytest.Config) -> None:
+    """See that runs can be handed to the engine of ``--cluster``; raises UsageError."""
+    settings = session_of(config).settings
+    if not settings.has_runs or settings.cluster is None:
+        return
+    if private.has_workers(config):
+        raise UsageError(
+            "-n starts workers that wait for runs; with --cluster one process hands runs to the engine, which does "
+            "them side by side: leave out -n (or add -n0), and use --max-parallel=N"
+        )
+    try:
+        config.stash[_ENGINE] = chosen = engine(settings.cluster, settings, _secret_names(settings))
+        chosen.check()
+    except ClusterError as error:
+        raise UsageError(f"--cluster={settings.cluster}: {error}") from error
+
+
+def _secret_names(settings: Settings) -> tuple[str, ...]:
+    """The environment variables that hold secrets of agents, and keys of providers and of where data is pulled from."""
+    names = {name for agent in factories.agents(settings) for name in agent.secret_names}
+    if settings.llm_gateway != "off":
+        providers = factories.gateway_settings(settings).providers.values()
+        names |= {key for provider in providers for key in provider.keys}
+    if settings.nodes_pull:
+        names |= {"AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "MLEBENCH_DATA_SOURCE"}
+    return tuple(sorted(names))
+
+
+def _job_resources(settings: Settings) -> Resources:
+    """What an engine gives a job: the run's limits, time to build, collect and grade, and memory to grade."""
+    seconds = settings.time_limit + settings.grading_time + defaults.TIMELINE_SECONDS + defaults.JOB_MARGIN_SECONDS
+    memory = None if settings.memory is None else max(settings.memory, settings.grading_memory)
+    return Resources(seconds=seconds, cpus=settings.cpus, memory=memory, gpus=settings.gpus)
+
+
+def description(config: pytest.Config) -> Mapping[str, str] | None:
+    """What the manifest says of the engine; None where the session does its runs itself."""
+    own = engine_of(config)
+    return None if own is None else own.describe()
+
+
+def engine_of(config: pytest.Config) -> Engine | None:
+    """The engine of this session; None if it does its runs itself."""
+    return config.stash.get(_ENGINE, None)
+
+
+def machine_shares(settings: Settings) -> int:
+    """How many runs share one machine with ``--cluster``."""
+    return (settings.max_parallel or 1) if settings.cluster == "local" else 1
+
+
+def check_none_runs(session: Session) -> None:
+    """Where this session does runs itself: see that no engine still does them; raises UsageError."""
+
+    try:
+        queue.check_none_runs(session.group, engines())
+    except ClusterError as error:
+        raise UsageError(f"{session.group}: jobs of an earlier session cannot be asked for: {error}") from error
+
+
+def loop(session: pytest.Session) -> bool | None:
+    """Run the items of a session with ``--cluster``, those that an engine does as they end; None for other sessions."""
+    config = session.config
+    if engine_of(config) is None or config.option.collectonly:
+        return None
+    if session.testsfailed and not config.option.continue_on_collection_errors:
+        return None  # pytest says it
+
+    finished = session_of(config).finished
+    ours = [item for item in session.items if isinstance(item, AgentRun) and item.key not in finished]
+    chosen = set(ours)
+    left = len(session.items)
+    with closing(_items(config, [item for item in session.items if item not in chosen], ours)) as items:
+        for item in items:
+            left -= 1
+            private.run_item(session, item, is_last=not left)
+    return True
+
+
+def _items(
+    config: pytest.Config, own: Sequence[pytest.Item], ours: Sequence[AgentRun]
+) -> Generator[pytest.Item, None, None]:
+    """All items: those that this process runs, and the others when their runs have ended."""
+    results: dict[RunKey, Result] = {}
+    config.stash[_RESULTS] = results
+    with usage_errors():
+        queue = _queue(config)
+    waiting, pending = {item.key: item for item in ours}, deque(own)
+    results |= _just_finished(config, waiting)
+    unsubmitted = deque(item for item in ours if item.key not in results)
+    try:
+        for key in list(results):
+            yield waiting.pop(key)
+        while pending or unsubmitted or not queue.is_empty:
+            if unsubmitted:
+                item = unsubmitted.popleft()
+                if not _has_data(config, item):  # its own fixture says why
+                    yield waiting.pop(item.key)
+                    continue
+                with usage_errors():
+                    queue.add(_plan(config, item))
+            for result in queue.step():
+                results[result.key] = result
+                yield waiting.pop(result.key)
+            if pending and not unsubmitted:
+                yield pending.popleft()
+            elif not unsubmitted and not queue.is_empty:
+                time.sleep(_PAUSE)
+    finally:
+        _leave(config, queue)
+
+
+def _just_finished(config: pytest.Config, keys: Collection[RunKey]) -> dict[RunKey, Result]:
+    """The runs that jobs of an earlier session have finished since this one read which are: to be called when the queue
+    has seen which jobs go on."""
+
+    session = session_of(config)
+    assert session.reader is not None
+    found = {record.key: record for record in session.reader.records() if record.key in keys}
+    again = session.settings.retry_failed
+    return {key: Result(key=key, record=record) for key, record in found.items() if record.outcome not in again}
+
+
+def fetched(config: pytest.Config, key: RunKey) -> RunRecord:
+    """The record of a run that an engine has done; raises SandboxError where it left none."""
+    result = config.stash[_RESULTS][key]
+    if result.record is None:
+        raise SandboxError(result.error)
+    return result.record
+
+
+def _queue(config: pytest.Config) -> RunQueue:
+
+    session, chosen = session_of(config), engine_of(config)
+    assert session.reader is not None and chosen is not None
+    return RunQueue(
+        session.group,
+        chosen,
+        reader=session.reader,
+        resources=_job_resources(session.settings),
+        command=_command,
+        record_lost=lambda plan, cause, reason: _record_lost(config, plan, cause, reason),
+        reporter=reporter_of(config),
+        max_parallel=session.settings.max_parallel,
+    )
+
+
+def _command(plan: Path, name: str) -> list[str]:
+    return [sys.executable, "-m", "pytest_mlebench.cli", "run-one", str(plan), f"--name={name}"]
+
+
+def _plan(config: pytest.Config, item: AgentRun) -> Plan:
+
+    session = session_of(config)
+    settings, replayed = session.settings, factories.replayed_group(session.settings)
+    return Plan(
+        name="",
+        engine="",
+        agent=item.key.agent,
+        competition_id=item.key.competition_id,
+        seed=item.key.seed,
+        competition_file=str(item.path.absolute()),
+        options={
+            **factories.session_options(settings),
+            "--keep-sandbox": settings.keep_sandbox,
+            **({} if replayed is None else {"--llm-replay": str(replayed)}),
+        },
+        version=__version__,
+        agent_digest=_digest(config, item.agent),
+        keys_file="" if settings.cluster_keys is None else str(settings.cluster_keys),
+        workers=machine_shares(settings),
+        max_requeues=settings.max_requeues,
+    )
+
+
+_DIGESTS = pytest.StashKey[dict[str, str]]()
+
+
+def _digest(config: pytest.Config, agent: Agent) -> str:
+
+    known = config.stash.setdefault(_DIGESTS, {})
+    if agent.id not in known:
+        known[agent.id] = folder_digest(agent.folder)
+    return known[agent.id]
+
+
+def _has_data(config: pytest.Config, item: AgentRun) -> bool:
+    """Prepare the run's data on this side; False where it cannot be had, or may not be prepared."""
+
+    settings = session_of(config).settings
+    try:
+        provide(item, item.competition, factories.data_store(settings), settings, reporter_of(config))
+    except (MLEBenchError, pytest.skip.Exception):
+        return False
+    return True
+
+
+def _record_lost(config: pytest.Config, plan: Plan, cause: Cause, reason: str) -> RunRecord:
+
+    session = session_of(config)
+    settings = session.settings
+    competition = load(Path(plan.competition_file), settings.version)
+    job = {
+        "name": plan.name,
+        "engine": plan.engine,
+        "attempt": plan.attempt,
+        "submitted": plan.submitted,
+        "interrupted": run.interrupted_runs(session.group, plan.key),
+    }
+    endings = {Cause.TIMED_OUT: Ending.TIMED_OUT, Cause.OUT_OF_MEMORY: Ending.OUT_OF_MEMORY}
+    store = factories.data_store(settings)
+    if settings.nodes_pull:  # what it left is graded here
+        store.prepare(competition, reporter=reporter_of(config), **factories.prepare_options(settings))
+    lost = f"its job was lost {plan.attempt + 1} times; the last time: {reason}"
+    return run.record_lost(
+        next(agent for agent in session.agents if agent.id == plan.agent),
+        competition,
+        store.dataset(competition),
+        replace(factories.run_options(settings, session.group), job=job),
+        seed=plan.seed,
+        ending=endings.get(cause, Ending.NOT_STARTED),
+        detail=reason if cause in endings else lost,
+    )
+
+
+def _leave(config: pytest.Config, queue: RunQueue) -> None:
+    """At the end of the session: nothing is left, or it was interrupted, and its jobs are ended or left."""
+
+    if not queue.live:
+        return
+    settings = session_of(config).settings
+    if settings.detach:
+        private.write_line(
+            config,
+            f"mlebench: {queue.live} runs continue without this session; to take them up: {resume_command(config)}",
+        )
+        return
+    private.write_line(config, f"mlebench: ending {queue.live} jobs of {settings.cluster}")
+    try:
+        queue.cancel()
+    except ClusterError as error:
+        private.write_line(config, f"mlebench: jobs cannot be ended: {error}")

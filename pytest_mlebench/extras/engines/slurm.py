@@ -1,0 +1,217 @@
+"""Slurm as an engine: a job is a batch job, found by its name.
+
+``squeue`` says how jobs are, and for some minutes how they ended; where it has forgotten a job, ``sacct`` is asked if
+the site keeps accounts.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import shlex
+import subprocess
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+from pytest_mlebench.errors import ClusterError, reason
+from pytest_mlebench.extras.engines.contract import Cause, Engine, Job, QueueFull, Resources, State, Status
+from pytest_mlebench.extras.engines.plan import OUTPUT
+from pytest_mlebench.options import Settings
+
+_SECONDS = 60.0
+"""That Slurm's commands get to answer."""
+_SUBMIT_SECONDS = 15.0
+"""That ``sbatch`` gets, which tries for minutes to get into a full queue, while other runs end."""
+_FULL = re.compile(
+    r"temporarily unable to accept|queue full|(QOS|Assoc)(Max|Grp)Submit|Too many jobs|"
+    r"partition not available|Unable to contact slurm controller|Socket timed out|Zero Bytes were transmitted|"
+    r"^(?!.*(QOS|Assoc)(Max|Min|Grp)).*Job violates accounting/QOS policy",  # of which old versions say no more
+    re.IGNORECASE,
+)
+"""Of these ``sbatch`` may succeed later: a full queue, a partition that is drained, a controller that is restarted."""
+_HELD = re.compile(r"launch.failed.requeued.held|JobHoldMaxRequeue", re.IGNORECASE)
+"""Why a job waits that Slurm could not start on its node, and will not try again by itself."""
+_NO_NODES = "Requested node configuration is not available"
+_RUNNING = frozenset({"RUNNING", "COMPLETING", "CONFIGURING", "SUSPENDED", "STOPPED", "STAGE_OUT", "SIGNALING"})
+_PENDING = frozenset(
+    {"PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT", "RESIZING"}
+)
+_CAUSES = {"OUT_OF_MEMORY": Cause.OUT_OF_MEMORY, "TIMEOUT": Cause.TIMED_OUT, "DEADLINE": Cause.TIMED_OUT}
+_HARNESS_MEMORY = 1 << 30
+"""For the harness, beside what the agent may use."""
+
+
+class SlurmEngine:
+    """Jobs by ``sbatch`` with ``options`` of the user, and with the lines of a file before the command.
+
+    ``secrets`` names variables that must not rest in Slurm's spool: jobs do not inherit them.
+    ``$MLEBENCH_SLURM_SECONDS`` is the time between two questions to the controller (default 10).
+    """
+
+    name = "slurm"
+    max_parallel: int | None = None
+
+    def __init__(self, options: str = "", setup: Path | None = None, secrets: Sequence[str] = ()) -> None:
+        try:
+            self._options = shlex.split(options)
+        except ValueError as error:
+            raise ClusterError(f"--cluster-options: {options!r} cannot be read: {error}") from error
+        self._setup = setup
+        self.poll_seconds = self.settle_seconds = _interval()
+        self._environment = {name: value for name, value in os.environ.items() if name not in secrets}
+
+    def check(self) -> None:
+        """See that Slurm answers and would take a job with these options."""
+        self._call("sinfo", "--noheader", "--format=%P")
+        try:
+            self._call("sbatch", "--test-only", *self._options, "--wrap=true")
+        except ClusterError as error:
+            if _NO_NODES not in str(error):  # nodes that are down for now: jobs wait for them
+                raise
+
+    def submit(self, job: Job, command: Sequence[str], resources: Resources) -> str:
+        """``$MLEBENCH_PYTHON``, which the set-up lines may set, takes the place of the command's interpreter."""
+        script = job.folder / f"{job.name}.sh"
+        interpreter, *arguments = command
+        try:
+            lines = "" if self._setup is None else self._setup.read_text(encoding="utf-8")
+            script.write_text(
+                f'#!/bin/bash\n{lines}\nexec "${{MLEBENCH_PYTHON:-{interpreter}}}" {shlex.join(arguments)}\n'
+            )
+        except (OSError, UnicodeDecodeError) as error:
+            raise ClusterError(f"the job's script cannot be written: {reason(error)}") from error
+        output = self._call(
+            *("sbatch", "--parsable", "--requeue", "--open-mode=append", f"--job-name={job.name}"),
+            *(f"--output={job.folder / OUTPUT}", f"--chdir={job.folder}", *requests(resources)),
+            *self._options,
+            str(script),
+        )
+        script.unlink(missing_ok=True)  # Slurm has a copy
+        return output.strip().partition(";")[0]
+
+    def poll(self, jobs: Sequence[Job]) -> Mapping[str, Status]:
+        names = {job.name for job in jobs}
+        listed = self._call("squeue", "--me", "--states=all", "--noheader", "--format=%j|%T|%N|%i|%r")
+        found = {name: status for name, _, status in _statuses(listed) if name in names}
+        for job in jobs:
+            status = found.get(job.name)
+            if status is not None and status.state is State.PENDING and _HELD.search(status.reason):
+                self.cancel([job])  # nobody would release it
+                found[job.name] = Status(state=State.ENDED, reason=f"Slurm: {status.reason}")
+        if forgotten := {job.id: job.name for job in jobs if job.name not in found and job.id}:
+            with suppress(ClusterError):  # the site keeps no accounts
+                told = self._call(
+                    *("sacct", "--noheader", "--parsable2", "--allocations", "--duplicates"),
+                    *("--format=JobName%64,State%32,NodeList%64,JobID,Reason", f"--jobs={','.join(forgotten)}"),
+                )
+                # Those that never started have no name there.
+                found |= {forgotten[id]: status for _, id, status in _statuses(told) if id in forgotten}
+        for job in jobs:  # without control groups, Slurm calls it a failure
+            status = found.get(job.name)
+            if status is not None and status.reason == "Slurm: failed" and _exceeded_memory(job):
+                found[job.name] = replace(status, reason="Slurm: out of memory", cause=Cause.OUT_OF_MEMORY)
+        return found
+
+    def cancel(self, jobs: Sequence[Job]) -> None:
+        ids = [job.id for job in jobs if job.id]
+        for start in range(0, len(ids), 200):
+            self._call("scancel", "--quiet", *ids[start : start + 200])
+        for job in jobs:
+            if not job.id:
+                self._call("scancel", "--quiet", f"--name={job.name}")
+
+    def describe(self) -> Mapping[str, str]:
+        return {"engine": self.name, "version": self._call("sbatch", "--version").strip()} | (
+            {"options": shlex.join(self._options)} if self._options else {}
+        )
+
+    def _call(self, *command: str) -> str:
+        """What a command of Slurm prints; raises QueueFull, or ClusterError with what it said."""
+        seconds = _SUBMIT_SECONDS if command[0] == "sbatch" else _SECONDS
+        try:
+            done = subprocess.run(
+                command,
+                capture_output=True,
+                text=True,
+                errors="replace",
+                timeout=seconds,
+                env=self._environment,
+                stdin=subprocess.DEVNULL,
+            )
+        except FileNotFoundError:
+            raise ClusterError(f"{command[0]} is not there: install Slurm's commands on this machine") from None
+        except subprocess.TimeoutExpired as error:
+            said = error.stderr.decode(errors="replace") if isinstance(error.stderr, bytes) else error.stderr or ""
+            if _FULL.search(said):
+                raise QueueFull(_line(said)) from None
+            raise ClusterError(f"{command[0]} gave no answer in {seconds:g} seconds") from None
+        if done.returncode == 0:
+            return done.stdout
+        said = _line(done.stderr) or f"exit status {done.returncode}"
+        raise (QueueFull if _FULL.search(said) else ClusterError)(f"{command[0]}: {said}")
+
+
+def _interval() -> float:
+    text = os.environ.get("MLEBENCH_SLURM_SECONDS") or "10"
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0 < seconds < 3600:
+        raise ClusterError(f"$MLEBENCH_SLURM_SECONDS is {text!r}, must be a number of seconds")
+    return seconds
+
+
+def requests(resources: Resources) -> list[str]:
+    """What ``sbatch`` is asked for."""
+    asked = ["--nodes=1", "--ntasks=1", f"--time={math.ceil(resources.seconds / 60)}"]
+    if resources.cpus is not None:
+        asked.append(f"--cpus-per-task={math.ceil(resources.cpus)}")
+    if resources.memory is not None:
+        asked.append(f"--mem={math.ceil((resources.memory + _HARNESS_MEMORY) / (1 << 20))}M")
+    if resources.gpus:
+        asked.append(f"--gres=gpu:{resources.gpus}")
+    return asked
+
+
+def _statuses(lines: str) -> list[tuple[str, str, Status]]:
+    """Names, ids and statuses in what ``squeue`` or ``sacct`` lists; of several attempts at one job, the last that
+    goes on comes last."""
+    found = []
+    for line in lines.splitlines():
+        name, state, node, id, why = ([part.strip() for part in line.split("|", 4)] + [""] * 5)[:5]
+        state = state.partition(" ")[0]  # CANCELLED by 1000
+        if state in _PENDING:
+            found.append((name, id, Status(state=State.PENDING, reason=why)))
+        elif state in _RUNNING:
+            found.append((name, id, Status(state=State.RUNNING, node=node)))
+        elif state:
+            words = state.lower().replace("_", " ")
+            cause = _CAUSES.get(state, Cause.LOST)
+            found.append((name, id, Status(state=State.ENDED, reason=f"Slurm: {words}", node=node, cause=cause)))
+    return sorted(found, key=lambda one: one[2].state is not State.ENDED)
+
+
+def _exceeded_memory(job: Job) -> bool:
+    """Whether the end of a job's output has Slurm's word for that."""
+    try:
+        with (job.folder / OUTPUT).open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - 4096))
+            end = file.read().decode(errors="replace")
+    except OSError:
+        return False
+    return bool(job.id) and f"StepId={job.id}.batch exceeded memory limit" in end
+
+
+def _line(text: str) -> str:
+    return "; ".join(line.strip() for line in text.splitlines() if line.strip())[:500]
+
+
+def create(settings: Settings | None, secret_names: tuple[str, ...]) -> Engine:
+    """Slurm with the options of a session; raises ClusterError for options that cannot be read."""
+    if settings is None:
+        return SlurmEngine()
+    return SlurmEngine(settings.cluster_options or "", settings.cluster_setup, secret_names)

@@ -1,0 +1,1 @@
+"""Exports to other systems' formats."""

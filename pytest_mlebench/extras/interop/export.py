@@ -1,0 +1,303 @@
+"""A run group in forms that other programs read: MLE-bench's ``runs/`` folder, an Inspect log, ATIF trajectories."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import shutil
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from pytest_mlebench._version import __version__
+from pytest_mlebench.errors import UsageError, unusable
+from pytest_mlebench.io.json_files import write_json
+from pytest_mlebench.llm.trajectory import TRAJECTORY, build
+from pytest_mlebench.records.account import Ending
+from pytest_mlebench.records.group import RunGroup
+from pytest_mlebench.records.layout import SUBMISSION
+from pytest_mlebench.records.outcome import Outcome
+from pytest_mlebench.records.record import RunRecord
+from pytest_mlebench.runs.files import unpack
+from pytest_mlebench.runs.guard import protect
+
+EXPERIMENTS = "run_group_experiments.csv"
+_MAX_TRAJECTORY = 256 << 20
+
+Write = Callable[[Path, str, Iterable[RunRecord]], None]
+"""``results.grading_report.write_group``, which this module does not import."""
+
+
+def export_mle_bench(group: RunGroup, target: Path, write_group: Write) -> list[Path]:
+    """Write a ``runs/`` folder as MLE-bench has it: a run group for each agent and seed, with its grading report, and
+    ``run_group_experiments.csv``, in which the agent is the experiment. Returns the run groups' folders.
+
+    MLE-bench takes a run group for one attempt at each competition. Raises UsageError.
+    """
+    folders = []
+    rows = []
+    for agent, seed in sorted({(record.agent, record.seed) for record in group.records}):
+        records = [record for record in group.records if (record.agent, record.seed) == (agent, seed)]
+        started = min(record.started_at for record in records)
+        folder = target / f"{_stamp(started)}_run-group_{_name(group.name)}_{_name(agent)}_seed-{seed}"
+        _make(folder)
+        protect(folder)
+        for record in records:
+            run_dir, target_dir = group.folder / record.run_id, folder / record.run_id
+            unpack(run_dir, target_dir)
+            if (run_dir / SUBMISSION).is_file() and not (run_dir / SUBMISSION).is_symlink():
+                (target_dir / SUBMISSION).parent.mkdir(exist_ok=True)
+                shutil.copyfile(run_dir / SUBMISSION, target_dir / SUBMISSION)
+        write_group(folder, started, records)
+        report = folder / "grading_report.json"
+        report.rename(folder / f"{_stamp(max(record.ended_at for record in records))}_grading_report.json")
+        folders.append(folder)
+        rows.append((_name(agent), folder.name))
+    path = target / EXPERIMENTS
+    known = _known_rows(path)
+    try:
+        with path.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            writer.writerow(("experiment_id", "run_group"))
+            writer.writerows(dict.fromkeys([*known, *rows]))
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {unusable(error)}") from error
+    return folders
+
+
+def counted_otherwise(group: RunGroup) -> Iterator[str]:
+    """Why MLE-bench's figures of the exported group are not those that its report has.
+
+    It takes the i-th report of a competition for seed i, so that after a missing run the later seeds move up; and it
+    knows no errors of the harness, which count as failures there, while reports leave their seeds out.
+    """
+    for key in sorted(group.planned - group.runs.keys()):
+        what = f"{key.agent} lacks {key.competition_id} with seed {key.seed}"
+        yield f"{what}: MLE-bench counts its later seeds as earlier ones"
+    for key, record in sorted(group.runs.items()):
+        if record.outcome is Outcome.error:
+            what = f"{key.agent} on {key.competition_id}, seed {key.seed}"
+            yield f"{what}: an error of the harness, which MLE-bench counts as a failure"
+
+
+def _known_rows(path: Path) -> list[tuple[str, str]]:
+    """The rows of exports before."""
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            return [(row[0], row[1]) for row in list(csv.reader(file))[1:] if len(row) == 2]
+    except FileNotFoundError:
+        return []
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True)
+    except FileExistsError as error:
+        raise UsageError(f"{folder} exists already: name another folder with --output") from error
+    except OSError as error:
+        raise UsageError(f"{folder} cannot be written: {unusable(error)}") from error
+
+
+def _stamp(moment: str) -> str:
+    return f"{datetime.fromisoformat(moment):%Y-%m-%dT%H-%M-%S}-UTC"
+
+
+def _name(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9.-]+", "-", text)
+
+
+def export_atif(group: RunGroup, target: Path) -> list[Path]:
+    """Write each run's trajectory as ``<run id>.json`` in ATIF; runs that called no model have none."""
+    if not target.is_dir():
+        _make(target)
+    found = []
+    for record in group.records:
+        trajectory = _trajectory(group.folder / record.run_id, record)
+        if trajectory is not None:
+            write_json(target / f"{record.run_id}.json", trajectory)
+            found.append(target / f"{record.run_id}.json")
+    return found
+
+
+def _trajectory(run_dir: Path, record: RunRecord) -> Mapping[str, Any] | None:
+    path = run_dir / TRAJECTORY
+    if path.is_file() and not path.is_symlink() and path.stat().st_size <= _MAX_TRAJECTORY:
+        try:
+            found = json.loads(path.read_bytes())
+        except (ValueError, RecursionError):
+            found = None
+        if isinstance(found, dict) and isinstance(found.get("steps"), list):
+            return found
+    return build(run_dir, agent=record.agent)
+
+
+def inspect_logs(group: RunGroup) -> Iterator[tuple[str, dict[str, Any]]]:
+    """An Inspect log for each agent, by name: competitions are its samples, seeds their epochs.
+
+    This is version 2 of the format of Inspect's JSON logs. The scorer ``mle_bench`` has the score, and as metadata all
+    of the grade; ``medal`` is 1 for any medal, else 0.
+    """
+    for agent in group.agents:
+        records = sorted(
+            (record for record in group.records if record.agent == agent),
+            key=lambda record: (record.competition_id, record.seed),
+        )
+        if records:
+            yield (
+                # Inspect reads time, task and id from the name.
+                f"{_stamp(min(r.started_at for r in records))}_mle-bench_{_name(group.name)}-{_name(agent)}",
+                _log(group, records),
+            )
+
+
+def _log(group: RunGroup, records: list[RunRecord]) -> dict[str, Any]:
+    first, last = min(r.started_at for r in records), max(r.ended_at for r in records)
+    ids = sorted({record.competition_id for record in records})
+    calls: dict[str, int] = {}
+    for record in records:
+        for name, count in record.models_called.items():
+            calls[name] = calls.get(name, 0) + count
+    model = max(calls, key=lambda name: calls[name]) if calls else "none/none"
+    medals = [float(record.report.any_medal) for record in records]
+    return {
+        "version": 2,
+        "status": "success",
+        "eval": {
+            "eval_id": f"{group.name}-{records[0].agent}",
+            "run_id": group.name,
+            "created": _moment(first),
+            "task": "mle-bench",
+            "task_id": f"{group.name}-{records[0].agent}",
+            "task_version": group.version,
+            "task_attribs": {},
+            "task_args": {},
+            "solver": records[0].agent,
+            "dataset": {"name": "mle-bench", "samples": len(ids), "sample_ids": ids, "shuffled": False},
+            "model": model if "/" in model else f"mlebench/{model}",
+            "model_args": {},
+            "config": {"epochs": len({record.seed for record in records})},
+            "packages": {"pytest-mlebench": __version__},
+            "metadata": {"limits": dict(group.manifest.settings.get("limits") or {}), "models": calls},
+        },
+        "plan": {"name": "plan", "steps": [{"solver": records[0].agent, "params": {}}]},
+        "results": {
+            "total_samples": len(records),
+            "completed_samples": sum("error" not in _failure(record) for record in records),
+            "scores": [
+                {
+                    "name": "medal",
+                    "scorer": "medal",
+                    "params": {},
+                    "metrics": {"mean": {"name": "mean", "value": sum(medals) / len(medals), "params": {}}},
+                }
+            ],
+        },
+        "stats": {"started_at": _moment(first), "completed_at": _moment(last), "model_usage": _usage(records)},
+        "samples": [_sample(record, group.folder / record.run_id) for record in records],
+    }
+
+
+def _sample(record: RunRecord, run_dir: Path) -> dict[str, Any]:
+    trajectory = _trajectory(run_dir, record)
+    messages = list(_messages(trajectory)) if trajectory is not None else []
+    model = next(iter(record.models_called), "none")
+    medal = record.report.medal or ("above median" if record.report.above_median else record.outcome.label)
+    answer = f"{medal}: {record.reason}" if record.reason else medal
+    return {
+        "id": record.competition_id,
+        "epoch": record.seed + 1,
+        "input": f"Compete in {record.competition_id}.",
+        "target": "",
+        "messages": messages,
+        "output": {"model": model, "choices": []},
+        "scores": {
+            "mle_bench": {
+                # Inspect has no score that is absent or infinite in its tables; the grade is in the metadata.
+                "value": record.score if record.score is not None and abs(record.score) < 1e300 else "invalid",
+                "answer": answer,
+                "metadata": record.report.to_json() | {"score": None if record.score is None else str(record.score)},
+            },
+            "medal": {"value": int(record.report.any_medal), "answer": answer},
+        },
+        "metadata": {
+            "run_id": record.run_id,
+            "seed": record.seed,
+            "ending": record.ending.value,
+            "outcome": record.outcome.value,
+            "cost": record.cost,
+        },
+        "store": {},
+        "events": [],
+        "model_usage": _usage([record]),
+        **_failure(record),
+        "started_at": _moment(record.started_at),
+        "completed_at": _moment(record.ended_at),
+        "total_time": record.seconds,
+        "attachments": {},
+    }
+
+
+def _usage(records: Iterable[RunRecord]) -> dict[str, dict[str, int]]:
+    """The tokens of each model, and all of them."""
+    found: dict[str, dict[str, int]] = {}
+    for record in records:
+        models = record.llm.get("models")
+        for name, own in models.items() if isinstance(models, dict) else ():
+            counts = found.setdefault(name, dict.fromkeys(_TOKENS, 0))
+            for key in _TOKENS[:2]:
+                value = own.get(key) if isinstance(own, dict) else None
+                counts[key] += value if isinstance(value, int) else 0
+            counts[_TOKENS[2]] = counts[_TOKENS[0]] + counts[_TOKENS[1]]
+    return found
+
+
+def _failure(record: RunRecord) -> dict[str, Any]:
+    """How a run failed, where it did: as an error of Inspect's, or as one of its limits."""
+    if record.outcome is Outcome.error or record.ending in (Ending.CRASHED, Ending.OUT_OF_MEMORY):
+        message = record.error or "; ".join(filter(None, (record.ending.value, record.detail)))
+        return {"error": {"message": message, "traceback": "", "traceback_ansi": ""}}
+    limit = record.limits.get("time_limit")
+    if record.ending is Ending.TIMED_OUT and isinstance(limit, int | float):
+        return {"limit": {"type": "time", "limit": float(limit)}}
+    return {}
+
+
+_TOKENS = ("input_tokens", "output_tokens", "total_tokens")
+
+
+def _moment(text: str) -> str:
+    return datetime.fromisoformat(text).isoformat(timespec="seconds")
+
+
+_ROLES = {"system": "system", "user": "user", "agent": "assistant"}
+
+
+def _messages(trajectory: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """A trajectory's steps as chat messages, with tools' results as messages of their own."""
+    for step in trajectory["steps"]:
+        if not isinstance(step, Mapping):
+            continue
+        role = _ROLES.get(str(step.get("source")), "user")
+        message: dict[str, Any] = {"role": role, "content": str(step.get("message") or "")}
+        if role == "assistant":
+            message["model"] = str(step.get("model_name") or "unknown")
+            calls = [call for call in step.get("tool_calls") or () if isinstance(call, Mapping)]
+            if calls:
+                message["tool_calls"] = [
+                    {
+                        "id": str(call.get("tool_call_id")),
+                        "function": str(call.get("function_name")),
+                        "arguments": call.get("arguments") if isinstance(call.get("arguments"), dict) else {},
+                        "type": "function",
+                    }
+                    for call in calls
+                ]
+        yield message
+        observation = step.get("observation")
+        results = observation.get("results") if isinstance(observation, Mapping) else None
+        for result in results or ():
+            if isinstance(result, Mapping):
+                content, id = str(result.get("content") or ""), str(result.get("source_call_id"))
+                yield {"role": "tool", "content": content, "tool_call_id": id}

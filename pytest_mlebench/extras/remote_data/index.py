@@ -1,0 +1,204 @@
+"""How prepared data lies at a URL, and the index that says which files belong to it.
+
+========================================  ============================================================================
+``<id>/prepared/public/…``                the files that agents see, as they are
+``<id>/prepared/private/…``               the answers: access to them can be restricted by this prefix
+``<id>/prepared.public.jsonl.gz``         name, size and SHA-256 of each public file, sorted by name
+``<id>/prepared.private.jsonl.gz``        the same of the private ones
+``<id>/prepared.json``                    the head: what data it is, and the digests of these two lists; written last
+``<id>/prepared.pushing.json``            which data is being written; it ends where the head begins
+========================================  ============================================================================
+
+Data of a version that corrects the competition has ``prepared-v2`` in place of ``prepared``. An index is no more
+trusted than what anybody writes: names stay inside of the folder, and everything has a bound.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import json
+import os
+import re
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from pytest_mlebench.catalog import Competition
+from pytest_mlebench.data.verification import SIDES
+from pytest_mlebench.io.json_files import loads
+
+FORMAT = 1
+HEAD_BYTES = 1 << 16
+LIST_BYTES = 1 << 30
+"""The most that a list may have, compressed."""
+_LINE_BYTES = 1 << 14
+_FILES = 20_000_000
+_FILE_BYTES = 1 << 50
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+class IndexDamaged(ValueError):
+    """An index that is not what this package writes; the text says how."""
+
+
+@dataclass(frozen=True, slots=True)
+class ListedFile:
+    """A file: its path below ``public`` or ``private``, its bytes and their SHA-256 in hexadecimal."""
+
+    name: str
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """What the head says of the public or the private part; ``sha256`` is that of its list, uncompressed."""
+
+    files: int
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Head:
+    """What data it is. ``description`` and ``verified`` are those of the data set that was pushed."""
+
+    id: str
+    version: str
+    parts: Mapping[str, Part]
+    description: str | None = None
+    verified: bool | None = None
+
+    @property
+    def size(self) -> int:
+        return sum(part.bytes for part in self.parts.values())
+
+    @property
+    def digest(self) -> str:
+        """A SHA-256 that only the same files under the same names have."""
+        return hashlib.sha256("".join(self.parts[side].sha256 for side in SIDES).encode()).hexdigest()
+
+    def to_json(self) -> bytes:
+        return (json.dumps({"format": FORMAT, **asdict(self), "sha256": self.digest}, indent=1) + "\n").encode()
+
+
+class Layout:
+    """The names of a competition's objects at a URL."""
+
+    def __init__(self, competition: Competition) -> None:
+        suffix = f"-{competition.version}" if competition.is_corrected else ""
+        self.folder = f"{competition.id}/prepared{suffix}"
+        self.head = f"{self.folder}.json"
+        self.pushing = f"{self.folder}.pushing.json"
+
+    def list_of(self, side: str) -> str:
+        return f"{self.folder}.{side}.jsonl.gz"
+
+    def file(self, side: str, entry: ListedFile) -> str:
+        return f"{self.folder}/{side}/{entry.name}"
+
+
+def parse_head(text: bytes, competition: Competition) -> Head:
+    """The head of a competition's data. Raises IndexDamaged."""
+    try:
+        values = loads(text)
+        if not isinstance(values, dict) or values.get("format") != FORMAT:
+            raise IndexDamaged("it is of another format, perhaps of a later version of pytest-mlebench")
+        parts = {side: _part(values["parts"][side]) for side in SIDES}
+        head = Head(
+            id=values["id"],
+            version=values["version"],
+            parts=parts,
+            description=values["description"] if isinstance(values.get("description"), str) else None,
+            verified=values["verified"] if isinstance(values.get("verified"), bool) else None,
+        )
+    except IndexDamaged:
+        raise
+    except (ValueError, LookupError, TypeError) as error:
+        raise IndexDamaged("it is no index of prepared data") from error
+    if (head.id, head.version) != (competition.id, competition.version):
+        raise IndexDamaged(f"it is of {str(head.id)[:100]} {str(head.version)[:20]}")
+    if values.get("sha256") != head.digest:
+        raise IndexDamaged("its digest is wrong")
+    return head
+
+
+def _part(values: Any) -> Part:
+    files, size, sha256 = values["files"], values["bytes"], values["sha256"]
+    if type(files) is not int or not 0 <= files <= _FILES or type(size) is not int or not 0 <= size <= _FILE_BYTES:
+        raise IndexDamaged("its numbers of files and bytes are out of bounds")
+    if not isinstance(sha256, str) or not _SHA256.fullmatch(sha256):
+        raise IndexDamaged("it has no SHA-256")
+    return Part(files=files, bytes=size, sha256=sha256)
+
+
+def write_list(entries: Iterable[ListedFile]) -> tuple[bytes, Part]:
+    """A part's list, compressed, and what the head says of it."""
+    digest, files, size = hashlib.sha256(), 0, 0
+    buffer = io.BytesIO()
+    with gzip.GzipFile(fileobj=buffer, mode="wb", compresslevel=6, mtime=0) as packed:
+        for entry in entries:
+            line = json.dumps([entry.name, entry.size, entry.sha256]).encode() + b"\n"
+            digest.update(line)
+            packed.write(line)
+            files, size = files + 1, size + entry.size
+    return buffer.getvalue(), Part(files=files, bytes=size, sha256=digest.hexdigest())
+
+
+def read_list(packed: bytes, part: Part) -> list[ListedFile]:
+    """A part's files. Raises IndexDamaged unless all of them may be written below a folder."""
+    entries: list[ListedFile] = []
+    digest, total = hashlib.sha256(), 0
+    for line in _lines(packed, part):
+        digest.update(line)
+        entry = _entry(line)
+        if entries and entry.name <= entries[-1].name:
+            raise IndexDamaged("its names are not sorted, or one is there twice")
+        entries.append(entry)
+        total += entry.size
+        if len(entries) > part.files or total > part.bytes:
+            raise IndexDamaged("it has more files or bytes than the head says")
+    if (len(entries), total, digest.hexdigest()) != (part.files, part.bytes, part.sha256):
+        raise IndexDamaged("it is not the list of which the head has the digest")
+    return entries
+
+
+def _lines(packed: bytes, part: Part) -> Iterator[bytes]:
+    most = part.files * _LINE_BYTES
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(packed)) as unpacked:
+            while line := unpacked.readline(_LINE_BYTES + 1):
+                most -= len(line)
+                if len(line) > _LINE_BYTES or not line.endswith(b"\n") or most < 0:
+                    raise IndexDamaged("a line is too long, or there are too many")
+                yield line
+    except (OSError, EOFError, zlib.error) as error:
+        raise IndexDamaged("it cannot be unpacked") from error
+
+
+def _entry(line: bytes) -> ListedFile:
+    try:
+        name, size, sha256 = loads(line)
+    except (ValueError, TypeError) as error:
+        raise IndexDamaged("a line is no name, size and digest") from error
+    if not isinstance(name, str) or not is_inside(name):
+        raise IndexDamaged(f"{str(name)[:200]!r} is no name of a file in the folder")
+    if type(size) is not int or not 0 <= size <= _FILE_BYTES:
+        raise IndexDamaged(f"the size of {name[:200]!r} is out of bounds")
+    if not isinstance(sha256, str) or not _SHA256.fullmatch(sha256):
+        raise IndexDamaged(f"the digest of {name[:200]!r} is no SHA-256")
+    return ListedFile(name, size, sha256)
+
+
+def is_inside(name: str) -> bool:
+    """Whether a relative path stays in its folder, and can be a file's."""
+    parts = name.split("/")
+    try:
+        lengths = [len(os.fsencode(part)) for part in parts]
+    except UnicodeEncodeError:
+        return False
+    usual = all(part not in ("", ".", "..") for part in parts) and "\0" not in name
+    return usual and max(lengths) <= 255 and sum(lengths) <= 2000

@@ -1,0 +1,240 @@
+"""Pulling a competition's prepared data from a URL: several files at once; a call that was stopped is resumed."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import os
+import shutil
+import threading
+from collections import deque
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+from pytest_mlebench.catalog import Competition
+from pytest_mlebench.data.levelling import set_times, shuffled
+from pytest_mlebench.data.source import NotPushed
+from pytest_mlebench.data.verification import SIDES
+from pytest_mlebench.errors import DataError
+from pytest_mlebench.extras.remote_data.index import (
+    HEAD_BYTES,
+    LIST_BYTES,
+    Head,
+    IndexDamaged,
+    Layout,
+    ListedFile,
+    parse_head,
+    read_list,
+)
+from pytest_mlebench.extras.remote_data.storage import Absent, Short, Storage
+from pytest_mlebench.io.progress import ByteCounter, Reporter, Step, silent
+
+FILES_AT_ONCE = 16
+_READ = 1 << 20
+
+
+def read_head(storage: Storage, competition: Competition, reporter: Reporter = silent) -> Head:
+    """What data of a competition a URL has. Raises NotPushed, or DataError where its index is damaged."""
+    name = Layout(competition).head
+    try:
+        return parse_head(storage.read(name, HEAD_BYTES, reporter), competition)
+    except Absent:
+        raise NotPushed(
+            f"{competition.id}: {storage.url} has no data of it ({name} is missing); "
+            f"push it from where it is prepared: {push_command(storage, competition)}"
+        ) from None
+    except IndexDamaged as error:
+        raise _damaged(storage, competition, name, str(error)) from error
+
+
+def pull(storage: Storage, competition: Competition, head: Head, work: Path, reporter: Reporter = silent) -> Path:
+    """Pull all files into ``work``, and return the folder in it that has ``public`` and ``private``.
+
+    What an earlier call left in ``work`` is taken up, after it was read again and compared with its digest. The caller
+    sees to it that nobody else works there. Raises DataError: what has arrived is kept.
+    """
+    layout = Layout(competition)
+    _start_over_for_other_data(work, head)
+    prepared, parts = work / Path(layout.folder).name, work / "parts"
+    parts.mkdir(parents=True, exist_ok=True)
+    todo: list[tuple[str, ListedFile]] = []
+    for side in SIDES:
+        (prepared / side).mkdir(parents=True, exist_ok=True)
+        part, name = head.parts[side], layout.list_of(side)
+        try:
+            todo += ((side, entry) for entry in shuffled(read_list(storage.read(name, LIST_BYTES, reporter), part)))
+        except (Absent, IndexDamaged) as error:
+            raise _damaged(storage, competition, name, str(error)) from error
+    pulling = _Pull(storage, competition, layout, prepared, parts, head.size, reporter)
+    pulling.files(iter(todo))
+    shutil.rmtree(parts)
+    for side in SIDES:
+        set_times(prepared / side)
+    return prepared
+
+
+def bytes_there(work: Path) -> int:
+    """How much an earlier call has left."""
+    return sum(os.lstat(os.path.join(folder, name)).st_size for folder, _, names in os.walk(work) for name in names)  # noqa: PTH118
+
+
+def _start_over_for_other_data(work: Path, head: Head) -> None:
+    """Remove what was pulled of other data than this."""
+    note = work / "data"
+    try:
+        if note.read_text() == head.digest:
+            return
+    except OSError:
+        pass
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(parents=True)
+    note.write_text(head.digest)
+
+
+class _Pull:
+    """One competition's files on their way."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        competition: Competition,
+        layout: Layout,
+        prepared: Path,
+        parts: Path,
+        total: int,
+        reporter: Reporter,
+    ) -> None:
+        self._storage, self._competition, self._layout = storage, competition, layout
+        self._prepared, self._parts = prepared, parts
+        self._count = ByteCounter(reporter, competition.id, "pulling", total)
+        self._reporter = reporter
+        self._lock, self._stopped, self._done = threading.Lock(), threading.Event(), 0
+
+    def files(self, todo: Iterator[tuple[str, ListedFile]]) -> None:
+        self._reporter(Step(self._competition.id, "pulling"))
+        with ThreadPoolExecutor(FILES_AT_ONCE) as pool:
+            running: deque[Future[None]] = deque()
+            try:
+                while True:
+                    running += (pool.submit(self._file, *one) for one in itertools.islice(todo, FILES_AT_ONCE * 4))
+                    if not running:
+                        return
+                    running.popleft().result()
+                    while running and running[0].done():
+                        running.popleft().result()
+            except BaseException:  # Ctrl-C too: threads end at their next block
+                self._stopped.set()
+                for future in running:
+                    future.cancel()
+                raise
+
+    def _file(self, side: str, entry: ListedFile) -> None:
+        target = self._prepared / side / entry.name
+        name = self._layout.file(side, entry)
+        if self._is_there(target, entry):
+            return
+        target.parent.mkdir(parents=True, exist_ok=True)
+        part = self._parts / hashlib.sha256(name.encode()).hexdigest()
+        with _Part(part) as growing:
+            if growing.size > entry.size:
+                growing.restart()
+            self._advance(growing.size)
+            begun = growing.size
+            if growing.size < entry.size:
+                self._fetch(growing, name, entry)
+            if growing.sha256 != entry.sha256 and begun:  # the object was another one when it was begun
+                self._advance(-growing.size)
+                growing.restart()
+                self._fetch(growing, name, entry)
+            if growing.sha256 != entry.sha256:
+                part.unlink()
+                raise _damaged(self._storage, self._competition, name, "its SHA-256 is not that of the index")
+        part.replace(target)
+
+    def _is_there(self, target: Path, entry: ListedFile) -> bool:
+        """Whether an earlier call has pulled the file; one that a power cut has spoilt is removed."""
+        if not target.exists():
+            return False
+        if target.lstat().st_size == entry.size and _sha256(target) == entry.sha256:
+            self._advance(entry.size)
+            return True
+        target.unlink()
+        return False
+
+    def _fetch(self, growing: _Part, name: str, entry: ListedFile) -> None:
+        def go() -> None:
+            start, blocks = self._storage.blocks(name, growing.size, entry.size)
+            if start < growing.size:
+                self._advance(-growing.size)
+                growing.restart()
+            for block in blocks:
+                if self._stopped.is_set():
+                    raise DataError("stopped")
+                growing.append(block)
+                self._advance(len(block))
+
+        try:
+            self._storage.retry(go, self._storage.where(name), self._reporter, lambda: growing.size, self._stopped)
+        except Absent:
+            raise _damaged(self._storage, self._competition, name, "it is missing, and the index lists it") from None
+        except Short as error:
+            raise _damaged(self._storage, self._competition, name, str(error)) from None
+
+    def _advance(self, size: int) -> None:
+        with self._lock:
+            self._done += size
+            if size > 0:
+                self._count(self._done)
+
+
+class _Part:
+    """A file that grows, with the digest of what is there."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self.size = 0
+        self._digest = hashlib.sha256()
+
+    def __enter__(self) -> _Part:
+        self._file = self._path.open("ab+")
+        self._file.seek(0)
+        while block := self._file.read(_READ):
+            self._grow(block)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()
+
+    @property
+    def sha256(self) -> str:
+        return self._digest.hexdigest()
+
+    def _grow(self, block: bytes) -> None:
+        self._digest.update(block)
+        self.size += len(block)
+
+    def append(self, block: bytes) -> None:
+        self._file.write(block)
+        self._file.flush()
+        self._grow(block)
+
+    def restart(self) -> None:
+        self._file.truncate(0)
+        self.size, self._digest = 0, hashlib.sha256()
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def push_command(storage: Storage, competition: Competition) -> str:
+    version = f" --bench-version {competition.version.removeprefix('v')}" if competition.is_corrected else ""
+    return f"mlebench push {storage.url} -c {competition.id}{version}"
+
+
+def _damaged(storage: Storage, competition: Competition, name: str, why: str) -> DataError:
+    command = f"{push_command(storage, competition)} --replace"
+    what = why if storage.url in why else f"{storage.where(name)} is damaged: {why}"
+    return DataError(f"{competition.id}: {what}; push the data again from where it is prepared: {command}")

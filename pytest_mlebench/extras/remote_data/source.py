@@ -1,0 +1,31 @@
+"""Data at a URL as the data store asks for it (see ``data.source``)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import cast
+
+from pytest_mlebench.catalog import Competition
+from pytest_mlebench.data.dataset import Dataset
+from pytest_mlebench.data.source import Head
+from pytest_mlebench.extras.remote_data import index
+from pytest_mlebench.extras.remote_data.pull import bytes_there, pull, read_head
+from pytest_mlebench.extras.remote_data.push import push
+from pytest_mlebench.extras.remote_data.storage import Storage
+from pytest_mlebench.io.progress import Reporter
+
+
+class RemoteSource(Storage):
+    """The objects below a URL, with what can be done with prepared data there."""
+
+    def head(self, competition: Competition, reporter: Reporter) -> index.Head:
+        return read_head(self, competition, reporter)
+
+    def bytes_there(self, work: Path) -> int:
+        return bytes_there(work)
+
+    def pull(self, competition: Competition, head: Head, work: Path, reporter: Reporter) -> Path:
+        return pull(self, competition, cast(index.Head, head), work, reporter)
+
+    def push(self, dataset: Dataset, *, replace: bool, reporter: Reporter) -> int:
+        return push(self, dataset, replace=replace, reporter=reporter)

@@ -1,0 +1,267 @@
+"""Objects at a URL, through fsspec: read in ranges, written whole; what fails for a moment is tried again."""
+
+from __future__ import annotations
+
+import errno
+import logging
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from threading import Event
+from typing import Any, TypeVar
+
+from pytest_mlebench.data.download.retry import RetryPolicy, TransientError, retry
+from pytest_mlebench.data.source_url import EXTRAS, check, redacted, with_password
+from pytest_mlebench.errors import DataError, UsageError
+from pytest_mlebench.io import json_files as durable
+from pytest_mlebench.io.progress import Reporter, silent
+
+T = TypeVar("T")
+
+BLOCK = 8 << 20
+"""Bytes that one request asks for: what a connection that breaks can cost."""
+_CHUNK = 16 << 20
+"""Bytes of a part of an upload."""
+_STREAM = 1 << 18
+_NO_CREDENTIALS = {
+    *("NoCredentialsError", "PartialCredentialsError", "ProfileNotFound", "NoAuthTokenError"),
+    *("DefaultCredentialsError", "RefreshError", "TokenRetrievalError", "UnauthorizedSSOTokenError"),
+}
+_MAY_PASS = {408, 425, 429}
+_FINAL = {errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR}
+
+
+class Absent(DataError):
+    """There is no such object."""
+
+
+class Short(DataError):
+    """An object has fewer bytes than it should."""
+
+
+class Storage:
+    """The objects below a URL. Names are relative to it. Several threads may use it at once.
+
+    Methods raise DataError that names the URL without its password; ``reporter`` gets every wait.
+    """
+
+    def __init__(self, url: str, policy: RetryPolicy | None = None) -> None:
+        try:
+            own = check(with_password(url))
+        except ValueError as error:
+            raise UsageError(str(error)) from error
+        self.url = redacted(own)
+        self.scheme = own.partition("://")[0]
+        self._own, self._policy = own, policy or RetryPolicy()
+        if "***@" in own:
+            raise DataError(
+                f"{own}: its user and password are in no record: give the whole URL in $MLEBENCH_DATA_SOURCE"
+            )
+        self._fs = _filesystem(own, self._policy)
+        self._root = own if self.scheme in ("http", "https") else self._fs._strip_protocol(own)
+
+    def where(self, name: str) -> str:
+        """An object's URL as users read it."""
+        return f"{self.url}/{name}"
+
+    def read(self, name: str, limit: int, reporter: Reporter = silent) -> bytes:
+        """A small object. Raises Absent, and DataError if it has more than ``limit`` bytes."""
+
+        def get() -> bytes:
+            found = bytearray()
+            _, blocks = self.blocks(name, 0, limit + 1, exact=False)
+            for block in blocks:
+                found += block
+                if len(found) > limit:
+                    raise DataError(f"{self.where(name)} is larger than it may be")
+            return bytes(found)
+
+        return self._retried(get, name, reporter)
+
+    def blocks(self, name: str, start: int, size: int, *, exact: bool = True) -> tuple[int, Iterator[bytes]]:
+        """An object's bytes from ``start`` up to ``size``, and where they start: at 0 if the store has no ranges.
+
+        Nothing is tried again. Raises TransientError, Absent, Short (if ``exact``) or DataError, also as one iterates.
+        """
+        if self.scheme not in ("http", "https"):
+            return start, self._ranges(name, start, size, exact=exact)
+        with _translated(self, name):
+            headers = {"Accept-Encoding": "identity", **({"Range": f"bytes={start}-"} if start else {})}
+            file = self._fs.open(f"{self._root}/{_quoted(name)}", "rb", block_size=0, size=1, headers=headers)
+        begin = start if file.r.status == 206 else 0
+        return begin, self._stream(file, name, size - begin, exact=exact)
+
+    def _ranges(self, name: str, start: int, size: int, *, exact: bool) -> Iterator[bytes]:
+        while start < size:
+            end = min(start + BLOCK, size)
+            with _translated(self, name):
+                block = self._fs.cat_file(f"{self._root}/{name}", start=start, end=end)
+            yield block
+            if len(block) < end - start:
+                if exact:
+                    raise Short(f"{self.where(name)} has {start + len(block)} bytes instead of {size}")
+                return
+            start = end
+
+    def _stream(self, file: Any, name: str, left: int, *, exact: bool) -> Iterator[bytes]:
+        try:
+            while left > 0:
+                with _translated(self, name):
+                    block = file.read(min(_STREAM, left))
+                if not block:
+                    if exact:
+                        raise Short(f"{self.where(name)} has {left} bytes less than it should")
+                    return
+                left -= len(block)
+                yield block
+        finally:
+            file.close()
+
+    def sizes(self, folder: str, reporter: Reporter = silent) -> dict[str, int]:
+        """The sizes of all objects below a folder, by their names relative to it."""
+
+        def find() -> dict[str, int]:
+            root = f"{self._root}/{folder}"
+            try:
+                with _translated(self, folder):
+                    found = self._fs.find(root, detail=True)
+            except Absent:
+                return {}
+            return {path[len(root) + 1 :]: about["size"] for path, about in found.items() if path != root}
+
+        return self._retried(find, folder, reporter)
+
+    def upload(self, file: Path, name: str, reporter: Reporter = silent, stopped: Event | None = None) -> None:
+        """Write a file as an object; a wait for another attempt ends with DataError as soon as ``stopped`` is set."""
+
+        def put() -> None:
+            with _translated(self, name, writing=True):
+                self._make_folder(name)
+                options: dict[str, Any] = {"chunksize": _CHUNK} if self.scheme in ("s3", "gs") else {}
+                if self.scheme == "s3":
+                    options["max_concurrency"] = 2  # files are written side by side already
+                self._fs.put_file(str(file), f"{self._root}/{name}", **options)
+
+        self.retry(put, self.where(name), reporter, stopped=stopped)
+
+    def write(self, name: str, content: bytes, reporter: Reporter = silent) -> None:
+        """Write a small object, at once or not at all."""
+
+        def put() -> None:
+            with _translated(self, name, writing=True):
+                self._make_folder(name)
+                if self.scheme != "file":
+                    self._fs.pipe_file(f"{self._root}/{name}", content)
+                    return
+
+                durable.write_bytes(Path(f"{self._root}/{name}"), content)
+
+        self._retried(put, name, reporter)
+
+    def remove(self, name: str, *, recursive: bool = False, reporter: Reporter = silent) -> None:
+        """Remove an object, or all below a folder; what is not there is no error."""
+
+        def drop() -> None:
+            try:
+                with _translated(self, name):
+                    self._fs.rm(f"{self._root}/{name}", recursive=recursive)
+            except Absent:
+                return
+
+        self._retried(drop, name, reporter)
+
+    def _make_folder(self, name: str) -> None:
+        if self.scheme == "file":
+            Path(f"{self._root}/{name}").parent.mkdir(parents=True, exist_ok=True)
+
+    def _retried(self, call: Callable[[], T], name: str, reporter: Reporter) -> T:
+        return self.retry(call, self.where(name), reporter)
+
+    def retry(
+        self,
+        call: Callable[[], T],
+        subject: str,
+        reporter: Reporter,
+        progress: Callable[[], int] = lambda: 0,
+        stopped: Event | None = None,
+    ) -> T:
+        """Call until there is no TransientError (see ``retry``)."""
+        return retry(call, self._policy, subject, reporter, progress, stopped)
+
+
+def _filesystem(url: str, policy: RetryPolicy) -> Any:
+    scheme = url.partition("://")[0]
+    for talks, level in (("botocore", logging.WARNING), ("aiobotocore", logging.WARNING), ("gcsfs", logging.ERROR)):
+        logging.getLogger(talks).setLevel(level)  # of each credential that it finds, of what is experimental
+    try:
+        import fsspec
+
+        options = {"skip_instance_cache": True, "use_listings_cache": False, **_options(scheme, policy)}
+        if scheme != "gs":
+            return fsspec.filesystem(scheme, **options)
+        from gcsfs.core import GCSFileSystem  # fsspec's own choice asks for a bucket's kind, which few may see
+
+        return GCSFileSystem(**options)
+    except ImportError as error:
+        package = f"pytest-mlebench[{EXTRAS[scheme]}]"
+        raise UsageError(f"{scheme}:// needs packages that are not installed: pip install '{package}'") from error
+    except Exception as error:  # credentials that cannot be read, for example
+        raise DataError(f"{redacted(url)}: {_text(error)}") from error
+
+
+def _options(scheme: str, policy: RetryPolicy) -> dict[str, Any]:
+    """How long an answer may take; credentials and addresses are fsspec's own, from the environment."""
+    if scheme == "s3":
+        waits = {"connect_timeout": policy.stall, "read_timeout": policy.stall}
+        return {"config_kwargs": {**waits, "max_pool_connections": 32}}
+    if scheme == "file":
+        return {}
+    import aiohttp
+
+    timeout = aiohttp.ClientTimeout(total=None, sock_connect=policy.stall, sock_read=policy.stall)
+    if scheme == "gs":
+        return {"requests_timeout": timeout}
+    return {"client_kwargs": {"timeout": timeout, "auto_decompress": False, "trust_env": True}}
+
+
+class _translated:
+    """Turns what goes wrong at a store into TransientError, Absent or DataError."""
+
+    def __init__(self, storage: Storage, name: str, *, writing: bool = False) -> None:
+        self._storage, self._name, self._writing = storage, name, writing
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if not isinstance(error, Exception) or isinstance(error, DataError | TransientError):
+            return
+        where, name = self._storage.where(self._name), type(error).__name__
+        status = getattr(error, "status", None) or getattr(error, "code", None)
+        if (isinstance(error, FileNotFoundError) or status == 404) and self._writing:
+            raise DataError(f"{where} cannot be written: is there such a bucket? ({_text(error)})") from error
+        if isinstance(error, FileNotFoundError) or status == 404:
+            raise Absent(f"{where} is not there") from error
+        if name in _NO_CREDENTIALS:
+            raise DataError(f"{where}: no valid credentials were found in the environment: {_text(error)}") from error
+        forbidden = self._storage.scheme == "gs" and str(error).startswith("Forbidden")  # gcsfs has no other sign
+        if isinstance(error, PermissionError) or status in (401, 403) or forbidden:
+            raise DataError(f"{where}: access is denied with the credentials of the environment") from error
+        if isinstance(status, int) and 400 <= status < 500 and status not in _MAY_PASS:
+            raise DataError(f"{where}: {_text(error)}") from error
+        if self._storage.scheme == "file" or (isinstance(error, OSError) and error.errno in _FINAL):
+            raise DataError(f"{where}: {_text(error)}") from error
+        if isinstance(error, TypeError | AttributeError | NotImplementedError | LookupError):
+            raise DataError(f"{where}: {name}: {_text(error)}") from error
+        raise TransientError(_text(error)) from error
+
+
+def _text(error: Exception) -> str:
+    """An error in a line, without secrets of its URL."""
+    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return redacted(" ".join(text.split()))[:300] or type(error).__name__
+
+
+def _quoted(name: str) -> str:
+    from urllib.parse import quote
+
+    return quote(name)

@@ -1,0 +1,60 @@
+"""``mlebench view``: a local web application over run groups."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from typing import Any
+
+from pytest_mlebench.cli.common import bundle_at, open_group, read_settings, user_path
+from pytest_mlebench.errors import UsageError
+
+PORT = 7575
+
+
+def add(commands: Any) -> None:
+    view = commands.add_parser(
+        "view", help="browse run groups, live too: runs, trajectories, logs, files, comparisons; it only reads"
+    )
+    view.add_argument(
+        "runs_dir",
+        nargs="?",
+        type=user_path,
+        metavar="RUNS_DIR",
+        help="the folder of run groups, one of them, or a bundle (reports)",
+    )
+    view.add_argument("--port", type=int, default=PORT, metavar="N", help=f"0 for any that is free (default: {PORT})")
+    view.add_argument(
+        "--address",
+        default="127.0.0.1",
+        metavar="IP",
+        help="where to listen (default: 127.0.0.1); elsewhere a token is needed, which the printed address has",
+    )
+    view.add_argument("--open", action="store_true", help="open a browser")
+    view.add_argument("--read-only", action="store_true", help="it always is: nothing can be changed from the pages")
+    view.set_defaults(command=_view)
+
+
+def _view(options: argparse.Namespace) -> int:
+    if not 0 <= options.port < 65536:
+        raise UsageError(f"--port: {options.port} is not between 0 and 65535")
+    try:  # here, so that the list of all commands needs no web server
+        from pytest_mlebench.extras.viewer.server import serve
+    except ModuleNotFoundError as error:
+        if error.name not in ("starlette", "uvicorn", "anyio"):
+            raise
+        raise UsageError("mlebench view needs a web server: pip install 'pytest-mlebench[view]'") from error
+    runs_dir = options.runs_dir or read_settings(options).runs_dir
+    if bundle_at(str(runs_dir)) is not None:
+        runs_dir = open_group(str(runs_dir), runs_dir)
+
+    def ready(url: str) -> None:
+        print(f"{url}\nthe run groups below {runs_dir}; Ctrl-C ends this", flush=True)
+        if options.open:
+            import webbrowser
+
+            if not webbrowser.open(url):
+                print("no browser could be opened: open the address yourself", file=sys.stderr)
+
+    serve(runs_dir, address=options.address, port=options.port, ready=ready)
+    return 0

@@ -1,0 +1,561 @@
+"""An index of run groups in SQLite, beside them: made from their files, kept current by their times, never the only
+place of anything. One that is missing, damaged or of another version is made anew.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from pytest_mlebench.errors import UsageError
+from pytest_mlebench.extras.viewer.folder import Refused, read
+from pytest_mlebench.io.json_files import loads, parse
+from pytest_mlebench.records.layout import GRADING_REPORT, MANIFEST, RECORD, RUNNING
+from pytest_mlebench.records.manifest import Manifest
+from pytest_mlebench.records.outcome import FAILURES, Outcome
+from pytest_mlebench.records.record import RunRecord
+from pytest_mlebench.records.running import runs_in_progress
+
+FILE = ".mlebench-view.sqlite3"
+_VERSION = 4
+_MAX_RECORD = 8 << 20
+_MAX_MANIFEST = 64 << 20
+_TEXT = 500
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """A run that has a record, as lists show it. ``reason`` is why it has no valid submission."""
+
+    group_name: str
+    run_id: str
+    agent: str
+    competition_id: str
+    seed: int
+    split: str
+    category: str
+    outcome: str
+    score: float | None
+    percentile: float | None
+    lower_is_better: int
+    indicative: int
+    seconds: float
+    cost: float | None
+    calls: int | None
+    tokens_in: int | None
+    tokens_out: int | None
+    models: str
+    started_at: str
+    ended_at: str
+    ending: str
+    reason: str
+    bench_version: str
+    submissions: int
+    error: int
+    firm: str = ""
+    """Whether its medal is ``firm``, ``not firm`` or ``unknown``; empty without a medal."""
+    score_low: float | None = None
+    score_high: float | None = None
+    latest: int = 1
+    """0 where a later run has the same agent, competition and seed."""
+
+    @property
+    def result(self) -> Outcome:
+        return Outcome[self.outcome]
+
+    @property
+    def medal(self) -> str | None:
+        return self.result.medal
+
+
+MEDALS = tuple(outcome.value for outcome in Outcome if outcome.medal)
+FAILED = tuple(outcome.value for outcome in FAILURES)
+FACETS = {
+    "group": "group_name",
+    "competition": "competition_id",
+    "agent": "agent",
+    "split": "split",
+    "category": "category",
+    "outcome": "outcome",
+    "firm": "firm",
+    "version": "bench_version",
+}
+"""What runs can be chosen by, with the column of each."""
+ORDERS = {
+    "ended": "ended_at",
+    "outcome": f"instr('{' '.join(Outcome)}', outcome)",
+    "competition": "competition_id",
+    "agent": "agent",
+    "group": "group_name",
+    "split": "split",
+    "category": "category",
+    "seed": "seed",
+    "score": "score",
+    "beats": "percentile",
+    "time": "seconds",
+    "cost": "cost",
+    "calls": "calls",
+    "tokens": "coalesce(tokens_in, 0) + coalesce(tokens_out, 0)",
+    "submissions": "submissions",
+    "started": "started_at",
+}
+"""What runs can be sorted by, with the term of each."""
+_CAN_BE_NULL = ("score", "percentile", "cost", "calls")
+_SEARCHED = ("group_name", "competition_id", "agent", "models", "reason", "ending", "run_id")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Search:
+    """Which runs are looked for: ``facets`` has values by ``FACETS``, ``words`` must all be in what a run says.
+
+    Of ``outcome``, ``medal`` and ``failure`` stand for several. ``order`` is one of ``ORDERS``, with ``-`` before it
+    for the largest first.
+    """
+
+    facets: Mapping[str, Sequence[str]]
+    words: Sequence[str] = ()
+    order: str = "-ended"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """A run group, as lists show it. ``counts`` are its latest runs by outcome; ``problem`` is why it is unreadable."""
+
+    name: str
+    created_at: str = ""
+    used: float = 0.0
+    agents: Sequence[str] = ()
+    splits: Sequence[str] = ()
+    version: str = "v1"
+    planned: int = 0
+    finished: int = 0
+    running: int = 0
+    interrupted: int = 0
+    counts: Mapping[str, int]
+    cost: float | None = None
+    """What finished runs spent on models; None where they asked none."""
+    cost_is_complete: bool = True
+    canonical: bool | None = None
+    differences: Sequence[str] = ()
+    title: str = ""
+    models: Sequence[str] = ()
+    seconds: float = 0.0
+    """The sum of its finished runs' time."""
+    broken: Sequence[str] = ()
+    problem: str = ""
+
+    @property
+    def medals(self) -> int:
+        return sum(self.counts.get(medal, 0) for medal in ("gold", "silver", "bronze"))
+
+    @property
+    def waiting(self) -> int:
+        return max(0, self.planned - self.finished - self.running - self.interrupted)
+
+    @property
+    def is_live(self) -> bool:
+        return self.running > 0
+
+
+_COLUMNS = tuple(field.name for field in fields(Run))
+_SCHEMA = f"""
+create table groups (name text primary key, stamp text not null, about text not null);
+create table runs (folder text not null, mtime integer not null, size integer not null, {", ".join(_COLUMNS)},
+    primary key (group_name, folder));
+create table facets (group_name text not null, facet text not null, value, count integer not null,
+    primary key (group_name, facet, value)) without rowid;
+create index runs_by_end on runs (latest, ended_at);
+create index runs_by_competition on runs (latest, competition_id, outcome, group_name);
+pragma user_version = {_VERSION};
+"""
+
+
+class Index:
+    """The run groups directly below ``runs_dir``; ``only`` one of them if it is named. Usable from any thread."""
+
+    def __init__(self, runs_dir: Path, only: str | None = None) -> None:
+        self.runs_dir = runs_dir
+        self._only = only
+        self._lock = threading.RLock()
+        self._checked: dict[str, float] = {}
+        self._reading = threading.Lock()
+        self._passing = threading.Lock()
+        self.left: int | None = None
+        """How many groups are still to be read for the first time; None before that is known."""
+        self.is_kept = True
+        """Whether it is on disk, so that the next start has it."""
+        self._database = self._open()
+        self._live = {group.name for group in self.groups() if group.running or group.interrupted}
+        """Groups that had runs in progress when they were last looked at."""
+
+    def close(self) -> None:
+        with self._lock:
+            self._database.close()
+
+    def groups(self) -> list[Group]:
+        """All groups, the one that was used last first."""
+        rows = self._all("select about from groups")
+        found = [_group(text) for (text,) in rows]
+        return sorted(found, key=lambda group: (group.used, group.name), reverse=True)
+
+    def group(self, name: str) -> Group | None:
+        rows = self._all("select about from groups where name = ?", (name,))
+        return _group(rows[0][0]) if rows else None
+
+    def runs(self, *groups: str, competition: str | None = None, latest: bool = True) -> list[Run]:
+        """Runs of these groups (all, if none is named), of one competition if it is given."""
+        wanted, values = ["1"], list[Any]()
+        if groups:
+            wanted.append(f"group_name in ({', '.join('?' * len(groups))})")
+            values += groups
+        if competition is not None:
+            wanted.append("competition_id = ?")
+            values.append(competition)
+        if latest:
+            wanted.append("latest")
+        query = f"select {', '.join(_COLUMNS)} from runs where {' and '.join(wanted)}"
+        return [Run(**dict(zip(_COLUMNS, row, strict=True))) for row in self._all(query, values)]
+
+    def search(self, search: Search, *, start: int = 0, count: int = 200) -> tuple[list[Run], int]:
+        """Runs of all groups that are looked for, ``count`` of them from ``start`` on, and how many there are."""
+        where, values = _condition(search)
+        term = ORDERS[search.order.removeprefix("-")]
+        way = "desc" if search.order.startswith("-") else "asc"
+        ((total,),) = self._all(f"select count(*) from runs where {where}", values)
+        missing = f"{term} is null, " if term in _CAN_BE_NULL else ""
+        order = f"{missing}{term} {way}, group_name, competition_id, agent, seed"
+        query = f"select {', '.join(_COLUMNS)} from runs where {where} order by {order} limit ? offset ?"
+        rows = self._all(query, [*values, count, start])
+        return [Run(**dict(zip(_COLUMNS, row, strict=True))) for row in rows], total
+
+    def facets(self) -> dict[str, list[tuple[str, int]]]:
+        """The values of each facet with the number of its runs."""
+        found: dict[str, list[tuple[str, int]]] = {name: [] for name in FACETS}
+        for name, value, count in self._all("select facet, value, sum(count) from facets group by 1, 2 order by 1, 2"):
+            found[name].append((value, count))
+        return found
+
+    def run(self, group: str, run_id: str) -> Run | None:
+        query = f"select {', '.join(_COLUMNS)} from runs where group_name = ? and folder = ?"
+        rows = self._all(query, (group, run_id))
+        return Run(**dict(zip(_COLUMNS, rows[0], strict=True))) if rows else None
+
+    def competitions(self) -> list[tuple[str, int, int, int]]:
+        """Each competition with the number of its runs, of those with a medal, and of the groups."""
+        medals = ", ".join(f"'{medal}'" for medal in ("gold", "silver", "bronze"))
+        return self._all(
+            f"select competition_id, count(*), sum(outcome in ({medals})), count(distinct group_name) "
+            "from runs where latest group by competition_id order by competition_id"
+        )
+
+    def refresh(self, *, thorough: bool = False) -> None:
+        """Take in what has changed: in groups whose folder or manifest is newer, or that had runs in progress.
+
+        ``thorough``: look at each run of each group. Where another thread is at it, this does nothing.
+        """
+        if not self._passing.acquire(blocking=False):
+            return
+        try:
+            names = self._names()
+            known = dict(self._all("select name, stamp from groups"))
+            for gone in known.keys() - set(names):
+                self._write(
+                    [("delete from groups where name = ?", (gone,)), (_DELETE_RUNS, (gone,)), (_DELETE_FACETS, (gone,))]
+                )
+            changed = [name for name in names if thorough or self._is_due(name, known.get(name))]
+            self.left = sum(name not in known for name in changed)
+            for name in sorted(changed, key=lambda name: name in known):
+                with self._reading:  # one by one: who asks for one group need not wait for all
+                    self._refresh_group(name)
+                self.left -= name not in known
+        finally:
+            self._passing.release()
+
+    def refresh_group(self, name: str) -> Group | None:
+        """Take in what has changed in a group; None where there is none of this name."""
+        if name not in self._names():
+            return None
+        with self._reading:
+            self._refresh_group(name)
+        return self.group(name)
+
+    def _names(self) -> list[str]:
+        try:
+            with os.scandir(self.runs_dir) as entries:
+                folders = [e.name for e in entries if e.is_dir(follow_symlinks=False) and not e.name.startswith(".")]
+        except OSError:
+            return []
+        return [name for name in folders if self._only in (None, name) and _is_utf8(name) and self._is_group(name)]
+
+    def _is_group(self, name: str) -> bool:
+        folder = self.runs_dir / name
+        if (folder / MANIFEST).exists() or self._checked.get(name):
+            return True
+        with suppress(OSError):
+            return any(folder.glob(f"*{GRADING_REPORT}")) or any(folder.glob(f"*/{RECORD}"))
+        return False
+
+    def _stamp(self, name: str) -> str:
+        folder = self.runs_dir / name
+        times = []
+        for path in (folder, folder / MANIFEST):
+            try:
+                times.append(str(path.stat().st_mtime_ns))
+            except OSError:
+                times.append("-")
+        return " ".join(times)
+
+    def _is_due(self, name: str, stamp: str | None) -> bool:
+        if stamp != self._stamp(name):
+            return True
+        return name in self._live and time.monotonic() - self._checked.get(name, 0.0) > 1
+
+    def _refresh_group(self, name: str) -> None:
+        folder = self.runs_dir / name
+        stamp = self._stamp(name)
+        query = "select folder, mtime, size from runs where group_name = ?"
+        known = {run: (mtime, size) for run, mtime, size in self._all(query, (name,))}
+        statements: list[tuple[str, Sequence[Any]]] = []
+        broken, running, interrupted, seen = list[str](), 0, 0, set[str]()
+        in_progress = []
+        for run in _folders(folder):
+            try:
+                about = os.lstat(f"{folder}/{run}/{RECORD}")
+            except OSError:
+                if (folder / run / RUNNING).exists():
+                    in_progress.append(run)
+                continue
+            seen.add(run)
+            if known.get(run) == (about.st_mtime_ns, about.st_size):
+                continue
+            try:
+                record = parse(RunRecord, loads(read(folder, run, RECORD, size=_MAX_RECORD)[0]))
+            except (Refused, ValueError) as error:
+                broken.append(f"{run}/{RECORD} is no run's record: {str(error)[:_TEXT]}")
+                continue
+            row = {**asdict(_run(name, run, record)), "folder": run, "mtime": about.st_mtime_ns, "size": about.st_size}
+            statements.append((_INSERT, [row[column] for column in ("folder", "mtime", "size", *_COLUMNS)]))
+        statements += [
+            ("delete from runs where group_name = ? and folder = ?", (name, run)) for run in known.keys() - seen
+        ]
+        if in_progress:
+            found = runs_in_progress(folder)
+            running = sum(not run.interrupted for run in found)
+            interrupted = sum(run.interrupted for run in found)
+        if statements:
+            counted = [(_COUNTED.format(facet, column), (name,)) for facet, column in FACETS.items()]
+            latest = [(_ALL_OLD, (name,)), (_LATEST, (name, name))]
+            self._write([*statements, *latest, (_DELETE_FACETS, (name,)), *counted])
+        group = self._about(name, running=running, interrupted=interrupted, broken=broken)
+        self._write([("insert or replace into groups values (?, ?, ?)", (name, stamp, json.dumps(asdict(group))))])
+        self._checked[name] = time.monotonic()
+        (self._live.add if running or interrupted else self._live.discard)(name)
+
+    def _about(self, name: str, *, running: int, interrupted: int, broken: Sequence[str]) -> Group:
+        runs = self.runs(name)
+        folder = self.runs_dir / name
+        manifest, problem = Manifest(), ""
+        try:
+            manifest = parse(Manifest, loads(read(folder, MANIFEST, size=_MAX_MANIFEST)[0]))
+        except Refused:
+            pass
+        except (ValueError, UsageError) as error:
+            problem = f"{MANIFEST} cannot be read: {str(error)[:_TEXT]}"
+        noted = manifest.settings.get("competitions", {})
+        planned_splits = {str(own["split"]) for own in noted.values() if "split" in own}
+        used = [0.0]
+        for path in (folder / MANIFEST, folder):
+            with suppress(OSError):
+                used.append(path.stat().st_mtime)
+                break
+        priced = [run for run in runs if run.calls]
+        title = manifest.options.get("--title")
+        models = Counter(model for run in runs for model in run.models.split("\n") if model)
+        keys = manifest.keys | {(run.agent, run.competition_id, run.seed) for run in runs}
+        return Group(
+            name=name,
+            created_at=manifest.created_at or min((run.started_at for run in runs), default=""),
+            used=max(used),
+            agents=sorted({key[0] for key in keys}),
+            splits=sorted({run.split for run in runs} | planned_splits),
+            version=str(manifest.settings.get("bench_version") or next((run.bench_version for run in runs), "v1")),
+            planned=len(keys),
+            finished=len(runs),
+            running=running,
+            interrupted=interrupted,
+            counts=dict(Counter(run.outcome for run in runs)),
+            cost=sum(run.cost or 0.0 for run in priced) if priced else None,
+            cost_is_complete=all(run.cost is not None for run in priced),
+            canonical=None if manifest.canonical is None else manifest.canonical.is_canonical,
+            differences=manifest.canonical.differences if manifest.canonical else (),
+            title=title if isinstance(title, str) else "",
+            models=[model for model, _ in models.most_common(5)],
+            seconds=sum(run.seconds for run in runs),
+            broken=broken[:20],
+            problem=problem,
+        )
+
+    def _all(self, query: str, values: Sequence[Any] = ()) -> list[Any]:
+        with self._lock:
+            try:
+                return self._database.execute(query, values).fetchall()
+            except sqlite3.DatabaseError:
+                self._rebuild()
+                return self._database.execute(query, values).fetchall()
+
+    def _write(self, statements: Iterable[tuple[str, Sequence[Any]]]) -> None:
+        statements = list(statements)
+        with self._lock:
+            try:
+                self._run_all(statements)
+            except sqlite3.DatabaseError:
+                self._rebuild()
+                self._run_all(statements)
+
+    def _run_all(self, statements: Sequence[tuple[str, Sequence[Any]]]) -> None:
+        with self._database:
+            for query, values in statements:
+                self._database.execute(query, values)
+
+    def _open(self) -> sqlite3.Connection:
+        path = self.runs_dir / FILE
+        for _ in range(2):
+            if path.is_symlink():
+                break
+            try:
+                return self._connected(path)
+            except sqlite3.DatabaseError:
+                for name in (FILE, f"{FILE}-journal", f"{FILE}-wal", f"{FILE}-shm"):
+                    with suppress(OSError):
+                        (self.runs_dir / name).unlink()
+        self.is_kept = False
+        return self._connected(":memory:")
+
+    def _rebuild(self) -> None:
+        """Begin anew, in memory where the disk has failed."""
+        self._database.close()
+        with suppress(OSError):
+            (self.runs_dir / FILE).unlink()
+        self._checked.clear()
+        self._database = self._open()
+
+    def _connected(self, path: Path | str) -> sqlite3.Connection:
+        database = sqlite3.connect(path, check_same_thread=False, timeout=5)
+        try:
+            database.execute("pragma cache_size = -8000")
+            database.execute("pragma synchronous = off")  # it can be made anew
+            (version,) = database.execute("pragma user_version").fetchone()
+            if version not in (0, _VERSION):
+                raise sqlite3.DatabaseError("of another version")
+            if version and database.execute("pragma quick_check(1)").fetchone() != ("ok",):
+                raise sqlite3.DatabaseError("damaged")
+            if not version:
+                database.executescript(_SCHEMA)
+            database.execute("select count(*) from groups").fetchone()
+        except BaseException:
+            database.close()
+            raise
+        return database
+
+
+_INSERT = (
+    f"insert or replace into runs (folder, mtime, size, {', '.join(_COLUMNS)}) "
+    f"values ({', '.join('?' * (3 + len(_COLUMNS)))})"
+)
+_DELETE_RUNS = "delete from runs where group_name = ?"
+_DELETE_FACETS = "delete from facets where group_name = ?"
+_COUNTED = (
+    "insert into facets select group_name, '{0}', {1}, count(*) from runs where group_name = ? and latest group by {1}"
+)
+"""How many runs of a group there are of each value of a facet and its column: lists of all runs show the sums."""
+_ALL_OLD = "update runs set latest = 0 where group_name = ?"
+_LATEST = """
+update runs set latest = 1 where group_name = ? and folder in (select folder from (
+    select folder, row_number() over (partition by agent, competition_id, seed order by started_at desc, run_id desc) k
+    from runs where group_name = ?) where k = 1)
+"""
+
+
+def _condition(search: Search) -> tuple[str, list[Any]]:
+    wanted, values = ["latest"], list[Any]()
+    for name, chosen in search.facets.items():
+        several = {"medal": MEDALS, "failure": FAILED} if name == "outcome" else {}
+        plain = [value for own in chosen for value in several.get(own, (own,))]
+        if plain:
+            wanted.append(f"{FACETS[name]} in ({', '.join('?' * len(plain))})")
+            values += plain
+    for word in search.words:
+        escaped = word.replace("\\", r"\\").replace("%", r"\%").replace("_", r"\_")
+        wanted.append("(" + " or ".join(rf"{column} like ? escape '\'" for column in _SEARCHED) + ")")
+        values += [f"%{escaped}%"] * len(_SEARCHED)
+    return " and ".join(wanted), values
+
+
+def _group(text: str) -> Group:
+    return Group(**json.loads(text))
+
+
+def _run(group: str, folder: str, record: RunRecord) -> Run:
+    report, llm = record.report, record.llm
+    tokens = llm.get("tokens")
+    counts = tokens if isinstance(tokens, Mapping) else {}
+    calls = llm.get("calls")
+    return Run(
+        group_name=group,
+        run_id=folder,
+        agent=record.agent,
+        competition_id=record.competition_id,
+        seed=record.seed,
+        split=record.split,
+        category=record.category,
+        outcome=record.outcome.value,
+        score=record.score,
+        percentile=report.percentile,
+        lower_is_better=int(report.is_lower_better),
+        indicative=int(report.thresholds == "indicative"),
+        seconds=record.seconds,
+        cost=record.cost,
+        calls=int(calls) if isinstance(calls, int | float) else None,
+        tokens_in=_count(counts.get("input")),
+        tokens_out=_count(counts.get("output")),
+        models="\n".join(list(record.models_called)[:10]),
+        started_at=record.started_at,
+        ended_at=record.ended_at,
+        ending=record.ending.value,
+        reason=(record.reason or "")[:_TEXT],
+        bench_version=report.bench_version,
+        submissions=len(record.timeline),
+        error=int(record.error is not None),
+        firm=report.firmness,
+        score_low=report.score_low,
+        score_high=report.score_high,
+    )
+
+
+def _count(value: Any) -> int | None:
+    return value if isinstance(value, int) and 0 <= value < 1 << 62 else None
+
+
+def _folders(folder: Path) -> list[str]:
+    try:
+        with os.scandir(folder) as entries:
+            return [entry.name for entry in entries if entry.is_dir(follow_symlinks=False) and _is_utf8(entry.name)]
+    except OSError:
+        return []
+
+
+def _is_utf8(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,183 @@
+"""What changes while agents run: runs in progress with what they have spent, and server-sent events that say so."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import threading
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from starlette.concurrency import run_in_threadpool
+
+from pytest_mlebench.extras.viewer.folder import Refused, opened, read, size_of
+from pytest_mlebench.extras.viewer.pictures import CallMark
+from pytest_mlebench.io.json_files import loads
+from pytest_mlebench.llm.ledger import CALLS
+from pytest_mlebench.records.layout import RUN_LOG
+from pytest_mlebench.records.running import RunInProgress, runs_in_progress
+from pytest_mlebench.reports.untrusted import plain
+from pytest_mlebench.sandbox.logs import TAIL_SUFFIX
+
+INTERVAL = 1.0
+_HEARTBEAT = 15.0
+_READ = 8 << 20
+_MAX_MARKS = 20_000
+_LOG_LINES = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Running:
+    """A run in progress, as the page of its group shows it. Times in seconds."""
+
+    run: RunInProgress
+    elapsed: float
+    calls: int
+    cost: float | None
+    log: list[str]
+
+    @property
+    def left(self) -> float:
+        return max(0.0, self.run.time_limit - self.elapsed)
+
+    @property
+    def share(self) -> float:
+        return min(1.0, self.elapsed / self.run.time_limit) if self.run.time_limit > 0 else 0.0
+
+    @property
+    def id(self) -> str:
+        return self.run.run_dir.name
+
+
+class Calls:
+    """What runs have asked of models, from their ledgers, of which each byte is read once. Usable from any thread."""
+
+    def __init__(self) -> None:
+        self._known: dict[Path, tuple[int, list[CallMark]]] = {}
+        self._lock = threading.Lock()
+
+    def of(self, group_dir: Path, run: str) -> list[CallMark]:
+        """The calls so far, with seconds since 1970."""
+        with self._lock:
+            place, marks = self._known.get(group_dir / run, (0, []))
+            try:
+                content, size = read(group_dir, run, *CALLS.split("/"), start=place, size=_READ)
+            except Refused:
+                return []
+            if size < place:
+                place, marks, content = 0, [], b""
+            whole = content[: content.rfind(b"\n") + 1]
+            for line in whole.splitlines():
+                mark = _mark(line)
+                if mark is not None and len(marks) < _MAX_MARKS:
+                    marks.append(mark)
+            if len(self._known) > 500:
+                self._known.clear()
+            self._known[group_dir / run] = (place + len(whole), marks)
+            return list(marks)
+
+
+def _mark(line: bytes) -> CallMark | None:
+    try:
+        call = loads(line)
+        at = datetime.fromisoformat(call["started_at"]).timestamp()
+        tokens = call.get("tokens") or {}
+        cost = call.get("cost")
+        status = call.get("status")
+        return CallMark(
+            seconds=at,
+            tokens=int(tokens.get("input") or 0) + int(tokens.get("output") or 0),
+            cost=float(cost) if isinstance(cost, int | float) else 0.0,
+            failed=not isinstance(status, int) or status >= 400,
+        )
+    except (ValueError, TypeError, LookupError, AttributeError):
+        return None
+
+
+def running(group_dir: Path, calls: Calls) -> tuple[list[Running], list[Running]]:
+    """The runs of a group in progress, and those that were interrupted."""
+    found: list[Running] = []
+    for run in runs_in_progress(group_dir):
+        made = calls.of(group_dir, run.run_dir.name)
+        found.append(
+            Running(
+                run=run,
+                elapsed=max(0.0, time.time() - run.started),
+                calls=len(made),
+                cost=sum(call.cost for call in made) if made else None,
+                log=log_end(group_dir, run.run_dir.name),
+            )
+        )
+    return [own for own in found if not own.run.interrupted], [own for own in found if own.run.interrupted]
+
+
+def log_end(group_dir: Path, run: str, lines: int = _LOG_LINES, size: int = 8192) -> list[str]:
+    """The last lines of a run's log that say something."""
+    for name in (RUN_LOG + TAIL_SUFFIX, RUN_LOG):
+        total = size_of(group_dir, run, name)
+        if total:
+            try:
+                content, _ = read(group_dir, run, name, start=max(0, total - size), size=size)
+            except Refused:
+                continue
+            shown = [text for text in plain(content.decode("utf-8", "replace")).split("\n") if text.strip()]
+            return [text[:200] for text in shown[-lines:]]
+    return []
+
+
+def group_state(group_dir: Path) -> str:
+    """Differs from an earlier one if something has changed that the page of a group shows; cheap to get."""
+    parts = []
+    try:
+        with os.scandir(group_dir) as entries:
+            for entry in entries:
+                try:
+                    if entry.is_dir(follow_symlinks=False):
+                        record = _time(group_dir / entry.name / "run.json")
+                        parts.append(f"{entry.name}{record}")
+                        if not record:
+                            parts += [str(_time(group_dir / entry.name / name)) for name in (RUN_LOG, CALLS)]
+                            parts.append(str((group_dir / entry.name / "running.json").exists()))
+                    elif entry.name == "manifest.json":
+                        parts.append(str(entry.stat(follow_symlinks=False).st_mtime_ns))
+                except OSError:
+                    continue
+    except OSError:
+        return ""
+    return hashlib.sha256("\n".join(sorted(parts)).encode("utf-8", "replace")).hexdigest()[:20]
+
+
+def _time(path: Path) -> int:
+    try:
+        return path.lstat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+def log_state(group_dir: Path, run: str) -> str:
+    """The size of a run's log, and whether the run has ended."""
+    try:
+        with opened(group_dir, run, RUN_LOG) as descriptor:
+            return f"{os.fstat(descriptor).st_size} {int(not (group_dir / run / 'run.json').exists())}"
+    except Refused:
+        return "0 0"
+
+
+async def changes(state: Callable[[], str], interval: float = INTERVAL) -> AsyncIterator[str]:
+    """Server-sent events: the state each time that it has changed, and a comment now and then, which keeps the line."""
+    last, quiet = await run_in_threadpool(state), 0.0
+    yield f"retry: 2000\nevent: state\ndata: {last}\n\n"
+    while True:
+        await asyncio.sleep(interval)
+        new = await run_in_threadpool(state)
+        quiet += interval
+        if new != last:
+            last, quiet = new, 0.0
+            yield f"event: change\ndata: {new}\n\n"
+        elif quiet >= _HEARTBEAT:
+            quiet = 0.0
+            yield ": still here\n\n"

@@ -1,0 +1,1 @@
+"""A module for each kind of page: its addresses, and what they show."""

@@ -1,0 +1,184 @@
+"""Groups compared, and two runs side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import chain, zip_longest
+from typing import Any
+from urllib.parse import urlencode
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from pytest_mlebench.errors import UsageError
+from pytest_mlebench.extras.viewer.answers import whole_number
+from pytest_mlebench.extras.viewer.folder import is_folder
+from pytest_mlebench.extras.viewer.formats import seg
+from pytest_mlebench.extras.viewer.index import Run
+from pytest_mlebench.extras.viewer.pages.groups import shared_parts
+from pytest_mlebench.extras.viewer.pictures import run_timeline
+from pytest_mlebench.extras.viewer.site import Missing, Site
+from pytest_mlebench.extras.viewer.steps import Step
+from pytest_mlebench.results.overview import overview
+
+MOST_COMPARED = 6
+MOST_BESIDE = 4
+_ROWS, _ROWS_IN_FULL = 200, 20
+_SAME_TIME = 60.0
+
+
+class ComparePages:
+    """The pages of comparisons."""
+
+    def __init__(self, site: Site) -> None:
+        self.site = site
+
+    def routes(self) -> list[Route]:
+        return [
+            Route("/compare", self.compare),
+            Route("/side", self.side),
+        ]
+
+    def compare(self, request: Request) -> Response:
+        names = list(dict.fromkeys(request.query_params.getlist("g")))
+        if not 2 <= len(names) <= MOST_COMPARED:
+            raise UsageError(f"two to {MOST_COMPARED} run groups can be compared: choose them in the list of groups")
+        groups = [self.site.group(name) for name in names]
+        view = overview([self.site.read(name) for name in names])
+        return self.site.page(
+            request,
+            "compare.html",
+            " vs ".join(names),
+            crumbs=[("Run groups", "/")],
+            chosen=groups,
+            versions=sorted({group.version for group in groups}),
+            matrix=_matrix(names, self.site.index.runs(*names)),
+            **shared_parts(view),
+        )
+
+    def side(self, request: Request) -> Response:
+        """The trajectories of runs beside each other: a row holds the steps of the same number, or of the same time."""
+        names = [name.partition("/")[::2] for name in dict.fromkeys(request.query_params.getlist("r"))]
+        if not 2 <= len(names) <= MOST_BESIDE:
+            raise UsageError(f"two to {MOST_BESIDE} runs can stand side by side: ?r=GROUP/RUN&r=GROUP/RUN")
+        runs = [self._beside(name, run_id, number) for number, (name, run_id) in enumerate(names)]
+        query = request.query_params
+        by_time = query.get("by") == "time"
+        in_full = "full" in query
+        found = [run["own"] for run in runs]
+        rows = aligned([own.steps if own is not None else () for own in found], by_time=by_time)
+        size = _ROWS_IN_FULL if in_full else _ROWS
+        start = whole_number(query.get("start"), 0, max(0, len(rows) - 1))
+
+        def address(**changes: str | int) -> str:
+            own = {"by": "time" if by_time else "", "full": "1" if in_full else "", "start": start} | changes
+            pairs = [("r", f"{name}/{run_id}") for name, run_id in names]
+            return f"/side?{urlencode(pairs + [(name, str(value)) for name, value in own.items() if value])}"
+
+        ids = dict.fromkeys(run["record"].competition_id for run in runs if run["record"] is not None)
+        return self.site.page(
+            request,
+            "side.html",
+            f"{', '.join(ids) or 'Runs'} side by side",
+            crumbs=[("Run groups", "/"), *((id, f"/competition/{seg(id)}") for id in list(ids)[:1])],
+            crumb="Side by side",
+            runs=runs,
+            rows=rows[start : start + size],
+            total=len(rows),
+            start=start,
+            by_time=by_time,
+            in_full=in_full,
+            address=address,
+            earlier=address(start=max(0, start - size)) if start else None,
+            later=address(start=start + size) if start + size < len(rows) else None,
+        )
+
+    def _beside(self, name: str, run_id: str, number: int) -> dict[str, Any]:
+        group = self.site.group(name)
+        folder = self.site.index.runs_dir / name
+        if not is_folder(folder, run_id):
+            raise Missing(f"run group {name} has no run {run_id}")
+        record = self.site.record(folder, run_id)
+        found = self.site.conversations(folder, run_id, record)
+        base = f"/run/{seg(name)}/{seg(run_id)}"
+        timeline = None
+        if record is not None and record.timeline:
+            timeline = run_timeline(record, [], f"{base}/trajectory?at=", name=f"timeline-{number}")
+        own = found[0] if found else None
+        return {"group": group, "run_id": run_id, "base": base, "record": record, "own": own, "timeline": timeline}
+
+
+def aligned(columns: Sequence[Sequence[Step]], *, by_time: bool) -> list[tuple[Step | None, ...]]:
+    """Rows with at most one step of each column.
+
+    ``by_time``: steps share a row if they began within a minute of the first in it; one without a time counts as the
+    one before it. Else those of the same number do.
+    """
+    if not by_time:
+        return list(zip_longest(*columns))
+    waiting: list[tuple[float, int, Step]] = []
+    for column, steps in enumerate(columns):
+        last = 0.0
+        for step in steps:
+            last = max(last, step.seconds or 0.0)
+            waiting.append((last, column, step))
+    rows: list[tuple[Step | None, ...]] = []
+    row: list[Step | None] = [None] * len(columns)
+    began: float | None = None
+    for seconds, column, step in sorted(waiting, key=lambda own: (own[0], own[2].number)):
+        if began is None or row[column] is not None or seconds - began > _SAME_TIME:
+            if began is not None:
+                rows.append(tuple(row))
+            row, began = [None] * len(columns), seconds
+        row[column] = step
+    return [*rows, tuple(row)] if began is not None else rows
+
+
+def _matrix(names: Sequence[str], runs: Sequence[Run]) -> dict[str, Any]:
+    """Competitions by groups: each cell's runs, best first, and which group has the best mean rank of outcomes."""
+    cells: dict[tuple[str, str], list[Run]] = {}
+    for run in runs:
+        cells.setdefault((run.competition_id, run.group_name), []).append(run)
+    ids = sorted({run.competition_id for run in runs}, key=lambda id: id)
+    wins: dict[str, list[str]] = {name: [] for name in names}
+    ties, loose = list[str](), any(run.firm == "not firm" for run in runs)
+    rows = []
+    for id in ids:
+        own = {name: sorted(cells.get((id, name), []), key=lambda run: run.result.rank) for name in names}
+        scores = {name: _mean([run.score for run in found if run.score is not None]) for name, found in own.items()}
+        lower = any(run.lower_is_better for found in own.values() for run in found)
+        known = {name: score for name, score in scores.items() if score is not None}
+        best: list[str] = []
+        if known:
+            top = min(known.values()) if lower else max(known.values())
+            best = [name for name, score in known.items() if score == top]
+        paired = sum(1 for found in own.values() if found) == len(names)
+        if paired and len(best) == 1:
+            wins[best[0]].append(id)
+        elif paired:
+            ties.append(id)
+        firsts = [found[0] for found in own.values() if found][:MOST_BESIDE]
+        pairs = [("r", f"{run.group_name}/{run.run_id}") for run in firsts]
+        beside = f"/side?{urlencode(pairs)}" if len(firsts) > 1 else None
+        rows.append(
+            {
+                "beside": beside,
+                "id": id,
+                "cells": own,
+                "scores": scores,
+                "best": best if len(best) == 1 else [],
+                "lower": lower,
+            }
+        )
+
+    def runs_on(ids: Sequence[str]) -> str:
+        chosen = [*(("group", name) for name in names), *(("competition", id) for id in ids)]
+        return f"/runs?{urlencode([*chosen, ('order', 'competition')])}"
+
+    compared = sorted([*chain(*wins.values()), *ties])
+    return {"rows": rows, "wins": wins, "ties": ties, "paired": compared, "loose": loose, "runs_on": runs_on}
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None

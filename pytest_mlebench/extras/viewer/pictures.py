@@ -1,0 +1,214 @@
+"""Pictures of one run and of one competition, drawn as the report's plots are."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from pytest_mlebench.catalog import Leaderboard
+from pytest_mlebench.io.units import format_dollars, format_duration, format_score, pluralize
+from pytest_mlebench.records.record import RunRecord
+from pytest_mlebench.records.timeline import TimelinePoint
+from pytest_mlebench.reports.palette import AGENTS
+from pytest_mlebench.reports.plots.over_time import SECONDS, tick_distance
+from pytest_mlebench.reports.plots.runs import medal_shares, position, share_beaten
+from pytest_mlebench.reports.plots.svg import Panel, at, fitting, line, marker, named, rect, safe, stretched, text
+
+_LEFT, _RIGHT, _TOP, _PLOT, _CALLS = 74, 92, 14, 170, 46
+_BUCKETS = 120
+_NAMES = ("gold", "silver", "bronze", "median")
+
+
+@dataclass(frozen=True)
+class CallMark:
+    """A model call, for a picture: when it began in seconds, its tokens, and whether it failed."""
+
+    seconds: float
+    tokens: int
+    cost: float
+    failed: bool
+
+
+def run_timeline(record: RunRecord, calls: Sequence[CallMark], link: str, *, name: str = "timeline") -> Markup:
+    """Scores of a run's submissions over its time, with the medals' thresholds and what it asked of models.
+
+    Each mark leads to ``link`` with the second it stands for.
+    """
+    end = max([record.seconds, *(point.seconds for point in record.timeline), 1.0])
+    unit, size = next((unit for unit in SECONDS if end >= 2 * unit[1]), SECONDS[-1])
+    distance = tick_distance(end / size)
+    bottom = _TOP + _PLOT
+    scores = [p.score for p in record.timeline if p.score is not None and math.isfinite(p.score)]
+    body: list[str] = []
+    if scores:
+        body += _scores(record, scores, end, bottom, link)
+    else:
+        bottom = _TOP
+    foot = bottom
+    if calls:
+        foot = bottom + 22 + _CALLS
+        body += _calls(calls, end, foot)
+    for k in range(int(end / size / distance + 1e-9) + 1):
+        x = at(min(1.0, k * distance * size / end))
+        body.append(line(x, foot, x, foot + 4, "s-muted"))
+        body.append(text(x, foot + 17, f"{k * distance:g}" + (f" {unit}" if k == 0 else ""), "s m f-muted"))
+    body.append(line(0, foot, "100%", foot, "s-muted"))
+    words = [f"{pluralize(len(record.timeline), 'submission')} in {format_duration(record.seconds)}"]
+    words += [f"after {format_duration(p.seconds)} {format_score(p.score)}" for p in record.timeline[-20:]]
+    panel = Panel(
+        name=name,
+        title="Submissions over time",
+        description="; ".join(words),
+        width=640,
+        height=foot + 24,
+        body="".join(body),
+        margins=(_LEFT, _RIGHT),
+    )
+    return Markup(panel.svg().replace(' role="img"', ' role="group"', 1))  # its marks can be followed
+
+
+def _scores(record: RunRecord, scores: Sequence[float], end: float, bottom: float, link: str) -> list[str]:
+    thresholds = {name: value for name, value in record.thresholds.items() if math.isfinite(value)}
+    low, high = min([*scores, *thresholds.values()]), max([*scores, *thresholds.values()])
+    worst = sorted(abs(score - thresholds.get("median", score)) for score in scores)
+    spread = max(thresholds.values(), default=high) - min(thresholds.values(), default=low)
+    if worst and spread and (high - low) > 12 * spread:  # one absurd score would flatten all others
+        middle = thresholds.get("median", scores[-1])
+        low, high = max(low, middle - 6 * spread), min(high, middle + 6 * spread)
+    if high <= low:
+        low, high = low - 1, high + 1
+    sign = -1 if record.report.is_lower_better else 1
+
+    def y(score: float) -> float:
+        share = (min(high, max(low, score)) - low) / (high - low)
+        return bottom - 8 - (_PLOT - 16) * (share if sign > 0 else 1 - share)
+
+    body, labels = [], list[tuple[float, str, float]]()
+    for name, value in thresholds.items():
+        colour = {"median": "above"}.get(name, name)
+        body.append(line(0, y(value), "100%", y(value), f"dash s-{colour}", width=1.5))
+        labels.append((y(value), name, value))
+    last = -99.0
+    for place, name, _ in sorted(labels, key=lambda label: label[0]):
+        last = max(place, last + 13)
+        body.append(text("100%", last + 4, name, "s f-muted").replace("<text ", '<text dx="12" ', 1))
+    for share, word in ((high, ""), (low, "")):
+        body.append(text(-8, y(share) + 4, f"{share:.4g}{word}", "s e f-muted"))
+    path, previous = "", None
+    for point in record.timeline:
+        if point.score is None or not math.isfinite(point.score):
+            continue
+        x, height = 1000 * point.seconds / end, y(point.score)
+        path += f"M{x:.1f} {height:.1f}" if previous is None else f"H{x:.1f}V{height:.1f}"
+        previous = height
+    body.append(stretched(1000, bottom, f'<path d="{path}H1000" class="hollow s-agent0" stroke-width="2"/>'))
+    body += [_mark(point, end, y, bottom, link) for point in record.timeline]
+    return body
+
+
+def _mark(point: TimelinePoint, end: float, y: object, bottom: float, link: str) -> str:
+    height = y(point.score) if callable(y) and point.score is not None and math.isfinite(point.score) else bottom - 8
+    said = f"after {format_duration(point.seconds)}: " + (
+        format_score(point.score) if point.score is not None else f"not valid: {point.error or 'no score'}"
+    )
+    said += f", {point.medal}" if point.medal else ""
+    said += f", {point.calls} calls" if point.calls is not None else ""
+    said += f", {format_dollars(point.cost)}" if point.cost is not None else ""
+    said += ", the last one" if point.final else ""
+    colour = f"f-{point.medal}" if point.medal else "f-failure" if point.score is None else "f-agent0"
+    radius = 6.5 if point.final else 5
+    x = at(min(1.0, point.seconds / end))
+    shape = (
+        f'<circle cx="{x}" cy="{height:.1f}" r="{radius}" class="{colour} s-ink" stroke-width="1.5"/>'
+        if point.score is not None
+        else f'<text x="{x}" y="{height + 4:.1f}" class="c m f-failure">✕</text>'
+    )
+    return _linked(f"{link}{point.seconds:.0f}", said, shape)
+
+
+def _linked(href: str, said: str, shape: str) -> str:
+    return f'<a href="{href}" class="mark" aria-label="{safe(said)}"><title>{safe(said)}</title>{shape}</a>'
+
+
+def _calls(calls: Sequence[CallMark], end: float, foot: float) -> list[str]:
+    """Tokens by time, as bars; what had no answer is marked."""
+    tokens, failed = [0] * _BUCKETS, [0] * _BUCKETS
+    for call in calls:
+        k = min(_BUCKETS - 1, max(0, int(_BUCKETS * call.seconds / end)))
+        tokens[k] += call.tokens
+        failed[k] += call.failed
+    most = max(tokens) or 1
+    body = [
+        text(-8, foot - _CALLS + 10, "tokens", "s e f-muted"),
+        text(-8, foot - 2, f"≤ {short(most)}", "s e f-muted"),
+    ]
+    bars = []
+    for k, count in enumerate(tokens):
+        if count:
+            height = max(1.5, _CALLS * count / most)
+            bars.append(rect(1000 * k / _BUCKETS, foot - height, 1000 / _BUCKETS - 1.5, height, "f-agent0 faint"))
+        if failed[k]:
+            bars.append(rect(1000 * k / _BUCKETS, foot - 4, 1000 / _BUCKETS - 1.5, 4, "f-failure"))
+    body.append(stretched(1000, foot, "".join(bars)))
+    total = sum(call.cost for call in calls)
+    if total:
+        body.append(text("100%", foot - 2, format_dollars(total), "s f-muted").replace("<text ", '<text dx="12" ', 1))
+    return body
+
+
+def short(count: int) -> str:
+    """A count in at most a few characters."""
+    return f"{count / 1e6:.1f} M" if count >= 1e6 else f"{count / 1e3:.0f} k" if count >= 1000 else str(count)
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A run on a leaderboard: the row it stands in, its score, what is said of it, and where it leads."""
+
+    row: str
+    score: float
+    label: str
+    link: str
+
+
+_ROW, _NAME = 22, 200
+_TICKS = (0, 25, 50, 75, 90, 99)
+
+
+def leaderboard(board: Leaderboard, runs: Sequence[Placed]) -> Markup:
+    """Runs on the scale of the human teams' leaderboard, a row for each agent, with the fields of the medals."""
+    rows = list(dict.fromkeys(run.row for run in runs))[:60]
+    bottom = 26 + _ROW * len(rows)
+    body = []
+    shares = medal_shares(board)
+    fields = [(shares["bronze"], shares["silver"], "bronze"), (shares["silver"], shares["gold"], "silver")]
+    fields.append((shares["gold"], 100.0, "gold"))
+    for begin, stop, name in fields:
+        width = position(stop) - position(begin)
+        body.append(rect(at(position(begin)), 20, at(width), bottom - 20, f"f-{name} faint"))
+    for share in _TICKS:
+        x = at(position(share))
+        body.append(line(x, 20, x, bottom, "s-line"))
+        body.append(text(x, 14, f"{share} %" if share == 0 else str(share), "s m f-muted"))
+    for k, name in enumerate(rows):
+        y = 20 + _ROW * (k + 0.5) + 3
+        body.append(line(0, y, "100%", y, "s-line"))
+        body.append(named(name, text(-10, y + 4, fitting(name, _NAME - 14), "row-name e f-ink")))
+    for run in runs:
+        if run.row in rows and (beaten := share_beaten(board, run.score)) is not None:
+            k = rows.index(run.row)
+            sign = marker(k % (AGENTS * AGENTS), at(position(beaten)), 20 + _ROW * (k + 0.5) + 3, 5.5)
+            body.append(_linked(run.link, run.label, sign))
+    panel = Panel(
+        name="leaderboard",
+        title="Runs on the leaderboard of the human teams",
+        description=f"{len(runs)} runs with a score; the table has each.",
+        width=640,
+        height=bottom + 6,
+        body="".join(body),
+        margins=(_NAME, 16),
+    )
+    return Markup(panel.svg().replace(' role="img"', ' role="group"', 1))  # its marks can be followed

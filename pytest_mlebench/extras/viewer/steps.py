@@ -1,0 +1,393 @@
+"""A run's trajectory as steps that a page can show in part, and that can be searched."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import threading
+from collections import Counter, OrderedDict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup, escape
+
+from pytest_mlebench.extras.viewer.folder import Refused, opened, read
+from pytest_mlebench.extras.viewer.text import code, is_error, looks_like_code
+from pytest_mlebench.io.json_files import loads
+from pytest_mlebench.io.units import pluralize
+from pytest_mlebench.llm.ledger import BODIES, CALLS
+from pytest_mlebench.llm.trajectory import TRAJECTORY, build
+from pytest_mlebench.reports.trajectory import (
+    arguments_text,
+    content_text,
+    conversations,
+    listed,
+    mapping,
+    steps_of,
+    title_of,
+    totals,
+)
+from pytest_mlebench.reports.untrusted import one_line, plain
+
+MAX_BYTES = 128 << 20
+MAX_STEPS = 20_000
+MAX_CONVERSATIONS = 200
+SHOWN = 20_000
+"""Characters that are shown of one message, argument or result."""
+PAGE = 40
+"""Steps of a page, or of what is loaded as the reader scrolls."""
+FOUND = 300
+_BUILD_SECONDS = 10.0
+_KEPT = 2
+"""Trajectories that are kept in memory."""
+_SNIPPET = 80
+_DIFF_LINES = 600
+_BARS = 2000
+_LINKS = 50
+_KIND = {name: name for name in ("user", "agent", "system")}
+KINDS = ("user", "system", "agent", "tool", "reasoning", "error")
+"""What steps can be filtered by: who spoke, and whether a step calls a tool, reasons, or failed."""
+_FOLDED = 24
+"""Lines from which on a text is folded."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """A part of a step: ``kind`` is message, reasoning, call or result; ``html`` is its text, safe."""
+
+    kind: str
+    title: str
+    html: Markup
+    lines: int
+    is_error: bool = False
+    left_out: int = 0
+    diff: Markup | None = None
+
+    @property
+    def is_folded(self) -> bool:
+        return self.lines > _FOLDED or self.kind == "reasoning"
+
+    @property
+    def head(self) -> str:
+        return pluralize(self.lines, "line")
+
+
+@dataclass(frozen=True)
+class Step:
+    """What an outline shows of a step; ``seconds`` since the first one, ``cost`` in dollars."""
+
+    number: int
+    source: str
+    what: str
+    about: str
+    seconds: float | None
+    tokens_in: int | None
+    tokens_out: int | None
+    cost: float | None
+    is_error: bool
+    is_copied: bool
+    model: str
+    moment: str
+    kinds: frozenset[str]
+    """Those of ``KINDS`` that it is of."""
+
+    @property
+    def tokens(self) -> int:
+        return (self.tokens_in or 0) + (self.tokens_out or 0)
+
+
+@dataclass(frozen=True)
+class Hit:
+    """A step in which something was found, with the text around it."""
+
+    number: int
+    before: str
+    found: str
+    after: str
+
+
+class Conversation:
+    """The steps of one conversation, numbered from 1."""
+
+    def __init__(self, values: Mapping[str, Any], number: int) -> None:
+        self.number = number
+        self.title = one_line(title_of(values, number))[:200]
+        self.totals = totals(values)
+        self._raw = steps_of(values)[:MAX_STEPS]
+        self.left_out = len(steps_of(values)) - len(self._raw)
+        self.steps = list(self._outline())
+        self._by_kinds: dict[frozenset[str], Sequence[int]] = {}
+
+    def __len__(self) -> int:
+        return len(self._raw)
+
+    @cached_property
+    def counts(self) -> Mapping[str, int]:
+        """How many steps there are of each kind that occurs."""
+        found = Counter(kind for step in self.steps for kind in step.kinds)
+        return {kind: found[kind] for kind in KINDS if found[kind]}
+
+    def chosen(self, kinds: Sequence[str]) -> Sequence[int]:
+        """The numbers of the steps that are of one of these kinds; all of them where none is named."""
+        wanted = frozenset(kinds)
+        return self._chosen(wanted) if wanted else range(1, len(self) + 1)
+
+    def _chosen(self, wanted: frozenset[str]) -> Sequence[int]:
+        if wanted not in self._by_kinds:
+            self._by_kinds[wanted] = [step.number for step in self.steps if step.kinds & wanted]
+        return self._by_kinds[wanted]
+
+    @cached_property
+    def links(self) -> Sequence[Markup]:
+        """A link for each step, for outlines; made once, as there are thousands."""
+        return [
+            Markup(
+                f'<li class="{_KIND.get(step.source, "other")}{" failed" if step.is_error else ""}">'
+                f'<a href="?conversation={self.number}&amp;from={step.number}#s-{step.number}" '
+                f'data-to="{step.number}"><span>{step.number}</span> '
+                f"{f'<b>{escape(step.what)}</b> ' if step.what else ''}{escape(step.about or step.source)}</a></li>"
+            )
+            for step in self.steps
+        ]
+
+    @cached_property
+    def bars(self) -> Markup:
+        """A bar for each step, as high as its tokens, or for several where there are thousands: a few paths in all."""
+        count = min(len(self), _BARS)
+        peak = max((step.tokens for step in self.steps), default=0)
+        paths: dict[str, list[str]] = {"other": [], "user": [], "failed": []}
+        for k in range(count):
+            own = self.steps[k * len(self) // count : (k + 1) * len(self) // count]
+            spoken = all(step.source in ("user", "system") for step in own)
+            kind = "failed" if any(step.is_error for step in own) else "user" if spoken else "other"
+            height = 12 + 88 * max(step.tokens for step in own) // peak if peak else 12
+            paths[kind].append(f"M{k} 100V{100 - height}h1V100z")
+        drawn = "".join(f'<path class="{kind}" d="{"".join(parts)}"/>' for kind, parts in paths.items() if parts)
+        return Markup(
+            f'<svg viewBox="0 0 {max(1, count)} 100" preserveAspectRatio="none" aria-hidden="true">{drawn}'
+            '<rect class="in-view" height="100" width="0"/></svg>'
+        )
+
+    def outline(self, kinds: Sequence[str] = ()) -> Iterator[Sequence[Markup]]:
+        """A link for each step of these kinds, or for each, in groups of which a page draws those in sight."""
+        numbers = self.chosen(kinds)
+        for start in range(0, len(numbers), _LINKS):
+            yield [self.links[number - 1] for number in numbers[start : start + _LINKS]]
+
+    def raw(self, number: int) -> str:
+        """A step as JSON, as it was recorded."""
+        return json.dumps(self._raw[number - 1], indent=2, ensure_ascii=False)
+
+    @property
+    def errors(self) -> list[int]:
+        return [step.number for step in self.steps if step.is_error]
+
+    def blocks(self, number: int) -> list[Block]:
+        """What a step holds."""
+        return list(self._blocks(number, self._raw[number - 1]))
+
+    def find(self, words: str) -> list[Hit]:
+        """Steps that hold this text, whatever its case."""
+        wanted, found = words.casefold(), list[Hit]()
+        for number, raw in enumerate(self._raw, 1):
+            for text in _texts(raw):
+                at = text.casefold().find(wanted)
+                if at >= 0:
+                    end = at + len(words)
+                    before, after = text[max(0, at - _SNIPPET) : at], text[end : end + _SNIPPET]
+                    found.append(Hit(number, one_line(before), one_line(text[at:end]), one_line(after)))
+                    break
+            if len(found) >= FOUND:
+                break
+        return found
+
+    def at(self, moment: datetime) -> int:
+        """The number of the last step that began by then; 1 where none did."""
+        found = 1
+        for step in self.steps:
+            began = _moment(step.moment)
+            if began is not None and began <= moment:
+                found = step.number
+        return found
+
+    def _outline(self) -> Iterator[Step]:
+        first: datetime | None = None
+        for number, raw in enumerate(self._raw, 1):
+            metrics = mapping(raw.get("metrics"))
+            began = _moment(raw.get("timestamp"))
+            first = first or began
+            calls = listed(raw.get("tool_calls"))
+            results = listed(mapping(raw.get("observation")).get("results"))
+            if calls:
+                what = ", ".join(dict.fromkeys(one_line(str(call.get("function_name"))[:60]) for call in calls[:3]))
+                about = arguments_text(mapping(calls[0].get("arguments")))
+            else:
+                what, about = "", content_text(raw.get("message") or "")
+            source = one_line(str(raw.get("source") or "step")[:20])
+            failed = any(is_error(content_text(result.get("content"))[-6000:]) for result in results)
+            kinds = {
+                source: True,
+                "tool": bool(calls),
+                "reasoning": bool(raw.get("reasoning_content")),
+                "error": failed,
+            }
+            yield Step(
+                number=number,
+                source=source,
+                what=what,
+                about=one_line(about[:200])[:90],
+                seconds=(began - first).total_seconds() if began and first else None,
+                tokens_in=_count(metrics.get("prompt_tokens")),
+                tokens_out=_count(metrics.get("completion_tokens")),
+                cost=float(cost) if isinstance(cost := metrics.get("cost_usd"), int | float) else None,
+                is_error=failed,
+                is_copied=bool(raw.get("is_copied_context")),
+                model=one_line(str(raw.get("model_name") or "")[:80]),
+                moment=str(raw.get("timestamp") or "")[:40],
+                kinds=frozenset(kind for kind, own in kinds.items() if own and kind in KINDS),
+            )
+
+    def _blocks(self, number: int, raw: Mapping[str, Any]) -> Iterator[Block]:
+        if reasoning := raw.get("reasoning_content"):
+            yield _block("reasoning", "reasoning", content_text(reasoning))
+        if message := raw.get("message"):
+            yield _block("message", "", content_text(message))
+        results = listed(mapping(raw.get("observation")).get("results"))
+        for call in listed(raw.get("tool_calls")):
+            name = one_line(str(call.get("function_name"))[:100])
+            text = arguments_text(mapping(call.get("arguments")))
+            yield _block("call", name, text, diff=self._diff(number, name, text))
+            for result in results:
+                if result.get("source_call_id") == call.get("tool_call_id"):
+                    yield _block("result", "result", content_text(result.get("content")))
+        for result in results:
+            if result.get("source_call_id") is None:
+                yield _block("result", "result", content_text(result.get("content")))
+
+    def _diff(self, number: int, name: str, text: str) -> Markup | None:
+        """How a program differs from the one that the same tool was given last, where they are alike."""
+        if text.count("\n") < 4 or len(text) > SHOWN:
+            return None
+        for earlier in range(number - 1, max(0, number - 12), -1):
+            for call in reversed(listed(self._raw[earlier - 1].get("tool_calls"))):
+                other = arguments_text(mapping(call.get("arguments")))
+                if str(call.get("function_name"))[:100] == name and other.count("\n") >= 4:
+                    return diff(other, text, f"step {earlier}")
+        return None
+
+
+def diff(old: str, new: str, name: str) -> Markup | None:
+    """The lines that differ, with those around them; None where the texts are alien to each other, or long."""
+    before, after = plain(old).split("\n"), plain(new).split("\n")
+    if max(len(before), len(after)) > _DIFF_LINES or old == new:
+        return None
+    common = len(set(before) & set(after))
+    if common < min(len(before), len(after)) / 3:
+        return None
+    lines = list(difflib.unified_diff(before, after, name, "this step", lineterm="", n=2))[2:]
+    kinds = {"+": "d-new", "-": "d-old", "@": "d-at"}
+    parts = [f'<span class="{kinds.get(line[:1], "d-same")}">{escape(line[:2000])}</span>' for line in lines]
+    return Markup("\n".join(parts))
+
+
+class Trajectories:
+    """Reads trajectories, and keeps the last ones, by their files' times. Usable from any thread."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[tuple[Path, str], tuple[Any, Sequence[Conversation]]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def read(self, group_dir: Path, run: str, *, agent: str = "agent") -> Sequence[Conversation]:
+        """The conversations of a run, the main one first; none where nothing was recorded. Raises Refused."""
+        stamp = _stamp(group_dir, run)
+        with self._lock:
+            kept = self._kept.get((group_dir, run))
+            if kept is not None and kept[0] == stamp:
+                self._kept.move_to_end((group_dir, run))
+                return kept[1]
+            values = _values(group_dir, run, agent)
+            found = [
+                Conversation(one, number) for number, one in enumerate(conversations(values)[:MAX_CONVERSATIONS])
+            ] if values else []  # fmt: skip
+            self._kept[group_dir, run] = (stamp, found)
+            while len(self._kept) > _KEPT:
+                self._kept.popitem(last=False)
+            return found
+
+
+def has_trajectory(group_dir: Path, run: str) -> bool:
+    """Whether there is something that a trajectory can be made of."""
+    return any(stamp is not None for stamp in _stamp(group_dir, run)[:2])
+
+
+def _stamp(group_dir: Path, run: str) -> list[tuple[int, int] | None]:
+
+    found: list[tuple[int, int] | None] = []
+    for name in (TRAJECTORY, BODIES, CALLS):
+        try:
+            with opened(group_dir, run, *name.split("/")) as descriptor:
+                about = os.fstat(descriptor)
+                found.append((about.st_mtime_ns, about.st_size))
+        except Refused:
+            found.append(None)
+    return found
+
+
+def _values(group_dir: Path, run: str, agent: str) -> Mapping[str, Any]:
+    try:
+        content, size = read(group_dir, run, TRAJECTORY, size=MAX_BYTES)
+    except Refused:
+        for name in (BODIES, CALLS):
+            with opened(group_dir, run, *name.split("/")):
+                pass  # no link, or there is nothing to build from
+        return build(group_dir / run, agent=agent, seconds=_BUILD_SECONDS) or {}
+    if size > MAX_BYTES:
+        raise Refused(f"{TRAJECTORY} is larger than {MAX_BYTES >> 20} MiB: `mlebench trajectory` shows it")
+    try:
+        found = loads(content)
+    except ValueError as error:
+        raise Refused(f"{TRAJECTORY} cannot be read: {error}") from error
+    return mapping(found)
+
+
+def _texts(raw: Mapping[str, Any]) -> Iterator[str]:
+    for name in ("message", "reasoning_content"):
+        if value := raw.get(name):
+            yield content_text(value)
+    for call in listed(raw.get("tool_calls")):
+        yield f"{call.get('function_name')} {arguments_text(mapping(call.get('arguments')))}"
+    for result in listed(mapping(raw.get("observation")).get("results")):
+        yield content_text(result.get("content"))
+
+
+def _block(kind: str, title: str, text: str, diff: Markup | None = None) -> Block:
+    shown = text[:SHOWN]
+    as_code = kind == "call" or (kind == "message" and looks_like_code(shown))
+    return Block(
+        kind=kind,
+        title=title,
+        html=code(shown) if as_code else escape(plain(shown)),
+        lines=plain(shown).count("\n") + 1,
+        is_error=kind == "result" and is_error(text[-6000:]),
+        left_out=len(text) - len(shown),
+        diff=diff,
+    )
+
+
+def _moment(value: Any) -> datetime | None:
+    if not isinstance(value, str) or len(value) > 40:
+        return None
+    try:
+        found = datetime.fromisoformat(value)
+    except ValueError:
+        return None
+    return found if found.tzinfo else None
+
+
+def _count(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 62 else None

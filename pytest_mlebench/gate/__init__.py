@@ -1,0 +1,1 @@
+"""Checks that prove a competition."""

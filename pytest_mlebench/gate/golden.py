@@ -1,0 +1,364 @@
+"""Golden results: what a competition's synthetic raw data must give when it is prepared and graded.
+
+``golden.json`` holds their ``origin`` (``reference`` where the reference gives the same, else ``own``), the ``seed``,
+the digests of all prepared files by side, the unrounded ``scores`` of the valid submissions, the names of the
+``invalid`` ones, and of those with ``no_score`` (valid, but NaN). ``lines`` has four digits for each line of the texts
+among the prepared files, so that the first line that differs can be shown.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import reprlib
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import astuple, dataclass, replace
+from difflib import SequenceMatcher
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from pytest_mlebench.catalog.competition import Competition, golden_command
+from pytest_mlebench.data.confined import call, is_third_party
+from pytest_mlebench.data.dataset import Dataset
+from pytest_mlebench.data.preparing import call_synthetic, make_synthetic
+from pytest_mlebench.data.store import DataStore
+from pytest_mlebench.data.verification import differences, listing
+from pytest_mlebench.errors import CompetitionError, InvalidSubmission
+from pytest_mlebench.grading.scorer import GraderDefect, Scorer
+from pytest_mlebench.io.progress import Reporter, Step, silent
+from pytest_mlebench.io.units import pluralize
+
+ANSWERS = "<answers>"
+SAMPLE = "<sample_submission>"
+_MAX_MARKED_BYTES, _MAX_MARKED_LINES = 1 << 20, 2000
+"""Of a text whose lines are marked."""
+TOLERANCE = 5.1e-6
+"""Scores are compared as reports round them: to five decimals."""
+
+
+def synthetic_submissions(competition: Competition, dataset: Dataset, folder: Path, seed: int = 1) -> dict[str, Path]:
+    """Write the synthetic submissions to a folder: paths by name, the answers and the sample submission among them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if is_third_party(competition):
+        place, root = str(folder.absolute()), str(dataset.folder.absolute())
+        made = call(submissions_here, competition, root, place, seed, read=[dataset.folder], write=[folder])
+    else:
+        made = submissions_here(competition, str(dataset.folder), str(folder), seed)
+    paths = {ANSWERS: dataset.perfect_submission, SAMPLE: dataset.sample_submission}
+    return paths | {str(name): folder / Path(str(name)).name for name in made}
+
+
+def submissions_here(competition: Competition, root: str, place: str, seed: int) -> list[str]:
+    """Write the synthetic submissions to the folder ``place``, in this process; returns the names of their files."""
+    dataset, folder = Dataset(competition, Path(root)), Path(place)
+    rng = np.random.default_rng(seed)
+    made = call_synthetic(competition, "submissions", dataset.public, dataset.private, rng)
+    if not isinstance(made, Mapping) or not all(isinstance(name, str) for name in made):
+        raise CompetitionError(
+            f"{competition.id}: synthetic.py: submissions must return a dictionary by name, not {reprlib.repr(made)}"
+        )
+    names: list[str] = []
+    for name, content in made.items():
+        path = folder / (name if "." in name else f"{name}.csv")
+        if path.parent != folder or path.name in (ANSWERS, SAMPLE):
+            raise CompetitionError(f"{competition.id}: synthetic.py: {name!r} is no name of a file")
+        if isinstance(content, pd.DataFrame):
+            content.to_csv(path, index=False)
+        elif isinstance(content, str):
+            path.write_text(content, encoding="utf-8", newline="")
+        else:
+            kind = type(content).__name__
+            raise CompetitionError(
+                f"{competition.id}: synthetic.py: submission {name!r} is a {kind}, not a table or text"
+            )
+        names.append(path.name)
+    return names
+
+
+@dataclass(frozen=True)
+class Grade:
+    """How one submission came out: a score (NaN: valid without one), or the reason why it is invalid."""
+
+    name: str
+    score: float | None = None
+    reason: str | None = None
+    defect: bool = False
+
+
+def grade_all(competition: Competition, dataset: Dataset, submissions: Mapping[str, Path]) -> Iterator[Grade]:
+    """Grade submissions by name, unrounded."""
+    if not is_third_party(competition):
+        yield from _grades(competition, dataset.answers, submissions)
+        return
+    paths = {name: str(path.absolute()) for name, path in submissions.items()}
+    read = [dataset.folder, *submissions.values()]
+    for name, score, why, defect in call(grade_here, competition, str(dataset.answers.absolute()), paths, read=read):
+        yield Grade(str(name), None if score is None else float(score), why and str(why), defect is True)
+
+
+def grade_here(competition: Competition, answers: str, submissions: Mapping[str, str]) -> list[tuple[Any, ...]]:
+    """The fields of the grade of each submission, graded in this process."""
+    return [astuple(grade) for grade in _grades(competition, Path(answers), _paths(submissions))]
+
+
+def _paths(texts: Mapping[str, str]) -> dict[str, Path]:
+    return {name: Path(text) for name, text in texts.items()}
+
+
+def _grades(competition: Competition, answers: Path, submissions: Mapping[str, Path]) -> Iterator[Grade]:
+    scorer = Scorer(competition, answers)
+    for name, path in submissions.items():
+        try:
+            score = scorer.score(path)
+            scorer.row_scores(path)  # which must come to the same score
+            yield Grade(name, score=float(score))
+        except GraderDefect as error:
+            yield Grade(name, reason=str(error), defect=True)
+        except InvalidSubmission as error:
+            yield Grade(name, reason=str(error))
+
+
+def make_golden(competition: Competition, scratch: Path, seed: int = 1, reporter: Reporter = silent) -> dict[str, Any]:
+    """Prepare and grade the synthetic data in an empty folder; raises CompetitionError if the grader is defective."""
+    dataset = DataStore(scratch / "data").prepare(competition, synthetic=seed, reporter=reporter)
+    submissions = synthetic_submissions(competition, dataset, scratch / "submissions", seed)
+    reporter(Step(competition.id, f"grading {pluralize(len(submissions), 'submission')}"))
+    grades = list(grade_all(competition, dataset, submissions))
+    if defects := [f"{grade.name}: {grade.reason}" for grade in _once(grades) if grade.defect]:
+        raise CompetitionError(
+            f"{competition.id}: grade.py must return a score or raise InvalidSubmission with a reason:\n  "
+            + "\n  ".join(defects)
+        )
+    grades.sort(key=lambda grade: grade.name)
+    scores = {grade.name: grade.score for grade in grades if grade.score is not None}
+    if not any(math.isfinite(score) for score in scores.values()):
+        first = next(grade for grade in grades if grade.name == ANSWERS)
+        why = f"scores {first.score}" if first.reason is None else f"is invalid: {first.reason}"
+        file = competition.file("grade.py")
+        raise CompetitionError(f"{competition.id}: no submission has a score: {ANSWERS} {why}; look at {file}")
+    _prepare_again(competition, dataset, scratch / "again", seed)
+    return {
+        "seed": seed,
+        "public": prepared_listing(dataset)["public"],
+        "private": prepared_listing(dataset)["private"],
+        "scores": {name: score for name, score in scores.items() if not math.isnan(score)},
+        "no_score": [name for name, score in scores.items() if math.isnan(score)],
+        "invalid": [grade.name for grade in grades if grade.reason is not None],
+        "lines": {side: _marks(folder) for side, folder in _sides(dataset).items()},
+    }
+
+
+def _prepare_again(competition: Competition, dataset: Dataset, folder: Path, seed: int) -> None:
+    """Raise CompetitionError where making and preparing the synthetic data a second time gives something else."""
+    raws = [folder / "raw", folder / "raw-again"]
+    for raw in raws:
+        raw.mkdir(parents=True)
+        make_synthetic(competition, raw, seed)
+    first, second = map(listing, raws)
+    sides = [("synthetic.py", "seed", "raw", first, second)]
+    again = DataStore(folder / "data").prepare(competition, synthetic=seed)
+    made, remade = prepared_listing(dataset), prepared_listing(again)
+    sides += [("prepare.py", "data", side, made[side], remade[side]) for side in made]
+    for file, of, side, first, second in sides:
+        for line in differences(first, second, where=side):
+            raise CompetitionError(
+                f"{competition.id}: {line} the second time: {competition.file(file)} must always give the same for the "
+                f"same {of} (seed what is random; no dates, no order of a set)"
+            )
+
+
+def _sides(dataset: Dataset) -> dict[str, Path]:
+    return {"public": dataset.public, "private": dataset.private}
+
+
+def _marks(folder: Path) -> dict[str, str]:
+    """Four hexadecimal digits for each line of each text below a folder that is not large, by its path."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        name = path.relative_to(folder).as_posix()
+        if name != "description.md" and path.is_file() and (lines := lines_of(path)) is not None:
+            found[name] = "".join(map(mark, lines))
+    return found
+
+
+def lines_of(path: Path) -> list[str] | None:
+    """The lines of a small text; None for another file."""
+    if path.stat().st_size > _MAX_MARKED_BYTES:
+        return None
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    except UnicodeDecodeError:
+        return None
+    return lines if len(lines) <= _MAX_MARKED_LINES else None
+
+
+def mark(line: str) -> str:
+    """Four hexadecimal digits for a line, by which golden.json knows it."""
+    return f"{zlib.crc32(line.encode()) & 0xFFFF:04x}"
+
+
+def first_difference(path: Path, marks: str) -> str:
+    """Where a text differs from the one with these marks, and what was expected there as far as marks tell; empty if
+    that cannot be said."""
+    lines = lines_of(path) if path.is_file() else None
+    if lines is None:
+        return ""
+    expected, found = [marks[i : i + 4] for i in range(0, len(marks), 4)], [mark(line) for line in lines]
+    opcodes = SequenceMatcher(None, expected, found, autojunk=False).get_opcodes()
+    if not (changed := [code for code in opcodes if code[0] != "equal"]):
+        return ""
+    kind, first, last, begin, end = changed[0]
+    if sorted(expected) == sorted(found):
+        place = found.index(expected[first])
+        wanted = f"{_line_at(lines, place)}, now line {place + 1}: the same lines in another order"
+    elif kind == "insert":
+        added = f", which comes {pluralize(end - begin, 'line')} later" if end < len(lines) else ""
+        wanted = f"{_line_at(lines, end)}{added}"
+    elif kind == "delete":
+        wanted = f"{pluralize(last - first, 'more line')}{' before it' if begin < len(lines) else ''}"
+    else:
+        kept = sum(last - first for kind, first, last, *_ in opcodes if kind == "equal")
+        wanted = f"a text of which golden.json has only the digest; {kept} of {len(expected)} lines are as expected"
+    counts = "" if len(lines) == len(expected) else f"; {len(expected)} lines expected in all, {len(lines)} found"
+    return f"line {begin + 1} is the first that differs: found {_line_at(lines, begin)}, expected {wanted}{counts}"
+
+
+def _line_at(lines: Sequence[str], place: int) -> str:
+    return repr(lines[place].rstrip()[:200]) if place < len(lines) else "the end"
+
+
+def write_golden(competition: Competition, made: Mapping[str, Any], *, force: bool = False) -> dict[str, Any]:
+    """Write ``golden.json``, and return it.
+
+    Results of the reference are kept: further submissions are added to them, and CompetitionError says what differs.
+    With ``force`` they are replaced, and are the competition's own from then on.
+    """
+    path = (
+        competition.folder / competition.version if competition.is_corrected else competition.folder
+    ) / "golden.json"
+    golden = {"origin": "own", **made}
+    if not force and path.is_file() and (old := competition.golden).get("origin") == "reference":
+        if wrong := _golden_differences(old, made):
+            raise CompetitionError(
+                f"{path} holds the reference's results, and these differ:\n  " + "\n  ".join(wrong) + "\n"
+                f"Correct the competition's files; or write them as its own: `{golden_command(competition, '--force')}`"
+            )
+        golden = {
+            **old,
+            "scores": dict(sorted({**made["scores"], **old["scores"]}.items())),
+            "no_score": made["no_score"],
+            "lines": made["lines"],
+            "invalid": [*old["invalid"], *(name for name in made["invalid"] if name not in old["invalid"])],
+        }
+    path.write_text(json.dumps(golden, indent=1) + "\n", encoding="utf-8")
+    return golden
+
+
+def _golden_differences(old: Mapping[str, Any], made: Mapping[str, Any]) -> list[str]:
+    """What of the old results is missing or otherwise in the new ones."""
+    grades = {name: Grade(name, score=score) for name, score in made["scores"].items()}
+    grades |= {name: Grade(name, score=math.nan) for name in made["no_score"]}
+    grades |= {name: Grade(name, reason="rejected") for name in made["invalid"]}
+    return [
+        *(line for side in ("public", "private") for line in differences(old[side], made[side], where=side)),
+        *(line for name, score in _wanted(old).items() if (line := _differs(name, score, grades.get(name)))),
+        *_not_rejected(old, grades),
+    ]
+
+
+def prepared_listing(dataset: Dataset) -> dict[str, dict[str, Any]]:
+    """Digests of the prepared files by side; the description, which every data set has, is not among them."""
+    sides = {"public": listing(dataset.public), "private": listing(dataset.private)}
+    sides["public"].pop("description.md", None)
+    return sides
+
+
+def prepared_differences(competition: Competition, dataset: Dataset) -> list[str]:
+    """What the prepared synthetic data has otherwise than the golden; empty if it holds."""
+    found, marks = prepared_listing(dataset), competition.golden.get("lines", {})
+    wrong = []
+    for side, folder in _sides(dataset).items():
+        for line in differences(competition.golden[side], found[side], where=side):
+            name = line.removeprefix(f"{side}/").partition(": expected ")[0]
+            known = marks.get(side, {}).get(name)
+            where = first_difference(folder / name, known) if known is not None else ""
+            wrong.append(f"{side}/{name}: {where}" if where else line)
+    return wrong
+
+
+def advice(competition: Competition, *files: str, accept: bool = True) -> str:
+    """Where to look when results differ from the golden, and how to accept them, if they can be."""
+    look = f"Look at {' and '.join(str(competition.file(name)) for name in files)}."
+    if not accept:
+        return look
+    force = ("--force",) if competition.golden.get("origin") == "reference" else ()
+    return f"{look} If the change is intended, accept it: {golden_command(competition, *force)}"
+
+
+def score_differences(competition: Competition, grades: Mapping[str, Grade]) -> list[str]:
+    """Which valid submissions of the golden come out otherwise; empty if all hold."""
+    golden = competition.golden
+    wanted = _wanted(golden)
+    defects = _once([grades[name] for name in wanted if name in grades and grades[name].defect])
+    sound = (name for name in wanted if name not in grades or not grades[name].defect)
+    return [
+        *_unknown(golden, grades),
+        *(f"{grade.name}: {grade.reason}" for grade in defects),
+        *(line for name in sound if (line := _differs(name, wanted[name], grades.get(name)))),
+    ]
+
+
+def rejection_differences(competition: Competition, grades: Mapping[str, Grade]) -> list[str]:
+    """Which malformed submissions of the golden are not rejected with a reason; empty if all are."""
+    return _not_rejected(competition.golden, grades)
+
+
+def _once(grades: Sequence[Grade]) -> list[Grade]:
+    """The grades, with each defect of the grader once: its name lists the submissions."""
+    names: dict[str | None, list[str]] = {}
+    for grade in grades:
+        if grade.defect:
+            names.setdefault(grade.reason, []).append(grade.name)
+    shown = [grade for grade in grades if not grade.defect or names[grade.reason][0] == grade.name]
+    return [replace(grade, name=_listed(names[grade.reason])) if grade.defect else grade for grade in shown]
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+
+
+def _wanted(golden: Mapping[str, Any]) -> dict[str, float]:
+    return {**golden["scores"], **dict.fromkeys(golden["no_score"], math.nan)}
+
+
+def _not_rejected(golden: Mapping[str, Any], grades: Mapping[str, Grade]) -> list[str]:
+    names = golden["invalid"]
+    wrong = [f"{name} is not among the synthetic submissions" for name in names if name not in grades]
+    for grade in _once([grades[name] for name in names if name in grades]):
+        if grade.reason is None:
+            wrong.append(f"{grade.name} must be invalid; it scores {grade.score!r}")
+        elif grade.defect or not grade.reason.strip():
+            wrong.append(f"{grade.name} must be rejected with a reason: {grade.reason}")
+    return wrong
+
+
+def _differs(name: str, wanted: float, grade: Grade | None) -> str | None:
+    if grade is None:
+        return f"{name} is in golden.json, but not among the synthetic submissions"
+    if grade.score is None:
+        return f"{grade.name} must score {wanted!r}; it is invalid: {grade.reason}"
+    same = (
+        math.isnan(grade.score)
+        if math.isnan(wanted)
+        else math.isclose(grade.score, wanted, rel_tol=1e-9, abs_tol=TOLERANCE)
+    )
+    return None if same else f"{grade.name} must score {wanted!r}; it scores {grade.score!r}"
+
+
+def _unknown(golden: Mapping[str, Any], grades: Mapping[str, Grade]) -> list[str]:
+    known = {*golden["scores"], *golden["no_score"], *golden["invalid"]}
+    return [f"{name} is not in golden.json; run `mlebench golden`" for name in grades if name not in known]

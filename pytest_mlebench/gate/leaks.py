@@ -1,0 +1,336 @@
+"""Looking for answers in the public files."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from pytest_mlebench.data.dataset import Dataset
+from pytest_mlebench.data.verification import md5
+from pytest_mlebench.gate.public_files import PublicFile, entries, metadata, table
+
+_TABLES = {".csv": ",", ".tsv": "\t"}
+_LINES = {".csv", ".tsv", ".txt", ".jsonl", ".ndjson"}
+_BINARY_TABLES = {".parquet", ".pq", ".npy"}
+_BETWEEN_FIELDS = frozenset(b" ,;:|\t\r\n\"'[](){}<>=\0")
+_ORDERED = ("time of change", "time of the inode's change", "inode", "place in the directory")
+_LONG, _SEARCHED, _FOUND, _CLASSES = 6, 60, 0.95, 20
+Truth = Mapping[str, Mapping[str, str]]
+"""For each column that a submission is asked for the true values by id, all as text."""
+
+
+def find_leaks(dataset: Dataset, opened: Sequence[PublicFile] | None = None) -> list[str]:
+    """Public files that give answers away, a sentence for each; empty if none was found.
+
+    Looks for copies of the private files; for the true values beside their ids in tables of many kinds, in archives
+    within archives too, or in their order; for long true values anywhere; and whether files' sizes, times, comments and
+    headers (of images, DICOM, NIfTI, WAV, AIFF, NumPy and Parquet files), neighbours in times, inodes, directories and
+    archives, or the order or the form of the ids tell them. Files above 64 MB are only compared as a whole. It cannot
+    see what the content of images or recordings hides: a competition's ``known_leak`` says so. ``opened`` are the
+    public files, where they were read before.
+    """
+    truth = _truth(dataset)
+    own = {"description.md", _public_name(dataset, dataset.sample_submission)}
+    found = dict.fromkeys(_copies(dataset))
+    files = entries(dataset.public) if opened is None else opened
+    opened = [entry for entry in files if entry.name not in own]
+    if truth:
+        ids = list(next(iter(truth.values())))
+        found |= dict.fromkeys(_in_tables(opened, truth, ids))
+        found |= dict.fromkeys(_anywhere(opened, truth))
+        found |= dict.fromkeys(_in_metadata(opened, truth, ids))
+        found |= dict.fromkeys(_in_ids(dataset, truth))
+    return list(found)
+
+
+def _copies(dataset: Dataset) -> Iterator[str]:
+    sample = md5(dataset.sample_submission)  # it may lie among the private files
+    private = {md5(path): path for path in _files(dataset.private) if path.stat().st_size}
+    for path in _files(dataset.public):
+        digest = md5(path)
+        if digest in private and digest != sample:
+            name = path.relative_to(dataset.public).as_posix()
+            yield f"public/{name} is a copy of private/{private[digest].relative_to(dataset.private)}"
+
+
+def _truth(dataset: Dataset) -> Truth:
+    asked, answers = _read(dataset.sample_submission), _read(dataset.perfect_submission)
+    if asked is None or answers is None or asked.columns[0] not in answers.columns:
+        return {}
+    key = str(asked.columns[0])
+    true = answers[answers.columns.intersection(asked.columns)].drop_duplicates(key).set_index(key)
+    shown = asked.drop_duplicates(key).set_index(key).reindex(true.index)
+    # A sample submission may repeat columns of the test set, such as texts: these are not asked for.
+    return {
+        str(column): dict(zip(map(str, true.index), map(str, true[column]), strict=True))
+        for column in true.columns
+        if not true[column].equals(shown[column]) and true[column].nunique() > 1
+    }
+
+
+def _in_tables(opened: Sequence[PublicFile], truth: Truth, ids: Sequence[str]) -> Iterator[str]:
+    """Beside the ids, or in their order where a table has as many rows."""
+    known = set(ids)
+    some = [id.encode() for id in ids[:: max(1, len(ids) // 20)]]
+    for entry in opened:
+        names_ids = 4 * sum(id in entry.content for id in some) >= len(some)
+        if not (names_ids or entry.suffix in _BINARY_TABLES or _has_lines(entry, len(ids))):
+            continue
+        rows = table(entry)
+        if rows is None:
+            continue
+        sample = "sample" in entry.name.lower()  # it may hold what the truth is made of
+        key, places = _places(rows, known)
+        if key is None and len(rows) == len(ids) - 1:
+            rows = pd.concat([pd.DataFrame([rows.columns], columns=rows.columns), rows])  # it has no heading
+        if key is None and len(rows) == len(ids):
+            places = {id: place for place, id in enumerate(ids)}
+        if not places:
+            continue
+        shared = rows.iloc[list(places.values())]
+        for column in rows.columns.drop([] if key is None else [key]):
+            values = shared[column].tolist()
+            for name, true in truth.items():
+                wanted = [true[id] for id in places]
+                count = len(set(wanted))
+                if equals(values, wanted):
+                    yield f"public/{entry.name} holds the true values of {name!r}"
+                elif sample or len(set(values)) != count or (key is None and count > _CLASSES):
+                    continue  # without ids, many values are rather what the answers are to be made of
+                elif tells(values, wanted):
+                    yield f"public/{entry.name}: column {column!r} stands for the true values of {name!r}"
+
+
+def _has_lines(entry: PublicFile, count: int) -> bool:
+    return entry.suffix in _LINES and count - 1 <= entry.content.count(b"\n") <= count + 1
+
+
+def _places(rows: pd.DataFrame, known: set[str]) -> tuple[str | None, dict[str, int]]:
+    """The column that names most of the ids, or files after them, and the row of each id."""
+    for key in rows.columns:
+        named = rows[key].tolist()
+        if known.isdisjoint(named):
+            named = [_stem(name) for name in named]  # of a file
+        places = {name: place for place, name in enumerate(named) if name in known}
+        if len(places) >= max(2, len(known) / 2):
+            return key, places
+    return None, {}
+
+
+def _anywhere(opened: Sequence[PublicFile], truth: Truth) -> Iterator[str]:
+    for name, true in truth.items():
+        values = list(dict.fromkeys(value for value in true.values() if len(value) >= _LONG))
+        if len(values) < max(5, len(true) / 2):
+            continue
+        wanted = [value.encode() for value in values[:: max(1, len(values) // _SEARCHED)]]
+        # Training data names classes, a sample submission repeats texts.
+        other = [entry for entry in opened if not re.search("train|sample", entry.name, re.IGNORECASE)]
+        places = [next((entry.name for entry in other if _holds(entry.content, value)), None) for value in wanted]
+        if sum(place is not None for place in places) >= _FOUND * len(wanted):
+            files = sorted({place for place in places if place})
+            more = f" and {len(files) - 1} more files" if len(files) > 1 else ""
+            yield f"public/{files[0]}{more} hold the true values of {name!r}"
+
+
+def _holds(content: bytes, value: bytes) -> bool:
+    """Whether a value stands in a file as a field of its own."""
+    place = content.find(value)
+    while place >= 0:
+        end = place + len(value)
+        before = place == 0 or content[place - 1] in _BETWEEN_FIELDS
+        if before and (end == len(content) or content[end] in _BETWEEN_FIELDS):
+            return True
+        place = content.find(value, place + 1)
+    return False
+
+
+def _in_metadata(opened: Sequence[PublicFile], truth: Truth, ids: Sequence[str]) -> Iterator[str]:
+    """What is said of the test's files, which are named after ids; and the order of times, or in an archive."""
+    known = set(ids)
+    kinds: dict[tuple[str, str], dict[str, PublicFile]] = {}
+    for entry in opened:
+        if (id := _stem(entry.name)) in known:
+            archive = next((part for part in PurePosixPath(entry.name).parts if "." in part), "")
+            kinds.setdefault((archive if archive != PurePosixPath(entry.name).name else "", entry.suffix), {})[id] = (
+                entry
+            )
+    for (archive, suffix), named in kinds.items():
+        if len(named) < max(8, len(known) / 2):
+            continue
+        where = f"public/{archive}" if archive else f"the public files *{suffix}"
+        said = pd.DataFrame.from_dict({id: metadata(entry) for id, entry in named.items()}, orient="index").fillna("")
+        for name, true in truth.items():
+            wanted = [true[id] for id in said.index]
+            for what in said.columns:
+                values = said[what].tolist()
+                if equals(values, wanted) or tells(values, wanted):
+                    yield f"{where}: the {what} tells the true values of {name!r}"
+            if archive and is_sorted(wanted):
+                yield f"{where}: the order of the files tells the true values of {name!r}"
+            by_name = sorted(range(len(said)), key=lambda place: named[str(said.index[place])].name)
+            if archive and by_name != list(range(len(said))) and neighbours_agree(range(len(wanted)), wanted):
+                yield f"{where}: neighbours in the order of the files tell the true values of {name!r}"
+            for what in _ORDERED:
+                if what not in said:  # a member of an archive
+                    continue
+                keys = said[what].astype("int64")
+                in_order = [true[id] for id in keys.sort_values().index]
+                if (keys.is_unique and is_sorted(in_order)) or neighbours_agree(keys.tolist(), wanted):
+                    yield f"{where}: the order of each {what} tells the true values of {name!r}"
+
+
+def _in_ids(dataset: Dataset, truth: Truth) -> Iterator[str]:
+    """Whether the form of the ids, or their order in the sample submission, tells."""
+    ids = list(next(iter(truth.values())))
+    features: dict[str, list[Any]] = {
+        "length of the ids": [len(id) for id in ids],
+        "first character of the ids": [id[:1] for id in ids],
+        "last character of the ids": [id[-1:] for id in ids],
+        "parity of the ids": [int(digits[-1]) % 2 if (digits := re.findall(r"\d", id)) else "" for id in ids],
+    }
+    parts = [re.split(r"[^A-Za-z0-9]+", id) for id in ids]
+    if len(widths := {len(own) for own in parts}) == 1:
+        features |= {f"part {k + 1} of the ids": [own[k] for own in parts] for k in range(widths.pop())}
+    asked = _read(dataset.sample_submission)
+    known = set(ids)
+    order = [] if asked is None else [id for id in dict.fromkeys(asked.iloc[:, 0]) if id in known]
+    for name, true in truth.items():
+        wanted = list(true.values())
+        for what, values in features.items():
+            if tells(values, wanted):
+                yield f"the {what} tells the true values of {name!r}"
+        if order and is_sorted([true[id] for id in order]):
+            yield f"the order of the rows of {dataset.sample_submission.name} tells the true values of {name!r}"
+
+
+def _stem(name: Any) -> str:
+    return PurePosixPath(str(name)).name.partition(".")[0]
+
+
+def _public_name(dataset: Dataset, path: Path) -> str:
+    return path.relative_to(dataset.public).as_posix() if path.is_relative_to(dataset.public) else ""
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    return (path for path in sorted(folder.rglob("*")) if path.is_file())
+
+
+def _read(path: Path) -> pd.DataFrame | None:
+    try:
+        return pd.read_csv(path, sep=_TABLES.get(path.suffix, ","), dtype=str, keep_default_na=False)
+    except (ValueError, pd.errors.ParserError):
+        return None
+
+
+_LOG_CHANCE = math.log(1e6)
+"""One in a million: as many features are looked at, one in ten thousand runs finds what is not there."""
+_NEARLY_ALL = 0.99
+
+
+def tells(values: Sequence[Hashable], truth: Sequence[Hashable]) -> bool:
+    """Whether few different values stand for the true ones: each for one of them, in nearly all rows.
+
+    >>> tells(["a", "b"] * 15, [0, 1] * 15), tells(["a", "b", "b"] * 10, [0, 1] * 15)
+    (True, False)
+    """
+    if not 1 < len(set(values)) <= len(values) / 3 or not _is_unlikely(truth, len(set(values))):
+        return False
+    of_value: dict[Hashable, Counter[Hashable]] = {}
+    for value, true in zip(values, truth, strict=True):
+        of_value.setdefault(value, Counter())[true] += 1
+    right = sum(max(counts.values()) for counts in of_value.values())
+    by_guess = max(Counter(truth).values())
+    return len(truth) - right <= (1 - _NEARLY_ALL) * (len(truth) - by_guess)
+
+
+def equals(values: Sequence[str], truth: Sequence[str]) -> bool:
+    """Whether values are the true ones in nearly all rows, or numbers that a straight line turns into them.
+
+    >>> equals(["1.0", "3.0", "2"], ["1", "3", "2"]), equals(["3", "1", "2"], ["1", "3", "2"])
+    (True, False)
+    """
+    if len(set(truth)) < 2:
+        return False
+    same = np.mean([value == true for value, true in zip(values, truth, strict=True)])
+    if same > _NEARLY_ALL:
+        return True
+    x, y = _numbers(values), _numbers(truth)
+    if x is None or y is None or len(x) < 3:
+        return False
+    if np.isclose(x, y, rtol=1e-9, atol=0).mean() > _NEARLY_ALL:
+        return True
+    if len(np.unique(y)) < 10 or np.ptp(x) == 0:
+        return False
+    with np.errstate(all="ignore"):
+        return bool(abs(np.corrcoef(x, y)[0, 1]) > 1 - 1e-9)
+
+
+def is_sorted(truth: Sequence[str]) -> bool:
+    """Whether true values rise or fall from each row to the next, as numbers if they are, else as texts.
+
+    >>> is_sorted(["a"] * 20 + ["b"] * 20), is_sorted(["a", "b"] * 20)
+    (True, False)
+    """
+    if not _is_unlikely(truth):
+        return False
+    numbers = _numbers(truth)
+    pairs = list(pairwise(truth if numbers is None else numbers.tolist()))
+    return all(one <= other for one, other in pairs) or all(one >= other for one, other in pairs)
+
+
+def neighbours_agree(keys: Sequence[int], truth: Sequence[str]) -> bool:
+    """Whether rows whose keys are next to each other have equal true values far more often than by chance.
+
+    Numbers of many values count as equal within a quarter of them. Ties among the keys are ordered at random (with a
+    fixed seed). The number of equal neighbours is compared with that of random orders, whose mean and variance are
+    known; more than six standard deviations above it is no chance.
+
+    >>> neighbours_agree(range(60), ["a"] * 20 + ["b"] * 20 + ["a"] * 20), neighbours_agree(range(60), ["a", "b"] * 30)
+    (True, False)
+    """
+    if len(truth) < 30 or len(set(keys)) < 2:
+        return False
+    classes = _classes(truth)
+    order = np.lexsort((np.random.RandomState(0).random_sample(len(keys)), np.asarray(keys)))
+    of = classes[order]
+    n, counts = len(of), np.bincount(of).astype(float)
+    pairs = float((counts * (counts - 1)).sum())
+    mean = pairs / n
+    three = float((counts * (counts - 1) * (counts - 2)).sum())
+    both = pairs**2 - 4 * three - 2 * pairs  # ordered pairs of two disjoint pairs of rows
+    variance = mean + 2 * three / (n * (n - 1)) + both / (n * (n - 1)) - mean**2
+    return bool(variance > 1e-9 and (of[1:] == of[:-1]).sum() - mean > 6 * math.sqrt(variance))
+
+
+def _classes(truth: Sequence[str]) -> NDArray[np.intp]:
+    """The number of each row's true value; of numbers of many values that of their quarter."""
+    numbers = _numbers(truth)
+    if numbers is not None and len(np.unique(numbers)) > len(numbers) / 4:
+        return np.searchsorted(np.quantile(numbers, [0.25, 0.5, 0.75]), numbers).astype(np.intp)
+    return np.unique(np.asarray(truth, dtype=object).astype(str), return_inverse=True)[1].astype(np.intp)
+
+
+def _is_unlikely(truth: Sequence[Hashable], values: int = 0) -> bool:
+    """Whether there are so many orders of the true values that one of them is no chance.
+
+    Each of so many other ``values`` may stand for any of them.
+    """
+    orders = math.lgamma(len(truth) + 1) - sum(math.lgamma(count + 1) for count in Counter(truth).values())
+    return orders - values * math.log(len(set(truth))) > _LOG_CHANCE
+
+
+def _numbers(texts: Sequence[str]) -> NDArray[np.float64] | None:
+    try:
+        numbers = np.array([float(text) for text in texts])
+    except (TypeError, ValueError):
+        return None
+    return numbers if np.isfinite(numbers).all() else None

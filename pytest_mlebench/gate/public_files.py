@@ -1,0 +1,358 @@
+"""What files of signals, images and arrays say beside their content: the tags, chunks and fields of their headers."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import io
+import json
+import lzma
+import struct
+import tarfile
+import tempfile
+import zipfile
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+_SHOWN = 500
+"""Characters of a value."""
+_MAX_ITEMS = 2000
+
+
+def header(content: bytes, suffix: str) -> dict[str, str]:
+    """The items of a DICOM, WAV, AIFF, NIfTI, NumPy or Parquet file's header, by their names; empty for other files.
+
+    Of a NumPy array the first and the last value, too. A broken file's items end where it breaks.
+    """
+    found: dict[str, str] = {}
+    read = next((read for is_ours, read in _READERS if is_ours(content, suffix)), None)
+    if read is not None:
+        try:
+            for count, (name, value) in enumerate(read(content)):
+                found[name] = (found[name] + "\\" + value if name in found else value)[:_SHOWN]
+                if count >= _MAX_ITEMS:
+                    break
+        except Exception:  # whatever readers raise for what is broken
+            return found
+    return found
+
+
+Items = Iterator[tuple[str, str]]
+_IMPLICIT, _DEFLATED, _BIG_ENDIAN = "1.2.840.10008.1.2", "1.2.840.10008.1.2.1.99", "1.2.840.10008.1.2.2"
+_LONG = {b"OB", b"OW", b"OF", b"OD", b"OL", b"OV", b"SQ", b"UT", b"UN", b"UC", b"UR", b"SV", b"UV"}
+_NUMBERS = {b"US": "H", b"SS": "h", b"UL": "I", b"SL": "i", b"FL": "f", b"FD": "d", b"SV": "q", b"UV": "Q"}
+_UNDEFINED = 0xFFFFFFFF
+_PIXELS = 0x7FE0
+
+
+def _of_dicom(content: bytes) -> Items:
+    """Data elements, those of sequences too, up to the pixels; see DICOM PS3.5, chapter 7."""
+    syntax, place = "", 132
+    while place + 8 <= len(content):
+        is_meta = content[place : place + 2] == b"\2\0"
+        if not is_meta and syntax == _DEFLATED:
+            content, place, syntax = zlib.decompress(content[place:], -zlib.MAX_WBITS), 0, "1.2.840.10008.1.2.1"
+        order = ">" if syntax == _BIG_ENDIAN and not is_meta else "<"
+        group, element = struct.unpack_from(f"{order}HH", content, place)
+        kind = content[place + 4 : place + 6]
+        if group == 0xFFFE or (syntax == _IMPLICIT and not is_meta):
+            kind, (length,), place = b"", struct.unpack_from(f"{order}I", content, place + 4), place + 8
+        elif kind in _LONG:
+            (length,), place = struct.unpack_from(f"{order}I", content, place + 8), place + 12
+        else:
+            (length,), place = struct.unpack_from(f"{order}H", content, place + 6), place + 8
+        if group == 0xFFFE or kind == b"SQ" or (length == _UNDEFINED and group != _PIXELS):
+            continue  # a sequence or an item of one: its elements follow
+        if length == _UNDEFINED:
+            return
+        value = content[place : place + length]
+        place += length
+        if group != _PIXELS:
+            text = _numbers(value, order + _NUMBERS[kind]) if kind in _NUMBERS else _text(value)
+            syntax = text if (group, element) == (2, 0x10) else syntax
+            yield f"DICOM tag ({group:04X},{element:04X})", text
+
+
+def _of_chunks(content: bytes) -> Items:
+    """The chunks of a RIFF or IFF file but that of the sound, and those within a list; of the sound its size."""
+    order = "<" if content[:4] == b"RIFF" else ">"
+
+    def walk(start: int, end: int, above: str) -> Items:
+        while start + 8 <= end:
+            (length,) = struct.unpack_from(f"{order}I", content, start + 4)
+            name = above + content[start : start + 4].decode("latin-1")
+            value = content[start + 8 : min(start + 8 + length, end)]
+            if name in ("data", "SSND"):
+                yield f"size of chunk {name}", str(length)
+            elif name == "LIST":
+                yield from walk(start + 12, start + 8 + len(value), f"{value[:4].decode('latin-1')} ")
+            else:
+                yield f"chunk {name}", _text(value)
+            start += 8 + length + length % 2
+
+    yield from walk(12, len(content), "")
+
+
+_NIFTI = {
+    "data_type": (4, "10s"),
+    "db_name": (14, "18s"),
+    "dim": (40, "8h"),
+    "intent": (56, "3fh"),
+    "datatype": (70, "2h"),
+    "pixdim": (76, "8f"),
+    "scl": (112, "2f"),
+    "cal": (124, "2f"),
+    "glmax and glmin": (140, "2i"),
+    "descrip": (148, "80s"),
+    "aux_file": (228, "24s"),
+    "intent_name": (328, "16s"),
+}
+"""Places and forms of fields of NIfTI-1: https://nifti.nimh.nih.gov/pub/dist/src/niftilib/nifti1.h."""
+
+
+def _of_nifti(content: bytes) -> Items:
+    order = "<" if content[:4] == b"\x5c\1\0\0" else ">"
+    for name, (place, form) in _NIFTI.items():
+        values = struct.unpack_from(order + form, content, place)
+        yield f"NIfTI field {name}", _text(values[0]) if form.endswith("s") else " ".join(map(str, values))
+    (start,) = struct.unpack_from(f"{order}f", content, 108)
+    yield "NIfTI extension", _text(content[348 : int(start)])
+
+
+def _of_array(content: bytes) -> Items:
+    long = content[6] > 1
+    (length,) = struct.unpack_from("<I" if long else "<H", content, 8)
+    start = 12 if long else 10
+    yield "NumPy header", content[start : start + length].decode("latin-1")
+    values = np.load(io.BytesIO(content), allow_pickle=False).ravel()
+    yield "first value", str(values[0])
+    yield "last value", str(values[-1])
+
+
+def _of_parquet(content: bytes) -> Items:
+    from pytest_mlebench.authoring.arrow import module
+
+    parquet = module("pyarrow.parquet")
+    if parquet is None:
+        return
+    found = parquet.read_metadata(io.BytesIO(content))
+    yield "number of rows", str(found.num_rows)
+    yield "writer", str(found.created_by)
+    for key, value in (found.metadata or {}).items():
+        if key not in (b"pandas", b"ARROW:schema"):
+            yield f"metadata {key.decode('utf-8', 'replace')}", value.decode("utf-8", "replace")
+
+
+def _text(value: bytes) -> str:
+    """A text without its padding, or bytes in hexadecimal digits."""
+    text = value.rstrip(b"\0 ").decode("utf-8", "replace").strip()
+    return text if text.isprintable() else value[:_SHOWN].hex()
+
+
+def _numbers(value: bytes, form: str) -> str:
+    return " ".join(str(number) for (number,) in struct.iter_unpack(form, value[: 8 * _SHOWN]))
+
+
+_READERS: tuple[tuple[Callable[[bytes, str], bool], Callable[[bytes], Items]], ...] = (
+    (lambda content, _: content[128:132] == b"DICM", _of_dicom),
+    (lambda content, _: content[:4] in (b"RIFF", b"FORM"), _of_chunks),
+    (lambda content, _: content[344:347] in (b"n+1", b"ni1"), _of_nifti),
+    (lambda content, _: content[:6] == b"\x93NUMPY", _of_array),
+    (lambda content, suffix: content[:4] == b"PAR1" and suffix in (".parquet", ".pq"), _of_parquet),
+)
+
+
+MAX_BYTES = 1 << 26
+"""Of a file or member that is looked into; larger ones are only compared as a whole."""
+MAX_TOTAL = 1 << 30
+_MAX_DEPTH = 3
+_MAX_COLUMNS = 500
+_SEPARATORS = {".csv": ",", ".tsv": "\t", ".txt": ","}
+_IMAGES = {".jpg", ".jpeg", ".png", ".tif", ".tiff", ".bmp", ".gif", ".webp"}
+_UNPACKED = {".gz": gzip.decompress, ".bz2": bz2.decompress, ".xz": lzma.decompress}
+_BROKEN = (
+    OSError,
+    EOFError,
+    ValueError,
+    zipfile.BadZipFile,
+    tarfile.TarError,
+    zlib.error,
+    lzma.LZMAError,
+    RuntimeError,
+)
+
+
+@dataclass(frozen=True)
+class PublicFile:
+    """A public file, or what lies in an archive: ``train.zip/images/1.jpg``.
+
+    ``noted`` is what the file system or the archive says of it: its times, a comment. Of files, all of it is numbers.
+    """
+
+    name: str
+    content: bytes
+    noted: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def suffix(self) -> str:
+        return PurePosixPath(self.name).suffix.lower()
+
+
+def entries(public: Path) -> Iterator[PublicFile]:
+    """The public files that are not too large, each before what it holds; in the order of their names, members of
+    archives in the order in which they lie there."""
+    total = 0
+    paths = list(public.rglob("*"))  # in each folder in the order of its directory
+    places = {path: str(place) for place, path in enumerate(paths)}
+    for path in sorted(paths):
+        if not path.is_file() or (size := path.stat().st_size) > MAX_BYTES or total + size > MAX_TOTAL:
+            continue
+        total += size
+        about = path.stat()
+        noted = (
+            ("time of change", str(about.st_mtime_ns)),
+            ("time of the inode's change", str(about.st_ctime_ns)),
+            ("inode", str(about.st_ino)),
+            ("place in the directory", places[path]),
+        )
+        yield from _opened(PublicFile(path.relative_to(public).as_posix(), path.read_bytes(), noted), _MAX_DEPTH)
+
+
+def table(entry: PublicFile) -> pd.DataFrame | None:
+    """The table of texts that an entry is: CSV, TSV, JSON, Parquet or TFRecord; None if it is none."""
+    try:
+        found = _table(entry)
+    except Exception:  # whatever readers raise for what is no table
+        return None
+    return None if found is None or not len(found.columns) else found.rename(columns=str)
+
+
+def metadata(entry: PublicFile) -> dict[str, str]:
+    """What a file says beside its content: size, time, comments; an image's header and EXIF; others' ``header``."""
+    found = {"size in bytes": str(len(entry.content)), "last bytes": entry.content[-4:].hex(), **dict(entry.noted)}
+    if entry.suffix in _IMAGES:
+        found.update(_of_image(entry.content))
+    return found | header(entry.content, entry.suffix)
+
+
+def _of_image(content: bytes) -> dict[str, str]:
+    from PIL import Image
+
+    try:
+        with Image.open(io.BytesIO(content)) as image:
+            said = {"mode": image.mode, "format": image.format, "width and height": image.size, **image.info}
+            said |= {f"EXIF tag {tag}": value for tag, value in image.getexif().items()}
+            said |= {f"tag {tag}": value for tag, value in getattr(image, "tag_v2", {}).items()}
+    except Exception:  # whatever Pillow raises for what is no image
+        return {}
+    return {f"image header's {name}": repr(value)[:1000] for name, value in said.items()}
+
+
+def _opened(entry: PublicFile, depth: int) -> Iterator[PublicFile]:
+    yield entry
+    if depth:
+        try:
+            yield from (found for member in _members(entry) for found in _opened(member, depth - 1))
+        except _BROKEN:
+            return
+
+
+def _members(entry: PublicFile) -> Iterator[PublicFile]:
+    content = entry.content
+    if content[:4] == b"PK\x03\x04":
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            for member in archive.infolist():
+                if not member.is_dir() and member.file_size <= MAX_BYTES:
+                    noted = {"time": member.date_time, "comment": member.comment, "extra field": member.extra}
+                    shown = tuple((f"archive's {key}", str(value)) for key, value in noted.items())
+                    yield PublicFile(f"{entry.name}/{member.filename}", archive.read(member), shown)
+    elif content[:6] == b"7z\xbc\xaf\x27\x1c":
+        yield from _members_of_7z(entry)
+    elif content[257:262] == b"ustar" or entry.name.endswith((".tar.gz", ".tgz", ".tar.bz2", ".tar.xz")):
+        with tarfile.open(fileobj=io.BytesIO(content)) as archive:
+            for item in archive:
+                if item.isfile() and item.size <= MAX_BYTES and (file := archive.extractfile(item)):
+                    of_item: dict[str, Any] = {
+                        "time": item.mtime,
+                        "owner": (item.uid, item.gid, item.uname),
+                        "mode": item.mode,
+                    }
+                    shown = tuple((f"archive's {key}", str(value)) for key, value in of_item.items())
+                    yield PublicFile(f"{entry.name}/{item.name}", file.read(), shown)
+    elif unpack := _UNPACKED.get(entry.suffix):
+        yield PublicFile(entry.name.removesuffix(entry.suffix), unpack(content))
+
+
+def _members_of_7z(entry: PublicFile) -> Iterator[PublicFile]:
+    import py7zr
+
+    with tempfile.TemporaryDirectory() as folder, py7zr.SevenZipFile(io.BytesIO(entry.content)) as archive:
+        if sum(member.uncompressed or 0 for member in archive.list()) > MAX_BYTES:
+            return
+        archive.extractall(folder)
+        for path in sorted(Path(folder).rglob("*")):
+            if path.is_file():
+                yield PublicFile(f"{entry.name}/{path.relative_to(folder).as_posix()}", path.read_bytes())
+
+
+def _table(entry: PublicFile) -> pd.DataFrame | None:
+    if separator := _SEPARATORS.get(entry.suffix):
+        text = entry.content.decode("utf-8")
+        return pd.read_csv(io.StringIO(text), sep=separator, dtype=str, keep_default_na=False)
+    if entry.suffix in (".json", ".jsonl", ".ndjson"):
+        return _of_records(_json(entry.content))
+    if entry.suffix == ".npy":
+        return _of_array_public_files(entry.content)
+    if entry.suffix in (".parquet", ".pq"):
+        return pd.read_parquet(io.BytesIO(entry.content)).reset_index().astype(str)
+    if entry.suffix.startswith(".tfrec"):
+        from pytest_mlebench.authoring.tfrecord import read_examples
+
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(entry.content)
+            file.flush()
+            return _of_records([_short(example) for example in read_examples(Path(file.name))])
+    return None
+
+
+def _of_array_public_files(content: bytes) -> pd.DataFrame | None:
+    """Fields of a structured array, or columns of one with two dimensions at most and not too many columns."""
+    array = np.load(io.BytesIO(content), allow_pickle=False)
+    if array.ndim > 2 or array.shape[1:] > (_MAX_COLUMNS,) or not array.ndim:
+        return None
+    named = (
+        array if array.dtype.names else {f"column {k}": own for k, own in enumerate(array.reshape(len(array), -1).T)}
+    )
+    return pd.DataFrame(named).astype(str)
+
+
+def _json(content: bytes) -> Any:
+    try:
+        return json.loads(content)
+    except json.JSONDecodeError:
+        return [json.loads(line) for line in content.splitlines() if line.strip()]
+
+
+def _of_records(values: Any) -> pd.DataFrame | None:
+    if isinstance(values, dict) and values and all(isinstance(own, dict) for own in values.values()):
+        values = [{"key": key, **own} for key, own in values.items()]
+    if not isinstance(values, list) or not values or not all(isinstance(own, dict) for own in values):
+        return None
+    plain = [{key: value for key, value in own.items() if not isinstance(value, dict | list)} for own in values]
+    return pd.DataFrame(plain).fillna("").astype(str)
+
+
+def _short(example: dict[str, Any]) -> dict[str, str]:
+    """The features of one short value as text: no images."""
+    found = {}
+    for name, values in example.items():
+        if len(values) == 1 and len(str(values[0])) < 1000:
+            value = values[0]
+            found[name] = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+    return found

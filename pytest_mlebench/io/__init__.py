@@ -1,0 +1,1 @@
+"""Leaf helpers without domain knowledge: files, locks, processes, units, progress."""

@@ -1,0 +1,738 @@
+"""What users can choose: one table of options for pytest and ``mlebench``, read into one frozen value.
+
+Each field of ``Settings`` is an option. Its value comes from the first source that has one: the command line, the run
+group that is resumed, the ini file, the environment. Wherever it comes from, the same function parses it, and an error
+names the source. Nothing heavy is imported here: pytest reads the settings at every start, in unrelated projects too.
+"""
+
+# ruff: noqa: RUF009 - `_option` makes a dataclass field
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
+from enum import Flag, auto
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_mlebench import defaults
+from pytest_mlebench import options_values as parse
+from pytest_mlebench.errors import UsageError, unusable
+from pytest_mlebench.io.paths import expanded
+from pytest_mlebench.io.units import parse_duration, parse_size
+
+if TYPE_CHECKING:
+    from pytest_mlebench.records.manifest import Manifest
+
+
+class Trait(Flag):
+    """What is special about an option."""
+
+    FLAG = auto()
+    """It has no value."""
+    OPTIONAL = auto()
+    """Its value may be left out, and is ``auto`` then."""
+    LIST = auto()
+    """It can be repeated."""
+    PATH = auto()
+    """Its value is a path."""
+    INI = auto()
+    """There is an ini key beside it."""
+    RESTORED = auto()
+    """``--resume`` restores it: it determines what a run may use, or what it does."""
+    GRANTED = auto()
+    """It is a permission. Jobs of the session's engine have it too, but no later session: ``--resume`` does not restore
+    it, as neither a run group's files nor changed agents may grant anything."""
+
+
+@dataclass(frozen=True)
+class Option:
+    """How an option is written, and how its text becomes a value. ``parse`` raises ValueError."""
+
+    name: str
+    metavar: str
+    help: str
+    parse: Callable[[Any], Any]
+    traits: Trait
+    variable: str = ""
+    """The environment variable beside it, if there is one."""
+
+    @property
+    def long_name(self) -> str:
+        """The name that no other plugin of pytest takes."""
+        return f"--mlebench-{self.name.removeprefix('--')}"
+
+    @property
+    def dest(self) -> str:
+        return self.long_name.removeprefix("--").replace("-", "_")
+
+    @property
+    def ini_key(self) -> str:
+        return self.dest
+
+    @property
+    def for_argparse(self) -> dict[str, Any]:
+        """Arguments of ``add_argument``, which keeps the text as it is: ``read`` validates all sources alike."""
+        settings = {"dest": self.dest, "help": self.help}
+        if self.traits & FLAG:
+            return settings | {"action": "store_true"}
+        if self.traits & OPTIONAL:
+            return settings | {"metavar": self.metavar, "nargs": "?", "const": "auto"}
+        return settings | {"metavar": self.metavar, "action": "append" if self.traits & LIST else "store"}
+
+
+NONE, FLAG, OPTIONAL, LIST = Trait(0), Trait.FLAG, Trait.OPTIONAL, Trait.LIST
+PATH, INI, RESTORED, GRANTED = Trait.PATH, Trait.INI, Trait.RESTORED, Trait.GRANTED
+
+
+def _option(
+    name: str,
+    metavar: str,
+    help: str,
+    parse: Callable[[Any], Any] = str,
+    traits: Trait = NONE,
+    *,
+    default: Any = None,
+    variable: str = "",
+) -> Any:
+    return field(default=default, metadata={"option": Option(name, metavar, help, parse, traits, variable)})
+
+
+def _flag(name: str, help: str, traits: Trait = NONE) -> Any:
+    return _option(name, "", help, bool, traits | FLAG, default=False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What the user chose. Paths are absolute, sizes in bytes, times in seconds; None is no limit, or no choice."""
+
+    agents: tuple[str, ...] = _option("--agent", "ID[/VARIANT]", "agent to run; repeatable", str, LIST, default=())
+    agents_dirs: tuple[Path, ...] = _option(
+        "--agents-dir",
+        "DIR",
+        "folder of agents of your own, used beside the bundled ones; repeatable",
+        parse.folder,
+        LIST | PATH | INI | RESTORED,
+        default=(),
+    )
+    competitions_dirs: tuple[Path, ...] = _option(
+        "--competitions-dir",
+        "DIR",
+        "folder of competitions of your own, used beside the bundled ones; repeatable",
+        parse.folder,
+        LIST | PATH | INI | RESTORED,
+        default=(),
+    )
+    split: str | None = _option(
+        "--split",
+        "NAME",
+        "which competitions: low (or lite), medium, high, all, core (of version 2), dev, smoke, a split of your own, "
+        "or a file with one id per line",
+        traits=INI,
+    )
+    bench_version: str | None = _option(
+        "--bench-version",
+        "N",
+        "version of the benchmark: 1 (MLE-bench as published, with its defects) or 2 (corrected); graders are checked "
+        "in both (default: 1)",
+        parse.version,
+        INI | RESTORED,
+    )
+    seeds: int = _option(
+        "--seeds", "N", "runs of each agent on each competition (default: 1)", parse.positive_integer, INI, default=1
+    )
+    sandbox: str = _option(
+        "--sandbox",
+        "KIND",
+        "where agents run: docker, podman, local, or auto: docker if an engine answers, else local for trusted agents "
+        "(default: auto)",
+        parse.sandbox,
+        INI | RESTORED,
+        default="auto",
+    )
+    data_dir: Path | None = _option(
+        "--data-dir",
+        "DIR",
+        "folder of the competitions' data (default: $MLEBENCH_DATA_DIR, else mlebench in the user's cache folder)",
+        parse.place,
+        PATH | INI | RESTORED,
+        variable="MLEBENCH_DATA_DIR",
+    )
+    data_source: str | None = _option(
+        "--data-source",
+        "URL",
+        "take prepared data that is missing from here, where `mlebench push` put it: s3://, gs://, https:// or file:// "
+        "(default: $MLEBENCH_DATA_SOURCE; else it is downloaded and prepared)",
+        parse.data_source,
+        INI | RESTORED,
+        variable="MLEBENCH_DATA_SOURCE",
+    )
+    prepare: str = _option(
+        "--prepare",
+        "WHEN",
+        "what to do where data is missing: auto (download and prepare it) or never (skip the test) (default: auto)",
+        parse.prepare,
+        INI,
+        default="auto",
+    )
+    description: str | None = _option(
+        "--description",
+        "WHICH",
+        "which task description agents read: bundled (ours), kaggle (the competition's own pages) or obfuscated (ours, "
+        "with the competition's name hidden) (default: the one that was prepared, else bundled)",
+        parse.description,
+        INI | RESTORED,
+    )
+    runs_dir: Path = _option(
+        "--runs-dir",
+        "DIR",
+        "folder of run groups (default: reports, in pytest's root directory)",
+        parse.place,
+        PATH | INI,
+        default=Path("reports"),
+    )
+    run_group: str | None = _option(
+        "--run-group",
+        "NAME",
+        "the run group: a name below --runs-dir, a folder, or last; its finished runs are not run again "
+        "(default: date and time)",
+        parse.group,
+    )
+    resume: str | None = _option(
+        "--resume",
+        "GROUP",
+        "resume a run group with its agents, competitions, seeds and limits: its folder, its name below --runs-dir or "
+        "a part of it, or last",
+    )
+    retry_failed: frozenset[str] = _option(
+        "--retry-failed",
+        "OUTCOME,…",
+        "run again what ended with one of these outcomes, for example crashed,error; all: every failure",
+        parse.failures,
+        default=frozenset(),
+    )
+    allow_changes: bool = _flag(
+        "--allow-changes", "resume a run group even though agents, competitions or settings have changed"
+    )
+    time_limit: float = _option(
+        "--time-limit",
+        "TIME",
+        "time limit of a run, for example 24h, 90m, 30s (default: 24h)",
+        parse_duration,
+        INI | RESTORED,
+        default=defaults.TIME_LIMIT,
+    )
+    until: str = _option(
+        "--until",
+        "WHEN",
+        "when an agent's run ends: done (it says so) or limit (it is asked again to improve its result, for as long as "
+        "there is time) (default: done)",
+        parse.until,
+        INI | RESTORED,
+        default="done",
+    )
+    cpus: float | None = _option(
+        "--cpus", "N", "processors that a run may use (default: all)", parse.positive_number, INI | RESTORED
+    )
+    memory: int | None = _option(
+        "--memory",
+        "SIZE",
+        "memory that a run may use, for example 64g, 512m (default: all)",
+        parse_size,
+        INI | RESTORED,
+    )
+    disk: int | None = _option(
+        "--disk", "SIZE", "how much a run may write, for example 100g (default: no limit)", parse_size, INI | RESTORED
+    )
+    gpus: int = _option(
+        "--gpus",
+        "N",
+        "whole GPUs, or MIG instances, for each run (default: 0)",
+        parse.whole_gpus,
+        INI | RESTORED,
+        default=0,
+    )
+    gpu_ids: tuple[str, ...] = _option(
+        "--gpu-ids",
+        "ID,…",
+        "use only these GPUs, by index or UUID, for example 0,1",
+        parse.words,
+        INI | RESTORED,
+        default=(),
+    )
+    network: str = _option(
+        "--network",
+        "POLICY",
+        "what a container may reach: none, llm (the agent's llm_hosts) or full (default: llm)",
+        parse.network,
+        INI | RESTORED,
+        default="llm",
+    )
+    build_network: str | None = _option(
+        "--build-network",
+        "POLICY",
+        "what building an agent's image may reach: none, registries (of packages) or full (default: registries with "
+        "--network=none, else full)",
+        parse.build_network,
+        INI | RESTORED,
+    )
+    allow_secrets: tuple[str, ...] = _option(
+        "--allow-secret",
+        "NAME",
+        "give agents that ask for it the real value of this environment variable; repeatable (default: none, only "
+        "tokens of the gateway)",
+        parse.variable,
+        LIST | INI | GRANTED,
+        default=(),
+    )
+    allow_hosts: tuple[str, ...] = _option(
+        "--allow-host",
+        "HOST",
+        "let agents reach this host, written as HOST, HOST:PORT or a URL; repeatable (default: only model providers, "
+        "through the gateway)",
+        parse.host,
+        LIST | INI | GRANTED,
+        default=(),
+    )
+    trust_agents: tuple[str, ...] = _option(
+        "--trust-agent",
+        "ID[/VARIANT]",
+        "let this agent run without isolation, as a process of yours; repeatable (default: only bundled agents that "
+        "ask for it)",
+        parse.agent_id,
+        LIST | INI | GRANTED,
+        default=(),
+    )
+    runtime: str | None = _option(
+        "--runtime", "NAME", "container runtime, for example sysbox-runc, nvidia, runsc", traits=INI | RESTORED
+    )
+    allow_unenforced_limits: bool = _flag(
+        "--allow-unenforced-limits",
+        "run agents although the engine cannot keep limits on memory, processors or processes (rootless engines)",
+        INI | RESTORED,
+    )
+    allow_privileged: bool = _flag(
+        "--allow-privileged", "run agents whose definition requires a privileged container", GRANTED
+    )
+    base_image: str | None = _option(
+        "--base-image",
+        "IMAGE",
+        "image that mlebench-env is built from (default: debian:bookworm-slim)",
+        traits=INI | RESTORED,
+    )
+    heavy: str | None = _option(
+        "--heavy",
+        "VARIANT",
+        "build mlebench-env with the common machine-learning packages, for cpu, cuda or auto: cuda if runs get GPUs, "
+        "else cpu (without a VARIANT: auto)",
+        parse.heavy,
+        OPTIONAL | INI | RESTORED,
+    )
+    max_submission_size: int = _option(
+        "--max-submission-size",
+        "SIZE",
+        "largest submission that is graded; a larger one is invalid (default: 1g)",
+        parse_size,
+        INI | RESTORED,
+        default=defaults.MAX_SUBMISSION_BYTES,
+    )
+    snapshots: str = _option(
+        "--snapshots",
+        "ON|OFF",
+        "on: take snapshots of submissions while agents run, and grade them afterwards, for scores over time "
+        "(default: on)",
+        parse.on_or_off,
+        INI | RESTORED,
+        default="on",
+    )
+    grading_memory: int = _option(
+        "--grading-memory",
+        "SIZE",
+        "memory for grading a submission; one that needs more is invalid (default: 8g)",
+        parse_size,
+        INI | RESTORED,
+        default=defaults.GRADING_MEMORY,
+    )
+    grading_time: float = _option(
+        "--grading-time",
+        "TIME",
+        "time for grading a submission; one that needs more is invalid (default: 10m)",
+        parse_duration,
+        INI | RESTORED,
+        default=defaults.GRADING_SECONDS,
+    )
+    llm_gateway: str = _option(
+        "--llm-gateway",
+        "ON|OFF",
+        "on: agents reach language models through a gateway and get no keys; off: they get the keys that "
+        "--allow-secret names, and nothing is recorded (default: on)",
+        parse.on_or_off,
+        INI | RESTORED,
+        default="on",
+    )
+    llm_providers: tuple[Path, ...] = _option(
+        "--llm-providers",
+        "FILE",
+        "YAML file of further providers of language models; repeatable",
+        parse.file,
+        LIST | PATH | INI | RESTORED,
+        default=(),
+    )
+    llm_record: str = _option(
+        "--llm-record",
+        "WHAT",
+        "what of each model call is recorded: bodies (all), calls (tokens and cost) or off (default: bodies)",
+        parse.recording,
+        INI | RESTORED,
+        default="bodies",
+    )
+    max_cost: float | None = _option(
+        "--max-cost", "DOLLARS", "most that a run may spend on models", parse.positive_number, INI | RESTORED
+    )
+    max_tokens: int | None = _option(
+        "--max-tokens", "N", "most tokens that a run may use, in and out", parse.positive_integer, INI | RESTORED
+    )
+    max_calls: int | None = _option(
+        "--max-calls", "N", "most model calls that a run may make", parse.positive_integer, INI | RESTORED
+    )
+    max_total_cost: float | None = _option(
+        "--max-total-cost",
+        "DOLLARS",
+        "most that all runs of the run group may spend on models",
+        parse.positive_number,
+        INI | RESTORED,
+    )
+    models: tuple[str, ...] = _option(
+        "--models",
+        "GLOB",
+        "only these models may be called, for example gpt-4o* or anthropic/*; repeatable (default: all)",
+        str,
+        LIST | INI | RESTORED,
+        default=(),
+    )
+    prices: tuple[Path, ...] = _option(
+        "--prices",
+        "FILE",
+        "YAML file with prices of models, used before the known ones; repeatable",
+        parse.file,
+        LIST | PATH | INI | RESTORED,
+        default=(),
+    )
+    llm_replay: str | None = _option(
+        "--llm-replay",
+        "GROUP",
+        "answer model calls from the recording of this run group, without keys, network or cost",
+        traits=RESTORED,
+    )
+    llm_retries: int = _option(
+        "--llm-retries",
+        "N",
+        "how often the gateway tries a call again that a provider refuses as overloaded (default: 0)",
+        parse.natural_number,
+        INI | RESTORED,
+        default=0,
+    )
+    llm_rpm: float | None = _option(
+        "--llm-rpm",
+        "N",
+        "most calls of each provider in a minute, over all workers",
+        parse.positive_number,
+        INI | RESTORED,
+    )
+    allow_provider_tools: bool = _flag(
+        "--allow-provider-tools",
+        "let agents use tools that providers run, such as web search; the runs do not compare with others",
+        RESTORED,
+    )
+    cluster: str | None = _option(
+        "--cluster",
+        "ENGINE",
+        "hand runs to an engine, so that they outlive the session: local (processes of this machine), slurm, ray, "
+        "or none",
+        parse.cluster,
+        INI | RESTORED,
+    )
+    cluster_address: str | None = _option(
+        "--cluster-address",
+        "ADDRESS",
+        "where the Ray cluster is, as HOST:PORT (default: $RAY_ADDRESS, or the cluster that this machine belongs to)",
+        traits=INI | RESTORED,
+    )
+    cluster_options: str | None = _option(
+        "--cluster-options",
+        "OPTIONS",
+        "options for each job's sbatch, for example '--partition=gpu --account=lab'",
+        traits=INI | RESTORED,
+    )
+    cluster_setup: Path | None = _option(
+        "--cluster-setup",
+        "FILE",
+        "shell lines that each job begins with, for example `module load cuda`",
+        parse.file,
+        PATH | INI | RESTORED,
+    )
+    cluster_keys: Path | None = _option(
+        "--cluster-keys",
+        "FILE",
+        "file of NAME=value lines with keys of language models, which only you can read and all nodes see "
+        "(default: the nodes' environment)",
+        parse.file,
+        PATH | INI | RESTORED,
+    )
+    node_scratch: Path | None = _option(
+        "--node-scratch",
+        "DIR",
+        "folder on a local disk of each node to which the data of runs is copied, until no run on the node uses it "
+        "(default: runs use --data-dir)",
+        parse.place,
+        PATH | INI | RESTORED,
+    )
+    max_parallel: int | None = _option(
+        "--max-parallel",
+        "N",
+        "most runs that an engine is given at once (default: 1 with --cluster=local, else all)",
+        parse.positive_integer,
+        INI | RESTORED,
+    )
+    max_requeues: int = _option(
+        "--max-requeues",
+        "N",
+        "how often a run is submitted again whose job was lost: its node failed, or it was preempted (default: 2)",
+        parse.natural_number,
+        INI | RESTORED,
+        default=2,
+    )
+    detach: bool = _flag("--detach", "when the session is interrupted, leave its jobs; --resume takes them up")
+    min_medal: str | None = _option(
+        "--min-medal", "MEDAL", "fail a run that earns less: gold, silver, bronze or median", parse.min_medal, INI
+    )
+    heartbeat: float = _option(
+        "--heartbeat",
+        "TIME",
+        "how often a session says how far it is, for example 5m; 0: never (default: 10m)",
+        parse.interval,
+        INI,
+        default=600.0,
+    )
+    title: str | None = _option(
+        "--title", "TEXT", "title of the run group's reports (default: agents, split and date)", traits=INI | RESTORED
+    )
+    note: str | None = _option("--note", "TEXT", "a note to readers of the run group's reports", traits=INI | RESTORED)
+    keep_sandbox: bool = _flag("--keep-sandbox", "keep what agents ran in, for inspection")
+    real_data: bool = _flag("--real-data", "check graders on the prepared real data instead of synthetic data")
+
+    @property
+    def has_runs(self) -> bool:
+        """Whether agents run; otherwise competitions check themselves."""
+        return bool(self.agents or self.resume)
+
+    @property
+    def version(self) -> str:
+        """The version of the benchmark, as ``Competition`` has it."""
+        return f"v{self.bench_version or 1}"
+
+    @property
+    def nodes_pull(self) -> bool:
+        """Whether other machines do the runs, and take the data that they need from ``--data-source``."""
+        return self.data_source is not None and self.cluster not in (None, "local")
+
+    def restored_options(self) -> dict[str, Any]:
+        """The values that ``--resume`` restores, as JSON by option name."""
+        return {
+            option.name: _to_json(option, getattr(self, name))
+            for name, option in _OPTIONS.items()
+            if option.traits & (RESTORED | GRANTED)
+        }
+
+
+_OPTIONS: Mapping[str, Option] = {own.name: own.metadata["option"] for own in fields(Settings)}
+"""By field."""
+OPTIONS: Mapping[str, Option] = {option.name: option for option in _OPTIONS.values()}
+"""By name."""
+TOPICS: Mapping[str, tuple[str, str]] = {
+    "Run agents": (
+        "--agent --split --bench-version --seeds --run-group --runs-dir --resume --retry-failed --allow-changes "
+        "--time-limit --until --cpus --memory --disk --snapshots --max-submission-size --grading-memory --grading-time "
+        "--min-medal --heartbeat",
+        "agents doctor watch completion",
+    ),
+    "Write an agent": ("--agents-dir --keep-sandbox", "new-agent"),
+    "Add a competition": ("--competitions-dir --real-data", "new-competition golden"),
+    "Data": ("--data-dir --data-source --prepare --description", "prepare push list verify remove leaderboard"),
+    "Long runs": (
+        "--cluster --cluster-address --cluster-options --cluster-setup --cluster-keys --node-scratch --max-parallel "
+        "--max-requeues --detach",
+        "run-one",
+    ),
+    "Sandboxes": (
+        "--sandbox --network --build-network --allow-secret --allow-host --trust-agent --gpus --gpu-ids --heavy "
+        "--base-image --runtime --allow-unenforced-limits --allow-privileged",
+        "build clean",
+    ),
+    "What a run costs": (
+        "--max-cost --max-tokens --max-calls --max-total-cost --models --prices --llm-gateway --llm-providers "
+        "--llm-record --llm-replay --llm-retries --llm-rpm --allow-provider-tools",
+        "",
+    ),
+    "Read results": ("--title --note", "report groups trajectory files unpack grade grade-sample"),
+    "Browse runs": ("", "view"),
+    "Results to trust": ("", "audit kernels bundle unbundle regrade reproduce export familiarity"),
+}
+"""Options and commands by the page of the documentation that they belong to, for `--help`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Source:
+    """Where values come from: by option name, None for "the default, whatever later sources say".
+
+    ``base`` is the folder that relative paths start from; ``origin`` says in an error where an option's value stands.
+    """
+
+    values: Mapping[str, Any]
+    origin: Callable[[Option], str]
+    base: Path
+
+
+def from_command_line(arguments: object, folder: Path) -> Source:
+    """What argparse found."""
+    given = {option.name: getattr(arguments, option.dest, None) for option in OPTIONS.values()}
+    values = {name: value for name, value in given.items() if value not in (None, False, [])}
+    return Source(values=values, origin=lambda option: option.name, base=folder)
+
+
+def from_ini(values: Mapping[str, Any], file: Path | None, folder: Path) -> Source:
+    """The values of an ini file, by key."""
+    known = {option.name: values.get(option.ini_key) for option in OPTIONS.values() if option.traits & INI}
+    where = f" in {file}" if file else ""
+    return Source(
+        values={name: value for name, value in known.items() if value not in (None, "", [])},
+        origin=lambda option: f"{option.ini_key}{where}",
+        base=file.parent if file else folder,
+    )
+
+
+def from_python(options: Mapping[str, Any]) -> Settings:
+    """The settings of a call from Python, by option names with underscores; the environment gives what is left out.
+
+    Raises UsageError for an unknown name, with close ones, and for a wrong value.
+    """
+    values: dict[str, Any] = {}
+    for name, value in options.items():
+        option = OPTIONS.get("--" + name.replace("_", "-"))
+        if option is None:
+            close = get_close_matches(name, [own.name[2:].replace("-", "_") for own in OPTIONS.values()], n=3)
+            meant = f"; did you mean {' or '.join(close)}?" if close else ""
+            raise UsageError(f"{name} is not an option of Bench{meant}")
+        if value is not None and not (option.traits & FLAG and value is False):
+            values[option.name] = list(value) if isinstance(value, tuple | set | frozenset) else value
+    here = Path.cwd()
+    given = Source(values=values, origin=lambda option: option.name[2:].replace("-", "_"), base=here)
+    return read([given, from_environment(here)], runs_dir=here / "reports")
+
+
+def from_environment(folder: Path, variables: Mapping[str, str] = os.environ) -> Source:
+    """The values of environment variables."""
+    return Source(
+        values={
+            option.name: variables[option.variable]
+            for option in OPTIONS.values()
+            if option.variable and variables.get(option.variable)
+        },
+        origin=lambda option: f"${option.variable}",
+        base=folder,
+    )
+
+
+def from_manifest(manifest: Manifest, file: Path) -> Source:
+    """The options of a run group that is resumed; agents and seeds are those of all its sessions."""
+    if not manifest.runs:
+        raise UsageError(
+            f"run group {file.parent.name} was stopped before its runs were planned; start it again with "
+            f"--run-group={file.parent.name} and its own options"
+        )
+    values = {
+        **_restored(manifest.options, RESTORED),
+        "--agent": [run.agent for run in manifest.runs],
+        "--seeds": 1 + max(run.seed for run in manifest.runs),
+        "--split": None,
+    }
+    return Source(values=values, origin=lambda option: f"{option.name} in {file}", base=file.parent)
+
+
+def from_plan(agent: str, options: Mapping[str, Any], file: Path) -> Source:
+    """The options that a session gave to a job of an engine."""
+    values = {
+        **_restored(options, RESTORED | GRANTED),
+        "--agent": [agent],
+        "--keep-sandbox": options.get("--keep-sandbox") is True,
+    }
+    return Source(values=values, origin=lambda option: f"{option.name} in {file}", base=file.parent)
+
+
+def _restored(options: Mapping[str, Any], traits: Trait) -> dict[str, Any]:
+    restored = [option.name for option in OPTIONS.values() if option.traits & traits]
+    return {name: options[name] for name in restored if options.get(name, "") != ""}
+
+
+def read(sources: Sequence[Source], *, runs_dir: Path) -> Settings:
+    """The settings, each value from the first source that has one; raises UsageError that names source and mistake.
+
+    ``runs_dir`` is the default of ``--runs-dir``.
+    """
+    values: dict[str, Any] = {"runs_dir": runs_dir}
+    for name, option in _OPTIONS.items():
+        source = next((source for source in sources if option.name in source.values), None)
+        if source is not None and (value := source.values[option.name]) is not None:
+            values[name] = _parsed(option, value, source)
+    return Settings(**values)
+
+
+def _parsed(option: Option, value: Any, source: Source) -> Any:
+    try:
+        if option.traits & FLAG:
+            if not isinstance(value, bool):
+                raise ValueError(f"{value!r} is neither true nor false")
+            return value
+        if option.traits & OPTIONAL and isinstance(value, bool):  # a flag, in a group of an earlier version
+            return option.parse("auto") if value else None
+        if option.traits & LIST and isinstance(value, list | tuple):
+            return tuple(dict.fromkeys(_parsed_text(option, item, source) for item in value))
+        parsed = _parsed_text(option, value, source)
+        return (parsed,) if option.traits & LIST else parsed
+    except OSError as error:
+        raise UsageError(f"{source.origin(option)}: {unusable(error)}") from error
+    except ValueError as error:
+        raise UsageError(f"{source.origin(option)}: {error}") from error
+
+
+def _parsed_text(option: Option, value: Any, source: Source) -> Any:
+    if isinstance(value, bool) or not isinstance(value, str | int | float | Path):
+        raise ValueError(f"{value!r} is not a single value")
+    text = str(value).strip()
+    if not text:
+        raise ValueError("the value is empty")
+    if "\0" in text:
+        raise ValueError("the value contains a NUL character")
+    if option.traits & PATH:
+        return option.parse(_absolute(text, source.base))
+    if option.name == "--run-group" and os.sep in text:
+        return str(_absolute(text, source.base))
+    if option.name == "--split" and (file := _absolute(text, source.base)).is_file():
+        return str(file)
+    return option.parse(text)
+
+
+def _absolute(text: str, base: Path) -> Path:
+    return Path(os.path.normpath(base / expanded(text)))
+
+
+def _to_json(option: Option, value: Any) -> Any:
+    if isinstance(value, tuple):
+        return list(map(str, value)) if option.traits & LIST else ",".join(value)
+    if option.name == "--data-source" and value is not None:
+        from pytest_mlebench.data.source_url import redacted
+
+        return redacted(value)
+    return str(value) if isinstance(value, Path) else value

@@ -1,0 +1,187 @@
+"""What the texts of options mean. Each function gives an option's value, or raises ValueError with what is wrong."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+from pytest_mlebench import defaults
+from pytest_mlebench.io.extensions import extensions
+from pytest_mlebench.io.units import parse_duration
+
+
+def _one_of(text: str, choices: Iterable[str]) -> str:
+    if text not in (choices := tuple(choices)):
+        raise ValueError(f"{text!r} is not one of {', '.join(choices)}")
+    return text
+
+
+def version(text: str) -> str:
+    return _one_of(text.removeprefix("v"), ("1", "2"))
+
+
+def sandbox(text: str) -> str:
+    return _one_of(text, ("auto", "docker", "podman", "local"))
+
+
+def prepare(text: str) -> str:
+    return _one_of(text, ("auto", "never"))
+
+
+def description(text: str) -> str:
+    from pytest_mlebench.data.dataset import DESCRIPTIONS, OBFUSCATED
+
+    return _one_of(text, (*DESCRIPTIONS, OBFUSCATED))
+
+
+def data_source(text: str) -> str:
+    from pytest_mlebench.data.source_url import check
+
+    return check(text)
+
+
+def network(text: str) -> str:
+    from pytest_mlebench.sandbox.network.policy import NETWORKS
+
+    return _one_of(text, NETWORKS)
+
+
+def build_network(text: str) -> str:
+    return _one_of(text, ("none", "registries", "full"))
+
+
+def heavy(text: str) -> str:
+    if text not in ("auto", "cpu", "cuda"):
+        raise ValueError(f"{text!r} is not one of auto, cpu, cuda (before another argument, write --heavy=auto)")
+    return text
+
+
+def cluster(text: str) -> str | None:
+    if text == "none":
+        return None
+    if not (engines := sorted(extensions("mlebench.engines"))):
+        raise ValueError(
+            "this installation of pytest-mlebench has no engines (install it again, or leave the option out)"
+        )
+    return _one_of(text, ("none", *engines))
+
+
+def on_or_off(text: str) -> str:
+    return _one_of(text, ("on", "off"))
+
+
+def until(text: str) -> str:
+    return _one_of(text, defaults.UNTIL)
+
+
+def recording(text: str) -> str:
+    return _one_of(text, ("bodies", "calls", "off"))
+
+
+def min_medal(text: str) -> str:
+    from pytest_mlebench.records.outcome import THRESHOLDS
+
+    return _one_of(text, THRESHOLDS)
+
+
+def failures(text: str) -> frozenset[str]:
+    from pytest_mlebench.records.outcome import FAILURES
+
+    names = [word.replace(" ", "_").replace("-", "_") for word in words(text)]
+    chosen = {_one_of(name, (*FAILURES, "all")) for name in names}
+    return frozenset(map(str, FAILURES)) if "all" in chosen else frozenset(chosen)
+
+
+def variable(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", text):
+        raise ValueError(f"{text!r:.100} is not the name of an environment variable")
+    return text
+
+
+def host(text: str) -> str:
+    from pytest_mlebench.errors import SandboxError
+    from pytest_mlebench.sandbox.network.policy import Endpoint
+
+    try:
+        Endpoint.parse(text)
+    except SandboxError as error:
+        raise ValueError(str(error)) from error
+    return text
+
+
+def agent_id(text: str) -> str:
+    if not re.fullmatch(r"[\w./-]+", text):
+        raise ValueError(f"{text!r:.100} is not the id of one agent; a permission names each agent, without wildcards")
+    return text
+
+
+def words(text: str) -> tuple[str, ...]:
+    return tuple(word.strip() for word in text.split(",") if word.strip())
+
+
+def group(text: str) -> str:
+    if text.startswith(".") and os.sep not in text:
+        raise ValueError(f"{text!r} must not start with a dot; write ./{text} for a path")
+    return text
+
+
+def positive_integer(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise ValueError(f"{text!r} is not a whole number of at least 1")
+    return int(text)
+
+
+def natural_number(text: str) -> int:
+    if not text.isdecimal():
+        raise ValueError(f"{text!r} is not a whole number of at least 0")
+    return int(text)
+
+
+def whole_gpus(text: str) -> int:
+    if not text.isdecimal() and re.fullmatch(r"\d*\.\d+", text):
+        raise ValueError(
+            f"{text!r} is not a whole number: a GPU that runs share has no memory or time of each run's own. "
+            "Split it into MIG instances (`nvidia-smi mig`), which count as GPUs here"
+        )
+    return natural_number(text)
+
+
+def positive_number(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        number = math.nan
+    if not 0 < number < math.inf:
+        raise ValueError(f"{text!r} is not a positive number")
+    return number
+
+
+def interval(text: str) -> float:
+    return 0.0 if text == "0" else parse_duration(text)
+
+
+def file(path: Path) -> Path:
+    if not path.is_file():
+        raise ValueError(f"{path} is not a file")
+    return path
+
+
+def folder(path: Path) -> Path:
+    if not path.is_dir():
+        raise ValueError(f"{path} is not a folder")
+    if not os.access(path, os.R_OK | os.X_OK):  # what lists it would find nothing in it, and say no more
+        raise ValueError(f"{path} cannot be read: Permission denied")
+    return path
+
+
+def place(path: Path) -> Path:
+    """A folder that is there, or can be made."""
+    with suppress(PermissionError):  # said where it is used, with what to do
+        nearest = next(folder for folder in (path, *path.parents) if folder.exists())
+        if not nearest.is_dir():
+            raise ValueError(f"{nearest} is not a folder")
+    return path

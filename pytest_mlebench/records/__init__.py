@@ -1,0 +1,1 @@
+"""What is stored of runs and run groups."""

@@ -1,0 +1,261 @@
+"""A run group as it lies on disk: its manifest and the records of its runs."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pytest_mlebench.catalog.catalogue import default_catalogue, unknown
+from pytest_mlebench.catalog.competition import FIRST, split_label
+from pytest_mlebench.errors import UsageError, reason, unusable
+from pytest_mlebench.io.json_files import read_json
+from pytest_mlebench.io.paths import AnyPath, expanded
+from pytest_mlebench.records.account import Ending
+from pytest_mlebench.records.layout import GRADING_REPORT, MANIFEST, RECORD, RUN_LOG
+from pytest_mlebench.records.manifest import Manifest
+from pytest_mlebench.records.record import RunKey, RunRecord
+from pytest_mlebench.records.report import Report
+
+
+class SplitAndCategory(NamedTuple):
+    """Where a competition belongs."""
+
+    split: str
+    category: str
+
+
+LAST = "last"
+"""What stands for the run group that was used last."""
+UNKNOWN = SplitAndCategory("unknown", "unknown")
+
+
+@dataclass(frozen=True, kw_only=True)
+class _GradingReport:
+    """What a grading report holds beside its totals."""
+
+    competition_reports: tuple[Report, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunGroup:
+    """The runs of one experiment so far: one record for each key, by start.
+
+    ``manifest`` is empty for a group that was made without one. ``broken`` says why a file that should be a record
+    could not be read.
+
+    >>> group = read_group(Path("reports/first"))
+    >>> group.name, group.agents, len(group.records)
+    ('first', ('dummy',), 3)
+    """
+
+    folder: Path
+    records: tuple[RunRecord, ...]
+    manifest: Manifest = field(default_factory=Manifest)
+    broken: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        return self.folder.resolve().name
+
+    @cached_property
+    def version(self) -> str:
+        """The version of the benchmark: a group is of one (see ``RunGroupWriter``)."""
+        noted = self.manifest.settings.get("bench_version")
+        return str(noted or next((record.report.bench_version for record in self.records), FIRST))
+
+    @cached_property
+    def planned(self) -> frozenset[RunKey]:
+        """The runs that the group was started for; without a manifest, those that have a record."""
+        return self.manifest.keys or frozenset(self.runs)
+
+    @cached_property
+    def runs(self) -> Mapping[RunKey, RunRecord]:
+        return {record.key: record for record in self.records}
+
+    @cached_property
+    def agents(self) -> tuple[str, ...]:
+        """Every agent that has a run or is to have one."""
+        return tuple(sorted({key.agent for key in (*self.planned, *self.runs)}))
+
+    @cached_property
+    def splits_and_categories(self) -> Mapping[str, SplitAndCategory]:
+        """Split and category of each competition: as its records say, else the manifest, else the catalogue."""
+        found = {record.competition_id: SplitAndCategory(record.split, record.category) for record in self.records}
+        noted = self.manifest.settings.get("competitions", {})
+        catalogue = default_catalogue(version=self.version)
+        for id in sorted({key.competition_id for key in self.planned} - found.keys()):
+            if {"split", "category"} <= noted.get(id, {}).keys():
+                found[id] = SplitAndCategory(noted[id]["split"], noted[id]["category"])
+            elif id in catalogue.ids:
+                found[id] = SplitAndCategory(catalogue[id].split_label, catalogue[id].category)
+            else:
+                found[id] = UNKNOWN
+        return found
+
+
+class GroupReader:
+    """Reads a run group's folder while the group grows. However often it reads, each record is read once."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._records: dict[str, RunRecord] = {}
+        self._broken: list[str] = []
+
+    def add(self, record: RunRecord) -> None:
+        """Take a record that need not be read, since this process made it."""
+        self._records[record.run_id] = record
+
+    def received(self, values: Mapping[str, Any]) -> RunRecord:
+        """A record that another process sent as JSON values."""
+        known = self._records.get(values["run_id"])
+        if known is None:
+            self.add(known := RunRecord.from_json(values))
+        return known
+
+    def record(self, run_id: str) -> RunRecord:
+        """The record of a run that has one; raises UsageError where it cannot be read."""
+        path = self.folder / run_id / RECORD
+        if run_id not in self._records:
+            try:
+                self.add(read_json(path, RunRecord))
+            except (OSError, ValueError) as error:
+                raise UsageError(f"{path} is no run's record: {reason(error)}") from error
+        return self._records[run_id]
+
+    def records(self) -> tuple[RunRecord, ...]:
+        """The latest record of each run, by start; a file that is no record is left out."""
+        self._broken = []
+        for path in sorted(self.folder.glob(f"*/{RECORD}")):
+            if path.parent.name not in self._records:
+                try:
+                    self._records[path.parent.name] = read_json(path, RunRecord)
+                except (OSError, ValueError) as error:
+                    self._broken.append(f"{path} is no run's record: {reason(error)}")
+        ordered = sorted(self._records.values(), key=lambda record: (record.started_at, record.run_id))
+        latest = {record.key: record for record in ordered}
+        return tuple(record for record in ordered if latest[record.key] is record)
+
+    def _graded_elsewhere(self) -> tuple[RunRecord, ...]:
+        """The runs of the latest grading report, where that is all there is: the i-th of a competition has seed i."""
+        reports = sorted(self.folder.glob(f"*{GRADING_REPORT}"))
+        if not reports:
+            return ()
+        self._broken += [
+            f"{earlier}: of several grading reports the last one is read, {reports[-1].name}; give each its own folder"
+            for earlier in reports[:-1]
+        ]
+        try:
+            found = read_json(reports[-1], _GradingReport).competition_reports
+        except (OSError, ValueError) as error:
+            self._broken.append(f"{reports[-1]} is no grading report: {reason(error)}")
+            return ()
+        catalogue, name, seeds = default_catalogue(), self.folder.resolve().name, Counter[str]()
+        records = []
+        for report in found:
+            id, seed = report.competition_id, seeds[report.competition_id]
+            seeds[id] += 1
+            place = UNKNOWN
+            if id in catalogue:
+                label = split_label(catalogue[id].split, report.bench_version)
+                place = SplitAndCategory(label, catalogue[id].category)
+            records.append(
+                RunRecord(
+                    run_id=f"{id}_{seed}",
+                    run_group=name,
+                    competition_id=id,
+                    split=place.split,
+                    category=place.category,
+                    agent=name,
+                    seed=seed,
+                    started_at=report.created_at,
+                    ended_at=report.created_at,
+                    ending=Ending.FINISHED,
+                    seconds=0.0,
+                    report=report,
+                )
+            )
+        return tuple(records)
+
+    def read(self) -> RunGroup:
+        """The group as it is now; raises UsageError where there is none."""
+        folder = self.folder
+        if not folder.is_dir():
+            raise UsageError(f"run group {folder} does not exist")
+        records, manifest = self.records(), Manifest.read(folder)
+        if not records and manifest is None:
+            records = self._graded_elsewhere()
+        if not records and manifest is None:
+            raise UsageError(
+                f"{folder} is no run group: it holds neither {MANIFEST} nor the record of a run"
+                + "".join(f"\n{reason}" for reason in self._broken)
+            )
+        return RunGroup(folder=folder, records=records, manifest=manifest or Manifest(), broken=tuple(self._broken))
+
+
+def group_folders(runs_dir: Path) -> list[Path]:
+    """The run groups below a folder, the one that was used last at the end. Raises OSError."""
+    folders = [path for path in runs_dir.iterdir() if path.is_dir()] if runs_dir.is_dir() else []
+    used = {path: _last_use(path) for path in folders}
+    return sorted((path for path in folders if used[path]), key=lambda path: (used[path], path.name))
+
+
+def _last_use(folder: Path) -> float:
+    """When a session began or ended in a run group, in seconds since 1970; 0 for another folder."""
+    try:
+        return (folder / MANIFEST).stat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def find_group(name: AnyPath, runs_dir: AnyPath) -> Path:
+    """The folder of a run group: given as a path, as a name below ``runs_dir`` or a part of one, or as ``last``.
+
+    Raises UsageError where there is no such group, or several.
+
+    >>> find_group("last", Path("reports"))
+    PosixPath('reports/first')
+    """
+    name = os.fspath(name)
+    if not name:
+        raise UsageError("the name of the run group is empty; `mlebench groups` lists those there are")
+    try:
+        runs_dir = expanded(runs_dir)
+        for folder in (expanded(name), runs_dir / name):
+            if folder.is_dir():
+                if not (folder / MANIFEST).exists() and (inside := group_folders(folder)):
+                    raise UsageError(f"{folder} is a folder of run groups: name one of them, as in {inside[-1]}")
+                return folder
+        groups = [path.name for path in group_folders(runs_dir)]
+    except OSError as error:
+        raise UsageError(f"run group {name!r} cannot be looked for: {unusable(error)}") from error
+    except ValueError as error:
+        raise UsageError(f"run group {name!r} cannot be looked for: {error}") from error
+    if os.sep in name:
+        if name.endswith(GRADING_REPORT) and Path(name).is_file():
+            raise UsageError(f"{name} is a grading report: name its folder, {Path(name).resolve().parent}")
+        is_file = Path(name).is_file()
+        what = "is a file (`mlebench unbundle` makes a run group of a bundle)" if is_file else "does not exist"
+        raise UsageError(f"run group {name} {what}; `mlebench groups` lists those below {runs_dir}")
+    if name == LAST:  # one without runs was stopped before it began
+        found = [group for group in groups if any((runs_dir / group).glob(f"*/{RUN_LOG}"))][-1:]
+    else:
+        found = [group for group in groups if name in group]
+    if len(found) == 1:
+        return runs_dir / found[0]
+    if found:
+        raise UsageError(f"run group {name!r} may be {', '.join(found)} (below {runs_dir}): name one")
+    raise unknown(f"run group (below {runs_dir})", name, groups)
+
+
+def read_group(folder: AnyPath) -> RunGroup:
+    """Read a run group's folder; raises UsageError where there is none.
+
+    >>> [record.outcome.name for record in read_group(Path("reports/first")).records]
+    ['no_medal', 'no_medal', 'no_medal']
+    """
+    return GroupReader(expanded(folder)).read()

@@ -1,0 +1,274 @@
+"""A run's record: everything that is known of one run of an agent, kept in ``run.json``."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from pytest_mlebench.io.json_files import parse, write_json
+from pytest_mlebench.records.account import Connection, Ending, SandboxAccount, Validation
+from pytest_mlebench.records.layout import RECORD
+from pytest_mlebench.records.outcome import THRESHOLDS, Outcome, without_submission
+from pytest_mlebench.records.report import Report
+from pytest_mlebench.records.timeline import LastChange, TimelinePoint, last_change
+
+
+class RunKey(NamedTuple):
+    """What a run is of: a group holds one run for each key.
+
+    >>> RunKey("aide", "spaceship-titanic", seed=2).seed
+    2
+    """
+
+    agent: str
+    competition_id: str
+    seed: int
+
+    @property
+    def run_prefix(self) -> str:
+        """How the names of its run directories begin: ``<competition id>_<unique>``, which shows agent and seed too."""
+        return f"{self.competition_id}_{re.sub(r'[^A-Za-z0-9.]+', '-', self.agent)}-{self.seed}-"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunRecord:
+    """One run: agent × competition × seed, how it ended, and what its submission is worth.
+
+    Times are ISO 8601 in UTC, durations in seconds. ``error`` is why the harness failed, if it did.
+
+    >>> from pathlib import Path
+    >>> from pytest_mlebench import read_group
+    >>> record = read_group(Path("reports/first")).records[0]
+    >>> record.agent, record.competition_id, record.seed, record.ending.value
+    ('dummy', 'smoke-breast-cancer', 0, 'finished')
+    """
+
+    run_id: str
+    run_group: str
+    competition_id: str
+    split: str
+    category: str
+    agent: str
+    seed: int
+    started_at: str
+    ended_at: str
+    ending: Ending
+    seconds: float
+    detail: str = ""
+    exit_code: int | None = None
+    signal: str | None = None
+    report: Report
+    error: str | None = None
+    versions: Mapping[str, str] = field(default_factory=dict)
+    limits: Mapping[str, Any] = field(default_factory=dict)
+    sandbox: SandboxAccount = field(default_factory=SandboxAccount)
+    confinement: Mapping[str, Any] = field(default_factory=dict)
+    """What confined the processes that checked and graded its submission, as the kernel told it."""
+    llm: Mapping[str, Any] = field(default_factory=dict)
+    """What it asked of language models (see ``llm.ledger.Totals``); empty where it asked nothing."""
+    agent_definition: Mapping[str, Any] = field(default_factory=dict)
+    data_verified: bool | None = None
+    data: Mapping[str, str] = field(default_factory=dict)
+    """Digests of the prepared data (see ``data.verification.fingerprint``)."""
+    data_source: str = ""
+    """The URL that the data was pulled from, without a password; empty if it was prepared where the run was."""
+    description: str | None = None
+    """Which task description the agent read: ours (``bundled``), ours with the competition's name hidden
+    (``obfuscated``), that of Kaggle's pages (``kaggle``), or that of another program that prepared the data, as
+    MLE-bench (``other``)."""
+    timeline: tuple[TimelinePoint, ...] = ()
+    """Its submission over time; empty where there were no snapshots, and no submission."""
+    validation_score: float | None = None
+    """The score that the agent itself expected."""
+    permissions: Mapping[str, Any] = field(default_factory=dict)
+    """What the user granted its agent, and which permissions it used (see ``runs.permitted``)."""
+    job: Mapping[str, Any] = field(default_factory=dict)
+    """The job that did it, where it was handed to an engine (see ``runs.run.RunOptions``)."""
+
+    def __post_init__(self) -> None:
+        for name in ("calls", "cost", "known_cost", "seconds"):
+            if not isinstance(self.llm.get(name), int | float | None):
+                raise ValueError(f"llm.{name} must be a number")
+        models = self.llm.get("models") or {}
+        found = models.values() if isinstance(models, Mapping) else [None]
+        if not all(isinstance(own, Mapping) and isinstance(own.get("calls", 0), int) for own in found):
+            raise ValueError("llm.models must be an object of objects, with numbers of calls")
+
+    @property
+    def key(self) -> RunKey:
+        return RunKey(self.agent, self.competition_id, self.seed)
+
+    @property
+    def cost(self) -> float | None:
+        """US dollars that its model calls cost; None where that is not known, or it made none by the gateway."""
+        cost = self.llm.get("cost")
+        return float(cost) if isinstance(cost, int | float) and self.llm.get("calls") else None
+
+    @property
+    def models_called(self) -> dict[str, int]:
+        """The language models that answered, with the number of calls."""
+        return {str(name): int(own.get("calls", 0)) for name, own in (self.llm.get("models") or {}).items()}
+
+    @property
+    def last_change(self) -> LastChange | None:
+        """What it cost to replace the best submission; None if the last one is as good as any before."""
+        return last_change(self.timeline, self.report)
+
+    @property
+    def validation_gap(self) -> float | None:
+        """How much better the agent expected its score to be than it is; negative if it is better than expected."""
+        if self.validation_score is None or self.score is None:
+            return None
+        gap = self.validation_score - self.score
+        return -gap if self.report.is_lower_better else gap
+
+    @property
+    def score(self) -> float | None:
+        return self.report.score
+
+    @property
+    def thresholds(self) -> Mapping[str, float]:
+        """The leaderboard's thresholds: gold, silver, bronze and median."""
+        return {name: getattr(self.report, f"{name}_threshold") for name in THRESHOLDS}
+
+    @property
+    def outcome(self) -> Outcome:
+        """What the run came to. A grader that raises is defective: this is no failure of the agent."""
+        report = self.report
+        if self.error is not None or report.grader_defect:
+            return Outcome.error
+        if report.valid_submission:
+            return Outcome[report.medal or ("above_median" if report.above_median else "no_medal")]
+        return Outcome.invalid_submission if report.submission_exists else without_submission(self.ending)
+
+    @property
+    def reason(self) -> str | None:
+        """Why the run has no valid submission; None if it has one."""
+        if self.error is None and self.report.grader_defect:
+            return f"the grader of {self.competition_id} is defective: {self.report.error}"
+        return self.error or self.report.error
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, which xdist can send."""
+        return {
+            **asdict(self),
+            "ending": self.ending.value,
+            "report": self.report.to_json(),
+            "sandbox": self.sandbox.to_json(),
+            "outcome": self.outcome.value,
+            "last_change": self._last_change(),
+        }
+
+    def _last_change(self) -> dict[str, Any] | None:
+        found = self.last_change
+        return None if found is None else {**asdict(found), "medal_lost": found.medal_lost}
+
+    @classmethod
+    def from_json(cls, values: Any) -> RunRecord:
+        """The reverse of ``to_json``; keys that a later version has added are ignored.
+
+        Raises ValueError for anything else.
+        """
+        return parse(cls, values)
+
+    def write(self, run_dir: Path) -> None:
+        """Write ``run.json``, at once or not at all."""
+        write_json(run_dir / RECORD, self.to_json())
+
+
+_TEXT = 8000
+_SHORT_TEXT = 1000
+_POINT_TEXT = 300
+_LIST = 200_000
+_ENTRIES = 100
+
+Item = TypeVar("Item")
+
+
+def bounded(record: RunRecord) -> RunRecord:
+    """The record with long texts cut, and with only as many connections, validations and notes as fit."""
+    return replace(
+        record,
+        detail=_cut(record.detail, _TEXT),
+        error=None if record.error is None else _cut(record.error, _TEXT),
+        report=replace(record.report, error=None if record.report.error is None else _cut(record.report.error, _TEXT)),
+        sandbox=_bounded_account(record.sandbox),
+        llm=_bounded_json(record.llm),
+        timeline=tuple(
+            replace(point, error=None if point.error is None else _cut(point.error, _POINT_TEXT))
+            for point in record.timeline
+        ),
+    )
+
+
+def _bounded_account(account: SandboxAccount) -> SandboxAccount:
+    connections = _first(map(_connection, account.connections))
+    validations = _first(map(_validation, reversed(account.validations)))[::-1]
+    left_out = _first(_cut(text, _SHORT_TEXT) for text in account.left_out)
+    notes = list(_first(_cut(text, _SHORT_TEXT) for text in account.notes))
+    if dropped := len(account.validations) - len(validations):
+        notes.append(f"{dropped} earlier validations are not recorded")
+    return replace(
+        account,
+        connections=connections,
+        unrecorded_connections=account.unrecorded_connections + len(account.connections) - len(connections),
+        validations=validations,
+        left_out=left_out,
+        left_out_unnamed=account.left_out_unnamed + len(account.left_out) - len(left_out),
+        notes=tuple(notes),
+    )
+
+
+def _bounded_json(values: Any) -> Any:
+    """JSON values, in which an agent may have chosen names of models, with its first entries and short texts."""
+    if isinstance(values, Mapping):
+        entries = list(values.items())[:_ENTRIES]
+        return {_cut(key, _SHORT_TEXT): _bounded_json(value) for key, value in entries}
+    if isinstance(values, list | tuple):
+        return [_bounded_json(value) for value in values[:_ENTRIES]]
+    return _cut(values, _SHORT_TEXT) if isinstance(values, str) else values
+
+
+def _connection(made: Connection) -> Connection:
+    return replace(
+        made,
+        host=_cut(made.host, _SHORT_TEXT),
+        method=_cut(made.method, _SHORT_TEXT),
+        reason=_cut(made.reason, _SHORT_TEXT),
+    )
+
+
+def _validation(made: Validation) -> Validation:
+    return replace(made, verdict=_cut(made.verdict, _SHORT_TEXT))
+
+
+def _first(items: Iterable[Item]) -> tuple[Item, ...]:
+    """As many of the items as fit into a list's share of the record."""
+    taken, size = [], 0
+    for item in items:
+        size += _size(item)
+        if size > _LIST:
+            break
+        taken.append(item)
+    return tuple(taken)
+
+
+def _size(item: Any) -> int:
+    values = item if isinstance(item, str) else asdict(item)
+    return len(json.dumps(values, indent=8)) + 16
+
+
+def _cut(text: str, max_bytes: int) -> str:
+    """The text, or its beginning and ``…`` if its JSON is longer than this."""
+    if len(json.dumps(text)) <= max_bytes:
+        return text
+    size = 0
+    for position, character in enumerate(text):
+        size += len(json.dumps(character)) - 2
+        if size > max_bytes - 8:
+            return text[:position] + "…"
+    return text

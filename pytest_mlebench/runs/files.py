@@ -1,0 +1,297 @@
+"""The files that a run's agent left: read in place from its archive, as data and nothing else.
+
+Groups of earlier versions have folders in its place, which are read the same way. Both may come from somebody else, so
+an archive is checked before anything of it is read: its members are regular files with plain names below ``code``,
+``logs`` and ``submission``, each once, which do not overlap, and no larger than what deflate can make of their bytes.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import struct
+import zipfile
+import zlib
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import IO
+
+from pytest_mlebench.errors import DataError, UsageError, unusable
+from pytest_mlebench.records.layout import COLLECTED, FILES, SUBMISSION
+from pytest_mlebench.sandbox.collection import FilesWriter
+
+MAX_FILES = 400_000
+_MAX_DIRECTORY = 64 << 20
+"""Bytes of an archive's list of members."""
+_MAX_RATIO = 1032
+"""What deflate makes of a byte at most."""
+_MAX_PATH = 65_000
+_BLOCK = 1 << 20
+_END, _LOCATOR, _END_64 = struct.Struct("<4s4H2LH"), struct.Struct("<4sLQL"), struct.Struct("<4sQ2H2L4Q")
+_REGULAR = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+
+
+class FilesError(DataError):
+    """The files of a run cannot be read, or not safely."""
+
+
+@dataclass(frozen=True)
+class RunFile:
+    """A file that an agent left: its path, as ``code/main.py``, and its size in bytes. ``crc`` is that of its content,
+    None where it is not known."""
+
+    path: str
+    size: int
+    crc: int | None = None
+
+    @property
+    def suffix(self) -> str:
+        """That of its name, in lower case."""
+        return Path(self.path).suffix.lower()
+
+
+class RunFiles:
+    """The files of a run by path, while they are open (see ``open_files``)."""
+
+    def __init__(self, run_dir: Path, files: Mapping[str, RunFile], archive: zipfile.ZipFile | None = None) -> None:
+        self.run_dir = run_dir
+        self._files = files
+        self._archive = archive
+
+    def below(self, folder: str = "") -> list[RunFile]:
+        """The files below a folder such as ``code``, or all of them, in the order of their paths."""
+        return [file for path, file in self._files.items() if not folder or path.startswith(f"{folder}/")]
+
+    def get(self, path: str) -> RunFile | None:
+        """The file with this path; None where there is none."""
+        return self._files.get(path)
+
+    @contextmanager
+    def open(self, path: str) -> Iterator[IO[bytes]]:
+        """A file to read from: never more than its size. Raises FilesError."""
+        if path not in self._files:
+            raise FilesError(f"{self.run_dir.name} has no file {path}")
+        try:
+            file = self._opened(path)
+        except (OSError, ValueError, RuntimeError, zipfile.BadZipFile) as error:
+            raise FilesError(f"{path} of {self.run_dir.name} cannot be read: {_why(error)}") from error
+        with file:
+            try:
+                yield file
+            except (EOFError, zlib.error, zipfile.BadZipFile) as error:
+                raise FilesError(f"{path} of {self.run_dir.name} cannot be read: {_why(error)}") from error
+
+    def _opened(self, path: str) -> IO[bytes]:
+        if self._archive is not None:
+            return self._archive.open(path)
+        file = os.fdopen(os.open(self.run_dir / path, _REGULAR), "rb")
+        if stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            return file
+        file.close()
+        raise ValueError("it is not a regular file")
+
+    def read(self, path: str, size: int, start: int = 0) -> bytes:
+        """At most ``size`` bytes of a file from ``start`` on. Raises FilesError."""
+        with self.open(path) as file:
+            file.seek(start)
+            return file.read(size)
+
+
+@contextmanager
+def open_files(run_dir: Path) -> Iterator[RunFiles]:
+    """The files that a run left. Raises FilesError for an archive that is damaged or hostile.
+
+    >>> from pytest_mlebench import read_group
+    >>> group = read_group(Path("reports/first"))
+    >>> with open_files(group.folder / group.records[0].run_id) as files:
+    ...     print([file.path for file in files.below("code")])  # the dummy agent leaves none
+    []
+    """
+    try:
+        descriptor = os.open(run_dir / FILES, _REGULAR)
+    except FileNotFoundError:
+        yield RunFiles(run_dir, _in_folders(run_dir))
+        return
+    except OSError as error:
+        raise FilesError(f"{run_dir / FILES} cannot be read: {_why(error)}") from error
+    with os.fdopen(descriptor, "rb") as file:
+        try:
+            archive = _opened(file)
+            files = _checked(archive)
+        except (OSError, EOFError, ValueError, NotImplementedError, struct.error, zipfile.BadZipFile) as error:
+            raise FilesError(f"{run_dir / FILES} cannot be read: {_why(error)}") from error
+        with archive:
+            yield RunFiles(run_dir, files, archive)
+
+
+def _why(error: Exception) -> str:
+    return unusable(error) if isinstance(error, OSError) else str(error) or type(error).__name__
+
+
+def _opened(file: IO[bytes]) -> zipfile.ZipFile:
+    """The archive, once its list of members is known to be of a bounded size. Raises ValueError."""
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        raise ValueError("it is not a regular file")
+    total = file.seek(0, os.SEEK_END)
+    tail_size = min(total, _END.size + _LOCATOR.size + _END_64.size)
+    file.seek(total - tail_size)
+    tail = file.read(tail_size)
+    if len(tail) < _END.size or tail[-_END.size :][:4] != b"PK\x05\x06":
+        raise ValueError("it is not a zip archive without a comment")
+    *_, size, offset, _ = _END.unpack(tail[-_END.size :])
+    sizes = [0 if size == 0xFFFFFFFF else size]
+    if (
+        len(tail) == _END.size + _LOCATOR.size + _END_64.size
+        and tail[-_END.size - _LOCATOR.size :][:4] == b"PK\x06\x07"
+    ):
+        *_, size, offset = _END_64.unpack(tail[: _END_64.size])
+        sizes.append(size)
+    if max(sizes) > _MAX_DIRECTORY or offset > total:
+        raise ValueError("its list of members is too large")
+    file.seek(max(0, total - tail_size - max(sizes)))
+    if file.read(max(sizes) + tail_size).count(b"PK\x01\x02") > MAX_FILES:
+        raise ValueError(f"it has more than {MAX_FILES:,} members")
+    return zipfile.ZipFile(file)
+
+
+def _checked(archive: zipfile.ZipFile) -> dict[str, RunFile]:
+    """The members of an archive by path, in order. Raises ValueError for what no harness writes."""
+    found: dict[str, RunFile] = {}
+    places: list[tuple[int, int]] = []
+    for info in archive.infolist():
+        name = info.filename
+        if not is_safe(name) or info.orig_filename != name:
+            raise ValueError(f"its member {name[:100]!r} is not a path below {', '.join(COLLECTED)}")
+        if name in found:
+            raise ValueError(f"its member {name[:100]!r} comes twice")
+        mode = info.external_attr >> 16
+        if stat.S_IFMT(mode) not in (0, stat.S_IFREG):
+            raise ValueError(f"its member {name[:100]!r} is not a regular file")
+        if info.flag_bits & 0x41 or info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise ValueError(f"its member {name[:100]!r} is encrypted, or packed in an unknown way")
+        is_stored = info.compress_type == zipfile.ZIP_STORED
+        if info.file_size > (info.compress_size if is_stored else info.compress_size * _MAX_RATIO + _MAX_RATIO):
+            raise ValueError(f"its member {name[:100]!r} is smaller than it says")
+        places.append((info.header_offset, 30 + len(name.encode()) + info.compress_size))
+        found[name] = RunFile(name, info.file_size, info.CRC)
+    places.sort()
+    ends = [*(start for start, _ in places[1:]), archive.start_dir]
+    if any(start < 0 or start + size > end for (start, size), end in zip(places, ends, strict=True) if places):
+        raise ValueError("its members overlap")
+    ordered = dict(sorted(found.items()))
+    for path, other in pairwise(sorted(ordered, key=lambda path: path.split("/"))):
+        if other.startswith(f"{path}/"):
+            raise ValueError(f"its member {path[:100]!r} is both a file and a folder")
+    return ordered
+
+
+def is_safe(path: str) -> bool:
+    """Whether this is the path of a file that an archive of a run may have: below a folder that is collected, and
+    nothing but printable characters."""
+    parts = path.split("/")
+    return (
+        len(path) <= _MAX_PATH
+        and len(parts) > 1
+        and parts[0] in COLLECTED
+        and "\\" not in path
+        and path.isprintable()
+        and all(part.strip() not in ("", ".", "..") for part in parts)
+        and path != SUBMISSION
+    )
+
+
+def regular_files(folder: Path) -> Iterator[Path]:
+    """Regular files below a folder; links are not followed."""
+    if folder.is_symlink():
+        return
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            path = Path(parent) / name
+            with suppress(OSError):
+                if stat.S_ISREG(path.lstat().st_mode):
+                    yield path
+
+
+def _in_folders(run_dir: Path) -> dict[str, RunFile]:
+    """What a run of an earlier version left, in folders."""
+    found: dict[str, RunFile] = {}
+    for name in COLLECTED:
+        for path in regular_files(run_dir / name):
+            inside = path.relative_to(run_dir).as_posix()
+            if inside != SUBMISSION and len(found) < MAX_FILES:
+                found[inside] = RunFile(inside, path.lstat().st_size)
+    return dict(sorted(found.items()))
+
+
+def copy_files(run_dir: Path, target: Path, folders: Collection[str]) -> list[RunFile]:
+    """Write an archive of some folders of a run into the new folder ``target``; returns the files that it lacks."""
+    target.mkdir()
+    with open_files(run_dir) as files, FilesWriter(target) as writer:
+        for file in files.below():
+            if file.path.split("/")[0] in folders:
+                with files.open(file.path) as source:
+                    writer.write(file.path.split("/"), source, file.size)
+        return [file for file in files.below() if file.path.split("/")[0] not in folders]
+
+
+def unpack(
+    run_dir: Path, target: Path, *, folders: tuple[str, ...] = COLLECTED, max_bytes: int | None = None
+) -> list[str]:
+    """Write the files of a run below ``target``, a folder that is new or empty; returns what could not be written.
+
+    Nothing is written through a link, over another file, or as a program that can be executed. Raises UsageError where
+    ``target`` has files or there are more than ``max_bytes``, FilesError, and OSError.
+    """
+    left_out = []
+    with open_files(run_dir) as files:
+        wanted = [file for name in folders for file in files.below(name)]
+        size = sum(file.size for file in wanted)
+        if max_bytes is not None and size > max_bytes:
+            raise UsageError(f"{run_dir.name} left {size:,} bytes, and at most {max_bytes:,} are unpacked")
+        root = _new_folder(target)
+        try:
+            for wanted_file in wanted:
+                try:
+                    with files.open(wanted_file.path) as source:
+                        _write(root, wanted_file, source)
+                except FileExistsError:  # where names differ in their case alone, for example
+                    left_out.append(wanted_file.path)
+        finally:
+            os.close(root)
+    return left_out
+
+
+def _new_folder(target: Path) -> int:
+    target.mkdir(parents=True, exist_ok=True)
+    try:
+        root = os.open(target, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as error:
+        raise UsageError(f"{target} is a link, or cannot be opened: name a new folder") from error
+    if os.listdir(root):  # noqa: PTH208 - of the folder that was opened, whatever has its name now
+        os.close(root)
+        raise UsageError(f"{target} is not empty: name a new folder")
+    return root
+
+
+def _write(root: int, file: RunFile, source: IO[bytes]) -> None:
+    """Write one file; each folder on the way is opened by its own name within the last one."""
+    *folders, name = file.path.split("/")
+    here = os.dup(root)
+    try:
+        for folder in folders:
+            with suppress(FileExistsError):
+                os.mkdir(folder, 0o755, dir_fd=here)
+            inner = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=here)
+            os.close(here)
+            here = inner
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        with os.fdopen(os.open(name, flags, 0o644, dir_fd=here), "wb") as target:
+            left = file.size
+            while left > 0 and (block := source.read(min(_BLOCK, left))):
+                target.write(block)
+                left -= len(block)
+    finally:
+        os.close(here)

@@ -1,0 +1,212 @@
+"""Grading stored submissions again, with the data and the graders of this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from pytest_mlebench._version import __version__
+from pytest_mlebench.catalog import Catalogue, Competition
+from pytest_mlebench.data.dataset import Dataset
+from pytest_mlebench.data.store import DataStore
+from pytest_mlebench.data.verification import fingerprint
+from pytest_mlebench.errors import CompetitionError, DataError, reason
+from pytest_mlebench.grading.grader import Grader
+from pytest_mlebench.io.json_files import read_json, write_json
+from pytest_mlebench.records.group import RunGroup
+from pytest_mlebench.records.layout import SUBMISSION
+from pytest_mlebench.records.manifest import library_versions
+from pytest_mlebench.records.record import RunRecord
+from pytest_mlebench.records.report import Report
+from pytest_mlebench.sandbox.snapshots import digest_of
+
+ROUNDING = 1.5e-5
+"""Scores are rounded to five decimals: machines may disagree on the last one."""
+_COMPARED = (
+    *("gold_threshold", "silver_threshold", "bronze_threshold", "median_threshold"),
+    *("any_medal", "gold_medal", "silver_medal", "bronze_medal", "above_median"),
+    *("submission_exists", "valid_submission", "is_lower_better", "grader_defect"),
+    *("percentile", "bench_version", "thresholds", "contaminated"),
+)
+
+
+REGRADED = "regraded-*.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RegradedRun:
+    """A run's first grade and a later one; ``changes`` says how they differ, a phrase each."""
+
+    run_id: str
+    agent: str
+    competition_id: str
+    seed: int
+    before: Report
+    after: Report
+    changes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Regrading:
+    """A group graded again; ``not_graded`` has the reason by run id. ``regraded_at`` is ISO 8601 in UTC."""
+
+    run_group: str
+    bench_version: str
+    regraded_at: str
+    versions: Mapping[str, str] = field(default_factory=dict)
+    runs: tuple[RegradedRun, ...] = ()
+    not_graded: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def changed(self) -> tuple[RegradedRun, ...]:
+        """The runs with another grade."""
+        return tuple(run for run in self.runs if run.changes)
+
+
+def latest_regradings(group_dir: Path) -> tuple[list[Regrading], list[str]]:
+    """The latest regrading of a group for each version of the benchmark, and which files cannot be read, and why."""
+    found: dict[str, Regrading] = {}
+    broken = []
+    for path in sorted(group_dir.glob(REGRADED)):
+        try:
+            one = read_json(path, Regrading)
+        except (OSError, ValueError) as error:
+            broken.append(f"{path.name}: {reason(error)}")
+            continue
+        known = found.get(one.bench_version)
+        if known is None or known.regraded_at <= one.regraded_at:
+            found[one.bench_version] = one
+    return [found[version] for version in sorted(found)], broken
+
+
+@dataclass
+class Regrader:
+    """Grades submissions of any competition; what belongs to one competition is set up once.
+
+    ``options`` are those of ``Grader``.
+    """
+
+    catalogue: Catalogue
+    store: DataStore
+    options: Mapping[str, Any] = field(default_factory=dict)
+    _graders: dict[str, Grader | str] = field(default_factory=dict)
+    _known: dict[tuple[str, str], Report] = field(default_factory=dict)
+
+    def competition(self, id: str) -> Competition | None:
+        """The competition of this id; None where there is none here."""
+        if id not in self.catalogue:
+            return None
+        return self.catalogue[id]
+
+    def dataset(self, id: str) -> Dataset | None:
+        """The prepared data of a competition; None where there is none."""
+        if (competition := self.competition(id)) is None:
+            return None
+        found = self.store.dataset(competition)
+        return found if found.is_prepared else None
+
+    def obstacle(self, record: RunRecord, *, any_data: bool = False) -> str | None:
+        """Why a run cannot be graded again here; None if it can. ``any_data``: other data than the run's will do."""
+        id = record.competition_id
+        if id not in self.catalogue:
+            return f"there is no competition {id[:100]!r} here"
+        dataset = self.dataset(id)
+        if dataset is None:
+            return f"the data of {id} is not in {self.store.root}: `mlebench prepare -c {id}`"
+        grader = self._grader(id, dataset)
+        if isinstance(grader, str):
+            return grader
+        if not any_data and record.data and dict(record.data) != fingerprint(dataset):
+            return f"the data of {id} here is not that of the run: their digests differ"
+        return None
+
+    def _grader(self, id: str, dataset: Dataset) -> Grader | str:
+        if id not in self._graders:
+            try:
+                self._graders[id] = Grader(self.catalogue[id], dataset, **self.options)
+            except (CompetitionError, DataError) as error:
+                self._graders[id] = f"{id} cannot be graded: {error}"
+        return self._graders[id]
+
+    def grade(self, record: RunRecord, path: Path) -> Report:
+        """The grade of a file as a submission of the run, of which ``obstacle`` says None."""
+        dataset = self.dataset(record.competition_id)
+        grader = "" if dataset is None else self._grader(record.competition_id, dataset)
+        if isinstance(grader, str):
+            raise DataError(grader)
+        if not path.is_file() or path.is_symlink():
+            return grader.report(path)
+        key = record.competition_id, digest_of(path)
+        if key not in self._known:
+            self._known[key] = grader.report(path)
+        return self._known[key]
+
+    def submission(self, record: RunRecord, run_dir: Path) -> Report:
+        """The grade of the submission that a run left."""
+        return self.grade(record, run_dir / SUBMISSION)
+
+
+def same_score(one: float | None, other: float | None) -> bool:
+    """Whether two scores are the same, but for the rounding of the last decimal."""
+    if one is None or other is None:
+        return one is other
+    return one == other or abs(one - other) <= ROUNDING
+
+
+def differences(before: Report, after: Report) -> list[str]:
+    """How two grades of a submission differ, a phrase each."""
+    found = []
+    if not same_score(before.score, after.score):
+        found.append(f"score {before.score}, now {after.score}")
+    for name in _COMPARED:
+        was, now = getattr(before, name), getattr(after, name)
+        if was != now and not (isinstance(was, float) and isinstance(now, float) and same_score(was, now)):
+            found.append(f"{name.replace('_', ' ')} {was}, now {now}")
+    return found
+
+
+def changes(before: Report, after: Report) -> tuple[str, ...]:
+    """The same, also where a submission is invalid for another reason."""
+    found = differences(before, after)
+    # A missing file is named by its path, which is another one where the group was moved.
+    if not found and before.submission_exists and before.error != after.error:
+        found.append(f"invalid for another reason: {after.error}")
+    return tuple(found)
+
+
+def regrade(group: RunGroup, version: str, regrader: Regrader) -> Regrading:
+    """The stored submissions of a group, graded again; what the runs recorded stays."""
+    graded: list[RegradedRun] = []
+    not_graded: dict[str, str] = {}
+    for record in group.records:
+        if (obstacle := regrader.obstacle(record)) is not None:
+            not_graded[record.run_id] = obstacle
+            continue
+        report = regrader.submission(record, group.folder / record.run_id)
+        report = replace(report, submission_path=record.report.submission_path)
+        found = changes(record.report, report)
+        graded.append(
+            RegradedRun(run_id=record.run_id, **record.key._asdict(), before=record.report, after=report, changes=found)
+        )
+    return Regrading(
+        run_group=group.name,
+        bench_version=version,
+        regraded_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        versions={"pytest-mlebench": __version__, **library_versions()},
+        runs=tuple(graded),
+        not_graded=not_graded,
+    )
+
+
+def write_regrading(folder: Path, result: Regrading) -> Path:
+    """Write a regrading to a new file in the group's folder; returns its path. Raises OSError."""
+    name = f"regraded-{result.bench_version}-{datetime.now(UTC):%Y%m%dT%H%M%S}"
+    path, number = folder / f"{name}.json", 1
+    while path.exists():
+        number += 1
+        path = folder / f"{name}-{number}.json"
+    write_json(path, asdict(result))
+    return path

@@ -1,1 +1,0 @@
-"""A room for each kind of page: its addresses, and what they show."""

@@ -1,0 +1,256 @@
+"""An agent's folder grants it nothing: secrets, providers' addresses, and running without isolation."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from pytest_mlebench import Agent, AgentRegistry, Permissions, default_agents
+from pytest_mlebench.agents.config import check_folder
+from pytest_mlebench.agents.registry import parse_agent_ids
+from pytest_mlebench.errors import AgentError, MLEBenchError, SandboxError
+from pytest_mlebench.io.paths import bundled
+from pytest_mlebench.llm.settings import GatewaySettings
+from pytest_mlebench.runs.permitted import check_hosts, run_environment
+from pytest_mlebench.sandbox.endings import choose
+from pytest_mlebench.sandbox.redaction import environment_secrets
+
+SECRETS = {
+    "OPENAI_API_KEY": "sk-0123456789abcdef",
+    "AWS_SECRET_ACCESS_KEY": "aws-0123456789abcdef",
+    "GROQ_API_KEY": "gsk-0123456789abcdef",
+    "KAGGLE_KEY": "kag-0123456789abcdef",
+    "PATH": "/usr/local/bin:/usr/bin",
+}
+MakeAgent = Callable[..., Agent]
+
+
+@pytest.fixture
+def stranger(tmp_path: Path) -> MakeAgent:
+    """An agent of somebody else's, as its config.yaml defines it."""
+
+    def make(text: str = "", *, id: str = "stranger") -> Agent:
+        folder = tmp_path / "agents" / id.split("/")[0]
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "start.sh").write_text("true\n")
+        (folder / "config.yaml").write_text(f"{id}:\n  start: {folder.name}/start.sh\n{text}")
+        return AgentRegistry(bundled("agents"), tmp_path / "agents")[id]
+
+    return make
+
+
+def environment(
+    agent: Agent, *, gateway: bool = True, secrets: list[str] | None = None, hosts: list[str] | None = None
+) -> dict[str, str]:
+    granted = Permissions(allow_secrets=secrets or [], allow_hosts=hosts or [])
+    return run_environment(agent, granted, GatewaySettings() if gateway else None, SECRETS)
+
+
+@pytest.mark.parametrize("name", ["AWS_SECRET_ACCESS_KEY", "GROQ_API_KEY", "KAGGLE_KEY", "PATH"])
+@pytest.mark.parametrize("gateway", [True, False])
+def test_a_secret_that_was_not_granted_is_an_error_that_names_the_option(
+    stranger: MakeAgent, name: str, gateway: bool
+) -> None:
+    agent = stranger(f"  env_vars: {{X: 'a-${{{{ secrets.{name} }}}}'}}\n")
+    with pytest.raises(AgentError, match=f"--allow-secret={name} gives it the real value"):
+        environment(agent, gateway=gateway)
+    assert environment(agent, gateway=gateway, secrets=[name])[name] == SECRETS[name]
+
+
+def test_a_secret_that_is_granted_to_an_agent_that_does_not_ask_for_it_stays_here(stranger: MakeAgent) -> None:
+    assert environment(stranger(), gateway=False, secrets=["AWS_SECRET_ACCESS_KEY"]) == {}
+
+
+@pytest.mark.parametrize("id", ["aide", "codex", "react/dev"])
+def test_without_the_gateway_even_a_bundled_agent_gets_no_key_that_was_not_named(id: str) -> None:
+    agent = default_agents()[id]
+    with pytest.raises(AgentError, match=r"secrets? .*_API_KEY.*which you have not granted: --allow-secret="):
+        environment(agent, gateway=False)
+
+
+def test_launching_an_agent_without_naming_values_gives_it_none(
+    stranger: MakeAgent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KAGGLE_KEY", SECRETS["KAGGLE_KEY"])
+    with pytest.raises(AgentError, match="needs KAGGLE_KEY"):
+        stranger("  env_vars: {X: '${{ secrets.KAGGLE_KEY }}'}\n").launch()
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://evil.example/v1",
+        "https://api.openai.com.evil.example/v1",
+        "https://api.openai.com:8443/v2",
+        "http://api.openai.com/v2",
+        "http://host.docker.internal:8000/v1",
+        "http://localhost:6379/",
+        "http://2130706433/v1",
+        "https://[::ffff:127.0.0.1]/v1",
+        "https://evil.example/${{secrets.OPENAI_API_KEY}}",
+        "HTTPS://EVIL.example/v1",
+        "https://openrouter.ai/other",
+    ],
+)
+def test_an_agent_cannot_have_a_providers_key_sent_elsewhere(stranger: MakeAgent, url: str) -> None:
+    agent = stranger(
+        "  env_vars:\n    OPENAI_API_KEY: ${{ secrets.OPENAI_API_KEY }}\n" + f"    OPENAI_BASE_URL: '{url}'\n"
+    )
+    with pytest.raises(AgentError, match="would have the key of openai sent to") as caught:
+        environment(agent)
+    option = re.search(r"--allow-host=(\S+)", str(caught.value))
+    assert option is not None
+    assert environment(agent, hosts=[option[1]])["OPENAI_API_KEY"] == SECRETS["OPENAI_API_KEY"]
+
+
+@pytest.mark.parametrize("url", ["https://api.openai.com@evil.example/v1", "https://api.openai.com\\@evil.example/v1"])
+def test_an_address_with_two_readings_is_none(stranger: MakeAgent, url: str) -> None:
+    agent = stranger(f"  env_vars: {{OPENAI_BASE_URL: '{url}'}}\n")
+    with pytest.raises(AgentError, match="has neither '@' nor"):
+        environment(agent, hosts=["evil.example", "api.openai.com"])
+
+
+@pytest.mark.parametrize(
+    "url", ["https://api.openai.com/v1", "https://openrouter.ai/api/v1", "https://api.openai.com/v2"]
+)
+def test_an_agent_may_name_where_a_provider_is_anyway(stranger: MakeAgent, url: str) -> None:
+    environment(stranger(f"  env_vars: {{OPENAI_BASE_URL: '{url}'}}\n"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "  llm_hosts: [evil.example]\n",
+        "  llm_hosts: ['http://host.docker.internal:8080']\n",
+        "  llm_hosts: [10.0.0.5]\n",
+        "  env_vars: {MY_BASE_URL: 'https://evil.example/v1'}\n",
+    ],
+)
+def test_hosts_are_refused_before_anything_runs(stranger: MakeAgent, text: str) -> None:
+    with pytest.raises(SandboxError, match=r"which you have not permitted: --allow-host="):
+        check_hosts(stranger(text), Permissions(), GatewaySettings())
+
+
+def test_an_agent_of_mle_bench_needs_no_permission(stranger: MakeAgent) -> None:
+    agent = stranger("  env_vars: {OPENAI_API_KEY: '${{ secrets.OPENAI_API_KEY }}'}\n  llm_hosts: [api.openai.com]\n")
+    assert environment(agent)["OPENAI_API_KEY"]
+    check_hosts(agent, Permissions(), GatewaySettings())
+
+
+def chosen(kind: str, agent: Agent, *trusted: str) -> str:
+    def none(engine: str) -> Any:
+        raise SandboxError("no engine answers")
+
+    sandbox = choose(kind, agent, Permissions(trust_agents=trusted), local=lambda: cast(Any, "local"), container=none)
+    return cast(str, sandbox)
+
+
+@pytest.mark.parametrize("kind", ["auto", "local"])
+def test_an_agent_that_calls_itself_trusted_runs_on_the_host_only_if_the_user_names_it(
+    stranger: MakeAgent, kind: str
+) -> None:
+    agent = stranger("  trusted: true\n")
+    with pytest.raises(SandboxError, match=r"--trust-agent=stranger"):
+        chosen(kind, agent)
+    assert chosen(kind, agent, "stranger") == "local"
+
+
+@pytest.mark.parametrize("granted", ["stranger", "stranger/", "other", "STRANGER/X", "stranger/x/y"])
+def test_trust_in_one_variant_is_no_trust_in_another(stranger: MakeAgent, granted: str) -> None:
+    agent = stranger("  trusted: true\n", id="stranger/x")
+    with pytest.raises(SandboxError, match="--trust-agent=stranger/x"):
+        chosen("auto", agent, granted)
+
+
+@pytest.mark.parametrize("id", ["dummy", "baseline"])
+def test_an_agent_with_a_bundled_agents_id_does_not_inherit_its_permissions(stranger: MakeAgent, id: str) -> None:
+    assert chosen("auto", default_agents()[id]) == "local"
+    with pytest.raises(SandboxError, match=f"--trust-agent={id}"):
+        chosen("auto", stranger("  trusted: true\n", id=id))
+
+
+def test_a_link_to_a_bundled_definition_does_not_make_other_programs_bundled(tmp_path: Path) -> None:
+    agents = tmp_path / "agents"
+    (agents / "dummy").mkdir(parents=True)
+    (agents / "dummy/start.sh").write_text("true\n")
+    (agents / "dummy/dummy.py").write_text("")
+    (agents / "linked").symlink_to(bundled("agents") / "dummy")
+    agent = AgentRegistry(agents)["dummy"]
+    assert agent.trusted and not agent.bundled
+    (tmp_path / "all").symlink_to(bundled("agents"))
+    assert AgentRegistry(tmp_path / "all")["dummy"].bundled
+
+
+def test_every_bundled_agent_is_bundled() -> None:
+    registry = default_agents()
+    assert all(agent.bundled for agent in parse_agent_ids(registry, list(registry.load())))
+
+
+@pytest.mark.parametrize("values", [{"allow_secrets": "NAME"}, {"trust_agents": [1]}, {"allow_hosts": "a.example"}])
+def test_permissions_are_lists_of_strings(values: dict[str, Any]) -> None:
+    with pytest.raises(TypeError, match="must be a list of strings"):
+        Permissions(**values)
+
+
+def test_bundled_agents_have_hosts_of_their_own_without_asking(stranger: MakeAgent) -> None:
+    check_hosts(default_agents()["aide"], Permissions(), None)
+    with pytest.raises(MLEBenchError):
+        check_hosts(replace(stranger(), llm_hosts=("a.example",)), Permissions(), None)
+
+
+def sparse(folder: Path) -> None:
+    with (folder / "weights.bin").open("wb") as file:
+        file.truncate(3 << 30)
+
+
+def deep(folder: Path) -> None:
+    for _ in range(60):
+        folder /= "d"
+        folder.mkdir()
+
+
+def many(folder: Path) -> None:
+    for number in range(20_001):
+        (folder / str(number)).touch()
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (sparse, "its folder .* is too large"),
+        (deep, "its folder .* is too large"),
+        (many, "its folder .* is too large"),
+        (lambda folder: os.mkfifo(folder / "pipe"), "pipe is neither a file nor a folder"),
+        (lambda folder: (folder / "out").symlink_to("/etc"), "leaves the agent's folder"),
+        (lambda folder: (folder / "zero").symlink_to("/dev/zero"), "leaves the agent's folder"),
+        (lambda folder: (folder / "loop").symlink_to("loop"), "leaves the agent's folder"),
+    ],
+)
+def test_an_agents_folder_has_bounds(stranger: MakeAgent, make: Callable[[Path], None], message: str) -> None:
+    agent = stranger()
+    make(agent.folder)
+    with pytest.raises(AgentError, match=message):
+        check_folder(agent)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "masked"),
+    [
+        ("WANDB_API_KEY", "12345678", True),
+        ("MY_DB", "postgres://me:hunter2-hunter2@db.example/x", True),
+        ("SOMETHING", "ghp0123456789abcdefgh", True),
+        ("PLAIN_PASSWORD", "correct horse", True),
+        ("PATH", "/usr/bin:/usr/local/bin0", False),
+        ("HOME", "/home/somebody", False),
+        ("GREETING", "good morning", False),
+    ],
+)
+def test_what_may_be_a_secret_of_the_environment_is_masked(name: str, value: str, masked: bool) -> None:
+    found = environment_secrets({name: value})
+    assert any(secret in value for secret in found) == masked

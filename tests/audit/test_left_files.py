@@ -1,0 +1,71 @@
+"""What runs left in their archives is audited, packed and exported as folders were in earlier versions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pytest_mlebench.catalog import default_catalogue
+from pytest_mlebench.extras.audit.programs import code_of
+from pytest_mlebench.extras.bundles.bundle import read_bundle, write_bundle
+from pytest_mlebench.extras.interop.export import export_mle_bench
+from pytest_mlebench.records.group import read_group
+from pytest_mlebench.results.grading_report import write_group
+from pytest_mlebench.runs.guard import protect
+from tests.groups import record_with, save_group
+from tests.left import leave, left
+
+
+@pytest.fixture
+def run_dir(tmp_path: Path) -> Path:
+    (record,) = save_group(tmp_path / "g", [record_with(default_catalogue()["spaceship-titanic"], "gold")])
+    leave(tmp_path / "g" / record.run_id, {"code/a.py": "print(1)", "logs/a.log": "one", "submission/b.csv": "id"})
+    protect(tmp_path / "g")
+    return tmp_path / "g" / record.run_id
+
+
+@pytest.mark.parametrize(
+    ("leave_out", "kept"),
+    [
+        ([], {"code/a.py", "logs/a.log", "submission/b.csv"}),
+        (["code"], {"logs/a.log", "submission/b.csv"}),
+        (["logs", "submissions"], {"code/a.py"}),
+    ],
+)
+def test_a_bundle_lacks_what_was_left_out_of_archives_too(
+    leave_out: list[str], kept: set[str], run_dir: Path, tmp_path: Path
+) -> None:
+    write_bundle(run_dir.parent, tmp_path / "b.tar.zst", leave_out=leave_out)
+    (tmp_path / "there").mkdir()
+    found = read_bundle(tmp_path / "b.tar.zst", tmp_path / "there")
+    assert left(found.folder / run_dir.name).keys() == kept
+    assert {own.what for own in found.index.left_out} == set(leave_out)
+    assert not [entry.path for entry in found.index.files if entry.path.endswith(".py")]
+
+
+@pytest.mark.parametrize("content", [b"not an archive", b""])
+def test_a_file_of_an_agent_that_is_named_as_an_archive_is_a_file_as_any_other(content: bytes, tmp_path: Path) -> None:
+    (record,) = save_group(tmp_path / "g", [record_with(default_catalogue()["spaceship-titanic"], "gold")])
+    for folder in ("code", "logs"):  # as runs of earlier versions left them
+        (tmp_path / "g" / record.run_id / folder).mkdir(exist_ok=True)
+        (tmp_path / "g" / record.run_id / folder / "files.zip").write_bytes(content)
+    write_bundle(tmp_path / "g", tmp_path / "b.tar.zst", leave_out=["logs"])
+    (tmp_path / "there").mkdir()
+    found = read_bundle(tmp_path / "b.tar.zst", tmp_path / "there")
+    assert left(found.folder / record.run_id).keys() == {"code/files.zip"}
+    assert [(own.what, own.why) for own in found.index.left_out] == [("logs", "by --leave-out")]
+
+
+def test_an_export_has_folders_again_behind_a_guard(run_dir: Path, tmp_path: Path) -> None:
+    (folder,) = export_mle_bench(read_group(run_dir.parent), tmp_path / "out", write_group)
+    assert (folder / run_dir.name / "code/a.py").read_text() == "print(1)"
+    assert (folder / run_dir.name / "logs/a.log").read_text() == "one"
+    assert (folder / "conftest.py").read_bytes() == (run_dir.parent / "conftest.py").read_bytes()
+
+
+def test_code_in_an_archive_is_read_and_a_damaged_archive_is_named(run_dir: Path) -> None:
+    programs, not_read = code_of(run_dir)
+    assert [(program.file, program.text) for program in programs] == [("code/a.py", "print(1)")] and not_read == []
+    (run_dir / "files.zip").write_bytes(b"x")
+    assert code_of(run_dir) == ([], ["files.zip"])

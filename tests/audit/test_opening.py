@@ -1,0 +1,152 @@
+"""Bundles open wherever a run group does, and run groups are renamed, deleted and annotated consistently."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from pytest_mlebench.cli.main import main
+from pytest_mlebench.extras.audit.programs import MAX_PARSED, code_of
+from pytest_mlebench.extras.bundles.bundle import TABLES, write_bundle
+from pytest_mlebench.records.group import read_group
+from pytest_mlebench.records.layout import MANIFEST
+from tests.audit.test_deceiving_bundles import READS_ANSWERS, card_of
+from tests.audit.test_verify import HOSTILE, World, copy, members, pack, run_json, tables, world
+from tests.plugin.conftest import TOYS
+
+__all__ = ["copy", "world"]
+pytestmark = pytest.mark.full
+
+
+@pytest.fixture
+def bundle(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A bundle of the group, in an empty working directory with a temporary folder of its own."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "tmp").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
+    write_bundle(world.group, tmp_path / "toys.tar.zst", extra={TABLES: tables(world.group)})
+    return tmp_path / "toys.tar.zst"
+
+
+COMMANDS = {
+    "report": (["report", "BUNDLE", "--runs"], "toy/gold"),
+    "report as HTML": (["report", "BUNDLE", "--format=html"], "<title>"),
+    "report of two": (["report", "BUNDLE", "GROUP"], "toy/gold"),
+    "audit": (["audit", "BUNDLE", "DATA"], "4 runs: 2 clean, 2 look, 0 violation"),
+    "regrade": (["regrade", "BUNDLE", "DATA"], "0 with another grade"),
+    "trajectory": (["trajectory", "BUNDLE/RUN"], "Well."),
+    "export": (["export", "BUNDLE", "--to=inspect", "-o", "out"], "out/"),
+}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_that_takes_a_group_takes_a_bundle(
+    name: str, world: World, bundle: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words, expected = COMMANDS[name]
+    run = next(record.run_id for record in read_group(world.group).records if record.llm)
+    group = Path(shutil.copytree(world.group, bundle.parent / "other"))
+    places = {"BUNDLE": str(bundle), "GROUP": str(group), "BUNDLE/RUN": f"{bundle}/{run}"}
+    data = [f"--data-dir={world.data}", f"--competitions-dir={TOYS / 'competitions'}"]
+    command = [one for word in words for one in (data if word == "DATA" else [places.get(word, word)])]
+    before = bundle.read_bytes()
+    assert main(command) == 0
+    assert expected in capsys.readouterr().out
+    assert bundle.read_bytes() == before
+    assert not list((bundle.parent / "tmp").iterdir()), "what was unpacked is gone"
+
+
+def test_watch_says_why_it_does_not_take_a_bundle(bundle: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["watch", str(bundle)]) == 2
+    assert "is a bundle, which does not change" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["report", "audit", "unbundle"])
+@pytest.mark.parametrize("name", ["a path upwards", "a size that is too large", "a file of the index twice", "content"])
+def test_a_hostile_archive_leaves_nothing_behind(
+    name: str, command: str, bundle: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    hostile = pack(HOSTILE[name][0](members(bundle)), bundle.parent / "hostile.tar.zst")
+    known = {path.name for path in bundle.parent.iterdir()}
+    words = [command, str(hostile), *(["--to=into"] if command == "unbundle" else [])]
+    assert main(words) == 1
+    assert "Traceback" not in capsys.readouterr().err
+    assert {path.name for path in bundle.parent.iterdir()} - known <= {"into"}
+    assert not list((bundle.parent / "tmp").iterdir())
+    assert not (bundle.parent / "into").exists() or not list((bundle.parent / "into").iterdir())
+
+
+def test_unbundle_writes_a_run_group_and_nothing_of_a_strangers_choice(
+    world: World, copy: Path, bundle: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("conftest.py", "test_evil.py", "pytest.ini", "sub/conftest.py", f"{run_json(copy).parent.name}/x.py"):
+        (copy / name).parent.mkdir(exist_ok=True)
+        (copy / name).write_text("raise SystemExit('run')")
+    write_bundle(copy, bundle.parent / "evil.tar.zst", extra={TABLES: tables(copy)})
+    assert main(["unbundle", "evil.tar.zst", "--to=into"]) == 0
+    group = bundle.parent / "into/toys"
+    assert capsys.readouterr().out.strip() == str(Path("into/toys"))
+    assert [record.key for record in read_group(group).records] == [r.key for r in read_group(world.group).records]
+    assert not list(group.rglob("*.py")) and not (group / "pytest.ini").exists()
+    assert main(["unbundle", "evil.tar.zst", "--to=into"]) == 2
+    assert "exists" in capsys.readouterr().err
+    assert [path.name for path in group.parent.iterdir()] == ["toys"]
+
+
+def test_a_group_is_renamed_with_all_its_files(copy: Path, world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    options = [f"--runs-dir={copy.parent}"]
+    assert main(["regrade", str(copy), f"--data-dir={world.data}", f"--competitions-dir={TOYS / 'competitions'}"]) == 0
+    assert main(["groups", *options, "--note", "toys", "The first try."]) == 0
+    assert main(["groups", *options, "--rename", "toys", "best"]) == 0
+    group = copy.with_name("best")
+    assert not copy.exists() and {record.run_group for record in read_group(group).records} == {"best"}
+    for name in (MANIFEST, "metadata.json", *(path.name for path in group.glob("regraded-*.json"))):
+        assert json.loads((group / name).read_text())["run_group"] == "best"
+    capsys.readouterr()
+    assert main(["report", str(group)]) == 0
+    assert "The first try." in capsys.readouterr().out
+    for wrong in ("../up", "", "a/b", ".."):
+        assert main(["groups", *options, "--rename", "best", wrong]) == 2
+    (copy.parent / "taken").mkdir()
+    assert main(["groups", *options, "--rename", "best", "taken"]) == 2
+    assert main(["groups", *options, "--delete", "bes"]) == 2, "a part of a name is not enough"
+    assert group.is_dir()
+    assert main(["groups", *options, "--delete", "best"]) == 0
+    assert not group.exists() and (copy.parent / "taken").is_dir()
+
+
+def test_the_verdict_of_an_audit_stands_above_all_results(
+    world: World, copy: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (run_json(copy).parent / "code").mkdir(exist_ok=True)
+    (run_json(copy).parent / "code/solution.py").write_text(READS_ANSWERS)
+    data = [f"--data-dir={world.data}", f"--competitions-dir={TOYS / 'competitions'}"]
+    assert main(["audit", str(copy), *data]) == 1
+    capsys.readouterr()
+    for how in ("table", "md", "html"):
+        assert main(["report", str(copy), f"--format={how}"]) == 0
+        shown = " ".join(capsys.readouterr().out.split())
+        assert "Audit: 1 of 4 runs has violations, 1 needs a look" in shown
+        assert "Local sandbox: nothing was isolated" in shown
+
+
+def test_a_large_program_is_searched_within_bounds_and_that_is_a_finding(
+    world: World, copy: Path, tmp_path: Path
+) -> None:
+    code = run_json(copy).parent / "code"
+    code.mkdir(exist_ok=True)
+    (code / "large.py").write_text("x = [" + "1," * MAX_PARSED + "]\nopen('/private/test.csv')\n")
+    (code / "deep.py").write_text("\n".join("x = " + "+".join(['"a"'] * 900) for _ in range(90)))
+    (code / "long.py").write_text("a = '" + "b" * 390_000 + "'\n")
+    (large,) = [own for own in code_of(code.parent)[0] if own.file.endswith("large.py")]
+    assert not list(large.nodes()) and not large.is_python
+    card = card_of(world, copy, tmp_path)
+    assert card.findings is not None and card.violations == 1, "its lines were searched"
+    texts = {(own.file, own.text) for own in card.findings.findings}
+    assert ("code/large.py", "this code is too large to be parsed: only its lines were searched") in texts
+    assert ("code/deep.py", "this code is too deep or too large to be read whole") in texts
+    assert ("code/long.py", "this code has a line that is too long to be searched whole") in texts

@@ -1,0 +1,23 @@
+"""What the command line does whichever extras are installed (see ``tools/without_extras.py``)."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_mlebench.cli.main import main
+
+CORE = ("agents", "doctor", "prepare", "list", "verify", "grade", "report", "groups", "regrade", "trajectory", "watch")
+
+
+def test_help_has_the_commands_of_the_core(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main(["--help"])
+    shown = capsys.readouterr().out
+    assert end.value.code == 0 and [name for name in CORE if f"\n  {name} " not in shown] == []
+
+
+@pytest.mark.parametrize("name", CORE)
+def test_each_command_of_the_core_explains_itself(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        main([name, "--help"])
+    assert end.value.code == 0 and capsys.readouterr().out.startswith(f"usage: mlebench {name}")

@@ -1,0 +1,152 @@
+"""Code of competitions that do not come with the package gets no secrets and opens no other files."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pytest_mlebench.catalog import Competition
+from pytest_mlebench.data.store import DataStore
+from pytest_mlebench.errors import CompetitionError, DataError
+from pytest_mlebench.gate.golden import grade_all, make_golden, synthetic_submissions
+from pytest_mlebench.gate.groups import medals_for_guesses, row_problems
+from pytest_mlebench.grading.grader import Grader
+from pytest_mlebench.io.landlock import read_only
+
+TOY = Path(__file__).parents[1] / "toys/competitions/toy-parity"
+SECRET = "sk-hunter2-hunter2"
+pytestmark = pytest.mark.full  # processes of their own
+
+Make = Callable[..., Competition]
+SPY = """
+import json, os, pathlib
+def spied():
+    places = ["/proc/self/environ", f"/proc/{os.getppid()}/environ", %(file)r]
+    found = [json.dumps(dict(os.environ))]
+    for place in places:
+        try:
+            found.append(pathlib.Path(place).read_text(errors="replace"))
+        except OSError:
+            pass
+    try:
+        pathlib.Path(%(file)r).with_name("written").write_text("x")
+        found.append(%(secret)r)
+    except OSError:
+        pass
+    if any(%(secret)r in text for text in found):
+        raise RuntimeError("spied: has the secret")
+spied()
+"""
+
+
+@pytest.fixture
+def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Make:
+    """A copy of the toy competition whose module looks for a secret in the environment and in a file of the user."""
+    monkeypatch.setenv("OPENAI_API_KEY", SECRET)
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "kaggle.json").write_text(SECRET)
+
+    def make(module: str, code: str = "") -> Competition:
+        folder = tmp_path / "competitions/toy-parity"
+        shutil.copytree(TOY, folder)
+        text = (folder / f"{module}.py").read_text()
+        spy = SPY % {"file": str(home / "kaggle.json"), "secret": SECRET}
+        (folder / f"{module}.py").write_text(f"{text}\n{code or spy}\n")
+        return Competition.load(folder)
+
+    return make
+
+
+def test_preparing_has_no_secrets(make: Make, tmp_path: Path) -> None:
+    DataStore(tmp_path / "data").prepare(make("prepare"))
+
+
+@pytest.mark.parametrize("module", ["synthetic", "grade"])
+def test_checks_on_synthetic_data_have_no_secrets(make: Make, module: str, tmp_path: Path) -> None:
+    competition = make(module)
+    assert make_golden(competition, tmp_path / "scratch")["scores"] == competition.golden["scores"]
+
+
+@pytest.mark.parametrize("find", [row_problems, medals_for_guesses])
+def test_checks_of_rows_and_guesses_have_no_secrets(make: Make, find: Callable[..., list[str]], tmp_path: Path) -> None:
+    competition = make("grade")
+    dataset = DataStore(tmp_path / "data").prepare(competition, synthetic=1)
+    (scratch := tmp_path / "scratch").mkdir()
+    assert find(competition, dataset, scratch) == []
+
+
+def test_no_check_of_the_gate_runs_the_code_where_the_secrets_are(make: Make, tmp_path: Path) -> None:
+    folder = make("grade").folder
+    spy = SPY % {"file": str(tmp_path / "home/kaggle.json"), "secret": SECRET}
+    for module in ("prepare", "synthetic"):
+        path = folder / f"{module}.py"
+        path.write_text(f"{path.read_text()}\n{spy}\n")
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "competitions"]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert ran.returncode == 0 and "4 passed" in ran.stdout, ran.stdout + ran.stderr
+
+
+def test_grading_has_no_secrets(make: Make, tmp_path: Path) -> None:
+    competition = make("grade")
+    dataset = DataStore(tmp_path / "data").prepare(competition)
+    (tmp_path / "runs").mkdir()
+    shutil.copy(dataset.answers, submission := tmp_path / "runs/submission.csv")
+    grader = Grader(competition, dataset)
+    report = grader.report(submission)
+    assert (report.score, report.error) == (1.0, None)
+    assert grader.confinement["landlock"] > 0 or not read_only_is_possible()
+
+
+def read_only_is_possible() -> bool:
+    if pid := os.fork():
+        return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    os._exit(0 if read_only([]) else 1)
+
+
+@pytest.mark.parametrize(
+    ("module", "code", "message"),
+    [
+        ("prepare", "import os\nos._exit(3)", "ended with exit status 3 and no result"),
+        ("prepare", "import ctypes\nctypes.string_at(0)", "ended with signal 11 and no result"),
+        ("prepare", "raise ValueError('wrong')", "wrong"),
+        ("synthetic", "import os, sys\nos.write(int(sys.argv[1]), b'{}')\nos._exit(0)", "no result"),
+        ("synthetic", "import os, sys\nos.write(int(sys.argv[1]), b'[' * 100000)\nos._exit(0)", "no result"),
+        ("synthetic", "def make(raw, seed): raw.with_name('x').write_text('x')", "synthetic.py raised PermissionError"),
+        (
+            "prepare",
+            "def prepare(raw, public, private): public.joinpath('a').symlink_to('/etc/passwd')",
+            "did not write",
+        ),
+    ],
+)
+def test_whatever_the_code_does_is_an_error_of_the_competition(
+    make: Make, module: str, code: str, message: str, tmp_path: Path
+) -> None:
+    competition = make(module, code)
+    with pytest.raises((CompetitionError, DataError), match=message):
+        DataStore(tmp_path / "data").prepare(competition, synthetic=1)
+
+
+def test_a_link_in_prepared_data_is_refused(make: Make, tmp_path: Path) -> None:
+    code = "first = prepare\ndef prepare(raw, public, private):\n    first(raw, public, private)\n"
+    competition = make("prepare", f"{code}    public.joinpath('a').symlink_to('/etc/passwd')\n")
+    with pytest.raises(DataError, match="made the link public/a"):
+        DataStore(tmp_path / "data").prepare(competition)
+
+
+def test_grades_of_another_process_are_those_of_this_one(make: Make, tmp_path: Path) -> None:
+    competition = make("grade", "pass")
+    dataset = DataStore(tmp_path / "data").prepare(competition, synthetic=1)
+    paths = synthetic_submissions(competition, dataset, tmp_path / "submissions")
+    grades = {grade.name: grade for grade in grade_all(competition, dataset, paths)}
+    assert grades["<answers>"].score == 1 and "id" in str(grades["missing_row.csv"].reason)
+    assert json.dumps(sorted(grades)) == json.dumps(sorted(paths))

@@ -1,0 +1,34 @@
+"""What runs left, for tests that look at it or make it."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from pytest_mlebench.records.layout import FILES
+from pytest_mlebench.runs.files import open_files
+from pytest_mlebench.sandbox.collection import FilesWriter
+
+
+def left(run_dir: Path) -> dict[str, bytes]:
+    """The files of a run's archive by path, as ``code/main.py``."""
+    with open_files(run_dir) as files:
+        return {file.path: files.read(file.path, file.size) for file in files.below()}
+
+
+def contents(folder: Path) -> Iterator[tuple[str, bytes]]:
+    """Every file below a folder, and every file in an archive of a run."""
+    for path in filter(Path.is_file, folder.rglob("*")):
+        yield str(path), path.read_bytes()
+        if path.name == FILES:
+            yield from ((f"{path}, {name}", content) for name, content in left(path.parent).items())
+
+
+def leave(run_dir: Path, files: Mapping[str, str | bytes]) -> None:
+    """Write the archive of a run anew: with what it has and these files."""
+    contents = left(run_dir) if run_dir.is_dir() else {}
+    contents.update({path: text.encode() if isinstance(text, str) else text for path, text in files.items()})
+    with FilesWriter(run_dir) as writer:
+        for path, content in sorted(contents.items()):
+            writer.write(path.split("/"), io.BytesIO(content), len(content))

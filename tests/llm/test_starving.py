@@ -1,0 +1,300 @@
+"""One run's agent attacks what all runs share, by way of its gateway; another run's calls still pass."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from pytest_mlebench.llm import books, passing
+from pytest_mlebench.llm.budget import Account, Limits
+from pytest_mlebench.llm.gateway import Gateway
+from pytest_mlebench.llm.ledger import read_calls
+from tests.llm.conftest import Start
+from tests.llm.talking import QUESTION, ask, head
+from tests.llm.test_budgets import ASKED, OUTPUT, prices
+from tests.llm.upstreams import Failure, Upstream
+
+LIMITED = {**QUESTION, "max_completion_tokens": 100}
+
+
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """How long calls had to wait for their turns, in seconds."""
+    found: list[float] = []
+    pace = Account.pace
+
+    def noted(self: Account, name: str, per_minute: float) -> float:
+        found.append(pause := pace(self, name, per_minute))
+        return pause
+
+    monkeypatch.setattr(Account, "pace", noted)
+    return found
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < deadline, "it does not happen"
+        time.sleep(0.01)
+
+
+def ended(gateway: Gateway) -> int:
+    """How many calls have ended, in whatever way."""
+    return len(read_calls(gateway._run_dir))
+
+
+def send_and_keep(stack: ExitStack, gateway: Gateway, body: Any) -> socket.socket:
+    """A request whose answer nobody reads."""
+    connection = socket.create_connection(("127.0.0.1", urlsplit(gateway.url).port or 0))
+    stack.callback(connection.close)
+    content = json.dumps(body).encode()
+    connection.sendall(head(gateway, f"Content-Length: {len(content)}") + content)
+    return connection
+
+
+def ask_in_background(gateway: Gateway, body: Any, *, times: int = 1) -> list[threading.Thread]:
+    def quietly() -> None:
+        with suppress(OSError, http.client.HTTPException):
+            ask(gateway, body)
+
+    threads = [threading.Thread(target=quietly, daemon=True) for _ in range(times)]
+    for thread in threads:
+        thread.start()
+    return threads
+
+
+def test_600_calls_that_are_cancelled_at_once_delay_no_other_run(start: Start, pauses: list[float]) -> None:
+    attacker, victim = start("attacker", rpm=1), start("victim", rpm=1)
+    assert ask(attacker).status == 200
+    with ExitStack() as stack:
+        for _ in range(600):
+            send_and_keep(stack, attacker, QUESTION)
+        until(lambda: len(pauses) == 2)
+    until(lambda: ended(attacker) == 601)
+    ask_in_background(victim, QUESTION)
+    until(lambda: len(pauses) == 3)
+    assert pauses[2] <= 60
+
+
+def test_calls_that_wait_for_their_turns_let_other_runs_between(start: Start, pauses: list[float]) -> None:
+    attacker, victim = start("attacker", rpm=1), start("victim", rpm=1)
+    assert ask(attacker).status == 200
+    ask_in_background(attacker, QUESTION, times=30)
+    until(lambda: len(pauses) == 2)
+    ask_in_background(victim, QUESTION)
+    until(lambda: len(pauses) == 3)
+    assert 60 < pauses[2] <= 120
+
+
+def test_calls_that_are_tried_again_take_one_turn_at_a_time(
+    start: Start, upstream: Upstream, pauses: list[float]
+) -> None:
+    attacker, victim = start("attacker", rpm=1, retries=5), start("victim", rpm=1)
+    upstream.failures += [Failure(429, {"error": {"message": "x"}}, {"retry-after": "0"})] * 600
+    ask_in_background(attacker, QUESTION, times=20)
+    until(lambda: len(pauses) >= 2)
+    ask_in_background(victim, QUESTION)
+    until(lambda: len(pauses) == 3)
+    assert pauses[2] <= 120
+
+
+def test_a_cancelled_call_that_waited_for_its_turn_costs_nothing(
+    start: Start, upstream: Upstream, tmp_path: Path, pauses: list[float]
+) -> None:
+    run = start(limits=Limits(max_cost=Decimal(100 + OUTPUT)), prices=prices(tmp_path), rpm=1)
+    assert ask(run, LIMITED).status == 200
+    with ExitStack() as stack:
+        send_and_keep(stack, run, LIMITED)
+        until(lambda: len(pauses) == 2)
+    until(lambda: ended(run) == 2)
+    assert len(upstream.seen) == 1
+    other = start("run", limits=Limits(max_cost=Decimal(100 + OUTPUT)), prices=prices(tmp_path))
+    assert ask(other, LIMITED).status == 200
+
+
+def test_a_silent_call_with_many_answers_does_not_hold_the_budget_of_others(
+    start: Start, upstream: Upstream, tmp_path: Path
+) -> None:
+    limits = Limits(max_total_cost=Decimal(700))
+    attacker, victim = (start(name, limits=limits, prices=prices(tmp_path)) for name in ("attacker", "victim"))
+    refused = ask(attacker, {**LIMITED, "n": 6})
+    assert refused.status == 402
+    assert "this run's share of the budget --max-total-cost=$700, which 2 active runs divide" in refused.message
+    upstream.pause = 60
+    ask_in_background(attacker, {**LIMITED, "n": 3})
+    until(lambda: upstream.open == 1)
+    upstream.pause = 0
+    assert ask(victim, {**LIMITED, "n": 3}).status == 200
+
+
+def test_a_newcomers_answers_are_shortened_to_what_a_silent_call_left(
+    start: Start, upstream: Upstream, tmp_path: Path
+) -> None:
+    settings: dict[str, Any] = {"limits": Limits(max_total_cost=Decimal(10_000)), "prices": prices(tmp_path)}
+    attacker = start("attacker", **settings)
+    upstream.pause = 60
+    ask_in_background(attacker, {**QUESTION, "max_completion_tokens": 8000})
+    until(lambda: upstream.open == 1)
+    upstream.pause = 0
+    victim = start("victim", **settings)
+    assert ask(victim, {**QUESTION, "max_completion_tokens": 4000}).status == 200
+    assert upstream.seen[1].body["max_completion_tokens"] == 2000
+
+
+def test_huge_calls_that_are_cancelled_cost_no_more_than_the_share(
+    start: Start, upstream: Upstream, tmp_path: Path
+) -> None:
+    """They may have been answered, so they count; but not against the others."""
+    limits = Limits(max_total_cost=Decimal(400))
+    attacker, victim = (start(name, limits=limits, prices=prices(tmp_path)) for name in ("attacker", "victim"))
+    upstream.pause = 60
+    for number in range(2):
+        with ExitStack() as stack:
+            send_and_keep(stack, attacker, LIMITED)
+            until(lambda: upstream.open == 1)
+        until(lambda number=number: ended(attacker) == number + 1)  # type: ignore[misc]
+    upstream.pause = 0
+    assert ask(attacker, LIMITED).status == 402
+    assert [ask(victim, LIMITED).status for _ in range(2)] == [200, 200]
+
+
+def test_a_slow_upload_holds_neither_budget_nor_turn(
+    start: Start, upstream: Upstream, tmp_path: Path, pauses: list[float]
+) -> None:
+    settings: dict[str, Any] = {"limits": Limits(max_cost=Decimal(150)), "prices": prices(tmp_path), "rpm": 1}
+    run = start(**settings)
+    with ExitStack() as stack:
+        for _ in range(50):
+            connection = socket.create_connection(("127.0.0.1", urlsplit(run.url).port or 0))
+            stack.callback(connection.close)
+            connection.sendall(head(run, "Content-Length: 1000") + b'{"model":')
+        assert ask(run, LIMITED).status == 200
+    assert pauses == [0]
+
+
+def test_an_agent_that_does_not_read_its_stream_loses_it(
+    start: Start, upstream: Upstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(passing, "READ_SECONDS", 0.2)
+    upstream.reply = " ".join(["word" * 2500] * 2000)
+    run = start(limits=Limits(max_calls=1))
+    with ExitStack() as stack:
+        send_and_keep(stack, run, {**QUESTION, "stream": True})
+        until(lambda: ended(run) == 1)
+    (call,) = read_calls(tmp_path / "group/run")
+    assert "its client read nothing for 0.2 s" in call["error"]
+
+
+def test_a_run_has_a_bounded_number_of_calls_in_progress_and_waiting(
+    start: Start, upstream: Upstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(books, "MAX_OPEN", 2)
+    monkeypatch.setattr(books, "MAX_WAITING", 3)
+    run, other = start("attacker"), start("other")
+    upstream.pause = 60
+    with ExitStack() as stack:
+        for _ in range(5):
+            send_and_keep(stack, run, QUESTION)
+        until(lambda: upstream.open == 2)
+        until(lambda: run._books._waiting == 3)
+        refused = ask(run)
+        assert (refused.status, refused.message) == (
+            503,
+            "3 calls of this run wait already: ask fewer at once",
+        )
+        assert "x-should-retry" not in refused.headers
+        messages = {"model": "claude-sonnet-4-6", "max_tokens": 9, "messages": []}
+        refused = ask(run, messages, path="/anthropic/v1/messages")
+        assert (refused.status, refused.json["type"]) == (503, "error")
+        upstream.pause = 0
+        assert ask(other).status == 200
+    until(lambda: ended(run) == 7)
+    assert upstream.most_open == 3
+    assert [ask(run).status for _ in range(6)] == [200] * 6
+
+
+def test_places_are_given_back_however_a_call_ends(
+    start: Start, upstream: Upstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(books, "MAX_OPEN", 1)
+    run = start(limits=Limits(max_tokens=10**6), models=("gpt-4o",))
+    upstream.failures += [Failure(500, {"error": {"message": "x"}})]
+    ends = [ask(run, body).status for body in (ASKED, {**QUESTION, "model": "x"}, b"{", QUESTION, {}, ASKED, QUESTION)]
+    assert Counter(ends) == {200: 3, 400: 2, 404: 1, 500: 1}
+    upstream.breaks_off = True
+    with pytest.raises((ConnectionError, http.client.HTTPException)):
+        ask(run, ASKED)
+    upstream.breaks_off = False
+    assert ask(run).status == 200
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({}, "1 calls of this run are in progress"),
+        ({"limits": Limits(max_calls=1)}, "other calls hold what is left of the budget"),
+    ],
+)
+def test_a_call_that_waits_too_long_is_refused(
+    settings: dict[str, Any], why: str, start: Start, upstream: Upstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(books, "WAIT_SECONDS", 0.3)
+    if not settings:
+        monkeypatch.setattr(books, "MAX_OPEN", 1)
+    run = start(**settings)
+    upstream.pause = 60
+    with ExitStack() as stack:
+        send_and_keep(stack, run, QUESTION)
+        until(lambda: upstream.open == 1)
+        refused = ask(run)
+        assert (refused.status, refused.message) == (503, f"the call waited 0.3 s: {why}; try again later")
+
+
+def test_a_turn_that_does_not_come_in_time_is_refused_and_given_back(
+    start: Start, pauses: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(books, "WAIT_SECONDS", 0.3)
+    run = start(rpm=200)
+    answers = [ask(run)] + [ask(run) for _ in range(3)]
+    assert [answer.status for answer in answers] == [200] * 4  # two gaps are never too long
+    other = start("other", rpm=200)
+    with ExitStack() as stack:
+        for _ in range(20):
+            send_and_keep(stack, other, QUESTION)
+        refused = [ask(run) for _ in range(3)]
+    assert {answer.status for answer in refused} <= {200, 503}
+    assert max(pauses) <= 1.3
+
+
+def test_a_gateway_that_ends_with_calls_open_leaves_their_cost_and_no_hold(
+    start: Start, upstream: Upstream, tmp_path: Path
+) -> None:
+    limits = Limits(max_total_cost=Decimal(210))
+    ended = start("ended", limits=limits, prices=prices(tmp_path))
+    upstream.pause = 60
+    ask_in_background(ended, LIMITED)
+    until(lambda: upstream.open == 1)
+    ended.close()
+    upstream.pause = 0
+    other = start("other", limits=limits, prices=prices(tmp_path))
+    assert [ask(other, LIMITED).status for _ in range(2)] == [200, 402]
+
+
+def test_a_provider_that_takes_back_what_was_used_pays_nothing_back(
+    start: Start, upstream: Upstream, tmp_path: Path
+) -> None:
+    run = start(limits=Limits(max_cost=Decimal(150)), prices=prices(tmp_path))
+    upstream.usage = {"prompt_tokens": -5, "completion_tokens": -1000, "total_tokens": -1005}
+    assert [ask(run, LIMITED).status for _ in range(2)] == [200, 402]

@@ -1,0 +1,216 @@
+"""What agents left is read in place, whoever sent it, and written only where somebody asks."""
+
+from __future__ import annotations
+
+import io
+import os
+import stat
+import struct
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_mlebench.errors import UsageError
+from pytest_mlebench.runs.files import FilesError, open_files, unpack
+from pytest_mlebench.runs.timeline import read_validation_score
+from pytest_mlebench.sandbox.collection import FilesWriter, member_name
+from tests.left import leave, left
+
+
+def packed(*members: tuple[str, bytes], change: Callable[[zipfile.ZipInfo], None] | None = None) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        for name, content in members:
+            info = zipfile.ZipInfo(name)
+            info.compress_type = zipfile.ZIP_DEFLATED
+            if change is not None:
+                change(info)
+            archive.writestr(info, content)
+    return buffer.getvalue()
+
+
+def linked(info: zipfile.ZipInfo) -> None:
+    info.external_attr = (stat.S_IFLNK | 0o777) << 16
+
+
+def bzipped(info: zipfile.ZipInfo) -> None:
+    info.compress_type = zipfile.ZIP_BZIP2
+
+
+def patched(data: bytes, signature: bytes, offset: int, value: bytes) -> bytes:
+    at = data.rindex(signature) + offset
+    return data[:at] + value + data[at + len(value) :]
+
+
+def twice() -> bytes:
+    with pytest.warns(UserWarning, match="Duplicate"):
+        return packed(("code/a", b"1"), ("code/a", b"2"))
+
+
+GOOD = packed(("code/a", b"a" * 1000))
+TWO = packed(("code/a", b"a"), ("code/b", b"b"))
+HOSTILE: dict[str, Callable[[], bytes]] = {
+    "climbs out": lambda: packed(("code/../../../x", b"")),
+    "climbs out at once": lambda: packed(("../x", b"")),
+    "is absolute": lambda: packed(("/etc/x", b"")),
+    "is another system's absolute path": lambda: packed(("code/C:\\x", b"")),
+    "has a name of the harness": lambda: packed(("run.json", b"{}")),
+    "lies in no folder that is collected": lambda: packed(("conftest.py", b"")),
+    "claims to be the submission": lambda: packed(("submission/submission.csv", b"")),
+    "is a folder": lambda: packed(("code/x/", b"")),
+    "has an empty part": lambda: packed(("code//x", b"")),
+    "has a dot for a part": lambda: packed(("code/./x", b"")),
+    "commands a terminal": lambda: packed(("code/\x1b[2Jx", b"")),
+    "hides its name behind a zero": lambda: packed(("code/aQb", b"")).replace(b"aQb", b"a\0b"),
+    "is a link": lambda: packed(("code/x", b"/etc/passwd"), change=linked),
+    "is packed in another way": lambda: packed(("code/x", b"x"), change=bzipped),
+    "is there twice": twice,
+    "is both file and folder": lambda: packed(("code/a", b""), ("code/a/b", b"")),
+    "is encrypted": lambda: patched(GOOD, b"PK\x01\x02", 8, b"\x01\x00"),
+    "says that it is a terabyte": lambda: patched(GOOD, b"PK\x01\x02", 24, struct.pack("<L", 0xFFFFFFF0)),
+    "overlaps another": lambda: patched(TWO, b"PK\x01\x02", 42, struct.pack("<L", 0)),
+    "lies outside of the archive": lambda: patched(GOOD, b"PK\x01\x02", 42, struct.pack("<L", 1 << 30)),
+    "has a list without end": lambda: patched(GOOD, b"PK\x05\x06", 12, struct.pack("<L", 0xFFFFFFF0)),
+    "has a list that lies elsewhere": lambda: patched(GOOD, b"PK\x05\x06", 16, struct.pack("<L", 0xFFFFFFF0)),
+    "has bytes behind it": lambda: GOOD + b"x",
+    "is cut off": lambda: GOOD[:-10],
+    "is no archive": lambda: b"nothing of the kind",
+    "is empty": lambda: b"",
+}
+
+
+@pytest.mark.parametrize("what", HOSTILE)
+def test_an_archive_is_refused_if_a_member(what: str, tmp_path: Path) -> None:
+    run_dir = tmp_path / "run"
+    run_dir.mkdir()
+    (run_dir / "files.zip").write_bytes(HOSTILE[what]())
+    with pytest.raises(FilesError, match="cannot be read"), open_files(run_dir):
+        pass
+    with pytest.raises(FilesError):
+        unpack(run_dir, tmp_path / "new")
+    assert not (tmp_path / "new").exists() and read_validation_score(run_dir) is None
+
+
+def test_an_archive_that_lies_about_its_content_gives_an_error_and_no_more_bytes(tmp_path: Path) -> None:
+    lying = patched(GOOD, b"PK\x01\x02", 24, struct.pack("<L", 10))
+    (tmp_path / "files.zip").write_bytes(lying)
+    with open_files(tmp_path) as files, pytest.raises(FilesError, match="CRC"):
+        files.read("code/a", 1 << 20)
+    wrong = patched(GOOD, b"PK\x01\x02", 16, b"\0\0\0\0")
+    (tmp_path / "files.zip").write_bytes(wrong)
+    with open_files(tmp_path) as files, pytest.raises(FilesError, match="code/a of"):
+        files.read("code/a", 2000)
+
+
+def test_more_members_than_anybody_leaves_are_refused_before_they_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pytest_mlebench.runs.files.MAX_FILES", 5)
+    (tmp_path / "files.zip").write_bytes(packed(*((f"code/{k}", b"") for k in range(6))))
+    with pytest.raises(FilesError, match="more than 5 members"), open_files(tmp_path):
+        pass
+
+
+def test_an_archive_behind_a_link_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "real.zip").write_bytes(GOOD)
+    (tmp_path / "files.zip").symlink_to(tmp_path / "real.zip")
+    with pytest.raises(FilesError), open_files(tmp_path):
+        pass
+
+
+def test_what_is_written_depends_on_names_and_contents_alone(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        leave(tmp_path / name, {"code/a.py": "x = 1\n", "logs/b/c.log": b"\0\xff"})
+    assert (tmp_path / "one/files.zip").read_bytes() == (tmp_path / "two/files.zip").read_bytes()
+    with zipfile.ZipFile(tmp_path / "one/files.zip") as archive:
+        assert {(info.date_time, info.external_attr >> 16) for info in archive.infolist()} == {
+            ((1980, 1, 1, 0, 0, 0), stat.S_IFREG | 0o644)
+        }
+
+
+def test_names_that_become_the_same_get_a_number(tmp_path: Path) -> None:
+    with FilesWriter(tmp_path) as writer:
+        for parts in (["code", "***"], ["code", "***"], ["code", "***", "x"], ["code", "a\n"], ["code", "a%0A"]):
+            try:
+                writer.write(parts, io.BytesIO(b"x"), 1)
+            except FileExistsError:
+                assert parts == ["code", "***", "x"]
+    assert list(left(tmp_path)) == ["code/***", "code/***~2", "code/a%0A", "code/a%0A~2"]
+
+
+NAMES = ("..", ".", "", " ", "...", "a/b", "a\\b", "\0", "\x1b[2J", "\u202egpj", "\udcff", "n" * 5000, "ü" * 300,
+    "\ud800", "\u2028", "\x85", "::add-mask::", "\n" * 300)  # fmt: skip
+
+
+@pytest.mark.parametrize("part", NAMES)
+def test_any_name_can_be_read_back(part: str, tmp_path: Path) -> None:
+    with FilesWriter(tmp_path / "run") as writer:
+        writer.write(["code", part, f"{part}.py"], io.BytesIO(b"x"), 1)
+    (name,) = left(tmp_path / "run")
+    assert name.isprintable() and name.endswith(".py") and member_name(part) == name.split("/")[1]
+    assert unpack(tmp_path / "run", tmp_path / "new") == []
+    assert [path.read_text() for path in (tmp_path / "new").rglob("*.py")] == ["x"]
+
+
+def test_names_without_end_are_left_out_where_no_reader_would_bear_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pytest_mlebench.sandbox.collection._MAX_NAMES", 25)
+    with FilesWriter(tmp_path) as writer:
+        writer.write(["code", "a" * 15], io.BytesIO(b"x"), 1)
+        with pytest.raises(OSError, match="too many names"):
+            writer.write(["code", "b" * 15], io.BytesIO(b"x"), 1)
+    assert len(left(tmp_path)) == 1
+
+
+def test_a_collection_that_is_interrupted_leaves_an_archive_of_what_was_complete(tmp_path: Path) -> None:
+    with pytest.raises(KeyboardInterrupt), FilesWriter(tmp_path) as writer:
+        writer.write(["code", "test_x.py"], io.BytesIO(b"x"), 1)
+        raise KeyboardInterrupt
+    assert [path.name for path in tmp_path.iterdir()] == ["files.zip"] and left(tmp_path) == {"code/test_x.py": b"x"}
+
+
+def test_unpacking_goes_to_a_new_folder_alone_and_makes_nothing_executable(tmp_path: Path) -> None:
+    leave(tmp_path / "run", {"code/a.sh": "echo\n", "logs/b": "b"})
+    (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "elsewhere").mkdir()
+    with pytest.raises(UsageError, match="is a link"):
+        unpack(tmp_path / "run", tmp_path / "link")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full/x").touch()
+    with pytest.raises(UsageError, match="is not empty"):
+        unpack(tmp_path / "run", tmp_path / "full")
+    with pytest.raises(UsageError, match="at most 3 are unpacked"):
+        unpack(tmp_path / "run", tmp_path / "new", max_bytes=3)
+    assert not (tmp_path / "new").exists()
+    assert unpack(tmp_path / "run", tmp_path / "new") == []
+    assert (tmp_path / "new/code/a.sh").stat().st_mode & 0o7111 == 0
+
+
+def test_what_cannot_be_written_beside_another_is_named_and_the_rest_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leave(tmp_path / "run", {"code/a": "1", "code/A": "2", "code/b": "3"})
+    create = os.open
+
+    def folding(path: Any, *rest: Any, **more: Any) -> int:
+        """As a file system that does not tell cases apart."""
+        return create(path.lower() if path == "A" else path, *rest, **more)
+
+    monkeypatch.setattr("pytest_mlebench.runs.files.os.open", folding)
+    assert unpack(tmp_path / "run", tmp_path / "new") == ["code/a"]
+    assert {path.name: path.read_text() for path in (tmp_path / "new/code").iterdir()} == {"a": "2", "b": "3"}
+
+
+def test_folders_of_earlier_versions_are_read_the_same_way(tmp_path: Path) -> None:
+    (tmp_path / "code/deep").mkdir(parents=True)
+    (tmp_path / "submission").mkdir()
+    (tmp_path / "code/deep/a.py").write_text("a")
+    (tmp_path / "code/link").symlink_to("/etc/passwd")
+    (tmp_path / "submission/submission.csv").write_text("id\n")
+    (tmp_path / "submission/validation.json").write_text('{"validation_score": 0.5}')
+    assert left(tmp_path) == {"code/deep/a.py": b"a", "submission/validation.json": b'{"validation_score": 0.5}'}
+    assert read_validation_score(tmp_path) == 0.5

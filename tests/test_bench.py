@@ -1,0 +1,142 @@
+"""``Bench``: the Python interface, with a run group on disk as a pytest session leaves it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_mlebench import Bench, UsageError
+from pytest_mlebench.io.extensions import extensions
+from pytest_mlebench.records.layout import MANIFEST, REPORT
+from pytest_mlebench.records.outcome import Outcome
+from pytest_mlebench.results.profile import Result
+
+DIABETES = "smoke-diabetes"
+
+
+@pytest.fixture
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    monkeypatch.chdir(tmp_path)
+    return Bench(sandbox="local", data_dir=tmp_path / "data")
+
+
+def test_a_run_leaves_a_complete_group(bench: Bench, tmp_path: Path) -> None:
+    group = bench.run("dummy", DIABETES, seeds=2, group="mine")
+    assert [(own.seed, own.outcome) for own in group.records] == [(0, Outcome.no_medal), (1, Outcome.no_medal)]
+    assert group.folder == tmp_path / "reports" / "mine"
+    assert {MANIFEST, REPORT, "metadata.json", "grading_report.json"} <= {path.name for path in group.folder.iterdir()}
+    assert json.loads((group.folder / MANIFEST).read_text())["sessions"][0]["ended_at"]
+    assert bench.group("mine").records == group.records
+    assert [own.agent for own in bench.report("mine").summaries] == ["dummy"]
+
+
+def test_finished_runs_are_not_run_again(bench: Bench) -> None:
+    (first,) = bench.run("dummy", DIABETES, group="mine").records
+    both = bench.run("dummy", [DIABETES, "smoke-digits"], group="mine").records
+    assert first in both and len(both) == 2
+
+
+def test_pytest_resumes_a_group_of_bench(bench: Bench, tmp_path: Path) -> None:
+    bench.run("dummy", DIABETES, group="mine")
+    command = [sys.executable, "-m", "pytest", "--resume=mine", "-p", "no:cacheprovider"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert "1 runs of this group are finished" in done.stdout, done.stdout + done.stderr
+
+
+def test_a_submission_is_graded_against_prepared_answers(bench: Bench) -> None:
+    (dataset,) = bench.prepare(DIABETES)
+    report = bench.grade(DIABETES, dataset.sample_submission)
+    assert report.valid_submission and report.score == pytest.approx(72.61873)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"max_cots": 1}, "max_cots is not an option of Bench; did you mean max_cost"),
+        ({"max_cost": "lots"}, "max_cost: 'lots' is not a positive number"),
+        ({"sandbox": "vm"}, "sandbox: 'vm' is not one of auto, docker, podman, local"),
+        ({"time_limit": True}, "time_limit: True is not a single value"),
+    ],
+)
+def test_a_wrong_option_is_named(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        Bench(**options)
+    assert str(caught.value).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"competition": "smoke-digit"}, "smoke-digits"),
+        ({}, "name a competition or a split"),
+        ({"competition": DIABETES, "split": "smoke"}, "not both"),
+        ({"competition": DIABETES, "seeds": 0}, "seeds: at least one is needed"),
+    ],
+)
+def test_a_wrong_call_is_explained(bench: Bench, arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        bench.run("dummy", **arguments)
+    assert not Path("reports").exists()
+
+
+def test_another_distribution_adds_a_method(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "theirs.py").write_text("def count(bench, split):\n    return len(bench.competitions(split))\n")
+    info = tmp_path / "theirs-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[mlebench.methods]\ncount = theirs:count\ngone = theirs:gone\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    extensions.cache_clear()
+    try:
+        assert bench.count("smoke") == 3
+        with pytest.raises(UsageError, match="gone of theirs cannot be loaded"):
+            bench.gone()
+    finally:
+        extensions.cache_clear()
+    with pytest.raises(AttributeError, match="Bench has no attribute 'nothing'"):
+        bench.nothing()
+
+
+def test_bench_imports_nothing_heavy_before_it_is_used() -> None:
+    program = (
+        "import sys; from pytest_mlebench import Bench; Bench()\n"
+        "print('pandas' in sys.modules, 'docker' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["False", "False"]
+
+
+def test_a_group_is_graded_again_beside_its_records(bench: Bench) -> None:
+    group = bench.run("dummy", DIABETES, group="mine")
+    result = bench.regrade("mine")
+    assert [own.run_id for own in result.runs] == [group.records[0].run_id] and not result.changed
+    (written,) = group.folder.glob("regraded-v1-*.json")
+    assert json.loads(written.read_text())["run_group"] == "mine"
+    assert bench.group("mine").records == group.records
+
+
+def test_a_group_is_audited_packed_and_verified(bench: Bench, tmp_path: Path) -> None:
+    group = bench.run("dummy", DIABETES, group="mine")
+    found = bench.audit("mine")
+    assert found.runs == (group.records[0].run_id,) and (group.folder / "audit.json").is_file()
+    made = bench.bundle(group, tmp_path / "mine.tar.zst")
+    card = bench.verify(tmp_path / "mine.tar.zst", digest=made.digest)
+    assert card.result is Result.verified and not card.violations
+    assert bench.verify(tmp_path / "mine.tar.zst", digest="0" * 64).result is Result.differs
+    bench.bundle("mine", tmp_path / "less.tar.zst", leave_out=["logs"])
+    assert bench.verify(tmp_path / "less.tar.zst").left_out[0].startswith("logs: ")
+
+
+def test_what_is_no_bundle_or_no_kind_of_file_is_named(bench: Bench, tmp_path: Path) -> None:
+    group = bench.run("dummy", DIABETES, group="mine")
+    with pytest.raises(UsageError, match="'weights' is not one of submissions"):
+        bench.bundle(group, tmp_path / "mine.tar.zst", leave_out=["weights"])
+    with pytest.raises(UsageError, match="is no bundle"):
+        bench.verify(group.folder / MANIFEST)
+    with pytest.raises(UsageError, match="nowhere"):
+        bench.audit("nowhere")

@@ -1,0 +1,27 @@
+"""Names of version 0.1 that competitions import still work in 0.2, with a warning that names the new place."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+OLD = {
+    "from pytest_mlebench.data.authoring.tables import read_csv": "pytest_mlebench.data.authoring is now",
+    "from pytest_mlebench.data.authoring import tfrecord": "pytest_mlebench.data.authoring is now",
+    "from pytest_mlebench.grading import predictions": "import predictions from pytest_mlebench.authoring",
+    "from pytest_mlebench.grading.metrics.text import word_error_rate": "pytest_mlebench.grading.metrics is now",
+    "from pytest_mlebench.grading.resampling import RowScores": "pytest_mlebench.grading.resampling is now",
+}
+
+
+@pytest.mark.parametrize("line", OLD)
+def test_an_old_import_works_and_names_the_new_one(line: str) -> None:
+    done = subprocess.run([sys.executable, "-W", "always", "-c", line], capture_output=True, text=True, check=True)
+    assert OLD[line] in done.stderr
+
+
+def test_what_never_existed_is_an_import_error() -> None:
+    with pytest.raises(ImportError, match="cannot import name 'prediction'"):
+        from pytest_mlebench.grading import prediction  # noqa: F401

@@ -1,0 +1,82 @@
+"""The structure of the package: the import contracts of pyproject.toml hold, and notice what they forbid."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import grimp
+import pytest
+
+ROOT = Path(__file__).parents[1]
+
+
+def lint_imports(root: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", "from importlinter.cli import lint_imports_command as main; main()", "--no-cache"]
+    return subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("structure")
+    shutil.copy(ROOT / "pyproject.toml", root)
+    shutil.copytree(ROOT / "pytest_mlebench", root / "pytest_mlebench", ignore=shutil.ignore_patterns("__pycache__"))
+    return root
+
+
+def test_the_import_contract_holds() -> None:
+    done = lint_imports(ROOT)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize(
+    ("module", "forbidden", "contract"),
+    [
+        ("catalog/catalogue.py", "pytest_mlebench.runs", "packages import in one direction"),
+        ("records/group.py", "pytest_mlebench.plugin.hooks", "packages import in one direction"),
+        ("reports/page.py", "pytest_mlebench.extras.viewer.app", "packages import in one direction"),
+        ("extras/viewer/app.py", "pytest_mlebench.extras.audit.scanners", "extras are independent of each other"),
+        ("data/store.py", "pytest_mlebench.agents", "data, grading and the gate know nothing of agents"),
+        ("grading/grader.py", "pytest_mlebench.sandbox", "data, grading and the gate know nothing of agents"),
+        ("data/jobs.py", "pytest_mlebench as front_door", "data, grading and the gate know nothing of agents"),
+        ("sandbox/gpus.py", "pytest_mlebench.data.store", "agents, models and sandboxes know nothing of data"),
+        ("agents/definition.py", "pytest_mlebench.grading.grader", "agents, models and sandboxes know nothing of data"),
+        (
+            "llm/budget.py",
+            "pytest_mlebench.data.store",
+            "agents, models and sandboxes know nothing of data and grading",
+        ),
+        ("reports/page.py", "pytest", "only the plugin and the terminal writer import pytest"),
+        ("records/record.py", "jinja2", "only reports import jinja2"),
+        ("reports/page.py", "starlette", "only the viewer imports a web framework"),
+        ("sandbox/gpus.py", "docker", "only the Docker sandbox imports docker"),
+        ("data/store.py", "fsspec", "only what is remote imports fsspec"),
+        ("data/jobs.py", "kagglesdk", "only downloads import Kaggle's client"),
+        ("sandbox/network/proxy.py", "requests", "only downloads import Kaggle's client and requests"),
+    ],
+)
+def test_a_forbidden_import_breaks_the_contract(module: str, forbidden: str, contract: str, copy: Path) -> None:
+    path = copy / "pytest_mlebench" / module
+    before = path.read_text()
+    path.write_text(f"{before}\n\ndef _late() -> None:\n    import {forbidden}\n")
+    try:
+        done = lint_imports(copy)
+    finally:
+        path.write_text(before)
+    assert done.returncode == 1, done.stdout + done.stderr
+    broken = [line for line in done.stdout.splitlines() if " BROKEN" in line]
+    assert any(line.startswith(contract) for line in broken), done.stdout
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    """Imports inside functions count as well; those for type checkers alone do not."""
+    graph = grimp.build_graph("pytest_mlebench", exclude_type_checking_imports=True, cache_dir=None)
+    front_door = "pytest_mlebench"  # imports each name when it is used first
+    imports = {
+        module: graph.find_modules_directly_imported_by(module) - {front_door}
+        for module in graph.modules - {front_door}
+    }
+    TopologicalSorter(imports).prepare()  # raises CycleError, which names the modules

@@ -1,0 +1,49 @@
+"""Delete each extra in turn from a copy of the project, and run tests of the core there.
+
+usage: python -m tools.without_extras [EXTRA …]
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+EXTRAS = sorted(path.name for path in (ROOT / "pytest_mlebench/extras").iterdir() if (path / "__init__.py").is_file())
+TESTS = (
+    *(
+        "tests/test_bench.py",
+        "tests/test_front_door.py",
+        "tests/plugin/test_outcomes.py",
+        "tests/plugin/test_resume.py",
+    ),
+    *("tests/plugin/test_collection.py", "tests/plugin/test_settings.py", "tests/cli/test_core.py"),
+)
+"""Tests of the core that need no extra."""
+
+
+def try_without(extra: str) -> bool:
+    """Whether the core's tests pass in a copy without an extra."""
+    with tempfile.TemporaryDirectory(prefix=f"without-{extra}-") as folder:
+        listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+        names = subprocess.run(listed, cwd=ROOT, capture_output=True, check=True).stdout
+        copy = ["xargs", "-0", "cp", "--parents", "-t", folder]
+        subprocess.run(copy, cwd=ROOT, input=names, check=True)
+        subprocess.run(["rm", "-r", f"{folder}/pytest_mlebench/extras/{extra}"], check=True)
+        print(f"--- without {extra}", flush=True)
+        command = [sys.executable, "-m", "pytest", "-q", "-n", "2", *TESTS]
+        return subprocess.run(command, cwd=folder, env=os.environ | {"PYTHONPATH": folder}, check=False).returncode == 0
+
+
+def main(chosen: list[str]) -> int:
+    """Try the chosen extras, or all; the exit status is 1 if the core needs one of them."""
+    needed = [extra for extra in chosen or EXTRAS if not try_without(extra)]
+    print(f"the core needs {', '.join(needed)}" if needed else "the core needs no extra")
+    return bool(needed)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
