@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pytest_mlebench import defaults
-from pytest_mlebench import options_values as parse
+from pytest_mlebench import option_values as parse
 from pytest_mlebench.errors import UsageError, unusable
 from pytest_mlebench.io.paths import expanded
 from pytest_mlebench.io.units import parse_duration, parse_size

@@ -14,7 +14,6 @@ from pytest_mlebench import Bench, UsageError
 from pytest_mlebench.io.extensions import extensions
 from pytest_mlebench.records.layout import MANIFEST, REPORT
 from pytest_mlebench.records.outcome import Outcome
-from pytest_mlebench.results.profile import Result
 
 DIABETES = "smoke-diabetes"
 
@@ -118,25 +117,3 @@ def test_a_group_is_graded_again_beside_its_records(bench: Bench) -> None:
     (written,) = group.folder.glob("regraded-v1-*.json")
     assert json.loads(written.read_text())["run_group"] == "mine"
     assert bench.group("mine").records == group.records
-
-
-def test_a_group_is_audited_packed_and_verified(bench: Bench, tmp_path: Path) -> None:
-    group = bench.run("dummy", DIABETES, group="mine")
-    found = bench.audit("mine")
-    assert found.runs == (group.records[0].run_id,) and (group.folder / "audit.json").is_file()
-    made = bench.bundle(group, tmp_path / "mine.tar.zst")
-    card = bench.verify(tmp_path / "mine.tar.zst", digest=made.digest)
-    assert card.result is Result.verified and not card.violations
-    assert bench.verify(tmp_path / "mine.tar.zst", digest="0" * 64).result is Result.differs
-    bench.bundle("mine", tmp_path / "less.tar.zst", leave_out=["logs"])
-    assert bench.verify(tmp_path / "less.tar.zst").left_out[0].startswith("logs: ")
-
-
-def test_what_is_no_bundle_or_no_kind_of_file_is_named(bench: Bench, tmp_path: Path) -> None:
-    group = bench.run("dummy", DIABETES, group="mine")
-    with pytest.raises(UsageError, match="'weights' is not one of submissions"):
-        bench.bundle(group, tmp_path / "mine.tar.zst", leave_out=["weights"])
-    with pytest.raises(UsageError, match="is no bundle"):
-        bench.verify(group.folder / MANIFEST)
-    with pytest.raises(UsageError, match="nowhere"):
-        bench.audit("nowhere")

@@ -50,7 +50,6 @@ def add(commands: Any) -> None:
 
 
 def _agents(options: argparse.Namespace) -> int:
-
     settings = read_settings(options)
     images = None
     try:
@@ -105,7 +104,6 @@ def _doctor(options: argparse.Namespace) -> int:
 
 
 def _engine(settings: Settings) -> Iterator[Line]:
-
     if shutil.which("podman"):
         yield from _podman()
     try:
@@ -120,7 +118,6 @@ def _engine(settings: Settings) -> Iterator[Line]:
 
 
 def _podman() -> Iterator[Line]:
-
     try:
         engine = open_engine(PODMAN)
     except SandboxError as error:
@@ -134,7 +131,6 @@ def _podman() -> Iterator[Line]:
 
 
 def _gpus(settings: Settings) -> Iterator[Line]:
-
     if shutil.which("nvidia-smi") is None:
         yield "note", "GPUs", "none, as there is no nvidia-smi (NVIDIA's driver); MLE-bench gives each run one"
         return
@@ -148,7 +144,6 @@ def _gpus(settings: Settings) -> Iterator[Line]:
 
 def _gpus_in_containers(settings: Settings) -> Iterator[Line]:
     """Compute on them in the image that runs with GPUs use, if it is there."""
-
     lines: list[str] = []
 
     def collect(event: Event) -> None:
@@ -177,14 +172,12 @@ def _gpus_in_containers(settings: Settings) -> Iterator[Line]:
 
 
 def _disk(settings: Settings) -> Iterator[Line]:
-
     for what, folder in (("data", factories.data_dir(settings)), ("runs", settings.runs_dir)):
         if (free := disk.free(folder)) is not None:
             yield _space(what, free, f"make room, or choose another folder with --{what}-dir")
 
 
 def _memory(settings: Settings) -> Iterator[Line]:
-
     cpus, memory = machine_size()
     text = f"{format_size(memory)}, {pluralize(cpus, 'processor')}; runs share them (-n)"
     yield ("ok" if memory >= LEAST_MEMORY else "problem"), "memory", text
@@ -193,7 +186,6 @@ def _memory(settings: Settings) -> Iterator[Line]:
 
 
 def _keys(settings: Settings) -> Iterator[Line]:
-
     agents = factories.agent_registry(settings).load().values()
     names = sorted({name for agent in agents for name in agent.secret_names if name.endswith("_KEY")})
     present = [name for name in names if os.environ.get(name)]
@@ -203,7 +195,6 @@ def _keys(settings: Settings) -> Iterator[Line]:
 
 
 def _data(settings: Settings) -> Iterator[Line]:
-
     store = factories.data_store(settings)
     catalogue = list(factories.catalogue(settings))
     prepared = sum(store.dataset(competition).is_prepared for competition in catalogue)
@@ -221,7 +212,6 @@ def _data(settings: Settings) -> Iterator[Line]:
 
 
 def _network(settings: Settings) -> Iterator[Line]:
-
     hosts = [provider.host for provider in load_providers(*settings.llm_providers).values()]
     names = list(dict.fromkeys([*hosts, "www.kaggle.com", "pypi.org", "registry.npmjs.org", "deb.debian.org"]))
     if proxy := os.environ.get("HTTPS_PROXY") or os.environ.get("https_proxy"):

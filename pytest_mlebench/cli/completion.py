@@ -48,22 +48,18 @@ def complete(parser: argparse.ArgumentParser, commands: Iterable[argparse.Argume
 
 
 def _agents(settings: Settings) -> Iterable[str]:
-
     return agent_registry(settings).load()
 
 
 def _competitions(settings: Settings) -> Iterable[str]:
-
     return catalogue(settings).ids  # without their titles: to read all files takes half a second
 
 
 def _groups(settings: Settings) -> Iterable[str]:
-
     return [*(folder.name for folder in group_folders(settings.runs_dir)), LAST]
 
 
 def _splits(settings: Settings) -> Iterable[str]:
-
     return SPLIT_NAMES
 
 

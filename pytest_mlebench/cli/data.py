@@ -107,7 +107,6 @@ def add(commands: Any) -> None:
 
 
 def _prepare(options: argparse.Namespace) -> int:
-
     settings = read_settings(options)
     competitions = selected(options, factories.catalogue(settings))
     if options.raw_dir is not None:
@@ -163,7 +162,6 @@ def _prepare(options: argparse.Namespace) -> int:
 
 
 def _push(options: argparse.Namespace) -> int:
-
     settings = read_settings(options)
     try:
         source = open_source(check(options.url))

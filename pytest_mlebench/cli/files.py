@@ -49,7 +49,6 @@ def _run_dir(options: argparse.Namespace) -> Path:
 
 
 def _files(options: argparse.Namespace) -> int:
-
     run_dir = _run_dir(options)
     with open_files(run_dir) as files:
         if options.path is None:
@@ -74,7 +73,6 @@ def _files(options: argparse.Namespace) -> int:
 
 
 def _unpack(options: argparse.Namespace) -> int:
-
     run_dir = _run_dir(options)
     target: Path = options.to
     if (group := group_of(target.resolve())) is not None:

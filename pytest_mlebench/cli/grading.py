@@ -69,7 +69,6 @@ def _add_grading(parser: argparse.ArgumentParser) -> None:
 
 
 def _grade(options: argparse.Namespace) -> int:
-
     settings = read_settings(options)
     submissions = _read_submissions(options.submission, factories.catalogue(settings))
     _make_folder(options.output_dir)
@@ -143,7 +142,6 @@ def _parse_submission(line: str) -> tuple[str, str]:
 
 
 def _grade_sample(options: argparse.Namespace) -> int:
-
     settings = read_settings(options)
     catalogue = factories.catalogue(settings)
     if options.competition not in catalogue and str(options.file) in catalogue:
@@ -190,7 +188,6 @@ def _competition_folder(name: str, catalogue: Catalogue) -> Path:
 
 
 def _golden(options: argparse.Namespace) -> int:
-
     settings = read_settings(options)
     catalogue = factories.catalogue(settings)
     reporter = Lines()

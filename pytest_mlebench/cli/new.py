@@ -35,7 +35,6 @@ def add(commands: Any) -> None:
 
 
 def _new_competition(options: argparse.Namespace) -> int:
-
     if options.id in default_catalogue():
         raise UsageError(f"{options.id} is a bundled competition; choose another id")
     folder = _write("competition", options.id, options.dir)

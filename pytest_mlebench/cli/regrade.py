@@ -39,7 +39,6 @@ def add(commands: Any) -> None:
 
 
 def _regrade(options: argparse.Namespace) -> int:
-
     settings = read_settings(options)
     group = read_group(open_group(options.group, settings.runs_dir))
     for why in group.broken:

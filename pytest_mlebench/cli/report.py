@@ -89,7 +89,6 @@ def _of_version(groups: list[RunGroup], version: str | None) -> list[RunGroup]:
 
 
 def _write_plots(view: Overview, folder: Path) -> None:
-
     for path in write_plots(view, folder):
         logger.info("%s", path)
 
@@ -106,7 +105,6 @@ def _markdown(view: Overview, top: Heading) -> str:
 
 
 def _html(view: Overview, top: Heading, output: Path | None) -> str:
-
     gone = any(is_opened_bundle(group.folder) for group in view.groups)  # no links to files of a bundle
     return page(view, top, folder=None if output is None or gone else output.parent)
 

@@ -31,7 +31,6 @@ def add(commands: Any) -> None:
 
 
 def _build(options: argparse.Namespace) -> int:
-
     settings = read_settings(options)
     registry = factories.agent_registry(settings)
     # Each by its name; an agent's variants are one image.
@@ -59,7 +58,6 @@ def _build(options: argparse.Namespace) -> int:
 
 
 def _clean(options: argparse.Namespace) -> int:
-
     if not clean_all(kept=options.kept, dry_run=options.dry_run, reporter=Lines(print)):
         print("killed sessions have left nothing behind")
     return 0

@@ -94,7 +94,6 @@ def _only_run(folder: Path) -> Path:
 
 def _read(run_dir: Path) -> Mapping[str, Any]:
     """The run's ``trajectory.json``; one that was interrupted has none, only the recording."""
-
     path = run_dir / TRAJECTORY
     if path.is_file():
         try:
@@ -114,12 +113,10 @@ def _read(run_dir: Path) -> Mapping[str, Any]:
 
 
 def _markdown(trajectory: Mapping[str, Any]) -> str:
-
     return markdown(trajectory)
 
 
 def _html(trajectory: Mapping[str, Any]) -> str:
-
     return page(trajectory)
 
 

@@ -9,8 +9,7 @@ from typing import Any, Literal
 
 from pytest_mlebench.catalog.competition import Competition
 from pytest_mlebench.data import levelling
-from pytest_mlebench.io import disk as folders
-from pytest_mlebench.io import json_files as durable
+from pytest_mlebench.io import disk, durable
 
 DESCRIPTIONS = ("bundled", "kaggle")
 Description = Literal["bundled", "kaggle"]
@@ -81,7 +80,7 @@ class Dataset:
 
     @property
     def is_prepared(self) -> bool:
-        return folders.is_dir(self.public) and folders.is_dir(self.private)
+        return disk.is_dir(self.public) and disk.is_dir(self.private)
 
     @property
     def is_level(self) -> bool:
@@ -108,7 +107,7 @@ class Dataset:
     @property
     def has_raw(self) -> bool:
         """Whether there is raw data; an empty folder does not count."""
-        return folders.has_entries(self.raw)
+        return disk.has_entries(self.raw)
 
     @property
     def listing(self) -> Path:

@@ -19,7 +19,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TypeVar
 
-from pytest_mlebench.io import json_files as durable
+from pytest_mlebench.io import durable
 
 T = TypeVar("T")
 READ_ONLY = 0o444

@@ -25,9 +25,7 @@ from pytest_mlebench.data.verification import (
     write_listing,
 )
 from pytest_mlebench.errors import DataError, UsageError, expect
-from pytest_mlebench.io import disk, locks
-from pytest_mlebench.io import disk as folders
-from pytest_mlebench.io import json_files as durable
+from pytest_mlebench.io import disk, durable, locks
 from pytest_mlebench.io.paths import AnyPath, expanded
 from pytest_mlebench.io.progress import ByteCounter, Note, Reporter, Step, WarningNote, silent
 
@@ -196,7 +194,7 @@ class DataStore:
 
     def needs_archive(self, competition: Competition, **options: Unpack[PrepareOptions]) -> bool:
         """Whether ``prepare`` with these options would download the competition's archive."""
-        return self._needs_raw(competition, **options) and not folders.is_file(self.dataset(competition).archive)
+        return self._needs_raw(competition, **options) and not disk.is_file(self.dataset(competition).archive)
 
     def need(
         self,
@@ -215,7 +213,7 @@ class DataStore:
             return self._need_to_level(dataset)
         if not self._needs_raw(competition, **options):
             return disk.Need(peak=0, rest=0)
-        if folders.is_file(dataset.archive):
+        if disk.is_file(dataset.archive):
             size = dataset.archive.stat().st_size
             try:
                 unpacked = unpacked_size(dataset.archive)
@@ -223,7 +221,7 @@ class DataStore:
                 unpacked = 0
             return disk.Need.of(download=size, unpacked=unpacked, present=size, keep_raw=keep_raw)
         sizes, part = downloads.size(competition, reporter), dataset.partial_archive
-        present = part.stat().st_size if folders.is_file(part) else 0
+        present = part.stat().st_size if disk.is_file(part) else 0
         return disk.Need.of(download=sizes.download, unpacked=sizes.unpacked, present=present, keep_raw=keep_raw)
 
     def prepare(
@@ -320,7 +318,7 @@ class DataStore:
         Raises LockHeld while another process uses it.
         """
         dataset = self.dataset(competition)
-        if not folders.is_dir(dataset.folder):
+        if not disk.is_dir(dataset.folder):
             return 0
         try:
             with self.lock(competition, "removes", reporter=None):
@@ -405,7 +403,7 @@ class DataStore:
         if (seed := options.get("synthetic")) is not None:
             self._make_synthetic(dataset, seed, reporter)
             return
-        had_raw = dataset.has_raw or folders.is_file(dataset.archive)
+        had_raw = dataset.has_raw or disk.is_file(dataset.archive)
         if self._needs_raw(competition, **options):
             if self.needs_archive(competition, **options):
                 self._download(dataset, downloads, reporter, **options)

@@ -125,7 +125,7 @@ def row_problems(competition: Competition, dataset: Dataset, scratch: Path) -> l
 def row_problems_here(competition: Competition, root: str, place: str) -> list[str]:
     """As ``row_problems``, in this process."""
     dataset, scratch = Dataset(competition, Path(root)), Path(place)
-    rows = _read_strictness(dataset.perfect_submission)
+    rows = _submission_table(dataset.perfect_submission)
     if rows is None or len(rows) < 2:
         return []
     grader = _Graded(competition, dataset, scratch)
@@ -177,7 +177,7 @@ def _confined(
 
 
 def _guesses(dataset: Dataset) -> Iterator[tuple[str, pd.DataFrame]]:
-    sample, perfect = _read_strictness(dataset.sample_submission), _read_strictness(dataset.perfect_submission)
+    sample, perfect = _submission_table(dataset.sample_submission), _submission_table(dataset.perfect_submission)
     if sample is None or perfect is None:
         return
     asked = [column for column in sample.columns[1:] if column in perfect.columns and perfect[column].nunique() > 1]
@@ -207,7 +207,7 @@ def _shown(score: float | None) -> str:
     return "nothing" if score is None else f"{score:g}"
 
 
-def _read_strictness(path: Path) -> pd.DataFrame | None:
+def _submission_table(path: Path) -> pd.DataFrame | None:
     try:
         return pd.read_csv(path, dtype=str, keep_default_na=False)
     except (ValueError, pd.errors.ParserError):

@@ -308,7 +308,7 @@ def _table(entry: PublicFile) -> pd.DataFrame | None:
     if entry.suffix in (".json", ".jsonl", ".ndjson"):
         return _of_records(_json(entry.content))
     if entry.suffix == ".npy":
-        return _of_array_public_files(entry.content)
+        return _array_table(entry.content)
     if entry.suffix in (".parquet", ".pq"):
         return pd.read_parquet(io.BytesIO(entry.content)).reset_index().astype(str)
     if entry.suffix.startswith(".tfrec"):
@@ -321,7 +321,7 @@ def _table(entry: PublicFile) -> pd.DataFrame | None:
     return None
 
 
-def _of_array_public_files(content: bytes) -> pd.DataFrame | None:
+def _array_table(content: bytes) -> pd.DataFrame | None:
     """Fields of a structured array, or columns of one with two dimensions at most and not too many columns."""
     array = np.load(io.BytesIO(content), allow_pickle=False)
     if array.ndim > 2 or array.shape[1:] > (_MAX_COLUMNS,) or not array.ndim:

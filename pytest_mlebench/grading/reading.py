@@ -99,7 +99,7 @@ MAX_COLUMNS = 10_000
 MAX_HEADER_BYTES = 1 << 20
 MAX_FILLED = 10_000_000
 """Fields that rows lack, in all: filled up, each takes as much memory as one that is there."""
-_BLOCK_tokens = 1 << 16
+_TEXT_BLOCK = 1 << 16
 _COMMA, _QUOTE, _LINE_FEED, _CARRIAGE_RETURN = b',"\n\r'
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 # Quotes count at the start of a field alone; what follows the closing one is text again.
@@ -119,9 +119,7 @@ def require_bounded(file: IO[bytes]) -> tuple[int, int, int]:
     except _StrayQuoteError:  # rare, and slower: what stands in quotes is taken out
         file.seek(0)
         text = _QUOTED_FIELD.sub(b"x", file.read().removeprefix(_BYTE_ORDER_MARK))
-        table = _count(
-            (text[start : start + _BLOCK_tokens] for start in range(0, len(text), _BLOCK_tokens)), quotes=False
-        )
+        table = _count((text[start : start + _TEXT_BLOCK] for start in range(0, len(text), _TEXT_BLOCK)), quotes=False)
     file.seek(0)
     return table.rows, table.fields, table.width
 
@@ -203,11 +201,11 @@ def _count(blocks: Iterable[bytes], *, quotes: bool = True) -> _Table:
 
 def _blocks(file: IO[bytes]) -> Iterator[bytes]:
     """The file in blocks that end with a line, where that is not longer than a block."""
-    block = file.read(_BLOCK_tokens).removeprefix(_BYTE_ORDER_MARK)
+    block = file.read(_TEXT_BLOCK).removeprefix(_BYTE_ORDER_MARK)
     while block:
         end = block.rfind(b"\n") + 1 or len(block)
         yield block[:end]
-        block = block[end:] + file.read(_BLOCK_tokens - (len(block) - end))
+        block = block[end:] + file.read(_TEXT_BLOCK - (len(block) - end))
 
 
 _MAGIC = {b"\x1f\x8b": "gzip data", b"PK\3\4": "a zip archive", b"PAR1": "a Parquet file", b"\x89HDF": "an HDF5 file"}

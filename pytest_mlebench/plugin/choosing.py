@@ -79,7 +79,6 @@ def _with_bundled(session: Session, argument: str, here: Path) -> str:
 
 def explain_nothing(reporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """Where -k matches none of the competitions that were collected: the close ones, or how to see all."""
-
     word = config.option.keyword
     if not word or not (ids := offered(config)):
         return

@@ -28,7 +28,6 @@ _showing = Lock()  # events of workers arrive in a thread of their own
 
 def reporter_of(config: pytest.Config) -> Reporter:
     """The reporter of this process."""
-
     if _REPORTER not in config.stash:
         reporter: Reporter = Thinned(partial(_send if is_worker(config) else _show, config))
         config.stash[_REPORTER] = reporter
@@ -37,17 +36,14 @@ def reporter_of(config: pytest.Config) -> Reporter:
 
 def receive(config: pytest.Config, worker: str, values: dict[str, Any]) -> None:
     """As xdist's controller: take up an event of a worker."""
-
     _show(config, event_from_json(values), worker)
 
 
 def _send(config: pytest.Config, event: Event) -> None:
-
     private.send_to_controller(config, ("event", event_to_json(event)))
 
 
 def _show(config: pytest.Config, event: Event, worker: str = "") -> None:
-
     with _showing:
         if _LINES not in config.stash:
             config.stash[_LINES] = Lines(lambda line: private.write_line(config, f"mlebench: {line}"))

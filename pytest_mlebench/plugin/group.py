@@ -51,7 +51,6 @@ _SANDBOXES: pytest.StashKey[Sandboxes] = pytest.StashKey()
 
 def sandboxes_of(config: pytest.Config) -> Sandboxes:
     """The session's sandboxes, made when they are needed first."""
-
     if _SANDBOXES not in config.stash:
         workers = private.worker_count(config)
         config.stash[_SANDBOXES] = Sandboxes(session_of(config).settings, reporter_of(config), workers=workers)
@@ -111,7 +110,6 @@ def open_group(config: pytest.Config) -> None:
 
 def _remove_leftovers(config: pytest.Config, *, engines: Iterable[str]) -> None:
     """Remove what killed sessions left on this machine."""
-
     reporter = reporter_of(config)
     group = session_of(config).group
     clean_folders([group, *group.glob("*")], reporter=reporter)
@@ -151,7 +149,6 @@ def _prepare_sandboxes(config: pytest.Config, agents: Collection[str]) -> None:
 
 
 def _see_that_runs_can_start(config: pytest.Config, agents: Collection[str]) -> None:
-
     problems = config.stash[_PROBLEMS]
     if not (stopped := {id: problems[id] for id in sorted(problems.keys() & agents)}):
         return
@@ -192,7 +189,6 @@ def close_group(config: pytest.Config) -> None:
 
 def _write_step_summary(path: Path, group: RunGroup) -> None:
     """Add the medal table to the summary of a step of GitHub Actions."""
-
     rates = [section.markdown() for section in rate_sections(overview([group]))]
     text = "\n\n".join([f"# {markdown_text(group.name)}", medal_table(in_order(group.records)).markdown(), *rates])
     with path.open("a", encoding="utf-8") as file:
@@ -200,5 +196,4 @@ def _write_step_summary(path: Path, group: RunGroup) -> None:
 
 
 def _write_page(group: RunGroup) -> None:
-
     (group.folder / REPORT).write_text(page(overview([group]), folder=group.folder), encoding="utf-8")

@@ -39,7 +39,6 @@ class Plan:
 
     @classmethod
     def of(cls, items: Sequence[pytest.Item], settings: Settings) -> Plan:
-
         needed = [
             competition.folder
             for item in items
@@ -54,7 +53,6 @@ class Plan:
 
 
 def _runs_agent(item: pytest.Item) -> bool:
-
     return isinstance(item, AgentRun) or "agent" in getattr(item, "fixturenames", ())
 
 
@@ -91,7 +89,6 @@ def worker_collection_finished(node: Any) -> None:
 def _take_up(config: pytest.Config, plan: Plan) -> None:
     """See before the first test that data can be had, and then, as that may take minutes, that runs can start; note
     them in the run group. Raises pytest.UsageError."""
-
     settings = session_of(config).settings
     with usage_errors():
         if settings.has_runs and plan.runs_nothing:

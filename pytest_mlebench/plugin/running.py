@@ -41,7 +41,6 @@ class AgentRun(CompetitionItem):
     @classmethod
     def of(cls, parent: CompetitionFile, agent: Agent, seed: int) -> AgentRun:
         """A run still to be done, or one that the run group has the record of: it needs neither data nor sandbox."""
-
         key = RunKey(agent.id, parent.competition.id, seed)
         session = session_of(parent.config)
         callobj: Callable[..., None] = _run if session.settings.cluster is None else _fetch
@@ -81,7 +80,6 @@ def _fetch(dataset: Dataset, request: pytest.FixtureRequest) -> None:
 
 
 def _judge_what_comes(request: pytest.FixtureRequest, get: Callable[[], RunRecord]) -> None:
-
     try:
         record = get()
     except MLEBenchError as error:
@@ -93,7 +91,6 @@ def _judge_what_comes(request: pytest.FixtureRequest, get: Callable[[], RunRecor
 
 
 def _judge(request: pytest.FixtureRequest, record: RunRecord) -> None:
-
     session = session_of(request.config)
     request.node.stash[RECORD] = record
     if not record.outcome.passed or record.outcome.is_below(session.settings.min_medal):

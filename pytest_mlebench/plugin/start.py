@@ -36,7 +36,6 @@ def start(config: pytest.Config) -> None:
 
 
 def _start_runs(config: pytest.Config, settings: Settings) -> None:
-
     sent = private.worker_input(config)
     folder = Path(sent["mlebench_group"]) if sent else _group_folder(settings)
     resumed: tuple[PlannedRun, ...] = ()
@@ -75,7 +74,6 @@ def _check_agents(session: Session) -> None:
 
     Other machines have GPUs of their own, and their own environment unless ``--cluster-keys`` gives the keys.
     """
-
     settings, elsewhere = session.settings, session.settings.cluster not in (None, "local")
     if settings.cluster_keys is not None:
         engines().load_keys(settings.cluster_keys)
@@ -100,12 +98,10 @@ def _group_folder(settings: Settings) -> Path:
 
 def _group(runs_dir: Path, name: str) -> Path:
     """The group of ``--run-group``, which may be new: any folder, or a name below ``runs_dir``."""
-
     return (find_group(name, runs_dir) if name == LAST else runs_dir / name).absolute()
 
 
 def _new_group_name() -> str:
-
     return f"{datetime.now(UTC):%Y-%m-%dT%H-%M-%S}-{secrets.token_hex(2)}"
 
 

@@ -6,14 +6,14 @@ from importlib.metadata import EntryPoint
 
 import pytest
 
-from pytest_mlebench import options_values
+from pytest_mlebench import option_values
 
 
 def test_an_installation_without_engines_says_so_and_not_that_the_name_is_wrong(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     none: dict[str, EntryPoint] = {}
-    monkeypatch.setattr(options_values, "extensions", lambda group: none)
-    assert options_values.cluster("none") is None
+    monkeypatch.setattr(option_values, "extensions", lambda group: none)
+    assert option_values.cluster("none") is None
     with pytest.raises(ValueError, match="this installation of pytest-mlebench has no engines"):
-        options_values.cluster("slurm")
+        option_values.cluster("slurm")

@@ -13,11 +13,11 @@ pytestmark = pytest.mark.full
 COUNTER = """
     import json, os, sys
     from pathlib import Path
-    from pytest_mlebench.io import json_files as json_values
+    from pytest_mlebench.io import json_files
     from pytest_mlebench.records.record import RunRecord
 
     counts = {"opened": 0, "parsed": 0}
-    parse = json_values._parse_fields
+    parse = json_files._parse_fields
 
     def audit(event, arguments):
         if event == "open" and str(arguments[0]).endswith("/run.json"):
@@ -28,7 +28,7 @@ COUNTER = """
         return parse(kind, *arguments)
 
     sys.addaudithook(audit)
-    json_values._parse_fields = counting
+    json_files._parse_fields = counting
 
     def pytest_unconfigure(config):
         if not hasattr(config, "workerinput"):

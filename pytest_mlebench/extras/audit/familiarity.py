@@ -82,7 +82,6 @@ def measure(
 
 
 def _answer(text: str, ask: Callable[[str], Sequence[float]], cache: Path, asked: tuple[str, ...]) -> list[float]:
-
     digest = hashlib.sha256(json.dumps([*asked, TOP, CHARACTERS, text[:CHARACTERS]]).encode()).hexdigest()
     path = cache / f"{digest}.json"
     try:
@@ -154,7 +153,6 @@ def to_json(
     left_out: Mapping[str, str],
 ) -> dict[str, Any]:
     """Everything that was measured, for a file."""
-
     return {
         "positions": POSITIONS,
         "top": TOP,

@@ -348,7 +348,6 @@ def read_bundle(source: Path, parent: Path, *, max_bytes: int = MAX_BYTES) -> Bu
 
     Raises DataError for a file that is no bundle, or not a whole and honest one, and OSError.
     """
-
     try:
         with ZstdFile(source, options={DecompressionParameter.window_log_max: _WINDOW_LOG}) as stream:
             return _unpack(_Members(stream), parent, max_bytes)

@@ -81,7 +81,6 @@ def _run_one(options: argparse.Namespace) -> int:
 
 def _do(plan: Plan, group: Path) -> RunRecord:
     """Set up what a session's fixtures do, and run the agent; raises MLEBenchError where that cannot be."""
-
     if plan.keys_file:
         load_keys(Path(plan.keys_file))
     settings = _settings(plan, group)
@@ -126,7 +125,6 @@ def _see_that_none_has(plan: Plan, group: Path) -> None:
 
 def _dataset(settings: Settings, competition: Competition) -> Dataset:
     """The run's data, pulled from ``--data-source`` where it is not here; raises DataError."""
-
     store, options = factories.data_store(settings), factories.prepare_options(settings)
     if not store.is_usable(competition, **options):
         if store.source is None:
@@ -162,7 +160,6 @@ def _settings(plan: Plan, group: Path) -> Settings:
 
 
 def _agent(plan: Plan, settings: Settings) -> Agent:
-
     (agent,) = agents(settings)
     if folder_digest(agent.folder) != plan.agent_digest:
         raise UsageError(f"{agent.folder} on {socket.gethostname()} is not what it was when the run was submitted")
@@ -172,7 +169,6 @@ def _agent(plan: Plan, settings: Settings) -> Agent:
 
 def _competition(plan: Plan, settings: Settings) -> Competition:
     """The competition; where the session's path is not on this machine, the one of that id in the catalogue."""
-
     file = Path(plan.competition_file)
     return load(file, settings.version) if file.exists() else catalogue(settings)[plan.competition_id]
 

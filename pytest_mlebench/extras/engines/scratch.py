@@ -17,8 +17,7 @@ from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.data.levelling import level
 from pytest_mlebench.data.verification import SIDES, fingerprint, md5, prepared_files
 from pytest_mlebench.errors import DataError, reason
-from pytest_mlebench.io import disk, locks
-from pytest_mlebench.io import json_files as durable
+from pytest_mlebench.io import disk, durable, locks
 from pytest_mlebench.io.progress import Reporter, Step, silent
 from pytest_mlebench.io.units import format_size
 

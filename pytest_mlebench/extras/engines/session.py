@@ -102,7 +102,6 @@ def machine_shares(settings: Settings) -> int:
 
 def check_none_runs(session: Session) -> None:
     """Where this session does runs itself: see that no engine still does them; raises UsageError."""
-
     try:
         queue.check_none_runs(session.group, engines())
     except ClusterError as error:
@@ -164,7 +163,6 @@ def _items(
 def _just_finished(config: pytest.Config, keys: Collection[RunKey]) -> dict[RunKey, Result]:
     """The runs that jobs of an earlier session have finished since this one read which are: to be called when the queue
     has seen which jobs go on."""
-
     session = session_of(config)
     assert session.reader is not None
     found = {record.key: record for record in session.reader.records() if record.key in keys}
@@ -181,7 +179,6 @@ def fetched(config: pytest.Config, key: RunKey) -> RunRecord:
 
 
 def _queue(config: pytest.Config) -> RunQueue:
-
     session, chosen = session_of(config), engine_of(config)
     assert session.reader is not None and chosen is not None
     return RunQueue(
@@ -201,7 +198,6 @@ def _command(plan: Path, name: str) -> list[str]:
 
 
 def _plan(config: pytest.Config, item: AgentRun) -> Plan:
-
     session = session_of(config)
     settings, replayed = session.settings, factories.replayed_group(session.settings)
     return Plan(
@@ -228,7 +224,6 @@ _DIGESTS = pytest.StashKey[dict[str, str]]()
 
 
 def _digest(config: pytest.Config, agent: Agent) -> str:
-
     known = config.stash.setdefault(_DIGESTS, {})
     if agent.id not in known:
         known[agent.id] = folder_digest(agent.folder)
@@ -237,7 +232,6 @@ def _digest(config: pytest.Config, agent: Agent) -> str:
 
 def _has_data(config: pytest.Config, item: AgentRun) -> bool:
     """Prepare the run's data on this side; False where it cannot be had, or may not be prepared."""
-
     settings = session_of(config).settings
     try:
         provide(item, item.competition, factories.data_store(settings), settings, reporter_of(config))
@@ -247,7 +241,6 @@ def _has_data(config: pytest.Config, item: AgentRun) -> bool:
 
 
 def _record_lost(config: pytest.Config, plan: Plan, cause: Cause, reason: str) -> RunRecord:
-
     session = session_of(config)
     settings = session.settings
     competition = load(Path(plan.competition_file), settings.version)
@@ -276,7 +269,6 @@ def _record_lost(config: pytest.Config, plan: Plan, cause: Cause, reason: str) -
 
 def _leave(config: pytest.Config, queue: RunQueue) -> None:
     """At the end of the session: nothing is left, or it was interrupted, and its jobs are ended or left."""
-
     if not queue.live:
         return
     settings = session_of(config).settings

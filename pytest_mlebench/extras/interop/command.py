@@ -33,7 +33,6 @@ def add(commands: Any) -> None:
 
 
 def _export(options: argparse.Namespace) -> int:
-
     group = read_group(open_group(options.group, read_settings(options).runs_dir))
     for why in group.broken:
         logger.warning("warning: %s", why)

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 from pytest_mlebench.data.download.retry import RetryPolicy, TransientError, retry
 from pytest_mlebench.data.source_url import EXTRAS, check, redacted, with_password
 from pytest_mlebench.errors import DataError, UsageError
-from pytest_mlebench.io import json_files as durable
+from pytest_mlebench.io import durable
 from pytest_mlebench.io.progress import Reporter, silent
 
 T = TypeVar("T")

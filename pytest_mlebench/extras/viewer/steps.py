@@ -326,7 +326,6 @@ def has_trajectory(group_dir: Path, run: str) -> bool:
 
 
 def _stamp(group_dir: Path, run: str) -> list[tuple[int, int] | None]:
-
     found: list[tuple[int, int] | None] = []
     for name in (TRAJECTORY, BODIES, CALLS):
         try:

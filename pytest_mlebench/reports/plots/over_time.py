@@ -186,14 +186,14 @@ def _panels(records: Sequence[RunRecord], quantity: _Quantity) -> list[Panel]:
     agents = agents_of(records)
     longest = max(map(quantity.amount, records), default=1.0) or 1.0
     return [
-        _panel_time_spent(
+        _spent_panel(
             number, agent, [record for record in records if record.agent == agent], longest, len(agents), quantity
         )
         for number, agent in enumerate(agents)
     ]
 
 
-def _panel_time_spent(
+def _spent_panel(
     number: int, agent: str, records: Sequence[RunRecord], longest: float, agents: int, quantity: _Quantity
 ) -> Panel:
     unit, seconds = next((unit for unit in quantity.units if longest >= 2 * unit[1]), quantity.units[-1])

@@ -34,7 +34,6 @@ def test_a_daemon_does_not_outlive_the_time_limit(attack: Runner) -> None:
 
 
 def _runs_on_host(name: str) -> bool:
-
     return any(name in " ".join(process.info["cmdline"] or []) for process in psutil.process_iter(["cmdline"]))
 
 

@@ -62,7 +62,6 @@ def test_five_gigabytes_are_not_collected_and_what_is_small_is(attack: Runner) -
 
 
 def _free_bytes(folder: Path) -> int:
-
     return shutil.disk_usage(folder).free
 
 

@@ -90,7 +90,6 @@ def _audit(options: argparse.Namespace) -> int:
 
 
 def _audit_group(options: argparse.Namespace, name: str) -> int:
-
     settings = read_settings(options)
     group = read_group(open_group(name, settings.runs_dir))
     for why in group.broken:
@@ -125,7 +124,6 @@ def _judge(options: argparse.Namespace) -> JudgeOptions | None:
 
 
 def _show(group: RunGroup, found: Findings) -> None:
-
     for record in group.records:
         own = found.of(record.run_id)
         if own:
@@ -179,7 +177,6 @@ def _why(judge: JudgeAccount) -> str:
 
 
 def _calibrate(options: argparse.Namespace) -> int:
-
     settings = read_settings(options)
     with tempfile.TemporaryDirectory(prefix="mlebench-calibrate-") as folder:
         judge = _judge(options)
@@ -203,7 +200,6 @@ def _figures(found: Calibration) -> dict[str, Any]:
 
 
 def _show_calibration(found: Calibration) -> None:
-
     heads = ["flagged by", "category", "half", "precision", "95 %", "n", "recall", "95 %", "n"]
     rows = [
         [method, category, half, *_share(c.found, c.found + c.false_alarms), *_share(c.found, c.found + c.missed)]
@@ -222,7 +218,6 @@ def _show_calibration(found: Calibration) -> None:
 
 
 def _share(part: int, whole: int) -> tuple[str, str, str]:
-
     if not whole:
         return "-", "", ""
     percent = 100 * part / whole

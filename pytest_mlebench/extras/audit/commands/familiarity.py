@@ -61,7 +61,6 @@ def add(commands: Any) -> None:
 
 
 def _familiarity(options: argparse.Namespace) -> int:
-
     settings = read_settings(options)
     if not _is_url(options.base_url):
         raise UsageError(f"--base-url: {options.base_url} is no URL; an example: http://localhost:8000/v1")
@@ -121,7 +120,6 @@ def _texts(
     folder: Path | None, competitions: Sequence[Competition], store: DataStore
 ) -> tuple[Mapping[str, Mapping[str, str]], int]:
     """The texts of each competition, by name; without a folder its description, and of how many that is ours."""
-
     if folder is not None:
         if not folder.is_dir():
             raise UsageError(f"--texts: {folder} is not a folder")
@@ -150,7 +148,6 @@ def _show(
     correlations: Sequence[Correlation],
     left_out: Mapping[str, str],
 ) -> None:
-
     heads = ("competition", "familiarity", "positions", *map(one_line, found))
     rows = [
         (

@@ -30,7 +30,6 @@ def add(commands: Any) -> None:
 
 
 def _kernels(options: argparse.Namespace) -> int:
-
     settings = read_settings(options)
     chosen = selected(options, factories.catalogue(settings))
     store = factories.data_store(settings)

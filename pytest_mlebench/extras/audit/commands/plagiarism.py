@@ -71,7 +71,6 @@ def warn_of_missing(notebooks: Mapping[str, NotebooksRead], data_dir: Path, *, i
 
 def show(found: Findings, pairs: Pairs | None, options: Any) -> None:
     """What was compared, and with ``--pairs`` the passages side by side."""
-
     if found.plagiarism is not None:
         print(account_text(found.plagiarism))
     if options.pairs and pairs is not None and pairs.pairs:

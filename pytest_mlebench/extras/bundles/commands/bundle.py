@@ -79,7 +79,6 @@ def check_unused(options: argparse.Namespace) -> None:
 
 
 def _bundle(options: argparse.Namespace) -> int:
-
     settings = read_settings(options)
     note_absent(factories.data_store(settings))
     group = read_group(find_group(options.group, settings.runs_dir))
@@ -108,7 +107,6 @@ def _bundle(options: argparse.Namespace) -> int:
 
 def verify(options: argparse.Namespace) -> int:
     """Check the bundle of a command line; 0 where its files agree and its runs have no violation, else 1."""
-
     if options.competition or options.split or options.list:
         raise UsageError(f"{options.bundle} is a bundle, and -c, --split and --list choose prepared data: name one")
     if not options.bundle.is_file():
@@ -133,7 +131,6 @@ def verify(options: argparse.Namespace) -> int:
 
 
 def _largest(options: argparse.Namespace) -> int:
-
     try:
         return MAX_BYTES if options.max_size is None else parse_size(options.max_size)
     except ValueError as error:
@@ -141,7 +138,6 @@ def _largest(options: argparse.Namespace) -> int:
 
 
 def _unbundle(options: argparse.Namespace) -> int:
-
     if not is_bundle(options.bundle):
         raise UsageError(f"{options.bundle} is no bundle: `mlebench bundle` makes one")
     print(unpack(options.bundle, options.to, max_bytes=_largest(options)))

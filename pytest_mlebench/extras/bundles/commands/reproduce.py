@@ -40,7 +40,6 @@ def add(commands: Any) -> None:
 
 
 def _reproduce(options: argparse.Namespace) -> int:
-
     settings = read_settings(options)
     run_dir = find_run(options.run, settings.runs_dir)
     try:

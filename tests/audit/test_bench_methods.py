@@ -1,0 +1,41 @@
+"""Methods of ``Bench`` that the extras ``audit`` and ``bundles`` add."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pytest_mlebench import Bench, UsageError
+from pytest_mlebench.records.layout import MANIFEST
+from pytest_mlebench.results.profile import Result
+
+DIABETES = "smoke-diabetes"
+
+
+@pytest.fixture
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    monkeypatch.chdir(tmp_path)
+    return Bench(sandbox="local", data_dir=tmp_path / "data")
+
+
+def test_a_group_is_audited_packed_and_verified(bench: Bench, tmp_path: Path) -> None:
+    group = bench.run("dummy", DIABETES, group="mine")
+    found = bench.audit("mine")
+    assert found.runs == (group.records[0].run_id,) and (group.folder / "audit.json").is_file()
+    made = bench.bundle(group, tmp_path / "mine.tar.zst")
+    card = bench.verify(tmp_path / "mine.tar.zst", digest=made.digest)
+    assert card.result is Result.verified and not card.violations
+    assert bench.verify(tmp_path / "mine.tar.zst", digest="0" * 64).result is Result.differs
+    bench.bundle("mine", tmp_path / "less.tar.zst", leave_out=["logs"])
+    assert bench.verify(tmp_path / "less.tar.zst").left_out[0].startswith("logs: ")
+
+
+def test_what_is_no_bundle_or_no_kind_of_file_is_named(bench: Bench, tmp_path: Path) -> None:
+    group = bench.run("dummy", DIABETES, group="mine")
+    with pytest.raises(UsageError, match="'weights' is not one of submissions"):
+        bench.bundle(group, tmp_path / "mine.tar.zst", leave_out=["weights"])
+    with pytest.raises(UsageError, match="is no bundle"):
+        bench.verify(group.folder / MANIFEST)
+    with pytest.raises(UsageError, match="nowhere"):
+        bench.audit("nowhere")
