@@ -10,29 +10,36 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from decimal import Decimal
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, cast
 
-from pytest_mlebench import factories
 from pytest_mlebench import options as declared
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.io.extensions import load_extension
-from pytest_mlebench.io.paths import AnyPath
+from pytest_mlebench.io.paths import AnyPath, bundled
 from pytest_mlebench.io.progress import Reporter, silent
 
 if TYPE_CHECKING:
-    from pytest_mlebench.agents import Agent, AgentRegistry
+    from pytest_mlebench.agents import Agent, AgentRegistry, Permissions
     from pytest_mlebench.catalog import Catalogue, Competition
-    from pytest_mlebench.data.dataset import Dataset
-    from pytest_mlebench.data.store import DataStore
+    from pytest_mlebench.data.dataset import Dataset, Description
+    from pytest_mlebench.data.store import DataStore, PrepareOptions
+    from pytest_mlebench.group import OpenGroup
+    from pytest_mlebench.llm.ledger import Recording
+    from pytest_mlebench.llm.settings import GatewaySettings
     from pytest_mlebench.records.group import RunGroup
+    from pytest_mlebench.records.record import RunKey
     from pytest_mlebench.records.report import Report
     from pytest_mlebench.results.overview import Overview
-    from pytest_mlebench.runs.regrade import Regrading
+    from pytest_mlebench.runs.regrade import Regrader, Regrading
+    from pytest_mlebench.runs.run import RunOptions
+    from pytest_mlebench.sandbox import Limits, Sandbox
+    from pytest_mlebench.sandbox.docker.sandbox import DockerSandbox
 
 _METHODS = "mlebench.methods"
 """The entry points of methods that extras add: functions whose first argument is the ``Bench``."""
@@ -56,10 +63,16 @@ class Bench:
     """
 
     def __init__(
-        self, *, reporter: Reporter = silent, settings: declared.Settings | None = None, **options: Any
+        self,
+        *,
+        reporter: Reporter = silent,
+        settings: declared.Settings | None = None,
+        workers: int = 1,
+        **options: Any,
     ) -> None:
         self.settings = settings or declared.from_python(options)
-        self.reporter = reporter
+        self.reporter, self.workers = reporter, workers
+        self._containers: dict[str, DockerSandbox] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -69,7 +82,7 @@ class Bench:
 
     def close(self) -> None:
         """Close what was opened; the object can be used again afterwards."""
-        self.__dict__.pop("sandboxes", None)
+        self._containers.clear()
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -79,25 +92,258 @@ class Bench:
             raise AttributeError(f"Bench has no attribute {name!r}")
         return method.__get__(self)
 
+    def with_settings(self, **changes: Any) -> Bench:
+        """The same with other settings, and with the containers' connections of this one."""
+        other = Bench(settings=replace(self.settings, **changes), reporter=self.reporter, workers=self.workers)
+        other._containers = self._containers
+        return other
+
+    # What the options lead to.
+
     @cached_property
     def catalogue(self) -> Catalogue:
         """The bundled competitions, and those of ``competitions_dir``."""
-        return factories.catalogue(self.settings)
+        from pytest_mlebench.catalog import default_catalogue
+
+        return default_catalogue(*self.settings.competitions_dirs, version=self.settings.version)
 
     @cached_property
     def registry(self) -> AgentRegistry:
         """The bundled agents, and those of ``agents_dir``."""
-        return factories.agent_registry(self.settings)
+        from pytest_mlebench.agents import AgentRegistry
+
+        return AgentRegistry(bundled("agents"), *self.settings.agents_dirs)
 
     @cached_property
     def store(self) -> DataStore:
-        """The prepared data in ``data_dir``."""
-        return factories.data_store(self.settings)
+        """The prepared data in ``data_dir``, with ``data_source``. Raises DataError where there is no home directory
+        to put it in."""
+        from pytest_mlebench.data.store import DataStore
+
+        return DataStore(self.data_dir, source=self.settings.data_source, policy=None)
+
+    @property
+    def data_dir(self) -> Path:
+        """The folder of the data; raises DataError where there is no home directory to put it in."""
+        from pytest_mlebench.data.store import default_data_dir
+
+        return self.settings.data_dir or default_data_dir()
+
+    @property
+    def chosen_agents(self) -> tuple[Agent, ...]:
+        """The agents of the option ``agent``; raises UsageError for an unknown one."""
+        return tuple(self.registry[id] for id in self.settings.agents)
+
+    @property
+    def permissions(self) -> Permissions:
+        """What the user grants agents."""
+        from pytest_mlebench.agents import Permissions
+
+        settings = self.settings
+        return Permissions(
+            allow_secrets=settings.allow_secrets, allow_hosts=settings.allow_hosts, trust_agents=settings.trust_agents
+        )
+
+    @property
+    def limits(self) -> Limits:
+        """What each run may use."""
+        from pytest_mlebench.sandbox import Limits
+
+        names = ("time_limit", "cpus", "memory", "disk", "gpus")
+        return Limits(**{name: getattr(self.settings, name) for name in names})
+
+    @property
+    def prepare_options(self) -> PrepareOptions:
+        """How data is prepared for runs: raw data that was there before stays."""
+        from pytest_mlebench.data.dataset import OBFUSCATED
+
+        described = self.settings.description
+        # Each run obfuscates its own description.
+        stored = None if described == OBFUSCATED else cast("Description | None", described)
+        return {"keep_raw": None, "description": stored}
+
+    @property
+    def grading_options(self) -> dict[str, Any]:
+        """How submissions are graded, as ``Grader`` takes it."""
+        from pytest_mlebench.grading.limits import GradingLimits
+
+        limits = GradingLimits(memory=self.settings.grading_memory, seconds=self.settings.grading_time)
+        return {"max_bytes": self.settings.max_submission_size, "limits": limits}
 
     @cached_property
-    def sandboxes(self) -> factories.Sandboxes:
-        """The sandboxes that agents run in."""
-        return factories.Sandboxes(self.settings, self.reporter)
+    def gateway(self) -> GatewaySettings:
+        """What the gateways to language models do; raises UsageError for an invalid file of providers or prices."""
+        from pytest_mlebench.llm.budget import Limits as Budget
+        from pytest_mlebench.llm.prices import Prices
+        from pytest_mlebench.llm.providers import load_providers
+        from pytest_mlebench.llm.settings import GatewaySettings
+
+        settings = self.settings
+        return GatewaySettings(
+            providers=load_providers(*settings.llm_providers),
+            record=cast("Recording", settings.llm_record),
+            limits=Budget(
+                max_cost=_dollars(settings.max_cost),
+                max_tokens=settings.max_tokens,
+                max_calls=settings.max_calls,
+                max_total_cost=_dollars(settings.max_total_cost),
+            ),
+            models=settings.models,
+            prices=Prices.load(*settings.prices),
+            retries=settings.llm_retries,
+            rpm=settings.llm_rpm,
+            allow_provider_tools=settings.allow_provider_tools,
+        )
+
+    @property
+    def replayed_group(self) -> Path | None:
+        """The folder of ``llm_replay``; raises UsageError for an unknown group."""
+        from pytest_mlebench.records.group import find_group
+
+        name = self.settings.llm_replay
+        return None if name is None else find_group(name, self.settings.runs_dir).absolute()
+
+    @property
+    def container_options(self) -> dict[str, Any]:
+        """What containers are like, as ``DockerSandbox`` takes it."""
+        settings = self.settings
+        closed = "none" if settings.sandbox == "podman" else "registries"
+        return {
+            "network": settings.network,
+            # Where an agent may reach nothing, whoever wrote its Dockerfile gets no way out either.
+            "build_network": settings.build_network or (closed if settings.network == "none" else "full"),
+            "allow_hosts": list(settings.allow_hosts),
+            "runtime": settings.runtime,
+            "allow_privileged": settings.allow_privileged,
+            **({"allow_unenforced_limits": True} if settings.allow_unenforced_limits else {}),
+            "base_image": settings.base_image,
+            "heavy": settings.heavy if settings.heavy != "auto" else "cuda" if settings.gpus else "cpu",
+        }
+
+    @property
+    def comparable_settings(self) -> dict[str, Any]:
+        """What must stay the same, beside agents and limits, for the runs of a group to compare."""
+        from pytest_mlebench.catalog.competition import FIRST
+
+        settings, containers = self.settings, self.container_options
+        return {
+            **({} if settings.version == FIRST else {"bench_version": settings.version}),
+            "description": settings.description,
+            "max_submission_size": settings.max_submission_size,
+            "until": settings.until,
+            "grading": {"memory": settings.grading_memory, "seconds": settings.grading_time},
+            **containers,
+            "heavy": containers["heavy"] or False,  # as groups of earlier versions have it
+            **_comparable_llm_settings(settings),
+        }
+
+    @property
+    def session_options(self) -> dict[str, Any]:
+        """The options that determine a run, by name, so that another session, or a job, can restore them."""
+        return {**self.settings.restored_options(), "--data-dir": str(self.data_dir)}
+
+    def run_options(self, folder: Path, *, worker: str = "", job: Mapping[str, Any] | None = None) -> RunOptions:
+        """How agents run, and the folder of the run group; ``job`` is what the record says of the engine's job."""
+        from pytest_mlebench.data.dataset import OBFUSCATED
+        from pytest_mlebench.runs.run import RunOptions
+        from pytest_mlebench.sandbox.snapshots import SnapshotPolicy
+
+        settings = self.settings
+        return RunOptions(
+            folder=folder,
+            limits=self.limits,
+            max_submission_bytes=settings.max_submission_size,
+            grading=self.grading_options["limits"],
+            keep_sandbox=settings.keep_sandbox,
+            obfuscated=settings.description == OBFUSCATED,
+            until=settings.until,
+            gateway=None if settings.llm_gateway == "off" else lambda: self.gateway,
+            permissions=self.permissions,
+            replay=self.replayed_group,
+            worker=worker,
+            snapshots=SnapshotPolicy() if settings.snapshots == "on" else None,
+            job=job or {},
+        )
+
+    def regrader(self, version: str) -> Regrader:
+        """What grades submissions of a version of the benchmark again."""
+        from pytest_mlebench.runs.regrade import Regrader
+
+        catalogue = self.with_settings(bench_version=version.removeprefix("v")).catalogue
+        return Regrader(catalogue, self.store, self.grading_options)
+
+    def check_agent(self, agent: Agent) -> None:
+        """Notice before the first run what an agent's start would lack, or has not been granted.
+
+        Raises AgentError, SandboxError or UsageError.
+        """
+        from pytest_mlebench.agents.config import check_folder
+        from pytest_mlebench.runs.permitted import check_hosts, run_environment
+
+        check_folder(agent)  # before anything reads what is in it
+        settings, granted, gateway, replayed = self.settings, self.permissions, None, False
+        if settings.llm_gateway == "on" and agent.may_ask_models:
+            gateway, replayed = self.gateway, self.replayed_group is not None
+        elif settings.llm_providers or settings.prices:
+            _ = self.gateway  # an invalid file is not ignored
+        environment = run_environment(agent, granted, gateway, replayed=replayed)
+        if settings.network == "llm" and settings.sandbox != "local":
+            check_hosts(agent, granted, gateway)
+        if gateway is None:
+            agent.launch(environment)
+            return
+        from pytest_mlebench.llm.run_gateway import check_secrets
+
+        check_secrets(gateway, agent, replayed=replayed)
+
+    def sandbox(self, agent: Agent) -> Sandbox:
+        """The sandbox for an agent; raises SandboxError."""
+        from pytest_mlebench.sandbox.endings import choose
+
+        return choose(
+            self.settings.sandbox,
+            agent,
+            self.permissions,
+            local=self._local_sandbox,
+            container=self.container_sandbox,
+        )
+
+    def ready_sandbox(self, agent: Agent) -> Sandbox:
+        """The sandbox for an agent, ready to run it; raises SandboxError."""
+        sandbox = self.sandbox(agent)
+        sandbox.check(agent)
+        sandbox.prepare(agent)
+        return sandbox
+
+    def _local_sandbox(self) -> Sandbox:
+        from pytest_mlebench.sandbox.local.sandbox import LocalSandbox
+
+        return LocalSandbox(
+            limits=self.limits,
+            workers=self.workers,
+            gpu_ids=self.settings.gpu_ids,
+            network=self.settings.network,
+            reporter=self.reporter,
+        )
+
+    def container_sandbox(self, engine: str | None = None) -> DockerSandbox:
+        """Containers of an engine (default: that of the option ``sandbox``); raises SandboxError."""
+        from pytest_mlebench.sandbox.docker.sandbox import DockerSandbox
+
+        engine = engine or ("podman" if self.settings.sandbox == "podman" else "docker")
+        if engine not in self._containers:
+            self._containers[engine] = DockerSandbox(
+                engine=engine,
+                limits=self.limits,
+                workers=self.workers,
+                gpus=self.settings.gpus,
+                gpu_ids=self.settings.gpu_ids,
+                reporter=self.reporter,
+                **self.container_options,
+            )
+        return self._containers[engine]
+
+    # The use cases.
 
     def agents(self) -> list[Agent]:
         """All agents that can be run, variants included."""
@@ -111,8 +357,7 @@ class Bench:
     def prepare(self, *competitions: str | Competition, split: str | None = None) -> list[Dataset]:
         """Prepare the data of competitions, or of a split, where it is not there yet; raises DataError."""
         chosen = self._chosen(competitions, split)
-        options = factories.prepare_options(self.settings)
-        return [self.store.prepare(own, reporter=self.reporter, **options) for own in chosen]
+        return [self.store.prepare(own, reporter=self.reporter, **self.prepare_options) for own in chosen]
 
     def run(
         self,
@@ -130,29 +375,77 @@ class Bench:
         go on. Raises UsageError, DataError or SandboxError where nothing could run, and what interrupts a run.
         """
         chosen_agent = self.registry[agent] if isinstance(agent, str) else agent
-        given = (
-            ()
-            if competition is None
-            else tuple(competition)
-            if isinstance(competition, list | tuple)
-            else (competition,)
-        )
-        chosen = self._chosen(given, split)
+        named = competition if isinstance(competition, list | tuple) else [competition]
+        chosen = self._chosen((own for own in named if own is not None), split)
         numbers = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
         if not numbers:
             raise UsageError("seeds: at least one is needed")
-        from pytest_mlebench.session import run_all
+        bench = self.with_settings(agents=(chosen_agent.id,), seeds=max(numbers) + 1)
+        return bench._run_all(self._group_folder(group), chosen_agent, chosen, numbers)
 
-        return run_all(
-            self._group_folder(group),
-            replace(self.settings, agents=(chosen_agent.id,), seeds=max(numbers) + 1),
-            chosen_agent,
-            chosen,
-            seeds=numbers,
-            sandboxes=self.sandboxes,
-            prepare=lambda own: self.prepare(own)[0],
+    def _run_all(self, folder: Path, agent: Agent, competitions: Sequence[Competition], seeds: list[int]) -> RunGroup:
+        from pytest_mlebench.records.manifest import PlannedRun
+        from pytest_mlebench.records.record import RunKey
+        from pytest_mlebench.runs.run import run_agent
+
+        self.check_agent(agent)
+        sandbox = self.sandbox(agent)
+        sandbox.check(agent)
+        files = {own.id: own.folder / "competition.yaml" for own in competitions}
+        opened = self.open_group(
+            folder,
+            agents=(agent,),
+            sandboxes={agent.id: sandbox.name},
+            competition_file=lambda nodeid: files.get(Path(nodeid.split("::")[0]).parent.name, Path(nodeid)),
+        )
+        with opened:
+            keys = [RunKey(agent.id, own.id, seed) for own in competitions for seed in seeds]
+            opened.plan(PlannedRun(*key, nodeid=_nodeid(key)) for key in keys)
+            sandbox.prepare(agent)
+            finished = {record.key for record in opened.reader.records()}
+            options = self.run_options(opened.folder)
+            for own in competitions:
+                left = [key.seed for key in keys if key.competition_id == own.id and key not in finished]
+                dataset = self.prepare(own)[0] if left else None
+                for seed in left:
+                    assert dataset is not None
+                    opened.reader.add(run_agent(agent, own, dataset, sandbox, options, seed=seed))
+        return opened.reader.read()
+
+    def open_group(
+        self,
+        folder: Path,
+        *,
+        agents: Sequence[Agent],
+        sandboxes: Mapping[str, str],
+        competition_file: Callable[[str], Path],
+        workers: int | None = None,
+        cluster: Mapping[str, str] | None = None,
+    ) -> OpenGroup:
+        """Open a run group to write runs to it.
+
+        ``sandboxes`` has the kind of sandbox of each agent, ``competition_file`` finds the ``competition.yaml`` of a
+        node id, ``workers`` is how many runs share the machine, and ``cluster`` describes the engine that runs are
+        handed to. Raises UsageError where another session has the group, and where it was made with other settings.
+        """
+        from pytest_mlebench.group import OpenGroup
+        from pytest_mlebench.runs.writer import RunGroupWriter, make_folder
+
+        make_folder(folder.parent)
+        writer = RunGroupWriter(
+            folder,
+            agents=agents,
+            sandboxes=sandboxes,
+            limits=self.limits,
+            workers=self.workers if workers is None else workers,
+            settings=self.comparable_settings,
+            options=self.session_options,
+            competition_file=competition_file,
+            allow_changes=self.settings.allow_changes,
+            cluster=cluster,
             reporter=self.reporter,
         )
+        return OpenGroup(writer, self.reporter)
 
     def grade(self, competition: str | Competition, submission: AnyPath) -> Report:
         """Grade a submission against the competition's prepared answers. Raises DataError where these are missing."""
@@ -160,9 +453,7 @@ class Bench:
         from pytest_mlebench.io.paths import expanded
 
         (own,) = self._chosen((competition,), None)
-        return Grader(own, self.store.dataset(own), **factories.grading_options(self.settings)).report(
-            expanded(submission)
-        )
+        return Grader(own, self.store.dataset(own), **self.grading_options).report(expanded(submission))
 
     def regrade(self, group: AnyPath | RunGroup) -> Regrading:
         """Grade a run group's stored submissions again, with the version of the option ``bench_version`` or else the
@@ -172,7 +463,7 @@ class Bench:
 
         own = group if isinstance(group, RunGroup) else self.group(group)
         version = self.settings.version if self.settings.bench_version is not None else own.version
-        result = regrade(own, version, factories.regrader(self.settings, version))
+        result = regrade(own, version, self.regrader(version))
         write_regrading(own.folder, result)
         return result
 
@@ -200,3 +491,23 @@ class Bench:
     def _group_folder(self, group: AnyPath | None) -> Path:
         name = group or self.settings.run_group or f"{datetime.now(UTC):%Y-%m-%dT%H-%M-%S}-{secrets.token_hex(2)}"
         return (self.settings.runs_dir / name).absolute()
+
+
+def _nodeid(key: RunKey) -> str:
+    """As pytest names the run, so that ``pytest --resume`` goes on with the group."""
+    return f"competitions/{key.competition_id}/competition.yaml::{key.agent}[seed={key.seed}]"
+
+
+def _dollars(value: float | None) -> Decimal | None:
+    return None if value is None else Decimal(str(value))
+
+
+def _comparable_llm_settings(settings: declared.Settings) -> dict[str, Any]:
+    """What differs from the defaults, so that groups without models compare with groups of earlier versions."""
+    names = ("llm_gateway", "max_cost", "max_tokens", "max_calls", "models", "allow_provider_tools")
+    values = {name: getattr(settings, name) for name in names}
+    if settings.llm_replay is not None:
+        values["llm_replay"] = settings.llm_replay
+    own = {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+    default = {name: getattr(declared.Settings, name, None) for name in own}
+    return {name: value for name, value in own.items() if value not in (None, [], False, default[name])}

@@ -13,9 +13,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pytest_mlebench import defaults, factories
+from pytest_mlebench import defaults
 from pytest_mlebench.agents import Agent
-from pytest_mlebench.cli.common import add_options, print_json, read_settings
+from pytest_mlebench.bench import Bench
+from pytest_mlebench.cli.common import add_options, print_json, read_bench
 from pytest_mlebench.data.download.kaggle_client import find_credentials
 from pytest_mlebench.data.download.retry import RetryPolicy
 from pytest_mlebench.errors import MLEBenchError, SandboxError
@@ -28,7 +29,6 @@ from pytest_mlebench.reports.tables import Table, terminal_width
 from pytest_mlebench.sandbox.docker.engine import DOCKER, PODMAN
 from pytest_mlebench.sandbox.docker.images import BASE_IMAGE
 from pytest_mlebench.sandbox.docker.opening import open_engine
-from pytest_mlebench.sandbox.docker.sandbox import DockerSandbox
 from pytest_mlebench.sandbox.gpus import GpuPool, machine_size
 
 Line = tuple[str, str, str]
@@ -50,16 +50,16 @@ def add(commands: Any) -> None:
 
 
 def _agents(options: argparse.Namespace) -> int:
-    settings = read_settings(options)
-    images = None
+    bench = read_bench(options)
+    settings, images = bench.settings, None
     try:
-        images = DockerSandbox(**factories.engine_options(settings), **factories.container_options(settings)).images
+        images = bench.container_sandbox().images
     except SandboxError as error:
         note = f"images are unknown: {error}"
     missing = "?" if images is None else "not built"
     values: list[dict[str, Any]] = []
     rows: list[tuple[str, ...]] = []
-    for agent in factories.agent_registry(settings).load().values():
+    for agent in bench.registry.load().values():
         size = images.built(agent) if images is not None else None
         base = agent.base_image or settings.base_image or BASE_IMAGE
         own = {"version": agent.version, "models": list(agent.models), "keys": list(agent.secret_names)}
@@ -89,12 +89,12 @@ def _key_names(agent: Agent) -> str:
 
 
 def _doctor(options: argparse.Namespace) -> int:
-    settings = read_settings(options)
-    checks: tuple[Callable[[Settings], Iterator[Line]], ...] = (_engine, _gpus, _disk, _memory, _keys, _data, _network)
+    bench = read_bench(options)
+    checks: tuple[Callable[[Bench], Iterator[Line]], ...] = (_engine, _gpus, _disk, _memory, _keys, _data, _network)
     problems = 0
     for check in checks:
         try:
-            lines = list(check(settings))
+            lines = list(check(bench))
         except MLEBenchError as error:
             lines = [("problem", check.__name__.strip("_"), str(error))]
         for state, what, text in lines:
@@ -103,7 +103,7 @@ def _doctor(options: argparse.Namespace) -> int:
     return 1 if problems else 0
 
 
-def _engine(settings: Settings) -> Iterator[Line]:
+def _engine(_: Bench) -> Iterator[Line]:
     if shutil.which("podman"):
         yield from _podman()
     try:
@@ -130,16 +130,16 @@ def _podman() -> Iterator[Line]:
     engine.close()
 
 
-def _gpus(settings: Settings) -> Iterator[Line]:
+def _gpus(bench: Bench) -> Iterator[Line]:
     if shutil.which("nvidia-smi") is None:
         yield "note", "GPUs", "none, as there is no nvidia-smi (NVIDIA's driver); MLE-bench gives each run one"
         return
-    gpus = GpuPool(settings.gpu_ids).available()
+    gpus = GpuPool(bench.settings.gpu_ids).available()
     if not gpus:
         yield "problem", "GPUs", "nvidia-smi shows none: see what it says, and whether the driver is loaded"
         return
     yield "ok", "GPUs", f"{', '.join(gpu.name for gpu in gpus)}: --gpus=1 gives each run one"
-    yield from _gpus_in_containers(settings)
+    yield from _gpus_in_containers(bench.settings)
 
 
 def _gpus_in_containers(settings: Settings) -> Iterator[Line]:
@@ -150,9 +150,8 @@ def _gpus_in_containers(settings: Settings) -> Iterator[Line]:
         if isinstance(event, Note):
             lines.append(" ".join(event.text.split()))
 
-    chosen = {"gpu_ids": settings.gpu_ids, "reporter": collect}
     try:
-        sandbox = DockerSandbox(**factories.container_options(replace(settings, heavy="cuda")) | chosen)
+        sandbox = Bench(settings=replace(settings, heavy="cuda", gpus=0), reporter=collect).container_sandbox("docker")
     except SandboxError:
         return  # the engine's own line says it
     image = sandbox.images.built_environment()
@@ -171,13 +170,13 @@ def _gpus_in_containers(settings: Settings) -> Iterator[Line]:
         yield "note", "GPUs", "not tried in a container, as runs use all of them"
 
 
-def _disk(settings: Settings) -> Iterator[Line]:
-    for what, folder in (("data", factories.data_dir(settings)), ("runs", settings.runs_dir)):
+def _disk(bench: Bench) -> Iterator[Line]:
+    for what, folder in (("data", bench.data_dir), ("runs", bench.settings.runs_dir)):
         if (free := disk.free(folder)) is not None:
             yield _space(what, free, f"make room, or choose another folder with --{what}-dir")
 
 
-def _memory(settings: Settings) -> Iterator[Line]:
+def _memory(_: Bench) -> Iterator[Line]:
     cpus, memory = machine_size()
     text = f"{format_size(memory)}, {pluralize(cpus, 'processor')}; runs share them (-n)"
     yield ("ok" if memory >= LEAST_MEMORY else "problem"), "memory", text
@@ -185,8 +184,8 @@ def _memory(settings: Settings) -> Iterator[Line]:
         yield "note", "memory", f"grading may use {format_size(defaults.GRADING_MEMORY)}: lower --grading-memory"
 
 
-def _keys(settings: Settings) -> Iterator[Line]:
-    agents = factories.agent_registry(settings).load().values()
+def _keys(bench: Bench) -> Iterator[Line]:
+    agents = bench.registry.load().values()
     names = sorted({name for agent in agents for name in agent.secret_names if name.endswith("_KEY")})
     present = [name for name in names if os.environ.get(name)]
     yield ("ok" if present else "note"), "keys", f"set: {', '.join(present) or 'none'}"
@@ -194,9 +193,8 @@ def _keys(settings: Settings) -> Iterator[Line]:
         yield "note", "keys", f"not set: {', '.join(missing)}; `mlebench agents` shows who needs which"
 
 
-def _data(settings: Settings) -> Iterator[Line]:
-    store = factories.data_store(settings)
-    catalogue = list(factories.catalogue(settings))
+def _data(bench: Bench) -> Iterator[Line]:
+    store, catalogue = bench.store, list(bench.catalogue)
     prepared = sum(store.dataset(competition).is_prepared for competition in catalogue)
     yield (
         "ok",
@@ -211,8 +209,8 @@ def _data(settings: Settings) -> Iterator[Line]:
         yield "ok", "Kaggle", "credentials found"
 
 
-def _network(settings: Settings) -> Iterator[Line]:
-    hosts = [provider.host for provider in load_providers(*settings.llm_providers).values()]
+def _network(bench: Bench) -> Iterator[Line]:
+    hosts = [provider.host for provider in load_providers(*bench.settings.llm_providers).values()]
     names = list(dict.fromkeys([*hosts, "www.kaggle.com", "pypi.org", "registry.npmjs.org", "deb.debian.org"]))
     if proxy := os.environ.get("HTTPS_PROXY") or os.environ.get("https_proxy"):
         yield "note", "network", f"this machine reaches the network by a proxy ({proxy.rpartition('@')[2]}): not tried"

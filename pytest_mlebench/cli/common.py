@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pytest_mlebench import options as settings
+from pytest_mlebench.bench import Bench
 from pytest_mlebench.catalog import Catalogue, Competition
 from pytest_mlebench.catalog.catalogue import read_ids
 from pytest_mlebench.errors import UsageError
@@ -21,6 +22,7 @@ from pytest_mlebench.io.disk import is_dir
 from pytest_mlebench.io.extensions import load_extension
 from pytest_mlebench.io.json_files import json_text
 from pytest_mlebench.io.paths import expanded
+from pytest_mlebench.io.progress import Reporter, silent
 from pytest_mlebench.records.group import find_group
 
 if TYPE_CHECKING:
@@ -130,6 +132,11 @@ def read_settings(options: argparse.Namespace) -> settings.Settings:
         settings.from_environment(here),
     ]
     return settings.read(sources, runs_dir=ini.root / "reports")
+
+
+def read_bench(options: argparse.Namespace, reporter: Reporter = silent) -> Bench:
+    """The benchmark with the settings of this call; raises UsageError."""
+    return Bench(settings=read_settings(options), reporter=reporter)
 
 
 def add_selection(parser: argparse.ArgumentParser, *, required: bool) -> None:

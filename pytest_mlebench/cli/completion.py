@@ -6,10 +6,10 @@ import argparse
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from pytest_mlebench.bench import Bench
 from pytest_mlebench.catalog.catalogue import SPLIT_NAMES
 from pytest_mlebench.cli.common import read_settings
 from pytest_mlebench.errors import MLEBenchError
-from pytest_mlebench.factories import agent_registry, catalogue
 from pytest_mlebench.options import Settings
 from pytest_mlebench.records.group import LAST, group_folders
 
@@ -48,11 +48,11 @@ def complete(parser: argparse.ArgumentParser, commands: Iterable[argparse.Argume
 
 
 def _agents(settings: Settings) -> Iterable[str]:
-    return agent_registry(settings).load()
+    return Bench(settings=settings).registry.load()
 
 
 def _competitions(settings: Settings) -> Iterable[str]:
-    return catalogue(settings).ids  # without their titles: to read all files takes half a second
+    return Bench(settings=settings).catalogue.ids  # without their titles: to read all files takes half a second
 
 
 def _groups(settings: Settings) -> Iterable[str]:

@@ -6,7 +6,7 @@ import argparse
 import logging
 from typing import Any
 
-from pytest_mlebench import factories
+from pytest_mlebench.bench import Bench
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.catalog.leaderboard import MEDALS
 from pytest_mlebench.cli.common import (
@@ -15,7 +15,7 @@ from pytest_mlebench.cli.common import (
     bundles_extra,
     note_absent,
     print_json,
-    read_settings,
+    read_bench,
     selected,
     user_path,
 )
@@ -28,7 +28,6 @@ from pytest_mlebench.data.store import DataStore, PrepareOptions
 from pytest_mlebench.errors import DataError, UsageError
 from pytest_mlebench.io import disk
 from pytest_mlebench.io.units import format_size, pluralize
-from pytest_mlebench.options import Settings
 from pytest_mlebench.reports.progress import Lines, shown
 
 logger = logging.getLogger("pytest_mlebench")
@@ -107,8 +106,8 @@ def add(commands: Any) -> None:
 
 
 def _prepare(options: argparse.Namespace) -> int:
-    settings = read_settings(options)
-    competitions = selected(options, factories.catalogue(settings))
+    bench = read_bench(options)
+    competitions = selected(options, bench.catalogue)
     if options.raw_dir is not None:
         if len(competitions) != 1:
             raise UsageError(f"--raw-dir needs exactly one competition, not {len(competitions)}")
@@ -116,16 +115,17 @@ def _prepare(options: argparse.Namespace) -> int:
             raise UsageError(f"--raw-dir: {options.raw_dir} is not a folder")
     if options.jobs < 1:
         raise UsageError(f"--jobs: {options.jobs} must be at least 1")
-    if settings.description == OBFUSCATED:
+    if bench.settings.description == OBFUSCATED:
         raise UsageError("--description=obfuscated is for runs (pytest --agent=…): prepared data has nothing of it")
-    store = factories.data_store(settings, parallel_downloads=options.jobs)
+    store = bench.store
+    store.parallel_downloads = options.jobs
     how = PrepareOptions(
         raw_dir=options.raw_dir,
         synthetic=SYNTHETIC_SEED if options.synthetic else None,
         verify=not options.skip_verification,
         force=options.force,
         keep_raw=options.keep_raw,
-        description=factories.prepare_options(settings)["description"],
+        description=bench.prepare_options["description"],
         check_disk=not options.skip_disk_check,
     )
     try:
@@ -162,13 +162,13 @@ def _prepare(options: argparse.Namespace) -> int:
 
 
 def _push(options: argparse.Namespace) -> int:
-    settings = read_settings(options)
+    bench = read_bench(options)
     try:
         source = open_source(check(options.url))
     except ValueError as error:
         raise UsageError(f"URL: {error}") from error
-    store = factories.data_store(settings)
-    chosen = _chosen_or_prepared(options, settings, store)
+    store = bench.store
+    chosen = _chosen_or_prepared(options, bench)
     failed = False
     with shown(len(chosen)) as reporter:
         for competition in chosen:
@@ -182,9 +182,9 @@ def _push(options: argparse.Namespace) -> int:
     return 1 if failed else 0
 
 
-def _chosen_or_prepared(options: argparse.Namespace, settings: Settings, store: DataStore) -> list[Competition]:
+def _chosen_or_prepared(options: argparse.Namespace, bench: Bench) -> list[Competition]:
     """The chosen competitions, or else those that are prepared; raises DataError where there is none."""
-    chosen = selected(options, factories.catalogue(settings))
+    store, chosen = bench.store, selected(options, bench.catalogue)
     if not (options.competition is None and options.split is None and options.list is None):
         return chosen
     if prepared := [competition for competition in chosen if store.dataset(competition).is_prepared]:
@@ -223,10 +223,10 @@ def _verification(dataset: Dataset) -> str:
 
 
 def _list(options: argparse.Namespace) -> int:
-    settings = read_settings(options)
-    store = factories.data_store(settings)
+    bench = read_bench(options)
+    store = bench.store
     note_absent(store)
-    rows = [_list_row(competition, store) for competition in selected(options, factories.catalogue(settings))]
+    rows = [_list_row(competition, store) for competition in selected(options, bench.catalogue)]
     if options.json:
         print_json(rows)
         return 0
@@ -299,9 +299,9 @@ def _verify(options: argparse.Namespace) -> int:
         if options.bundle is not None:
             return bundles.verify(options)
         bundles.check_unused(options)
-    settings = read_settings(options)
-    store = factories.data_store(settings)
-    chosen = _chosen_or_prepared(options, settings, store)
+    bench = read_bench(options)
+    store = bench.store
+    chosen = _chosen_or_prepared(options, bench)
     found: dict[str, list[str]] = {}
     reporter = Lines()
     for competition in chosen:
@@ -322,11 +322,11 @@ def _verify(options: argparse.Namespace) -> int:
 
 
 def _remove(options: argparse.Namespace) -> int:
-    settings = read_settings(options)
-    store = factories.data_store(settings)
+    bench = read_bench(options)
+    store = bench.store
     note_absent(store)
     freed, failed = 0, False
-    for competition in selected(options, factories.catalogue(settings)):
+    for competition in selected(options, bench.catalogue):
         try:
             size = store.remove(competition, raw_only=options.raw)
         except DataError as error:

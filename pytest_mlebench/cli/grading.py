@@ -10,11 +10,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_mlebench import factories
 from pytest_mlebench.catalog import Catalogue, Competition
 from pytest_mlebench.catalog.competition import FIRST
 from pytest_mlebench.catalog.leaderboard import MEDALS
-from pytest_mlebench.cli.common import add_options, print_json, read_settings, user_path
+from pytest_mlebench.cli.common import add_options, print_json, read_bench, user_path
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import UsageError, reason
@@ -69,15 +68,15 @@ def _add_grading(parser: argparse.ArgumentParser) -> None:
 
 
 def _grade(options: argparse.Namespace) -> int:
-    settings = read_settings(options)
-    submissions = _read_submissions(options.submission, factories.catalogue(settings))
+    bench = read_bench(options)
+    submissions = _read_submissions(options.submission, bench.catalogue)
     _make_folder(options.output_dir)
     if not submissions:
         raise UsageError(f"{options.submission} lists no submission; each line names one")
-    store, grader, reports = factories.data_store(settings), None, []
+    grader, reports = None, []
     for line, competition, path in submissions:
         if grader is None or grader.competition.id != competition.id:
-            grader = Grader(competition, _prepared(store, competition), **factories.grading_options(settings))
+            grader = Grader(competition, _prepared(bench.store, competition), **bench.grading_options)
         report = grader.report(path)
         reports.append(report)
         logger.info("line %d: %s", line, _summary(report))
@@ -142,18 +141,18 @@ def _parse_submission(line: str) -> tuple[str, str]:
 
 
 def _grade_sample(options: argparse.Namespace) -> int:
-    settings = read_settings(options)
-    catalogue = factories.catalogue(settings)
+    bench = read_bench(options)
+    catalogue = bench.catalogue
     if options.competition not in catalogue and str(options.file) in catalogue:
         raise UsageError(f"the file comes first: mlebench grade-sample {options.competition} {options.file}")
     competition = catalogue[options.competition]
     if options.file.is_dir():
         raise UsageError(f"{options.file} is a folder; name the file of the submission")
-    store = factories.data_store(settings)
+    store = bench.store
     if not options.file.exists() and not store.dataset(competition).is_prepared:  # before gigabytes are asked for
         raise UsageError(f"there is no file {options.file}")
     dataset = _prepared(store, competition)
-    report = grade(options.file, competition, dataset, **factories.grading_options(settings))
+    report = grade(options.file, competition, dataset, **bench.grading_options)
     if options.json:
         print_json(report.to_json())
     else:
@@ -188,8 +187,8 @@ def _competition_folder(name: str, catalogue: Catalogue) -> Path:
 
 
 def _golden(options: argparse.Namespace) -> int:
-    settings = read_settings(options)
-    catalogue = factories.catalogue(settings)
+    bench = read_bench(options)
+    settings, catalogue = bench.settings, bench.catalogue
     reporter = Lines()
     for name in options.competitions:
         folder = _competition_folder(name, catalogue)

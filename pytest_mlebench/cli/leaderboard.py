@@ -7,10 +7,9 @@ import logging
 import math
 from typing import Any
 
-from pytest_mlebench import factories
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.catalog.leaderboard import MEDALS, Leaderboard
-from pytest_mlebench.cli.common import add_selection, print_json, read_settings, selected
+from pytest_mlebench.cli.common import add_selection, print_json, read_bench, selected
 from pytest_mlebench.data.download.kaggle import KaggleDownloads
 from pytest_mlebench.errors import DataError, UsageError
 from pytest_mlebench.io.progress import Note
@@ -42,7 +41,7 @@ def _dev(options: argparse.Namespace) -> int:
 
 
 def _leaderboard(options: argparse.Namespace) -> int:
-    chosen = selected(options, factories.catalogue(read_settings(options)))
+    chosen = selected(options, read_bench(options).catalogue)
     downloads = KaggleDownloads()
     downloads.credentials()
     found: dict[str, dict[str, Any]] = {}

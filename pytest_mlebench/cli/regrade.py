@@ -7,7 +7,6 @@ import logging
 from dataclasses import asdict
 from typing import Any
 
-from pytest_mlebench import factories
 from pytest_mlebench.cli.common import (
     GROUP_HELP,
     add_options,
@@ -15,7 +14,7 @@ from pytest_mlebench.cli.common import (
     note_absent,
     open_group,
     print_json,
-    read_settings,
+    read_bench,
 )
 from pytest_mlebench.records.group import read_group
 from pytest_mlebench.reports.regraded import changes_table, not_graded_remarks, summary
@@ -39,13 +38,14 @@ def add(commands: Any) -> None:
 
 
 def _regrade(options: argparse.Namespace) -> int:
-    settings = read_settings(options)
+    bench = read_bench(options)
+    settings = bench.settings
     group = read_group(open_group(options.group, settings.runs_dir))
     for why in group.broken:
         logger.warning("warning: %s", why)
     version = settings.version if settings.bench_version is not None else group.version
-    note_absent(factories.data_store(settings))
-    result = regrade(group, version, factories.regrader(settings, version))
+    note_absent(bench.store)
+    result = regrade(group, version, bench.regrader(version))
     is_bundle = is_opened_bundle(group.folder)
     path = None if is_bundle else write_regrading(group.folder, result)
     if options.json:

@@ -5,14 +5,12 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from pytest_mlebench import factories
-from pytest_mlebench.cli.common import add_options, read_settings
+from pytest_mlebench.cli.common import add_options, read_bench
 from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.io.progress import Note, WarningNote
 from pytest_mlebench.reports.progress import Lines
 from pytest_mlebench.sandbox.docker.cleanup import clean_all
 from pytest_mlebench.sandbox.docker.images import ENVIRONMENT
-from pytest_mlebench.sandbox.docker.sandbox import DockerSandbox
 
 
 def add(commands: Any) -> None:
@@ -31,17 +29,12 @@ def add(commands: Any) -> None:
 
 
 def _build(options: argparse.Namespace) -> int:
-    settings = read_settings(options)
-    registry = factories.agent_registry(settings)
+    reporter = Lines()
+    bench = read_bench(options, reporter)
+    registry = bench.registry
     # Each by its name; an agent's variants are one image.
     wanted = {id: None if id == ENVIRONMENT else registry[id] for id in options.agents} or registry.load()
-    reporter = Lines()
-    chosen = (
-        factories.engine_options(settings)
-        | factories.container_options(settings)
-        | {"gpus": settings.gpus, "gpu_ids": settings.gpu_ids}
-    )
-    sandbox = DockerSandbox(**chosen, reporter=reporter)
+    sandbox = bench.container_sandbox()
     tags = []
     for id, agent in wanted.items():
         tags.append(sandbox.images.environment() if agent is None else sandbox.images.agent(agent))

@@ -10,7 +10,6 @@ import pytest
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.catalog.catalogue import unknown
 from pytest_mlebench.catalog.schema import close_matches
-from pytest_mlebench.factories import catalogue, competitions
 from pytest_mlebench.plugin import options, private
 from pytest_mlebench.plugin.session import (
     NAMES,
@@ -28,7 +27,7 @@ def choose_paths(config: pytest.Config) -> None:
     with usage_errors():
         session = session_of(config)
         if session.settings.split is not None:
-            session = replace_session(config, chosen=tuple(competitions(session.settings)))
+            session = replace_session(config, chosen=tuple(session.bench.competitions()))
         _choose_paths(config, session)
 
 
@@ -49,7 +48,7 @@ def _choose_paths(config: pytest.Config, session: Session) -> None:
     # `-k spaceship` needs no --split=dev.
     prefers_benchmark = settings.split is None and bool(config.option.keyword or config.option.markexpr)
     chosen: Iterable[Competition]
-    chosen = catalogue(settings) if prefers_benchmark else competitions(settings)
+    chosen = session.bench.catalogue if prefers_benchmark else session.bench.competitions(settings.split or "all")
     files = [competition.folder / "competition.yaml" for competition in chosen]
     set_chosen_files(config, files, prefers_benchmark=prefers_benchmark)
 
@@ -69,7 +68,7 @@ def _with_bundled(session: Session, argument: str, here: Path) -> str:
     if not path.startswith(NAMES) or (here / path).exists():
         return argument
 
-    found, (_, id, *rest) = catalogue(session.settings), Path(path).parts
+    found, (_, id, *rest) = session.bench.catalogue, Path(path).parts
     if id in found:
         return "::".join([str(found[id].folder.joinpath(*rest)), *names])
     if rest == ["competition.yaml"]:

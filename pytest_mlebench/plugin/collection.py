@@ -13,13 +13,12 @@ from pytest_mlebench.catalog import Competition
 from pytest_mlebench.catalog.catalogue import BENCHMARK, load
 from pytest_mlebench.catalog.competition import FIRST
 from pytest_mlebench.errors import CompetitionError, UsageError
-from pytest_mlebench.factories import catalogue
 from pytest_mlebench.io.paths import bundled
 from pytest_mlebench.plugin import private
 from pytest_mlebench.plugin.session import session_of, ways_below
 
 if TYPE_CHECKING:
-    from pytest_mlebench.options import Settings
+    from pytest_mlebench.catalog import Catalogue
 
 
 class ChosenFolder(pytest.Directory):
@@ -111,13 +110,13 @@ class CompetitionItem(pytest.Function):
         return self.path, 0, f"{self.competition.id}::{self.name}"
 
 
-def competition_of(item: pytest.Item, settings: Settings) -> Competition | None:
+def competition_of(item: pytest.Item, catalogue: Catalogue) -> Competition | None:
     """The competition that an item is about, whether it was collected or has a mark."""
     if isinstance(item, CompetitionItem):
         return item.competition
     mark = item.get_closest_marker("competition")
     with suppress(UsageError, IndexError):  # its fixture says that it is unknown
-        return catalogue(settings)[str(mark.args[0])] if mark else None
+        return catalogue[str(mark.args[0])] if mark else None
     return None
 
 

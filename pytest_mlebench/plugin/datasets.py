@@ -8,27 +8,23 @@ from pathlib import Path
 
 import pytest
 
-from pytest_mlebench import factories
+from pytest_mlebench.bench import Bench
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.data import jobs
 from pytest_mlebench.data.dataset import OBFUSCATED, Dataset
 from pytest_mlebench.data.download.kaggle import KaggleDownloads
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import CompetitionError, DataError, UsageError
-from pytest_mlebench.io.progress import Reporter
-from pytest_mlebench.options import Settings
 from pytest_mlebench.plugin.running import AgentRun
 from pytest_mlebench.plugin.session import NOT_PREPARED
 
 
-def provide(
-    item: pytest.Item, competition: Competition, store: DataStore, settings: Settings, reporter: Reporter
-) -> Dataset:
+def provide(item: pytest.Item, competition: Competition, store: DataStore, bench: Bench) -> Dataset:
     """The competition's data set, ready to use; of a run that another machine does, as it is here.
 
     Skips the item if data may not be prepared; raises DataError.
     """
-    options = factories.prepare_options(settings)
+    settings, options = bench.settings, bench.prepare_options
     if settings.nodes_pull and isinstance(item, AgentRun):
         return store.dataset(competition)
     if settings.prepare == "never":
@@ -37,7 +33,7 @@ def provide(
         source = () if settings.description in (None, OBFUSCATED) else (f"--description {settings.description}",)
         item.stash[NOT_PREPARED] = reason = store.not_prepared(competition, *source)
         pytest.skip(reason)
-    return store.prepare(competition, downloads=KaggleDownloads(), reporter=reporter, **options)
+    return store.prepare(competition, downloads=KaggleDownloads(), reporter=bench.reporter, **options)
 
 
 def _see_obfuscated(competitions: Iterable[Competition]) -> None:
@@ -51,12 +47,12 @@ def _see_obfuscated(competitions: Iterable[Competition]) -> None:
         raise UsageError("\n".join(missing))
 
 
-def check(settings: Settings, folders: Iterable[str], reporter: Reporter) -> bool:
+def check(bench: Bench, folders: Iterable[str]) -> bool:
     """See before the first test that the data of these competitions can be had; raises UsageError.
 
     With ``--prepare=never``: whether that of any is there.
     """
-    competitions = []
+    settings, competitions = bench.settings, []
     for folder in folders:
         with suppress(CompetitionError):  # its items report it
             competitions.append(Competition.load(Path(folder), version=settings.version))
@@ -66,15 +62,15 @@ def check(settings: Settings, folders: Iterable[str], reporter: Reporter) -> boo
         if not settings.has_runs and settings.real_data:
             raise UsageError("--description=obfuscated is for runs: add --agent=ID, or leave it out")
         _see_obfuscated(competitions)
-    options = factories.prepare_options(settings)
+    options = bench.prepare_options
     try:
-        store = factories.data_store(settings)
+        store = bench.store
         if settings.prepare == "never":
             store.check()
             return any(store.is_usable(competition, **options) for competition in competitions)
         if settings.nodes_pull:  # each has a disk of its own
             options["check_disk"] = False
-        if absent := jobs.check(store, competitions, KaggleDownloads(), reporter=reporter, **options):
+        if absent := jobs.check(store, competitions, KaggleDownloads(), reporter=bench.reporter, **options):
             raise DataError("\n".join(map(str, absent.values())))
     except DataError as error:
         advice = "" if settings.prepare == "never" else "\nTo run what is prepared and skip the rest: --prepare=never"

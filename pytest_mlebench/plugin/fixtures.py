@@ -44,11 +44,11 @@ import pytest
 
 if TYPE_CHECKING:
     from pytest_mlebench.agents import Agent
+    from pytest_mlebench.bench import Bench
     from pytest_mlebench.catalog import Competition
     from pytest_mlebench.data.dataset import Dataset
     from pytest_mlebench.data.store import DataStore
     from pytest_mlebench.gate.golden import Grade
-    from pytest_mlebench.options import Settings
     from pytest_mlebench.records.record import RunRecord
     from pytest_mlebench.records.report import Report
     from pytest_mlebench.runs.run import RunOptions
@@ -70,45 +70,39 @@ def _or_fail(act: Callable[[], Result]) -> Result:
     pytest.fail(message, pytrace=False)  # outside of the handler: pytest would show both
 
 
-def _settings(request: pytest.FixtureRequest) -> Settings:
+def _bench(request: pytest.FixtureRequest) -> Bench:
     from pytest_mlebench.plugin.session import session_of
 
-    return session_of(request.config).settings
+    return session_of(request.config).bench
 
 
 @pytest.fixture
 def competition(request: pytest.FixtureRequest) -> Competition:
     """The Competition of the item, or of ``@pytest.mark.competition(ID)``."""
-    from pytest_mlebench.factories import catalogue
     from pytest_mlebench.plugin.collection import CompetitionItem
 
     if isinstance(request.node, CompetitionItem):
         return request.node.competition
-    return _or_fail(lambda: catalogue(_settings(request))[_marked(request, "competition")])
+    return _or_fail(lambda: _bench(request).catalogue[_marked(request, "competition")])
 
 
 @pytest.fixture(scope="session")
 def data_store(request: pytest.FixtureRequest) -> DataStore:
     """The DataStore in ``--data-dir``."""
-    from pytest_mlebench.factories import data_store
-
-    return _or_fail(lambda: data_store(_settings(request)))
+    return _or_fail(lambda: _bench(request).store)
 
 
 @pytest.fixture
 def dataset(request: pytest.FixtureRequest, competition: Competition, data_store: DataStore) -> Dataset:
     """The competition's Dataset, downloaded and prepared if necessary; ``--prepare=never`` skips the test."""
     from pytest_mlebench.plugin.datasets import provide
-    from pytest_mlebench.plugin.events import reporter_of
 
-    reporter = reporter_of(request.config)
-    return _or_fail(lambda: provide(request.node, competition, data_store, _settings(request), reporter))
+    return _or_fail(lambda: provide(request.node, competition, data_store, _bench(request)))
 
 
 @pytest.fixture
 def agent(request: pytest.FixtureRequest) -> Agent:
     """The Agent of the item, of ``@pytest.mark.agent(ID)``, or the first ``--agent``."""
-    from pytest_mlebench.factories import agent_registry
     from pytest_mlebench.plugin.running import AgentRun
     from pytest_mlebench.plugin.session import session_of
 
@@ -116,27 +110,24 @@ def agent(request: pytest.FixtureRequest) -> Agent:
         return request.node.agent
     if request.node.get_closest_marker("agent") is None and (agents := session_of(request.config).agents):
         return agents[0]
-    return _or_fail(lambda: agent_registry(_settings(request))[_marked(request, "agent")])
+    return _or_fail(lambda: _bench(request).registry[_marked(request, "agent")])
 
 
 @pytest.fixture
 def sandbox(request: pytest.FixtureRequest, agent: Agent) -> Sandbox:
     """The Sandbox that ``--sandbox`` gives the agent, ready to run it."""
-    from pytest_mlebench.plugin.group import sandboxes_of
-
-    return _or_fail(lambda: sandboxes_of(request.config).ready(agent))
+    return _or_fail(lambda: _bench(request).ready_sandbox(agent))
 
 
 @pytest.fixture
 def run_group(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> RunOptions:
     """The session's RunOptions: folder of the run group, limits; a test of your own gets a folder of its own."""
-    from pytest_mlebench.factories import run_options
     from pytest_mlebench.plugin.running import AgentRun
     from pytest_mlebench.plugin.session import session_of
 
     session = session_of(request.config)
     folder = session.group if isinstance(request.node, AgentRun) else tmp_path_factory.mktemp("runs")
-    return run_options(session.settings, folder, worker=session.worker)
+    return session.bench.run_options(folder, worker=session.worker)
 
 
 @pytest.fixture

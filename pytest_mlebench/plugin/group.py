@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_mlebench import factories
-from pytest_mlebench.errors import SandboxError, UsageError, reason, unusable
-from pytest_mlebench.factories import Sandboxes
+from pytest_mlebench.errors import SandboxError, UsageError, reason
 from pytest_mlebench.io.processes import sigterm_interrupts
 from pytest_mlebench.io.progress import WarningNote
 from pytest_mlebench.plugin import private
@@ -27,34 +25,24 @@ from pytest_mlebench.plugin.session import (
     writes_group,
 )
 from pytest_mlebench.plugin.start import read_finished
-from pytest_mlebench.records.layout import JOBS, REPORT
+from pytest_mlebench.records.layout import JOBS
 from pytest_mlebench.records.manifest import UNKNOWN, PlannedRun
 from pytest_mlebench.reports.medals import in_order, medal_table
-from pytest_mlebench.reports.page import page
 from pytest_mlebench.reports.sections import rate_sections
 from pytest_mlebench.reports.tables import markdown_text
-from pytest_mlebench.results.grading_report import write_group
 from pytest_mlebench.results.overview import overview
-from pytest_mlebench.runs.writer import RunGroupWriter, hold_as_worker, make_folder
+from pytest_mlebench.runs.writer import hold_as_worker, make_folder
 from pytest_mlebench.sandbox.leftovers import clean_folders
 
 if TYPE_CHECKING:
+    from pytest_mlebench.group import OpenGroup
     from pytest_mlebench.records.group import RunGroup
 
-_WRITER: pytest.StashKey[RunGroupWriter] = pytest.StashKey()
+_OPENED: pytest.StashKey[OpenGroup] = pytest.StashKey()
 _HELD: pytest.StashKey[int | None] = pytest.StashKey()
 _PROBLEMS: pytest.StashKey[dict[str, str]] = pytest.StashKey()
 """Why agents cannot start, by their ids."""
 _HEARTBEAT: pytest.StashKey[ExitStack] = pytest.StashKey()
-_SANDBOXES: pytest.StashKey[Sandboxes] = pytest.StashKey()
-
-
-def sandboxes_of(config: pytest.Config) -> Sandboxes:
-    """The session's sandboxes, made when they are needed first."""
-    if _SANDBOXES not in config.stash:
-        workers = private.worker_count(config)
-        config.stash[_SANDBOXES] = Sandboxes(session_of(config).settings, reporter_of(config), workers=workers)
-    return config.stash[_SANDBOXES]
 
 
 def open_group(config: pytest.Config) -> None:
@@ -80,24 +68,19 @@ def open_group(config: pytest.Config) -> None:
             kinds[agent.id] = UNKNOWN if session.settings.sandbox == "auto" else session.settings.sandbox
             continue
         try:
-            sandbox = sandboxes_of(config).choose(agent)
+            sandbox = session.bench.sandbox(agent)
             kinds[agent.id] = sandbox.name
             sandbox.check(agent)
         except SandboxError as error:
             problems[agent.id] = str(error)
     with usage_errors():
-        config.stash[_WRITER] = RunGroupWriter(
+        config.stash[_OPENED] = session.bench.open_group(
             session.group,
             agents=session.agents,
             sandboxes=kinds,
-            limits=factories.limits(session.settings),
-            workers=private.worker_count(config) if elsewhere is None else engines().machine_shares(session.settings),
-            settings=factories.comparable_settings(session.settings),
-            options=factories.session_options(session.settings),
             competition_file=session.competition_file,
-            allow_changes=session.settings.allow_changes,
+            workers=None if elsewhere is None else engines().machine_shares(session.settings),
             cluster=None if elsewhere is None else engines().description(config),
-            reporter=reporter_of(config),
         )
         read_finished(config)
     _remove_leftovers(config, engines={"docker", "podman"} & set(kinds.values()))
@@ -126,24 +109,24 @@ def plan_runs(config: pytest.Config, runs: Iterable[tuple[str, str, int, str]], 
 
     Raises UsageError if no run that is left to do can start, and warns if those of some agents cannot.
     """
-    if (writer := config.stash.get(_WRITER, None)) is not None:
+    if (opened := config.stash.get(_OPENED, None)) is not None:
         planned = [PlannedRun(*run) for run in runs]
         finished = session_of(config).finished
         agents = {run.agent for run in planned if run.key not in finished}
         if build:
             _prepare_sandboxes(config, agents)
         _see_that_runs_can_start(config, agents)  # before the group has any: it is removed if it is new and none can
-        writer.plan(planned)
+        opened.plan(planned)
 
 
 def _prepare_sandboxes(config: pytest.Config, agents: Collection[str]) -> None:
-    problems = config.stash[_PROBLEMS]
-    if session_of(config).settings.cluster not in (None, "local"):
+    session, problems = session_of(config), config.stash[_PROBLEMS]
+    if session.settings.cluster not in (None, "local"):
         return
-    for agent in session_of(config).agents:
+    for agent in session.agents:
         if agent.id in agents and agent.id not in problems:
             try:
-                sandboxes_of(config).choose(agent).prepare(agent)
+                session.bench.sandbox(agent).prepare(agent)
             except SandboxError as error:
                 problems[agent.id] = str(error)
 
@@ -159,29 +142,15 @@ def _see_that_runs_can_start(config: pytest.Config, agents: Collection[str]) -> 
 
 
 def close_group(config: pytest.Config) -> None:
-    """Write the run group's metadata, grading report and page, and complete its manifest."""
-    writer = config.stash.get(_WRITER, None)
+    """Write the run group's reports, complete its manifest, and tell GitHub Actions."""
+    opened = config.stash.get(_OPENED, None)
     if _HEARTBEAT in config.stash:
         config.stash[_HEARTBEAT].close()
-    if writer is None or writer.discard_empty():
-        return
-
-    reader = session_of(config).reader
-    assert reader is not None
-    try:
-        records = reader.records()
-        if records:
-            write_group(writer.folder, writer.manifest.created_at, records)
-        writer.close(records)
-        _write_page(reader.read())
-    except (OSError, UsageError) as error:  # each run's own record is there already
-        why = unusable(error) if isinstance(error, OSError) else str(error)
-        reporter_of(config)(WarningNote(f"the run group's reports cannot be written: {why}"))
-        return
+    group = None if opened is None else opened.close(session_of(config).reader)
     summary = os.environ.get("GITHUB_STEP_SUMMARY")
-    if summary and records and private.is_on(config, "step-summary"):
+    if summary and group is not None and group.records and private.is_on(config, "step-summary"):
         try:
-            _write_step_summary(Path(summary), reader.read())
+            _write_step_summary(Path(summary), group)
         except OSError as error:
             why = f"$GITHUB_STEP_SUMMARY: {summary} cannot be written: {reason(error)}"
             reporter_of(config)(WarningNote(why))
@@ -193,7 +162,3 @@ def _write_step_summary(path: Path, group: RunGroup) -> None:
     text = "\n\n".join([f"# {markdown_text(group.name)}", medal_table(in_order(group.records)).markdown(), *rates])
     with path.open("a", encoding="utf-8") as file:
         file.write(f"{text}\n\n")
-
-
-def _write_page(group: RunGroup) -> None:
-    (group.folder / REPORT).write_text(page(overview([group]), folder=group.folder), encoding="utf-8")

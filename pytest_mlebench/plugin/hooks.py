@@ -27,6 +27,7 @@ from pytest_mlebench.plugin.fixtures import (
 )
 
 if TYPE_CHECKING:
+    from pytest_mlebench.io.progress import Event
     from pytest_mlebench.plugin.collection import CompetitionFile
 
 __all__ = [
@@ -59,7 +60,12 @@ def pytest_load_initial_conftests(
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    own.configure(config)
+    def report(event: Event) -> None:
+        from pytest_mlebench.plugin.events import reporter_of
+
+        reporter_of(config)(event)
+
+    own.configure(config, report)
     if config.option.help:
         return
     if not own.chooses(config):

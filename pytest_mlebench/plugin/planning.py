@@ -19,7 +19,7 @@ from pytest_mlebench.plugin.session import is_worker, session_of, usage_errors
 from pytest_mlebench.plugin.start import for_workers
 
 if TYPE_CHECKING:
-    from pytest_mlebench.options import Settings
+    from pytest_mlebench.catalog import Catalogue
 
 _DATASET = "dataset"
 """The fixture that needs a competition's data."""
@@ -38,12 +38,12 @@ class Plan:
     runs_nothing: bool
 
     @classmethod
-    def of(cls, items: Sequence[pytest.Item], settings: Settings) -> Plan:
+    def of(cls, items: Sequence[pytest.Item], catalogue: Catalogue) -> Plan:
         needed = [
             competition.folder
             for item in items
             if _DATASET in getattr(item, "fixturenames", ())
-            and (competition := competition_of(item, settings)) is not None
+            and (competition := competition_of(item, catalogue)) is not None
         ]
         return cls(
             runs=tuple((*item.key, item.nodeid) for item in items if isinstance(item, AgentRun)),
@@ -72,7 +72,7 @@ def _receive(node: Any, message: tuple[str, Any]) -> None:
 
 def collection_finished(session: pytest.Session) -> None:
     """When all items are chosen, and some are about competitions; with xdist the controller has none."""
-    plan = Plan.of(session.items, session_of(session.config).settings)
+    plan = Plan.of(session.items, session_of(session.config).bench.catalogue)
     if is_worker(session.config):
         private.send_to_controller(session.config, ("plan", (plan.runs, plan.folders, plan.runs_nothing)))
     else:
@@ -89,13 +89,13 @@ def worker_collection_finished(node: Any) -> None:
 def _take_up(config: pytest.Config, plan: Plan) -> None:
     """See before the first test that data can be had, and then, as that may take minutes, that runs can start; note
     them in the run group. Raises pytest.UsageError."""
-    settings = session_of(config).settings
+    bench = session_of(config).bench
     with usage_errors():
-        if settings.has_runs and plan.runs_nothing:
+        if bench.settings.has_runs and plan.runs_nothing:
             where = ", ".join(config.args)
             raise UsageError(f"--agent: nothing in {where} runs an agent: name a competition's folder, or leave it out")
         if config.option.collectonly:
             return
 
-        has_data = check(settings, plan.folders, events.reporter_of(config))
+        has_data = check(bench, plan.folders)
         plan_runs(config, plan.runs, build=has_data)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 
+from pytest_mlebench.bench import Bench
 from pytest_mlebench.errors import MLEBenchError, UsageError, unusable
 from pytest_mlebench.io.extensions import extensions, load_extension
 from pytest_mlebench.plugin import combinations, options, private
@@ -17,6 +18,7 @@ from pytest_mlebench.plugin import combinations, options, private
 if TYPE_CHECKING:
     from pytest_mlebench.agents import Agent
     from pytest_mlebench.catalog import Competition
+    from pytest_mlebench.io.progress import Reporter
     from pytest_mlebench.options import Settings
     from pytest_mlebench.records.group import GroupReader
     from pytest_mlebench.records.manifest import PlannedRun
@@ -40,9 +42,9 @@ NAMES = "competitions/"
 
 @dataclass(frozen=True, kw_only=True)
 class Session:
-    """One invocation of pytest. Where no agents run, only ``settings``, ``rootdir`` and ``chosen`` matter."""
+    """One invocation of pytest. Where no agents run, only ``bench``, ``rootdir`` and ``chosen`` matter."""
 
-    settings: Settings
+    bench: Bench
     rootdir: Path
     chosen: tuple[Competition, ...] | None = None
     """The competitions of ``--split``; None: all."""
@@ -58,6 +60,10 @@ class Session:
     """The items of a ``competition.yaml`` where agents run; None: its checks."""
 
     @property
+    def settings(self) -> Settings:
+        return self.bench.settings
+
+    @property
     def group(self) -> Path:
         """The run group's folder."""
         assert self.reader is not None
@@ -65,10 +71,8 @@ class Session:
 
     def competition_file(self, nodeid: str) -> Path:
         """The ``competition.yaml`` that a node id begins with."""
-        from pytest_mlebench.factories import catalogue
-
         name = nodeid.split("::")[0]
-        found = catalogue(self.settings)
+        found = self.bench.catalogue
         own, id = self.rootdir / name, Path(name).parent.name
         return own if own.exists() or id not in found else found[id].folder / own.name
 
@@ -114,16 +118,16 @@ def session_of(config: pytest.Config) -> Session:
     return config.stash[_SESSION]
 
 
-def configure(config: pytest.Config) -> None:
-    """Read the settings; raises pytest.UsageError for wrong ones."""
+def configure(config: pytest.Config, reporter: Reporter) -> None:
+    """Read the settings; raises pytest.UsageError for wrong ones. ``reporter`` shows what work reports."""
     config.addinivalue_line("markers", "competition(id): the competition for the fixtures of pytest-mlebench")
     config.addinivalue_line("markers", "agent(id): the agent for the fixtures of pytest-mlebench")
     if config.option.help:
         return
     options.release_short_names(config)
     with usage_errors():
-        settings = options.read(config)
-        config.stash[_SESSION] = Session(settings=settings, rootdir=config.rootpath)
+        bench = Bench(settings=options.read(config), reporter=reporter, workers=private.worker_count(config))
+        config.stash[_SESSION] = Session(bench=bench, rootdir=config.rootpath)
 
 
 def check_options(config: pytest.Config) -> None:

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from pytest_mlebench import factories
+from pytest_mlebench.bench import Bench
 from pytest_mlebench.errors import UsageError
-from pytest_mlebench.factories import check_agent
 from pytest_mlebench.options import Settings
 from pytest_mlebench.plugin import options, private
 from pytest_mlebench.plugin.running import runs_of
@@ -45,10 +44,13 @@ def _start_runs(config: pytest.Config, settings: Settings) -> None:
             raise UsageError(f"run group {folder} has no {MANIFEST}: it cannot be resumed")
         settings, resumed = options.read_resumed(config, manifest, folder / MANIFEST), manifest.runs
     finished = [RunRecord.from_json(values) for values in sent["mlebench_finished"]] if sent else []
+    bench = session_of(config).bench
+    if settings is not bench.settings:
+        bench = Bench(settings=settings, reporter=bench.reporter, workers=bench.workers)
     session = replace_session(
         config,
-        settings=settings,
-        agents=factories.agents(settings),
+        bench=bench,
+        agents=bench.chosen_agents,
         reader=GroupReader(folder),
         resumed=resumed,
         finished={record.key: record for record in finished},
@@ -80,7 +82,7 @@ def _check_agents(session: Session) -> None:
     elif elsewhere:
         return
     for agent in session.agents:
-        check_agent(session.settings, agent)
+        session.bench.check_agent(agent)
     if session.settings.gpus and not elsewhere:
         GpuPool(session.settings.gpu_ids).check(session.settings.gpus)
 

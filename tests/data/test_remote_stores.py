@@ -347,7 +347,7 @@ def test_a_web_server_serves_what_was_pushed(handler: type[Ranges], pushed: Path
 def test_nothing_of_fsspec_is_imported_before_it_is_needed() -> None:
     program = (
         "import sys\n"
-        "from pytest_mlebench import factories, options\n"
+        "from pytest_mlebench import bench, options\n"
         "from pytest_mlebench.data import store, jobs\n"
         "from pytest_mlebench.cli import main\n"
         "sys.exit(bool({'fsspec', 's3fs', 'aiobotocore', 'aiohttp'} & sys.modules.keys()))"

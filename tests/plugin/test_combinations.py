@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from pytest_mlebench import Bench
 from pytest_mlebench import options as settings
 from pytest_mlebench.errors import UsageError
-from pytest_mlebench.factories import agents, check_agent
 from pytest_mlebench.options import Settings
 from pytest_mlebench.plugin.combinations import check, without_effect
 from tests.plugin.test_settings import from_words
@@ -84,7 +84,8 @@ def test_a_session_says_so_before_anything_runs(project: pytest.Pytester) -> Non
 def test_a_wrong_file_is_not_ignored_where_no_agent_asks_a_model(option: str, tmp_path: Path) -> None:
     (tmp_path / "own.yaml").write_text("model: [")
     chosen, _ = given(f"--agent=dummy {option}={tmp_path}/own.yaml")
-    (agent,) = agents(chosen)
+    bench = Bench(settings=chosen)
+    (agent,) = bench.chosen_agents
     assert not agent.may_ask_models
     with pytest.raises(UsageError, match=r"own\.yaml"):
-        check_agent(chosen, agent)
+        bench.check_agent(agent)

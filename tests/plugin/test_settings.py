@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from pytest_mlebench import Bench
 from pytest_mlebench import options as settings
 from pytest_mlebench.errors import UsageError
-from pytest_mlebench.factories import comparable_settings, container_options
 from pytest_mlebench.options import OPTIONS, Settings
 from pytest_mlebench.records.manifest import Manifest, PlannedRun
 
@@ -150,8 +150,8 @@ def test_heavy_is_for_cuda_where_runs_get_gpus(tmp_path: Path) -> None:
         ("--gpus=1", None),
     ):
         chosen = read(from_words(tmp_path, words))
-        assert container_options(chosen)["heavy"] == expected
-        assert comparable_settings(chosen)["heavy"] == (expected or False)
+        assert Bench(settings=chosen).container_options["heavy"] == expected
+        assert Bench(settings=chosen).comparable_settings["heavy"] == (expected or False)
 
 
 def test_the_environment_is_checked_and_named(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_mlebench import factories
 from pytest_mlebench.bench import Bench
 from pytest_mlebench.errors import UsageError, unusable
 from pytest_mlebench.extras.audit.evidence import collecting
@@ -90,11 +89,11 @@ def audit_group(
 
 def judge_of(bench: Bench, options: JudgeOptions, folder: Path) -> Judge:
     """A judge whose ledger is in this folder. Raises UsageError."""
-    return Judge(options, factories.gateway_settings(bench.settings), folder / FOLDER)
+    return Judge(options, bench.gateway, folder / FOLDER)
 
 
 def _runs(bench: Bench, group: RunGroup) -> Iterator[Run]:
-    catalogue = factories.catalogue(replace(bench.settings, bench_version=group.version.removeprefix("v")))
+    catalogue = bench.with_settings(bench_version=group.version.removeprefix("v")).catalogue
     store = bench.store
     here = {id: store.dataset(catalogue[id]) for id in {r.competition_id for r in group.records} if id in catalogue}
     return runs_of(

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Collection, Mapping
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pytest_mlebench import factories
 from pytest_mlebench.bench import Bench
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.extras.bundles import verify as verification
@@ -46,7 +45,7 @@ def bundle(
     if unknown := sorted(set(leave_out) - KINDS.keys()):
         raise UsageError(f"leave_out: {unknown[0]!r} is not one of {', '.join(KINDS)}")
     own = group if isinstance(group, RunGroup) else bench.group(group)
-    graders = cache(partial(factories.regrader, bench.settings))
+    graders = cache(bench.regrader)
     return write_bundle(
         own.folder,
         expanded(path),
@@ -78,7 +77,7 @@ def verify(
     with tempfile.TemporaryDirectory(prefix="mlebench-verify-") as scratch:
         return verification.verify(
             read_bundle(file, Path(scratch), max_bytes=max_bytes),
-            cache(partial(factories.regrader, bench.settings)),
+            cache(bench.regrader),
             files=group_files,
             digest=digest and digest.removeprefix("sha256:"),
             allowed_signers=None if allowed_signers is None else expanded(allowed_signers),

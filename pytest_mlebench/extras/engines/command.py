@@ -11,9 +11,9 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from pytest_mlebench import factories
 from pytest_mlebench._version import __version__
 from pytest_mlebench.agents import Agent
+from pytest_mlebench.bench import Bench
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.catalog.catalogue import load
 from pytest_mlebench.cli.common import logger, user_path
@@ -33,7 +33,6 @@ from pytest_mlebench.extras.engines.plan import (
     shown_as_alive,
 )
 from pytest_mlebench.extras.engines.scratch import copied
-from pytest_mlebench.factories import agents, catalogue, check_agent
 from pytest_mlebench.io.processes import sigterm_interrupts
 from pytest_mlebench.io.progress import Event, event_text
 from pytest_mlebench.options import Settings, from_plan, read
@@ -83,9 +82,9 @@ def _do(plan: Plan, group: Path) -> RunRecord:
     """Set up what a session's fixtures do, and run the agent; raises MLEBenchError where that cannot be."""
     if plan.keys_file:
         load_keys(Path(plan.keys_file))
-    settings = _settings(plan, group)
-    agent, competition = _agent(plan, settings), _competition(plan, settings)
-    dataset = _dataset(settings, competition)
+    bench = Bench(settings=_settings(plan, group), reporter=_report, workers=plan.workers)
+    agent, competition = _agent(plan, bench), _competition(plan, bench)
+    dataset = _dataset(bench, competition)
     variable = _ID_VARIABLES.get(plan.engine, "")
     id = os.environ.get(variable) or str(os.getpid())
     job = {
@@ -100,7 +99,7 @@ def _do(plan: Plan, group: Path) -> RunRecord:
     }
     worker = f"{plan.engine} {id} on {socket.gethostname()}"
     run_options = replace(
-        factories.run_options(settings, group, worker=worker, job=job),
+        bench.run_options(group, worker=worker, job=job),
         may_record=lambda: _see_that_none_has(plan, group),
     )
     if plan.attempt > plan.max_requeues:
@@ -108,8 +107,8 @@ def _do(plan: Plan, group: Path) -> RunRecord:
         return run.record_lost(
             agent, competition, dataset, run_options, seed=plan.seed, ending=Ending.NOT_STARTED, detail=detail
         )
-    sandbox = factories.Sandboxes(settings, _report, workers=plan.workers).ready(agent)
-    with _near(dataset, settings) as used:
+    sandbox = bench.ready_sandbox(agent)
+    with _near(dataset, bench.settings) as used:
         return run.run_agent(agent, competition, used, sandbox, run_options, seed=plan.seed)
 
 
@@ -123,9 +122,9 @@ def _see_that_none_has(plan: Plan, group: Path) -> None:
         raise ClusterError(f"an earlier job of this run has left its record after all: {record.run_id}")
 
 
-def _dataset(settings: Settings, competition: Competition) -> Dataset:
+def _dataset(bench: Bench, competition: Competition) -> Dataset:
     """The run's data, pulled from ``--data-source`` where it is not here; raises DataError."""
-    store, options = factories.data_store(settings), factories.prepare_options(settings)
+    store, options = bench.store, bench.prepare_options
     if not store.is_usable(competition, **options):
         if store.source is None:
             raise DataError(f"on {socket.gethostname()}: {store.not_prepared(competition)}")
@@ -159,18 +158,18 @@ def _settings(plan: Plan, group: Path) -> Settings:
     return settings
 
 
-def _agent(plan: Plan, settings: Settings) -> Agent:
-    (agent,) = agents(settings)
+def _agent(plan: Plan, bench: Bench) -> Agent:
+    (agent,) = bench.chosen_agents
     if folder_digest(agent.folder) != plan.agent_digest:
         raise UsageError(f"{agent.folder} on {socket.gethostname()} is not what it was when the run was submitted")
-    check_agent(settings, agent)
+    bench.check_agent(agent)
     return agent
 
 
-def _competition(plan: Plan, settings: Settings) -> Competition:
+def _competition(plan: Plan, bench: Bench) -> Competition:
     """The competition; where the session's path is not on this machine, the one of that id in the catalogue."""
     file = Path(plan.competition_file)
-    return load(file, settings.version) if file.exists() else catalogue(settings)[plan.competition_id]
+    return load(file, bench.settings.version) if file.exists() else bench.catalogue[plan.competition_id]
 
 
 def _report(event: Event) -> None:

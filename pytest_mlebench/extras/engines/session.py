@@ -10,14 +10,14 @@ import time
 from collections import deque
 from collections.abc import Collection, Generator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_mlebench import defaults, factories
+from pytest_mlebench import defaults
 from pytest_mlebench._version import __version__
+from pytest_mlebench.bench import Bench
 from pytest_mlebench.catalog.catalogue import load
 from pytest_mlebench.errors import ClusterError, MLEBenchError, SandboxError, UsageError
 from pytest_mlebench.extras.engines import queue
@@ -60,17 +60,18 @@ def check(config: pytest.Config) -> None:
             "them side by side: leave out -n (or add -n0), and use --max-parallel=N"
         )
     try:
-        config.stash[_ENGINE] = chosen = engine(settings.cluster, settings, _secret_names(settings))
+        config.stash[_ENGINE] = chosen = engine(settings.cluster, settings, _secret_names(session_of(config).bench))
         chosen.check()
     except ClusterError as error:
         raise UsageError(f"--cluster={settings.cluster}: {error}") from error
 
 
-def _secret_names(settings: Settings) -> tuple[str, ...]:
+def _secret_names(bench: Bench) -> tuple[str, ...]:
     """The environment variables that hold secrets of agents, and keys of providers and of where data is pulled from."""
-    names = {name for agent in factories.agents(settings) for name in agent.secret_names}
+    settings = bench.settings
+    names = {name for agent in bench.chosen_agents for name in agent.secret_names}
     if settings.llm_gateway != "off":
-        providers = factories.gateway_settings(settings).providers.values()
+        providers = bench.gateway.providers.values()
         names |= {key for provider in providers for key in provider.keys}
     if settings.nodes_pull:
         names |= {"AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "MLEBENCH_DATA_SOURCE"}
@@ -199,7 +200,7 @@ def _command(plan: Path, name: str) -> list[str]:
 
 def _plan(config: pytest.Config, item: AgentRun) -> Plan:
     session = session_of(config)
-    settings, replayed = session.settings, factories.replayed_group(session.settings)
+    settings, replayed = session.settings, session.bench.replayed_group
     return Plan(
         name="",
         engine="",
@@ -208,7 +209,7 @@ def _plan(config: pytest.Config, item: AgentRun) -> Plan:
         seed=item.key.seed,
         competition_file=str(item.path.absolute()),
         options={
-            **factories.session_options(settings),
+            **session.bench.session_options,
             "--keep-sandbox": settings.keep_sandbox,
             **({} if replayed is None else {"--llm-replay": str(replayed)}),
         },
@@ -232,9 +233,9 @@ def _digest(config: pytest.Config, agent: Agent) -> str:
 
 def _has_data(config: pytest.Config, item: AgentRun) -> bool:
     """Prepare the run's data on this side; False where it cannot be had, or may not be prepared."""
-    settings = session_of(config).settings
+    bench = session_of(config).bench
     try:
-        provide(item, item.competition, factories.data_store(settings), settings, reporter_of(config))
+        provide(item, item.competition, bench.store, bench)
     except (MLEBenchError, pytest.skip.Exception):
         return False
     return True
@@ -252,15 +253,15 @@ def _record_lost(config: pytest.Config, plan: Plan, cause: Cause, reason: str) -
         "interrupted": run.interrupted_runs(session.group, plan.key),
     }
     endings = {Cause.TIMED_OUT: Ending.TIMED_OUT, Cause.OUT_OF_MEMORY: Ending.OUT_OF_MEMORY}
-    store = factories.data_store(settings)
+    store = session.bench.store
     if settings.nodes_pull:  # what it left is graded here
-        store.prepare(competition, reporter=reporter_of(config), **factories.prepare_options(settings))
+        store.prepare(competition, reporter=reporter_of(config), **session.bench.prepare_options)
     lost = f"its job was lost {plan.attempt + 1} times; the last time: {reason}"
     return run.record_lost(
         next(agent for agent in session.agents if agent.id == plan.agent),
         competition,
         store.dataset(competition),
-        replace(factories.run_options(settings, session.group), job=job),
+        session.bench.run_options(session.group, job=job),
         seed=plan.seed,
         ending=endings.get(cause, Ending.NOT_STARTED),
         detail=reason if cause in endings else lost,

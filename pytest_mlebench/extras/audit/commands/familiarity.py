@@ -7,18 +7,16 @@ import logging
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from pytest_mlebench import factories
 from pytest_mlebench.cli.common import (
     GROUP_HELP,
     add_options,
     note_absent,
     print_json,
-    read_settings,
+    read_bench,
     user_path,
     write_output,
 )
@@ -61,18 +59,18 @@ def add(commands: Any) -> None:
 
 
 def _familiarity(options: argparse.Namespace) -> int:
-    settings = read_settings(options)
+    bench = read_bench(options)
     if not _is_url(options.base_url):
         raise UsageError(f"--base-url: {options.base_url} is no URL; an example: http://localhost:8000/v1")
     key = "" if options.key is None else os.environ.get(options.key, "")
     if options.key is not None and not key:
         raise UsageError(f"--key: the environment variable {options.key} is not set")
-    group = read_group(find_group(options.group, settings.runs_dir))
-    catalogue = factories.catalogue(replace(settings, bench_version=group.version.removeprefix("v")))
+    group = read_group(find_group(options.group, bench.settings.runs_dir))
+    catalogue = bench.with_settings(bench_version=group.version.removeprefix("v")).catalogue
     here = {id: catalogue[id] for id in {record.competition_id for record in group.records} if id in catalogue}
     found, left_out = scores(group.records, here.get)
     scored = sorted({id for own in found.values() for id in own})
-    store = factories.data_store(settings)
+    store = bench.store
     note_absent(store)
     texts, ours = _texts(options.texts, [catalogue[id] for id in scored], store)
     left_out |= {id: f"no text in {options.texts}" for id in scored if id not in texts}

@@ -6,8 +6,7 @@ import argparse
 import logging
 from typing import Any
 
-from pytest_mlebench import factories
-from pytest_mlebench.cli.common import add_options, add_selection, note_absent, print_json, read_settings, selected
+from pytest_mlebench.cli.common import add_options, add_selection, note_absent, print_json, read_bench, selected
 from pytest_mlebench.data.download.contract import CredentialsError
 from pytest_mlebench.data.download.kaggle import KaggleDownloads
 from pytest_mlebench.errors import DataError
@@ -30,9 +29,8 @@ def add(commands: Any) -> None:
 
 
 def _kernels(options: argparse.Namespace) -> int:
-    settings = read_settings(options)
-    chosen = selected(options, factories.catalogue(settings))
-    store = factories.data_store(settings)
+    bench = read_bench(options)
+    chosen, store = selected(options, bench.catalogue), bench.store
     store.check()
     source = KaggleDownloads()
     if any(competition.kernels for competition in chosen):

@@ -8,9 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from pytest_mlebench import factories
-from pytest_mlebench.bench import Bench
-from pytest_mlebench.cli.common import GROUP_HELP, add_options, note_absent, print_json, read_settings, user_path
+from pytest_mlebench.cli.common import GROUP_HELP, add_options, note_absent, print_json, read_bench, user_path
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.extras.bundles import api
 from pytest_mlebench.extras.bundles.bundle import (
@@ -79,13 +77,13 @@ def check_unused(options: argparse.Namespace) -> None:
 
 
 def _bundle(options: argparse.Namespace) -> int:
-    settings = read_settings(options)
-    note_absent(factories.data_store(settings))
-    group = read_group(find_group(options.group, settings.runs_dir))
+    bench = read_bench(options)
+    note_absent(bench.store)
+    group = read_group(find_group(options.group, bench.settings.runs_dir))
     for why in group.broken:
         logger.warning("warning: %s", why)
     target = options.output or Path(f"{group.name}{SUFFIX}")
-    made = api.bundle(Bench(settings=settings), group, target, leave_out=options.leave_out, sign=options.sign)
+    made = api.bundle(bench, group, target, leave_out=options.leave_out, sign=options.sign)
     if options.json:
         print_json(
             {
@@ -113,10 +111,10 @@ def verify(options: argparse.Namespace) -> int:
         what = f"{options.bundle} is not a file" if options.bundle.exists() else f"there is no file {options.bundle}"
         pack = "; to verify a run group, pack it with `mlebench bundle`" if options.bundle.is_dir() else ""
         raise UsageError(f"{what}; prepared data is chosen by -c, --split or --list{pack}")
-    settings = read_settings(options)
-    note_absent(factories.data_store(settings))
+    bench = read_bench(options)
+    note_absent(bench.store)
     card = api.verify(
-        Bench(settings=settings),
+        bench,
         options.bundle,
         digest=options.digest,
         allowed_signers=options.allowed_signers,

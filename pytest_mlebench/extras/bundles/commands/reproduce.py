@@ -10,8 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from pytest_mlebench import factories
-from pytest_mlebench.cli.common import add_options, print_json, read_settings
+from pytest_mlebench.cli.common import add_options, print_json, read_bench
 from pytest_mlebench.cli.trajectory import find_run
 from pytest_mlebench.data.dataset import OBFUSCATED
 from pytest_mlebench.errors import DataError, SandboxError, UsageError, reason
@@ -40,7 +39,8 @@ def add(commands: Any) -> None:
 
 
 def _reproduce(options: argparse.Namespace) -> int:
-    settings = read_settings(options)
+    bench = read_bench(options, Lines())
+    settings = bench.settings
     run_dir = find_run(options.run, settings.runs_dir)
     try:
         record = read_json(run_dir / RECORD, RunRecord)
@@ -51,19 +51,20 @@ def _reproduce(options: argparse.Namespace) -> int:
     chosen = None if options.program is None else program_of(run_dir, options.program)
     # Nothing is fetched for the image, which is the run's with the code in it.
     local = settings.sandbox == "local"  # which the user asked for, for this program
-    settings = replace(settings, network="llm" if local else "none", build_network="full")
-    settings = replace(settings, trust_agents=("reproduce",) if local else ())
-    graders = factories.regrader(settings, record.report.bench_version)
+    bench = bench.with_settings(
+        network="llm" if local else "none", build_network="full", trust_agents=("reproduce",) if local else ()
+    )
+    graders = bench.regrader(record.report.bench_version)
     dataset = graders.dataset(record.competition_id)
     if (obstacle := graders.obstacle(record)) is not None or dataset is None:
         raise DataError(f"{run_dir.name} cannot be reproduced: {obstacle}")
     program = chosen or program_of(run_dir)
     with tempfile.TemporaryDirectory(prefix="mlebench-reproduce-") as scratch:
         agent = as_agent(record, run_dir, Path(scratch), program)
-        sandbox = factories.Sandboxes(settings, Lines()).choose(agent)
+        sandbox = bench.sandbox(agent)
         sandbox.check(agent)
         how = replace(
-            factories.run_options(settings, Path(scratch) / "runs"),
+            bench.run_options(Path(scratch) / "runs"),
             gateway=None,
             snapshots=None,
             obfuscated=record.description == OBFUSCATED,
