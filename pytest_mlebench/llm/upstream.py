@@ -15,45 +15,6 @@ from pytest_mlebench.llm.providers import HOST_ALIAS, Provider
 CONNECT_SECONDS = 30.0
 IDLE_SECONDS = 900.0
 """The longest silence of a provider; models that reason long are silent that long."""
-_NOT_PASSED_ON = frozenset(
-    {
-        # Of one connection only (RFC 9110, 7.6.1).
-        "connection",
-        "keep-alive",
-        "proxy-authenticate",
-        "proxy-authorization",
-        "proxy-connection",
-        "te",
-        "trailer",
-        "transfer-encoding",
-        "upgrade",
-        "expect",
-        "host",
-        "content-length",
-        # The provider's key takes their place.
-        "authorization",
-        "api-key",
-        "x-api-key",
-        "x-goog-api-key",
-        "cookie",
-        # What would change what is asked, or of whom.
-        "x-http-method-override",
-        "x-http-method",
-        "x-method-override",
-        "x-original-url",
-        "x-rewrite-url",
-        "x-forwarded-for",
-        "x-forwarded-host",
-        "x-forwarded-proto",
-        "forwarded",
-        "via",
-        "x-goog-fieldmask",
-        "x-goog-user-project",
-        # Answers have to be read on their way.
-        "accept-encoding",
-        "content-encoding",
-    }
-)
 _NOT_PASSED_BACK = frozenset(
     {
         "connection",
@@ -108,21 +69,12 @@ def proxy_of(url: URL) -> tuple[URL | None, dict[str, str]]:
 
 
 def headers_there(headers: Mapping[str, str], provider: Provider, key: str, key_header: str) -> dict[str, str]:
-    """What is sent to the provider of a client's headers, with the provider's key."""
+    """What is sent to the provider: the client's headers that may pass (see ``allowed``), and the provider's key."""
     name = (provider.key_header or key_header).lower()
-    kept = {header: value for header, value in passed_on(headers).items() if header.lower() != name}
+    kept = {header: value for header, value in headers.items() if header.lower() != name}
     if key:
         kept[name] = f"Bearer {key}" if name == "authorization" else key
     return {**kept, **provider.headers, "Accept-Encoding": "identity"}
-
-
-def passed_on(headers: Mapping[str, str]) -> dict[str, str]:
-    named = _connection_options(headers)
-    return {
-        name: value
-        for name, value in headers.items()
-        if name.lower() not in _NOT_PASSED_ON and name.lower() not in named
-    }
 
 
 def headers_back(headers: Mapping[str, str]) -> dict[str, str]:

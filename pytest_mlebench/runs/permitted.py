@@ -91,20 +91,25 @@ def permissions_of_run(
     """
     providers = () if gateway is None else gateway.providers.values()
     replaced = {name for provider in providers for name in (*provider.keys, *provider.url_variables)}
-    hosts = dict.fromkeys(f"{made.host}:{made.port}" for made in account.connections if made.allowed)
     granted = {
         **permissions.to_json(),
         "allow_secrets": sorted({*permissions.allow_secrets} & {*agent.secret_names}),
         "trust_agents": [agent.id] if agent.id in permissions.trust_agents else [],
     }
+    return {
+        "bundled": agent.bundled,
+        "granted": {name: value for name, value in granted.items() if value},
+        "used": used_permissions(account, sorted({*permissions.allow_secrets} & {*agent.secret_names} - replaced)),
+    }
+
+
+def used_permissions(account: SandboxAccount, secrets: list[str]) -> dict[str, Any]:
+    """Which permissions a run used, by its sandbox's account; ``secrets`` are those that it was given in plain."""
+    hosts = {f"{made.host}:{made.port}" for made in account.connections if made.allowed}
     used = {
-        "secrets": sorted({*permissions.allow_secrets} & {*agent.secret_names} - replaced),
+        "secrets": secrets,
         "hosts": sorted(hosts)[:_MAX_HOSTS],
         "no_isolation": account.name == "local",
         "privileged": account.privileged,
     }
-    return {
-        "bundled": agent.bundled,
-        "granted": {name: value for name, value in granted.items() if value},
-        "used": {name: value for name, value in used.items() if value},
-    }
+    return {name: value for name, value in used.items() if value}

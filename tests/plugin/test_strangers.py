@@ -88,3 +88,25 @@ def assert_keyless(project: Path) -> None:
     assert "OPENAI_API_KEY=" in environment and KEY not in environment and "MY_CLOUD_SECRET" not in environment
     left = [path for path in (project / "reports").rglob("*") if path.is_file()]
     assert [path.name for path in left if KEY.encode() in path.read_bytes()] == []
+
+
+@pytest.mark.full
+def test_a_secret_that_no_agent_asked_for_is_masked_in_a_run_without_isolation(
+    stranger: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    secret = "hf_0123456789abcdefghijklmnopqrstuv"
+    monkeypatch.setenv("HF_TOKEN", secret)
+    configure(stranger, "  trusted: true\n")
+    (stranger.path / "found").write_text(secret)  # as if in a file of the user's, which such an agent can read
+    start = f"cat {stranger.path}/found; cat {stranger.path}/found > $LOGS_DIR/found; exit 3\n"
+    (stranger.path / "agents/stranger/start.sh").write_text(start)
+    result = run(stranger, "--sandbox=local", "--trust-agent=stranger", "--run-group=mine")
+    result.stdout.fnmatch_lines(["*exit code 3*"])
+    assert secret not in result.stdout.str() + result.stderr.str()
+    (record,) = stranger.path.glob("reports/mine/*/run.json")
+    assert "***" in (record.parent / "run.log").read_text()
+    left = [path for path in (stranger.path / "reports").rglob("*") if path.is_file()]
+    assert [path.name for path in left if secret.encode() in path.read_bytes()] == []
+    with open_files(record.parent) as files:
+        (found,) = files.below("logs")
+        assert secret.encode() not in files.read(found.path, found.size)

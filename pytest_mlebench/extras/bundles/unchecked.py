@@ -21,6 +21,8 @@ ALWAYS = (
     "how runs ended: exit codes, signals, details, and errors of the harness are as the maker says",
     "sandboxes: images, network policy, connections, checks of submissions, GPU use and confinement are as the maker "
     "says",
+    "permissions: what the user granted and which secrets agents had are as the maker says; what was used agrees with "
+    "the sandboxes and connections in the records",
     "agents: whether the definition and the folder in the manifest are what ran",
     "code and logs: whether the code in the bundle made the submissions (`mlebench reproduce` runs it again)",
     "model calls: whether ledgers and recordings are what providers answered and charged",
@@ -39,6 +41,8 @@ def not_checked(bundle: Bundle, group: RunGroup | None) -> Iterator[str]:
     if bundle.signature is None:
         yield "who made the bundle: it is not signed"
     skipped = sum((p.error or "").startswith(NOT_GRADED) for record in group.records for p in record.timeline)
+    if silent_records := sum(not record.permissions for record in group.records):
+        yield f"permissions: what the user granted, of {pluralize(silent_records, 'run')} whose records do not say it"
     if skipped:
         yield f"timelines: {pluralize(skipped, 'snapshot')} were never graded"
     silent = [r for r in group.records if r.llm.get("calls") and not (group.folder / r.run_id / BODIES).is_file()]

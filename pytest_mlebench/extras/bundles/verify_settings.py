@@ -28,6 +28,7 @@ from pytest_mlebench.records.manifest import (
 )
 from pytest_mlebench.records.outcome import Outcome
 from pytest_mlebench.records.record import RunRecord
+from pytest_mlebench.runs.permitted import used_permissions
 from pytest_mlebench.sandbox.endings import describe
 
 SLACK_SECONDS = 120.0
@@ -67,6 +68,7 @@ def settings(group: RunGroup, made_at: str) -> Iterator[str]:
         return
     for record in group.records:
         yield from (f"{record.run_id}: {why}" for why in (*_times(record, periods), *_of_session(record, periods)))
+        yield from (f"{record.run_id}: {why}" for why in _permissions(record))
         yield from (f"{record.run_id}: {why}" for why in _of_agent(record, manifest, group.version))
     yield from _summaries(group)
     yield from _canonical(manifest, periods)
@@ -269,10 +271,28 @@ def _of_agent(record: RunRecord, manifest: Manifest, version: str) -> Iterator[s
         yield "it read another kind of description than the manifest says"
 
 
+def _permissions(record: RunRecord) -> Iterator[str]:
+    """What a record says of permissions must follow from its sandbox; records of earlier versions say nothing."""
+    if not record.permissions:
+        return
+    granted, used = record.permissions.get("granted"), record.permissions.get("used")
+    if not isinstance(granted, dict) or not isinstance(used, dict):
+        yield "its permissions are not those of a run"
+        return
+    secrets = used.get("secrets", [])
+    if used != used_permissions(record.sandbox, secrets):
+        yield "the permissions that it used do not follow from its sandbox and its connections"
+    allowed, trusted = granted.get("allow_secrets", []), granted.get("trust_agents", [])
+    if not isinstance(secrets, list) or any(name not in allowed for name in secrets):
+        yield "it used secrets that the user did not grant"
+    if used.get("no_isolation") and not record.permissions.get("bundled") and record.agent not in trusted:
+        yield "it ran without isolation, which the user did not grant"
+
+
 def _summaries(group: RunGroup) -> Iterator[str]:
     """What the manifest sums up of records; of an interrupted group it may know less, and of other attempts more."""
     manifest = group.manifest
-    told = replace(manifest, images={}, connections={}, data={}, models={}).summarised(group.records)
+    told = replace(manifest, images={}, connections={}, data={}, models={}, permissions={}).summarised(group.records)
     closed = manifest.sessions[-1].ended_at is not None and not manifest.sessions[-1].cluster
     for name in ("images", "connections", "data"):
         noted = getattr(manifest, name)
@@ -281,9 +301,20 @@ def _summaries(group: RunGroup) -> Iterator[str]:
             differs = known != own if name == "data" else any(known.get(one) != value for one, value in own.items())
             if differs and (closed or any(one in known and known[one] != value for one, value in own.items())):
                 yield f"{name}: what the manifest says of {key[:100]} is not what its records say"
+    for agent, used in told.permissions.items():
+        known = manifest.permissions.get(agent, {})
+        missing = [name for name, own in used.items() if not _includes(known.get(name), own)]
+        if missing and (closed or known):
+            yield f"permissions: the manifest lacks {', '.join(missing)[:100]} that runs of {agent[:100]} used"
     models = {agent: dict(own) for agent, own in manifest.models.items()}
     if (closed or models) and models != told.models:
         yield f"models: the manifest has {counts(manifest.models)}, and the records have {counts(told.models)}"
+
+
+def _includes(known: object, own: object) -> bool:
+    if isinstance(own, list) and isinstance(known, list):
+        return all(one in known for one in own)
+    return known == own
 
 
 def counts(models: Mapping[str, Mapping[str, int]]) -> str:
