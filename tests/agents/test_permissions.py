@@ -16,8 +16,10 @@ from pytest_mlebench.agents.config import check_folder
 from pytest_mlebench.agents.registry import parse_agent_ids
 from pytest_mlebench.errors import AgentError, MLEBenchError, SandboxError
 from pytest_mlebench.io.paths import bundled
+from pytest_mlebench.llm.providers import Provider
 from pytest_mlebench.llm.settings import GatewaySettings
-from pytest_mlebench.runs.permitted import check_hosts, run_environment
+from pytest_mlebench.records.account import Connection, SandboxAccount
+from pytest_mlebench.runs.permitted import check_hosts, permissions_of_run, run_environment, used_permissions
 from pytest_mlebench.sandbox.endings import choose
 from pytest_mlebench.sandbox.redaction import environment_secrets
 
@@ -254,3 +256,96 @@ def test_an_agents_folder_has_bounds(stranger: MakeAgent, make: Callable[[Path],
 def test_what_may_be_a_secret_of_the_environment_is_masked(name: str, value: str, masked: bool) -> None:
     found = environment_secrets({name: value})
     assert any(secret in value for secret in found) == masked
+
+
+def connection(host: str, *, allowed: bool = True) -> Connection:
+    return Connection(host=host, port=443, allowed=allowed)
+
+
+def test_the_record_says_what_was_granted_and_what_the_run_used(stranger: MakeAgent) -> None:
+    asked = '  env_vars: {A: "${{ secrets.AWS_SECRET_ACCESS_KEY }}", B: "${{ secrets.OPENAI_API_KEY }}"}\n'
+    agent = stranger(asked)
+    granted = Permissions(
+        allow_secrets=["OPENAI_API_KEY", "KAGGLE_KEY", "AWS_SECRET_ACCESS_KEY"],
+        allow_hosts=["pypi.org"],
+        trust_agents=["other", "stranger"],
+    )
+    account = SandboxAccount(
+        name="local", privileged=False, connections=(connection("b.example"), connection("a.example"))
+    )
+    assert permissions_of_run(agent, granted, GatewaySettings(), account) == {
+        "bundled": False,
+        "granted": {
+            "allow_secrets": ["AWS_SECRET_ACCESS_KEY", "OPENAI_API_KEY"],
+            "allow_hosts": ["pypi.org"],
+            "trust_agents": ["stranger"],
+        },
+        # The gateway replaced the provider's key.
+        "used": {
+            "secrets": ["AWS_SECRET_ACCESS_KEY"],
+            "hosts": ["a.example:443", "b.example:443"],
+            "no_isolation": True,
+        },
+    }
+    without = permissions_of_run(agent, granted, None, account)
+    assert without["used"]["secrets"] == ["AWS_SECRET_ACCESS_KEY", "OPENAI_API_KEY"]
+
+
+def test_what_was_neither_granted_nor_used_is_not_in_the_record(stranger: MakeAgent) -> None:
+    account = SandboxAccount(name="docker", privileged=True, connections=(connection("a.example", allowed=False),))
+    found = permissions_of_run(stranger(), Permissions(trust_agents=["stranger/other"]), None, account)
+    assert found == {"bundled": False, "granted": {}, "used": {"privileged": True}}
+    assert permissions_of_run(default_agents()["dummy"], Permissions(), None, account)["bundled"]
+
+
+def test_the_record_holds_a_hundred_hosts_at_most() -> None:
+    account = SandboxAccount(name="docker", connections=tuple(connection(f"h{k:03}.example") for k in range(150)))
+    hosts = used_permissions(account, [])["hosts"]
+    assert len(hosts) == 100 and hosts[-1] == "h099.example:443"
+
+
+def test_several_missing_secrets_are_one_error_with_an_option_for_each(stranger: MakeAgent) -> None:
+    agent = stranger('  env_vars: {A: "${{ secrets.KAGGLE_KEY }}", B: "${{ secrets.GROQ_API_KEY }}"}\n')
+    options = "2 secrets GROQ_API_KEY, KAGGLE_KEY, .*--allow-secret=GROQ_API_KEY --allow-secret=KAGGLE_KEY gives"
+    with pytest.raises(AgentError, match=options):
+        environment(agent)
+
+
+def test_every_provider_is_looked_at_where_one_of_them_has_an_address_that_is_no_url(stranger: MakeAgent) -> None:
+    agent = stranger("  env_vars: {OPENAI_BASE_URL: none, ANTHROPIC_BASE_URL: 'https://evil.example'}\n")
+    with pytest.raises(AgentError, match=r"ANTHROPIC_BASE_URL would have the key .* sent to evil\.example"):
+        environment(agent)
+    moved = stranger("  env_vars: {OPENAI_BASE_URL: none, OPENAI_API_BASE: 'https://evil.example'}\n")
+    with pytest.raises(AgentError, match=r"OPENAI_API_BASE would have the key .* sent to evil\.example"):
+        environment(moved)
+
+
+def test_hosts_that_the_gateway_asks_need_no_permission(stranger: MakeAgent) -> None:
+    agent = stranger("  llm_hosts: [models.example]\n")
+    own = Provider(name="mine", flavour="openai", base_url="https://models.example/v1")
+    check_hosts(agent, Permissions(), GatewaySettings(providers={"mine": own}))
+    with pytest.raises(SandboxError, match=r"--allow-host=models\.example"):
+        check_hosts(agent, Permissions(), GatewaySettings())
+
+
+def test_a_provider_without_keys_is_ready(stranger: MakeAgent) -> None:
+    local = Provider(name="mine", flavour="openai", base_url="http://127.0.0.1:8000/v1", url_variables=("MY_LLM_URL",))
+    gateway = GatewaySettings(providers={"mine": local})
+    found = run_environment(stranger(), Permissions(), gateway, {"MY_LLM_URL": "http://127.0.0.1:9000/v1"})
+    assert found == {"MY_LLM_URL": "http://127.0.0.1:9000/v1"}
+
+
+def test_permissions_cannot_be_changed_and_are_given_by_name() -> None:
+    granted = Permissions(allow_hosts=["a.example", "a.example"])
+    assert granted.to_json() == {"allow_hosts": ["a.example"]}
+    with pytest.raises(AttributeError):
+        granted.allow_hosts = ["b.example"]  # type: ignore[misc]
+    with pytest.raises(TypeError, match="positional"):
+        Permissions(["SECRET"])  # type: ignore[call-arg, misc]
+
+
+def test_a_bundled_agent_is_trusted_only_where_its_definition_says_so() -> None:
+    every = default_agents().load()
+    trusted = {id for id, agent in every.items() if Permissions().trusts(agent)}
+    assert trusted == {id for id, agent in every.items() if agent.trusted}
+    assert trusted and trusted != {*every}
