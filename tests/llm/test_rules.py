@@ -1,0 +1,266 @@
+"""The rules of the allow-lists, one by one: what each admits, drops and refuses, and what it notes."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from pytest_mlebench.llm.allowed import (
+    DROPPED,
+    INLINE,
+    MOST_NOTED,
+    Admission,
+    Fields,
+    Rule,
+    Tagged,
+    Wrong,
+    base64,
+    by_address,
+    count,
+    data_url,
+    either,
+    fields,
+    flag,
+    free,
+    kept,
+    labels,
+    many,
+    mapping,
+    normal,
+    number,
+    one_of,
+    only_with_provider,
+    refused,
+    some_of,
+    text,
+    whole,
+    word,
+)
+
+
+class Text(str):
+    """Equal to a string, and not one that JSON gives."""
+
+
+ADMITTED: list[tuple[Rule, list[Any]]] = [
+    (text, ["", "x"]),
+    (flag, [True, False]),
+    (count, [0, 1, (1 << 31) - 1]),
+    (whole, [0, -5, (1 << 63) - 1, 1 - (1 << 63)]),
+    (number, [0, -1.5, 1e18, -1e18]),
+    (free, [None, "x", 3, [1], {"a": [2]}]),
+    (mapping, [{}, {"a": 1}]),
+    (labels, [{}, {"a": "x", "b": 1, "c": 0.5, "d": True, "e": None}]),
+    (one_of("a", "b"), ["a", "b"]),
+    (word, ["high", "gpt-4o", "a.b:c/d@e$f_g", "x" * 64]),
+    (many(text), [[], ["a", "b"]]),
+    (many(text, most=2), [["a", "b"]]),
+    (some_of("a", "b"), [["a"], ["b", "a"]]),
+    (either({str: text, list: many(text)}), ["a", ["a"]]),
+    (data_url, ["data:image/png;base64,AAAA", "DATA:text/plain,x"]),
+    (base64, ["", "AAAA", "AA-_ \n==", "data:image/png;base64,AAAA"]),
+]
+REFUSED: list[tuple[Rule, list[Any], str]] = [
+    (text, [1, None, ["x"], {"x": 1}, True, Text("x")], "must be a string"),
+    (flag, [0, 1, "true", None], "must be true or false"),
+    (count, [-1, 1 << 31, 1.0, "1", True, None], "must be a whole number of at least 0"),
+    (whole, [1 << 63, -(1 << 63), 1.0, "1", False], "must be a whole number"),
+    (number, [math.nan, math.inf, -math.inf, 1.1e18, -1.1e18, "1", True], "must be a number"),
+    (mapping, [[], "x", None], "must be an object"),
+    (labels, [[], {"a": []}, {"a": {}}, {"a": 1, "b": [1]}], "must be an object of strings"),
+    (one_of("b", "a"), ["c", 1, ["a"], Text("a")], "must be one of a, b"),
+    (word, ["", "x" * 65, "a b", "a\n", 1, "é"], "must be a word"),
+    (many(text), ["a", {"a": 1}, ("a",)], "must be a list"),
+    (many(text, most=2), [["a", "b", "c"]], "must have at most 2 elements"),
+    (some_of("a"), ["a"], "must be a list"),
+    (either({str: text, list: many(text), dict: mapping}), [1, None, True], "must be a string or a list or an object"),
+    (either({bool: flag, int: count}), ["1"], "must be true or false or a number"),
+    (data_url, [1, ["data:,"]], "must be a string"),
+    (data_url, ["https://example.org/x.png", "dat", "file:data:"], INLINE),
+    (base64, [1, b"AAAA"], "must be a string"),
+    (base64, ["https://example.org/x", "AAAA!", "gs://bucket/x", "data:image/png;base64,AA,AA"], INLINE),
+    (by_address, ["https://example.org/x"], INLINE),
+    (refused("no such thing"), ["x", 1, 0, [0], {"a": 1}, True], "no such thing"),
+    (kept("it is kept"), ["x", True], "it is kept"),
+    (Tagged({}), ["x", [], None], "must be an object"),
+    (Tagged({}), [{}, {"type": 1}, {"type": None}], "type must be a string"),
+    (Tagged({"a": free}, what="a part"), [{"type": "b"}], f"a part of type 'b' is not passed on; {INLINE}"),
+    (Tagged({"a": free}, tag="kind"), [{"type": "a"}], "kind must be a string"),
+    (fields("role"), ["x", [], 1], "must be an object"),
+]
+
+
+@pytest.mark.parametrize(("rule", "value"), [(rule, value) for rule, values in ADMITTED for value in values])
+def test_what_a_rule_admits_is_sent_as_it_is(rule: Rule, value: Any) -> None:
+    admission = Admission()
+    assert rule(value, admission) == value
+    assert not admission.dropped and not admission.withheld and not admission.unbounded
+
+
+@pytest.mark.parametrize(
+    ("rule", "value", "said"), [(rule, value, said) for rule, values, said in REFUSED for value in values]
+)
+def test_what_it_does_not_admit_is_refused_with_the_reason(rule: Rule, value: Any, said: str) -> None:
+    with pytest.raises(Wrong) as caught:
+        rule(value, Admission())
+    assert caught.value.message == said
+    assert str(caught.value) == f"the body: {said}"
+
+
+def test_an_error_says_where_the_value_is() -> None:
+    rule = fields(input=many(fields(content=many(fields(size=count)))))
+    with pytest.raises(Wrong) as caught:
+        rule({"input": [{"type": "a"}, {"content": [{"size": 1}, {"size": -1}]}]}, Admission())
+    assert str(caught.value) == "input[1].content[1].size: must be a whole number of at least 0"
+
+
+@pytest.mark.parametrize("value", [False, "", [], {}])
+def test_an_empty_value_of_a_refused_field_is_left_out(value: Any) -> None:
+    admission = Admission()
+    assert refused("no")(value, admission) is DROPPED
+    assert kept("no")(value, admission) is DROPPED
+    assert not admission.stored and not admission.unbounded
+
+
+def test_a_refused_field_passes_where_the_user_has_listed_it() -> None:
+    rule = fields(extra=fields(url=refused("no")))
+    given = {"extra": {"url": "https://example.org"}}
+    assert rule(given, Admission(fields={"extra.url"})) == given
+    for other in ({"url"}, {"extra"}, {"extra.url.x"}):
+        with pytest.raises(Wrong, match="no"):
+            rule(given, Admission(fields=other))
+
+
+def test_what_a_provider_keeps_passes_with_its_tools_and_has_no_known_size() -> None:
+    admission = Admission(provider_tools=True)
+    assert kept("no")("resp_1", admission) == "resp_1"
+    assert admission.stored and admission.unbounded
+
+
+def test_what_a_provider_does_itself_is_withheld_without_its_tools() -> None:
+    rule = only_with_provider("web search")
+    admission = Admission()
+    assert rule({"size": "high"}, admission) is DROPPED and admission.withheld == ["web search"]
+    assert rule(False, admission) is DROPPED and admission.withheld == ["web search"]
+    admission = Admission(provider_tools=True)
+    assert rule({"size": "high"}, admission) == {"size": "high"}
+    assert admission.unbounded and not admission.withheld
+
+
+def test_a_list_of_words_loses_those_that_are_not_listed() -> None:
+    rule = fields(include=some_of("a", "b"))
+    admission = Admission()
+    assert rule({"include": ["a", "web.results", "b", "x" * 100]}, admission) == {"include": ["a", "b"]}
+    assert admission.dropped == ["include.web.results", f"include.{'x' * 64}"]
+    admission = Admission(provider_tools=True)
+    assert rule({"include": ["web.results"]}, admission) == {"include": ["web.results"]} and not admission.dropped
+    with pytest.raises(Wrong, match=r"include\[0\]: must be a string"):
+        rule({"include": [1]}, Admission())
+
+
+def test_dropped_elements_of_a_list_leave_no_gap() -> None:
+    rule = many(refused("no"))
+    assert rule(["", [], False], Admission()) == []
+
+
+def test_what_was_dropped_is_noted_once_and_at_most_fifty_times() -> None:
+    admission = Admission()
+    for k in range(60):
+        admission.drop(f"field{k}")
+        admission.drop("field0")
+    admission.drop("x" * 500)
+    assert len(admission.dropped) == MOST_NOTED == 50 and admission.dropped[:2] == ["field0", "field1"]
+    short = Admission()
+    short.drop("x" * 500)
+    assert short.dropped == ["x" * 128]
+
+
+@pytest.mark.parametrize(
+    ("url", "unbounded"),
+    [
+        ("data:image/png;base64,AA", False),
+        ("DATA:IMAGE/PNG;base64,AA", False),
+        ("data:text/plain,AA", False),
+        ("data:audio/wav;base64,AA", True),
+        ("data:application/pdf;base64,AA", True),
+        ("data:;base64,AA", True),
+        ("data:imagex/png,AA", True),
+    ],
+)
+def test_media_whose_size_does_not_limit_its_tokens_is_noted(url: str, unbounded: bool) -> None:
+    admission = Admission()
+    assert data_url(url, admission) == url
+    assert (admission.media, admission.unbounded) == (1, unbounded)
+    data_url("data:image/png,AA", admission)
+    assert (admission.media, admission.unbounded) == (2, unbounded)
+
+
+@pytest.mark.parametrize("rule", [data_url, by_address])
+def test_media_by_its_address_passes_with_the_providers_tools(rule: Rule) -> None:
+    admission = Admission(provider_tools=True)
+    assert rule("https://example.org/x.png", admission) == "https://example.org/x.png"
+    assert admission.unbounded and admission.media == 0
+
+
+def test_an_object_keeps_what_is_known_and_drops_the_rest() -> None:
+    rule = fields("role", size=count)
+    admission = Admission()
+    given = {"type": "a", "role": "user", "size": 3, "color": "red", "nested": {"a": 1}}
+    assert rule(given, admission) == {"type": "a", "role": "user", "size": 3}
+    assert admission.dropped == ["color", "nested"] and admission.path == []
+    assert rule({"color": "red"}, Admission(fields={"color"})) == {"color": "red"}
+
+
+def test_null_is_sent_as_null() -> None:
+    assert fields(size=count)({"size": None}, Admission()) == {"size": None}
+
+
+def test_an_object_without_what_it_needs_is_refused() -> None:
+    rule = Fields({"model": text, "size": count}, needs=("model",))
+    assert rule({"model": "m"}, Admission()) == {"model": "m"}
+    for given in ({}, {"model": None}, {"size": 1}):
+        with pytest.raises(Wrong, match="needs 'model'"):
+            rule(given, Admission())
+
+
+@pytest.mark.parametrize("key", ["maxTokens", "MAX_TOKENS", "max-tokens", "max_tokens_", "ｍａｘ_tokens", "max.tokens"])
+def test_another_spelling_of_a_known_field_is_refused(key: str) -> None:
+    with pytest.raises(Wrong, match="must be written 'max_tokens'"):
+        fields(max_tokens=count)({key: 5}, Admission())
+
+
+def test_a_name_with_letters_that_no_field_has_is_refused() -> None:
+    with pytest.raises(Wrong, match="has letters that no field has"):
+        fields(size=count)({"größe": 5}, Admission(fields={"größe"}))
+
+
+def test_a_field_in_snake_case_is_the_same_field_where_servers_read_both() -> None:
+    rule = Fields({"maxOutputTokens": count, "model": text}, snake=True)
+    assert rule({"max_output_tokens": 5}, Admission()) == {"maxOutputTokens": 5}
+    with pytest.raises(Wrong, match=r"'max_output_tokens' and 'maxOutputTokens' are two spellings of one field"):
+        rule({"max_output_tokens": 5, "maxOutputTokens": 5}, Admission())
+    with pytest.raises(Wrong, match=r"^maxOutputTokens: must be a whole number"):
+        rule({"max_output_tokens": "5"}, Admission())
+    with pytest.raises(Wrong, match="must be written 'maxOutputTokens'"):
+        Fields({"maxOutputTokens": count})({"max_output_tokens": 5}, Admission())
+
+
+def test_the_type_of_an_object_says_which_fields_it_has() -> None:
+    rule = Tagged({"a": fields(size=count), "b": fields(url=text)}, default="a", what="a part")
+    assert rule({"size": 5}, Admission()) == {"size": 5}
+    assert rule({"type": "b", "url": "x"}, Admission()) == {"type": "b", "url": "x"}
+    with pytest.raises(Wrong, match=r"of type .c{64}. is not passed on"):
+        rule({"type": "c" * 100}, Admission())
+
+
+@pytest.mark.parametrize("admission", [Admission(types={"new"}), Admission(provider_tools=True)])
+def test_an_object_of_another_type_passes_where_the_user_says_so(admission: Admission) -> None:
+    given = {"type": "new", "url": "x"}
+    assert Tagged({"a": free})(given, admission) == given and admission.unbounded
+
+
+def test_names_are_compared_without_capitals_and_signs() -> None:
+    assert normal("Max_Output-Tokens") == normal("maxOutputTokens") == "maxoutputtokens"
+    assert normal("ﬁle.ID") == "fileid"
