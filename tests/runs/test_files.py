@@ -112,6 +112,51 @@ def test_more_members_than_anybody_leaves_are_refused_before_they_are_read(
     (tmp_path / "files.zip").write_bytes(packed(*((f"code/{k}", b"") for k in range(6))))
     with pytest.raises(FilesError, match="more than 5 members"), open_files(tmp_path):
         pass
+    (tmp_path / "files.zip").write_bytes(packed(*((f"code/{k}", b"") for k in range(5))))
+    with open_files(tmp_path) as files:
+        assert len(files.below()) == 5
+
+
+def large(monkeypatch: pytest.MonkeyPatch) -> bytes:
+    """An archive with the records that only archives of 65,536 members or 4 GiB need."""
+    with monkeypatch.context() as patch:
+        patch.setattr(zipfile, "ZIP_FILECOUNT_LIMIT", 1)
+        return packed(("code/a", b"a"), ("code/b", b"b"))
+
+
+def test_a_large_archive_is_read_and_its_list_is_bounded_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = large(monkeypatch)
+    assert b"PK\x06\x06" in data
+    (tmp_path / "files.zip").write_bytes(data)
+    with open_files(tmp_path) as files:
+        assert [file.path for file in files.below()] == ["code/a", "code/b"]
+    without = patched(data, b"PK\x05\x06", 12, b"\xff" * 4)
+    (tmp_path / "files.zip").write_bytes(patched(without, b"PK\x06\x06", 40, struct.pack("<Q", (64 << 20) + 1)))
+    with pytest.raises(FilesError, match="its list of members is too large"), open_files(tmp_path):
+        pass
+
+
+def test_a_list_of_members_may_have_64_mebibytes(tmp_path: Path) -> None:
+    for size, said in (((64 << 20) + 1, "its list of members is too large"), (64 << 20, r"Bad offset|not a zip")):
+        (tmp_path / "files.zip").write_bytes(patched(GOOD, b"PK\x05\x06", 12, struct.pack("<L", size)))
+        with pytest.raises(FilesError, match=said), open_files(tmp_path):
+            pass
+
+
+def test_members_may_be_listed_in_another_order_than_they_are_stored(tmp_path: Path) -> None:
+    start = TWO.index(b"PK\x01\x02")
+    end, middle = TWO.index(b"PK\x05\x06"), TWO.rindex(b"PK\x01\x02")
+    (tmp_path / "files.zip").write_bytes(TWO[:start] + TWO[middle:end] + TWO[start:middle] + TWO[end:])
+    with open_files(tmp_path) as files:
+        assert [(file.path, files.read(file.path, 9)) for file in files.below()] == [("code/a", b"a"), ("code/b", b"b")]
+
+
+@pytest.mark.parametrize("bytes_shared", [1, 8])
+def test_members_share_no_byte(bytes_shared: int, tmp_path: Path) -> None:
+    second = TWO.rindex(b"PK\x03\x04") - bytes_shared
+    (tmp_path / "files.zip").write_bytes(patched(TWO, b"PK\x01\x02", 42, struct.pack("<L", second)))
+    with pytest.raises(FilesError, match="its members overlap"), open_files(tmp_path):
+        pass
 
 
 def test_an_archive_behind_a_link_is_refused(tmp_path: Path) -> None:
@@ -214,3 +259,25 @@ def test_folders_of_earlier_versions_are_read_the_same_way(tmp_path: Path) -> No
     (tmp_path / "submission/validation.json").write_text('{"validation_score": 0.5}')
     assert left(tmp_path) == {"code/deep/a.py": b"a", "submission/validation.json": b'{"validation_score": 0.5}'}
     assert read_validation_score(tmp_path) == 0.5
+
+
+def test_folders_of_earlier_versions_are_bounded_as_well(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pytest_mlebench.runs.files.MAX_FILES", 3)
+    (tmp_path / "code").mkdir()
+    for k in range(5):
+        (tmp_path / f"code/{k}").write_text("x")
+    with open_files(tmp_path) as files:
+        assert len(files.below()) == 3
+
+
+def test_a_folder_that_becomes_a_link_while_files_are_written_is_not_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leave(tmp_path / "run", {"code/a.py": "x = 1\n"})
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "new").mkdir()
+    monkeypatch.setattr(Path, "mkdir", lambda *_, **__: None)
+    monkeypatch.setattr(os, "mkdir", lambda name, mode, dir_fd: os.symlink(tmp_path / "outside", name, dir_fd=dir_fd))
+    with pytest.raises(OSError, match=r"Not a directory|Too many levels"):
+        unpack(tmp_path / "run", tmp_path / "new")
+    assert not list((tmp_path / "outside").iterdir())
