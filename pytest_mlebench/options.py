@@ -48,6 +48,31 @@ class Trait(Flag):
 
 
 @dataclass(frozen=True)
+class Need:
+    """What an option needs in order to have an effect. ``problem`` follows the names of options that lack it; it may
+    name settings in braces."""
+
+    is_met: Callable[[Settings], bool]
+    problem: str
+
+
+AGENT = Need(lambda own: own.has_runs, "needs an agent: add --agent=ID")
+ENGINE = Need(
+    lambda own: own.cluster is not None or not own.has_runs,
+    "needs an engine that runs are handed to: add --cluster=local, slurm or ray",
+)
+SLURM = Need(
+    lambda own: own.cluster in (None, "slurm"), "is for --cluster=slurm: it has no effect with --cluster={cluster}"
+)
+RAY = Need(lambda own: own.cluster in (None, "ray"), "is for --cluster=ray: it has no effect with --cluster={cluster}")
+GPUS = Need(lambda own: bool(own.gpus), "chooses among GPUs, and a run gets none: add --gpus=N")
+CONTAINERS = Need(lambda own: own.sandbox != "local", "is for containers: leave out --sandbox=local")
+LLM_NETWORK = Need(lambda own: own.network == "llm", "adds to --network=llm; with --network={network} it has no effect")
+GATEWAY = Need(lambda own: own.llm_gateway != "off", "needs the gateway: leave out --llm-gateway=off")
+NEEDS = (AGENT, ENGINE, SLURM, RAY, GPUS, CONTAINERS, LLM_NETWORK, GATEWAY)
+
+
+@dataclass(frozen=True)
 class Option:
     """How an option is written, and how its text becomes a value. ``parse`` raises ValueError."""
 
@@ -58,6 +83,7 @@ class Option:
     traits: Trait
     variable: str = ""
     """The environment variable beside it, if there is one."""
+    needs: tuple[Need, ...] = ()
 
     @property
     def long_name(self) -> str:
@@ -96,12 +122,13 @@ def _option(
     *,
     default: Any = None,
     variable: str = "",
+    needs: tuple[Need, ...] = (),
 ) -> Any:
-    return field(default=default, metadata={"option": Option(name, metavar, help, parse, traits, variable)})
+    return field(default=default, metadata={"option": Option(name, metavar, help, parse, traits, variable, needs)})
 
 
-def _flag(name: str, help: str, traits: Trait = NONE) -> Any:
-    return _option(name, "", help, bool, traits | FLAG, default=False)
+def _flag(name: str, help: str, traits: Trait = NONE, *, needs: tuple[Need, ...] = ()) -> Any:
+    return _option(name, "", help, bool, traits | FLAG, default=False, needs=needs)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,7 +168,13 @@ class Settings:
         INI | RESTORED,
     )
     seeds: int = _option(
-        "--seeds", "N", "runs of each agent on each competition (default: 1)", parse.positive_integer, INI, default=1
+        "--seeds",
+        "N",
+        "runs of each agent on each competition (default: 1)",
+        parse.positive_integer,
+        INI,
+        default=1,
+        needs=(AGENT,),
     )
     sandbox: str = _option(
         "--sandbox",
@@ -199,6 +232,7 @@ class Settings:
         "the run group: a name below --runs-dir, a folder, or last; its finished runs are not run again "
         "(default: date and time)",
         parse.group,
+        needs=(AGENT,),
     )
     resume: str | None = _option(
         "--resume",
@@ -212,9 +246,12 @@ class Settings:
         "run again what ended with one of these outcomes, for example crashed,error; all: every failure",
         parse.failures,
         default=frozenset(),
+        needs=(AGENT,),
     )
     allow_changes: bool = _flag(
-        "--allow-changes", "resume a run group even though agents, competitions or settings have changed"
+        "--allow-changes",
+        "resume a run group even though agents, competitions or settings have changed",
+        needs=(AGENT,),
     )
     time_limit: float = _option(
         "--time-limit",
@@ -261,6 +298,7 @@ class Settings:
         parse.words,
         INI | RESTORED,
         default=(),
+        needs=(GPUS,),
     )
     network: str = _option(
         "--network",
@@ -277,6 +315,7 @@ class Settings:
         "--network=none, else full)",
         parse.build_network,
         INI | RESTORED,
+        needs=(CONTAINERS,),
     )
     allow_secrets: tuple[str, ...] = _option(
         "--allow-secret",
@@ -295,6 +334,10 @@ class Settings:
         parse.host,
         LIST | INI | GRANTED,
         default=(),
+        needs=(
+            CONTAINERS,
+            LLM_NETWORK,
+        ),
     )
     trust_agents: tuple[str, ...] = _option(
         "--trust-agent",
@@ -306,21 +349,30 @@ class Settings:
         default=(),
     )
     runtime: str | None = _option(
-        "--runtime", "NAME", "container runtime, for example sysbox-runc, nvidia, runsc", traits=INI | RESTORED
+        "--runtime",
+        "NAME",
+        "container runtime, for example sysbox-runc, nvidia, runsc",
+        traits=INI | RESTORED,
+        needs=(CONTAINERS,),
     )
     allow_unenforced_limits: bool = _flag(
         "--allow-unenforced-limits",
         "run agents although the engine cannot keep limits on memory, processors or processes (rootless engines)",
         INI | RESTORED,
+        needs=(CONTAINERS,),
     )
     allow_privileged: bool = _flag(
-        "--allow-privileged", "run agents whose definition requires a privileged container", GRANTED
+        "--allow-privileged",
+        "run agents whose definition requires a privileged container",
+        GRANTED,
+        needs=(CONTAINERS,),
     )
     base_image: str | None = _option(
         "--base-image",
         "IMAGE",
         "image that mlebench-env is built from (default: debian:bookworm-slim)",
         traits=INI | RESTORED,
+        needs=(CONTAINERS,),
     )
     heavy: str | None = _option(
         "--heavy",
@@ -329,6 +381,7 @@ class Settings:
         "else cpu (without a VARIANT: auto)",
         parse.heavy,
         OPTIONAL | INI | RESTORED,
+        needs=(CONTAINERS,),
     )
     max_submission_size: int = _option(
         "--max-submission-size",
@@ -379,6 +432,7 @@ class Settings:
         parse.file,
         LIST | PATH | INI | RESTORED,
         default=(),
+        needs=(GATEWAY,),
     )
     llm_record: str = _option(
         "--llm-record",
@@ -387,15 +441,31 @@ class Settings:
         parse.recording,
         INI | RESTORED,
         default="bodies",
+        needs=(GATEWAY,),
     )
     max_cost: float | None = _option(
-        "--max-cost", "DOLLARS", "most that a run may spend on models", parse.positive_number, INI | RESTORED
+        "--max-cost",
+        "DOLLARS",
+        "most that a run may spend on models",
+        parse.positive_number,
+        INI | RESTORED,
+        needs=(GATEWAY,),
     )
     max_tokens: int | None = _option(
-        "--max-tokens", "N", "most tokens that a run may use, in and out", parse.positive_integer, INI | RESTORED
+        "--max-tokens",
+        "N",
+        "most tokens that a run may use, in and out",
+        parse.positive_integer,
+        INI | RESTORED,
+        needs=(GATEWAY,),
     )
     max_calls: int | None = _option(
-        "--max-calls", "N", "most model calls that a run may make", parse.positive_integer, INI | RESTORED
+        "--max-calls",
+        "N",
+        "most model calls that a run may make",
+        parse.positive_integer,
+        INI | RESTORED,
+        needs=(GATEWAY,),
     )
     max_total_cost: float | None = _option(
         "--max-total-cost",
@@ -403,6 +473,7 @@ class Settings:
         "most that all runs of the run group may spend on models",
         parse.positive_number,
         INI | RESTORED,
+        needs=(GATEWAY,),
     )
     models: tuple[str, ...] = _option(
         "--models",
@@ -411,6 +482,7 @@ class Settings:
         str,
         LIST | INI | RESTORED,
         default=(),
+        needs=(GATEWAY,),
     )
     prices: tuple[Path, ...] = _option(
         "--prices",
@@ -419,12 +491,14 @@ class Settings:
         parse.file,
         LIST | PATH | INI | RESTORED,
         default=(),
+        needs=(GATEWAY,),
     )
     llm_replay: str | None = _option(
         "--llm-replay",
         "GROUP",
         "answer model calls from the recording of this run group, without keys, network or cost",
         traits=RESTORED,
+        needs=(GATEWAY,),
     )
     llm_retries: int = _option(
         "--llm-retries",
@@ -433,6 +507,7 @@ class Settings:
         parse.natural_number,
         INI | RESTORED,
         default=0,
+        needs=(GATEWAY,),
     )
     llm_rpm: float | None = _option(
         "--llm-rpm",
@@ -440,11 +515,13 @@ class Settings:
         "most calls of each provider in a minute, over all workers",
         parse.positive_number,
         INI | RESTORED,
+        needs=(GATEWAY,),
     )
     allow_provider_tools: bool = _flag(
         "--allow-provider-tools",
         "let agents use tools that providers run, such as web search; the runs do not compare with others",
         RESTORED,
+        needs=(GATEWAY,),
     )
     cluster: str | None = _option(
         "--cluster",
@@ -453,18 +530,29 @@ class Settings:
         "or none",
         parse.cluster,
         INI | RESTORED,
+        needs=(AGENT,),
     )
     cluster_address: str | None = _option(
         "--cluster-address",
         "ADDRESS",
         "where the Ray cluster is, as HOST:PORT (default: $RAY_ADDRESS, or the cluster that this machine belongs to)",
         traits=INI | RESTORED,
+        needs=(
+            AGENT,
+            ENGINE,
+            RAY,
+        ),
     )
     cluster_options: str | None = _option(
         "--cluster-options",
         "OPTIONS",
         "options for each job's sbatch, for example '--partition=gpu --account=lab'",
         traits=INI | RESTORED,
+        needs=(
+            AGENT,
+            ENGINE,
+            SLURM,
+        ),
     )
     cluster_setup: Path | None = _option(
         "--cluster-setup",
@@ -472,6 +560,11 @@ class Settings:
         "shell lines that each job begins with, for example `module load cuda`",
         parse.file,
         PATH | INI | RESTORED,
+        needs=(
+            AGENT,
+            ENGINE,
+            SLURM,
+        ),
     )
     cluster_keys: Path | None = _option(
         "--cluster-keys",
@@ -480,6 +573,10 @@ class Settings:
         "(default: the nodes' environment)",
         parse.file,
         PATH | INI | RESTORED,
+        needs=(
+            AGENT,
+            ENGINE,
+        ),
     )
     node_scratch: Path | None = _option(
         "--node-scratch",
@@ -488,6 +585,10 @@ class Settings:
         "(default: runs use --data-dir)",
         parse.place,
         PATH | INI | RESTORED,
+        needs=(
+            AGENT,
+            ENGINE,
+        ),
     )
     max_parallel: int | None = _option(
         "--max-parallel",
@@ -495,6 +596,10 @@ class Settings:
         "most runs that an engine is given at once (default: 1 with --cluster=local, else all)",
         parse.positive_integer,
         INI | RESTORED,
+        needs=(
+            AGENT,
+            ENGINE,
+        ),
     )
     max_requeues: int = _option(
         "--max-requeues",
@@ -503,10 +608,26 @@ class Settings:
         parse.natural_number,
         INI | RESTORED,
         default=2,
+        needs=(
+            AGENT,
+            ENGINE,
+        ),
     )
-    detach: bool = _flag("--detach", "when the session is interrupted, leave its jobs; --resume takes them up")
+    detach: bool = _flag(
+        "--detach",
+        "when the session is interrupted, leave its jobs; --resume takes them up",
+        needs=(
+            AGENT,
+            ENGINE,
+        ),
+    )
     min_medal: str | None = _option(
-        "--min-medal", "MEDAL", "fail a run that earns less: gold, silver, bronze or median", parse.min_medal, INI
+        "--min-medal",
+        "MEDAL",
+        "fail a run that earns less: gold, silver, bronze or median",
+        parse.min_medal,
+        INI,
+        needs=(AGENT,),
     )
     heartbeat: float = _option(
         "--heartbeat",
@@ -515,11 +636,18 @@ class Settings:
         parse.interval,
         INI,
         default=600.0,
+        needs=(AGENT,),
     )
     title: str | None = _option(
-        "--title", "TEXT", "title of the run group's reports (default: agents, split and date)", traits=INI | RESTORED
+        "--title",
+        "TEXT",
+        "title of the run group's reports (default: agents, split and date)",
+        traits=INI | RESTORED,
+        needs=(AGENT,),
     )
-    note: str | None = _option("--note", "TEXT", "a note to readers of the run group's reports", traits=INI | RESTORED)
+    note: str | None = _option(
+        "--note", "TEXT", "a note to readers of the run group's reports", traits=INI | RESTORED, needs=(AGENT,)
+    )
     keep_sandbox: bool = _flag("--keep-sandbox", "keep what agents ran in, for inspection")
     real_data: bool = _flag("--real-data", "check graders on the prepared real data instead of synthetic data")
 
