@@ -19,8 +19,7 @@ from pytest_mlebench.io.json_files import write_json
 from pytest_mlebench.records.account import RUN_LOG, SUBMISSION, Ending, SandboxAccount, Validation
 from pytest_mlebench.records.layout import MANIFEST
 from pytest_mlebench.records.record import RunKey, RunRecord
-from pytest_mlebench.records.report import Report
-from pytest_mlebench.records.timeline import TimelinePoint
+from pytest_mlebench.records.report import Report, TimelinePoint
 from pytest_mlebench.results.grading_report import write_group
 
 DAY = 24 * 3600.0

@@ -1,7 +1,7 @@
 import pandas as pd
 
 from pytest_mlebench.authoring import InvalidSubmission, align, require_columns, texts
-from pytest_mlebench.authoring.metrics.correlation import inversions, kendall_tau
+from pytest_mlebench.authoring.metrics.ranking import inversions, kendall_tau
 from pytest_mlebench.authoring.resampling import RowScores, ratio
 
 

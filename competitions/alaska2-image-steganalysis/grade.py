@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 from pytest_mlebench.authoring import predictions
-from pytest_mlebench.authoring.metrics.roc import weighted_roc_auc
+from pytest_mlebench.authoring.metrics.classification import weighted_roc_auc
 
 check = partial(predictions, columns="Label", on="Id")
 

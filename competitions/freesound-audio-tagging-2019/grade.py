@@ -2,7 +2,7 @@ import numpy as np
 import pandas as pd
 
 from pytest_mlebench.authoring import InvalidSubmission, predictions, require_columns
-from pytest_mlebench.authoring.metrics.audio import lwlrap, precisions_and_labels
+from pytest_mlebench.authoring.metrics.ranking import lwlrap, precisions_and_labels
 from pytest_mlebench.authoring.resampling import RowScores, ratio
 
 

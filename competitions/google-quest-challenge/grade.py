@@ -2,7 +2,7 @@ import numpy as np
 import pandas as pd
 
 from pytest_mlebench.authoring import require_columns, require_row_count
-from pytest_mlebench.authoring.metrics.correlation import spearman
+from pytest_mlebench.authoring.metrics.ranking import spearman
 
 
 def check(submission: pd.DataFrame, template: pd.DataFrame) -> None:

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from pytest_mlebench.authoring.coco import hold_out_by_category, read_metadata
+from pytest_mlebench.authoring.rle import hold_out_by_category, read_metadata
 from pytest_mlebench.authoring.tables import write_csv
 
 

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from pytest_mlebench.authoring.coco import read_metadata, select, split_by_category, write_metadata
 from pytest_mlebench.authoring.files import link_files
+from pytest_mlebench.authoring.rle import read_metadata, select, split_by_category, write_metadata
 from pytest_mlebench.authoring.tables import write_csv
 
 

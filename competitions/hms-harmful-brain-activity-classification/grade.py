@@ -9,7 +9,7 @@ from pytest_mlebench.authoring import (
     require_row_sums,
     require_same_ids,
 )
-from pytest_mlebench.authoring.metrics.divergence import kl_divergence, kl_divergences
+from pytest_mlebench.authoring.metrics.classification import kl_divergence, kl_divergences
 
 from .labels import VOTES
 

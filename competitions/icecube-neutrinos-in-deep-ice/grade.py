@@ -2,7 +2,7 @@ import numpy as np
 import pandas as pd
 
 from pytest_mlebench.authoring import InvalidSubmission, alignment, numeric, require_columns, require_finite
-from pytest_mlebench.authoring.metrics.geometry import angular_error
+from pytest_mlebench.authoring.metrics.detection import angular_error
 
 from .columns import ANGLES
 

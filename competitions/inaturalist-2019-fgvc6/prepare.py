@@ -5,8 +5,8 @@ from pathlib import Path, PurePosixPath
 import pandas as pd
 
 from pytest_mlebench.authoring.archives import SortedTarWriter, TarWriter, open_tar, tar_members
-from pytest_mlebench.authoring.coco import read_metadata, select, split_by_category, write_metadata
 from pytest_mlebench.authoring.files import link
+from pytest_mlebench.authoring.rle import read_metadata, select, split_by_category, write_metadata
 from pytest_mlebench.authoring.tables import write_csv
 from pytest_mlebench.errors import DataError
 

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 from pytest_mlebench.authoring import InvalidSubmission, numeric, require_columns
-from pytest_mlebench.authoring.metrics.likelihood import laplace_log_likelihood, laplace_log_likelihoods
+from pytest_mlebench.authoring.metrics.classification import laplace_log_likelihood, laplace_log_likelihoods
 from pytest_mlebench.authoring.resampling import RowScores, mean_of
 
 

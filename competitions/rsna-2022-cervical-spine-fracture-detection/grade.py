@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 from pytest_mlebench.authoring import predictions
-from pytest_mlebench.authoring.metrics.probabilistic import weighted_log_loss, weighted_log_losses
+from pytest_mlebench.authoring.metrics.classification import weighted_log_loss, weighted_log_losses
 
 TARGETS = 8  # of a study: patient_overall and seven vertebrae
 

@@ -2,7 +2,7 @@ import numpy as np
 import pandas as pd
 
 from pytest_mlebench.authoring import InvalidSubmission, alignment, numeric, require_columns
-from pytest_mlebench.authoring.metrics.probabilistic import probabilistic_f1
+from pytest_mlebench.authoring.metrics.classification import probabilistic_f1
 from pytest_mlebench.authoring.resampling import RowScores, ratio
 
 

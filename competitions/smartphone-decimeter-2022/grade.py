@@ -2,7 +2,7 @@ import numpy as np
 import pandas as pd
 
 from pytest_mlebench.authoring import InvalidSubmission, numeric, require_columns, require_row_count
-from pytest_mlebench.authoring.metrics.geometry import haversine_distance
+from pytest_mlebench.authoring.metrics.detection import haversine_distance
 
 POSITION = ["LatitudeDegrees", "LongitudeDegrees"]
 

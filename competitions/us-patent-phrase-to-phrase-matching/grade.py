@@ -2,7 +2,7 @@ import numpy as np
 import pandas as pd
 
 from pytest_mlebench.authoring import alignment, numeric, require_columns
-from pytest_mlebench.authoring.metrics.correlation import pearson
+from pytest_mlebench.authoring.metrics.ranking import pearson
 from pytest_mlebench.authoring.resampling import RowScores
 from pytest_mlebench.authoring.resampling import pearson as pearson_rows
 

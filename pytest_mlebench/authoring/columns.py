@@ -15,7 +15,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from pytest_mlebench.authoring.arrow import pa
 from pytest_mlebench.authoring.checks import (
     require_between,
     require_columns,
@@ -26,6 +25,7 @@ from pytest_mlebench.authoring.checks import (
     shown,
 )
 from pytest_mlebench.authoring.ids import alignment, keys
+from pytest_mlebench.authoring.tables import pa
 from pytest_mlebench.errors import InvalidSubmission
 
 Parsed = TypeVar("Parsed")

@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from pytest_mlebench.authoring.arrow import pa, pc
 from pytest_mlebench.authoring.checks import require_columns, shown
+from pytest_mlebench.authoring.tables import pa, pc
 from pytest_mlebench.errors import InvalidSubmission
 
 _ROWS = 1 << 16

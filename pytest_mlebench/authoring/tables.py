@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Iterable, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import IO, Any, TypeVar, cast
 
@@ -113,3 +114,14 @@ def take_groups(table: pd.DataFrame, column: str, groups: Sequence[Any]) -> pd.D
     place = pd.Index(groups).get_indexer(table[column])
     order = np.argsort(place, kind="stable")
     return table.take(order[np.count_nonzero(place < 0) :])
+
+
+def module(name: str) -> Any:
+    """None where it is not installed."""
+    try:
+        return import_module(name)
+    except ImportError:
+        return None
+
+
+pa, pc = module("pyarrow"), module("pyarrow.compute")

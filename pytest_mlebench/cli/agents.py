@@ -1,4 +1,4 @@
-"""``mlebench agents`` and ``doctor``: what can be run, and what this machine has for it."""
+"""``mlebench agents``, ``build``, ``clean`` and ``doctor``: what can be run, and what this machine has for it."""
 
 from __future__ import annotations
 
@@ -21,13 +21,15 @@ from pytest_mlebench.data.download.kaggle_client import find_credentials
 from pytest_mlebench.data.download.retry import RetryPolicy
 from pytest_mlebench.errors import MLEBenchError, SandboxError
 from pytest_mlebench.io import disk
-from pytest_mlebench.io.progress import Event, Note
+from pytest_mlebench.io.progress import Event, Note, WarningNote
 from pytest_mlebench.io.units import format_size, listed, pluralize
 from pytest_mlebench.llm.providers import load_providers
 from pytest_mlebench.options import Settings
+from pytest_mlebench.reports.progress import Lines
 from pytest_mlebench.reports.tables import Table, terminal_width
+from pytest_mlebench.sandbox.docker.cleanup import clean_all
 from pytest_mlebench.sandbox.docker.engine import DOCKER, PODMAN
-from pytest_mlebench.sandbox.docker.images import BASE_IMAGE
+from pytest_mlebench.sandbox.docker.images import BASE_IMAGE, ENVIRONMENT
 from pytest_mlebench.sandbox.docker.opening import open_engine
 from pytest_mlebench.sandbox.gpus import GpuPool, machine_size
 
@@ -39,6 +41,11 @@ SECONDS = 5.0
 
 
 def add(commands: Any) -> None:
+    _add_agents(commands)
+    _add_sandbox(commands)
+
+
+def _add_agents(commands: Any) -> None:
     agents = commands.add_parser("agents", help="list agents: variants, versions, what they need, their images")
     add_options(agents, "--sandbox", "--agents-dir", "--base-image", "--heavy", "--gpus", "--build-network")
     agents.add_argument("--json", action="store_true", help="print as JSON")
@@ -234,3 +241,46 @@ def _reaches(host: str) -> bool:
 def _space(what: str, free: int, advice: str) -> Line:
     state = "ok" if free >= LEAST_DISK else "problem"
     return state, what, f"{format_size(free)} of disk space free" + ("" if state == "ok" else f": {advice}")
+
+
+def _add_sandbox(commands: Any) -> None:
+    build = commands.add_parser("build", help="build agents' images ahead of time")
+    build.add_argument("agents", nargs="*", metavar="AGENT",
+        help="agent ids, or mlebench-env for what all are built from (default: all bundled agents)")  # fmt: skip
+    build.add_argument("--check", action="store_true",
+        help="then train each library in these images once, without a network; with --gpus on GPUs too")  # fmt: skip
+    add_options(build, "--sandbox", "--agents-dir", "--base-image", "--heavy", "--gpus", "--gpu-ids", "--build-network")
+    build.set_defaults(command=_build)
+
+    clean = commands.add_parser("clean", help="remove containers that killed sessions left behind")
+    clean.add_argument("--kept", action="store_true", help="also remove what --keep-sandbox kept")
+    clean.add_argument("--dry-run", action="store_true", help="only list what would be removed")
+    clean.set_defaults(command=_clean)
+
+
+def _build(options: argparse.Namespace) -> int:
+    reporter = Lines()
+    bench = read_bench(options, reporter)
+    registry = bench.registry
+    # Each by its name; an agent's variants are one image.
+    wanted = {id: None if id == ENVIRONMENT else registry[id] for id in options.agents} or registry.load()
+    sandbox = bench.container_sandbox()
+    tags = []
+    for id, agent in wanted.items():
+        tags.append(sandbox.images.environment() if agent is None else sandbox.images.agent(agent))
+        reporter(Note(f"{id}: {tags[-1]}"))
+    failed = 0
+    for tag in dict.fromkeys(tags) if options.check else ():
+        reporter(Note(f"{tag}: checking"))
+        try:
+            sandbox.test_image(tag)
+        except SandboxError as error:
+            reporter(WarningNote(str(error)))
+            failed += 1
+    return 1 if failed else 0
+
+
+def _clean(options: argparse.Namespace) -> int:
+    if not clean_all(kept=options.kept, dry_run=options.dry_run, reporter=Lines(print)):
+        print("killed sessions have left nothing behind")
+    return 0

@@ -26,19 +26,16 @@ _OF_DISKS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
 _EXTENSIONS = "mlebench.commands"
 """Entry points of commands: a module each, whose ``add`` adds the command of the entry point's name, or several."""
 _MODULES = {
-    "agents": "agents doctor",
+    "agents": "agents doctor build clean",
     "completion": "completion",
     "data": "prepare push list verify remove",
     "grading": "grade grade-sample golden",
     "leaderboard": "leaderboard dev",
     "new": "new-competition new-agent",
     "regrade": "regrade",
-    "files": "files unpack",
-    "groups": "groups",
+    "groups": "groups files unpack watch",
     "report": "report",
-    "sandbox": "build clean",
     "trajectory": "trajectory",
-    "watch": "watch",
 }
 """The core's commands by the modules of this package that have them. Only the module of the command is imported."""
 _OWN = {name: f"pytest_mlebench.cli.{module}" for module, names in _MODULES.items() for name in names.split()}

@@ -136,7 +136,7 @@ def _of_array(content: bytes) -> Items:
 
 
 def _of_parquet(content: bytes) -> Items:
-    from pytest_mlebench.authoring.arrow import module
+    from pytest_mlebench.authoring.tables import module
 
     parquet = module("pyarrow.parquet")
     if parquet is None:

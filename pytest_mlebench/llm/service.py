@@ -30,12 +30,11 @@ from pytest_mlebench.llm.exchange import (
 from pytest_mlebench.llm.flavours import FLAVOURS, Endpoint, Flavour, Refusal
 from pytest_mlebench.llm.flavours.base import Body, Problem, sse
 from pytest_mlebench.llm.ledger import Call
-from pytest_mlebench.llm.passing import Passing
 from pytest_mlebench.llm.prices import matches_any
 from pytest_mlebench.llm.providers import Provider
 from pytest_mlebench.llm.replay import Recording
 from pytest_mlebench.llm.settings import BACKLOG, GatewaySettings
-from pytest_mlebench.llm.upstream import session
+from pytest_mlebench.llm.upstream import Passing, session
 
 logger = logging.getLogger(__name__)
 

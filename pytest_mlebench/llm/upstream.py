@@ -1,16 +1,44 @@
-"""The way from the gateway to a provider: one pooled client, through the machine's own proxy where it has one."""
+"""Requests to providers and their answers: one pooled client, through the machine's own proxy where it has one."""
 
 from __future__ import annotations
 
+import asyncio
 import base64
+import contextlib
+import re
+import secrets
 import ssl
 from collections.abc import Mapping
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
+from aiohttp import web
 from yarl import URL
 
+from pytest_mlebench.llm.books import PAID, Books
+from pytest_mlebench.llm.exchange import (
+    CANCELLED,
+    HIDDEN,
+    Exchange,
+    Hiding,
+    Outgoing,
+    Stage,
+    error_text,
+    json_object,
+    reason,
+)
+from pytest_mlebench.llm.flavours import Refusal
+from pytest_mlebench.llm.flavours.base import (
+    Event,
+    Problem,
+    ServerSentEvents,
+    StreamReader,
+    StreamTooLarge,
+    parse_array,
+    sse,
+)
 from pytest_mlebench.llm.providers import HOST_ALIAS, Provider
+from pytest_mlebench.llm.settings import GatewaySettings
 
 CONNECT_SECONDS = 30.0
 IDLE_SECONDS = 900.0
@@ -89,3 +117,246 @@ def headers_back(headers: Mapping[str, str]) -> dict[str, str]:
 
 def _connection_options(headers: Mapping[str, str]) -> set[str]:
     return {name.strip().lower() for name in headers.get("Connection", "").split(",")}
+
+
+MAX_ANSWER = 128 << 20
+MAX_ANSWERS = 256 << 20
+"""Bytes of all answers that are in progress. No agent needs as many; an answer that is unpacked on its way, from a
+provider that means harm, would fill the memory of the harness."""
+MAX_RECORDED_STREAM = 32 << 20
+CALL_SECONDS = 2 * 3600.0
+"""The longest that an answer may take, so that a stream without an end has one."""
+READ_SECONDS = 120.0
+"""The longest that an agent may take to read what has arrived: until then its call holds what it reserved."""
+_PASSED_BACK = re.compile(
+    "content-type|date|server-timing|retry-after(-ms)?|x-should-retry|(x-)?request-id|x-goog-request-id|cf-ray"
+    "|openai-(model|processing-ms|version)|(x|anthropic)-ratelimit-[a-z0-9-]+|x-(reasoning-included|models-etag)",
+    re.IGNORECASE,
+)
+"""The headers of an answer that clients read."""
+_BACKOFF_SECONDS = 1.0
+_MAX_BACKOFF_SECONDS = 60.0
+_RETRIED = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
+
+
+class Passing:
+    """The way there and back; ``keys`` are the providers'."""
+
+    def __init__(
+        self, settings: GatewaySettings, session: aiohttp.ClientSession, keys: Mapping[str, str], books: Books
+    ) -> None:
+        self._settings = settings
+        self._session = session
+        self._keys = keys
+        self.books = books
+        self._bytes = 0
+        self._proxies: dict[str, tuple[URL | None, dict[str, str]]] = {}
+
+    async def forward(self, exchange: Exchange, outgoing: Outgoing) -> web.StreamResponse:
+        """Send a request, again where the provider asks for that, and pass its answer back. Raises Refusal."""
+        call, request, provider = exchange.call, exchange.request, outgoing.provider
+        url = url_of(provider, outgoing.path, outgoing.query)
+        key = self._keys[provider.name]
+        headers = headers_there(outgoing.headers, provider, key, exchange.flavour.key_header)
+        if provider.name not in self._proxies:  # the environment does not change, and is slow to look through
+            self._proxies[provider.name] = proxy_of(url)
+        proxy, login = self._proxies[provider.name]
+        for attempt in range(self._settings.retries + 1):
+            last = attempt == self._settings.retries
+            call.retries = attempt
+            if self._settings.rpm is not None and call.kind in PAID:
+                await self.books.pace(provider, self._settings.rpm)
+            try:
+                exchange.stage = Stage.SENT
+                async with (
+                    asyncio.timeout(CALL_SECONDS),
+                    self._session.request(
+                        request.method,
+                        url,
+                        data=outgoing.content or None,
+                        headers=headers,
+                        proxy=proxy,
+                        proxy_headers=login,
+                        allow_redirects=False,
+                    ) as upstream,
+                ):
+                    if upstream.status in _RETRIED and not last:
+                        exchange.stage = Stage.RECEIVED
+                        pause = _pause(attempt, upstream.headers.get("retry-after"))
+                    else:
+                        return await self._pass_back(exchange, upstream, key, drop_usage=outgoing.drop_usage)
+            except (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError) as error:
+                exchange.stage = Stage.RECEIVED  # nothing was asked
+                if last:
+                    raise Refusal("upstream", f"{provider.name} cannot be reached: {reason(error, key)}") from error
+                pause = _pause(attempt, None)
+            except (aiohttp.ClientError, TimeoutError) as error:
+                if exchange.stage.begun:  # the client has a part of it, and learns by its connection that it is not all
+                    gone = request.transport is None or request.transport.is_closing()
+                    call.error = CANCELLED if gone else f"the stream broke off: {reason(error, key)}"
+                    if request.transport is not None:
+                        request.transport.abort()
+                    raise ConnectionResetError(call.error) from error
+                if last:
+                    problem: Problem = "timeout" if isinstance(error, TimeoutError) else "upstream"
+                    raise Refusal(problem, f"{provider.name} did not answer: {reason(error, key)}") from error
+                pause = _pause(attempt, None)
+            finally:
+                self._bytes -= exchange.kept
+                exchange.kept = 0
+            await asyncio.sleep(pause)
+        raise AssertionError("unreachable")
+
+    def keep(self, exchange: Exchange, more: int) -> bool:
+        """Count what a call keeps in memory until it ends; False where all calls together would keep too much."""
+        if self._bytes + more > MAX_ANSWERS:
+            return False
+        self._bytes += more
+        exchange.kept += more
+        return True
+
+    async def _pass_back(
+        self, exchange: Exchange, upstream: aiohttp.ClientResponse, key: str, *, drop_usage: bool
+    ) -> web.StreamResponse:
+        call = exchange.call
+        if upstream.status >= 300:
+            exchange.stage = Stage.REFUSED
+        if 300 <= upstream.status < 400:
+            raise Refusal("upstream", f"{call.provider} answered {upstream.status}; redirects are not followed")
+        call.status = upstream.status
+        headers = {
+            name: value.replace(key, HIDDEN) if key else value
+            for name, value in headers_back(upstream.headers).items()
+            if _PASSED_BACK.fullmatch(name)
+        }
+        if call.stream and upstream.status < 300:
+            return await PassedStream(self, exchange, upstream, drop_usage=drop_usage).run(headers, key)
+        received = bytearray()
+        async for chunk in upstream.content.iter_any():
+            received += chunk
+            if len(received) > MAX_ANSWER:
+                raise Refusal("upstream", f"{call.provider}'s answer is larger than {MAX_ANSWER >> 20} MiB")
+            if not self.keep(exchange, len(chunk)):
+                raise Refusal("overloaded", "too many large answers at once")
+        content = bytes(received)
+        received.clear()
+        if key:
+            content = content.replace(key.encode(), HIDDEN.encode())
+        call.first_token = exchange.elapsed()
+        call.response_bytes = len(content)
+        exchange.content, exchange.answer = content, json_object(content)
+        if upstream.status >= 400:
+            call.error = error_text(exchange.answer, content)
+        await self.books.finish(exchange)
+        return web.Response(status=upstream.status, reason=upstream.reason, body=content, headers=headers)
+
+
+class PassedStream:
+    """A stream on its way to the client: passed on chunk by chunk, and read for what it says of the call."""
+
+    def __init__(
+        self, passing: Passing, exchange: Exchange, upstream: aiohttp.ClientResponse, *, drop_usage: bool
+    ) -> None:
+        assert exchange.endpoint is not None
+        self._passing = passing
+        self._exchange = exchange
+        self._upstream = upstream
+        self._drop_usage = drop_usage
+        self._reader = exchange.reader = exchange.flavour.stream(exchange.endpoint, drop_usage=drop_usage)
+        self._events = ServerSentEvents() if upstream.content_type == "text/event-stream" else None
+        self._recorded: list[bytes] = []
+        exchange.stream = self._recorded
+
+    async def run(self, headers: Mapping[str, str], key: str) -> web.StreamResponse:
+        exchange, upstream = self._exchange, self._upstream
+        self._response = web.StreamResponse(status=upstream.status, reason=upstream.reason, headers=headers)
+        await self._response.prepare(exchange.request)
+        exchange.stage = Stage.STREAMING
+        hiding = Hiding(key.encode())
+        try:
+            async for chunk in upstream.content.iter_any():
+                if shown := hiding.feed(chunk):
+                    await self._take(shown)
+            if rest := hiding.rest():
+                await self._take(rest)
+        except StreamTooLarge:
+            raise aiohttp.ClientPayloadError("one of its events is too large") from None
+        if self._events is None:
+            for value in parse_array(b"".join(self._recorded)):
+                self._reader.feed(value)
+        elif self._drop_usage and (rest := self._events.rest()):
+            self._keep(rest)
+            await self._write(rest)
+        await self._complete()
+        await self._response.write_eof()
+        return self._response
+
+    async def _take(self, chunk: bytes) -> None:
+        call, events, reader = self._exchange.call, self._events, self._reader
+        if call.first_token is None:
+            call.first_token = self._exchange.elapsed()
+        found = list(events.feed(chunk)) if events else []
+        passed = b"".join(_without_usage(reader, event) for event in found) if self._drop_usage else chunk
+        self._keep(passed)
+        # Clients read no further than the last event, and may end the run: what the call used is noted before they
+        # can. All others are passed on before they are read.
+        may_end = any(mark in event.data for event in found if event.data for mark in reader.last)
+        if may_end and self._read(found) and events is not None and not events.rest():
+            await self._complete()
+        if passed:
+            await self._write(passed)
+        if not may_end:
+            self._read(found)
+        if call.response_bytes > MAX_ANSWER:
+            raise aiohttp.ClientPayloadError(f"it is longer than {MAX_ANSWER >> 20} MiB")
+
+    async def _write(self, chunk: bytes) -> None:
+        try:
+            async with asyncio.timeout(READ_SECONDS):
+                await self._response.write(chunk)
+        except TimeoutError:
+            raise aiohttp.ClientPayloadError(f"its client read nothing for {READ_SECONDS:g} s") from None
+
+    def _keep(self, chunk: bytes) -> None:
+        call = self._exchange.call
+        call.response_bytes += len(chunk)
+        if call.response_bytes <= MAX_RECORDED_STREAM:
+            self._recorded.append(chunk)
+        else:
+            self._recorded.clear()
+        if not self._passing.keep(self._exchange, len(chunk)):
+            raise aiohttp.ClientPayloadError("too many large answers at once")
+
+    def _read(self, found: list[Event]) -> bool:
+        """Take in what events say; returns whether the last one was among them."""
+        ended = False
+        for event in found:
+            if event.value is not None:
+                self._reader.feed(event.value)
+                if event.value.get("error"):
+                    self._exchange.call.error = error_text(event.value, event.content)
+            ended |= self._reader.is_last(event.value, event.data)
+        return ended
+
+    async def _complete(self) -> None:
+        self._exchange.stage = Stage.COMPLETE
+        await self._passing.books.finish(self._exchange)
+
+
+def _without_usage(reader: StreamReader, event: Event) -> bytes:
+    """An event without the usage that its client has not asked for."""
+    if event.data is None or reader.usage is None or reader.usage not in event.data or event.value is None:
+        return event.content
+    kept = reader.pass_on(event.value)
+    if kept is event.value:
+        return event.content
+    return b"" if kept is None else sse(None, kept)
+
+
+def _pause(attempt: int, retry_after: str | None) -> float:
+    """Seconds until a call is tried again: what the provider says, else longer each time; and some jitter."""
+    jitter = 1 + secrets.randbelow(250) / 1000
+    with contextlib.suppress(TypeError, ValueError):
+        if (seconds := float(retry_after)) >= 0:  # type: ignore[arg-type]
+            return min(seconds, _MAX_BACKOFF_SECONDS) * jitter
+    return float(min(_BACKOFF_SECONDS * 2**attempt, _MAX_BACKOFF_SECONDS)) * jitter

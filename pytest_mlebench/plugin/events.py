@@ -5,25 +5,33 @@ An xdist worker sends its events to the controller, which shows and keeps them.
 
 from __future__ import annotations
 
-from contextlib import suppress
+import shlex
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
-from threading import Lock
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pytest_mlebench.errors import MLEBenchError
 from pytest_mlebench.io.progress import Thinned, event_from_json, event_to_json
 from pytest_mlebench.plugin import private
 from pytest_mlebench.plugin.session import is_worker, session_of
+from pytest_mlebench.records.group import GroupReader
 from pytest_mlebench.records.running import log_event
 from pytest_mlebench.reports.progress import Lines
+from pytest_mlebench.reports.watch import pulse
 
 if TYPE_CHECKING:
     from pytest_mlebench.io.progress import Event, Reporter
 
+
 _REPORTER: pytest.StashKey[Reporter] = pytest.StashKey()
 _LINES: pytest.StashKey[Lines] = pytest.StashKey()
-_showing = Lock()  # events of workers arrive in a thread of their own
+_showing = threading.Lock()  # events of workers arrive in a thread of their own
 
 
 def reporter_of(config: pytest.Config) -> Reporter:
@@ -52,3 +60,54 @@ def _show(config: pytest.Config, event: Event, worker: str = "") -> None:
         if session.reader is not None and session.group.is_dir():
             with suppress(OSError):  # a full disk: it is shown all the same
                 log_event(session.group, event, worker)
+
+
+class Interruption:
+    """Says at once that a session with workers, which stop their agents first, is stopping."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+
+    def pytest_keyboard_interrupt(self) -> None:
+        if private.has_workers(self._config):
+            private.write_line(self._config, "mlebench: stopping: agents are ended, and what they left is collected")
+
+
+@contextmanager
+def heartbeat(config: pytest.Config) -> Iterator[None]:
+    """Inside, write a line about the run group every ``--heartbeat``, also while a test runs."""
+    session = session_of(config)
+    interval = session.settings.heartbeat
+    if not interval or not private.is_on(config, "heartbeat") or (opened := private.terminal_copy(config)) is None:
+        yield
+        return
+
+    started, stopped, reader = time.monotonic(), threading.Event(), GroupReader(session.group)
+    command = f"mlebench watch {shlex.quote(shown(session.group))}"
+
+    def beat(write: Callable[[str], None]) -> None:
+        while not stopped.wait(interval):
+            with suppress(OSError, MLEBenchError):  # a full disk, or a terminal that is gone: the runs go on
+                write(f"mlebench: {pulse(reader, time.monotonic() - started)}; {command}")
+
+    with opened as write:
+        thread = threading.Thread(target=beat, args=(write,), daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            stopped.set()
+            thread.join()
+
+
+def shown(folder: Path) -> str:
+    """A folder as the user would type it here."""
+    here = Path.cwd()
+    return str(folder.relative_to(here) if folder.is_relative_to(here) else folder)
+
+
+def resume_command(config: pytest.Config) -> str:
+    """The command that resumes this session's run group."""
+    workers = private.worker_count(config)
+    words = ["pytest", f"--resume={shown(session_of(config).group)}", *(["-n", str(workers)] if workers > 1 else [])]
+    return shlex.join(words)

@@ -95,7 +95,7 @@ def data_store(request: pytest.FixtureRequest) -> DataStore:
 @pytest.fixture
 def dataset(request: pytest.FixtureRequest, competition: Competition, data_store: DataStore) -> Dataset:
     """The competition's Dataset, downloaded and prepared if necessary; ``--prepare=never`` skips the test."""
-    from pytest_mlebench.plugin.datasets import provide
+    from pytest_mlebench.plugin.planning import provide
 
     return _or_fail(lambda: provide(request.node, competition, data_store, _bench(request)))
 

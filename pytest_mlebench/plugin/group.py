@@ -14,8 +14,7 @@ from pytest_mlebench.errors import SandboxError, UsageError, reason
 from pytest_mlebench.io.processes import sigterm_interrupts
 from pytest_mlebench.io.progress import WarningNote
 from pytest_mlebench.plugin import private
-from pytest_mlebench.plugin.events import reporter_of
-from pytest_mlebench.plugin.life import Interruption, heartbeat
+from pytest_mlebench.plugin.events import Interruption, heartbeat, reporter_of
 from pytest_mlebench.plugin.session import (
     engines,
     has_engines,

@@ -1,25 +1,36 @@
-"""What a session is about to do: its runs, and the data that they need. xdist's workers send theirs."""
+"""What a session is about to do: its runs, and the data that they need. xdist's workers send theirs.
+
+Data is prepared when an item needs it, or the item is skipped, as ``--prepare`` says.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_mlebench.errors import UsageError
+from pytest_mlebench.bench import Bench
+from pytest_mlebench.catalog import Competition
+from pytest_mlebench.data import jobs
+from pytest_mlebench.data.dataset import OBFUSCATED, Dataset
+from pytest_mlebench.data.download.kaggle import KaggleDownloads
+from pytest_mlebench.data.store import DataStore
+from pytest_mlebench.errors import CompetitionError, DataError, UsageError
 from pytest_mlebench.plugin import events, private
 from pytest_mlebench.plugin.collection import competition_of
-from pytest_mlebench.plugin.datasets import check
 from pytest_mlebench.plugin.group import plan_runs
 from pytest_mlebench.plugin.running import AgentRun
-from pytest_mlebench.plugin.session import is_worker, session_of, usage_errors
+from pytest_mlebench.plugin.session import NOT_PREPARED, is_worker, session_of, usage_errors
 from pytest_mlebench.plugin.start import for_workers
 
 if TYPE_CHECKING:
     from pytest_mlebench.catalog import Catalogue
+
 
 _DATASET = "dataset"
 """The fixture that needs a competition's data."""
@@ -99,3 +110,62 @@ def _take_up(config: pytest.Config, plan: Plan) -> None:
 
         has_data = check(bench, plan.folders)
         plan_runs(config, plan.runs, build=has_data)
+
+
+def provide(item: pytest.Item, competition: Competition, store: DataStore, bench: Bench) -> Dataset:
+    """The competition's data set, ready to use; of a run that another machine does, as it is here.
+
+    Skips the item if data may not be prepared; raises DataError.
+    """
+    settings, options = bench.settings, bench.prepare_options
+    if settings.nodes_pull and isinstance(item, AgentRun):
+        return store.dataset(competition)
+    if settings.prepare == "never":
+        if store.is_usable(competition, **options):
+            return store.dataset(competition)
+        source = () if settings.description in (None, OBFUSCATED) else (f"--description {settings.description}",)
+        item.stash[NOT_PREPARED] = reason = store.not_prepared(competition, *source)
+        pytest.skip(reason)
+    return store.prepare(competition, downloads=KaggleDownloads(), reporter=bench.reporter, **options)
+
+
+def _see_obfuscated(competitions: Iterable[Competition]) -> None:
+    missing = []
+    for competition in competitions:
+        try:
+            _ = competition.obfuscated_description
+        except CompetitionError as error:
+            missing.append(str(error))
+    if missing:
+        raise UsageError("\n".join(missing))
+
+
+def check(bench: Bench, folders: Iterable[str]) -> bool:
+    """See before the first test that the data of these competitions can be had; raises UsageError.
+
+    With ``--prepare=never``: whether that of any is there.
+    """
+    settings, competitions = bench.settings, []
+    for folder in folders:
+        with suppress(CompetitionError):  # its items report it
+            competitions.append(Competition.load(Path(folder), version=settings.version))
+    if not competitions:
+        return False
+    if settings.description == OBFUSCATED:
+        if not settings.has_runs and settings.real_data:
+            raise UsageError("--description=obfuscated is for runs: add --agent=ID, or leave it out")
+        _see_obfuscated(competitions)
+    options = bench.prepare_options
+    try:
+        store = bench.store
+        if settings.prepare == "never":
+            store.check()
+            return any(store.is_usable(competition, **options) for competition in competitions)
+        if settings.nodes_pull:  # each has a disk of its own
+            options["check_disk"] = False
+        if absent := jobs.check(store, competitions, KaggleDownloads(), reporter=bench.reporter, **options):
+            raise DataError("\n".join(map(str, absent.values())))
+    except DataError as error:
+        advice = "" if settings.prepare == "never" else "\nTo run what is prepared and skip the rest: --prepare=never"
+        raise UsageError(f"{error}{advice}") from error
+    return True

@@ -12,7 +12,7 @@ import pytest
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.io.units import pluralize
 from pytest_mlebench.plugin import private
-from pytest_mlebench.plugin.life import resume_command
+from pytest_mlebench.plugin.events import resume_command
 from pytest_mlebench.plugin.session import (
     ATTACHED,
     HARNESS_ERROR,

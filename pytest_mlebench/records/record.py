@@ -13,8 +13,7 @@ from pytest_mlebench.io.json_files import parse, write_json
 from pytest_mlebench.records.account import Connection, Ending, SandboxAccount, Validation
 from pytest_mlebench.records.layout import RECORD
 from pytest_mlebench.records.outcome import THRESHOLDS, Outcome, without_submission
-from pytest_mlebench.records.report import Report
-from pytest_mlebench.records.timeline import LastChange, TimelinePoint, last_change
+from pytest_mlebench.records.report import LastChange, Report, TimelinePoint, last_change
 
 
 class RunKey(NamedTuple):

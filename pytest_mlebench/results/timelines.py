@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pytest_mlebench.records.outcome import Outcome
 from pytest_mlebench.records.record import RunRecord
-from pytest_mlebench.records.timeline import TimelinePoint
+from pytest_mlebench.records.report import TimelinePoint
 from pytest_mlebench.results.summary import split_rank
 
 MAX_STEPS = 1000

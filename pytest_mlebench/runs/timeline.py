@@ -12,8 +12,7 @@ from pytest_mlebench import defaults
 from pytest_mlebench.catalog.leaderboard import Medal
 from pytest_mlebench.io.json_files import loads
 from pytest_mlebench.records.layout import SUBMISSION, VALIDATION
-from pytest_mlebench.records.report import Report
-from pytest_mlebench.records.timeline import TimelinePoint
+from pytest_mlebench.records.report import Report, TimelinePoint
 from pytest_mlebench.runs.files import FilesError, open_files
 from pytest_mlebench.sandbox.snapshots import Snapshots, digest_of
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_mlebench.authoring.coco import (
+from pytest_mlebench.authoring.rle import (
     hold_out_by_category,
     read_metadata,
     select,

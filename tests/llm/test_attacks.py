@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 import pytest
 from backports import zstd
 
-from pytest_mlebench.llm import passing, service
+from pytest_mlebench.llm import service
 from pytest_mlebench.llm.gateway import Gateway
 from pytest_mlebench.llm.ledger import read_bodies, read_calls
 from tests.llm.conftest import Start
@@ -472,7 +472,7 @@ def test_a_usage_that_cannot_be_true_is_unknown(
 def test_a_stream_that_never_ends_is_ended(
     gateway: Gateway, upstream: Upstream, run_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(passing, "CALL_SECONDS", 1.0)
+    monkeypatch.setattr("pytest_mlebench.llm.upstream.CALL_SECONDS", 1.0)
     upstream.endless = True
     data = json.dumps({**QUESTION, "stream": True}).encode()
     answer = send(gateway, head(gateway, f"Content-Length: {len(data)}") + data, timeout=30)
@@ -499,7 +499,7 @@ def test_a_stream_that_breaks_off_breaks_off_for_the_client(
 def test_an_answer_without_an_end_is_refused(
     gateway: Gateway, upstream: Upstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(passing, "MAX_ANSWER", 100_000)
+    monkeypatch.setattr("pytest_mlebench.llm.upstream.MAX_ANSWER", 100_000)
     upstream.reply = "x" * 200_000
     assert ask(gateway).status == 502
 
@@ -507,11 +507,10 @@ def test_an_answer_without_an_end_is_refused(
 _OF_ITS_OWN = """
 import sys
 from pathlib import Path
-from pytest_mlebench.llm import passing
 from pytest_mlebench.llm.gateway import Gateway
 from pytest_mlebench.llm.settings import GatewaySettings
 
-passing.MAX_ANSWER, passing.MAX_ANSWERS = passing.MAX_ANSWER >> 3, passing.MAX_ANSWERS >> 3
+upstream.MAX_ANSWER, upstream.MAX_ANSWERS = upstream.MAX_ANSWER >> 3, upstream.MAX_ANSWERS >> 3
 
 def memory(name):
     lines = Path("/proc/self/status").read_text().splitlines()
@@ -576,7 +575,7 @@ def _ending_of(gateway: Gateway, *, stream: bool) -> str:
 def test_large_answers_at_once_are_refused_as_overload(
     gateway: Gateway, upstream: Upstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(passing, "MAX_ANSWERS", 100_000)
+    monkeypatch.setattr("pytest_mlebench.llm.upstream.MAX_ANSWERS", 100_000)
     upstream.reply = "x" * 200_000
     answer = ask(gateway)
     assert answer.status == 503

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from pytest_mlebench.llm import passing, service
+from pytest_mlebench.llm import service
 from pytest_mlebench.llm.budget import Limits
 from pytest_mlebench.llm.ledger import read_calls
 from pytest_mlebench.llm.run_gateway import RunGateway
@@ -423,7 +423,7 @@ def test_a_provider_that_lies_about_usage_gives_nothing_away(attack: Attack, ups
 
 
 def test_a_stream_that_never_ends_is_ended(attack: Attack, upstream: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(passing, "CALL_SECONDS", 2.0)
+    monkeypatch.setattr("pytest_mlebench.llm.upstream.CALL_SECONDS", 2.0)
     upstream.endless = True
     attacked = attack("""
 try:

@@ -25,7 +25,6 @@ from google import genai
 from google.genai import errors as genai_errors
 from google.genai import types as genai_types
 
-from pytest_mlebench.llm import passing
 from pytest_mlebench.llm.budget import ACCOUNT, Account, Limits, Over, Wait
 from pytest_mlebench.llm.gateway import Gateway
 from pytest_mlebench.llm.ledger import read_calls
@@ -118,7 +117,6 @@ _KILLED = """
 import sys
 from decimal import Decimal
 from pathlib import Path
-from pytest_mlebench.llm import passing
 from pytest_mlebench.llm.budget import Limits
 from pytest_mlebench.llm.gateway import Gateway
 from pytest_mlebench.llm.prices import Prices
@@ -186,7 +184,7 @@ def test_an_answer_that_did_not_arrive_costs_what_was_reserved(
     start: Start, upstream: Upstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The provider may have made it, and charges for it."""
-    monkeypatch.setattr(passing, "CALL_SECONDS", 0.3)
+    monkeypatch.setattr("pytest_mlebench.llm.upstream.CALL_SECONDS", 0.3)
     gateway = start(limits=Limits(max_cost=Decimal(150)), prices=prices(tmp_path))
     upstream.pause = 1
     assert ask(gateway, {**ASKED, "stream": False}).status == 504

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from pytest_mlebench.llm import books, passing
+from pytest_mlebench.llm import books
 from pytest_mlebench.llm.budget import Account, Limits
 from pytest_mlebench.llm.gateway import Gateway
 from pytest_mlebench.llm.ledger import read_calls
@@ -187,7 +187,7 @@ def test_a_slow_upload_holds_neither_budget_nor_turn(
 def test_an_agent_that_does_not_read_its_stream_loses_it(
     start: Start, upstream: Upstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(passing, "READ_SECONDS", 0.2)
+    monkeypatch.setattr("pytest_mlebench.llm.upstream.READ_SECONDS", 0.2)
     upstream.reply = " ".join(["word" * 2500] * 2000)
     run = start(limits=Limits(max_calls=1))
     with ExitStack() as stack:

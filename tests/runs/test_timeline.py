@@ -14,8 +14,7 @@ from pytest_mlebench.catalog import Competition
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.records.group import read_group
 from pytest_mlebench.records.record import RunRecord, bounded
-from pytest_mlebench.records.report import Report
-from pytest_mlebench.records.timeline import TimelinePoint, last_change
+from pytest_mlebench.records.report import Report, TimelinePoint, last_change
 from pytest_mlebench.runs.run import RunOptions, run_agent
 from pytest_mlebench.runs.timeline import read_validation_score, timeline
 from pytest_mlebench.sandbox import Limits, Sandbox

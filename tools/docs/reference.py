@@ -25,8 +25,7 @@ from pytest_mlebench.records import layout, manifest
 from pytest_mlebench.records.account import SandboxAccount
 from pytest_mlebench.records.outcome import Outcome
 from pytest_mlebench.records.record import RunRecord
-from pytest_mlebench.records.report import Report
-from pytest_mlebench.records.timeline import LastChange, TimelinePoint
+from pytest_mlebench.records.report import LastChange, Report, TimelinePoint
 from tools.docs.docstrings import field_docs, markdown, module_docs, one_line
 from tools.docs.variables import VARIABLES, variables_read
 

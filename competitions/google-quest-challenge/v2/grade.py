@@ -2,7 +2,7 @@ import numpy as np
 import pandas as pd
 
 from pytest_mlebench.authoring import predictions, require_columns
-from pytest_mlebench.authoring.metrics.correlation import spearman
+from pytest_mlebench.authoring.metrics.ranking import spearman
 
 
 def check(submission: pd.DataFrame, template: pd.DataFrame) -> np.ndarray:

@@ -2,7 +2,7 @@ import numpy as np
 import pandas as pd
 
 from pytest_mlebench.authoring import class_probabilities
-from pytest_mlebench.authoring.metrics.divergence import kl_divergence, kl_divergences
+from pytest_mlebench.authoring.metrics.classification import kl_divergence, kl_divergences
 
 from ..labels import VOTES
 

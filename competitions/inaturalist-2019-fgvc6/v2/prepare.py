@@ -1,6 +1,6 @@
 from pathlib import Path
 
-from pytest_mlebench.authoring.coco import read_metadata
+from pytest_mlebench.authoring.rle import read_metadata
 
 from .. import prepare as first
 

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from pytest_mlebench.authoring.arrow import pa, pc
+from pytest_mlebench.authoring.tables import pa, pc
 
 _NOT_ASCII_SPACE = "[\x1c-\x1f]"
 """White space to Python, but not to Arrow."""

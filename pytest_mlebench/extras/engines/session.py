@@ -27,9 +27,8 @@ from pytest_mlebench.extras.engines.keys import load_keys
 from pytest_mlebench.extras.engines.plan import Plan
 from pytest_mlebench.extras.engines.queue import Result, RunQueue
 from pytest_mlebench.plugin import private
-from pytest_mlebench.plugin.datasets import provide
-from pytest_mlebench.plugin.events import reporter_of
-from pytest_mlebench.plugin.life import resume_command
+from pytest_mlebench.plugin.events import reporter_of, resume_command
+from pytest_mlebench.plugin.planning import provide
 from pytest_mlebench.plugin.running import AgentRun
 from pytest_mlebench.plugin.session import Session, session_of, usage_errors
 from pytest_mlebench.records.account import Ending

@@ -11,7 +11,7 @@ from markupsafe import Markup
 from pytest_mlebench.catalog import Leaderboard
 from pytest_mlebench.io.units import format_dollars, format_duration, format_score, pluralize
 from pytest_mlebench.records.record import RunRecord
-from pytest_mlebench.records.timeline import TimelinePoint
+from pytest_mlebench.records.report import TimelinePoint
 from pytest_mlebench.reports.palette import AGENTS
 from pytest_mlebench.reports.plots.over_time import SECONDS, tick_distance
 from pytest_mlebench.reports.plots.runs import medal_shares, position, share_beaten

@@ -7,9 +7,11 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal
 
+from pytest_mlebench.io.json_files import loads
 from pytest_mlebench.llm.allowed import Admission, Rule, Wrong
 from pytest_mlebench.llm.providers import Provider
 
@@ -202,3 +204,80 @@ def withheld_tool(name: str) -> Refusal:
     """The refusal of a request that insists on a tool which is withheld."""
     why = "tools that the provider runs itself could reach the network, which this run may not"
     return Refusal("invalid", f"{name[:64]!r}: {why}; the request makes no sense without it")
+
+
+MAX_EVENT = 32 << 20
+_END = re.compile(rb"\r\n\r\n|\n\n|\r\r")
+_BETWEEN = re.compile(r"[\s,\[]*")
+_LINE = re.compile(rb"\r\n|\n|\r")
+
+
+class StreamTooLarge(Exception):
+    """One event is larger than any honest one."""
+
+
+class Event:
+    """A server-sent event: its bytes, the text of its data, and the object that this is."""
+
+    def __init__(self, content: bytes) -> None:
+        self.content = content
+        self.data = data(content)
+
+    @cached_property
+    def value(self) -> dict[str, Any] | None:
+        return parse(self.data)
+
+
+class ServerSentEvents:
+    """Splits a stream into its events."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, chunk: bytes) -> Iterator[Event]:
+        """The events that end in this chunk. Raises StreamTooLarge."""
+        # Only what is new is searched, and one end may lie across two chunks.
+        start = max(0, len(self._rest) - 3)
+        self._rest += chunk
+        done = 0
+        for match in _END.finditer(self._rest, start):
+            start, done = done, match.end()
+            yield Event(self._rest[start:done])
+        self._rest = self._rest[done:]
+        if len(self._rest) > MAX_EVENT:
+            raise StreamTooLarge
+
+    def rest(self) -> bytes:
+        """What came after the last event that was complete."""
+        return self._rest
+
+
+def data(event: bytes) -> str | None:
+    """The data of an event; None where it has none."""
+    lines = [line[5:].removeprefix(b" ") for line in _LINE.split(event) if line.startswith(b"data:")]
+    return b"\n".join(lines).decode("utf-8", "replace") if lines else None
+
+
+def parse(text: str | None) -> dict[str, Any] | None:
+    """The object that an event's data is; None for anything else, such as ``[DONE]``."""
+    if not text or text[0] != "{":
+        return None
+    try:
+        value = loads(text)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def parse_array(content: bytes) -> list[dict[str, Any]]:
+    """The objects of a JSON array, as far as it came."""
+    text = content.decode("utf-8", "replace")
+    decoder, values, place = json.JSONDecoder(), list[dict[str, Any]](), 0
+    while (start := _BETWEEN.match(text, place).end()) < len(text):  # type: ignore[union-attr]
+        try:
+            value, place = decoder.raw_decode(text, start)
+        except (ValueError, RecursionError):
+            break
+        if isinstance(value, dict):
+            values.append(value)
+    return values

@@ -43,8 +43,7 @@ from pytest_mlebench.sandbox.docker.loop_disk import limited_disk
 from pytest_mlebench.sandbox.docker.opening import open_engine
 from pytest_mlebench.sandbox.docker.self_test import run_self_test
 from pytest_mlebench.sandbox.docker.separation import DATA, new_user, own_files, own_mounts, shared_data
-from pytest_mlebench.sandbox.docker.socket_folder import socket_folder
-from pytest_mlebench.sandbox.docker.submission_channel import SubmissionChannel
+from pytest_mlebench.sandbox.docker.submission_channel import SubmissionChannel, socket_folder
 from pytest_mlebench.sandbox.endings import End, Machine, apply, describe
 from pytest_mlebench.sandbox.gpus import Gpu, GpuPool, GpuUsage
 from pytest_mlebench.sandbox.instructions import INSTRUCTIONS, VALIDATE, clock, render_instructions

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
-from pytest_mlebench.authoring.metrics.audio import lwlrap
+from pytest_mlebench.authoring.metrics.ranking import lwlrap
 
 LABELS = arrays(np.int64, (6, 5), elements=st.integers(0, 1)).filter(lambda labels: labels.any())
 SCORES = arrays(np.float64, (6, 5), elements=st.integers(-4, 4))

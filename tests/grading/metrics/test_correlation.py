@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from pytest_mlebench.authoring.metrics.correlation import inversions, kendall_tau, pearson, spearman
+from pytest_mlebench.authoring.metrics.ranking import inversions, kendall_tau, pearson, spearman
 
 ORDERS = st.lists(st.integers(2, 9).flatmap(lambda n: st.permutations(range(n))), min_size=1, max_size=6)
 NUMBERS = st.integers(-5, 5).map(float)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
-from pytest_mlebench.authoring.metrics.divergence import kl_divergence
+from pytest_mlebench.authoring.metrics.classification import kl_divergence
 
 WEIGHTS = arrays(np.float64, (5, 4), elements=st.floats(0, 10)).filter(
     lambda weights: (weights.sum(axis=1) > 0.1).all()

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 
-from pytest_mlebench.authoring.metrics.geometry import EARTH_RADIUS, angular_error, haversine_distance
+from pytest_mlebench.authoring.metrics.detection import EARTH_RADIUS, angular_error, haversine_distance
 
 DIRECTIONS = arrays(np.float64, (7, 2), elements=st.floats(-10, 10))
 LATITUDES = arrays(np.float64, 7, elements=st.floats(-90, 90))

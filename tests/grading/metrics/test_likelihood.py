@@ -8,7 +8,7 @@ from hypothesis.extra.numpy import arrays
 from numpy.typing import NDArray
 from scipy.stats import laplace
 
-from pytest_mlebench.authoring.metrics.likelihood import laplace_log_likelihood
+from pytest_mlebench.authoring.metrics.classification import laplace_log_likelihood
 
 VALUES = arrays(np.float64, 6, elements=st.floats(-1e4, 1e4))
 SCALES = arrays(np.float64, 6, elements=st.floats(1e-2, 1e4))

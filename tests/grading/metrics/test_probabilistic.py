@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from sklearn.metrics import f1_score, log_loss
 
-from pytest_mlebench.authoring.metrics.probabilistic import probabilistic_f1, weighted_log_loss
+from pytest_mlebench.authoring.metrics.classification import probabilistic_f1, weighted_log_loss
 
 LABELS = arrays(int, 8, elements=st.integers(0, 1))
 PROBABILITIES = arrays(float, 8, elements=st.floats(0, 1))

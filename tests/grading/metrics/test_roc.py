@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
-from pytest_mlebench.authoring.metrics.roc import weighted_roc_auc
+from pytest_mlebench.authoring.metrics.classification import weighted_roc_auc
 
 binary_rows = st.lists(st.tuples(st.integers(0, 1), st.integers(-5, 5)), min_size=2, max_size=40).filter(
     lambda rows: len({label for label, _ in rows}) == 2
