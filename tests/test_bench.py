@@ -40,6 +40,7 @@ def test_finished_runs_are_not_run_again(bench: Bench) -> None:
     assert first in both and len(both) == 2
 
 
+@pytest.mark.full
 def test_pytest_resumes_a_group_of_bench(bench: Bench, tmp_path: Path) -> None:
     bench.run("dummy", DIABETES, group="mine")
     command = [sys.executable, "-m", "pytest", "--resume=mine", "-p", "no:cacheprovider"]
@@ -110,6 +111,7 @@ def test_bench_imports_nothing_heavy_before_it_is_used() -> None:
     assert done.stdout.split() == ["False", "False"]
 
 
+@pytest.mark.full
 def test_a_group_is_graded_again_beside_its_records(bench: Bench) -> None:
     group = bench.run("dummy", DIABETES, group="mine")
     result = bench.regrade("mine")

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator
 from importlib.metadata import packages_distributions
 from pathlib import Path
 
+import pytest
+
 from pytest_mlebench.catalog import default_catalogue
 from tools import dependency_sizes
 
@@ -17,6 +19,7 @@ ROOT = Path(__file__).parents[1]
 OWN = {"pytest_mlebench", "competitions", "tests", "benchmarks", "tools"}
 
 
+@pytest.mark.full
 def test_what_users_run_needs_no_more_than_the_projects_dependencies() -> None:
     files = [path for path in what_users_run() if not may_lack_arrow(path)]
     extras = ("plagiarism", "ray", "view", "gcs")
@@ -29,6 +32,7 @@ def test_what_an_extra_installs_is_asked_for_where_it_is_imported() -> None:
     assert undeclared(files, "dependencies", "parquet") == set()
 
 
+@pytest.mark.full
 def test_each_dependency_is_imported() -> None:
     modules = {name for path in what_users_run() for name in _modules(ast.parse(path.read_bytes()))}
     distributions = packages_distributions()
@@ -63,6 +67,7 @@ def may_lack_arrow(path: Path) -> bool:
     return path == ROOT / "pytest_mlebench/authoring/arrow.py"
 
 
+@pytest.mark.full
 def test_what_tests_benchmarks_and_tools_need_is_in_the_extra_dev() -> None:
     folders = [ROOT / name for name in ("tests", "benchmarks", "tools")]
     programs_in_containers = ROOT / "tests/sandbox/agents"

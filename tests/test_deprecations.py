@@ -19,6 +19,7 @@ OLD = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("line", OLD)
 def test_an_old_import_works_and_names_the_new_one(line: str) -> None:
     done = subprocess.run([sys.executable, "-W", "always", "-c", line], capture_output=True, text=True, check=True)

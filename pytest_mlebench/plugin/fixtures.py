@@ -49,9 +49,9 @@ if TYPE_CHECKING:
     from pytest_mlebench.data.dataset import Dataset
     from pytest_mlebench.data.store import DataStore
     from pytest_mlebench.gate.golden import Grade
+    from pytest_mlebench.records.group import GroupReader
     from pytest_mlebench.records.record import RunRecord
     from pytest_mlebench.records.report import Report
-    from pytest_mlebench.runs.run import RunOptions
     from pytest_mlebench.sandbox import Sandbox
 
 Result = TypeVar("Result")
@@ -120,14 +120,16 @@ def sandbox(request: pytest.FixtureRequest, agent: Agent) -> Sandbox:
 
 
 @pytest.fixture
-def run_group(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> RunOptions:
-    """The session's RunOptions: folder of the run group, limits; a test of your own gets a folder of its own."""
+def run_group(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> GroupReader:
+    """The run group that runs are written to: ``folder``, ``records()``. A test of your own gets one of its own."""
     from pytest_mlebench.plugin.running import AgentRun
     from pytest_mlebench.plugin.session import session_of
+    from pytest_mlebench.records.group import GroupReader
 
-    session = session_of(request.config)
-    folder = session.group if isinstance(request.node, AgentRun) else tmp_path_factory.mktemp("runs")
-    return session.bench.run_options(folder, worker=session.worker)
+    reader = session_of(request.config).reader
+    if isinstance(request.node, AgentRun) and reader is not None:
+        return reader
+    return GroupReader(tmp_path_factory.mktemp("runs"))
 
 
 @pytest.fixture
@@ -137,17 +139,20 @@ def run_agent(
     competition: Competition,
     dataset: Dataset,
     sandbox: Sandbox,
-    run_group: RunOptions,
+    run_group: GroupReader,
 ) -> Callable[..., RunRecord]:
     """A function that runs the agent on the competition and returns the RunRecord; ``seed=`` as an option."""
     from pytest_mlebench.plugin.reporting import note_run
     from pytest_mlebench.plugin.running import AgentRun
+    from pytest_mlebench.plugin.session import session_of
     from pytest_mlebench.runs import run
 
+    session = session_of(request.config)
+    options = session.bench.run_options(run_group.folder, worker=session.worker)
     own_seed = request.node.key.seed if isinstance(request.node, AgentRun) else 0
 
     def run_it(*, seed: int = own_seed) -> RunRecord:
-        record = run.run_agent(agent, competition, dataset, sandbox, run_group, seed=seed)
+        record = run.run_agent(agent, competition, dataset, sandbox, options, seed=seed)
         note_run(request.node, record, again=isinstance(request.node, AgentRun))
         return record
 

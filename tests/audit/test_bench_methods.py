@@ -19,6 +19,7 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
     return Bench(sandbox="local", data_dir=tmp_path / "data")
 
 
+@pytest.mark.full
 def test_a_group_is_audited_packed_and_verified(bench: Bench, tmp_path: Path) -> None:
     group = bench.run("dummy", DIABETES, group="mine")
     found = bench.audit("mine")

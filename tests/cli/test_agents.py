@@ -120,7 +120,7 @@ def test_the_doctor_computes_on_gpus_in_a_container(
     program.write_text("#!/bin/sh\necho '0, GPU-1, NVIDIA H100'\n")
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
-    monkeypatch.setattr("pytest_mlebench.cli.agents.DockerSandbox", sandbox)
+    monkeypatch.setattr("pytest_mlebench.sandbox.docker.sandbox.DockerSandbox", sandbox)
     main(["doctor", "--data-dir", str(tmp_path / "data")])
     output = capsys.readouterr().out
     assert "ok      GPUs     NVIDIA H100: --gpus=1 gives each run one" in output

@@ -43,6 +43,7 @@ OF_NUMPY = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("competition_id", CATALOGUE.ids)
 def test_the_score_has_the_type_of_the_references(competition_id: str, tmp_path: Path) -> None:
     competition = CATALOGUE[competition_id]

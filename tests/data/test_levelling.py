@@ -195,6 +195,7 @@ def labels_of(dataset: Dataset) -> dict[str, str]:
     return dict(line.split(",") for line in dataset.answers.read_text().split()[1:])
 
 
+@pytest.mark.full
 def test_the_attacker_reads_labels_of_data_as_earlier_versions_prepared_it(
     archive: Path, competition: Competition, tmp_path: Path
 ) -> None:
@@ -203,7 +204,11 @@ def test_the_attacker_reads_labels_of_data_as_earlier_versions_prepared_it(
     assert {"test st_mtime_ns", "test st_ino", "small st_mtime_ns", "small st_ino"} <= set(told)
 
 
-@pytest.mark.parametrize("prepare", WAYS, ids=lambda prepare: prepare.__name__)
+@pytest.mark.parametrize(
+    "prepare",
+    [pytest.param(way, marks=pytest.mark.full if way is not from_an_archive else ()) for way in WAYS],
+    ids=lambda prepare: prepare.__name__,
+)
 def test_metadata_tells_no_labels(prepare: Prepare, archive: Path, competition: Competition, tmp_path: Path) -> None:
     dataset = prepare(archive, competition, tmp_path / "data")
     assert tells(dataset.public, labels_of(dataset)) == []
@@ -214,12 +219,14 @@ def test_metadata_tells_no_labels(prepare: Prepare, archive: Path, competition: 
     assert not [path for path in files if os.listxattr(path)]
 
 
+@pytest.mark.full
 def test_copies_on_a_nodes_disk_tell_no_labels(archive: Path, competition: Competition, tmp_path: Path) -> None:
     dataset = as_an_earlier_version_did(archive, competition, tmp_path / "data")
     with copied(dataset, tmp_path / "scratch") as near:
         assert near.is_level and tells(near.public, labels_of(dataset)) == []
 
 
+@pytest.mark.full
 def test_obfuscated_data_tells_no_labels(archive: Path, competition: Competition, tmp_path: Path) -> None:
     dataset = from_an_archive(archive, competition, tmp_path / "data")
     with obfuscated_data(dataset, keep=False) as public:
@@ -227,6 +234,7 @@ def test_obfuscated_data_tells_no_labels(archive: Path, competition: Competition
         assert len({path.stat().st_mtime_ns for path in (public, *public.rglob("*"))}) == 1
 
 
+@pytest.mark.full
 def test_a_run_refuses_data_whose_metadata_may_tell(archive: Path, competition: Competition, tmp_path: Path) -> None:
     dataset = as_an_earlier_version_did(archive, competition, tmp_path / "data")
     options = RunOptions(folder=tmp_path / "group")
@@ -235,6 +243,7 @@ def test_a_run_refuses_data_whose_metadata_may_tell(archive: Path, competition: 
     assert not options.folder.exists()
 
 
+@pytest.mark.full
 def test_data_stays_level_when_its_description_is_replaced(
     archive: Path, competition: Competition, tmp_path: Path
 ) -> None:
@@ -244,6 +253,7 @@ def test_data_stays_level_when_its_description_is_replaced(
     assert dataset.is_level and dataset.description == "bundled"
 
 
+@pytest.mark.full
 def test_levelling_again_keeps_every_byte_and_the_state(
     archive: Path, competition: Competition, tmp_path: Path
 ) -> None:

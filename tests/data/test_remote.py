@@ -97,6 +97,7 @@ def test_what_is_pulled_is_what_was_pushed(
     assert DataStore(there.folder.parent).verify(toy)[0].startswith("public/train.csv has changed")
 
 
+@pytest.mark.full
 def test_data_that_is_prepared_here_afterwards_comes_from_nowhere_else(
     push: Callable[..., int], pull: Callable[[], DataStore], toy: Competition
 ) -> None:
@@ -115,6 +116,7 @@ def test_a_second_push_writes_what_is_missing_and_nothing_else(push: Callable[..
     assert push() == 2
 
 
+@pytest.mark.full
 def test_other_data_is_never_overwritten_unless_it_is_to_be_replaced(
     push: Callable[..., int],
     pull: Callable[[], DataStore],
@@ -132,6 +134,7 @@ def test_other_data_is_never_overwritten_unless_it_is_to_be_replaced(
     assert contents(pull().dataset(toy).prepared) == contents(other.dataset(toy).prepared)
 
 
+@pytest.mark.full
 def test_a_push_that_was_stopped_has_no_index_and_is_resumed_with_the_same_data_alone(
     push: Callable[..., int],
     pull: Callable[[], DataStore],
@@ -178,6 +181,7 @@ def test_data_that_has_changed_since_it_was_prepared_is_not_pushed(toy: Competit
     assert not (tmp_path / "remote").exists()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("name", "change", "said"),
     [
@@ -266,6 +270,7 @@ def test_each_version_has_an_index_of_its_own(toy: Competition) -> None:
     assert Layout(corrected).head == f"{corrected.id}/prepared-v2.json"
 
 
+@pytest.mark.full
 def test_a_pull_that_was_stopped_is_resumed_and_what_a_power_cut_has_spoilt_is_pulled_again(
     push: Callable[..., int], pull: Callable[[], DataStore], toy: Competition, remote: Path, tmp_path: Path
 ) -> None:
@@ -289,6 +294,7 @@ def test_a_pull_that_was_stopped_is_resumed_and_what_a_power_cut_has_spoilt_is_p
     assert (pulled.public / "train.csv").read_bytes() == (remote / "toy-parity/prepared/public/train.csv").read_bytes()
 
 
+@pytest.mark.full
 def test_what_was_begun_of_other_data_is_left(
     push: Callable[..., int], pull: Callable[[], DataStore], toy: Competition, remote: Path, tmp_path: Path
 ) -> None:
@@ -338,6 +344,7 @@ def test_a_package_that_is_missing_is_named_with_its_extra(monkeypatch: pytest.M
         Storage("gs://bucket/data")
 
 
+@pytest.mark.full
 def test_too_little_disk_is_said_before_anything_is_pulled(
     push: Callable[..., int], toy: Competition, remote: Path, tmp_path: Path
 ) -> None:

@@ -143,6 +143,7 @@ def test_what_the_last_user_has_left_when_it_was_killed_is_removed_by_the_next_o
     assert left(scratch) == []
 
 
+@pytest.mark.full
 def test_data_that_was_prepared_anew_gets_a_copy_of_its_own(dataset: Dataset, scratch: Path, tmp_path: Path) -> None:
     with copied(dataset, scratch) as near:
         DataStore(tmp_path / "shared").prepare(dataset.competition, force=True)
@@ -150,6 +151,7 @@ def test_data_that_was_prepared_anew_gets_a_copy_of_its_own(dataset: Dataset, sc
             assert anew.folder != near.folder and near.answers.exists()
 
 
+@pytest.mark.full
 def test_too_little_space_is_said_before_anything_is_copied(
     dataset: Dataset, scratch: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -169,6 +171,7 @@ def test_a_copy_of_data_that_changes_meanwhile_is_not_used(dataset: Dataset, scr
     assert left(scratch) == []
 
 
+@pytest.mark.full
 def test_a_copy_that_fails_says_of_what_and_leaves_nothing(dataset: Dataset, scratch: Path) -> None:
     def break_it(event: Event) -> None:
         (dataset.public / "unreadable").symlink_to("nowhere")

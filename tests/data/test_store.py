@@ -115,6 +115,7 @@ def test_checksums_that_hold_are_noted(folder: Path, store: DataStore) -> None:
     assert store.prepare(competition).is_verified is True
 
 
+@pytest.mark.full
 def test_wrong_checksums_name_file_expected_and_found(folder: Path, store: DataStore, tmp_path: Path) -> None:
     competition = from_kaggle(folder, "checksums: {private: {test.csv: '00000000000000000000000000000000'}}")
     put_raw_data(store, competition)
@@ -130,6 +131,7 @@ def test_wrong_checksums_name_file_expected_and_found(folder: Path, store: DataS
     assert store.prepare(competition, raw_dir=tmp_path, force=True).is_verified is False
 
 
+@pytest.mark.full
 def test_raw_data_goes_where_it_is_not_to_be_kept(folder: Path, store: DataStore) -> None:
     competition = from_kaggle(folder)
     put_raw_data(store, competition)
@@ -172,6 +174,7 @@ def test_synthetic_data_needs_no_download_and_counts_as_not_verified(folder: Pat
         store.push(competition, Storage("file:///nowhere"))
 
 
+@pytest.mark.full
 def test_synthetic_and_real_data_replace_each_other_only_by_force(folder: Path, store: DataStore) -> None:
     competition = Competition.load(folder)
     dataset = store.prepare(competition)

@@ -164,6 +164,7 @@ def test_groups_that_are_not_there(author: Author, pytester: pytest.Pytester, gr
     result.stdout.no_fnmatch_line("*Error*get_loc*")
 
 
+@pytest.mark.full
 def test_a_file_in_another_encoding_is_no_silence(author: Author, pytester: pytest.Pytester) -> None:
     """pytest said only that there were no tests."""
     competition = author("grade.py", GRADED, GRADED)

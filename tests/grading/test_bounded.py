@@ -241,6 +241,7 @@ def test_broken_competitions_and_missing_answers_are_said_before_anything_is_gra
         Grader(competition, Dataset(competition, tmp_path))
 
 
+@pytest.mark.full
 def test_answers_that_are_lost_while_an_agent_runs_are_a_defect(submission: Path, tmp_path: Path) -> None:
     competition = Competition.load(TOY)
     store = DataStore(tmp_path / "data")

@@ -36,6 +36,7 @@ def replace(path: Path, old: str, new: str) -> None:
     path.write_text(path.read_text().replace(old, new))
 
 
+@pytest.mark.full
 def test_a_competitions_own_results_are_written_anew(folder: Path, caplog: pytest.LogCaptureFixture) -> None:
     replace(folder / "grade.py", "return ", "return 0.9 * ")
     assert main(["golden", str(folder)]) == 0

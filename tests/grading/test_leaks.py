@@ -334,6 +334,7 @@ PLANTED: dict[Plant, str] = {
 }
 
 
+@pytest.mark.full
 def test_nothing_is_found_where_nothing_is_wrong(dataset: Dataset, tmp_path: Path) -> None:
     assert not find_leaks(dataset) and not shared_groups(dataset.competition, dataset)
     assert not row_problems(dataset.competition, dataset, tmp_path)
@@ -380,6 +381,7 @@ def test_a_group_on_both_sides_is_found_by_its_name_or_as_it_is_declared(dataset
         Competition.load(yaml)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("grade", "problem"),
     [

@@ -139,6 +139,7 @@ def test_grading_tells_the_interval_of_a_score_and_whether_its_medal_is_firm(dig
     assert (hasty.score, hasty.score_low, hasty.firm, hasty.firmness) == (1.0, None, None, "unknown")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("body", "reason"),
     [("return [0.5] * len(answers)", "row_scores comes to 0.5"), ("raise KeyError('x')", "KeyError")],

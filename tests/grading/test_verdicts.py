@@ -101,6 +101,7 @@ def test_the_graders_score_is_not_computed(make_checker: MakeChecker, submission
     assert make_checker(source, limits=GradingLimits(seconds=5))(submission) == VALID
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("body", ["raise KeyError(answers)", "import os; os.abort()", "return 1 / 0"])
 def test_a_check_that_breaks_says_nothing_of_why(
     body: str, make_checker: MakeChecker, submission: Path, caplog: pytest.LogCaptureFixture
@@ -129,6 +130,7 @@ def test_private_files_cannot_be_opened_even_by_a_check_that_knows_where_they_ar
         assert make_checker(source)(submission) == DEFECT
 
 
+@pytest.mark.full
 @needs_landlock
 def test_a_check_writes_no_files_and_opens_no_connections(
     make_checker: MakeChecker, submission: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
@@ -139,6 +141,7 @@ def test_a_check_writes_no_files_and_opens_no_connections(
         caplog.clear()
 
 
+@pytest.mark.full
 def test_limits_hold_for_checks_too(make_checker: MakeChecker, submission: Path) -> None:
     head = "import numpy\ndef grade(s, a): pass\ndef check(s, t):\n"
     assert make_checker(f"{head}    numpy.ones(20 << 27)")(submission) == (
@@ -150,6 +153,7 @@ def test_limits_hold_for_checks_too(make_checker: MakeChecker, submission: Path)
     assert small(submission) == "Submission invalid! submission.csv has 107 bytes; at most 100 are read"
 
 
+@pytest.mark.full
 def test_a_check_that_runs_ends_when_it_is_stopped(make_checker: MakeChecker, submission: Path, tmp_path: Path) -> None:
     check = make_checker("def grade(s, a): pass\ndef check(s, t):\n    while True: pass")
     verdicts: list[str] = []
@@ -162,6 +166,7 @@ def test_a_check_that_runs_ends_when_it_is_stopped(make_checker: MakeChecker, su
     assert check(submission) == verdicts[0]
 
 
+@pytest.mark.full
 def test_broken_templates_are_said_before_anything_is_checked(make_checker: MakeChecker, public: Path) -> None:
     public.chmod(0o755)
     (public / "sample_submission.csv").unlink()

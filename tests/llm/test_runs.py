@@ -280,6 +280,7 @@ def test_a_groups_budget_counts_all_its_runs(upstream: Upstream, tmp_path: Path)
     assert ends[-1]["budget_ended"] == "--max-total-cost=$0.0145"
 
 
+@pytest.mark.full
 def test_a_run_is_replayed_without_a_key_and_a_network(
     sandbox: Sandbox, upstream: Upstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

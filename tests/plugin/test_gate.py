@@ -57,6 +57,7 @@ def test_the_first_line_that_differs_is_shown_where_the_golden_knows_it(project:
     )
 
 
+@pytest.mark.full
 def test_a_changed_grader_is_named_with_both_scores(project: pytest.Pytester) -> None:
     replace(project.path / TOY / "grade.py", "return accuracy_score", "return 0.9 * accuracy_score")
     result = check(project, "-k", "scores")
@@ -82,6 +83,7 @@ def test_a_grader_that_accepts_what_is_malformed_or_breaks_on_it_fails(
     result.stdout.fnmatch_lines([message])
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("leak", "message"),
     [
@@ -138,6 +140,7 @@ def test_wrong_checksums_of_real_data_are_named(project: pytest.Pytester) -> Non
     result.stdout.fnmatch_lines(["private/test.csv: expected 0123456789abcdef0123456789abcdef, found 10f94463*"])
 
 
+@pytest.mark.full
 def test_a_failing_check_says_where_to_look_and_how_to_accept(project: pytest.Pytester) -> None:
     replace(project.path / TOY / "grade.py", "return ", "return 0.9 * ")
     result = check(project, "-k", "scores")

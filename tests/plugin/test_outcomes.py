@@ -27,6 +27,7 @@ def left_over_homes(project: pytest.Pytester) -> list[Path]:
     return list(project.path.glob("reports/*/*/.home-*"))
 
 
+@pytest.mark.full
 @in_one_process_and_with_xdist
 def test_medals_have_their_own_letters_words_and_counts(run_toys: Run, workers: tuple[str, ...]) -> None:
     result = run_toys("gold", "silver", "bronze", "above-median", "no-medal", options=workers)

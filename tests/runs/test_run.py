@@ -49,6 +49,7 @@ def run(sandbox: ScriptedSandbox, tmp_path: Path) -> RunRecord:
     return run_agent(agent, competition, dataset, sandbox, RunOptions(folder=tmp_path / "runs/group"))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("character", ["x", "\x00", "\U0001f600"], ids=["letters", "controls", "emoji"])
 def test_a_record_stays_below_one_megabyte_whatever_the_agent_does(tmp_path: Path, character: str) -> None:
     long = character * 20_000

@@ -73,6 +73,7 @@ def test_better_then_best_then_worse_is_a_curve_of_three_points_and_the_last_cos
         assert (path.parent / point.file).is_file()
 
 
+@pytest.mark.full
 def test_without_snapshots_there_is_no_timeline(tmp_path: Path, competition: Competition) -> None:
     record = run_script("submit 20", local_sandbox(), tmp_path, competition, snapshots=None)
     assert record.timeline == () and record.last_change is None and record.outcome == "gold"
@@ -89,6 +90,7 @@ def test_a_submission_that_came_too_late_for_a_snapshot_is_the_last_point(
     assert point.seconds == record.seconds
 
 
+@pytest.mark.full
 def test_the_agents_own_estimate_is_recorded_with_its_gap(tmp_path: Path, competition: Competition) -> None:
     estimate = """echo '{"validation_score": 0.91}' > $SUBMISSION_DIR/validation.json"""
     record = run_script(f"submit 13; {estimate}", local_sandbox(), tmp_path, competition)
@@ -209,6 +211,7 @@ def test_a_record_with_200_hostile_errors_stays_small(tmp_path: Path, competitio
     assert (tmp_path / "run.json").stat().st_size < 200_000 and len(kept.timeline) == 201
 
 
+@pytest.mark.full
 def test_an_interruption_while_snapshots_are_graded_keeps_the_result(
     tmp_path: Path, competition: Competition, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -154,6 +154,7 @@ def test_core_is_what_the_sampling_errors_leave() -> None:
     assert not_core() == NOT_CORE, "run python -m tools.core_split, and write its lines into NOT_CORE"
 
 
+@pytest.mark.full
 def test_sampling_errors_are_those_of_resampled_scores() -> None:
     """Of submissions with a given score on test sets of a given size, drawn many times."""
     rng, n = np.random.default_rng(0), 400
