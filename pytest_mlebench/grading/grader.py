@@ -12,7 +12,7 @@ from pytest_mlebench.catalog.competition import Competition
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.defaults import MAX_SUBMISSION_BYTES
 from pytest_mlebench.errors import CompetitionError, DataError, expect, reason
-from pytest_mlebench.grading import bounded
+from pytest_mlebench.grading import process_client
 from pytest_mlebench.grading.limits import GradingLimits
 from pytest_mlebench.grading.report import standing
 from pytest_mlebench.io.paths import AnyPath, expanded
@@ -49,11 +49,11 @@ class Grader:
         self.competition = competition
         self.limits = limits or GradingLimits()
         answers = dataset.answers.absolute()
-        self._job = bounded.job_of(
+        self._job = process_client.job_of(
             competition, answers, answers=str(answers), max_bytes=max_bytes, memory=self.limits.memory
         )
         # What is broken is said before an agent runs for a day.
-        self.confinement: dict[str, Any] = bounded.prepare(self._job, self.limits.seconds).get("confinement", {})
+        self.confinement: dict[str, Any] = process_client.prepare(self._job, self.limits.seconds).get("confinement", {})
         """What confines the process that grades."""
 
     def report(self, path: AnyPath, *, certainty: bool = True) -> Report:
@@ -98,7 +98,7 @@ class Grader:
     def _certainty(self, path: Path) -> dict[str, Any]:
         """How certain the score of a submission is that has one (see ``resampling.Certainty``); empty if unknown."""
         try:
-            reply = bounded.ask(self._job, path, self.limits.seconds, certainty=True)
+            reply = process_client.ask(self._job, path, self.limits.seconds, certainty=True)
         except (CompetitionError, DataError) as problem:
             reply = {"defect": str(problem)}
         found = reply.get("certainty")
@@ -110,7 +110,7 @@ class Grader:
     def _grade(self, path: Path) -> tuple[float | None, str | None, bool]:
         """The rounded score, the reason why there is none, and whether that is the grader's defect."""
         try:
-            reply = bounded.ask(self._job, path, self.limits.seconds)
+            reply = process_client.ask(self._job, path, self.limits.seconds)
         except (CompetitionError, DataError) as problem:
             reply = {"defect": str(problem)}  # the folder or the data broke since the check at the start
         if "invalid" in reply:

@@ -1,4 +1,4 @@
-"""Budgets that hold: the most that a call can cost is reserved before it is sent, and settled when it has ended.
+"""Budgets: the most that a call can cost is reserved before it is sent, and settled when it has ended.
 
 The account is an SQLite file in the run group's folder, so it covers all workers, and sessions that resume the group.
 If a process dies with calls open, they count with all that was reserved for them: they may have been paid.

@@ -21,7 +21,7 @@ from pathlib import Path
 from types import TracebackType
 
 from pytest_mlebench.errors import SandboxError
-from pytest_mlebench.llm.books import Books
+from pytest_mlebench.llm.accounting import Accounting
 from pytest_mlebench.llm.ledger import Totals
 from pytest_mlebench.llm.providers import Provider
 from pytest_mlebench.llm.settings import BACKLOG, GatewaySettings
@@ -66,11 +66,11 @@ class Gateway:
 
     @property
     def totals(self) -> Totals:
-        return self._books.totals
+        return self._accounting.totals
 
     def __enter__(self) -> Gateway:
         try:
-            self._books = Books(self._settings, self._run_dir, self._account_folder, secrets=self._secrets)
+            self._accounting = Accounting(self._settings, self._run_dir, self._account_folder, secrets=self._secrets)
             self._socket = self._listen()
         except OSError as error:
             raise SandboxError(f"the gateway to language models cannot start: {error}") from error
@@ -90,7 +90,7 @@ class Gateway:
         self._socket.close()
         if self._unix_socket is not None:
             self._unix_socket.unlink(missing_ok=True)
-        self._books.close()
+        self._accounting.close()
         if self._failed is not None:
             raise SandboxError(f"the gateway to language models failed: {self._failed}") from self._failed
 
@@ -125,7 +125,7 @@ class Gateway:
         if self._stopping.is_set():
             return
         service = Service(
-            self._settings, self.providers, self._books, token=self.token, keys=self._keys, replay=self._replay
+            self._settings, self.providers, self._accounting, token=self.token, keys=self._keys, replay=self._replay
         )
         async with service.listening(self._socket):
             await stopped.wait()

@@ -15,8 +15,8 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
+from pytest_mlebench.llm.accounting import PAID, Accounting
 from pytest_mlebench.llm.allowed import Admission
-from pytest_mlebench.llm.books import PAID, Books
 from pytest_mlebench.llm.exchange import (
     CANCELLED,
     Exchange,
@@ -34,7 +34,7 @@ from pytest_mlebench.llm.prices import matches_any
 from pytest_mlebench.llm.providers import Provider
 from pytest_mlebench.llm.replay import Recording
 from pytest_mlebench.llm.settings import BACKLOG, GatewaySettings
-from pytest_mlebench.llm.upstream import Passing, session
+from pytest_mlebench.llm.upstream import UpstreamClient, session
 
 logger = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ class Service:
         self,
         settings: GatewaySettings,
         providers: Mapping[str, Provider],
-        books: Books,
+        accounting: Accounting,
         *,
         token: str,
         keys: Mapping[str, str],
@@ -62,7 +62,7 @@ class Service:
     ) -> None:
         self._settings = settings
         self._providers = providers
-        self._books = books
+        self._accounting = accounting
         self._token = token
         self._keys = keys
         self._replay = replay
@@ -94,10 +94,10 @@ class Service:
             return protocol
 
         async with session() as client:
-            self._passing = Passing(self._settings, client, self._keys, self._books)
+            self._upstream = UpstreamClient(self._settings, client, self._keys, self._accounting)
             make = loop.create_unix_server if listening.family == socket.AF_UNIX else loop.create_server
             accepting = await make(connected, sock=listening, backlog=BACKLOG)
-            warming = asyncio.ensure_future(self._books.do(self._warm_up))
+            warming = asyncio.ensure_future(self._accounting.do(self._warm_up))
             try:
                 yield
             finally:
@@ -165,7 +165,7 @@ class Service:
             return _error(flavour, "upstream", "the gateway failed")
         finally:
             if known:  # what strangers ask does not fill the ledger
-                await self._books.finish(exchange)
+                await self._accounting.finish(exchange)
 
     def _is_right(self, request: web.BaseRequest, query: Mapping[str, str]) -> bool:
         given = [value for name in _KEY_HEADERS for value in request.headers.getall(name, ())]
@@ -211,14 +211,14 @@ class Service:
                 return await self._replayed(exchange, query, None)
             outgoing = Outgoing(provider=provider, path=path, query=query, headers=headers_of(exchange))
             call.dropped = tuple(exchange.admission.dropped)
-            await self._books.enter(exchange)
-            return await self._passing.forward(exchange, outgoing)
+            await self._accounting.enter(exchange)
+            return await self._upstream.forward(exchange, outgoing)
         async with self._read(exchange) as body:
             self._check(exchange, provider, endpoint, body)
             if self._replay is not None:
                 return await self._replayed(exchange, query, body)
             outgoing = await self._written(exchange, provider, endpoint, path, query, body)
-            return await self._passing.forward(exchange, outgoing)
+            return await self._upstream.forward(exchange, outgoing)
 
     @contextlib.asynccontextmanager
     async def _read(self, exchange: Exchange) -> AsyncIterator[Body]:
@@ -263,9 +263,9 @@ class Service:
         """What is sent for a request with a body, once the most that it can cost is reserved. Raises Refusal."""
         call, headers = exchange.call, headers_of(exchange)
         body = self._admit(exchange, endpoint, body)
-        await self._books.enter(exchange)
+        await self._accounting.enter(exchange)
         if self._settings.limits and endpoint.kind in (*PAID, "other"):
-            await self._books.reserve(exchange, body)
+            await self._accounting.reserve(exchange, body)
         asked = call.stream and exchange.flavour.ask_for_usage(endpoint, body)
         call.dropped = tuple(exchange.admission.dropped)
         return Outgoing(
@@ -317,13 +317,13 @@ class Service:
         assert endpoint is not None
 
         def find() -> tuple[Mapping[str, Any], bool]:
-            assert self._recording is not None  # the books' thread reads it before all else
+            assert self._recording is not None  # the accounting thread reads it before all else
             return self._recording.find(exchange.path, body)
 
         try:
-            recorded, call.replayed_nearly = await self._books.do(find)
+            recorded, call.replayed_nearly = await self._accounting.do(find)
         except Refusal:
-            self._books.totals.replay_misses += 1
+            self._accounting.totals.replay_misses += 1
             raise
         answer = recorded["response"]
         exchange.answer = answer if isinstance(answer, dict) else None
@@ -341,7 +341,7 @@ class Service:
             content = b"".join(sse(name, data) for name, data in flavour.as_stream(endpoint, answer))
         call.response_bytes = len(content)
         exchange.stream = [content] if call.stream else None
-        await self._books.finish(exchange)
+        await self._accounting.finish(exchange)
         return web.Response(body=content, content_type=type)
 
 

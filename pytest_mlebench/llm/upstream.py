@@ -15,7 +15,7 @@ import aiohttp
 from aiohttp import web
 from yarl import URL
 
-from pytest_mlebench.llm.books import PAID, Books
+from pytest_mlebench.llm.accounting import PAID, Accounting
 from pytest_mlebench.llm.exchange import (
     CANCELLED,
     HIDDEN,
@@ -139,16 +139,16 @@ _MAX_BACKOFF_SECONDS = 60.0
 _RETRIED = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 
 
-class Passing:
-    """The way there and back; ``keys`` are the providers'."""
+class UpstreamClient:
+    """Sends requests to providers and passes their answers back; ``keys`` are the providers'."""
 
     def __init__(
-        self, settings: GatewaySettings, session: aiohttp.ClientSession, keys: Mapping[str, str], books: Books
+        self, settings: GatewaySettings, session: aiohttp.ClientSession, keys: Mapping[str, str], accounting: Accounting
     ) -> None:
         self._settings = settings
         self._session = session
         self._keys = keys
-        self.books = books
+        self.accounting = accounting
         self._bytes = 0
         self._proxies: dict[str, tuple[URL | None, dict[str, str]]] = {}
 
@@ -165,7 +165,7 @@ class Passing:
             last = attempt == self._settings.retries
             call.retries = attempt
             if self._settings.rpm is not None and call.kind in PAID:
-                await self.books.pace(provider, self._settings.rpm)
+                await self.accounting.pace(provider, self._settings.rpm)
             try:
                 exchange.stage = Stage.SENT
                 async with (
@@ -247,7 +247,7 @@ class Passing:
         exchange.content, exchange.answer = content, json_object(content)
         if upstream.status >= 400:
             call.error = error_text(exchange.answer, content)
-        await self.books.finish(exchange)
+        await self.accounting.finish(exchange)
         return web.Response(status=upstream.status, reason=upstream.reason, body=content, headers=headers)
 
 
@@ -255,10 +255,10 @@ class PassedStream:
     """A stream on its way to the client: passed on chunk by chunk, and read for what it says of the call."""
 
     def __init__(
-        self, passing: Passing, exchange: Exchange, upstream: aiohttp.ClientResponse, *, drop_usage: bool
+        self, client: UpstreamClient, exchange: Exchange, upstream: aiohttp.ClientResponse, *, drop_usage: bool
     ) -> None:
         assert exchange.endpoint is not None
-        self._passing = passing
+        self._client = client
         self._exchange = exchange
         self._upstream = upstream
         self._drop_usage = drop_usage
@@ -324,7 +324,7 @@ class PassedStream:
             self._recorded.append(chunk)
         else:
             self._recorded.clear()
-        if not self._passing.keep(self._exchange, len(chunk)):
+        if not self._client.keep(self._exchange, len(chunk)):
             raise aiohttp.ClientPayloadError("too many large answers at once")
 
     def _read(self, found: list[Event]) -> bool:
@@ -340,7 +340,7 @@ class PassedStream:
 
     async def _complete(self) -> None:
         self._exchange.stage = Stage.COMPLETE
-        await self._passing.books.finish(self._exchange)
+        await self._client.accounting.finish(self._exchange)
 
 
 def _without_usage(reader: StreamReader, event: Event) -> bytes:

@@ -10,7 +10,7 @@ import pytest
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.catalog.catalogue import unknown
 from pytest_mlebench.catalog.schema import close_matches
-from pytest_mlebench.plugin import options, private
+from pytest_mlebench.plugin import internals, options
 from pytest_mlebench.plugin.session import (
     NAMES,
     Session,
@@ -37,12 +37,12 @@ def _choose_paths(config: pytest.Config, session: Session) -> None:
     An xdist worker is given the command line as the user wrote it, and finds the same items.
     """
     settings = session.settings
-    if private.has_paths(config) or not (settings.has_runs or settings.split):
+    if internals.has_paths(config) or not (settings.has_runs or settings.split):
         here = config.invocation_params.dir
-        private.set_paths(config, [_with_bundled(session, argument, here) for argument in config.args])
+        internals.set_paths(config, [_with_bundled(session, argument, here) for argument in config.args])
         return
     if paths := _resumed_paths(config, session):
-        private.set_paths(config, paths)
+        internals.set_paths(config, paths)
         return
 
     # `-k spaceship` needs no --split=dev.

@@ -14,7 +14,7 @@ from pytest_mlebench.catalog.catalogue import BENCHMARK, load
 from pytest_mlebench.catalog.competition import FIRST
 from pytest_mlebench.errors import CompetitionError, UsageError
 from pytest_mlebench.io.paths import bundled
-from pytest_mlebench.plugin import private
+from pytest_mlebench.plugin import internals
 from pytest_mlebench.plugin.session import session_of, ways_below
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class CompetitionItem(pytest.Function):
 
     @property
     def id(self) -> Any:
-        return private.parsed_id(super().id)
+        return internals.parsed_id(super().id)
 
     def reportinfo(self) -> tuple[Path, int, str]:
         return self.path, 0, f"{self.competition.id}::{self.name}"

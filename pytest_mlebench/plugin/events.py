@@ -18,7 +18,7 @@ import pytest
 
 from pytest_mlebench.errors import MLEBenchError
 from pytest_mlebench.io.progress import Thinned, event_from_json, event_to_json
-from pytest_mlebench.plugin import private
+from pytest_mlebench.plugin import internals
 from pytest_mlebench.plugin.session import is_worker, session_of
 from pytest_mlebench.records.group import GroupReader
 from pytest_mlebench.records.running import log_event
@@ -48,13 +48,13 @@ def receive(config: pytest.Config, worker: str, values: dict[str, Any]) -> None:
 
 
 def _send(config: pytest.Config, event: Event) -> None:
-    private.send_to_controller(config, ("event", event_to_json(event)))
+    internals.send_to_controller(config, ("event", event_to_json(event)))
 
 
 def _show(config: pytest.Config, event: Event, worker: str = "") -> None:
     with _showing:
         if _LINES not in config.stash:
-            config.stash[_LINES] = Lines(lambda line: private.write_line(config, f"mlebench: {line}"))
+            config.stash[_LINES] = Lines(lambda line: internals.write_line(config, f"mlebench: {line}"))
         config.stash[_LINES](event)
         session = session_of(config)
         if session.reader is not None and session.group.is_dir():
@@ -69,8 +69,8 @@ class Interruption:
         self._config = config
 
     def pytest_keyboard_interrupt(self) -> None:
-        if private.has_workers(self._config):
-            private.write_line(self._config, "mlebench: stopping: agents are ended, and what they left is collected")
+        if internals.has_workers(self._config):
+            internals.write_line(self._config, "mlebench: stopping: agents are ended, and what they left is collected")
 
 
 @contextmanager
@@ -78,7 +78,7 @@ def heartbeat(config: pytest.Config) -> Iterator[None]:
     """Inside, write a line about the run group every ``--heartbeat``, also while a test runs."""
     session = session_of(config)
     interval = session.settings.heartbeat
-    if not interval or not private.is_on(config, "heartbeat") or (opened := private.terminal_copy(config)) is None:
+    if not interval or not internals.is_on(config, "heartbeat") or (opened := internals.terminal_copy(config)) is None:
         yield
         return
 
@@ -108,6 +108,6 @@ def shown(folder: Path) -> str:
 
 def resume_command(config: pytest.Config) -> str:
     """The command that resumes this session's run group."""
-    workers = private.worker_count(config)
+    workers = internals.worker_count(config)
     words = ["pytest", f"--resume={shown(session_of(config).group)}", *(["-n", str(workers)] if workers > 1 else [])]
     return shlex.join(words)

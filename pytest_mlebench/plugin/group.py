@@ -13,7 +13,7 @@ import pytest
 from pytest_mlebench.errors import SandboxError, UsageError, reason
 from pytest_mlebench.io.processes import sigterm_interrupts
 from pytest_mlebench.io.progress import WarningNote
-from pytest_mlebench.plugin import private
+from pytest_mlebench.plugin import internals
 from pytest_mlebench.plugin.events import Interruption, heartbeat, reporter_of
 from pytest_mlebench.plugin.session import (
     engines,
@@ -147,7 +147,7 @@ def close_group(config: pytest.Config) -> None:
         config.stash[_HEARTBEAT].close()
     group = None if opened is None else opened.close(session_of(config).reader)
     summary = os.environ.get("GITHUB_STEP_SUMMARY")
-    if summary and group is not None and group.records and private.is_on(config, "step-summary"):
+    if summary and group is not None and group.records and internals.is_on(config, "step-summary"):
         try:
             _write_step_summary(Path(summary), group)
         except OSError as error:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_mlebench.plugin import private
+from pytest_mlebench.plugin import internals
 from pytest_mlebench.runs.guard import CONFTEST, group_of, has_guard, is_group
 
 
@@ -25,7 +25,7 @@ def is_ignored(path: Path) -> bool:
 
 def refuse_paths(config: pytest.Config) -> None:
     """Raise UsageError for a path in a run group: pytest would import each ``conftest.py`` on the way to it."""
-    for name in private.initial_paths(config):
+    for name in internals.initial_paths(config):
         path = Path(os.path.abspath(config.invocation_params.dir / name.split("::")[0]))  # noqa: PTH100 - links count
         # pytest looks for conftests in folders called test… as well.
         tests = [folder for folder in path.glob("test*") if (folder / CONFTEST).exists()] if path.is_dir() else []

@@ -9,7 +9,7 @@ import pytest
 
 from pytest_mlebench import options as settings
 from pytest_mlebench.options import INI, LIST, OPTIONS, TOPICS, Settings
-from pytest_mlebench.plugin import private
+from pytest_mlebench.plugin import internals
 
 if TYPE_CHECKING:
     from pytest_mlebench.records.manifest import Manifest
@@ -27,7 +27,7 @@ def add_options(parser: pytest.Parser) -> None:
 
     To be called when all plugins and initial conftests have added theirs.
     """
-    taken = private.taken_option_names(parser)
+    taken = internals.taken_option_names(parser)
     for topic, (names, _) in TOPICS.items():
         group = parser.getgroup(f"mlebench {topic}", f"MLE-bench: {topic}")
         for option in map(OPTIONS.__getitem__, names.split()):
@@ -37,7 +37,7 @@ def add_options(parser: pytest.Parser) -> None:
 
 def release_short_names(config: pytest.Config) -> None:
     """Conftests that are loaded during collection may add options of the same names."""
-    private.release_option_names(config, {option.name: option.dest for option in OPTIONS.values()})
+    internals.release_option_names(config, {option.name: option.dest for option in OPTIONS.values()})
 
 
 def read(config: pytest.Config) -> Settings:

@@ -21,7 +21,7 @@ from pytest_mlebench.data.dataset import OBFUSCATED, Dataset
 from pytest_mlebench.data.download.kaggle import KaggleDownloads
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import CompetitionError, DataError, UsageError
-from pytest_mlebench.plugin import events, private
+from pytest_mlebench.plugin import events, internals
 from pytest_mlebench.plugin.collection import competition_of
 from pytest_mlebench.plugin.group import plan_runs
 from pytest_mlebench.plugin.running import AgentRun
@@ -70,7 +70,7 @@ def _runs_agent(item: pytest.Item) -> bool:
 def configure_worker(node: Any) -> None:
     """Before xdist starts a worker: give it the run group, and let it send its plan and its events."""
     node.workerinput.update(for_workers(node.config))
-    private.open_worker_channel(node, partial(_receive, node))
+    internals.open_worker_channel(node, partial(_receive, node))
 
 
 def _receive(node: Any, message: tuple[str, Any]) -> None:
@@ -85,7 +85,7 @@ def collection_finished(session: pytest.Session) -> None:
     """When all items are chosen, and some are about competitions; with xdist the controller has none."""
     plan = Plan.of(session.items, session_of(session.config).bench.catalogue)
     if is_worker(session.config):
-        private.send_to_controller(session.config, ("plan", (plan.runs, plan.folders, plan.runs_nothing)))
+        internals.send_to_controller(session.config, ("plan", (plan.runs, plan.folders, plan.runs_nothing)))
     else:
         _take_up(session.config, plan)
 

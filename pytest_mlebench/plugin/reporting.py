@@ -11,7 +11,7 @@ import pytest
 
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.io.units import pluralize
-from pytest_mlebench.plugin import private
+from pytest_mlebench.plugin import internals
 from pytest_mlebench.plugin.events import resume_command
 from pytest_mlebench.plugin.session import (
     ATTACHED,
@@ -65,8 +65,8 @@ def note_run(item: pytest.Item, record: RunRecord, *, again: bool) -> None:
         names = {name for name, _ in values}
         item.user_properties[:] = [known for known in item.user_properties if known[0] not in names]
     item.user_properties.extend(values)
-    if private.is_on(item.config, "allure"):
-        private.add_to_allure(item.config, values)
+    if internals.is_on(item.config, "allure"):
+        internals.add_to_allure(item.config, values)
 
 
 def attach(item: pytest.Item, report: pytest.TestReport) -> None:
@@ -140,13 +140,13 @@ def summarise(reporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     if not writes_group(config):
         return
 
-    skipped = [getattr(report, ATTACHED, {}) for report in private.reports_of(reporter, ["skipped"])]
+    skipped = [getattr(report, ATTACHED, {}) for report in internals.reports_of(reporter, ["skipped"])]
     if reasons := sorted({attached["not_prepared"] for attached in skipped if "not_prepared" in attached}):
         reporter.write_sep("=", "not prepared")
         for reason in reasons:
             reporter.write_line(plain(reason))
     labels = [outcome.label for outcome in FAILURES if outcome is not Outcome.error]  # pytest prints errors itself
-    failed = list(private.reports_of(reporter, labels))
+    failed = list(internals.reports_of(reporter, labels))
     if failed and config.option.tbstyle != "no":
         reporter.write_sep("=", "failed runs")
         for report in failed:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from pytest_mlebench.errors import MLEBenchError
-from pytest_mlebench.plugin import private
+from pytest_mlebench.plugin import internals
 from pytest_mlebench.plugin.collection import CompetitionFile, CompetitionItem
 from pytest_mlebench.plugin.reporting import note_run
 from pytest_mlebench.plugin.session import HARNESS_ERROR, RECORD, engines, session_of
@@ -49,7 +49,7 @@ class AgentRun(CompetitionItem):
         item = cls.of_version(parent, parent.competition, name=agent.id, callobj=callobj, of=f"seed={seed}")
         item.agent, item.key = agent, key
         config = parent.config
-        if config.pluginmanager.hasplugin("timeout") and private.is_on(
+        if config.pluginmanager.hasplugin("timeout") and internals.is_on(
             config, "timeout"
         ):  # pytest-timeout would kill it: it has a limit of its own
             item.add_marker(pytest.mark.timeout(0))

@@ -13,7 +13,7 @@ import pytest
 from pytest_mlebench.bench import Bench
 from pytest_mlebench.errors import MLEBenchError, UsageError, unusable
 from pytest_mlebench.io.extensions import extensions, load_extension
-from pytest_mlebench.plugin import combinations, options, private
+from pytest_mlebench.plugin import combinations, internals, options
 
 if TYPE_CHECKING:
     from pytest_mlebench.agents import Agent
@@ -126,7 +126,7 @@ def configure(config: pytest.Config, reporter: Reporter) -> None:
         return
     options.release_short_names(config)
     with usage_errors():
-        bench = Bench(settings=options.read(config), reporter=reporter, workers=private.worker_count(config))
+        bench = Bench(settings=options.read(config), reporter=reporter, workers=internals.worker_count(config))
         config.stash[_SESSION] = Session(bench=bench, rootdir=config.rootpath)
 
 
@@ -162,7 +162,7 @@ def chooses(config: pytest.Config) -> bool:
 
 def set_chosen_files(config: pytest.Config, files: Sequence[Path], *, prefers_benchmark: bool) -> None:
     """Collect these files, and nothing else on the way to them."""
-    private.set_paths(config, map(str, files))
+    internals.set_paths(config, map(str, files))
     config.stash[_PREFERS_BENCHMARK] = prefers_benchmark
     config.stash[_WAYS] = _ways(files)
 
@@ -186,7 +186,7 @@ def writes_group(config: pytest.Config) -> bool:
 
 
 def is_worker(config: pytest.Config) -> bool:
-    return private.worker_input(config) is not None
+    return internals.worker_input(config) is not None
 
 
 def _ways(files: Iterable[Path]) -> dict[Path, list[Path]]:
@@ -217,7 +217,7 @@ def prefers_benchmark(config: pytest.Config) -> bool:
 
 def wants_html(config: pytest.Config) -> bool:
     """Whether pytest-html writes a report of this session's runs."""
-    return writes_group(config) and bool(getattr(config.option, "htmlpath", None)) and private.is_on(config, "html")
+    return writes_group(config) and bool(getattr(config.option, "htmlpath", None)) and internals.is_on(config, "html")
 
 
 def is_ours(item: pytest.Item) -> bool:

@@ -12,7 +12,7 @@ import pytest
 from pytest_mlebench.bench import Bench
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.options import Settings
-from pytest_mlebench.plugin import options, private
+from pytest_mlebench.plugin import internals, options
 from pytest_mlebench.plugin.running import runs_of
 from pytest_mlebench.plugin.session import (
     Session,
@@ -35,7 +35,7 @@ def start(config: pytest.Config) -> None:
 
 
 def _start_runs(config: pytest.Config, settings: Settings) -> None:
-    sent = private.worker_input(config)
+    sent = internals.worker_input(config)
     folder = Path(sent["mlebench_group"]) if sent else _group_folder(settings)
     resumed: tuple[PlannedRun, ...] = ()
     if settings.resume:

@@ -22,9 +22,9 @@ from pytest_mlebench.catalog import Competition
 from pytest_mlebench.data.dataset import OBFUSCATED, Dataset
 from pytest_mlebench.data.verification import fingerprint
 from pytest_mlebench.errors import DataError, SandboxError, UsageError, expect, number
-from pytest_mlebench.grading.bounded import FormChecker
 from pytest_mlebench.grading.grader import Grader
 from pytest_mlebench.grading.limits import GradingLimits
+from pytest_mlebench.grading.process_client import FormChecker
 from pytest_mlebench.io.json_files import write_json
 from pytest_mlebench.io.paths import expanded
 from pytest_mlebench.records.group import GroupReader

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from pytest_mlebench.llm import books
+from pytest_mlebench.llm import accounting
 from pytest_mlebench.llm.budget import Account, Limits
 from pytest_mlebench.llm.gateway import Gateway
 from pytest_mlebench.llm.ledger import read_calls
@@ -200,15 +200,15 @@ def test_an_agent_that_does_not_read_its_stream_loses_it(
 def test_a_run_has_a_bounded_number_of_calls_in_progress_and_waiting(
     start: Start, upstream: Upstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(books, "MAX_OPEN", 2)
-    monkeypatch.setattr(books, "MAX_WAITING", 3)
+    monkeypatch.setattr(accounting, "MAX_OPEN", 2)
+    monkeypatch.setattr(accounting, "MAX_WAITING", 3)
     run, other = start("attacker"), start("other")
     upstream.pause = 60
     with ExitStack() as stack:
         for _ in range(5):
             send_and_keep(stack, run, QUESTION)
         until(lambda: upstream.open == 2)
-        until(lambda: run._books._waiting == 3)
+        until(lambda: run._accounting._waiting == 3)
         refused = ask(run)
         assert (refused.status, refused.message) == (
             503,
@@ -228,7 +228,7 @@ def test_a_run_has_a_bounded_number_of_calls_in_progress_and_waiting(
 def test_places_are_given_back_however_a_call_ends(
     start: Start, upstream: Upstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(books, "MAX_OPEN", 1)
+    monkeypatch.setattr(accounting, "MAX_OPEN", 1)
     run = start(limits=Limits(max_tokens=10**6), models=("gpt-4o",))
     upstream.failures += [Failure(500, {"error": {"message": "x"}})]
     ends = [ask(run, body).status for body in (ASKED, {**QUESTION, "model": "x"}, b"{", QUESTION, {}, ASKED, QUESTION)]
@@ -250,9 +250,9 @@ def test_places_are_given_back_however_a_call_ends(
 def test_a_call_that_waits_too_long_is_refused(
     settings: dict[str, Any], why: str, start: Start, upstream: Upstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(books, "WAIT_SECONDS", 0.3)
+    monkeypatch.setattr(accounting, "WAIT_SECONDS", 0.3)
     if not settings:
-        monkeypatch.setattr(books, "MAX_OPEN", 1)
+        monkeypatch.setattr(accounting, "MAX_OPEN", 1)
     run = start(**settings)
     upstream.pause = 60
     with ExitStack() as stack:
@@ -265,7 +265,7 @@ def test_a_call_that_waits_too_long_is_refused(
 def test_a_turn_that_does_not_come_in_time_is_refused_and_given_back(
     start: Start, pauses: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(books, "WAIT_SECONDS", 0.3)
+    monkeypatch.setattr(accounting, "WAIT_SECONDS", 0.3)
     run = start(rpm=200)
     answers = [ask(run)] + [ask(run) for _ in range(3)]
     assert [answer.status for answer in answers] == [200] * 4  # two gaps are never too long

@@ -26,7 +26,7 @@ from pytest_mlebench.extras.engines.engines import engine, engines
 from pytest_mlebench.extras.engines.keys import load_keys
 from pytest_mlebench.extras.engines.plan import Plan
 from pytest_mlebench.extras.engines.queue import Result, RunQueue
-from pytest_mlebench.plugin import private
+from pytest_mlebench.plugin import internals
 from pytest_mlebench.plugin.events import reporter_of, resume_command
 from pytest_mlebench.plugin.planning import provide
 from pytest_mlebench.plugin.running import AgentRun
@@ -53,7 +53,7 @@ def check(config: pytest.Config) -> None:
     settings = session_of(config).settings
     if not settings.has_runs or settings.cluster is None:
         return
-    if private.has_workers(config):
+    if internals.has_workers(config):
         raise UsageError(
             "-n starts workers that wait for runs; with --cluster one process hands runs to the engine, which does "
             "them side by side: leave out -n (or add -n0), and use --max-parallel=N"
@@ -123,7 +123,7 @@ def loop(session: pytest.Session) -> bool | None:
     with closing(_items(config, [item for item in session.items if item not in chosen], ours)) as items:
         for item in items:
             left -= 1
-            private.run_item(session, item, is_last=not left)
+            internals.run_item(session, item, is_last=not left)
     return True
 
 
@@ -273,13 +273,13 @@ def _leave(config: pytest.Config, queue: RunQueue) -> None:
         return
     settings = session_of(config).settings
     if settings.detach:
-        private.write_line(
+        internals.write_line(
             config,
             f"mlebench: {queue.live} runs continue without this session; to take them up: {resume_command(config)}",
         )
         return
-    private.write_line(config, f"mlebench: ending {queue.live} jobs of {settings.cluster}")
+    internals.write_line(config, f"mlebench: ending {queue.live} jobs of {settings.cluster}")
     try:
         queue.cancel()
     except ClusterError as error:
-        private.write_line(config, f"mlebench: jobs cannot be ended: {error}")
+        internals.write_line(config, f"mlebench: jobs cannot be ended: {error}")

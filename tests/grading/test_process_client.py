@@ -17,7 +17,7 @@ from pytest_mlebench.catalog import Competition
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import CompetitionError, DataError
-from pytest_mlebench.grading import bounded
+from pytest_mlebench.grading import process_client
 from pytest_mlebench.grading.grader import Grader
 from pytest_mlebench.grading.limits import GradingLimits
 from pytest_mlebench.records.report import Report
@@ -56,7 +56,7 @@ def make_grader(tmp_path: Path, toy_store: DataStore) -> MakeGrader:
 @pytest.fixture
 def as_bundled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Graders of this test leave marks in files, which those of other people's competitions may not."""
-    monkeypatch.setattr(bounded, "is_third_party", lambda competition: False)
+    monkeypatch.setattr(process_client, "is_third_party", lambda competition: False)
 
 
 @pytest.fixture
@@ -248,7 +248,7 @@ def test_answers_that_are_lost_while_an_agent_runs_are_a_defect(submission: Path
     store.prepare(competition)
     grader = Grader(competition, store.dataset(competition))
     store.dataset(competition).answers.unlink()
-    bounded._stop_all()  # as if the process that has read them had died
+    process_client._stop_all()  # as if the process that has read them had died
     report = grader.report(submission)
     assert outcome(report) == (None, False, True)
     assert "no answers" in str(report.error)

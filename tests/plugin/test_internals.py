@@ -1,4 +1,4 @@
-"""What ``plugin.private`` takes from pytest, argparse and xdist is still there, and does what we use it for."""
+"""What ``plugin.internals`` takes from pytest, argparse and xdist is still there, and does what we use it for."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import argparse
 import numpy  # noqa: F401 - a session in this process forgets what it imports; numpy cannot be imported twice
 import pytest
 
-from pytest_mlebench.plugin import private
+from pytest_mlebench.plugin import internals
 
 pytestmark = pytest.mark.full
 
@@ -19,7 +19,7 @@ def test_names_of_options_are_known_whoever_added_them(pytester: pytest.Pytester
             parser.getgroup("theirs").addoption("-Z", "--grouped")
     """)
     config = pytester.parseconfig()
-    assert {"--alone", "-Z", "--grouped", "--collect-only", "-k"} <= private.taken_option_names(config._parser)
+    assert {"--alone", "-Z", "--grouped", "--collect-only", "-k"} <= internals.taken_option_names(config._parser)
 
 
 def test_a_released_name_can_be_added_again_and_one_of_others_is_kept(pytester: pytest.Pytester) -> None:
@@ -28,7 +28,7 @@ def test_a_released_name_can_be_added_again_and_one_of_others_is_kept(pytester: 
     with pytest.raises(argparse.ArgumentError, match="--sandbox"):
         config._parser.addoption("--sandbox", dest="theirs")
     names = {"--sandbox": "mlebench_sandbox", "--seeds": "mlebench_seeds"}
-    private.release_option_names(config, names)
+    internals.release_option_names(config, names)
     config._parser.addoption("--sandbox", dest="theirs")
     with pytest.raises(ValueError, match="--seeds"):
         config._parser.addoption("--seeds", dest="again")
@@ -36,13 +36,13 @@ def test_a_released_name_can_be_added_again_and_one_of_others_is_kept(pytester: 
 
 def test_paths_are_told_from_their_absence_and_can_be_set(pytester: pytest.Pytester) -> None:
     test = pytester.makepyfile("def test_it(): pass")
-    assert private.has_paths(pytester.parseconfig(test))
-    assert not private.has_paths(pytester.parseconfig())
+    assert internals.has_paths(pytester.parseconfig(test))
+    assert not internals.has_paths(pytester.parseconfig())
     pytester.makeconftest("""
-        from pytest_mlebench.plugin import private
+        from pytest_mlebench.plugin import internals
 
         def pytest_configure(config):
-            private.set_paths(config, [str(config.rootpath / "other.py")])
+            internals.set_paths(config, [str(config.rootpath / "other.py")])
     """)
     pytester.makepyfile(other="def test_one(): pass\ndef test_two(): pass")
     pytester.runpytest_inprocess().assert_outcomes(passed=2)
@@ -51,11 +51,11 @@ def test_paths_are_told_from_their_absence_and_can_be_set(pytester: pytest.Pytes
 @pytest.mark.parametrize("capture", ["fd", "sys"])
 def test_a_line_is_seen_while_a_test_is_captured(pytester: pytest.Pytester, capture: str) -> None:
     pytester.makepyfile("""
-        from pytest_mlebench.plugin import private
+        from pytest_mlebench.plugin import internals
 
         def test_it(request):
             print("later")
-            with private.capture_suspended(request.config):
+            with internals.capture_suspended(request.config):
                 print("at once", flush=True)
     """)
     result = pytester.runpytest_subprocess(f"--capture={capture}")
@@ -65,12 +65,12 @@ def test_a_line_is_seen_while_a_test_is_captured(pytester: pytest.Pytester, capt
 def test_last_failed_finds_an_item_whose_name_has_brackets(pytester: pytest.Pytester) -> None:
     pytester.makeconftest("""
         import pytest
-        from pytest_mlebench.plugin import private
+        from pytest_mlebench.plugin import internals
 
         class Item(pytest.Function):
             @property
             def id(self):
-                return private.parsed_id(super().id)
+                return internals.parsed_id(super().id)
 
         class File(pytest.File):
             def collect(self):
@@ -90,25 +90,25 @@ def test_last_failed_finds_an_item_whose_name_has_brackets(pytester: pytest.Pyte
 def test_workers_are_known_counted_and_heard_before_their_node_ids(pytester: pytest.Pytester) -> None:
     pytester.makeconftest("""
         import pytest
-        from pytest_mlebench.plugin import private
+        from pytest_mlebench.plugin import internals
 
         heard = []
 
         @pytest.hookimpl(tryfirst=True)
         def pytest_collection_finish(session):
-            if private.worker_input(session.config) is not None:
-                private.send_to_controller(session.config, [item.name for item in session.items])
+            if internals.worker_input(session.config) is not None:
+                internals.send_to_controller(session.config, [item.name for item in session.items])
 
         @pytest.hookimpl(optionalhook=True)
         def pytest_configure_node(node):
-            private.open_worker_channel(node, heard.append)
+            internals.open_worker_channel(node, heard.append)
 
         @pytest.hookimpl(optionalhook=True)
         def pytest_xdist_node_collection_finished(node, ids):
             assert heard and heard[0] == ["test_it"]
 
         def pytest_report_header(config):
-            return f"{private.worker_count(config)} workers, {private.worker_input(config)}"
+            return f"{internals.worker_count(config)} workers, {internals.worker_input(config)}"
     """)
     pytester.makepyfile("def test_it(): pass")
     alone = ("-p", "no:mlebench")  # the channel is not ours here
@@ -120,13 +120,13 @@ def test_workers_are_known_counted_and_heard_before_their_node_ids(pytester: pyt
 
 def test_reports_are_found_by_the_category_that_a_plugin_gave_them(pytester: pytest.Pytester) -> None:
     pytester.makeconftest("""
-        from pytest_mlebench.plugin import private
+        from pytest_mlebench.plugin import internals
 
         def pytest_report_teststatus(report):
             return ("medal", "m", "MEDAL") if report.when == "call" else None
 
         def pytest_terminal_summary(terminalreporter):
-            for report in private.reports_of(terminalreporter, ["none", "medal"]):
+            for report in internals.reports_of(terminalreporter, ["none", "medal"]):
                 terminalreporter.write_line(f"found {report.nodeid}")
     """)
     pytester.makepyfile("def test_it(): pass")

@@ -1,4 +1,4 @@
-"""The books of a run: budgets are reserved in them before a call, and the ledger is written after it.
+"""A run's accounting: budgets are reserved before each call, and the ledger is written after it.
 
 What may take long (the account's lock, long conversations) happens in one thread of its own, in order, and holds up no
 stream. A short call of a run without an account is noted where it is: to change threads there and back takes longer.
@@ -40,14 +40,14 @@ _ZERO = Decimal(0)
 _T = TypeVar("_T")
 
 
-class Books:
+class Accounting:
     """Ledger and account of one run. ``secrets`` are kept out of what is written. Raises OSError."""
 
     def __init__(
         self, settings: GatewaySettings, run_dir: Path, account_folder: Path, *, secrets: Iterable[str]
     ) -> None:
         self._settings = settings
-        self._thread = ThreadPoolExecutor(1, "llm-books")
+        self._thread = ThreadPoolExecutor(1, "llm-accounting")
         self._ledger = Ledger(run_dir, record=settings.record, secrets=secrets)
         self._account: Account | None = None
         self._in_thread = 0
@@ -74,7 +74,7 @@ class Books:
         self._thread.shutdown()
 
     async def do(self, function: Callable[[], _T]) -> _T:
-        """Do something in the books' thread."""
+        """Do something in the accounting thread."""
         self._in_thread += 1
         done = asyncio.get_running_loop().run_in_executor(self._thread, function)
         done.add_done_callback(self._left_thread)
