@@ -39,7 +39,7 @@ class Trait(Flag):
     PATH = auto()
     """Its value is a path."""
     INI = auto()
-    """There is an ini key beside it."""
+    """It also has an ini key."""
     RESTORED = auto()
     """``--resume`` restores it: it determines what a run may use, or what it does."""
     GRANTED = auto()
@@ -82,7 +82,7 @@ class Option:
     parse: Callable[[Any], Any]
     traits: Trait
     variable: str = ""
-    """The environment variable beside it, if there is one."""
+    """The environment variable that also sets it, if there is one."""
     needs: tuple[Need, ...] = ()
 
     @property
