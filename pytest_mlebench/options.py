@@ -264,7 +264,7 @@ class Settings:
     until: str = _option(
         "--until",
         "WHEN",
-        "when a run ends: done (the agent finishes) or limit (the harness asks the agent to improve its result until "
+        "when a run ends: done (the agent finishes) or limit (the agent's script asks it for a better result until "
         "time runs out) (default: done)",
         parse.until,
         INI | RESTORED,
