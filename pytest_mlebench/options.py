@@ -39,7 +39,7 @@ class Trait(Flag):
     PATH = auto()
     """Its value is a path."""
     INI = auto()
-    """There is an ini key beside it."""
+    """It also has an ini key."""
     RESTORED = auto()
     """``--resume`` restores it: it determines what a run may use, or what it does."""
     GRANTED = auto()
@@ -82,7 +82,7 @@ class Option:
     parse: Callable[[Any], Any]
     traits: Trait
     variable: str = ""
-    """The environment variable beside it, if there is one."""
+    """The environment variable that also sets it, if there is one."""
     needs: tuple[Need, ...] = ()
 
     @property
@@ -139,7 +139,7 @@ class Settings:
     agents_dirs: tuple[Path, ...] = _option(
         "--agents-dir",
         "DIR",
-        "folder of agents of your own, used beside the bundled ones; repeatable",
+        "folder of your own agents, in addition to the bundled ones; repeatable",
         parse.folder,
         LIST | PATH | INI | RESTORED,
         default=(),
@@ -147,7 +147,7 @@ class Settings:
     competitions_dirs: tuple[Path, ...] = _option(
         "--competitions-dir",
         "DIR",
-        "folder of competitions of your own, used beside the bundled ones; repeatable",
+        "folder of your own competitions, in addition to the bundled ones; repeatable",
         parse.folder,
         LIST | PATH | INI | RESTORED,
         default=(),
@@ -155,15 +155,15 @@ class Settings:
     split: str | None = _option(
         "--split",
         "NAME",
-        "which competitions: low (or lite), medium, high, all, core (of version 2), dev, smoke, a split of your own, "
+        "competitions to use: low (or lite), medium, high, all, core (version 2 only), dev, smoke, your own split, "
         "or a file with one id per line",
         traits=INI,
     )
     bench_version: str | None = _option(
         "--bench-version",
         "N",
-        "version of the benchmark: 1 (MLE-bench as published, with its defects) or 2 (corrected); graders are checked "
-        "in both (default: 1)",
+        "version of the benchmark: 1 (MLE-bench as published, with its defects) or 2 (corrected); checks of graders "
+        "cover both (default: 1)",
         parse.version,
         INI | RESTORED,
     )
@@ -179,8 +179,8 @@ class Settings:
     sandbox: str = _option(
         "--sandbox",
         "KIND",
-        "where agents run: docker, podman, local, or auto: docker if an engine answers, else local for trusted agents "
-        "(default: auto)",
+        "where agents run: docker, podman, local (no isolation), or auto: docker if an engine answers, else local for "
+        "trusted agents (default: auto)",
         parse.sandbox,
         INI | RESTORED,
         default="auto",
@@ -196,8 +196,8 @@ class Settings:
     data_source: str | None = _option(
         "--data-source",
         "URL",
-        "take prepared data that is missing from here, where `mlebench push` put it: s3://, gs://, https:// or file:// "
-        "(default: $MLEBENCH_DATA_SOURCE; else it is downloaded and prepared)",
+        "fetch missing data from this URL, where `mlebench push` stored it: s3://, gs://, https:// or file:// "
+        "(default: $MLEBENCH_DATA_SOURCE; without it, data is downloaded and prepared)",
         parse.data_source,
         INI | RESTORED,
         variable="MLEBENCH_DATA_SOURCE",
@@ -205,7 +205,7 @@ class Settings:
     prepare: str = _option(
         "--prepare",
         "WHEN",
-        "what to do where data is missing: auto (download and prepare it) or never (skip the test) (default: auto)",
+        "what to do if data is missing: auto (download and prepare it) or never (skip the test) (default: auto)",
         parse.prepare,
         INI,
         default="auto",
@@ -213,8 +213,8 @@ class Settings:
     description: str | None = _option(
         "--description",
         "WHICH",
-        "which task description agents read: bundled (ours), kaggle (the competition's own pages) or obfuscated (ours, "
-        "with the competition's name hidden) (default: the one that was prepared, else bundled)",
+        "task description that agents read: bundled (ours), kaggle (the competition's own pages) or obfuscated (ours, "
+        "with the competition's name hidden) (default: the prepared one, else bundled)",
         parse.description,
         INI | RESTORED,
     )
@@ -229,7 +229,7 @@ class Settings:
     run_group: str | None = _option(
         "--run-group",
         "NAME",
-        "the run group: a name below --runs-dir, a folder, or last; its finished runs are not run again "
+        "run group to create or complete: a name below --runs-dir, a folder, or last; finished runs are not rerun "
         "(default: date and time)",
         parse.group,
         needs=(AGENT,),
@@ -237,13 +237,13 @@ class Settings:
     resume: str | None = _option(
         "--resume",
         "GROUP",
-        "resume a run group with its agents, competitions, seeds and limits: its folder, its name below --runs-dir or "
-        "a part of it, or last",
+        "resume a run group with its agents, competitions, seeds and limits: its folder, its name below --runs-dir, "
+        "part of its name, or last",
     )
     retry_failed: frozenset[str] = _option(
         "--retry-failed",
         "OUTCOME,…",
-        "run again what ended with one of these outcomes, for example crashed,error; all: every failure",
+        "rerun runs that ended with one of these outcomes, for example crashed,error; all: every failure",
         parse.failures,
         default=frozenset(),
         needs=(AGENT,),
@@ -264,24 +264,28 @@ class Settings:
     until: str = _option(
         "--until",
         "WHEN",
-        "when an agent's run ends: done (it says so) or limit (it is asked again to improve its result, for as long as "
-        "there is time) (default: done)",
+        "when a run ends: done (the agent finishes) or limit (the agent's script asks it for a better result until "
+        "time runs out) (default: done)",
         parse.until,
         INI | RESTORED,
         default="done",
     )
     cpus: float | None = _option(
-        "--cpus", "N", "processors that a run may use (default: all)", parse.positive_number, INI | RESTORED
+        "--cpus", "N", "processors that a run may use (default: a fair share)", parse.positive_number, INI | RESTORED
     )
     memory: int | None = _option(
         "--memory",
         "SIZE",
-        "memory that a run may use, for example 64g, 512m (default: all)",
+        "memory that a run may use, for example 64g, 512m (default: a fair share)",
         parse_size,
         INI | RESTORED,
     )
     disk: int | None = _option(
-        "--disk", "SIZE", "how much a run may write, for example 100g (default: no limit)", parse_size, INI | RESTORED
+        "--disk",
+        "SIZE",
+        "disk space that a run may use, for example 100g (default: no limit)",
+        parse_size,
+        INI | RESTORED,
     )
     gpus: int = _option(
         "--gpus",
@@ -303,7 +307,7 @@ class Settings:
     network: str = _option(
         "--network",
         "POLICY",
-        "what a container may reach: none, llm (the agent's llm_hosts) or full (default: llm)",
+        "network access of containers: none, llm (the agent's llm_hosts) or full (default: llm)",
         parse.network,
         INI | RESTORED,
         default="llm",
@@ -311,8 +315,8 @@ class Settings:
     build_network: str | None = _option(
         "--build-network",
         "POLICY",
-        "what building an agent's image may reach: none, registries (of packages) or full (default: registries with "
-        "--network=none, else full)",
+        "network access while building an agent's image: none, registries (of packages) or full (default: registries "
+        "with --network=none, else full)",
         parse.build_network,
         INI | RESTORED,
         needs=(CONTAINERS,),
@@ -320,8 +324,8 @@ class Settings:
     allow_secrets: tuple[str, ...] = _option(
         "--allow-secret",
         "NAME",
-        "give agents that ask for it the real value of this environment variable; repeatable (default: none, only "
-        "tokens of the gateway)",
+        "give agents that request it the real value of this environment variable; repeatable (default: agents get only "
+        "gateway tokens)",
         parse.variable,
         LIST | INI | GRANTED,
         default=(),
@@ -342,8 +346,8 @@ class Settings:
     trust_agents: tuple[str, ...] = _option(
         "--trust-agent",
         "ID[/VARIANT]",
-        "let this agent run without isolation, as a process of yours; repeatable (default: only bundled agents that "
-        "ask for it)",
+        "let this agent run without isolation, with your user's rights; repeatable (default: only bundled agents that "
+        "request it)",
         parse.agent_id,
         LIST | INI | GRANTED,
         default=(),
@@ -357,7 +361,8 @@ class Settings:
     )
     allow_unenforced_limits: bool = _flag(
         "--allow-unenforced-limits",
-        "run agents although the engine cannot keep limits on memory, processors or processes (rootless engines)",
+        "run agents even if the container engine cannot enforce limits on memory, processors or processes (rootless "
+        "engines)",
         INI | RESTORED,
         needs=(CONTAINERS,),
     )
@@ -370,15 +375,15 @@ class Settings:
     base_image: str | None = _option(
         "--base-image",
         "IMAGE",
-        "image that mlebench-env is built from (default: debian:bookworm-slim)",
+        "base image of mlebench-env (default: debian:bookworm-slim)",
         traits=INI | RESTORED,
         needs=(CONTAINERS,),
     )
     heavy: str | None = _option(
         "--heavy",
         "VARIANT",
-        "build mlebench-env with the common machine-learning packages, for cpu, cuda or auto: cuda if runs get GPUs, "
-        "else cpu (without a VARIANT: auto)",
+        "build mlebench-env with the common machine-learning packages, for cpu, cuda or auto (cuda if runs get GPUs, "
+        "else cpu); without a VARIANT: auto",
         parse.heavy,
         OPTIONAL | INI | RESTORED,
         needs=(CONTAINERS,),
@@ -394,7 +399,7 @@ class Settings:
     snapshots: str = _option(
         "--snapshots",
         "ON|OFF",
-        "on: take snapshots of submissions while agents run, and grade them afterwards, for scores over time "
+        "on: take snapshots of submissions while agents run and grade them after the run, for scores over time "
         "(default: on)",
         parse.on_or_off,
         INI | RESTORED,
@@ -403,7 +408,7 @@ class Settings:
     grading_memory: int = _option(
         "--grading-memory",
         "SIZE",
-        "memory for grading a submission; one that needs more is invalid (default: 8g)",
+        "memory for grading a submission; a submission that needs more is invalid (default: 8g)",
         parse_size,
         INI | RESTORED,
         default=defaults.GRADING_MEMORY,
@@ -411,7 +416,7 @@ class Settings:
     grading_time: float = _option(
         "--grading-time",
         "TIME",
-        "time for grading a submission; one that needs more is invalid (default: 10m)",
+        "time for grading a submission; a submission that needs more is invalid (default: 10m)",
         parse_duration,
         INI | RESTORED,
         default=defaults.GRADING_SECONDS,
@@ -428,7 +433,7 @@ class Settings:
     llm_providers: tuple[Path, ...] = _option(
         "--llm-providers",
         "FILE",
-        "YAML file of further providers of language models; repeatable",
+        "YAML file with additional providers of language models; repeatable",
         parse.file,
         LIST | PATH | INI | RESTORED,
         default=(),
@@ -437,7 +442,7 @@ class Settings:
     llm_record: str = _option(
         "--llm-record",
         "WHAT",
-        "what of each model call is recorded: bodies (all), calls (tokens and cost) or off (default: bodies)",
+        "what to record of each model call: bodies (everything), calls (tokens and cost) or off (default: bodies)",
         parse.recording,
         INI | RESTORED,
         default="bodies",
@@ -446,7 +451,7 @@ class Settings:
     max_cost: float | None = _option(
         "--max-cost",
         "DOLLARS",
-        "most that a run may spend on models",
+        "limit of a run's spending on models",
         parse.positive_number,
         INI | RESTORED,
         needs=(GATEWAY,),
@@ -454,7 +459,7 @@ class Settings:
     max_tokens: int | None = _option(
         "--max-tokens",
         "N",
-        "most tokens that a run may use, in and out",
+        "limit of a run's tokens, input and output together",
         parse.positive_integer,
         INI | RESTORED,
         needs=(GATEWAY,),
@@ -462,7 +467,7 @@ class Settings:
     max_calls: int | None = _option(
         "--max-calls",
         "N",
-        "most model calls that a run may make",
+        "limit of a run's model calls",
         parse.positive_integer,
         INI | RESTORED,
         needs=(GATEWAY,),
@@ -470,7 +475,7 @@ class Settings:
     max_total_cost: float | None = _option(
         "--max-total-cost",
         "DOLLARS",
-        "most that all runs of the run group may spend on models",
+        "limit of the whole run group's spending on models",
         parse.positive_number,
         INI | RESTORED,
         needs=(GATEWAY,),
@@ -487,7 +492,7 @@ class Settings:
     prices: tuple[Path, ...] = _option(
         "--prices",
         "FILE",
-        "YAML file with prices of models, used before the known ones; repeatable",
+        "YAML file with prices of models, overrides the built-in prices; repeatable",
         parse.file,
         LIST | PATH | INI | RESTORED,
         default=(),
@@ -503,7 +508,7 @@ class Settings:
     llm_retries: int = _option(
         "--llm-retries",
         "N",
-        "how often the gateway tries a call again that a provider refuses as overloaded (default: 0)",
+        "how often the gateway retries a call that a provider refuses as overloaded (default: 0)",
         parse.natural_number,
         INI | RESTORED,
         default=0,
@@ -512,22 +517,22 @@ class Settings:
     llm_rpm: float | None = _option(
         "--llm-rpm",
         "N",
-        "most calls of each provider in a minute, over all workers",
+        "limit of calls to each provider per minute, over all workers",
         parse.positive_number,
         INI | RESTORED,
         needs=(GATEWAY,),
     )
     allow_provider_tools: bool = _flag(
         "--allow-provider-tools",
-        "let agents use tools that providers run, such as web search; the runs do not compare with others",
+        "let agents use tools that providers run, such as web search; the results are not comparable with other runs",
         RESTORED,
         needs=(GATEWAY,),
     )
     cluster: str | None = _option(
         "--cluster",
         "ENGINE",
-        "hand runs to an engine, so that they outlive the session: local (processes of this machine), slurm, ray, "
-        "or none",
+        "engine that runs are submitted to, so that they outlive the session: local (processes on this machine), "
+        "slurm, ray, or none",
         parse.cluster,
         INI | RESTORED,
         needs=(AGENT,),
@@ -535,7 +540,7 @@ class Settings:
     cluster_address: str | None = _option(
         "--cluster-address",
         "ADDRESS",
-        "where the Ray cluster is, as HOST:PORT (default: $RAY_ADDRESS, or the cluster that this machine belongs to)",
+        "address of the Ray cluster, as HOST:PORT (default: $RAY_ADDRESS, or the cluster that this machine belongs to)",
         traits=INI | RESTORED,
         needs=(
             AGENT,
@@ -546,7 +551,7 @@ class Settings:
     cluster_options: str | None = _option(
         "--cluster-options",
         "OPTIONS",
-        "options for each job's sbatch, for example '--partition=gpu --account=lab'",
+        "options passed to sbatch for each job, for example '--partition=gpu --account=lab'",
         traits=INI | RESTORED,
         needs=(
             AGENT,
@@ -557,7 +562,7 @@ class Settings:
     cluster_setup: Path | None = _option(
         "--cluster-setup",
         "FILE",
-        "shell lines that each job begins with, for example `module load cuda`",
+        "file of shell commands that each job runs first, for example `module load cuda`",
         parse.file,
         PATH | INI | RESTORED,
         needs=(
@@ -569,7 +574,7 @@ class Settings:
     cluster_keys: Path | None = _option(
         "--cluster-keys",
         "FILE",
-        "file of NAME=value lines with keys of language models, which only you can read and all nodes see "
+        "file of NAME=value lines with keys of language models, readable only by you, on storage that all nodes share "
         "(default: the nodes' environment)",
         parse.file,
         PATH | INI | RESTORED,
@@ -581,7 +586,7 @@ class Settings:
     node_scratch: Path | None = _option(
         "--node-scratch",
         "DIR",
-        "folder on a local disk of each node to which the data of runs is copied, until no run on the node uses it "
+        "folder on each node's local disk; the data of runs is copied there and removed after the node's last run "
         "(default: runs use --data-dir)",
         parse.place,
         PATH | INI | RESTORED,
@@ -593,7 +598,7 @@ class Settings:
     max_parallel: int | None = _option(
         "--max-parallel",
         "N",
-        "most runs that an engine is given at once (default: 1 with --cluster=local, else all)",
+        "limit of runs submitted to the engine at once (default: 1 with --cluster=local, else all)",
         parse.positive_integer,
         INI | RESTORED,
         needs=(
@@ -604,7 +609,7 @@ class Settings:
     max_requeues: int = _option(
         "--max-requeues",
         "N",
-        "how often a run is submitted again whose job was lost: its node failed, or it was preempted (default: 2)",
+        "how often a run is resubmitted after its job was lost to a node failure or preemption (default: 2)",
         parse.natural_number,
         INI | RESTORED,
         default=2,
@@ -615,7 +620,7 @@ class Settings:
     )
     detach: bool = _flag(
         "--detach",
-        "when the session is interrupted, leave its jobs; --resume takes them up",
+        "leave jobs running when the session is interrupted; --resume picks them up",
         needs=(
             AGENT,
             ENGINE,
@@ -624,7 +629,7 @@ class Settings:
     min_medal: str | None = _option(
         "--min-medal",
         "MEDAL",
-        "fail a run that earns less: gold, silver, bronze or median",
+        "fail runs that earn less than this: gold, silver, bronze or median",
         parse.min_medal,
         INI,
         needs=(AGENT,),
@@ -632,7 +637,7 @@ class Settings:
     heartbeat: float = _option(
         "--heartbeat",
         "TIME",
-        "how often a session says how far it is, for example 5m; 0: never (default: 10m)",
+        "how often a session reports progress, for example 5m; 0: never (default: 10m)",
         parse.interval,
         INI,
         default=600.0,
@@ -646,10 +651,10 @@ class Settings:
         needs=(AGENT,),
     )
     note: str | None = _option(
-        "--note", "TEXT", "a note to readers of the run group's reports", traits=INI | RESTORED, needs=(AGENT,)
+        "--note", "TEXT", "note to readers of the run group's reports", traits=INI | RESTORED, needs=(AGENT,)
     )
-    keep_sandbox: bool = _flag("--keep-sandbox", "keep what agents ran in, for inspection")
-    real_data: bool = _flag("--real-data", "check graders on the prepared real data instead of synthetic data")
+    keep_sandbox: bool = _flag("--keep-sandbox", "keep the container or folder of each run, for inspection")
+    real_data: bool = _flag("--real-data", "check graders with the prepared real data instead of synthetic data")
 
     @property
     def has_runs(self) -> bool:
