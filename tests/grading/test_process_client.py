@@ -279,8 +279,8 @@ def test_everything_ends_with_its_harness(
     )
     script = (
         "from pathlib import Path; from pytest_mlebench.catalog import Competition; "
-        "from pytest_mlebench.data.store import DataStore; from pytest_mlebench.grading import bounded, grade; "
-        "bounded.is_third_party = lambda competition: False; "
+        "from pytest_mlebench.data.store import DataStore; from pytest_mlebench.grading import grade, process_client; "
+        "process_client.is_third_party = lambda competition: False; "
         f"competition = Competition.load(Path({str(folder)!r})); "
         f"grade(Path({str(submission)!r}), competition, DataStore(Path({str(toy_store.root)!r})).dataset(competition))"
     )

@@ -131,6 +131,7 @@ class Upstream:
         return web.BaseRequest(message, payload, protocol, writer, task, self._loop, client_max_size=1 << 28)
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        request["pause"] = self.pause  # a test may change it as soon as it sees the request
         self.open += 1
         self.most_open = max(self.most_open, self.open)
         try:
@@ -203,7 +204,7 @@ class Upstream:
         array: bool = False,
     ) -> web.StreamResponse:
         if not stream:
-            await asyncio.sleep(self.pause)
+            await asyncio.sleep(request["pause"])
             content = json.dumps(whole).encode()
             headers = {"content-type": "application/json", "request-id": "req_1", **self.headers}
             if self.compressed:
