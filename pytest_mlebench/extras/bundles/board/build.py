@@ -62,7 +62,7 @@ def board(
     UsageError for paths that are no bundles, and where ``out`` is a folder that is not such a site.
     """
     target = expanded(out)
-    files = list(dict.fromkeys(_files(map(expanded, bundles))))
+    files = sorted(set(_files(map(expanded, bundles))), key=lambda file: (file.name, file))
     claimed(target)  # what must not be overwritten is noticed before hours of work
     entries = _entries(bench, files, max_bytes)
     rows = ranked([*(row for entry in entries for row in entry.rows), *published_rows(published_results())])

@@ -283,11 +283,11 @@ def _models(
 ) -> tuple[str, float | None, str]:
     """Models, the cost of a run, and that in words, as far as ledgers that agree with the records show them."""
     if not is_checked:
-        return "not checked", None, "not checked"
+        return "models not checked", None, "not checked"
     names = sorted({name[:100] for record in own.records for name in record.models_called})
     shown = ", ".join([*names[:_SHOWN_MODELS], *(["…"] if len(names) > _SHOWN_MODELS else [])])
     past = any(line.name == "models called" and line.state is State.unknown for line in profile)
-    models = f"{shown}; perhaps others" if past and shown else shown or ("unknown" if past else "none")
+    models = f"{shown}; perhaps others" if past and shown else shown or ("models unknown" if past else "no models")
     spent = spending(replace(record, split=summary.split) for record in own.records)
     if not spent:
         return models, None, "unknown" if past else "–"

@@ -39,8 +39,9 @@ _MAX_DATA = 256 << 20
 _LABELS = {"ranked": "verified", "reported": "reported, not verified", "apart": "not comparable"}
 _MEDALS = (("any_medal", "Any medal"), ("gold", "Gold"), ("silver", "Silver"), ("bronze", "Bronze"))
 _COLUMNS = (
-    ("rank", "Rank"),
+    ("rank figure", "Rank"),
     ("agent", "Agent and models"),
+    ("reasons", "Why it does not compare"),
     ("split", "Split"),
     *((f"{key} figure", name) for key, name in _MEDALS),
     ("percentile figure", "Percentile"),
@@ -49,7 +50,6 @@ _COLUMNS = (
     ("cost", "Cost of a run"),
     ("data", "Data"),
     ("date", "Date"),
-    ("status", "Status"),
 )
 
 

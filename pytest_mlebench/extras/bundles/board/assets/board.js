@@ -5,7 +5,7 @@ const form = document.getElementById("filters");
 const body = table.tBodies[0];
 const rows = [...body.rows];
 const headers = new Map(
-  [...table.tHead.rows[0].cells].filter((header) => !header.matches(".last, .status"))
+  [...table.tHead.rows[0].cells].filter((header) => !header.matches(".last, .reasons"))
     .map((header) => [header.classList[0], header]),
 );
 const texts = new Map(rows.map((row) => [row, row.textContent.toLowerCase()]));
@@ -87,7 +87,7 @@ for (const [name, header] of headers) {
   const button = document.createElement("button");
   button.type = "button";
   button.append(...header.childNodes);
-  const first = header.classList.contains("figure") ? ["-", ""] : ["", "-"]; // the highest rates first
+  const first = header.matches(".figure:not(.rank)") ? ["-", ""] : ["", "-"]; // the highest rates first
   button.addEventListener("click", () => {
     sort(sorted === first[0] + name ? first[1] + name : first[0] + name);
     remember("pushState");
