@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -378,3 +380,22 @@ def test_a_copy_with_a_wrong_signature_does_not_take_the_place_of_an_honest_bund
     assert main(["board", str(tmp_path / "in"), f"--out={tmp_path / 'site'}", *options(world)]) == 0
     found = json.loads((tmp_path / "site/board.json").read_text())
     assert len(own_rows(found)) == 3 and found["rejected"] == []
+    assert main(["board", str(tmp_path / "in/a.tar.zst"), f"--out={tmp_path / 'site'}", *options(world)]) == 0
+    (own,) = json.loads((tmp_path / "site/board.json").read_text())["rejected"]
+    assert "signature: the signature is not of this index" in own["reasons"][0]
+    assert tempfile.gettempdir() not in own["reasons"][0]
+
+
+def test_a_bundle_that_breaks_this_program_does_not_break_the_site(
+    world: World, bundles: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def breaks(*_: object) -> None:
+        raise KeyError("anything")
+
+    monkeypatch.setattr("pytest_mlebench.extras.bundles.board.build.rows_of", breaks)
+    assert main(["board", str(bundles / "local.tar.zst"), f"--out={tmp_path / 'site'}", *options(world)]) == 0
+    (own,) = json.loads((tmp_path / "site/board.json").read_text())["rejected"]
+    assert own["verdict"] == "its results cannot be shown" and own["reasons"] == ["KeyError: 'anything'"]
+    text = (tmp_path / "site/index.html").read_text()
+    links = re.findall(r'href="([^"#]+?)(?:#[^"]*)?"', text)
+    assert links and all((tmp_path / "site" / link).is_file() for link in links)

@@ -80,7 +80,7 @@ def verify(
         }
     except UsageError as error:
         checks.append(Check("records", Result.differs, "cannot be read", (str(error),)))
-    except STRANGE as error:  # values of the right type that no session writes
+    except _STRANGE as error:  # values of the right type that no session writes
         checks.append(Check("records", Result.differs, "cannot be read", (f"{type(error).__name__}: {error}"[:300],)))
     else:
         checks += [own for own in found if isinstance(own, Check)]
@@ -104,7 +104,7 @@ def objections(bundle: Bundle, regrader: Callable[[str], Regrader], files: Files
         checks.append(_tables(bundle, group, None, files, of_maker=True))
     except UsageError as error:
         return [str(error)]
-    except STRANGE as error:
+    except _STRANGE as error:
         return [f"{type(error).__name__}: {error}"[:300]]
     return [f"{own.name}: {why}" for own in checks if own.result is Result.differs for why in own.reasons]
 
@@ -126,7 +126,7 @@ def _warnings(group: RunGroup) -> Iterator[str]:
         yield "settings were changed between the sessions of this group (--allow-changes)"
 
 
-STRANGE = (ValueError, TypeError, ArithmeticError, LookupError, AttributeError, RecursionError)
+_STRANGE = (ValueError, TypeError, ArithmeticError, LookupError, AttributeError, RecursionError)
 
 
 def _read(bundle: Bundle) -> RunGroup:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -33,6 +34,8 @@ TITLE = "Leaderboard"
 _SHOWN = 10
 """Reasons that the page lists for a bundle that is not shown."""
 _TEXT = 300
+_MOST_AGENTS = 50
+"""Agents of one bundle."""
 _GIVEN = ("--title", "--note")
 """Options that hold a maker's words."""
 
@@ -107,12 +110,11 @@ def _entries(bench: Bench, files: list[Path], max_bytes: int) -> list[_Entry]:
         _tell(bench.reporter, file, number, len(files))
         with tempfile.TemporaryDirectory(prefix="mlebench-board-") as scratch:
             folder = Path(scratch).resolve()
-            hide = partial(_hide, [(f"{folder}/", ""), (str(bench.store.root), "the data folder")])
+            hide = partial(_hide, bench.store.root)
             try:
                 bundle = read_bundle(file, folder, max_bytes=max_bytes)
             except (DataError, OSError) as error:
-                text = reason(error) if isinstance(error, OSError) else str(error)
-                text = hide(text.replace(f"{file} ", "it "))
+                text = hide(reason(error).replace(f"{file} ", "it "))
                 unread.append(_Entry(rejected=Rejected(file=_name(file), verdict="cannot be read", reasons=(text,))))
                 continue
             known = by_digest.get(bundle.digest)
@@ -129,10 +131,12 @@ def _name(file: Path) -> str:
     return one_line(file.name)[:_TEXT]
 
 
-def _hide(places: list[tuple[str, str]], text: str) -> str:
-    """A text in one line without the paths of this machine, which are no reader's business and differ each time."""
-    for path, name in places:
-        text = text.replace(path, name)
+def _hide(data_dir: Path, text: str) -> str:
+    """A text in one line without paths of this machine: temporary ones differ each time, and others tell who built the
+    site."""
+    text = text.replace(str(data_dir), "the data folder")
+    for parent in {tempfile.gettempdir(), str(Path(tempfile.gettempdir()).resolve())}:
+        text = re.sub(rf"{re.escape(parent)}/[^\s/:]+/", "", text)
     return one_line(text)[:_TEXT]
 
 
@@ -145,10 +149,12 @@ def _entry(file: Path, bundle: Bundle, graders: Callable[[str], Regrader], hide:
         if card.findings is not None:
             card.findings.write(bundle.folder)  # the report shows this audit, whatever one was in the bundle
         group = _without_words(read_group(bundle.folder))
+        if len(group.agents) > _MOST_AGENTS:
+            raise DataError(f"it has {len(group.agents)} agents, and at most {_MOST_AGENTS} are shown")
         rows = tuple(replace(row, report=_address(row)) for row in rows_of(group, card, graders(group.version)))
         return _Entry(card=card, rows=rows, report=_report(group, card))
-    except (UsageError, DataError, OSError, *verification.STRANGE) as error:  # one bundle never breaks the site
-        text = f"{type(error).__name__}: {error}"
+    except Exception as error:  # whatever is in one bundle, the others are shown
+        text = str(error) if isinstance(error, DataError) else f"{type(error).__name__}: {error}"
         return _rejected(file, bundle, card, "its results cannot be shown", [text], hide)
 
 

@@ -32,6 +32,7 @@ _UNLIKE = ("network", "test-set feedback", "sessions")
 _STATED = ("external knowledge", "provider tools", "models called")
 """Lines that keep a row from comparing only where they state a difference: nobody knows what models know."""
 _SHOWN_MODELS = 5
+_TEXT = 300
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,7 +124,7 @@ def rows_of(group: RunGroup, card: Card, graders: Regrader) -> Iterator[Row]:
         hours, time = _time(own)
         models, cost, cost_text = _models(own, summary, profile, is_checked="models" in checked)
         yield Row(
-            agent=summary.agent,
+            agent=summary.agent[:_TEXT],
             split=summary.split,
             rates={name: _medal_rate(own, summary, name) for name in MEDALS},
             without_contaminated=_without_contaminated(own, summary),
@@ -140,10 +141,10 @@ def rows_of(group: RunGroup, card: Card, graders: Regrader) -> Iterator[Row]:
             version=group.version.removeprefix("v"),
             data=data,
             date=max((record.ended_at[:10] for record in own.records), default=""),
-            reasons=tuple(dict.fromkeys(_reasons(own, summary, card, profile, data, graders))),
+            reasons=tuple(dict.fromkeys(t[:_TEXT] for t in _reasons(own, summary, card, profile, data, graders))),
             remarks=tuple(_remarks(summary, card)),
             verification=card.headline,
-            profile=profile,
+            profile=tuple(replace(line, detail=line.detail[:_TEXT]) for line in profile),
             not_checked=tuple(text for text in card.not_checked if text not in ALWAYS),
             digest=card.digest,
         )

@@ -158,6 +158,7 @@ def _index(site: Site) -> str:
             script_digest=Markup(f"sha256-{digest}"),
             rows=site.rows,
             rejected=site.rejected,
+            cards=site.cards,
             bundles=len(site.cards),
             counts=counts,
             columns=_COLUMNS,
