@@ -150,6 +150,7 @@ def test_every_honest_bundle_has_a_row_for_each_agent_and_only_what_compares_is_
     assert (first["models"], first["cost_text"]) == ("small", "$0.30")
     assert first["rates"]["gold"]["mean"] == 100 and first["rates"]["silver"]["mean"] == 0
     assert "files are consistent and scores reproduce" in first["verification"]
+    assert [row["audit"] for row in own_rows(data)[:2]] == ["3 of 3 runs need a look", "no violation found in 3 runs"]
     assert "who made the bundle: it is not signed" in first["not_checked"]
     assert {line["name"] for line in first["profile"]} >= {"time", "hardware", "external knowledge", "seeds"}
     for row in others[2:]:

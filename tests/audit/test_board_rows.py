@@ -1,8 +1,10 @@
-"""The rows of a leaderboard: which compare and which do not, and why; what is ranked, and what only stands beside."""
+"""The rows of a leaderboard: which compare and which do not, and why; what is ranked; and how its page is written."""
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +14,9 @@ import pytest
 
 from pytest_mlebench.catalog import Catalogue, Competition, default_catalogue
 from pytest_mlebench.data.store import DataStore
-from pytest_mlebench.extras.bundles.board.rows import Figure, Row, published_rows, ranked, rows_of
+from pytest_mlebench.errors import UsageError
+from pytest_mlebench.extras.bundles.board.rows import Figure, Rejected, Row, published_rows, ranked, rows_of
+from pytest_mlebench.extras.bundles.board.site import Site, write_site
 from pytest_mlebench.records.account import SandboxAccount
 from pytest_mlebench.records.group import read_group
 from pytest_mlebench.records.layout import MANIFEST
@@ -241,3 +245,44 @@ def test_published_results_are_reported_and_those_of_another_setting_do_not_comp
     assert of_low["a"].remarks == ("seeds that were incomplete were padded with failures",)
     assert of_low["b"].reasons == ("time: 12 h instead of 24 h",)
     assert of_low["c"].reasons == ("peeked", "time: an unknown time limit instead of 24 h")
+
+
+def site(*rows: Row, **more: Any) -> Site:
+    return Site(**({"title": "Ours", "rows": rows, "rejected": (), "cards": {}, "reports": {}} | more))
+
+
+def test_a_page_escapes_what_others_wrote_and_shows_rates_without_contaminated_competitions(tmp_path: Path) -> None:
+    evil = "<script>window.owned=1</script>\x1b[2J\u202e"
+    shown = row(
+        evil,
+        50.0,
+        contaminated=("aerial-cactus",),
+        without_contaminated=Figure(mean=12.5),
+        models=evil,
+        reasons=(evil,),
+    )
+    rejected = Rejected(file=evil, run_group=evil, verdict=evil, reasons=(evil,))
+    write_site(site(shown, title=evil, rejected=[rejected]), tmp_path / "site")
+    text = (tmp_path / "site/index.html").read_text()
+    assert text.count("<script>") == 1 and text.count("&lt;script&gt;window.owned=1&lt;/script&gt;") > 6
+    assert "\x1b" not in text and "\u202e" not in text
+    assert "12.5 % without 1 contaminated" in text and "aerial-cactus: the answers are publicly known" in text
+    assert "default-src &#39;none&#39;" in text or "default-src 'none'" in text
+    assert "http:" not in text and "https:" not in text, "nothing is loaded from elsewhere"
+
+
+def test_a_site_that_cannot_be_written_leaves_the_one_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_site(site(row("first", 50.0)), tmp_path / "site")
+    before = {path: path.read_bytes() for path in (tmp_path / "site").rglob("*") if path.is_file()}
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr("pytest_mlebench.io.durable.sync", full)
+        with pytest.raises(UsageError, match="site cannot be written: No space left"):
+            write_site(site(row("second", 50.0)), tmp_path / "site")
+    assert {path: path.read_bytes() for path in (tmp_path / "site").rglob("*") if path.is_file()} == before
+    assert [path.name for path in tmp_path.iterdir()] == ["site"]
+    write_site(site(row("second", 50.0)), tmp_path / "site")
+    assert "second" in (tmp_path / "site/index.html").read_text()

@@ -23,6 +23,7 @@ from pytest_mlebench.results.profile import Card, ProfileLine, Result, State, fa
 from pytest_mlebench.results.published import PublishedResult
 from pytest_mlebench.results.statistics import FEW, Interval, Rate, bootstrap_interval, wilson_interval
 from pytest_mlebench.results.summary import SplitSummary, split_rank, summarise
+from pytest_mlebench.results.verdicts import of_verdicts
 from pytest_mlebench.runs.regrade import Regrader
 
 LEAST_SEEDS = 3
@@ -86,6 +87,8 @@ class Row:
     reasons: tuple[str, ...] = ()
     remarks: tuple[str, ...] = ()
     verification: str = ""
+    audit: str = ""
+    """What the audit of this row's runs found."""
     profile: tuple[ProfileLine, ...] = ()
     not_checked: tuple[str, ...] = ()
     digest: str = ""
@@ -144,6 +147,7 @@ def rows_of(group: RunGroup, card: Card, graders: Regrader) -> Iterator[Row]:
             reasons=tuple(dict.fromkeys(t[:_TEXT] for t in _reasons(own, summary, card, profile, data, graders))),
             remarks=tuple(_remarks(summary, card)),
             verification=card.headline,
+            audit=_audit(own, card),
             profile=tuple(replace(line, detail=line.detail[:_TEXT]) for line in profile),
             not_checked=tuple(text for text in card.not_checked if text not in ALWAYS),
             digest=card.digest,
@@ -337,6 +341,11 @@ def _split_ids(split: str, graders: Regrader) -> set[str]:
     name = split_and_version(split)[0]
     chosen = graders.catalogue.split("all") if name == "all" else [c for c in graders.catalogue if c.split == name]
     return {competition.id for competition in chosen}
+
+
+def _audit(own: RunGroup, card: Card) -> str:
+    verdicts = {} if card.findings is None else card.findings.verdicts
+    return of_verdicts(verdicts.get(record.run_id) for record in own.records)
 
 
 def _remarks(summary: SplitSummary, card: Card) -> Iterator[str]:
