@@ -16,7 +16,7 @@ from pytest_mlebench.errors import DataError, UsageError, reason
 from pytest_mlebench.extras.bundles import verify as verification
 from pytest_mlebench.extras.bundles.api import group_files
 from pytest_mlebench.extras.bundles.board.rows import Rejected, Row, published_rows, ranked, rows_of
-from pytest_mlebench.extras.bundles.board.site import Site, claimed, write_site
+from pytest_mlebench.extras.bundles.board.site import Site, see_writable, write_site
 from pytest_mlebench.extras.bundles.bundle import MAX_BYTES, SUFFIX, Bundle, is_bundle, read_bundle
 from pytest_mlebench.io.paths import AnyPath, expanded
 from pytest_mlebench.io.progress import Reporter, Step
@@ -66,7 +66,7 @@ def board(
     """
     target = expanded(out)
     files = sorted(set(_files(map(expanded, bundles))), key=lambda file: (file.name, file))
-    claimed(target)  # what must not be overwritten is noticed before hours of work
+    see_writable(target)
     entries = _entries(bench, files, max_bytes)
     rows = ranked([*(row for entry in entries for row in entry.rows), *published_rows(published_results())])
     rejected = [entry.rejected for entry in entries if entry.rejected is not None]

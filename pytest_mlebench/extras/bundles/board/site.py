@@ -64,11 +64,22 @@ class Site:
     reports: Mapping[str, str]
 
 
+def see_writable(target: Path) -> None:
+    """Raises UsageError where a leaderboard cannot be written, before hours of work: see ``write_site``."""
+    claimed(target)
+    try:
+        target.absolute().parent.mkdir(parents=True, exist_ok=True)
+        with durable.scratch(target.absolute().parent, f".{target.absolute().name}-"):
+            pass
+    except OSError as error:
+        raise UsageError(f"{target} cannot be written: {reason(error)}") from error
+
+
 def claimed(target: Path) -> bool:
     """Whether there is a leaderboard in a folder; raises UsageError for anything else but an absent or empty folder."""
-    if target.is_symlink():
-        raise UsageError(f"{target} is a link: name the folder itself")
     try:
+        if target.is_symlink():
+            raise UsageError(f"{target} is a link: name the folder itself")
         if not target.exists():
             return False
         if not target.is_dir():
