@@ -711,7 +711,7 @@ TOPICS: Mapping[str, tuple[str, str]] = {
     ),
     "Read results": ("--title --note", "report groups trajectory files unpack grade grade-sample"),
     "Browse runs": ("", "view"),
-    "Results to trust": ("", "audit kernels bundle unbundle regrade reproduce export familiarity"),
+    "Results to trust": ("", "audit kernels bundle unbundle board regrade reproduce export familiarity"),
 }
 """Options and commands by the page of the documentation that they belong to, for `--help`."""
 

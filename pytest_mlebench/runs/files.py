@@ -19,7 +19,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import IO
 
+from pytest_mlebench.defaults import COLLECT_BYTES
 from pytest_mlebench.errors import DataError, UsageError, unusable
+from pytest_mlebench.io.units import format_size
 from pytest_mlebench.records.layout import COLLECTED, FILES, SUBMISSION
 from pytest_mlebench.sandbox.collection import FilesWriter
 
@@ -29,6 +31,8 @@ _MAX_DIRECTORY = 64 << 20
 _MAX_RATIO = 1032
 """What deflate makes of a byte at most."""
 _MAX_PATH = 65_000
+_MAX_CHECKED = 64 << 20
+"""Larger members are neither audited nor unpacked to be checked."""
 _BLOCK = 1 << 20
 _END, _LOCATOR, _END_64 = struct.Struct("<4s4H2LH"), struct.Struct("<4sLQL"), struct.Struct("<4sQ2H2L4Q")
 _REGULAR = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
@@ -186,6 +190,20 @@ def _checked(archive: zipfile.ZipFile) -> dict[str, RunFile]:
         if other.startswith(f"{path}/"):
             raise ValueError(f"its member {path[:100]!r} is both a file and a folder")
     return ordered
+
+
+def check_files(run_dir: Path) -> None:
+    """Check the archive of a run that somebody else sent: its members, their total size, and the content of those that
+    an audit may read. Raises FilesError."""
+    with open_files(run_dir) as files:
+        total = sum(file.size for file in files.below())
+        if total > (most := len(COLLECTED) * COLLECT_BYTES):
+            raise FilesError(f"{run_dir / FILES} unpacks to {format_size(total)}; at most {format_size(most)} are kept")
+        for file in files.below():
+            if file.size <= _MAX_CHECKED:
+                with files.open(file.path) as member:
+                    while member.read(_BLOCK):
+                        pass
 
 
 def is_safe(path: str) -> bool:

@@ -264,7 +264,7 @@ def _new(folder: Path) -> Path:
 # What a reviewer is told of whole bundles, on the command line.
 
 
-def _rewritten(group: Path) -> None:
+def rewritten(group: Path) -> None:
     manifest = Manifest.read(group)
     assert manifest is not None
     records = read_group(group).records
@@ -292,13 +292,13 @@ def _merged(group: Path) -> None:
     worst.write_text(json.dumps({**given, "llm": {}, **{name: own[name] for name in names}}))
     edit(worst, lambda v: [point.update(calls=None, cost=None) for point in v["timeline"]])
     edit(worst, _shifted(-3))
-    _rewritten(group)
+    rewritten(group)
 
 
 def _other_version(group: Path) -> None:
     every(lambda v: v["report"].update(bench_version="v2"))(group)
     in_manifest(lambda v: v["settings"].update(bench_version="v2"))(group)
-    _rewritten(group)
+    rewritten(group)
 
 
 def _by_hand(group: Path) -> None:
@@ -308,7 +308,7 @@ def _by_hand(group: Path) -> None:
 def _better_score(group: Path) -> None:
     in_record(lambda v: v["report"].update(score=0.89), "silver")(group)
     in_record(lambda v: v["timeline"][-1].update(score=0.89), "silver")(group)
-    _rewritten(group)
+    rewritten(group)
 
 
 def _swapped(group: Path) -> None:
@@ -373,7 +373,7 @@ def _without_gold(group: Path) -> None:
     (group / report_name("toy/gold")).unlink()
     in_manifest(lambda v: v.update(runs=[run for run in v["runs"] if run["agent"] != "toy/gold"]))(group)
     in_manifest(lambda v: v["settings"]["agents"].pop("toy/gold"))(group)
-    _rewritten(group)
+    rewritten(group)
 
 
 def _interrupted(group: Path) -> None:
@@ -400,7 +400,7 @@ def _with_changes_that_were_made(group: Path) -> None:
         v["canonical"]["differences"].insert(0, "time limit 1 h instead of 24 h")
 
     in_manifest(change)(group)
-    _rewritten(group)
+    rewritten(group)
 
 
 HONEST: dict[str, tuple[Callable[[Path], object], str]] = {

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tarfile
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -67,9 +67,14 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     """Two agents × two seeds on the toy competition; one run with a ledger of model calls, as the gateway writes it."""
     project = tmp_path_factory.mktemp("project")
     shutil.copytree(TOYS, project, dirs_exist_ok=True)
+    return made_world(project, ("toy/gold", "toy/silver"), seeds=2)
+
+
+def made_world(project: Path, agents: Sequence[str], *, seeds: int) -> World:
+    """A session of these agents in a folder that has the toys; one run of toy/gold asked models."""
     command = [sys.executable, "-m", "pytest", "competitions/toy-parity", "-q", "-p", "no:cacheprovider"]
-    command += ["--agent=toy/gold", "--agent=toy/silver", "--seeds=2", "--agents-dir=agents", "--data-dir=data"]
-    command += ["--trust-agent=toy/gold", "--trust-agent=toy/silver"]
+    command += [f"{option}={agent}" for agent in agents for option in ("--agent", "--trust-agent")]
+    command += [f"--seeds={seeds}", "--agents-dir=agents", "--data-dir=data"]
     command += ["--sandbox=local", "--run-group=toys", "--runs-dir=runs", "-c", "/dev/null", f"--rootdir={project}"]
     done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -42,7 +42,7 @@ NOT_SEEN = {
 """Names of which a call cannot know that they are wrong, and why."""
 FAILURES = {"--data-dir", "--data-source", "URL", "--runtime", "--model"}
 """Where a value may be right as such and fails nevertheless: the exit status is 1."""
-NOT_THERE = {"list", "remove", "doctor", "audit", "bundle", "regrade", "kernels"}
+NOT_THERE = {"list", "remove", "doctor", "audit", "board", "bundle", "regrade", "kernels"}
 """Commands that a data folder may lack, which they mention: nothing has been prepared yet, or nothing is downloaded."""
 
 
@@ -147,7 +147,10 @@ def right(place: Place, here: dict[str, str]) -> str:
         return "real"
     if place.command == "unbundle" and place.kind == "FILE":
         return here["real.tar.zst"]
+    if str(place) == "board --out":
+        return f"{here['here']}/site"
     return {
+        "BUNDLE": here["real.tar.zst"],
         "GROUP": "good",
         "RUN": here["run"],
         "FILE.jsonl": here["subs.jsonl"],

@@ -55,6 +55,7 @@ RULES = (
     (r"^mlebench audit .*--judge", PARSE, "it needs a model; tests/audit has a scripted one"),
     (r"^mlebench audit .*--plagiarism", PARSE, "it needs notebooks of Kaggle; tests/audit has stand-ins"),
     (r"^mlebench view .*--open", PARSE, "it opens a browser"),
+    (r"^mlebench board bundles", PARSE, "there is no folder of bundles here; tests/audit has one"),
     (r"^mlebench reproduce", PARSE, "it needs the data of the run's competition and minutes; tests/audit does it"),
 )
 """What is less than run, by the first expression that finds something, and why."""

@@ -13,6 +13,7 @@ import yaml
 from tests.examples.conftest import EXAMPLES, Run
 
 GITHUB, GITLAB = EXAMPLES / "github-workflow.yml", EXAMPLES / "gitlab-ci.yml"
+LEADERBOARD = EXAMPLES / "github-leaderboard.yml"
 
 
 def load(path: Path) -> Any:
@@ -20,7 +21,7 @@ def load(path: Path) -> Any:
 
 
 def commands(path: Path, job: str) -> list[str]:
-    if path == GITHUB:
+    if path != GITLAB:
         return [step["run"] for step in load(path)["jobs"][job]["steps"] if "run" in step]
     return [*load(path)["default"]["before_script"], *load(path)[job]["script"]]
 
@@ -28,8 +29,12 @@ def commands(path: Path, job: str) -> list[str]:
 @pytest.mark.full
 @pytest.mark.parametrize(
     ("path", "schema"),
-    [(GITHUB, ("vendor.github-workflows",)), (GITLAB, ("vendor.gitlab-ci", "--data-transform=gitlab-ci"))],
-    ids=["github", "gitlab"],
+    [
+        (GITHUB, ("vendor.github-workflows",)),
+        (LEADERBOARD, ("vendor.github-workflows",)),
+        (GITLAB, ("vendor.gitlab-ci", "--data-transform=gitlab-ci")),
+    ],
+    ids=["github", "leaderboard", "gitlab"],
 )
 def test_they_are_right_for_a_linter(path: Path, schema: tuple[str, ...], tmp_path: Path) -> None:
     def check(file: Path) -> subprocess.CompletedProcess[str]:
@@ -57,3 +62,14 @@ def test_their_commands_work(folder: Path, run: Run) -> None:
 
     (folder / "agents/three-lines/start.sh").write_text("exit 1\n")
     assert "crashed" in run(agent, folder, status=1)
+
+
+@pytest.mark.full
+def test_a_leaderboard_is_rebuilt_by_the_command_of_its_file(folder: Path, run: Run) -> None:
+    install, board = commands(LEADERBOARD, "build")
+    assert "already satisfied" in run(install, folder)
+    run("pytest --agent=dummy --split=smoke -k diabetes --sandbox=local", folder)
+    (folder / "bundles").mkdir()
+    run("mlebench bundle last -o bundles/dummy.tar.zst", folder)
+    assert "site/index.html: 0 ranked rows, 1 not comparable" in run(board, folder)
+    assert "split: 1 of 3 competitions" in (folder / "site/index.html").read_text()

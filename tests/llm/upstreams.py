@@ -12,6 +12,7 @@ import threading
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,8 @@ REPLY = "Standard scaling and a logistic regression reach the best score."
 CACHED, REASONING = 3, 2
 ARGUMENTS = {"command": "ls -la", "where": {"host": "https://example.org/häßlich"}}
 _FORCED = ("function", "tool")
+_pause: ContextVar[float] = ContextVar("_pause")
+"""Of the request that a task answers."""
 
 
 @dataclass
@@ -131,7 +134,7 @@ class Upstream:
         return web.BaseRequest(message, payload, protocol, writer, task, self._loop, client_max_size=1 << 28)
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        request["pause"] = self.pause  # a test may change it as soon as it sees the request
+        _pause.set(self.pause)  # a test may change it as soon as it sees the request
         self.open += 1
         self.most_open = max(self.most_open, self.open)
         try:
@@ -204,7 +207,7 @@ class Upstream:
         array: bool = False,
     ) -> web.StreamResponse:
         if not stream:
-            await asyncio.sleep(request["pause"])
+            await asyncio.sleep(_pause.get())
             content = json.dumps(whole).encode()
             headers = {"content-type": "application/json", "request-id": "req_1", **self.headers}
             if self.compressed:

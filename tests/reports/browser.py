@@ -8,6 +8,8 @@ import os
 import subprocess
 import time
 from collections.abc import Callable
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -166,6 +168,32 @@ class Tab:
 
     def close(self) -> None:
         self._browser.call("Target.closeTarget", targetId=self._target)
+
+
+@cache
+def _axe() -> str:
+    """axe-core's script; its package is declared for it alone, and drives no browser here."""
+    return (files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8")
+
+
+def violations(tab: Tab, only: str = "") -> list[str]:
+    """What axe-core finds in a page, or one rule of it: rule, element and HTML."""
+    if tab.see("typeof axe") == "undefined":
+        tab.see(f"{_axe()}; 0")
+    options = f"{{runOnly: ['{only}'], resultTypes: ['violations']}}" if only else "{resultTypes: ['violations']}"
+    found: list[dict[str, Any]] = tab.see(f"axe.run(document, {options}).then(result => result.violations)")
+    return [f"{own['id']}: {node['target']} {node['html'][:200]}" for own in found for node in own["nodes"][:3]]
+
+
+def violations_anywhere(tab: Tab) -> list[str]:
+    """What axe-core finds in light and dark, on a desktop and on a phone."""
+    found = [f"desktop, light: {text}" for text in violations(tab)]
+    tab.media(dark=True)
+    found += [f"desktop, dark: {text}" for text in violations(tab, "color-contrast")]
+    tab.call("Emulation.setDeviceMetricsOverride", width=390, height=800, deviceScaleFactor=1, mobile=True)
+    found += [f"phone, dark: {text}" for text in violations(tab)]
+    tab.media(dark=False)
+    return found + [f"phone, light: {text}" for text in violations(tab, "color-contrast")]
 
 
 Open = Callable[..., Tab]

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from importlib.resources import files
-from typing import Any
-
 import pytest
 
-from tests.reports.browser import Open, Tab
+from tests.reports.browser import Open, violations_anywhere
 from tests.viewer.test_pages import HOSTILE, PAGES, RUN, SIDE
 
 pytestmark = pytest.mark.full
@@ -17,31 +14,9 @@ PLACES += [f"{RUN}", f"{SHORT}/trajectory?kind=tool&q=seed", f"{SHORT}/log?error
 PLACES += ["/nowhere", "/runs?q=no"]
 
 
-@pytest.fixture(scope="module")
-def axe() -> str:
-    """axe-core's script; its package is declared for it alone, and drives no browser here."""
-    return (files("axe_playwright_python") / "axe.min.js").read_text(encoding="utf-8")
-
-
-def violations(tab: Tab, only: str = "") -> list[str]:
-    options = f"{{runOnly: ['{only}'], resultTypes: ['violations']}}" if only else "{resultTypes: ['violations']}"
-    found: list[dict[str, Any]] = tab.see(f"axe.run(document, {options}).then(result => result.violations)")
-    return [f"{own['id']}: {node['target']} {node['html'][:200]}" for own in found for node in own["nodes"][:3]]
-
-
 @pytest.mark.parametrize("page", PLACES)
-def test_axe_finds_nothing_in_light_and_dark_on_a_desktop_and_a_phone(
-    page: str, served: str, open_tab: Open, axe: str
-) -> None:
-    tab = open_tab(served + page)
-    tab.see(f"{axe}; 0")
-    assert violations(tab) == [], "desktop, light"
-    tab.media(dark=True)
-    assert violations(tab, "color-contrast") == [], "desktop, dark"
-    tab.call("Emulation.setDeviceMetricsOverride", width=390, height=800, deviceScaleFactor=1, mobile=True)
-    assert violations(tab) == [], "phone, dark"
-    tab.media(dark=False)
-    assert violations(tab, "color-contrast") == [], "phone, light"
+def test_axe_finds_nothing_in_light_and_dark_on_a_desktop_and_a_phone(page: str, served: str, open_tab: Open) -> None:
+    assert violations_anywhere(open_tab(served + page)) == []
 
 
 def test_the_keyboard_alone_leads_to_a_step_and_back(served: str, open_tab: Open) -> None:

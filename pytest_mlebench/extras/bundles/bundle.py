@@ -51,7 +51,7 @@ from pytest_mlebench.records.layout import (
     WORKERS,
 )
 from pytest_mlebench.results.findings import FINDINGS, PAIRS, PAIRS_PAGE
-from pytest_mlebench.runs.files import copy_files
+from pytest_mlebench.runs.files import FilesError, check_files, copy_files
 from pytest_mlebench.runs.guard import CONFTEST
 from pytest_mlebench.sandbox.snapshots import FOLDER as SNAPSHOTS
 
@@ -371,12 +371,23 @@ def unpack(source: Path, parent: Path, *, max_bytes: int = MAX_BYTES) -> Path:
             if target.exists() or target.is_symlink():
                 raise UsageError(f"{target} exists: name another folder with --to, or rename that run group")
             for entry in bundle.index.files:
+                path = bundle.folder / entry.path
                 if not is_known(entry.path):
-                    (bundle.folder / entry.path).unlink()
+                    path.unlink()
+                elif path.name == FILES and entry.path.count("/") == 1:
+                    _see_archive(source, path)
             bundle.folder.rename(target)
     except OSError as error:
         raise UsageError(f"{parent} cannot be written: {reason(error)}") from error
     return target
+
+
+def _see_archive(source: Path, path: Path) -> None:
+    """Raises DataError for the archive of a run that no session writes."""
+    try:
+        check_files(path.parent)
+    except FilesError as error:
+        raise DataError(f"{source}: {str(error).replace(f'{path.parent.parent}/', '')}") from error
 
 
 def is_known(path: str) -> bool:

@@ -41,6 +41,7 @@ from pytest_mlebench.records.running import runs_in_progress
 from pytest_mlebench.results.findings import Findings
 from pytest_mlebench.results.profile import Card, Check, Result, fairness_profile
 from pytest_mlebench.results.verdicts import LOCAL, NOT_ISOLATED
+from pytest_mlebench.runs.files import FilesError, check_files
 from pytest_mlebench.runs.regrade import Regrader, differences, same_score
 from pytest_mlebench.runs.timeline import NOT_GRADED, read_validation_score
 from pytest_mlebench.sandbox.snapshots import FOLDER as SNAPSHOTS
@@ -246,6 +247,10 @@ def _record(record: RunRecord, bundle: Bundle, group: RunGroup, graders: Regrade
             yield f"it counts for {record.split[:50]} / {record.category[:50]}, which the competition is not of"
     if (found := read_validation_score(run_dir)) != record.validation_score and _has(bundle, "submissions"):
         yield f"the agent expected the score {found}, and the record says {record.validation_score}"
+    try:
+        check_files(run_dir)
+    except FilesError as error:
+        yield str(error).removeprefix(f"{run_dir}/")
 
 
 def _has(bundle: Bundle, kind: str) -> bool:

@@ -118,7 +118,7 @@ def verify(options: argparse.Namespace) -> int:
         options.bundle,
         digest=options.digest,
         allowed_signers=options.allowed_signers,
-        max_bytes=_largest(options),
+        max_bytes=largest(options.max_size),
     )
     if options.json:
         print_json({"result": card.verdict, "headline": card.headline, **asdict(card)})
@@ -128,9 +128,10 @@ def verify(options: argparse.Namespace) -> int:
     return 0 if card.result is Result.verified and (options.allow_violations or not card.violations) else 1
 
 
-def _largest(options: argparse.Namespace) -> int:
+def largest(size: str | None) -> int:
+    """What a bundle may unpack to, as `--max-size` says; raises UsageError."""
     try:
-        return MAX_BYTES if options.max_size is None else parse_size(options.max_size)
+        return MAX_BYTES if size is None else parse_size(size)
     except ValueError as error:
         raise UsageError(f"--max-size: {error}") from error
 
@@ -138,7 +139,7 @@ def _largest(options: argparse.Namespace) -> int:
 def _unbundle(options: argparse.Namespace) -> int:
     if not is_bundle(options.bundle):
         raise UsageError(f"{options.bundle} is no bundle: `mlebench bundle` makes one")
-    print(unpack(options.bundle, options.to, max_bytes=_largest(options)))
+    print(unpack(options.bundle, options.to, max_bytes=largest(options.max_size)))
     return 0
 
 

@@ -1,0 +1,355 @@
+"""The rows of a leaderboard: an agent's results on a split, with every reason why they may not compare.
+
+Figures come from what verifying a bundle computed again, or found to agree with that. What verifying cannot check is
+shown as the maker's statement (hardware, times), or not at all (costs and models without a ledger that agrees).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from statistics import fmean
+
+from pytest_mlebench.catalog.competition import split_and_version
+from pytest_mlebench.defaults import TIME_LIMIT
+from pytest_mlebench.extras.bundles.unchecked import ALWAYS
+from pytest_mlebench.io.units import format_dollars, format_duration, listed, pluralize
+from pytest_mlebench.records.group import RunGroup
+from pytest_mlebench.records.manifest import model_differences
+from pytest_mlebench.records.record import RunRecord
+from pytest_mlebench.results.overview import spending
+from pytest_mlebench.results.profile import Card, ProfileLine, Result, State, fairness_profile, setting_differences
+from pytest_mlebench.results.published import PublishedResult
+from pytest_mlebench.results.statistics import FEW, Interval, Rate, bootstrap_interval, wilson_interval
+from pytest_mlebench.results.summary import SplitSummary, split_rank, summarise
+from pytest_mlebench.results.verdicts import of_verdicts
+from pytest_mlebench.runs.regrade import Regrader
+
+LEAST_SEEDS = 3
+MEDALS = ("any_medal", "gold", "silver", "bronze")
+_UNLIKE = ("network", "test-set feedback", "sessions")
+"""Lines of the fairness profile that must be canonical for rows to compare, beside time, hardware and models."""
+_STATED = ("external knowledge", "provider tools", "models called")
+"""Lines that keep a row from comparing only where they state a difference: nobody knows what models know."""
+_SHOWN_MODELS = 5
+_TEXT = 300
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """A rate or a mean in per cent, with its 95 % interval over competitions, or a standard error over seeds."""
+
+    mean: float
+    interval: Interval | None = None
+    standard_error: float | None = None
+
+    def __str__(self) -> str:
+        return f"{self.mean:.1f} %"
+
+    @property
+    def spread(self) -> str:
+        """For example ``21–94 %`` or ``± 1.2``; empty where nothing is known of it."""
+        if self.interval is not None:
+            return f"{self.interval.low:.0f}–{self.interval.high:.0f} %"
+        return "" if self.standard_error is None else f"± {self.standard_error:.1f}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """One agent on one split; ``rank`` is None for rows that are not ranked.
+
+    ``reasons`` say why it does not compare, ``remarks`` what else a reader must know. ``not_checked`` is what verifying
+    did not check of this bundle, beside what it never can. A row without a ``digest`` was published elsewhere.
+    """
+
+    rank: int | None = None
+    agent: str
+    split: str
+    rates: Mapping[str, Figure]
+    """By the names in ``MEDALS``; published results have ``any_medal`` alone."""
+    without_contaminated: Figure | None = None
+    contaminated: tuple[str, ...] = ()
+    percentile: Figure | None = None
+    """The mean percentile among human teams."""
+    competitions: int | None = None
+    seeds: int | None = None
+    hours: float | None = None
+    time: str = ""
+    hardware: str = ""
+    models: str = ""
+    cost: float | None = None
+    """US dollars for a run."""
+    cost_text: str = ""
+    version: str = "1"
+    data: str = ""
+    date: str = ""
+    reasons: tuple[str, ...] = ()
+    remarks: tuple[str, ...] = ()
+    verification: str = ""
+    audit: str = ""
+    """What the audit of this row's runs found."""
+    profile: tuple[ProfileLine, ...] = ()
+    not_checked: tuple[str, ...] = ()
+    digest: str = ""
+    report: str = ""
+    """The part of the report's address that shows this agent's runs."""
+
+    @property
+    def is_reported(self) -> bool:
+        """Whether it was published elsewhere, and nobody verified it here."""
+        return not self.digest
+
+    @property
+    def status(self) -> str:
+        """In one word: ``ranked``, ``reported`` or ``apart`` (it does not compare)."""
+        return "apart" if self.reasons else "reported" if self.is_reported else "ranked"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rejected:
+    """A bundle without rows, and why; ``digest`` is empty for a file that could not be read. All texts are bounded."""
+
+    file: str
+    digest: str = ""
+    run_group: str = ""
+    verdict: str
+    reasons: tuple[str, ...] = ()
+
+
+def rows_of(group: RunGroup, card: Card, graders: Regrader) -> Iterator[Row]:
+    """The rows of a bundle's run group, which ``card`` says can be shown."""
+    checked = {check.name for check in card.checks if check.result is Result.verified}
+    for summary in summarise([group]):
+        own = _part(group, summary)
+        profile = fairness_profile(own, card.findings)
+        data = _data(own, graders)
+        hours, time = _time(own)
+        models, cost, cost_text = _models(own, summary, profile, is_checked="models" in checked)
+        yield Row(
+            agent=summary.agent[:_TEXT],
+            split=summary.split,
+            rates={name: _medal_rate(own, summary, name) for name in MEDALS},
+            without_contaminated=_without_contaminated(own, summary),
+            contaminated=summary.contaminated,
+            percentile=_percentile(own, summary),
+            competitions=summary.competitions,
+            seeds=summary.seeds,
+            hours=hours,
+            time=time,
+            hardware=_hardware(own),
+            models=models,
+            cost=cost,
+            cost_text=cost_text,
+            version=group.version.removeprefix("v"),
+            data=data,
+            date=max((record.ended_at[:10] for record in own.records), default=""),
+            reasons=tuple(dict.fromkeys(t[:_TEXT] for t in _reasons(own, summary, card, profile, data, graders))),
+            remarks=tuple(_remarks(summary, card)),
+            verification=card.headline,
+            audit=_audit(own, card),
+            profile=tuple(replace(line, detail=line.detail[:_TEXT]) for line in profile),
+            not_checked=tuple(text for text in card.not_checked if text not in ALWAYS),
+            digest=card.digest,
+        )
+
+
+def published_rows(results: Iterable[PublishedResult]) -> Iterator[Row]:
+    """A row for each split of each published result: reported by others, and not verified."""
+    for result in results:
+        reasons = [result.note or "it does not compare"] if not result.comparable else []
+        if result.hours is None or result.hours * 3600 != TIME_LIMIT:
+            limit = "an unknown time limit" if result.hours is None else f"{result.hours:g} h"
+            reasons.append(f"time: {limit} instead of {format_duration(TIME_LIMIT)}")
+        for split, rate in result.rates.items():
+            yield Row(
+                agent=result.agent,
+                split=split,
+                rates={"any_medal": Figure(mean=rate.mean, standard_error=rate.standard_error)},
+                hours=result.hours,
+                time="unknown" if result.hours is None else f"{result.hours:g} h",
+                models=result.llm,
+                data="real",
+                date=result.date,
+                reasons=tuple(reasons),
+                remarks=("seeds that were incomplete were padded with failures",)
+                if result.padded_incomplete_seeds
+                else (),
+                verification="reported, not verified",
+            )
+
+
+def ranked(rows: Iterable[Row]) -> list[Row]:
+    """The rows by split; within a split those that compare, with their ranks, then reported ones, then the others.
+
+    Rank 1 has the best any-medal rate; rates that are equal to two decimals share a rank.
+    """
+    order = ("ranked", "reported", "apart")
+    found = sorted(
+        rows,
+        key=lambda row: (
+            split_rank(row.split), order.index(row.status), -_sortable(row), row.agent, row.date, row.digest
+        ),
+    )  # fmt: skip
+    return [
+        row
+        if row.status != "ranked"
+        else replace(row, rank=1 + sum(_is_better(other, row) for other in found if other.status == "ranked"))
+        for row in found
+    ]
+
+
+def _is_better(other: Row, row: Row) -> bool:
+    return other.split == row.split and _sortable(other) > _sortable(row)
+
+
+def _sortable(row: Row) -> float:
+    mean = row.rates["any_medal"].mean
+    return -1.0 if math.isnan(mean) else round(mean, 2)
+
+
+def _part(group: RunGroup, summary: SplitSummary) -> RunGroup:
+    """The runs of one row, with their plan and their agent's settings."""
+    ids = set(summary.competition_ids)
+    settings = group.manifest.settings
+    agents = {id: own for id, own in settings.get("agents", {}).items() if id == summary.agent}
+    manifest = replace(
+        group.manifest,
+        settings={**settings, "agents": agents},
+        runs=tuple(r for r in group.manifest.runs if r.agent == summary.agent and r.competition_id in ids),
+    )
+    records = tuple(r for r in group.records if r.agent == summary.agent and r.competition_id in ids)
+    return replace(group, records=records, manifest=manifest)
+
+
+def _by_competition(
+    own: RunGroup, summary: SplitSummary, value: Callable[[RunRecord], float | None]
+) -> dict[str, list[float | None]]:
+    """Values of the counted seeds by competition; where none is counted, of all results."""
+    found: dict[str, list[float | None]] = {}
+    for record in own.records:
+        if record.seed in summary.counted_seeds or summary.is_provisional:
+            found.setdefault(record.competition_id, []).append(value(record))
+    return found
+
+
+def _medal_rate(own: RunGroup, summary: SplitSummary, name: str) -> Figure:
+    rate: Rate = getattr(summary, name)
+    if summary.is_provisional:
+        return Figure(mean=rate.mean)
+    if name == "any_medal":
+        return Figure(mean=rate.mean, interval=summary.interval)
+    return _with_interval(own, summary, f"{name}_medal", summary.competition_ids)
+
+
+def _with_interval(own: RunGroup, summary: SplitSummary, field: str, ids: Sequence[str]) -> Figure:
+    """A rate over competitions; its interval is made as that of any medal (see ``SplitSummary.interval``)."""
+    earned = _by_competition(own, summary, lambda record: 100.0 * bool(getattr(record.report, field)))
+    means = [fmean(value for value in earned[id] if value is not None) for id in ids]
+    interval = bootstrap_interval(means) if len(means) >= FEW else None
+    return Figure(mean=fmean(means), interval=interval or wilson_interval(fmean(means), len(means)))
+
+
+def _without_contaminated(own: RunGroup, summary: SplitSummary) -> Figure | None:
+    clean = [id for id in summary.competition_ids if id not in summary.contaminated]
+    if summary.any_medal_without is None or summary.is_provisional:
+        return None
+    return _with_interval(own, summary, "any_medal", clean)
+
+
+def _percentile(own: RunGroup, summary: SplitSummary) -> Figure | None:
+    """The mean over competitions; None where a leaderboard has no percentiles. Without a score a run is below all."""
+    found = _by_competition(own, summary, lambda record: record.report.percentile if record.score is not None else 0.0)
+    if summary.is_provisional or not found or any(None in values for values in found.values()):
+        return None
+    means = [fmean(value for value in values if value is not None) for values in found.values()]
+    return Figure(mean=fmean(means), interval=bootstrap_interval(means))
+
+
+def _time(own: RunGroup) -> tuple[float | None, str]:
+    """The time limits: the longest in hours, and all in words."""
+    found = sorted({float(record.limits.get("time_limit") or 0) for record in own.records} - {0.0})
+    return (found[-1] / 3600 if found else None), listed([format_duration(limit) for limit in found])
+
+
+def _hardware(own: RunGroup) -> str:
+    """The machines of the group's sessions, as its maker states them."""
+    machines = dict.fromkeys(
+        f"{machine.cpus} × {machine.cpu[:60]}, {machine.memory / 1e9:.0f} GB, "
+        + (", ".join(f"{count} × {name[:60]}" for name, count in sorted(machine.gpus.items())) or "no GPU")
+        for session in own.manifest.sessions
+        if (machine := session.hardware) is not None
+    )
+    return "; ".join(list(machines)[:3])
+
+
+def _models(
+    own: RunGroup, summary: SplitSummary, profile: Sequence[ProfileLine], *, is_checked: bool
+) -> tuple[str, float | None, str]:
+    """Models, the cost of a run, and that in words, as far as ledgers that agree with the records show them."""
+    if not is_checked:
+        return "models not checked", None, "not checked"
+    names = sorted({name[:100] for record in own.records for name in record.models_called})
+    shown = ", ".join([*names[:_SHOWN_MODELS], *(["…"] if len(names) > _SHOWN_MODELS else [])])
+    past = any(line.name == "models called" and line.state is State.unknown for line in profile)
+    models = f"{shown}; perhaps others" if past and shown else shown or ("models unknown" if past else "no models")
+    spent = spending(replace(record, split=summary.split) for record in own.records)
+    if not spent:
+        return models, None, "unknown" if past else "–"
+    return models, spent[0].cost_per_run, format_dollars(spent[0].cost_per_run)
+
+
+def _data(own: RunGroup, graders: Regrader) -> str:
+    """``real``, ``synthetic`` or ``not verified``, by the data on this machine, whose digests are those of the runs."""
+    found = [graders.dataset(id) for id in sorted({record.competition_id for record in own.records})]
+    if any(dataset is not None and dataset.is_synthetic for dataset in found):
+        return "synthetic"
+    return "real" if all(dataset is not None and dataset.is_verified for dataset in found) else "not verified"
+
+
+def _reasons(
+    own: RunGroup, summary: SplitSummary, card: Card, profile: Sequence[ProfileLine], data: str, graders: Regrader
+) -> Iterator[str]:
+    """Why a row does not compare with others; none if it does."""
+    if card.result is not Result.verified:
+        yield f"unverified: {listed([own.name for own in card.checks if own.result is card.result])} cannot be checked"
+    if data != "real":
+        yield f"data: {data}"
+    missing = _split_ids(summary.split, graders) - set(summary.competition_ids)
+    if missing:
+        whole = len(missing) + summary.competitions
+        yield f"split: {summary.competitions} of {pluralize(whole, 'competition')}"
+    if summary.seeds < LEAST_SEEDS:
+        yield f"seeds: {summary.seeds} complete, and at least {LEAST_SEEDS} are needed"
+    lines = {line.name: line for line in profile}
+    if lines["time"].state is not State.canonical:
+        yield f"time: {lines['time'].detail}"
+    setting = setting_differences(own) or own.manifest.canonical
+    if setting is None:
+        yield "setting: the machines and limits were not recorded"
+    else:
+        yield from (f"setting: {text}" for text in setting.differences if not text.startswith("time limit"))
+    yield from (f"setting: {text}" for text in model_differences(own.manifest.settings))
+    for line in profile:
+        expected = {State.canonical} if line.name in _UNLIKE else {State.canonical, State.unknown}
+        if line.name in (*_UNLIKE, *_STATED) and line.state not in expected:
+            yield f"{line.name}: {line.detail}"
+
+
+def _split_ids(split: str, graders: Regrader) -> set[str]:
+    """The competitions of a split, by the label that results have."""
+    name = split_and_version(split)[0]
+    chosen = graders.catalogue.split("all") if name == "all" else [c for c in graders.catalogue if c.split == name]
+    return {competition.id for competition in chosen}
+
+
+def _audit(own: RunGroup, card: Card) -> str:
+    verdicts = {} if card.findings is None else card.findings.verdicts
+    return of_verdicts(verdicts.get(record.run_id) for record in own.records)
+
+
+def _remarks(summary: SplitSummary, card: Card) -> Iterator[str]:
+    yield from filter(None, [summary.note])
+    if summary.indicative:
+        yield f"medals are indicative of {listed(summary.indicative)}: the test differs from Kaggle's"
+    yield from card.warnings

@@ -1,0 +1,234 @@
+"""The files of a leaderboard: one page, a page for each bundle, the reports, and the same data as JSON.
+
+A site is a folder that is written at once or not at all. ``board.json`` marks it as one, and lists its files: a folder
+with anything else is never overwritten. The same bundles give the same bytes.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import math
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+
+from pytest_mlebench._version import __version__
+from pytest_mlebench.errors import UsageError, reason
+from pytest_mlebench.extras.bundles.board.rows import LEAST_SEEDS, Figure, Rejected, Row
+from pytest_mlebench.extras.bundles.unchecked import ALWAYS
+from pytest_mlebench.io import durable
+from pytest_mlebench.io.json_files import json_text, loads
+from pytest_mlebench.reports.fairness import card_sections
+from pytest_mlebench.reports.plots.svg import SCHEME
+from pytest_mlebench.reports.tables import Section
+from pytest_mlebench.reports.templates import asset, environment, style
+from pytest_mlebench.results.profile import Card
+from pytest_mlebench.results.summary import split_rank
+
+FORMAT, VERSION = "pytest-mlebench board", 1
+DATA = "board.json"
+_ASSETS = Path(__file__).parent / "assets"
+_MOST_REMARKS = 500
+_MAX_DATA = 256 << 20
+_LABELS = {"ranked": "verified", "reported": "reported, not verified", "apart": "not comparable"}
+_MEDALS = (("any_medal", "Any medal"), ("gold", "Gold"), ("silver", "Silver"), ("bronze", "Bronze"))
+_COLUMNS = (
+    ("rank figure", "Rank"),
+    ("agent", "Agent and models"),
+    ("reasons", "Why it does not compare"),
+    ("split", "Split"),
+    *((f"{key} figure", name) for key, name in _MEDALS),
+    ("percentile figure", "Percentile"),
+    ("seeds figure", "Seeds"),
+    ("time", "Time limit and hardware"),
+    ("cost", "Cost of a run"),
+    ("data", "Data"),
+    ("date", "Date"),
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Site:
+    """What a leaderboard shows; ``cards`` and ``reports`` (pages) are by the digests of their bundles."""
+
+    title: str
+    rows: Sequence[Row]
+    rejected: Sequence[Rejected]
+    cards: Mapping[str, Card]
+    reports: Mapping[str, str]
+
+
+def see_writable(target: Path) -> None:
+    """Raises UsageError where a leaderboard cannot be written, before hours of work: see ``write_site``."""
+    claimed(target)
+    try:
+        target.absolute().parent.mkdir(parents=True, exist_ok=True)
+        with durable.scratch(target.absolute().parent, f".{target.absolute().name}-"):
+            pass
+    except OSError as error:
+        raise UsageError(f"{target} cannot be written: {reason(error)}") from error
+
+
+def claimed(target: Path) -> bool:
+    """Whether there is a leaderboard in a folder; raises UsageError for anything else but an absent or empty folder."""
+    try:
+        if target.is_symlink():
+            raise UsageError(f"{target} is a link: name the folder itself")
+        if not target.exists():
+            return False
+        if not target.is_dir():
+            raise UsageError(f"{target} is not a folder")
+        inside = {Path(folder, name).relative_to(target).as_posix() for folder, _, names in os.walk(target)
+                  for name in names}  # fmt: skip
+        folders = any(path.is_dir() for path in target.iterdir())
+    except OSError as error:
+        raise UsageError(f"{target} cannot be read: {reason(error)}") from error
+    if not inside and not folders:
+        return False
+    own = _files_of(target)
+    if own is None:
+        raise UsageError(f"{target} is not a leaderboard that `mlebench board` made: name a new or empty folder")
+    if foreign := sorted(inside - own):
+        raise UsageError(f"{target} has a file that is not of the leaderboard, {foreign[0][:100]}: move it away")
+    return True
+
+
+def _files_of(folder: Path) -> set[str] | None:
+    """The files of a leaderboard by its own list; None where there is none."""
+    try:
+        path = folder / DATA
+        if path.is_symlink() or path.stat().st_size > _MAX_DATA:
+            return None
+        values = loads(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+    if not isinstance(values, dict) or values.get("format") != FORMAT or not isinstance(values.get("files"), list):
+        return None
+    return {str(name) for name in values["files"]}
+
+
+def write_site(site: Site, target: Path) -> None:
+    """Write a leaderboard to a folder that is absent, empty or one, at once or not at all. Raises UsageError."""
+    target = target.absolute()
+    files = dict(_files(site))
+    values = {
+        "format": FORMAT,
+        "version": VERSION,
+        "made_by": f"pytest-mlebench {__version__}",
+        "title": site.title,
+        "files": sorted([*files, DATA]),
+        "rows": [{**asdict(row), "status": row.status} for row in site.rows],
+        "rejected": [asdict(own) for own in site.rejected],
+    }
+    files[DATA] = json_text(values)
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with durable.scratch(target.parent, f".{target.name}-") as scratch:
+            new = Path(scratch) / "site"
+            for name, text in files.items():
+                (new / name).parent.mkdir(parents=True, exist_ok=True)
+                (new / name).write_text(text, encoding="utf-8", errors="replace")
+            durable.sync(new)
+            if claimed(target):
+                durable.exchange(new, target)
+            else:
+                durable.publish(new, target)
+    except OSError as error:
+        raise UsageError(f"{target} cannot be written: {reason(error)}") from error
+
+
+def _files(site: Site) -> Iterator[tuple[str, str]]:
+    yield "index.html", _index(site)
+    for digest, card in site.cards.items():
+        yield f"bundles/{digest}.html", _card(card, has_report=digest in site.reports)
+    for digest, text in site.reports.items():
+        yield f"reports/{digest}.html", text
+
+
+def _index(site: Site) -> str:
+    script = asset("board.js", _ASSETS)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    own = [row for row in site.rows if not row.is_reported]
+    counts = {
+        "ranked": sum(row.status == "ranked" for row in own),
+        "own_apart": sum(row.status == "apart" for row in own),
+        "published": len(site.rows) - len(own),
+    }
+    return (
+        environment(_ASSETS)
+        .get_template("board.html")
+        .render(
+            **_common(site.title),
+            script=script,
+            script_digest=Markup(f"sha256-{digest}"),
+            rows=site.rows,
+            rejected=site.rejected,
+            cards=site.cards,
+            bundles=len(site.cards),
+            counts=counts,
+            columns=_COLUMNS,
+            medals=_MEDALS,
+            labels=_LABELS,
+            filters=list(_filters(site.rows)),
+            value=_value,
+            limit=_MOST_REMARKS // 10,
+            least_seeds=LEAST_SEEDS,
+            always=ALWAYS,
+        )
+    )
+
+
+def _card(card: Card, *, has_report: bool) -> str:
+    first, *others = map(_bounded, card_sections(card))
+    return (
+        environment(_ASSETS)
+        .get_template("card.html")
+        .render(
+            **_common(f"Bundle {card.digest[:12]}"),
+            heading=first.title,
+            digest=card.digest,
+            sections=[replace(first, title="What was checked"), *others],
+            has_report=has_report,
+        )
+    )
+
+
+def _common(title: str) -> dict[str, Any]:
+    return {
+        "title": title,
+        "version": __version__,
+        "style": SCHEME + style("report.css") + asset("board.css", _ASSETS),
+    }
+
+
+def _bounded(section: Section) -> Section:
+    more = len(section.remarks) - _MOST_REMARKS
+    return section if more <= 0 else replace(section, remarks=[*section.remarks[:_MOST_REMARKS], f"and {more} more"])
+
+
+def _value(figure: Figure | None) -> str:
+    """What a figure is sorted by; empty where there is nothing."""
+    return "" if figure is None or math.isnan(figure.mean) else f"{figure.mean:.4f}"
+
+
+def _filters(rows: Sequence[Row]) -> Iterator[dict[str, Any]]:
+    """The choices of each filter, with how many rows each has; none where there is nothing to choose."""
+    kinds = (
+        ("split", "Split", "all splits", sorted(Counter(row.split for row in rows).items(), key=_by_rank)),
+        ("data", "Data", "all data", sorted(Counter(row.data for row in rows).items())),
+        ("time", "Time limit", "all time limits", sorted(Counter(row.time for row in rows if row.time).items())),
+    )
+    for name, label, every, found in kinds:
+        if len(found) > 1:
+            options = [{"value": value, "text": value, "count": count} for value, count in found]
+            yield {"name": name, "label": label, "all": every, "options": options}
+
+
+def _by_rank(own: tuple[str, int]) -> tuple[int, str]:
+    return split_rank(own[0])

@@ -1,0 +1,48 @@
+"""``mlebench board BUNDLE… --out=DIR``: a leaderboard as a static site."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+from pytest_mlebench import factories
+from pytest_mlebench.bench import Bench
+from pytest_mlebench.cli.common import add_options, note_absent, read_settings, user_path
+from pytest_mlebench.extras.bundles.board.build import TITLE, board
+from pytest_mlebench.extras.bundles.commands.bundle import largest
+from pytest_mlebench.io.units import pluralize
+from pytest_mlebench.reports.progress import Lines
+
+
+def add(commands: Any) -> None:
+    command = commands.add_parser("board", help="make a leaderboard from bundles, as a static site",
+        description="Verify and audit bundles, and write a leaderboard of them as a static site. A bundle that fails "
+        "is listed with the reason; the exit status is 0 all the same.")  # fmt: skip
+    command.add_argument(
+        "bundles", nargs="+", type=user_path, metavar="BUNDLE", help="a bundle, or a folder of bundles"
+    )
+    command.add_argument(
+        "--out",
+        type=user_path,
+        required=True,
+        metavar="DIR",
+        help="the site: a new or empty folder, or one made before",
+    )
+    command.add_argument("--max-size", metavar="SIZE", help="the most that a bundle may unpack to (default: 256g)")
+    add_options(command, "--title", "--competitions-dir", "--data-dir")
+    command.set_defaults(command=_board)
+
+
+def _board(options: argparse.Namespace) -> int:
+    settings = read_settings(options)
+    note_absent(factories.data_store(settings))
+    bench = Bench(settings=settings, reporter=Lines())
+    rows, rejected = board(
+        bench, options.bundles, options.out, title=settings.title or TITLE, max_bytes=largest(options.max_size)
+    )
+    own = [row for row in rows if not row.is_reported]
+    ranked = sum(row.rank is not None for row in own)
+    print(f"{options.out / 'index.html'}: {pluralize(ranked, 'ranked row')}, {len(own) - ranked} not comparable")
+    for one in rejected:
+        print(f"not shown: {one.file}: {one.verdict}")
+    return 0
