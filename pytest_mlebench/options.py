@@ -520,6 +520,20 @@ class Settings:
         "--title", "TEXT", "title of the run group's reports (default: agents, split and date)", traits=INI | RESTORED
     )
     note: str | None = _option("--note", "TEXT", "a note to readers of the run group's reports", traits=INI | RESTORED)
+    otlp: str | None = _option(
+        "--otlp",
+        "URL",
+        "send each run as a trace to this OpenTelemetry collector when it ends, for example http://localhost:4318",
+        traits=INI,
+    )
+    otlp_headers: Path | None = _option(
+        "--otlp-headers",
+        "FILE",
+        "file of `Name: value` lines for each request to the collector, which only you can read",
+        parse.file,
+        PATH | INI,
+    )
+    otlp_content: bool = _flag("--otlp-content", "send what was said, too: messages, arguments and results of tools")
     keep_sandbox: bool = _flag("--keep-sandbox", "keep what agents ran in, for inspection")
     real_data: bool = _flag("--real-data", "check graders on the prepared real data instead of synthetic data")
 
@@ -578,7 +592,8 @@ TOPICS: Mapping[str, tuple[str, str]] = {
     ),
     "Read results": ("--title --note", "report groups trajectory files unpack grade grade-sample"),
     "Browse runs": ("", "view"),
-    "Results to trust": ("", "audit kernels bundle unbundle regrade reproduce export familiarity"),
+    "Results to trust": ("", "audit kernels bundle unbundle regrade reproduce familiarity"),
+    "Experiment trackers": ("--otlp --otlp-headers --otlp-content", "export"),
 }
 """Options and commands by the page of the documentation that they belong to, for `--help`."""
 

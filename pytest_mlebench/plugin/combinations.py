@@ -12,6 +12,7 @@ _OF_RUNS = (
     *("--seeds", "--min-medal", "--run-group", "--retry-failed", "--allow-changes", "--heartbeat"),
     *("--title", "--note", "--cluster", "--cluster-address", "--cluster-options", "--cluster-setup"),
     *("--cluster-keys", "--node-scratch", "--max-parallel", "--max-requeues", "--detach"),
+    *("--otlp", "--otlp-headers", "--otlp-content"),
 )
 """What only runs of ``--agent`` and ``--resume`` use."""
 _OF_DATA = frozenset({"--agents-dir", "--competitions-dir", "--data-dir", "--data-source", "--description"})
@@ -81,6 +82,8 @@ def _problems(settings: Settings, given: AbstractSet[str]) -> Iterator[str]:
         yield f"{ignored} has no effect with --cluster=ray, whose jobs have the environment of the cluster's nodes"
     if "--cluster-address" in given and settings.cluster in ("local", "slurm"):
         yield f"--cluster-address says where a Ray cluster is; with --cluster={settings.cluster} it has no effect"
+    if (ignored := _given(("--otlp-headers", "--otlp-content"), given)) and settings.otlp is None:
+        yield f"{ignored} needs a collector that traces are sent to: add --otlp=URL"
     if "--gpu-ids" in given and not settings.gpus:
         yield "--gpu-ids chooses among GPUs, and a run gets none: add --gpus=N"
     if (ignored := _given(_OF_IMAGES, given)) and settings.sandbox == "local":

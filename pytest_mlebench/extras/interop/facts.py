@@ -5,23 +5,27 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from pytest_mlebench._version import __version__
 from pytest_mlebench.catalog.leaderboard import MEDALS
+from pytest_mlebench.io.json_files import json_text
 from pytest_mlebench.llm.trajectory import TRAJECTORY, build
 from pytest_mlebench.records.group import RunGroup
-from pytest_mlebench.records.layout import REPORT, RUN_LOG, SUBMISSION
+from pytest_mlebench.records.layout import RUN_LOG, SUBMISSION
 from pytest_mlebench.records.manifest import flatten
 from pytest_mlebench.records.record import RunRecord
 from pytest_mlebench.records.timeline import medal_rank
 from pytest_mlebench.sandbox.redaction import Redactor, environment_secrets
 
 MAX_TRAJECTORY = 256 << 20
+MAX_ARTIFACT = 64 << 20
 _SHORT = 256
 Clean = Callable[[str], str]
 
@@ -36,6 +40,11 @@ def cached(redactor: Redactor) -> Clean:
     """``redactor.text`` that remembers short texts: names of models and agents come again in each span."""
     known = lru_cache(1 << 12)(redactor.text)
     return lambda text: known(text) if len(text) <= _SHORT else redactor.text(text)
+
+
+def shown(url: str) -> str:
+    """A URL without what may be a secret: user, password and query."""
+    return re.sub(r"(?<=://)[^/@\s]*@", "***@", url).partition("?")[0]
 
 
 def parameters(group: RunGroup, record: RunRecord) -> dict[str, str | int | float | bool]:
@@ -88,6 +97,11 @@ def medal_number(medal: str | None) -> float:
     return float(len(MEDALS) - medal_rank(medal))
 
 
+def milliseconds(moment: str) -> int:
+    """A moment in ISO 8601 as milliseconds since 1970."""
+    return round(1000 * datetime.fromisoformat(moment).timestamp())
+
+
 def is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
@@ -123,17 +137,22 @@ def tags(record: RunRecord) -> dict[str, str]:
 
 
 def artifacts(group: RunGroup, record: RunRecord, folder: Path, redactor: Redactor) -> list[Path]:
-    """Copies of a run's report, trajectory, log and submission, without secrets, in a folder."""
+    """Copies of a run's record, report, trajectory, log and submission, without secrets, in a folder.
+
+    Files of more than 64 MiB are left out, and so are those that cannot be cleaned.
+    """
     run_dir, found = group.folder / record.run_id, []
-    for source in (run_dir / SUBMISSION, run_dir / TRAJECTORY, run_dir / RUN_LOG, group.folder / REPORT):
-        if source.is_file() and not source.is_symlink():
+    for name, values in (("run.json", record.to_json()), ("report.json", record.report.to_json())):
+        (folder / name).write_text(redactor.text(json_text(values)), encoding="utf-8")
+        found.append(folder / name)
+    for name in (SUBMISSION, TRAJECTORY, RUN_LOG):
+        source = run_dir / name
+        if source.is_file() and not source.is_symlink() and source.stat().st_size <= MAX_ARTIFACT:
             target = folder / source.name
             shutil.copyfile(source, target)
             if redactor.file(target):
                 found.append(target)
-    target = folder / "run.json"
-    target.write_text(redactor.text(json.dumps(record.to_json(), indent=2)), encoding="utf-8")
-    return [*found, target]
+    return found
 
 
 def trajectory(run_dir: Path, record: RunRecord) -> Mapping[str, Any] | None:

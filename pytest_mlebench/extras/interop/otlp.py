@@ -22,7 +22,7 @@ from pytest_mlebench._version import __version__
 from pytest_mlebench.errors import UsageError, reason
 from pytest_mlebench.extras.interop.contract import ExportOption, Request, third_party
 from pytest_mlebench.extras.interop.conventions import SCHEMA, VERSION
-from pytest_mlebench.extras.interop.facts import cached, cleaner
+from pytest_mlebench.extras.interop.facts import cached, cleaner, shown
 from pytest_mlebench.extras.interop.otlp_spans import RunSpans
 from pytest_mlebench.io.units import pluralize
 from pytest_mlebench.records.group import RunGroup
@@ -106,11 +106,6 @@ def check_endpoint(text: str) -> str:
     return url._replace(path=path if path.endswith(PATH) else path + PATH).geturl()
 
 
-def shown(url: str) -> str:
-    """A URL without what may be a secret: user, password and query."""
-    return re.sub(r"(?<=://)[^/@\s]*@", "***@", url).partition("?")[0]
-
-
 class Sender:
     """Sends spans; to be used by one thread. Raises UsageError for a wrong URL, or without the package of the extra.
 
@@ -122,6 +117,7 @@ class Sender:
         endpoint: str,
         headers: Mapping[str, str],
         *,
+        option: str = "--endpoint",
         attempts: int = _ATTEMPTS,
         seconds: float = 10.0,
         wait: Callable[[float], object] | None = None,
@@ -129,7 +125,7 @@ class Sender:
         try:
             self._url = check_endpoint(endpoint)
         except ValueError as error:
-            raise UsageError(f"--endpoint: {error}") from error
+            raise UsageError(f"{option}: {error}") from error
         self.shown = shown(self._url)
         self._service: Any = third_party("opentelemetry.proto.collector.trace.v1.trace_service_pb2", "otlp")
         self._trace: Any = third_party("opentelemetry.proto.trace.v1.trace_pb2", "otlp")
@@ -140,7 +136,7 @@ class Sender:
             **headers,
             "Content-Type": "application/x-protobuf",
         }
-        self._attempts, self._wait = attempts, wait or time.sleep
+        self._attempts, self.wait = attempts, wait or time.sleep
         timeout = urllib3.Timeout(connect=min(5.0, seconds), read=seconds)
         self._pool = urllib3.PoolManager(retries=False, timeout=timeout)
         self.rejected = 0
@@ -190,7 +186,7 @@ class Sender:
         why, pause = "", 0.5
         for attempt in range(self._attempts):
             if attempt:
-                self._wait(pause)
+                self.wait(pause)
                 pause = min(2 * pause, _LONGEST_WAIT)
             try:
                 answer = self._pool.request(

@@ -60,7 +60,9 @@ class RunSpans:
                 own = self._span(trace, root, _id(8, record.run_id, "tool", number, at), _INTERNAL)
                 self._tool(own, tool, step, number)
                 own.start_time_unix_nano = span.end_time_unix_nano
-                own.end_time_unix_nano = max(span.end_time_unix_nano, starts.get(step.next_call or "", 0) if step else 0)
+                own.end_time_unix_nano = max(
+                    span.end_time_unix_nano, starts.get(step.next_call or "", 0) if step else 0
+                )
                 yield own
         yield self._root(self._span(trace, b"", root, _INTERNAL), record, calls)
 
