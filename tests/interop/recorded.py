@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.io.json_files import write_json
-from pytest_mlebench.llm.ledger import Call, Ledger
+from pytest_mlebench.llm.ledger import BODIES, CALLS, Call, Ledger
 from pytest_mlebench.llm.prices import Tokens
 from pytest_mlebench.llm.trajectory import TRAJECTORY, build
 from pytest_mlebench.records.record import RunRecord
@@ -26,24 +26,42 @@ def recorded_group(
     calls: int = 3,
     outcomes: Sequence[str] = ("gold", "crashed"),
     said: str = "train.csv",
+    copies: bool = False,
+    window: int | None = None,
 ) -> list[RunRecord]:
-    """A group of runs that ask a model, which calls a tool in each answer but the last; each has a snapshot."""
+    """A group of runs that ask a model, which calls a tool in each answer but the last; each has a snapshot.
+
+    With ``copies`` all have the recording of the first one.
+    """
     records = [record_with(COMPETITION, outcomes[seed % len(outcomes)], agent="a", seed=seed) for seed in range(runs)]
     records = save_group(folder, records, planned=[record.key for record in records])
-    made = []
+    made: list[RunRecord] = []
+    first: RunRecord | None = None
     for record in records:
         run_dir = folder / record.run_id
-        totals = converse(run_dir, calls, said=said)
+        if copies and first is not None:
+            for name in (CALLS, BODIES, TRAJECTORY):
+                (run_dir / name).parent.mkdir(exist_ok=True)
+                (run_dir / name).hardlink_to(folder / first.run_id / name)
+            made.append(replace(record, llm=first.llm))
+            made[-1].write(run_dir)
+            continue
+        totals = converse(run_dir, calls, said=said, window=window)
         whole = with_timeline(replace(record, llm=totals), COMPETITION, (0.5, COMPETITION.leaderboard.bronze))
         whole.write(run_dir)
         if (trajectory := build(run_dir, agent=record.agent)) is not None:
             write_json(run_dir / TRAJECTORY, trajectory)
         made.append(whole)
+        first = whole
+        first = whole
     return made
 
 
-def converse(run_dir: Path, calls: int, *, said: str) -> dict[str, object]:
-    """Record a conversation of so many calls, a second each with a second in between; returns its totals."""
+def converse(run_dir: Path, calls: int, *, said: str, window: int | None = None) -> dict[str, object]:
+    """Record a conversation of so many calls, a second each with a second in between; returns its totals.
+
+    With a ``window`` each request repeats only so many of the last messages.
+    """
     messages: list[dict[str, object]] = [
         {"role": "system", "content": "You compete."},
         {"role": "user", "content": "Begin."},
@@ -74,7 +92,10 @@ def converse(run_dir: Path, calls: int, *, said: str) -> dict[str, object]:
         )
         finish = "stop" if last else "tool_calls"
         body = {
-            "request": {"model": "gpt-4o", "messages": list(messages)},
+            "request": {
+                "model": "gpt-4o",
+                "messages": messages[:2] + messages[2:][-window:] if window else list(messages),
+            },
             "response": {"choices": [{"message": answer, "finish_reason": finish}]},
         }
         ledger.write_bodies(number, body)

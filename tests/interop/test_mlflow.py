@@ -150,8 +150,8 @@ def test_mlflow_takes_the_traces_too_and_shows_both(server: Server, tmp_path: Pa
     assert {event[1]["gen_ai.evaluation.score.label"] for event in grades} == {"gold", "bronze", "none"}
     tab = open_tab(f"{server.url}/#/experiments/{experiment}/runs")
     tab.wait("document.body.innerText.includes('smoke-diabetes_a-0')")
-    tab.go(f"{server.url}/#/experiments/{experiment}/traces")
-    tab.wait("document.body.innerText.includes('invoke_agent a')")
+    tab.go(f"{server.url}/#/experiments/{experiment}/traces?startTimeLabel=ALL")
+    tab.wait("document.body.innerText.includes('smoke-diabetes_a-1') && document.body.innerText.includes('360')")
 
 
 def test_no_secret_is_in_what_mlflow_stored(server: Server, tmp_path: Path) -> None:

@@ -15,7 +15,9 @@ name of the entry point is the value of ``mlebench export --to``. A minimal one:
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -98,3 +100,15 @@ def third_party(module: str, extra: str) -> Any:
         raise UsageError(
             f"{module.partition('.')[0]} is not installed: pip install 'pytest-mlebench[{extra}]'"
         ) from error
+
+
+@contextmanager
+def set_by_default(variables: Mapping[str, str]) -> Iterator[None]:
+    """Inside, the environment has these variables, for a client of a tracker, unless the user set them."""
+    added = {name: value for name, value in variables.items() if name not in os.environ}
+    os.environ.update(added)
+    try:
+        yield
+    finally:
+        for name in added:
+            os.environ.pop(name, None)

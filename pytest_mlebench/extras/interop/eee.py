@@ -65,12 +65,13 @@ def export(group: RunGroup, request: Request) -> Iterator[str]:
     summaries = summarise([group])
     for agent in group.agents:
         records = [record for record in group.records if record.agent == agent]
-        log = _log(group, agent, records, [own for own in summaries if own.agent == agent], source)
+        whole = _log(group, agent, records, [own for own in summaries if own.agent == agent], source, clean)
+        log = _cleaned(whole, clean)
         if records and log["evaluation_results"]:
-            model = [_component(part) for part in log["model_info"]["id"].split("/")]
+            model = log["model_info"]["id"].split("/")
             path = folder / "data/mle-bench" / model[0] / "_".join(model[1:]) / f"{_uuid(group.name, agent)}.json"
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_json(path, _cleaned(log, clean))
+            write_json(path, log)
             written.append(path)
     if not written:
         raise UsageError(f"no run of {group.name} has a result: there is nothing to export")
@@ -93,10 +94,15 @@ def _validate(folder: Path, files: list[Path]) -> None:
 
 
 def _log(
-    group: RunGroup, agent: str, records: list[RunRecord], summaries: list[SplitSummary], source: dict[str, str]
+    group: RunGroup,
+    agent: str,
+    records: list[RunRecord],
+    summaries: list[SplitSummary],
+    source: dict[str, str],
+    clean: facts.Clean,
 ) -> dict[str, Any]:
     ended = max((record.ended_at for record in records), default="")
-    model = _model(agent, records)
+    model = _model(agent, records, clean)
     limits = {name: str(value) for name, value in (records[0].limits if records else {}).items() if value is not None}
     shared = {"evaluation_timestamp": ended, "generation_config": {"additional_details": {"agent": agent, **limits}}}
     return {
@@ -115,14 +121,15 @@ def _log(
     }
 
 
-def _model(agent: str, records: list[RunRecord]) -> dict[str, Any]:
+def _model(agent: str, records: list[RunRecord], clean: facts.Clean) -> dict[str, Any]:
     """The model that answered most calls; an agent that called none stands for itself."""
     calls: dict[str, int] = {}
     providers: dict[str, str] = {}
     for record in records:
-        for name, count in record.models_called.items():
+        for called, count in record.models_called.items():
+            name = clean(called)
             calls[name] = calls.get(name, 0) + count
-            providers[name] = str(record.llm["models"][name].get("provider") or "other")
+            providers[name] = str(record.llm["models"][called].get("provider") or "other")
     name = max(calls, key=lambda own: calls[own]) if calls else f"without-a-model/{agent}"
     provider = providers.get(name, "none")
     parts = name.split("/") if "/" in name else [_DEVELOPERS.get(provider, provider), name]
@@ -215,7 +222,11 @@ def _source(name: str, **details: str) -> dict[str, Any]:
 def _component(text: str) -> str:
     """A text as a part of a path of the corpus."""
     found = re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip(".- ")[:100]
-    return found if found.lower() not in ("", "data", "unknown", "con", "prn", "aux", "nul") else f"model-{found}"
+    return (
+        found
+        if found.lower() not in ("", "data", "unknown", "con", "prn", "aux", "nul")
+        else f"model-{found or 'unnamed'}"
+    )
 
 
 def _uuid(*parts: str) -> uuid.UUID:

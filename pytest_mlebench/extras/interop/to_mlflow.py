@@ -14,14 +14,13 @@ import os
 import re
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.extras.interop import facts
-from pytest_mlebench.extras.interop.contract import ExportOption, Request, third_party
+from pytest_mlebench.extras.interop.contract import ExportOption, Request, set_by_default, third_party
 from pytest_mlebench.io.units import pluralize
 from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.records.record import RunRecord
@@ -49,7 +48,7 @@ _FINISHED, _FAILED = "FINISHED", "FAILED"
 
 def export(group: RunGroup, request: Request) -> Iterator[str]:
     """Send or update each run; raises UsageError where the server refuses."""
-    with _environment():
+    with set_by_default(_ENVIRONMENT):
         client_module = third_party("mlflow.tracking", "mlflow")
         uri = request.options.get("--tracking-uri") or os.environ.get("MLFLOW_TRACKING_URI")
         if not uri:
@@ -66,18 +65,6 @@ def export(group: RunGroup, request: Request) -> Iterator[str]:
     sent = sum(done)
     more = f", {len(done) - sent} were there already" if sent < len(done) else ""
     yield f"{facts.shown(uri)}: experiment {group.name}, {pluralize(sent, 'run')} sent{more}"
-
-
-@contextmanager
-def _environment() -> Iterator[None]:
-    """Inside, MLflow's client has settings for a command that somebody waits for, unless they chose others."""
-    added = {name: value for name, value in _ENVIRONMENT.items() if name not in os.environ}
-    os.environ.update(added)
-    try:
-        yield
-    finally:
-        for name in added:
-            os.environ.pop(name, None)
 
 
 @dataclass(frozen=True)
@@ -149,20 +136,28 @@ class _Tracker:
         parameters = self._entities("Param", missing)
         for at in range(0, len(parameters), _PARAMETERS_AT_ONCE):
             self._client.log_batch(own, params=parameters[at : at + _PARAMETERS_AT_ONCE])
-        there = {
-            (name, metric.timestamp, metric.step)
-            for name in run.data.metrics
-            for metric in self._client.get_metric_history(own, name)
-            if values.metrics.get((name, metric.timestamp, metric.step)) == metric.value
-        }
         kind = third_party("mlflow.entities", "mlflow").Metric
-        metrics = [
-            kind(name, value, time, step)
-            for (name, time, step), value in values.metrics.items()
-            if (name, time, step) not in there
-        ]
+        metrics = [kind(name, value, time, step) for (name, time, step), value in self._new(run, values).items()]
         for at in range(0, len(metrics), _METRICS_AT_ONCE):
             self._client.log_batch(own, metrics=metrics[at : at + _METRICS_AT_ONCE])
+
+    def _new(self, run: Any, values: _Values) -> Mapping[tuple[str, int, int], float]:
+        """The metrics that the run lacks. One with another value than it has is a millisecond later, so that it counts:
+        MLflow shows the last one of a step."""
+        there = {
+            (name, metric.timestamp, metric.step): metric.value
+            for name in run.data.metrics
+            for metric in self._client.get_metric_history(run.info.run_id, name)
+        }
+        found = {}
+        for (name, time, step), value in values.metrics.items():
+            last = None
+            while (name, time, step) in there:
+                last = there[name, time, step]
+                time += 1
+            if last != value:
+                found[name, time, step] = value
+        return found
 
     def _entities(self, kind: str, values: Mapping[str, str]) -> list[Any]:
         make = getattr(third_party("mlflow.entities", "mlflow"), kind)
