@@ -11,7 +11,6 @@ from pytest_mlebench.extras.audit.programs import code_of
 from pytest_mlebench.extras.bundles.bundle import read_bundle, write_bundle
 from pytest_mlebench.extras.interop.mle_bench import export_mle_bench
 from pytest_mlebench.records.group import read_group
-from pytest_mlebench.results.grading_report import write_group
 from pytest_mlebench.runs.guard import protect
 from tests.groups import record_with, save_group
 from tests.left import leave, left

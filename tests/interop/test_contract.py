@@ -87,6 +87,13 @@ def test_several_groups_are_exported_at_once(
     assert all((tmp_path / path).is_file() for path in written)
 
 
+def test_a_record_cannot_name_a_folder_elsewhere(groups: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
+    (record,) = groups[0].glob("*/run.json")
+    record.write_text(record.read_text().replace('"smoke-diabetes_a-0"', '"../../elsewhere"'))
+    assert main(["export", "--to=atif", str(groups[0])]) == 2
+    assert "'../../elsewhere' is not the id of a run" in capsys.readouterr().err
+
+
 def test_an_option_that_an_exporter_needs_is_asked_for(groups: list[Path], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["export", "--to=otlp", str(groups[0])]) == 2
     assert capsys.readouterr().err == "mlebench: --to=otlp needs --endpoint\n"

@@ -28,8 +28,10 @@ def group(tmp_path: Path) -> tuple[Path, list[RunRecord]]:
     return folder, recorded_group(folder, runs=4)
 
 
-def live(collector: Collector, folder: Path, *, most: int = 1000, drain: float = 20.0) -> LiveTraces:
-    sender = Sender(collector.url, {}, attempts=2, seconds=0.3)
+def live(
+    collector: Collector, folder: Path, *, most: int = 1000, drain: float = 20.0, seconds: float = 0.3
+) -> LiveTraces:
+    sender = Sender(collector.url, {}, attempts=2, seconds=seconds)
     return LiveTraces(sender, RunSpans(str), folder, most=most, drain=drain)
 
 
@@ -59,14 +61,14 @@ def test_a_bad_collector_gets_one_warning_and_delays_nothing(
         collector.always = answer
         if answer is None:
             collector.url = "http://127.0.0.1:9"
-        traces = live(collector, folder, drain=0.1)
+        traces = live(collector, folder, drain=0.1, seconds=60)
         started = time.monotonic()
         for record in found:
             traces.ended(record, folder / record.run_id)
         took = time.monotonic() - started
         line = traces.close()
         warned = [*traces.warnings(), *traces.warnings()]
-    assert took < 0.1, "nothing waits for the collector"
+    assert took < 15, "nothing waits for the collector, which would take minutes"
     assert line.startswith("0 traces sent to ") and ", 4 not: " in line
     assert f"mlebench export --to=otlp --endpoint={collector.url}/v1/traces {folder}" in line
     assert len(warned) <= 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+from pathlib import Path
 from typing import Any
 
 from pytest_mlebench.cli.common import GROUP_HELP, add_options, open_group, read_settings, user_path
@@ -79,12 +80,15 @@ def _export(options: argparse.Namespace) -> int:
     return 0
 
 
-def _read(name: str, runs_dir: Any) -> RunGroup:
+def _read(name: str, runs_dir: Path) -> RunGroup:
     group = read_group(open_group(name, runs_dir))
     for why in group.broken:
         logger.warning("warning: %s", why)
     if not group.records:
         raise UsageError(f"{group.folder} has no run that has ended: there is nothing to export")
+    for record in group.records:  # it names a folder below, and a bundle is somebody else's
+        if Path(record.run_id).name != record.run_id:
+            raise UsageError(f"{group.folder}: {record.run_id!r} is not the id of a run")
     return group
 
 

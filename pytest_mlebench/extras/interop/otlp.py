@@ -119,7 +119,7 @@ class Sender:
         *,
         option: str = "--endpoint",
         attempts: int = _ATTEMPTS,
-        seconds: float = 10.0,
+        seconds: float = 30.0,
         wait: Callable[[float], object] | None = None,
     ) -> None:
         try:

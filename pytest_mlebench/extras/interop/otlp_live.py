@@ -38,7 +38,7 @@ def create(settings: Settings, group: Path) -> LiveTraces | None:
     if settings.otlp is None:
         return None
     headers = {} if settings.otlp_headers is None else headers_of(settings.otlp_headers)
-    sender = Sender(settings.otlp, headers, option="--otlp", attempts=3)
+    sender = Sender(settings.otlp, headers, option="--otlp", attempts=3, seconds=10.0)
     spans = RunSpans(cached(cleaner()), content=settings.otlp_content, max_recording=_MAX_RECORDING)
     return LiveTraces(sender, spans, group)
 

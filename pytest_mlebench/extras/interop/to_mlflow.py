@@ -33,7 +33,7 @@ OPTIONS = (
     ExportOption("--tracking-uri", "URI", "the MLflow server (default: $MLFLOW_TRACKING_URI)"),
     ExportOption("--no-artifacts", "", "send no files: no submission, trajectory, report and log"),
 )
-_SENT = "mlebench.sent"
+_SENT, _RUN_ID = "mlebench.sent", "mlebench.run_id"
 _ENVIRONMENT = {
     "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "4",  # its own default tries for many minutes
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",
@@ -94,13 +94,13 @@ class _Tracker:
         while True:
             page = self._client.search_runs([self._experiment], filter, max_results=500, page_token=token)
             for run in sorted(page, key=lambda run: (_SENT not in run.data.tags, run.info.start_time, run.info.run_id)):
-                if found.setdefault(run.data.tags["mlebench.run_id"], run) is not run:
+                if found.setdefault(run.data.tags[_RUN_ID], run) is not run:
                     self._client.delete_run(run.info.run_id)
             if not (token := page.token):
                 return found
 
     def _created(self, record: RunRecord, tags: Mapping[str, str]) -> Any:
-        id = tags["mlebench.run_id"]
+        id = tags[_RUN_ID]
         start = facts.milliseconds(record.started_at)
         self._client.create_run(self._experiment, start_time=start, tags=dict(tags), run_name=id)
         return self._runs(f"tags.`mlebench.run_id` = '{id}'")[id]
@@ -111,7 +111,7 @@ class _Tracker:
         with tempfile.TemporaryDirectory(prefix="mlebench-mlflow-") as folder:
             files = facts.artifacts(self._group, record, Path(folder), self._redactor) if self._files else []
             digest = _digest(values, files)
-            known = self._known.get(values.tags["mlebench.run_id"])
+            known = self._known.get(values.tags[_RUN_ID])
             if known is not None and known.data.tags.get(_SENT) == digest:
                 return False
             if known is None:
@@ -174,7 +174,8 @@ def _values(group: RunGroup, record: RunRecord, redactor: Redactor) -> _Values:
         metrics |= {(name, start + round(1000 * seconds), round(seconds)): value for name, value in found.items()}
     return _Values(
         parameters={_key(name): cut(value, _PARAMETER) for name, value in facts.parameters(group, record).items()},
-        tags={name: cut(value, _TAG) for name, value in facts.tags(record).items()},
+        tags={name: cut(value, _TAG) for name, value in facts.tags(record).items()}
+        | {_RUN_ID: re.sub(r"[^\w.-]", "_", cut(record.run_id, _KEY))},
         metrics={(_key(name), time, step): value for (name, time, step), value in metrics.items()},
     )
 
