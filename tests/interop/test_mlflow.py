@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
+import urllib3
 
 from pytest_mlebench.records.group import read_group
 from tests.cluster.ports import free_ports
@@ -61,7 +66,7 @@ class Server:
             self._process = subprocess.Popen(
                 [*command, "--workers", "1"], stdout=log, stderr=log, env=environment, start_new_session=True
             )
-        deadline = time.monotonic() + 180
+        deadline = time.monotonic() + 300
         while True:
             try:
                 with urllib.request.urlopen(f"{self.url}/health", timeout=5):
@@ -195,6 +200,86 @@ def test_a_server_that_is_killed_half_way_gets_the_rest_and_nothing_twice(server
         assert all(len(run["files"]) >= 4 for run in runs)
     finally:
         own.stop()
+
+
+@contextmanager
+def careless_proxy(server: Server, answers: dict[str, list[str | int]]) -> Iterator[str]:
+    """The URL of a proxy before a server. By the last word of a path it has a list: ``lose`` an answer that the server
+    gave, ``drop`` a request, or answer with a status; then it passes on everything."""
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            plan = answers.get(self.path.partition("?")[0].rpartition("/")[2], [])
+            answer = plan.pop(0) if plan else None
+            if answer == "drop":
+                self.close_connection = True
+                self.connection.shutdown(socket.SHUT_RDWR)
+                return
+            if isinstance(answer, int):
+                self.respond(answer, b"not now")
+                return
+            headers = {
+                name: value for name, value in self.headers.items() if name.lower() not in ("host", "connection")
+            }
+            found = http.request(
+                self.command, server.url + self.path, body=body, headers=headers, retries=False, redirect=False
+            )
+            if answer == "lose":
+                self.close_connection = True
+                self.connection.shutdown(socket.SHUT_RDWR)
+                return
+            self.respond(found.status, found.data)
+
+        do_GET = do_PUT = do_PATCH = do_POST
+
+        def respond(self, status: int, content: bytes) -> None:
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    with urllib3.PoolManager() as http, ThreadingHTTPServer(("127.0.0.1", 0), Handler) as proxy:
+        proxy.handle_error = lambda *_: None  # type: ignore[method-assign]
+        thread = threading.Thread(target=proxy.serve_forever, kwargs={"poll_interval": 0.05})
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{proxy.server_port}"
+        finally:
+            proxy.shutdown()
+            thread.join()
+
+
+def test_lost_answers_and_errors_make_nothing_twice(server: Server, tmp_path: Path) -> None:
+    group = tmp_path / "runs/careless"
+    recorded_group(group, runs=3)
+    answers: dict[str, list[str | int]] = {
+        "create": ["lose", 500, "drop", "lose"],
+        "log-batch": [503, "lose", "drop", "lose"],
+        "search": ["drop"],
+        "set-tag": ["lose", 500],
+        "trajectory.json": ["lose", 413],
+    }
+    variables = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "0"}
+    with careless_proxy(server, answers) as url:
+        for _ in range(12):
+            done = export("--to=mlflow", f"--tracking-uri={url}", group, **variables)
+            assert "Traceback" not in done.stderr
+            if done.returncode == 0:
+                break
+        assert done.returncode == 0, done.stderr
+    assert not any(answers.values()), "each of the mishaps happened"
+    runs = server.read("careless")["runs"]
+    assert sorted(run["tags"]["mlebench.run_id"] for run in runs) == sorted(r.run_id for r in read_group(group).records)
+    for run in runs:
+        assert len(run["history"]) == len({tuple(point) for point in run["history"]}) >= 1
+        assert run["params"]["agent"] == "a" and len(run["files"]) >= 4 and run["metrics"]["seconds"] == 60.0
 
 
 def test_mlflow_needs_an_address(tmp_path: Path) -> None:
