@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from pytest_mlebench.extras.interop.otlp import Sender
-from pytest_mlebench.extras.interop.otlp_live import LiveTraces
+from pytest_mlebench.extras.interop.otlp_live import LiveTraces, create
 from pytest_mlebench.extras.interop.otlp_spans import RunSpans
+from pytest_mlebench.options import Settings
 from pytest_mlebench.records.record import RunRecord
 from tests.interop.collector import Collector, attributes, collecting
 from tests.interop.recorded import recorded_group
@@ -117,6 +118,19 @@ def test_recordings_that_make_no_sense_stop_no_other_run(broken: tuple[Path, lis
             traces.ended(record, folder / record.run_id)
         assert traces.close().startswith("4 traces sent")
     assert len(roots(collector)) == 4
+
+
+def test_secrets_of_the_session_are_masked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    secret = "sk-of-a-test-0123456789abcdef"
+    (record,) = recorded_group(tmp_path / "live", runs=1, said=f"key {secret}")
+    monkeypatch.setenv("OPENAI_API_KEY", secret)
+    with collecting() as collector:
+        traces = create(Settings(otlp=collector.url, otlp_content=True), tmp_path)
+        assert traces is not None
+        traces.ended(record, tmp_path / "live" / record.run_id)
+        assert traces.close().startswith("1 trace sent")
+    sent = b"".join(collector.requests)
+    assert b"key ***" in sent and secret.encode() not in sent
 
 
 @sessions
