@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -109,6 +109,3 @@ def collecting(answers: Sequence[Answer] = (), *, max_bytes: int | None = None) 
             collector.released.set()
             server.shutdown()
             thread.join()
-
-
-Patience = Callable[[float], object]
