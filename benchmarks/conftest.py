@@ -38,6 +38,7 @@ def pytest_configure(config: pytest.Config) -> None:
         "limits": [],
         "engines": [],
         "view": [],
+        "export": [],
     }
     config.stash[FIGURES] = figures
 
@@ -96,8 +97,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
                 f"| {row['sandbox']:<7} | {row['limit']:<44} | {row['asked']:>8,g} {row['unit']:<8} | "
                 f"{row['reached']:>8,.4g} | {over:>6.1%} |{mark}"
             )
-    if rows := figures["view"]:
-        terminalreporter.section("mlebench view")
+    for name in ("view", "export"):
+        if not (rows := figures[name]):
+            continue
+        terminalreporter.section(f"mlebench {name}")
         for row in rows:
             terminalreporter.line(f"{row['what']:<64}{row['figure']:>10,.2f}")
     if rows := figures["worst cases"]:

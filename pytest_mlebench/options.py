@@ -69,7 +69,8 @@ GPUS = Need(lambda own: bool(own.gpus), "chooses among GPUs, and a run gets none
 CONTAINERS = Need(lambda own: own.sandbox != "local", "is for containers: leave out --sandbox=local")
 LLM_NETWORK = Need(lambda own: own.network == "llm", "adds to --network=llm; with --network={network} it has no effect")
 GATEWAY = Need(lambda own: own.llm_gateway != "off", "needs the gateway: leave out --llm-gateway=off")
-NEEDS = (AGENT, ENGINE, SLURM, RAY, GPUS, CONTAINERS, LLM_NETWORK, GATEWAY)
+COLLECTOR = Need(lambda own: own.otlp is not None or not own.has_runs, "needs a collector: add --otlp=URL")
+NEEDS = (AGENT, ENGINE, COLLECTOR, SLURM, RAY, GPUS, CONTAINERS, LLM_NETWORK, GATEWAY)
 
 
 @dataclass(frozen=True)
@@ -653,6 +654,24 @@ class Settings:
     note: str | None = _option(
         "--note", "TEXT", "note to readers of the run group's reports", traits=INI | RESTORED, needs=(AGENT,)
     )
+    otlp: str | None = _option(
+        "--otlp",
+        "URL",
+        "send each run as a trace to this OpenTelemetry collector when it ends, for example http://localhost:4318",
+        traits=INI,
+        needs=(AGENT,),
+    )
+    otlp_headers: Path | None = _option(
+        "--otlp-headers",
+        "FILE",
+        "file of `Name: value` lines for each request to the collector, which only you can read",
+        parse.file,
+        PATH | INI,
+        needs=(AGENT, COLLECTOR),
+    )
+    otlp_content: bool = _flag(
+        "--otlp-content", "also send messages, and the arguments and results of tools", needs=(AGENT, COLLECTOR)
+    )
     keep_sandbox: bool = _flag("--keep-sandbox", "keep the container or folder of each run, for inspection")
     real_data: bool = _flag("--real-data", "check graders with the prepared real data instead of synthetic data")
 
@@ -711,7 +730,8 @@ TOPICS: Mapping[str, tuple[str, str]] = {
     ),
     "Read results": ("--title --note", "report groups trajectory files unpack grade grade-sample"),
     "Browse runs": ("", "view"),
-    "Results to trust": ("", "audit kernels bundle unbundle board regrade reproduce export familiarity"),
+    "Results to trust": ("", "audit kernels bundle unbundle board regrade reproduce familiarity"),
+    "Experiment trackers": ("--otlp --otlp-headers --otlp-content", "export"),
 }
 """Options and commands by the page of the documentation that they belong to, for `--help`."""
 

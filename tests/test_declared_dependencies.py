@@ -22,7 +22,7 @@ OWN = {"pytest_mlebench", "competitions", "tests", "benchmarks", "tools"}
 @pytest.mark.full
 def test_what_users_run_needs_no_more_than_the_projects_dependencies() -> None:
     files = [path for path in what_users_run() if not may_lack_arrow(path)]
-    extras = ("plagiarism", "ray", "view", "gcs")
+    extras = ("plagiarism", "ray", "view", "gcs", "otlp")
     assert undeclared(files, "dependencies", *extras) == {"hypothesis"}  # without which the root conftest does
 
 

@@ -86,6 +86,10 @@ def pytest_configure(config: pytest.Config) -> None:
         from pytest_mlebench.plugin.html import MedalReport
 
         config.pluginmanager.register(MedalReport(config), "mlebench-html")
+    if own.writes_group(config):
+        from pytest_mlebench.plugin.live import follow
+
+        follow(config)
 
 
 @pytest.hookimpl(tryfirst=True)  # before xdist starts its workers

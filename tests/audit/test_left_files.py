@@ -9,9 +9,8 @@ import pytest
 from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.extras.audit.programs import code_of
 from pytest_mlebench.extras.bundles.bundle import read_bundle, write_bundle
-from pytest_mlebench.extras.interop.export import export_mle_bench
+from pytest_mlebench.extras.interop.mle_bench import export_mle_bench
 from pytest_mlebench.records.group import read_group
-from pytest_mlebench.results.grading_report import write_group
 from pytest_mlebench.runs.guard import protect
 from tests.groups import record_with, save_group
 from tests.left import leave, left
@@ -58,7 +57,7 @@ def test_a_file_of_an_agent_that_is_named_as_an_archive_is_a_file_as_any_other(c
 
 
 def test_an_export_has_folders_again_behind_a_guard(run_dir: Path, tmp_path: Path) -> None:
-    (folder,) = export_mle_bench(read_group(run_dir.parent), tmp_path / "out", write_group)
+    (folder,) = export_mle_bench(read_group(run_dir.parent), tmp_path / "out")
     assert (folder / run_dir.name / "code/a.py").read_text() == "print(1)"
     assert (folder / run_dir.name / "logs/a.log").read_text() == "one"
     assert (folder / "conftest.py").read_bytes() == (run_dir.parent / "conftest.py").read_bytes()

@@ -25,6 +25,7 @@ VARIABLES = {
     "(default: `/var/tmp/mlebench-gpus`)",
     "MLEBENCH_PYTHON": "on a Ray cluster: the Python of the nodes that does the runs, if it is not the session's",
     "MLEBENCH_SLURM_SECONDS": "how often Slurm's `squeue` is asked, in seconds (default: 10)",
+    "MLFLOW_TRACKING_URI": "the MLflow server of `mlebench export --to=mlflow` without `--tracking-uri`",
     "RAY_ADDRESS": "the Ray cluster of `--cluster=ray`, where `--cluster-address` does not name one",
     "I_ACCEPT_RUNNING_PRIVILEGED_CONTAINERS": "`true`: as `--allow-privileged`, which MLE-bench calls so",
     "DOCKER_HOST": "where the Docker engine is (default: `unix:///var/run/docker.sock`)",

@@ -1,4 +1,4 @@
-"""``mlebench export``: a run group in forms that other programs read."""
+"""``mlebench export``: run groups in forms that other programs read, and to experiment trackers."""
 
 from __future__ import annotations
 
@@ -9,53 +9,97 @@ from typing import Any
 
 from pytest_mlebench.cli.common import GROUP_HELP, add_options, open_group, read_settings, user_path
 from pytest_mlebench.errors import UsageError, unusable
-from pytest_mlebench.extras.interop import export
-from pytest_mlebench.io.json_files import write_json
-from pytest_mlebench.records.group import read_group
-from pytest_mlebench.results.grading_report import write_group
+from pytest_mlebench.extras.interop.contract import EXPORTERS, Exporter, ExportOption, Request, exporter
+from pytest_mlebench.io.extensions import extensions
+from pytest_mlebench.records.group import RunGroup, read_group
 
 logger = logging.getLogger("pytest_mlebench")
 
-_FORMS = ("mle-bench", "inspect", "atif")
-
 
 def add(commands: Any) -> None:
-    command = commands.add_parser("export", help="write a run group as other programs read it")
-    command.add_argument("group", metavar="GROUP", help=GROUP_HELP)
-    command.add_argument("--to", choices=_FORMS, required=True,
-        help="mle-bench (a runs/ folder for its aggregate_grading_reports.py), inspect (logs for `inspect view`) or "
-        "atif (trajectories)")  # fmt: skip
+    command = commands.add_parser(
+        "export", help="write run groups as other programs read them, or send them to a tracker"
+    )
+    command.add_argument("group", nargs="+", metavar="GROUP", help=GROUP_HELP)
+    known = _loadable()
+    command.add_argument(
+        "--to",
+        choices=sorted(extensions(EXPORTERS)),
+        required=True,
+        help="; ".join(f"{name}: {own.SUMMARY}" for name, own in known.items()),
+    )
     command.add_argument(
         "-o", "--output", type=user_path, metavar="DIR", help="folder to write to (default: GROUP-FORM)"
     )
+    for name, (option, users) in _options(known).items():
+        command.add_argument(
+            name,
+            dest=_dest(name),
+            help=f"with --to={' or '.join(users)}: {option.help}",
+            **({"metavar": option.metavar} if option.metavar else {"action": "store_const", "const": ""}),
+        )
     add_options(command, "--runs-dir")
     command.set_defaults(command=_export)
 
 
+def _loadable() -> dict[str, Exporter]:
+    """The exporters by name, without those of other packages that cannot be loaded: naming one says why."""
+    found = {}
+    for name in sorted(extensions(EXPORTERS)):
+        try:
+            found[name] = exporter(name)
+        except UsageError:
+            continue
+    return found
+
+
+def _options(exporters: dict[str, Exporter]) -> dict[str, tuple[ExportOption, list[str]]]:
+    """Each option once, with the names of the exporters that have it."""
+    found: dict[str, tuple[ExportOption, list[str]]] = {}
+    for name, own in exporters.items():
+        for option in own.OPTIONS:
+            found.setdefault(option.name, (option, []))[1].append(name)
+    return found
+
+
+def _dest(name: str) -> str:
+    return f"exporter {name}"
+
+
 def _export(options: argparse.Namespace) -> int:
-    group = read_group(open_group(options.group, read_settings(options).runs_dir))
+    chosen = exporter(options.to)
+    request = Request(to=options.to, output=options.output, options=_given(options, chosen))
+    runs_dir = read_settings(options).runs_dir
+    for name in options.group:
+        group = _read(name, runs_dir)
+        try:
+            for line in chosen.export(group, request):
+                print(line, flush=True)
+        except OSError as error:
+            raise UsageError(f"{request.output or group.name} cannot be exported: {unusable(error)}") from error
+    return 0
+
+
+def _read(name: str, runs_dir: Path) -> RunGroup:
+    group = read_group(open_group(name, runs_dir))
     for why in group.broken:
         logger.warning("warning: %s", why)
     if not group.records:
         raise UsageError(f"{group.folder} has no run that has ended: there is nothing to export")
-    target = options.output or Path(f"{group.name}-{options.to}")
-    try:
-        target.mkdir(parents=True, exist_ok=True)
-        if options.to == "mle-bench":
-            written = export.export_mle_bench(group, target, write_group)
-            for why in export.counted_otherwise(group):
-                logger.warning("warning: %s", why)
-        elif options.to == "atif":
-            written = export.export_atif(group, target)
-            if not written:
-                raise UsageError(f"no run of {group.name} has a trajectory: its agents called no recorded models")
-        else:
-            written = []
-            for name, log in export.inspect_logs(group):
-                write_json(target / f"{name}.json", log)
-                written.append(target / f"{name}.json")
-    except OSError as error:
-        raise UsageError(f"{target} cannot be written: {unusable(error)}") from error
-    for path in written:
-        print(path)
-    return 0
+    for record in group.records:  # it names a folder below, and a bundle is somebody else's
+        if Path(record.run_id).name != record.run_id:
+            raise UsageError(f"{group.folder}: {record.run_id!r} is not the id of a run")
+    return group
+
+
+def _given(options: argparse.Namespace, chosen: Exporter) -> dict[str, str]:
+    own = {option.name for option in chosen.OPTIONS}
+    prefix = _dest("")
+    given = {
+        dest.removeprefix(prefix): value
+        for dest, value in vars(options).items()
+        if dest.startswith(prefix) and value is not None
+    }
+    if others := sorted(given.keys() - own):
+        raise UsageError(f"{', '.join(others)} has no effect with --to={options.to}")
+    return given

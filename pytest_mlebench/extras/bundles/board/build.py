@@ -10,7 +10,6 @@ from functools import cache, partial
 from pathlib import Path
 from urllib.parse import urlencode
 
-from pytest_mlebench import factories
 from pytest_mlebench.bench import Bench
 from pytest_mlebench.errors import DataError, UsageError, reason
 from pytest_mlebench.extras.bundles import verify as verification
@@ -103,7 +102,7 @@ def _files(paths: Iterable[Path]) -> Iterator[Path]:
 
 def _entries(bench: Bench, files: list[Path], max_bytes: int) -> list[_Entry]:
     """One entry for each file, but one for each digest: the one that is shown, if there is any."""
-    graders = cache(partial(factories.regrader, bench.settings))
+    graders = cache(bench.regrader)
     by_digest: dict[str, _Entry] = {}
     unread: list[_Entry] = []
     for number, file in enumerate(files, 1):

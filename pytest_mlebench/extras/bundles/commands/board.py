@@ -5,9 +5,7 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from pytest_mlebench import factories
-from pytest_mlebench.bench import Bench
-from pytest_mlebench.cli.common import add_options, note_absent, read_settings, user_path
+from pytest_mlebench.cli.common import add_options, note_absent, read_bench, user_path
 from pytest_mlebench.extras.bundles.board.build import TITLE, board
 from pytest_mlebench.extras.bundles.commands.bundle import largest
 from pytest_mlebench.io.units import pluralize
@@ -34,11 +32,10 @@ def add(commands: Any) -> None:
 
 
 def _board(options: argparse.Namespace) -> int:
-    settings = read_settings(options)
-    note_absent(factories.data_store(settings))
-    bench = Bench(settings=settings, reporter=Lines())
+    bench = read_bench(options, Lines())
+    note_absent(bench.store)
     rows, rejected = board(
-        bench, options.bundles, options.out, title=settings.title or TITLE, max_bytes=largest(options.max_size)
+        bench, options.bundles, options.out, title=bench.settings.title or TITLE, max_bytes=largest(options.max_size)
     )
     own = [row for row in rows if not row.is_reported]
     ranked = sum(row.rank is not None for row in own)

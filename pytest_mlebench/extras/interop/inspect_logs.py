@@ -1,136 +1,32 @@
-"""A run group in forms that other programs read: MLE-bench's ``runs/`` folder, an Inspect log, ATIF trajectories."""
+"""A run group as logs of Inspect, which ``inspect view`` and ``inspect log`` read."""
 
 from __future__ import annotations
 
-import csv
-import json
-import re
-import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from pytest_mlebench._version import __version__
-from pytest_mlebench.errors import UsageError, unusable
+from pytest_mlebench.extras.interop.contract import ExportOption, Request
+from pytest_mlebench.extras.interop.facts import trajectory
+from pytest_mlebench.extras.interop.mle_bench import file_name, stamp
 from pytest_mlebench.io.json_files import write_json
-from pytest_mlebench.llm.trajectory import TRAJECTORY, build
 from pytest_mlebench.records.account import Ending
 from pytest_mlebench.records.group import RunGroup
-from pytest_mlebench.records.layout import SUBMISSION
 from pytest_mlebench.records.outcome import Outcome
 from pytest_mlebench.records.record import RunRecord
-from pytest_mlebench.runs.files import unpack
-from pytest_mlebench.runs.guard import protect
 
-EXPERIMENTS = "run_group_experiments.csv"
-_MAX_TRAJECTORY = 256 << 20
-
-Write = Callable[[Path, str, Iterable[RunRecord]], None]
-"""``results.grading_report.write_group``, which this module does not import."""
+SUMMARY = "logs for `inspect view`"
+OPTIONS: tuple[ExportOption, ...] = ()
 
 
-def export_mle_bench(group: RunGroup, target: Path, write_group: Write) -> list[Path]:
-    """Write a ``runs/`` folder as MLE-bench has it: a run group for each agent and seed, with its grading report, and
-    ``run_group_experiments.csv``, in which the agent is the experiment. Returns the run groups' folders.
-
-    MLE-bench takes a run group for one attempt at each competition. Raises UsageError.
-    """
-    folders = []
-    rows = []
-    for agent, seed in sorted({(record.agent, record.seed) for record in group.records}):
-        records = [record for record in group.records if (record.agent, record.seed) == (agent, seed)]
-        started = min(record.started_at for record in records)
-        folder = target / f"{_stamp(started)}_run-group_{_name(group.name)}_{_name(agent)}_seed-{seed}"
-        _make(folder)
-        protect(folder)
-        for record in records:
-            run_dir, target_dir = group.folder / record.run_id, folder / record.run_id
-            unpack(run_dir, target_dir)
-            if (run_dir / SUBMISSION).is_file() and not (run_dir / SUBMISSION).is_symlink():
-                (target_dir / SUBMISSION).parent.mkdir(exist_ok=True)
-                shutil.copyfile(run_dir / SUBMISSION, target_dir / SUBMISSION)
-        write_group(folder, started, records)
-        report = folder / "grading_report.json"
-        report.rename(folder / f"{_stamp(max(record.ended_at for record in records))}_grading_report.json")
-        folders.append(folder)
-        rows.append((_name(agent), folder.name))
-    path = target / EXPERIMENTS
-    known = _known_rows(path)
-    try:
-        with path.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file)
-            writer.writerow(("experiment_id", "run_group"))
-            writer.writerows(dict.fromkeys([*known, *rows]))
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written: {unusable(error)}") from error
-    return folders
-
-
-def counted_otherwise(group: RunGroup) -> Iterator[str]:
-    """Why MLE-bench's figures of the exported group are not those that its report has.
-
-    It takes the i-th report of a competition for seed i, so that after a missing run the later seeds move up; and it
-    knows no errors of the harness, which count as failures there, while reports leave their seeds out.
-    """
-    for key in sorted(group.planned - group.runs.keys()):
-        what = f"{key.agent} lacks {key.competition_id} with seed {key.seed}"
-        yield f"{what}: MLE-bench counts its later seeds as earlier ones"
-    for key, record in sorted(group.runs.items()):
-        if record.outcome is Outcome.error:
-            what = f"{key.agent} on {key.competition_id}, seed {key.seed}"
-            yield f"{what}: an error of the harness, which MLE-bench counts as a failure"
-
-
-def _known_rows(path: Path) -> list[tuple[str, str]]:
-    """The rows of exports before."""
-    try:
-        with path.open(newline="", encoding="utf-8") as file:
-            return [(row[0], row[1]) for row in list(csv.reader(file))[1:] if len(row) == 2]
-    except FileNotFoundError:
-        return []
-
-
-def _make(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True)
-    except FileExistsError as error:
-        raise UsageError(f"{folder} exists already: name another folder with --output") from error
-    except OSError as error:
-        raise UsageError(f"{folder} cannot be written: {unusable(error)}") from error
-
-
-def _stamp(moment: str) -> str:
-    return f"{datetime.fromisoformat(moment):%Y-%m-%dT%H-%M-%S}-UTC"
-
-
-def _name(text: str) -> str:
-    return re.sub(r"[^A-Za-z0-9.-]+", "-", text)
-
-
-def export_atif(group: RunGroup, target: Path) -> list[Path]:
-    """Write each run's trajectory as ``<run id>.json`` in ATIF; runs that called no model have none."""
-    if not target.is_dir():
-        _make(target)
-    found = []
-    for record in group.records:
-        trajectory = _trajectory(group.folder / record.run_id, record)
-        if trajectory is not None:
-            write_json(target / f"{record.run_id}.json", trajectory)
-            found.append(target / f"{record.run_id}.json")
-    return found
-
-
-def _trajectory(run_dir: Path, record: RunRecord) -> Mapping[str, Any] | None:
-    path = run_dir / TRAJECTORY
-    if path.is_file() and not path.is_symlink() and path.stat().st_size <= _MAX_TRAJECTORY:
-        try:
-            found = json.loads(path.read_bytes())
-        except (ValueError, RecursionError):
-            found = None
-        if isinstance(found, dict) and isinstance(found.get("steps"), list):
-            return found
-    return build(run_dir, agent=record.agent)
+def export(group: RunGroup, request: Request) -> Iterator[str]:
+    """Write a log for each agent."""
+    target = request.folder(group)
+    for name, log in inspect_logs(group):
+        write_json(target / f"{name}.json", log)
+        yield str(target / f"{name}.json")
 
 
 def inspect_logs(group: RunGroup) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -147,7 +43,7 @@ def inspect_logs(group: RunGroup) -> Iterator[tuple[str, dict[str, Any]]]:
         if records:
             yield (
                 # Inspect reads time, task and id from the name.
-                f"{_stamp(min(r.started_at for r in records))}_mle-bench_{_name(group.name)}-{_name(agent)}",
+                f"{stamp(min(r.started_at for r in records))}_mle-bench_{file_name(group.name)}-{file_name(agent)}",
                 _log(group, records),
             )
 
@@ -200,8 +96,8 @@ def _log(group: RunGroup, records: list[RunRecord]) -> dict[str, Any]:
 
 
 def _sample(record: RunRecord, run_dir: Path) -> dict[str, Any]:
-    trajectory = _trajectory(run_dir, record)
-    messages = list(_messages(trajectory)) if trajectory is not None else []
+    said = trajectory(run_dir, record)
+    messages = list(_messages(said)) if said is not None else []
     model = next(iter(record.models_called), "none")
     medal = record.report.medal or ("above median" if record.report.above_median else record.outcome.label)
     answer = f"{medal}: {record.reason}" if record.reason else medal

@@ -1,0 +1,27 @@
+"""The trajectories of a run group in ATIF, a file for each run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pytest_mlebench.errors import UsageError
+from pytest_mlebench.extras.interop.contract import ExportOption, Request
+from pytest_mlebench.extras.interop.facts import trajectory
+from pytest_mlebench.io.json_files import write_json
+from pytest_mlebench.records.group import RunGroup
+
+SUMMARY = "trajectories in ATIF"
+OPTIONS: tuple[ExportOption, ...] = ()
+
+
+def export(group: RunGroup, request: Request) -> Iterator[str]:
+    """Write each run's trajectory as ``<run id>.json``; runs that called no model have none."""
+    target, written = request.folder(group), 0
+    for record in group.records:
+        if (found := trajectory(group.folder / record.run_id, record)) is not None:
+            path = target / f"{record.run_id}.json"
+            write_json(path, found)
+            written += 1
+            yield str(path)
+    if not written:
+        raise UsageError(f"no run of {group.name} has a trajectory: its agents called no recorded models")

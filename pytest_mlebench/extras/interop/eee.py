@@ -1,0 +1,241 @@
+"""Results in the form of Every Eval Ever, a common schema and corpus of evaluations: a file for each agent and version.
+
+It has medal rates by split, with the confidence interval that reports show, and each competition's mean score over
+seeds. The files lie where the corpus has them: ``data/mle-bench/<developer>/<model>/<UUID>.json``. The UUID follows
+from the group and the agent, so another export of the group replaces its files. The package of the extra ``eee``
+validates them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import math
+import re
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+from pytest_mlebench._version import __version__
+from pytest_mlebench.catalog.catalogue import default_catalogue
+from pytest_mlebench.errors import UsageError
+from pytest_mlebench.extras.interop import facts
+from pytest_mlebench.extras.interop.contract import ExportOption, Request, third_party
+from pytest_mlebench.io.json_files import write_json
+from pytest_mlebench.records.group import RunGroup
+from pytest_mlebench.records.record import RunRecord
+from pytest_mlebench.results.statistics import Rate
+from pytest_mlebench.results.summary import SplitSummary, summarise
+
+logger = logging.getLogger("pytest_mlebench")
+
+SUMMARY = "results for the common corpus of Every Eval Ever"
+OPTIONS = (
+    ExportOption("--organization", "NAME", "who ran the evaluation (default: unknown)"),
+    ExportOption("--relationship", "WHICH", "of evaluator and model: first_party, third_party, collaborative or other"),
+)
+SCHEMA_VERSION = "0.3.0"
+RELATIONSHIPS = ("first_party", "third_party", "collaborative", "other")
+_DEVELOPERS = {"gemini": "google", "gemini-openai": "google"}
+"""Who makes the models of providers that are called otherwise."""
+_RATES = {
+    "any_medal": "any medal",
+    "gold": "gold medal",
+    "silver": "silver medal",
+    "bronze": "bronze medal",
+    "above_median": "above the median",
+    "valid": "valid submission",
+}
+
+
+def export(group: RunGroup, request: Request) -> Iterator[str]:
+    """Write and validate the file of each agent; raises UsageError for one that the package refuses."""
+    relationship = request.options.get("--relationship", "other")
+    if relationship not in RELATIONSHIPS:
+        raise UsageError(f"--relationship: {relationship!r} must be one of {', '.join(RELATIONSHIPS)}")
+    source = {
+        "source_name": "pytest-mlebench",
+        "source_type": "evaluation_run",
+        "source_organization_name": request.options.get("--organization", "unknown"),
+        "evaluator_relationship": relationship,
+    }
+    folder, clean, written = request.folder(group), facts.cleaner().text, list[Path]()
+    summaries = summarise([group])
+    for agent in group.agents:
+        records = [record for record in group.records if record.agent == agent]
+        whole = _log(group, agent, records, [own for own in summaries if own.agent == agent], source, clean)
+        log = _cleaned(whole, clean)
+        if records and log["evaluation_results"]:
+            model = log["model_info"]["id"].split("/")
+            path = folder / "data/mle-bench" / model[0] / "_".join(model[1:]) / f"{_uuid(group.name, agent)}.json"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            write_json(path, log)
+            written.append(path)
+    if not written:
+        raise UsageError(f"no run of {group.name} has a result: there is nothing to export")
+    _validate(folder, written)
+    yield from map(str, written)
+
+
+def _validate(folder: Path, files: list[Path]) -> None:
+    try:
+        validator = third_party("every_eval_ever.validator", "eee")
+    except UsageError as error:
+        logger.warning("warning: the files were not validated: %s (Python 3.12 or later)", error)
+        return
+    for path in files:
+        name = path.relative_to(folder).as_posix()
+        report = validator.validate_file(path, repo_path=name, run_semantic_checks=True)
+        problems = [f"{own.get('loc')}: {own.get('msg')}" for own in [*report.errors, *report.warnings]]
+        if problems:
+            raise UsageError(f"{path} does not hold to the schema of Every Eval Ever: {'; '.join(problems)[:1000]}")
+
+
+def _log(
+    group: RunGroup,
+    agent: str,
+    records: list[RunRecord],
+    summaries: list[SplitSummary],
+    source: dict[str, str],
+    clean: facts.Clean,
+) -> dict[str, Any]:
+    ended = max((record.ended_at for record in records), default="")
+    model = _model(agent, records, clean)
+    limits = {name: str(value) for name, value in (records[0].limits if records else {}).items() if value is not None}
+    shared = {"evaluation_timestamp": ended, "generation_config": {"additional_details": {"agent": agent, **limits}}}
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "evaluation_id": f"mle-bench/{model['id']}/{group.name}-{_component(agent)}",
+        "evaluation_timestamp": ended,
+        "retrieved_timestamp": str(facts.milliseconds(ended) / 1000) if ended else "0",
+        "source_metadata": source,
+        "eval_library": {
+            "name": "pytest-mlebench",
+            "version": __version__,
+            "additional_details": {"agent": agent, "run_group": group.name, "bench_version": group.version, **limits},
+        },
+        "model_info": model,
+        "evaluation_results": [{**own, **shared} for own in (*_medals(summaries), *_scores(group, records))],
+    }
+
+
+def _model(agent: str, records: list[RunRecord], clean: facts.Clean) -> dict[str, Any]:
+    """The model that answered most calls; an agent that called none stands for itself."""
+    calls: dict[str, int] = {}
+    providers: dict[str, str] = {}
+    for record in records:
+        for called, count in record.models_called.items():
+            name = clean(called)
+            calls[name] = calls.get(name, 0) + count
+            providers[name] = str(record.llm["models"][called].get("provider") or "other")
+    name = max(calls, key=lambda own: calls[own]) if calls else f"without-a-model/{agent}"
+    provider = providers.get(name, "none")
+    parts = name.split("/") if "/" in name else [_DEVELOPERS.get(provider, provider), name]
+    return {
+        "name": name,
+        "id": "/".join(_component(part) for part in parts),
+        "developer": _component(parts[0]),
+        "inference_platform": provider,
+        "additional_details": {
+            "deployment_type": "unknown",
+            "model_availability": "unknown",
+            "agent": agent,
+            "calls_by_model": ", ".join(f"{own}: {count}" for own, count in sorted(calls.items())),
+        },
+    }
+
+
+def _medals(summaries: list[SplitSummary]) -> Iterator[dict[str, Any]]:
+    for summary in summaries:
+        for field, label in _RATES.items():
+            rate: Rate = getattr(summary, field)
+            if math.isnan(rate.mean):
+                continue
+            uncertainty: dict[str, Any] = {"num_samples": summary.competitions * max(1, summary.seeds)}
+            if rate.standard_error is not None:
+                uncertainty["standard_error"] = {"value": rate.standard_error, "method": "over seeds"}
+            if field == "any_medal" and (interval := summary.interval) is not None:
+                uncertainty["confidence_interval"] = {
+                    "lower": interval.low,
+                    "upper": interval.high,
+                    "confidence_level": 0.95,
+                    "method": "over competitions: bootstrap, or Wilson if fewer than 10 or all equal",
+                }
+            yield {
+                "evaluation_result_id": f"{summary.split}.{field}",
+                "evaluation_name": f"MLE-bench {summary.split}: {label}",
+                "source_data": _source(f"MLE-bench {summary.split}", competitions=", ".join(summary.competition_ids)),
+                "metric_config": {
+                    "evaluation_description": f"share of runs: {label}",
+                    "metric_id": f"mle-bench.{field}",
+                    "metric_name": label,
+                    "metric_kind": "pass_rate",
+                    "metric_unit": "percent",
+                    "lower_is_better": False,
+                    "score_type": "continuous",
+                    "min_score": 0.0,
+                    "max_score": 100.0,
+                },
+                "score_details": {"score": rate.mean, "uncertainty": uncertainty, "details": {"note": summary.caution}},
+            }
+
+
+def _scores(group: RunGroup, records: list[RunRecord]) -> Iterator[dict[str, Any]]:
+    catalogue = default_catalogue(version=group.version)
+    for id in sorted({record.competition_id for record in records}):
+        own = [record for record in records if record.competition_id == id]
+        scores = [record.score for record in own if record.score is not None and math.isfinite(record.score)]
+        if not scores:
+            continue
+        uncertainty: dict[str, Any] = {"num_samples": len(scores)}
+        if len(scores) > 1:
+            spread = stdev(scores)
+            error = {"value": spread / math.sqrt(len(scores)), "method": "over seeds"}
+            uncertainty |= {"standard_deviation": spread, "standard_error": error}
+        elif (low := own[0].report.score_low) is not None and (high := own[0].report.score_high) is not None:
+            uncertainty["confidence_interval"] = {
+                "lower": low,
+                "upper": high,
+                "confidence_level": 0.95,
+                "method": "bootstrap over the test's rows",
+            }
+        medals = ", ".join(f"seed {record.seed}: {record.outcome.label}" for record in own)
+        yield {
+            "evaluation_result_id": id,
+            "evaluation_name": f"MLE-bench: {id}",
+            "source_data": _source(id, digests=str(dict(own[0].data)), verified=str(own[0].data_verified)),
+            "metric_config": {
+                "metric_id": f"mle-bench.{id}",
+                "metric_name": catalogue[id].metric if id in catalogue else "score",
+                "lower_is_better": own[0].report.is_lower_better,
+            },
+            "score_details": {"score": mean(scores), "uncertainty": uncertainty, "details": {"outcomes": medals}},
+        }
+
+
+def _source(name: str, **details: str) -> dict[str, Any]:
+    return {"dataset_name": name, "source_type": "other", "additional_details": details}
+
+
+def _component(text: str) -> str:
+    """A text as a part of a path of the corpus."""
+    found = re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip(".- ")[:100]
+    return (
+        found
+        if found.lower() not in ("", "data", "unknown", "con", "prn", "aux", "nul")
+        else f"model-{found or 'unnamed'}"
+    )
+
+
+def _uuid(*parts: str) -> uuid.UUID:
+    return uuid.UUID(bytes=hashlib.sha256("\0".join(parts).encode()).digest()[:16], version=4)
+
+
+def _cleaned(value: Any, clean: facts.Clean) -> Any:
+    if isinstance(value, dict):
+        return {key: _cleaned(own, clean) for key, own in value.items()}
+    if isinstance(value, list):
+        return [_cleaned(own, clean) for own in value]
+    return clean(value) if isinstance(value, str) else value

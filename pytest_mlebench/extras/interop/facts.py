@@ -1,0 +1,168 @@
+"""What trackers are told of a run: parameters, metrics, tags, the timeline, in one form for all of them."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from pytest_mlebench._version import __version__
+from pytest_mlebench.catalog.leaderboard import MEDALS
+from pytest_mlebench.io.json_files import json_text
+from pytest_mlebench.llm.trajectory import TRAJECTORY, build
+from pytest_mlebench.records.group import RunGroup
+from pytest_mlebench.records.layout import RUN_LOG, SUBMISSION
+from pytest_mlebench.records.manifest import flatten
+from pytest_mlebench.records.record import RunRecord
+from pytest_mlebench.records.report import medal_rank
+from pytest_mlebench.sandbox.redaction import Redactor, environment_secrets
+
+MAX_TRAJECTORY = 256 << 20
+MAX_ARTIFACT = 64 << 20
+_SHORT = 256
+Clean = Callable[[str], str]
+
+
+def cleaner(environment: Mapping[str, str] = os.environ) -> Redactor:
+    """What masks the secrets of this environment. Records were cleaned when they were written; this is a second look,
+    since what leaves the machine cannot be called back."""
+    return Redactor(environment_secrets(environment))
+
+
+def cached(redactor: Redactor) -> Clean:
+    """``redactor.text`` that remembers short texts: names of models and agents come again in each span."""
+    known = lru_cache(1 << 12)(redactor.text)
+    return lambda text: known(text) if len(text) <= _SHORT else redactor.text(text)
+
+
+def shown(url: str) -> str:
+    """A URL without what may be a secret: user, password and query."""
+    return re.sub(r"(?<=://)[^/@\s]*@", "***@", url).partition("?")[0]
+
+
+def parameters(group: RunGroup, record: RunRecord) -> dict[str, str | int | float | bool]:
+    """What was decided before the run: agent, competition, seed, limits, and the manifest's settings."""
+    found: dict[str, Any] = {
+        "agent": record.agent,
+        "competition": record.competition_id,
+        "seed": record.seed,
+        "split": record.split,
+        "category": record.category,
+        "run_group": group.name,
+        "bench_version": record.report.bench_version,
+        "description": record.description,
+        "sandbox": record.sandbox.name,
+    }
+    settings = {
+        name: value for name, value in group.manifest.settings.items() if name not in ("agents", "competitions")
+    }
+    for prefix, values in (("limits", record.limits), ("versions", record.versions), ("settings", settings)):
+        found |= {f"{prefix}.{name.replace(' ', '.')}": value for name, value in flatten(values)}
+    return {
+        name: value if isinstance(value, str | int | float) else json.dumps(value, ensure_ascii=False, default=str)
+        for name, value in found.items()
+        if value is not None and value != ""
+    }
+
+
+def metrics(record: RunRecord) -> dict[str, float]:
+    """Finite numbers: score, medal (3 gold, 2 silver, 1 bronze, 0 none), percentile, cost in US dollars, tokens, …"""
+    tokens = record.llm.get("tokens")
+    found: dict[str, Any] = {
+        "score": record.score,
+        "score_low": record.report.score_low,
+        "score_high": record.report.score_high,
+        "medal": medal_number(record.report.medal),
+        "any_medal": float(record.report.any_medal),
+        "above_median": float(record.report.above_median),
+        "valid_submission": float(record.report.valid_submission),
+        "percentile": record.report.percentile,
+        "seconds": record.seconds,
+        "cost": record.cost,
+        "calls": record.llm.get("calls"),
+        **({f"tokens.{name}": value for name, value in tokens.items()} if isinstance(tokens, Mapping) else {}),
+    }
+    return {name: float(value) for name, value in found.items() if is_number(value)}
+
+
+def medal_number(medal: str | None) -> float:
+    """3 for gold, 2 for silver, 1 for bronze, 0 for none."""
+    return float(len(MEDALS) - medal_rank(medal))
+
+
+def milliseconds(moment: str) -> int:
+    """A moment in ISO 8601 as milliseconds since 1970."""
+    return round(1000 * datetime.fromisoformat(moment).timestamp())
+
+
+def is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def timeline(record: RunRecord) -> Iterator[tuple[float, dict[str, float]]]:
+    """The run's submission over time: seconds since its start, and metrics of what it was then."""
+    for point in record.timeline:
+        found = {"score": point.score, "cost": point.cost, "calls": point.calls, "medal": medal_number(point.medal)}
+        yield (
+            point.seconds,
+            {
+                f"timeline.{name}": float(value)
+                for name, value in found.items()
+                if value is not None and is_number(value)
+            },
+        )
+
+
+def tags(record: RunRecord) -> dict[str, str]:
+    """What runs are searched by."""
+    found = {
+        "run_id": record.run_id,
+        "outcome": record.outcome.value,
+        "ending": record.ending.value,
+        "medal": record.report.medal or "none",
+        "verified_data": {True: "yes", False: "no", None: "unknown"}[record.data_verified],
+        "data": " ".join(f"{name}={digest}" for name, digest in sorted(record.data.items())),
+        "models": ", ".join(record.models_called),
+        "exported_by": f"pytest-mlebench {__version__}",
+        "reason": record.reason or "",
+    }
+    return {f"mlebench.{name}": value for name, value in found.items() if value}
+
+
+def artifacts(group: RunGroup, record: RunRecord, folder: Path, redactor: Redactor) -> list[Path]:
+    """Copies of a run's record, report, trajectory, log and submission, without secrets, in a folder.
+
+    Files of more than 64 MiB are left out, and so are those that cannot be cleaned.
+    """
+    run_dir, found = group.folder / record.run_id, []
+    for name, values in (("run.json", record.to_json()), ("report.json", record.report.to_json())):
+        (folder / name).write_text(redactor.text(json_text(values)), encoding="utf-8")
+        found.append(folder / name)
+    for name in (SUBMISSION, TRAJECTORY, RUN_LOG):
+        source = run_dir / name
+        if source.is_file() and not source.is_symlink() and source.stat().st_size <= MAX_ARTIFACT:
+            target = folder / source.name
+            shutil.copyfile(source, target)
+            if redactor.file(target):
+                found.append(target)
+    return found
+
+
+def trajectory(run_dir: Path, record: RunRecord) -> Mapping[str, Any] | None:
+    """What a run wrote of its steps, or else what its recording gives; None for a run that called no model."""
+    path = run_dir / TRAJECTORY
+    if path.is_file() and not path.is_symlink() and path.stat().st_size <= MAX_TRAJECTORY:
+        try:
+            found = json.loads(path.read_bytes())
+        except (ValueError, RecursionError):
+            found = None
+        if isinstance(found, dict) and isinstance(found.get("steps"), list):
+            return found
+    return build(run_dir, agent=record.agent)

@@ -1,0 +1,113 @@
+"""A run group as MLE-bench has it: a ``runs/`` folder for its ``aggregate_grading_reports.py``."""
+
+from __future__ import annotations
+
+import csv
+import logging
+import re
+import shutil
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+
+from pytest_mlebench.errors import UsageError, unusable
+from pytest_mlebench.extras.interop.contract import ExportOption, Request
+from pytest_mlebench.records.group import RunGroup
+from pytest_mlebench.records.layout import SUBMISSION
+from pytest_mlebench.records.outcome import Outcome
+from pytest_mlebench.results.grading_report import write_group
+from pytest_mlebench.runs.files import unpack
+from pytest_mlebench.runs.guard import protect
+
+logger = logging.getLogger("pytest_mlebench")
+
+SUMMARY = "a runs/ folder for MLE-bench's aggregate_grading_reports.py"
+OPTIONS: tuple[ExportOption, ...] = ()
+EXPERIMENTS = "run_group_experiments.csv"
+
+
+def export(group: RunGroup, request: Request) -> Iterator[str]:
+    """Write the ``runs/`` folder, and warn of what MLE-bench counts in another way."""
+    yield from map(str, export_mle_bench(group, request.folder(group)))
+    for why in counted_otherwise(group):
+        logger.warning("warning: %s", why)
+
+
+def export_mle_bench(group: RunGroup, target: Path) -> list[Path]:
+    """Write a ``runs/`` folder as MLE-bench has it: a run group for each agent and seed, with its grading report, and
+    ``run_group_experiments.csv``, in which the agent is the experiment. Returns the run groups' folders.
+
+    MLE-bench takes a run group for one attempt at each competition. Raises UsageError.
+    """
+    folders = []
+    rows = []
+    for agent, seed in sorted({(record.agent, record.seed) for record in group.records}):
+        records = [record for record in group.records if (record.agent, record.seed) == (agent, seed)]
+        started = min(record.started_at for record in records)
+        folder = target / f"{stamp(started)}_run-group_{file_name(group.name)}_{file_name(agent)}_seed-{seed}"
+        _make(folder)
+        protect(folder)
+        for record in records:
+            run_dir, target_dir = group.folder / record.run_id, folder / record.run_id
+            unpack(run_dir, target_dir)
+            if (run_dir / SUBMISSION).is_file() and not (run_dir / SUBMISSION).is_symlink():
+                (target_dir / SUBMISSION).parent.mkdir(exist_ok=True)
+                shutil.copyfile(run_dir / SUBMISSION, target_dir / SUBMISSION)
+        write_group(folder, started, records)
+        report = folder / "grading_report.json"
+        report.rename(folder / f"{stamp(max(record.ended_at for record in records))}_grading_report.json")
+        folders.append(folder)
+        rows.append((file_name(agent), folder.name))
+    path = target / EXPERIMENTS
+    known = _known_rows(path)
+    try:
+        with path.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.writer(file)
+            writer.writerow(("experiment_id", "run_group"))
+            writer.writerows(dict.fromkeys([*known, *rows]))
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {unusable(error)}") from error
+    return folders
+
+
+def counted_otherwise(group: RunGroup) -> Iterator[str]:
+    """Why MLE-bench's figures of the exported group are not those that its report has.
+
+    It takes the i-th report of a competition for seed i, so that after a missing run the later seeds move up; and it
+    knows no errors of the harness, which count as failures there, while reports leave their seeds out.
+    """
+    for key in sorted(group.planned - group.runs.keys()):
+        what = f"{key.agent} lacks {key.competition_id} with seed {key.seed}"
+        yield f"{what}: MLE-bench counts its later seeds as earlier ones"
+    for key, record in sorted(group.runs.items()):
+        if record.outcome is Outcome.error:
+            what = f"{key.agent} on {key.competition_id}, seed {key.seed}"
+            yield f"{what}: an error of the harness, which MLE-bench counts as a failure"
+
+
+def _known_rows(path: Path) -> list[tuple[str, str]]:
+    """The rows of exports before."""
+    try:
+        with path.open(newline="", encoding="utf-8") as file:
+            return [(row[0], row[1]) for row in list(csv.reader(file))[1:] if len(row) == 2]
+    except FileNotFoundError:
+        return []
+
+
+def _make(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True)
+    except FileExistsError as error:
+        raise UsageError(f"{folder} exists already: name another folder with --output") from error
+    except OSError as error:
+        raise UsageError(f"{folder} cannot be written: {unusable(error)}") from error
+
+
+def stamp(moment: str) -> str:
+    """A moment in ISO 8601 as MLE-bench and Inspect write it into names of files."""
+    return f"{datetime.fromisoformat(moment):%Y-%m-%dT%H-%M-%S}-UTC"
+
+
+def file_name(text: str) -> str:
+    """A text as a part of a file's name."""
+    return re.sub(r"[^A-Za-z0-9.-]+", "-", text)

@@ -1,0 +1,235 @@
+"""A run as spans of OpenTelemetry, by the conventions for generative AI.
+
+A run is a trace: the root ``invoke_agent``, a ``chat`` span for each model call, an ``execute_tool`` span for each tool
+that an answer called, and ``gen_ai.evaluation.result`` events for each graded snapshot and for the grade. The ids
+follow from the run's id, so spans that are sent again are the same spans.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pytest_mlebench.extras.interop.conventions import EVALUATION, OPERATIONS, PROVIDERS, TOKENS, Name
+from pytest_mlebench.extras.interop.facts import Clean, is_number, trajectory
+from pytest_mlebench.extras.interop.steps import Step, steps_by_call
+from pytest_mlebench.llm.ledger import BODIES, read_bodies, read_calls
+from pytest_mlebench.records.record import RunRecord
+
+if TYPE_CHECKING:
+    from opentelemetry.proto.common.v1.common_pb2 import KeyValue
+    from opentelemetry.proto.trace.v1.trace_pb2 import Span
+
+_TEXT, _CONTENT = 2_000, 64 << 10
+"""Characters of an attribute, and of one with content."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_INTERNAL, _CLIENT, _ERROR = 1, 3, 2
+
+
+class RunSpans:
+    """Makes the spans of runs; ``clean`` masks secrets in a text.
+
+    ``content`` adds what was said: the messages that each call added, its answer, tools' arguments and results.
+    Recordings larger than ``max_recording`` bytes are not read for the reasons why answers ended.
+    """
+
+    def __init__(self, clean: Clean, *, content: bool = False, max_recording: int | None = None) -> None:
+        self._clean = clean
+        self._content = content
+        self._max_recording = max_recording
+
+    def of(self, record: RunRecord, run_dir: Path) -> Iterator[Span]:
+        """The spans of a run, the root last."""
+        trace = _id(16, record.run_group, record.run_id)
+        root = _id(8, record.run_id)
+        calls = [call for call in read_calls(run_dir) if call.get("kind") in tuple(OPERATIONS)]
+        steps = steps_by_call(trajectory(run_dir, record) if calls else None)
+        finish = self._finish_reasons(run_dir)
+        starts = {str(call.get("number")): _start(call, record) for call in calls}
+        for call in calls:
+            number = str(call.get("number"))
+            span = self._span(trace, root, _id(8, record.run_id, "call", number), _CLIENT)
+            step = steps.get(number)
+            self._chat(span, call, starts[number], finish.get(number), step)
+            yield span
+            for at, tool in enumerate(step.tools if step else ()):
+                own = self._span(trace, root, _id(8, record.run_id, "tool", number, at), _INTERNAL)
+                self._tool(own, tool, step, number)
+                own.start_time_unix_nano = span.end_time_unix_nano
+                own.end_time_unix_nano = max(
+                    span.end_time_unix_nano, starts.get(step.next_call or "", 0) if step else 0
+                )
+                yield own
+        yield self._root(self._span(trace, b"", root, _INTERNAL), record, calls)
+
+    def _span(self, trace: bytes, parent: bytes, own: bytes, kind: int) -> Span:
+        from opentelemetry.proto.trace.v1.trace_pb2 import Span
+
+        return Span(trace_id=trace, span_id=own, parent_span_id=parent, kind=kind)  # type: ignore[arg-type]
+
+    def _attributes(self, values: Mapping[Any, Any], limit: int = _TEXT) -> list[KeyValue]:
+        from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, KeyValue
+
+        def value(given: Any) -> AnyValue:
+            if isinstance(given, bool):
+                return AnyValue(bool_value=given)
+            if isinstance(given, int) and abs(given) < 1 << 63:
+                return AnyValue(int_value=given)
+            if isinstance(given, float):
+                return AnyValue(double_value=given)
+            if isinstance(given, list | tuple):
+                return AnyValue(array_value=ArrayValue(values=[value(item) for item in given]))
+            text = self._clean(str(given))
+            return AnyValue(string_value=text if len(text) <= limit else f"{text[:limit]}…")
+
+        return [KeyValue(key=str(key), value=value(own)) for key, own in values.items() if own not in (None, "", [])]
+
+    def _chat(
+        self, span: Span, call: Mapping[str, Any], start: int, finish: list[str] | None, step: Step | None
+    ) -> None:
+        model, operation = call.get("model") or "unknown", OPERATIONS[str(call.get("kind"))]
+        span.name = self._clean(f"{operation} {model}")[:_TEXT]
+        span.start_time_unix_nano = start
+        span.end_time_unix_nano = start + _nanoseconds(call.get("seconds"))
+        tokens = call.get("tokens")
+        status, error = call.get("status"), call.get("error")
+        failed = error is not None or not isinstance(status, int) or status >= 400
+        values: dict[Any, Any] = {
+            Name.OPERATION: operation,
+            Name.PROVIDER: _provider(call.get("provider")),
+            Name.MODEL: model,
+            Name.ANSWERED_MODEL: call.get("answered_model"),
+            Name.FINISH: finish,
+            Name.STREAM: call.get("stream"),
+            Name.FIRST_CHUNK: call.get("first_token"),
+            **({name: tokens.get(own) for own, name in TOKENS.items()} if isinstance(tokens, Mapping) else {}),
+            Name.ERROR: (str(status) if isinstance(status, int) and status >= 400 else "_OTHER") if failed else None,
+            "mlebench.call": str(call.get("number")),
+            **{f"mlebench.{name}": call.get(name) for name in ("cost", "retries", "refused", "replayed")},
+        }
+        span.attributes.extend(self._attributes(values))
+        if failed:
+            span.status.code = _ERROR  # type: ignore[assignment]
+            span.status.message = self._clean(str(error or ""))[:_TEXT]
+        if self._content and step:
+            said = {Name.INPUT_MESSAGES: _json(step.input), Name.OUTPUT_MESSAGES: _json(step.output)}
+            span.attributes.extend(self._attributes(said, _CONTENT))
+
+    def _tool(self, span: Span, tool: Mapping[str, Any], step: Step | None, call: Any) -> None:
+        name, id = str(tool.get("function_name") or "unknown"), str(tool.get("tool_call_id"))
+        span.name = self._clean(f"execute_tool {name}")[:_TEXT]
+        values = {Name.OPERATION: "execute_tool", Name.TOOL: name, Name.TOOL_TYPE: "function", Name.TOOL_CALL: id}
+        span.attributes.extend(self._attributes({**values, "mlebench.call": call}))
+        if self._content and step:
+            said = {Name.ARGUMENTS: _json(tool.get("arguments")), Name.RESULT: step.results.get(id)}
+            span.attributes.extend(self._attributes(said, _CONTENT))
+
+    def _root(self, span: Span, record: RunRecord, calls: list[dict[str, Any]]) -> Span:
+        start, end = _moment(record.started_at), _moment(record.ended_at)
+        span.name = self._clean(f"invoke_agent {record.agent}")
+        span.start_time_unix_nano, span.end_time_unix_nano = start, max(start, end)
+        models = list(record.models_called)
+        tokens = record.llm.get("tokens")
+        passed, report = record.outcome.passed, record.report
+        values: dict[Any, Any] = {
+            Name.OPERATION: "invoke_agent",
+            Name.PROVIDER: _provider(calls[0].get("provider") if calls else None),
+            Name.AGENT: record.agent,
+            Name.CONVERSATION: record.run_id,
+            Name.MODEL: models[0] if len(models) == 1 else None,
+            **({name: tokens.get(own) for own, name in TOKENS.items()} if isinstance(tokens, Mapping) else {}),
+            Name.ERROR: None if passed else record.outcome.value,
+            "mlebench.run_id": record.run_id,
+            "mlebench.run_group": record.run_group,
+            "mlebench.competition": record.competition_id,
+            "mlebench.split": record.split,
+            "mlebench.category": record.category,
+            "mlebench.seed": record.seed,
+            "mlebench.bench_version": report.bench_version,
+            "mlebench.outcome": record.outcome.value,
+            "mlebench.ending": record.ending.value,
+            "mlebench.score": record.score,
+            "mlebench.medal": report.medal or "none",
+            "mlebench.percentile": report.percentile,
+            "mlebench.seconds": record.seconds,
+            "mlebench.cost": record.cost,
+            "mlebench.models": models,
+            "mlebench.sandbox": record.sandbox.name,
+            "mlebench.data_verified": record.data_verified,
+        }
+        span.attributes.extend(self._attributes(values))
+        if not passed:
+            span.status.code = _ERROR  # type: ignore[assignment]
+            span.status.message = self._clean(record.reason or record.detail)[:_TEXT]
+        for point in record.timeline:
+            if not point.final:
+                at = start + _nanoseconds(point.seconds)
+                more = {"mlebench.calls": point.calls, "mlebench.cost": point.cost, "mlebench.snapshot": True}
+                self._evaluation(span, at, point.score, point.medal, point.error, more)
+        more = {"mlebench.percentile": report.percentile, "mlebench.snapshot": False}
+        self._evaluation(span, span.end_time_unix_nano, record.score, report.medal, record.reason, more)
+        return span
+
+    def _evaluation(
+        self, span: Span, at: int, score: float | None, medal: str | None, why: str | None, more: Mapping[str, Any]
+    ) -> None:
+        values = {
+            Name.EVALUATION_NAME: "mle-bench",
+            Name.SCORE: score,
+            Name.LABEL: medal or "none",
+            Name.EXPLANATION: why,
+        }
+        span.events.add(time_unix_nano=at, name=EVALUATION, attributes=self._attributes({**values, **more}))
+
+    def _finish_reasons(self, run_dir: Path) -> dict[str, list[str]]:
+        """Why the model ended each answer, by the call's number."""
+        path = run_dir / BODIES
+        if not path.is_file() or (self._max_recording is not None and path.stat().st_size > self._max_recording):
+            return {}
+        return {str(body.get("number")): list(_reasons(body.get("response"))) for body in read_bodies(run_dir)}
+
+
+def _reasons(answer: Any) -> Iterator[str]:
+    """Why an answer ended, in the words of its API."""
+    if not isinstance(answer, Mapping):
+        return
+    choices = [one for key in ("choices", "candidates") if isinstance(found := answer.get(key), list) for one in found]
+    for own in (answer, *choices):
+        if isinstance(own, Mapping):
+            found = [own.get(name) for name in ("finish_reason", "finishReason", "stop_reason")]
+            yield from (reason[:100] for reason in found if isinstance(reason, str))
+    if answer.get("object") == "response" and isinstance(status := answer.get("status"), str):
+        yield status[:100]
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, default=str) if value else ""
+
+
+def _provider(name: Any) -> str:
+    return PROVIDERS.get(str(name), str(name)) if name else "_OTHER"
+
+
+def _id(size: int, *parts: Any) -> bytes:
+    return hashlib.blake2b("\0".join(map(str, parts)).encode("utf-8", "surrogatepass"), digest_size=size).digest()
+
+
+def _start(call: Mapping[str, Any], record: RunRecord) -> int:
+    return _moment(str(call.get("started_at"))) or _moment(record.started_at)
+
+
+def _moment(text: str) -> int:
+    """A moment in ISO 8601 as nanoseconds since 1970; 0 for another text."""
+    try:
+        found = datetime.fromisoformat(text)
+        return max(0, (found.replace(tzinfo=found.tzinfo or UTC) - _EPOCH) // timedelta(microseconds=1) * 1000)
+    except ValueError:
+        return 0
+
+
+def _nanoseconds(seconds: Any) -> int:
+    return max(0, int(min(float(seconds), 1e9) * 1e9)) if is_number(seconds) else 0

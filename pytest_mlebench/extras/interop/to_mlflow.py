@@ -1,0 +1,194 @@
+"""A run group in MLflow: an experiment for the group, a run for each record.
+
+A run is known by its tag ``mlebench.run_id``. One that was sent whole has the tag ``mlebench.sent``, which names what
+was sent: it is left alone as long as this is the same, and updated otherwise. Metrics have times that follow from the
+record, and what the server has of them is not sent again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+import os
+import re
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pytest_mlebench.errors import UsageError
+from pytest_mlebench.extras.interop import facts
+from pytest_mlebench.extras.interop.contract import ExportOption, Request, set_by_default, third_party
+from pytest_mlebench.io.units import pluralize
+from pytest_mlebench.records.group import RunGroup
+from pytest_mlebench.records.record import RunRecord
+from pytest_mlebench.sandbox.redaction import Redactor
+
+logger = logging.getLogger("pytest_mlebench")
+
+SUMMARY = "an experiment in MLflow with a run for each record"
+OPTIONS = (
+    ExportOption("--tracking-uri", "URI", "the MLflow server (default: $MLFLOW_TRACKING_URI)"),
+    ExportOption("--no-artifacts", "", "send no files: no submission, trajectory, report and log"),
+)
+_SENT, _RUN_ID = "mlebench.sent", "mlebench.run_id"
+_ENVIRONMENT = {
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "4",  # its own default tries for many minutes
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "30",
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_ENABLE_ARTIFACTS_PROGRESS_BAR": "false",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
+}
+_PARAMETER, _TAG, _KEY = 6000, 5000, 250
+_PARAMETERS_AT_ONCE, _METRICS_AT_ONCE = 100, 800
+_FINISHED, _FAILED = "FINISHED", "FAILED"
+
+
+def export(group: RunGroup, request: Request) -> Iterator[str]:
+    """Send or update each run; raises UsageError where the server refuses."""
+    with set_by_default(_ENVIRONMENT):
+        client_module = third_party("mlflow.tracking", "mlflow")
+        uri = request.options.get("--tracking-uri") or os.environ.get("MLFLOW_TRACKING_URI")
+        if not uri:
+            raise UsageError("--to=mlflow needs --tracking-uri=URI, or the variable MLFLOW_TRACKING_URI")
+        problem = third_party("mlflow.exceptions", "mlflow").MlflowException
+        try:
+            tracker = _Tracker(client_module.MlflowClient(uri), group, files="--no-artifacts" not in request.options)
+            done = [tracker.send(record) for record in group.records]
+        except (problem, OSError) as error:
+            why = " ".join(str(error).split())[:300]
+            raise UsageError(
+                f"{facts.shown(uri)}: {why}; the same command goes on where this one stopped, and sends nothing twice"
+            ) from error
+    sent = sum(done)
+    more = f", {len(done) - sent} were there already" if sent < len(done) else ""
+    yield f"{facts.shown(uri)}: experiment {group.name}, {pluralize(sent, 'run')} sent{more}"
+
+
+@dataclass(frozen=True)
+class _Values:
+    """What is sent of a run. ``metrics`` by name, time in milliseconds since 1970, and step."""
+
+    parameters: Mapping[str, str]
+    tags: Mapping[str, str]
+    metrics: Mapping[tuple[str, int, int], float]
+
+
+class _Tracker:
+    def __init__(self, client: Any, group: RunGroup, *, files: bool) -> None:
+        self._client, self._group, self._files = client, group, files
+        self._redactor = facts.cleaner()
+        found = client.get_experiment_by_name(group.name)
+        if found is not None and found.lifecycle_stage != "active":
+            raise UsageError(f"MLflow's experiment {group.name} was deleted: restore it, or remove it for good")
+        self._experiment = client.create_experiment(group.name) if found is None else found.experiment_id
+        self._known = self._runs()
+
+    def _runs(self, filter: str = "tags.`mlebench.run_id` LIKE '%'") -> dict[str, Any]:
+        """The runs that the experiment has, by our ids. Of two with one id the newer is deleted: its answer was lost,
+        and MLflow's client asked for another."""
+        found = dict[str, Any]()
+        token = None
+        while True:
+            page = self._client.search_runs([self._experiment], filter, max_results=500, page_token=token)
+            for run in sorted(page, key=lambda run: (_SENT not in run.data.tags, run.info.start_time, run.info.run_id)):
+                if found.setdefault(run.data.tags[_RUN_ID], run) is not run:
+                    self._client.delete_run(run.info.run_id)
+            if not (token := page.token):
+                return found
+
+    def _created(self, record: RunRecord, tags: Mapping[str, str]) -> Any:
+        id = tags[_RUN_ID]
+        start = facts.milliseconds(record.started_at)
+        self._client.create_run(self._experiment, start_time=start, tags=dict(tags), run_name=id)
+        return self._runs(f"tags.`mlebench.run_id` = '{id}'")[id]
+
+    def send(self, record: RunRecord) -> bool:
+        """Send a run; False if it is there as it is to be."""
+        values = _values(self._group, record, self._redactor)
+        with tempfile.TemporaryDirectory(prefix="mlebench-mlflow-") as folder:
+            files = facts.artifacts(self._group, record, Path(folder), self._redactor) if self._files else []
+            digest = _digest(values, files)
+            known = self._known.get(values.tags[_RUN_ID])
+            if known is not None and known.data.tags.get(_SENT) == digest:
+                return False
+            if known is None:
+                known = self._created(record, values.tags)
+            else:
+                self._client.log_batch(known.info.run_id, tags=self._entities("RunTag", values.tags))
+            self._log(known, values)
+            for path in files:
+                self._client.log_artifact(known.info.run_id, str(path))
+            status = _FINISHED if record.outcome.passed else _FAILED
+            self._client.set_terminated(known.info.run_id, status=status, end_time=facts.milliseconds(record.ended_at))
+            self._client.set_tag(known.info.run_id, _SENT, digest)
+        return True
+
+    def _log(self, run: Any, values: _Values) -> None:
+        """Log parameters and metrics that the run lacks."""
+        own = run.info.run_id
+        changed = [name for name, value in run.data.params.items() if values.parameters.get(name, value) != value]
+        if changed:
+            logger.warning("warning: MLflow keeps parameters as they were first: %s of %s", ", ".join(changed), own)
+        missing = {name: value for name, value in values.parameters.items() if name not in run.data.params}
+        parameters = self._entities("Param", missing)
+        for at in range(0, len(parameters), _PARAMETERS_AT_ONCE):
+            self._client.log_batch(own, params=parameters[at : at + _PARAMETERS_AT_ONCE])
+        kind = third_party("mlflow.entities", "mlflow").Metric
+        metrics = [kind(name, value, time, step) for (name, time, step), value in self._new(run, values).items()]
+        for at in range(0, len(metrics), _METRICS_AT_ONCE):
+            self._client.log_batch(own, metrics=metrics[at : at + _METRICS_AT_ONCE])
+
+    def _new(self, run: Any, values: _Values) -> Mapping[tuple[str, int, int], float]:
+        """The metrics that the run lacks. One with another value than it has is a millisecond later, so that it counts:
+        MLflow shows the last one of a step."""
+        there = {
+            (name, metric.timestamp, metric.step): metric.value
+            for name in run.data.metrics
+            for metric in self._client.get_metric_history(run.info.run_id, name)
+        }
+        found = {}
+        for (name, time, step), value in values.metrics.items():
+            last = None
+            while (name, time, step) in there:
+                last = there[name, time, step]
+                time += 1
+            if last != value:
+                found[name, time, step] = value
+        return found
+
+    def _entities(self, kind: str, values: Mapping[str, str]) -> list[Any]:
+        make = getattr(third_party("mlflow.entities", "mlflow"), kind)
+        return [make(name, value) for name, value in values.items()]
+
+
+def _values(group: RunGroup, record: RunRecord, redactor: Redactor) -> _Values:
+    def cut(text: object, length: int) -> str:
+        return redactor.text(str(text), length)
+
+    start, end = facts.milliseconds(record.started_at), facts.milliseconds(record.ended_at)
+    metrics = {(name, end, 0): value for name, value in facts.metrics(record).items()}
+    for seconds, found in facts.timeline(record):
+        metrics |= {(name, start + round(1000 * seconds), round(seconds)): value for name, value in found.items()}
+    return _Values(
+        parameters={_key(name): cut(value, _PARAMETER) for name, value in facts.parameters(group, record).items()},
+        tags={name: cut(value, _TAG) for name, value in facts.tags(record).items()}
+        | {_RUN_ID: re.sub(r"[^\w.-]", "_", cut(record.run_id, _KEY))},
+        metrics={(_key(name), time, step): value for (name, time, step), value in metrics.items()},
+    )
+
+
+def _key(name: str) -> str:
+    """A name with the characters that MLflow takes."""
+    return re.sub(r"[^\w\-. :/]", "_", name)[:_KEY]
+
+
+def _digest(values: _Values, files: list[Path]) -> str:
+    whole = [dict(values.parameters), dict(values.tags), sorted((*key, value) for key, value in values.metrics.items())]
+    digest = hashlib.sha256(json.dumps(whole, sort_keys=True).encode())
+    for path in files:
+        with path.open("rb") as file:
+            digest.update(f"\0{path.name}\0".encode() + hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()

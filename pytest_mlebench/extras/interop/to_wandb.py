@@ -1,0 +1,124 @@
+"""A run group in Weights & Biases: a run for each record, and one with a table of all outcomes.
+
+Ids follow from the group and the run, and steps from the timeline. So a second export updates the same runs, and adds
+no step twice. With ``--offline`` files are written that ``wandb sync`` sends; they replace those of an earlier export.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from pytest_mlebench.errors import UsageError
+from pytest_mlebench.extras.interop import facts
+from pytest_mlebench.extras.interop.contract import ExportOption, Request, set_by_default, third_party
+from pytest_mlebench.io.units import pluralize
+from pytest_mlebench.records.group import RunGroup
+from pytest_mlebench.records.record import RunRecord
+
+SUMMARY = "runs in Weights & Biases, or files for `wandb sync`"
+OPTIONS = (
+    ExportOption("--project", "NAME", "the project (default: mle-bench)"),
+    ExportOption("--entity", "NAME", "the user or team (default: that of your key)"),
+    ExportOption("--offline", "", "write files for `wandb sync` to the folder of --output, and send nothing"),
+)
+_ENVIRONMENT = {"WANDB_ERROR_REPORTING": "false"}
+_COLUMNS = ("competition", "seed", "agent", "outcome", "medal", "score", "percentile", "cost", "seconds", "run")
+_TAG = 64
+
+
+def export(group: RunGroup, request: Request) -> Iterator[str]:
+    """Send or write each run; raises UsageError where the server refuses."""
+    offline = "--offline" in request.options
+    with set_by_default(_ENVIRONMENT), TemporaryDirectory(prefix="mlebench-wandb-") as scratch:
+        wandb = third_party("wandb", "wandb")
+        folder = request.folder(group) if offline else Path(scratch)
+        project = request.options.get("--project", "mle-bench")
+        target = _Target(wandb, group, folder, project, request.options.get("--entity"), offline=offline)
+        try:
+            for record in group.records:
+                target.send(record)
+            target.send_outcomes()
+        except (wandb.errors.Error, wandb.Error, OSError) as error:
+            why = " ".join(str(error).split())[:300]
+            raise UsageError(f"W&B: {why}; the same command updates what was sent, and adds nothing twice") from error
+    runs = pluralize(len(group.records), "run")
+    yield f"{folder}: {runs} for `wandb sync`" if offline else f"W&B, project {project}: {runs} of {group.name}"
+
+
+class _Target:
+    def __init__(
+        self, wandb: Any, group: RunGroup, folder: Path, project: str, entity: str | None, *, offline: bool
+    ) -> None:
+        self._wandb, self._group, self._folder = wandb, group, folder
+        self._clean = facts.cached(facts.cleaner())
+        self._offline = offline
+        self._shared = {"project": project, "entity": entity, "group": self._clean(group.name)}
+
+    def send(self, record: RunRecord) -> None:
+        config = {name: self._text(value) for name, value in facts.parameters(self._group, record).items()}
+        tags = [record.outcome.value, record.split, f"verified: {record.data_verified}"]
+        run = self._init(record.run_id, config=config, tags=[self._clean(tag)[:_TAG] for tag in tags], job_type="run")
+        for step, (seconds, values) in enumerate(facts.timeline(record)):
+            run.log({"timeline.seconds": seconds, **values}, step=step)
+        run.summary.update(facts.metrics(record))
+        run.summary.update({name: self._text(value) for name, value in facts.tags(record).items()})
+        run.finish(exit_code=0 if record.outcome.passed else 1)
+
+    def send_outcomes(self) -> None:
+        rows = [
+            [
+                record.competition_id,
+                record.seed,
+                record.agent,
+                record.outcome.label,
+                record.report.medal or "none",
+                record.score if facts.is_number(record.score) else None,
+                record.report.percentile,
+                record.cost,
+                record.seconds,
+                record.run_id,
+            ]
+            for record in self._group.records
+        ]
+        run = self._init(f"{self._group.name} outcomes", config={}, tags=[], job_type="outcomes")
+        table = self._wandb.Table(columns=list(_COLUMNS), data=[[self._text(cell) for cell in row] for row in rows])
+        run.log({"outcomes": table}, step=0)
+        run.finish()
+
+    def _init(self, name: str, **more: Any) -> Any:
+        id = hashlib.sha256(f"{self._group.name}\0{name}".encode()).hexdigest()[:24]
+        if self._offline:
+            for earlier in (self._folder / "wandb").glob(f"offline-run-*-{id}"):
+                shutil.rmtree(earlier)
+        settings = self._wandb.Settings(
+            console="off",
+            silent=True,
+            save_code=False,
+            disable_code=True,
+            disable_git=True,
+            disable_job_creation=True,
+            x_disable_meta=True,
+            x_save_requirements=False,
+            x_disable_stats=True,
+            x_disable_machine_info=True,
+            init_timeout=60,
+        )
+        return self._wandb.init(
+            **self._shared,
+            id=id,
+            name=self._clean(name),
+            dir=str(self._folder),
+            mode="offline" if self._offline else "online",
+            resume=None if self._offline else "allow",
+            reinit="finish_previous",
+            settings=settings,
+            **more,
+        )
+
+    def _text(self, value: Any) -> Any:
+        return self._clean(value) if isinstance(value, str) else value

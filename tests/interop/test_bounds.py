@@ -1,0 +1,51 @@
+"""Large groups: what an export needs, as the system counts it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.interop.collector import collecting
+from tests.interop.recorded import recorded_group
+
+pytestmark = [pytest.mark.full, pytest.mark.serial]
+RUNS, CALLS = 225, 45
+MOST = 300 << 10
+"""KiB."""
+
+
+def peak(*words: str | Path) -> int:
+    """KiB of memory that an export has at most."""
+    with subprocess.Popen([sys.executable, "-m", "pytest_mlebench.cli", "export", *map(str, words)]) as process:
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0
+    return usage.ru_maxrss
+
+
+@pytest.mark.parametrize("content", [(), ("--otlp-content",)], ids=["names", "content"])
+def test_10_000_calls_of_225_runs_are_sent_in_bounded_memory(content: tuple[str, ...], tmp_path: Path) -> None:
+    recorded_group(tmp_path / "runs/large", runs=RUNS, calls=CALLS, copies=True)
+    with collecting() as collector:
+        used = peak("--to=otlp", f"--endpoint={collector.url}", *content, tmp_path / "runs/large")
+    assert len(collector.by_id) == len(collector.spans) == RUNS * (1 + CALLS + 1 + CALLS - 1)
+    assert max(map(len, collector.requests)) < 2 << 20 and len(collector.requests) <= 2 * RUNS
+    assert used < MOST
+
+
+def test_one_run_of_10_000_calls_is_sent_in_bounded_memory(tmp_path: Path) -> None:
+    recorded_group(tmp_path / "runs/long", runs=1, calls=10_000, outcomes=("gold",), window=20)
+    with collecting() as collector:
+        used = peak("--to=otlp", f"--endpoint={collector.url}", "--otlp-content", tmp_path / "runs/long")
+    assert len(collector.by_id) == 10_000 + 1 + 9_999 + 1
+    assert used < MOST
+
+
+@pytest.mark.parametrize("to", ["inspect", "atif", "eee"])
+def test_files_of_225_runs_are_written_in_bounded_memory(to: str, tmp_path: Path) -> None:
+    recorded_group(tmp_path / "runs/large", runs=RUNS, calls=CALLS, copies=True)
+    assert peak(f"--to={to}", "-o", tmp_path / "out", tmp_path / "runs/large") < MOST
