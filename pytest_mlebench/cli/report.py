@@ -101,7 +101,7 @@ def _table(view: Overview, top: Heading, runs: Iterable[Section], *, to_terminal
 
 def _markdown(view: Overview, top: Heading) -> str:
     text = [f"# {markdown_text(top.title)}", *map(markdown_text, top.sentences)]
-    return "\n\n".join([*text, *(section.markdown() for section in sections(view))])
+    return "\n\n".join([*text, *(section.markdown() for section in sections(view, details=True))])
 
 
 def _html(view: Overview, top: Heading, output: Path | None) -> str:

@@ -27,6 +27,7 @@ from pytest_mlebench.records.record import RunRecord
 from pytest_mlebench.reports.medals import in_order
 from pytest_mlebench.reports.plots import plots
 from pytest_mlebench.reports.plots.svg import SCHEME
+from pytest_mlebench.reports.precision import precision_sections
 from pytest_mlebench.reports.run_details import run_details
 from pytest_mlebench.reports.sections import comparison_sections, cost_sections, rate_sections, timeline_sections
 from pytest_mlebench.reports.tables import Section
@@ -154,7 +155,13 @@ def fragment(view: Overview) -> str:
 
 
 def _sections(view: Overview) -> list[Section]:
-    return [*rate_sections(view), *cost_sections(view), *timeline_sections(view), *comparison_sections(view)]
+    return [
+        *rate_sections(view),
+        *precision_sections(view, details=True),
+        *cost_sections(view),
+        *timeline_sections(view),
+        *comparison_sections(view, details=True),
+    ]
 
 
 def _lead(view: Overview) -> str:
