@@ -359,6 +359,54 @@ def test_a_column_is_an_agent_of_a_group_and_no_mean_of_several(report: Any, run
             assert counted <= len(by_competition[cells[0]]) == 3, "runs of baseline alone"
 
 
+def test_a_summary_has_a_row_for_each_agent_and_split(report: Any) -> None:
+    rows = strict(report("full", "two", "--format=summary-json")[0])
+    assert [(row["agent"], row["group"], row["split"]) for row in rows] == [
+        ("aide", "full", "low"),
+        ("aide", "two", "low"),
+        ("baseline", "two", "low"),
+        ("aide", "full", "medium"),
+        ("aide", "full", "high"),
+        ("aide", "full", "all"),
+    ]
+    everything = strict(report("full", "two", "--format=json")[0])
+    by_name = {(one["agent"], one["group"], one["split"]): one for one in everything["summaries"]}
+    for row in rows:
+        one = by_name[row["agent"], row["group"], row["split"]]
+        assert (row["any_medal"], row["any_medal_sem"]) == tuple(one["any_medal"].values())
+        assert (row["any_medal_low"], row["any_medal_high"]) == (one["interval"]["low"], one["interval"]["high"])
+        assert row["percentile"] == one["percentile"]
+        needed = {own["measure"]: own["seeds_needed"] for own in one["precision"]}
+        assert (row["any_medal_seeds_for_5"], row["percentile_seeds_for_5"]) == tuple(needed.values())
+    runs = pd.read_csv(io.StringIO(report("full", "--format=csv")[0]))
+    whole = rows[-1]
+    assert whole["hours"] == pytest.approx(runs.seconds.sum() / 3600) and whole["runs"] == 150
+    assert whole["cost"] is None and whole["tokens_in"] is None, "no run asked models by the gateway"
+    table = pd.read_csv(io.StringIO(report("full", "two", "--format=summary-csv")[0]))
+    assert list(table.columns) == list(rows[0]) and table.any_medal.tolist() == [row["any_medal"] for row in rows]
+
+
+def test_a_summary_sums_up_cost_and_tokens(report: Any, tmp_path: Path) -> None:
+    llm = {"calls": 2, "cost": 1.5, "tokens": {"input": 1000, "output": 50}, "seconds": 3.0}
+    save_group(tmp_path / "g", [replace(record_with(LOW[k], "gold"), llm=llm) for k in range(3)])
+    (row,) = strict(report(tmp_path / "g", "--format=summary-json")[0])
+    assert (row["cost"], row["tokens_in"], row["tokens_out"], row["hours"]) == (4.5, 3000, 150, 0.05)
+
+
+def test_tables_for_a_paper_have_the_rules_of_booktabs_and_escape_names(report: Any, tmp_path: Path) -> None:
+    agents = ["a_b/50%", "x\\input{y}"]
+    make_group(tmp_path / "g", agents=agents, competitions=LOW[:12], seeds=2)
+    out, _ = report(tmp_path / "g", "--format=latex")
+    first, second = re.findall(r"\\begin\{tabular\}\{(\w+)\}\n\\toprule\n(.*?)\\bottomrule\n\\end", out, re.DOTALL)
+    for columns, body in (first, second):
+        heads, rows = body.split("\\midrule\n")
+        lines = [heads.strip(), *rows.strip().splitlines()]
+        assert all(line.count(" & ") == len(columns) - 1 and line.endswith(r" \\") for line in lines)
+    assert r"a\_b/50\%" in out and r"x\textbackslash{}input\{y\}" in out and "input{y}" not in out
+    one = strict(report(tmp_path / "g", "--format=json")[0])["summaries"][0]
+    assert f"{one['any_medal']['mean']:.1f}" in first[1] and f"[${one['interval']['low']:.1f}$" in first[1]
+
+
 def test_every_pair_of_agents_is_compared(report: Any) -> None:
     data = strict(report("two", "full", "--format=json")[0])
     low = [(own["ours"], own["theirs"]) for own in data["comparisons"] if own["split"] == "low"]
