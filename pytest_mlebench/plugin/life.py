@@ -19,12 +19,14 @@ from pytest_mlebench.reports.watch import pulse
 
 
 class Interruption:
-    """Says at once that a session with workers, which stop their agents first, is stopping."""
+    """Says at once that a session with workers, which stop their agents first, is stopping; names no line of code."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
 
+    @pytest.hookimpl(trylast=True)
     def pytest_keyboard_interrupt(self) -> None:
+        private.name_interrupt(self._config, "interrupted")
         if private.has_workers(self._config):
             private.write_line(self._config, "mlebench: stopping: agents are ended, and what they left is collected")
 

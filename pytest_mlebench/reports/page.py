@@ -19,7 +19,7 @@ from urllib.parse import quote, urlencode
 from markupsafe import Markup
 
 from pytest_mlebench._version import __version__
-from pytest_mlebench.io.units import format_dollars, format_duration, format_score
+from pytest_mlebench.io.units import format_dollars, format_duration, format_score, pluralize
 from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.records.layout import FILES, RECORD, RUN_LOG, SUBMISSION
 from pytest_mlebench.records.outcome import Outcome
@@ -166,7 +166,9 @@ def _sections(view: Overview) -> list[Section]:
 
 def _lead(view: Overview) -> str:
     records = view.records
-    done = f"{len(records)} of {len(view.planned)} runs" if view.planned else f"{len(records)} runs"
+    done = (
+        f"{len(records)} of {pluralize(len(view.planned), 'run')}" if view.planned else pluralize(len(records), "run")
+    )
     if not records:
         return f"{done} finished"
     first, last = min(r.started_at for r in records), max(r.ended_at for r in records)
