@@ -138,7 +138,7 @@ def share_interval(rates: Sequence[float]) -> Interval | None:
     Wilson's interval of p over n = p(1 - p) / s² competitions, where s is the standard error of the mean of the
     rates: so many competitions with a single seed would tell as much. Of fewer than ``FEW``, n is their number, which
     makes the interval wider. In simulations of 10 to 75 competitions with 1 or 3 seeds it contained the true rate in
-    92 to 98 of 100 cases, where the bootstrap's was at 66 to 96.
+    92 to 98 of 100 cases, where the bootstrap's did in 66 to 96.
 
     Sources: Wilson (1927); Kott and Carr, "Developing an Estimation Strategy for a Pesticide Data Program" (1997), for
     the effective number.
