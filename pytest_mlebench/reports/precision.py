@@ -102,7 +102,7 @@ def _foremost(comparisons: Sequence[SplitComparison]) -> Sequence[SplitCompariso
 def _pairs(
     found: Sequence[tuple[SplitComparison, PairedDifference]], *, several: bool, what: str = "any medal"
 ) -> Table:
-    names = ("agent", "against") if several else ()
+    names = ("first", "second") if several else ()
     counts = ("wins", "ties", "losses")
     heads = ("split", *names, "pairs", what, "95 % interval", "over seeds", *counts, "p")
     rows = [

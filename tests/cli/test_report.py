@@ -413,6 +413,9 @@ def test_every_pair_of_agents_is_compared(report: Any) -> None:
     assert low == [("aide in two", "baseline"), ("aide in two", "aide in full"), ("baseline", "aide in full")]
     same = data["comparisons"][1]
     assert (same["competitions"], same["runs"]) == (22, 43), "the other has seeds 0 and 1, and a run is missing"
+    page = report("two", "full", "--format=html")[0]
+    cells = re.findall(r'<td[^>]*>(<a [^>]*>)?[+-]\d+\.\d', page)
+    assert cells and not any(cells), "a difference has no runs of one agent behind it"
     out, _ = report("two", "full")
     assert "The first agent minus the second." in out and "adjusted for the number of pairs (Holm)" in " ".join(
         out.split()
