@@ -215,6 +215,8 @@ def _percentile(summary: SplitSummary) -> str:
 
 
 def _runs(summary: SplitSummary) -> str:
+    if summary.is_provisional:
+        return f"{summary.results} of {summary.results + summary.missing}"
     return f"{summary.competitions} × {summary.seeds}"
 
 

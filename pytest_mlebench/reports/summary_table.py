@@ -84,7 +84,7 @@ def to_latex(view: Overview) -> str:
         (
             _escaped(summary.label),
             _escaped(summary.split),
-            rf"{summary.competitions} $\times$ {summary.seeds}",
+            _runs(summary),
             _rate(summary.any_medal),
             _interval(summary.interval),
             *(_rate(getattr(summary, name)) for name in _RATES[1:]),
@@ -121,6 +121,12 @@ def _pair(own: SplitComparison) -> tuple[str, ...]:
 
 def _ordered(view: Overview) -> list[SplitSummary]:
     return sorted(view.summaries, key=lambda own: split_rank(own.split))
+
+
+def _runs(summary: SplitSummary) -> str:
+    if summary.is_provisional:
+        return f"{summary.results} of {summary.results + summary.missing}"
+    return rf"{summary.competitions} $\times$ {summary.seeds}"
 
 
 def _rates(summary: SplitSummary) -> dict[str, float | None]:

@@ -155,7 +155,11 @@ def test_json_is_strict_without_any_result(report: Any, tmp_path: Path) -> None:
     save_group(tmp_path / "begun", [], planned=[RunKey("aide", LOW[0].id, 0)])
     (summary,) = strict(report(tmp_path / "begun", "--format=json")[0])["summaries"]
     assert summary["any_medal"] == {"mean": None, "standard_error": None} and summary["provisional"]
-    assert "provisional: no seed is complete" in report(tmp_path / "begun")[0]
+    shown = report(tmp_path / "begun")[0]
+    assert "provisional: no seed is complete" in shown and "× 0" not in shown and cells(shown, "low ")[2] == "0 of 1"
+    (row,) = strict(report(tmp_path / "begun", "--format=summary-json")[0])
+    assert row["any_medal"] is row["percentile"] is row["any_medal_seeds_for_5"] is None and not row["complete"]
+    assert "0 of 1 & -- & --" in report(tmp_path / "begun", "--format=latex")[0]
 
 
 def test_padding_does_not_go_with_csv(report: Any) -> None:
@@ -414,7 +418,7 @@ def test_every_pair_of_agents_is_compared(report: Any) -> None:
     same = data["comparisons"][1]
     assert (same["competitions"], same["runs"]) == (22, 43), "the other has seeds 0 and 1, and a run is missing"
     page = report("two", "full", "--format=html")[0]
-    cells = re.findall(r'<td[^>]*>(<a [^>]*>)?[+-]\d+\.\d', page)
+    cells = re.findall(r"<td[^>]*>(<a [^>]*>)?[+-]\d+\.\d", page)
     assert cells and not any(cells), "a difference has no runs of one agent behind it"
     out, _ = report("two", "full")
     assert "The first agent minus the second." in out and "adjusted for the number of pairs (Holm)" in " ".join(
