@@ -71,12 +71,12 @@ def test_pass_at_k_needs_as_many_runs(k: int) -> None:
         pass_at_k([1], runs=3, k=k)
 
 
-@given(st.lists(st.floats(0, 100), min_size=2, max_size=30))
+@given(st.lists(st.integers(0, 1000).map(lambda tenths: tenths / 10), min_size=2, max_size=30))
 def test_the_interval_of_a_mean_is_scipys(values: list[float]) -> None:
     found = mean_interval(values)
     error = stats.sem(values)
     if found is None:
-        assert len(set(values)) == 1 or error < 1e-9
+        assert len(set(values)) == 1
     else:
         assert astuple(found) == pytest.approx(
             stats.t.interval(0.95, len(values) - 1, np.mean(values), error), abs=1e-6
@@ -169,7 +169,7 @@ def test_adjusted_p_values_are_those_of_holms_definition(p_values: list[float]) 
         assert sum(p <= level for p in adjusted) == rejected
 
 
-@given(st.lists(st.lists(st.floats(0, 100), min_size=3, max_size=3), min_size=2, max_size=8))
+@given(st.lists(st.lists(st.integers(0, 100).map(float), min_size=3, max_size=3), min_size=2, max_size=8))
 def test_variances_are_those_of_scipys_analysis_of_variance(table: list[list[float]]) -> None:
     found = split_variance(table, rows=None)
     within = np.var(table, axis=1, ddof=1).mean()
@@ -221,7 +221,7 @@ def test_without_noise_two_seeds_show_everything_and_one_nothing() -> None:
         power(1, competitions=3, seeds=1, difference=5)
 
 
-@given(st.dictionaries(st.text(max_size=3), st.floats(0, 100), min_size=2, max_size=9))
+@given(st.dictionaries(st.text(max_size=3), st.integers(0, 100).map(float), min_size=2, max_size=9))
 def test_influences_are_the_means_without_each(values: dict[str, float]) -> None:
     found = influences(values)
     for id, moved in found.items():
