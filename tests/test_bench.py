@@ -45,7 +45,7 @@ def test_pytest_resumes_a_group_of_bench(bench: Bench, tmp_path: Path) -> None:
     bench.run("dummy", DIABETES, group="mine")
     command = [sys.executable, "-m", "pytest", "--resume=mine", "-p", "no:cacheprovider"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert "1 runs of this group are finished" in done.stdout, done.stdout + done.stderr
+    assert "1 run of this group is finished" in done.stdout, done.stdout + done.stderr
 
 
 def test_a_submission_is_graded_against_prepared_answers(bench: Bench) -> None:

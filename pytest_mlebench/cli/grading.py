@@ -6,6 +6,7 @@ import argparse
 import json
 import logging
 import tempfile
+from collections.abc import Collection
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,7 @@ from pytest_mlebench.io.json_files import loads, write_json
 from pytest_mlebench.io.units import pluralize
 from pytest_mlebench.reports.progress import Lines
 from pytest_mlebench.results.grading_report import grading_report
+from pytest_mlebench.results.verdicts import SAYS_NOTHING
 
 if TYPE_CHECKING:
     from pytest_mlebench.records.report import Report
@@ -74,12 +76,16 @@ def _grade(options: argparse.Namespace) -> int:
     if not submissions:
         raise UsageError(f"{options.submission} lists no submission; each line names one")
     grader, reports = None, []
+    synthetic: set[str] = set()
     for line, competition, path in submissions:
         if grader is None or grader.competition.id != competition.id:
-            grader = Grader(competition, _prepared(bench.store, competition), **bench.grading_options)
+            dataset = _prepared(bench.store, competition)
+            synthetic |= {competition.id} if dataset.is_synthetic else set()
+            grader = Grader(competition, dataset, **bench.grading_options)
         report = grader.report(path)
         reports.append(report)
         logger.info("line %d: %s", line, _summary(report))
+    _say_synthetic(synthetic)
     summary = grading_report(reports)
     path = options.output_dir / f"{datetime.now(UTC):%Y-%m-%dT%H-%M-%S-UTC}_grading_report.json"
     write_json(path, summary)
@@ -157,12 +163,18 @@ def _grade_sample(options: argparse.Namespace) -> int:
         print_json(report.to_json())
     else:
         print(_summary(report))
+    _say_synthetic([competition.id] if dataset.is_synthetic else [])
     return 0 if report.valid_submission else 1
 
 
 def _prepared(store: DataStore, competition: Competition) -> Dataset:
     dataset = store.dataset(competition)
     return dataset if dataset.is_prepared else store.prepare(competition)
+
+
+def _say_synthetic(ids: Collection[str]) -> None:
+    if ids:
+        logger.warning("Synthetic data (%s): %s", ", ".join(sorted(ids)), SAYS_NOTHING)
 
 
 def _summary(report: Report) -> str:

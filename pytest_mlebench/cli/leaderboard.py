@@ -13,6 +13,7 @@ from pytest_mlebench.cli.common import add_selection, print_json, read_bench, se
 from pytest_mlebench.data.download.kaggle import KaggleDownloads
 from pytest_mlebench.errors import DataError, UsageError
 from pytest_mlebench.io.progress import Note
+from pytest_mlebench.io.units import pluralize
 from pytest_mlebench.reports.progress import Lines
 
 logger = logging.getLogger("pytest_mlebench")
@@ -49,7 +50,7 @@ def _leaderboard(options: argparse.Namespace) -> int:
     for competition in chosen:
         try:
             scores = downloads.leaderboard(competition, reporter)
-            reporter(Note(f"{competition.id}: {len(scores)} teams"))  # all of them take minutes
+            reporter(Note(f"{competition.id}: {pluralize(len(scores), 'team')}"))  # all of them take minutes
             found[competition.id] = _compare(competition, scores)
         except DataError as error:
             logger.error("%s", error)

@@ -26,6 +26,7 @@ from pytest_mlebench.reports.page import page
 from pytest_mlebench.reports.plots import write_plots
 from pytest_mlebench.reports.run_table import to_csv
 from pytest_mlebench.reports.sections import sections
+from pytest_mlebench.reports.summary_table import to_latex, to_summary_csv, to_summary_json
 from pytest_mlebench.reports.tables import Section, has_colours, markdown_text, terminal_width
 from pytest_mlebench.reports.verdict import Heading, heading
 from pytest_mlebench.results.overview import Overview, overview
@@ -37,11 +38,12 @@ def add(commands: Any) -> None:
     report = commands.add_parser("report", help="summarise and compare run groups")
     report.add_argument("groups", nargs="+", metavar="GROUP", help=GROUP_HELP)
     report.add_argument("--format", choices=["table", *FORMATS, "html"], default="table",
-        help="table, json (everything), csv (one line per run), md (Markdown) or html (default: table)")  # fmt: skip
+        help="table, json (everything), csv (one line per run), md (Markdown), latex (tables for a paper), summary-csv "
+        "or summary-json (one row per agent and split), or html (default: table)")  # fmt: skip
     report.add_argument("--pad-missing", action="store_true",
         help="count missing runs as failures (default: leave their seeds out)")  # fmt: skip
     report.add_argument("--runs", action="store_true",
-        help="also show every run, and two groups competition by competition (table and md)")  # fmt: skip
+        help="also show every run, and agents competition by competition (table and md)")  # fmt: skip
     report.add_argument("--by", choices=["category"], help="also show results by category")
     report.add_argument("--bench-version", choices=["1", "2"], metavar="N",
         help="only groups of this version of the benchmark: 1 or 2 (default: all)")  # fmt: skip
@@ -101,7 +103,7 @@ def _table(view: Overview, top: Heading, runs: Iterable[Section], *, to_terminal
 
 def _markdown(view: Overview, top: Heading) -> str:
     text = [f"# {markdown_text(top.title)}", *map(markdown_text, top.sentences)]
-    return "\n\n".join([*text, *(section.markdown() for section in sections(view))])
+    return "\n\n".join([*text, *(section.markdown() for section in sections(view, details=True))])
 
 
 def _html(view: Overview, top: Heading, output: Path | None) -> str:
@@ -113,4 +115,7 @@ FORMATS: dict[str, Callable[[Overview, Heading], str]] = {
     "json": lambda view, _: json_text(to_json(view)),
     "csv": lambda view, _: to_csv(view.groups),
     "md": _markdown,
+    "latex": lambda view, _: to_latex(view),
+    "summary-csv": lambda view, _: to_summary_csv(view),
+    "summary-json": lambda view, _: to_summary_json(view),
 }

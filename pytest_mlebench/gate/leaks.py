@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.data.verification import md5
 from pytest_mlebench.gate.public_files import PublicFile, entries, metadata, table
+from pytest_mlebench.io.units import pluralize
 
 _TABLES = {".csv": ",", ".tsv": "\t"}
 _LINES = {".csv", ".tsv", ".txt", ".jsonl", ".ndjson"}
@@ -137,7 +138,7 @@ def _anywhere(opened: Sequence[PublicFile], truth: Truth) -> Iterator[str]:
         places = [next((entry.name for entry in other if _holds(entry.content, value)), None) for value in wanted]
         if sum(place is not None for place in places) >= _FOUND * len(wanted):
             files = sorted({place for place in places if place})
-            more = f" and {len(files) - 1} more files" if len(files) > 1 else ""
+            more = f" and {pluralize(len(files) - 1, 'more file')}" if len(files) > 1 else ""
             yield f"public/{files[0]}{more} hold the true values of {name!r}"
 
 

@@ -16,6 +16,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from pytest_mlebench.io.units import pluralize
 from pytest_mlebench.llm.ledger import read_bodies, read_calls
 from pytest_mlebench.llm.messages import Message, Said, said_in
 
@@ -221,10 +222,10 @@ def build(
     if not conversations:
         return None
     if builder.left_out:
-        notes.append(f"{builder.left_out} calls of further conversations are left out.")
+        notes.append(f"Left out: {pluralize(builder.left_out, 'call')} of further conversations.")
     failed = sum(call.get("kind") == "generate" and not _succeeded(call) for call in calls.values())
     if failed:
-        notes.append(f"{failed} calls had no answer.")
+        notes.append(f"{pluralize(failed, 'call')} had no answer.")
     longest = max(conversations, key=lambda one: (_answers(one), len(one.steps)))
     described = {"name": agent, "version": version}
     trajectories = [_trajectory(one, number, described, clean) for number, one in enumerate(conversations, 1)]

@@ -63,12 +63,14 @@ def _show(config: pytest.Config, event: Event, worker: str = "") -> None:
 
 
 class Interruption:
-    """Says at once that a session with workers, which stop their agents first, is stopping."""
+    """Says at once that a session with workers, which stop their agents first, is stopping; names no line of code."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
 
+    @pytest.hookimpl(trylast=True)
     def pytest_keyboard_interrupt(self) -> None:
+        internals.name_interrupt(self._config, "interrupted")
         if internals.has_workers(self._config):
             internals.write_line(self._config, "mlebench: stopping: agents are ended, and what they left is collected")
 

@@ -77,6 +77,14 @@ def write_line(config: pytest.Config, text: str) -> None:
         terminal.flush()
 
 
+def name_interrupt(config: pytest.Config, message: str) -> None:
+    """Have pytest end with this message, in place of the line of code that Ctrl-C interrupted, unless --full-trace."""
+    terminal: Any = config.pluginmanager.getplugin("terminalreporter")
+    memo = getattr(terminal, "_keyboardinterrupt_memo", None)
+    if memo is not None and memo.reprcrash is not None and not config.option.fulltrace:
+        memo.reprcrash.message = message
+
+
 def terminal_copy(config: pytest.Config) -> AbstractContextManager[Callable[[str], None]] | None:
     """A function that writes a line to the terminal from any thread, also while a test's output is captured.
 

@@ -43,7 +43,9 @@ def header(config: pytest.Config) -> list[str]:
     agents = ", ".join(agent.id for agent in session.agents)
     lines = [f"mlebench: {agents}, sandbox {session.settings.sandbox}, run group {session.group}"]
     if session.finished:
-        lines.append(f"mlebench: {len(session.finished)} runs of this group are finished; they are not run again")
+        count = len(session.finished)
+        which = "is finished; it is" if count == 1 else "are finished; they are"
+        lines.append(f"mlebench: {pluralize(count, 'run')} of this group {which} not run again")
     if session.settings.until == "limit":
         lines += [
             f"mlebench: --until=limit does nothing for {agent.id}: no file in its folder reads $UNTIL or calls ask.sh"

@@ -31,6 +31,7 @@ class SplitAndCategory(NamedTuple):
 
 LAST = "last"
 """What stands for the run group that was used last."""
+_POINTER = b"version https://git-lfs.github.com/"
 UNKNOWN = SplitAndCategory("unknown", "unknown")
 
 
@@ -152,7 +153,7 @@ class GroupReader:
         try:
             found = read_json(reports[-1], _GradingReport).competition_reports
         except (OSError, ValueError) as error:
-            self._broken.append(f"{reports[-1]} is no grading report: {reason(error)}")
+            self._broken.append(f"{reports[-1]} is no grading report: {_lfs_pointer(reports[-1]) or reason(error)}")
             return ()
         catalogue, name, seeds = default_catalogue(), self.folder.resolve().name, Counter[str]()
         records = []
@@ -195,6 +196,16 @@ class GroupReader:
                 + "".join(f"\n{reason}" for reason in self._broken)
             )
         return RunGroup(folder=folder, records=records, manifest=manifest or Manifest(), broken=tuple(self._broken))
+
+
+def _lfs_pointer(path: Path) -> str:
+    """What to do about a file whose content was not fetched from Git LFS; empty for any other."""
+    try:
+        with path.open("rb") as file:
+            is_pointer = file.read(len(_POINTER)) == _POINTER
+    except OSError:
+        return ""
+    return f"it is a pointer of Git LFS; run `git lfs pull` in {path.parent}" if is_pointer else ""
 
 
 def group_folders(runs_dir: Path) -> list[Path]:

@@ -13,7 +13,7 @@ from pytest_mlebench.io.json_files import parse, write_json
 from pytest_mlebench.records.account import Connection, Ending, SandboxAccount, Validation
 from pytest_mlebench.records.layout import RECORD
 from pytest_mlebench.records.outcome import THRESHOLDS, Outcome, without_submission
-from pytest_mlebench.records.report import LastChange, Report, TimelinePoint, last_change
+from pytest_mlebench.records.report import NO_SUBMISSION, LastChange, Report, TimelinePoint, last_change
 
 
 class RunKey(NamedTuple):
@@ -73,6 +73,8 @@ class RunRecord:
     data_verified: bool | None = None
     data: Mapping[str, str] = field(default_factory=dict)
     """Digests of the prepared data (see ``data.verification.fingerprint``)."""
+    synthetic_data: bool | None = None
+    """Whether its data was made by the competition's ``synthetic.py``; None where that was not noted."""
     data_source: str = ""
     """The URL that the data was pulled from, without a password; empty if it was prepared where the run was."""
     description: str | None = None
@@ -149,7 +151,7 @@ class RunRecord:
         """Why the run has no valid submission; None if it has one."""
         if self.error is None and self.report.grader_defect:
             return f"the grader of {self.competition_id} is defective: {self.report.error}"
-        return self.error or self.report.error
+        return self.error or (self.report.error if self.report.submission_exists else NO_SUBMISSION)
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, which xdist can send."""

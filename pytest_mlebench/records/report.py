@@ -9,6 +9,9 @@ from typing import Any
 from pytest_mlebench.catalog.competition import FIRST
 from pytest_mlebench.catalog.leaderboard import MEDALS, Medal
 
+NO_SUBMISSION = "the agent left no submission.csv"
+"""The reason why such a run has no score, wherever it is shown."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Report:

@@ -8,9 +8,10 @@ from typing import Any
 from pytest_mlebench.reports.run_table import run_rows
 from pytest_mlebench.results.comparison import SplitComparison, Standing, flags
 from pytest_mlebench.results.overview import RATES, Overview, spending
+from pytest_mlebench.results.precision import Precision, precisions
 from pytest_mlebench.results.profile import fairness_profile
 from pytest_mlebench.results.published import PublishedResult
-from pytest_mlebench.results.statistics import LEVEL, Interval
+from pytest_mlebench.results.statistics import LEVEL, Interval, PairedDifference
 from pytest_mlebench.results.summary import SplitSummary
 from pytest_mlebench.results.timelines import timelines
 
@@ -28,15 +29,20 @@ def to_json(view: Overview) -> dict[str, Any]:
                        ``broken`` (why a file that should be a run's record could not be read)
     ``summaries``      by agent and split: see ``SplitSummary``; a rate is ``{mean, standard_error}``,
                        the latter null for a single seed; ``pass_at_k`` is by k, ``medal_rates`` by
-                       competition; ``interval`` is of ``any_medal``: by the
-                       bootstrap, or Wilson's for fewer than 10 competitions or equal rates; ``firmness``
+                       competition; ``interval`` is of ``any_medal`` over competitions (Wilson's);
+                       ``percentile`` is the mean percentile of human teams, ``percentiles`` by competition;
+                       ``precision`` has for ``any_medal`` and ``percentile`` the variance by cause, the
+                       seeds for a difference of 5 points, and how far the mean would move without each
+                       competition (see ``results.precision.Precision``); ``firmness``
                        counts the medals that are ``firm``, ``not firm`` and of ``unknown`` firmness
     ``categories``     the same by category, if requested
     ``published``      ``standings``: rank ``of`` so many, with the nearest published results on either
                        side, and the ``caveats``; ``not_ranked``: who has no rank, and why
-    ``comparisons``    of two agents, by split: ``difference`` of their any-medal rates (ours minus
-                       theirs), its ``interval``, wins, ties and losses by competition, and the
-                       two-sided p-value of the sign test
+    ``comparisons``    of every two agents, by split: ``difference`` of their any-medal rates (ours minus
+                       theirs) over ``runs`` of the same competition and seed, its ``interval`` over
+                       competitions and ``seeds_interval`` over seeds, wins, ties and losses by
+                       competition, the two-sided p-value of the sign test, ``adjusted_p_value`` for the
+                       number of pairs (Holm), and the same of the ``percentile``
     ``costs``          what runs spent on language models, by agent and split, in US dollars; null where
                        the cost of a call is not known
     ``timelines``      medals over time and over money, by agent and split, and what last changes cost; see
@@ -100,6 +106,10 @@ def _summary(summary: SplitSummary) -> dict[str, Any]:
         "outcomes": summary.counts,
         **{name: asdict(getattr(summary, name)) for name in RATES},
         "interval": _interval(summary.interval),
+        "percentile": summary.percentile,
+        "percentile_interval": _interval(summary.percentile_interval),
+        "percentiles": summary.percentiles,
+        "precision": [_precision(own) for own in precisions(summary)],
         "pass_at_k": {str(k): value for k, value in enumerate(summary.pass_at_k, 1)},
         "medal_rates": summary.medal_rates,
     }
@@ -133,15 +143,28 @@ def _standing(standing: Standing) -> dict[str, Any]:
     }
 
 
+def _precision(own: Precision) -> dict[str, Any]:
+    return {**asdict(own), "interval": _interval(own.interval), "variance_shares": own.variance.shares}
+
+
 def _comparison(comparison: SplitComparison) -> dict[str, Any]:
-    difference = comparison.difference
     return {
         "split": comparison.split,
         "ours": comparison.ours.label,
         "theirs": comparison.theirs.label,
-        "competitions": difference.pairs,
+        **_difference(comparison.difference),
+        "adjusted_p_value": comparison.adjusted_p,
+        "percentile": comparison.percentile and _difference(comparison.percentile),
+    }
+
+
+def _difference(difference: PairedDifference) -> dict[str, Any]:
+    return {
+        "competitions": difference.competitions,
+        "runs": difference.runs,
         "difference": difference.mean,
         "interval": _interval(difference.interval),
+        "seeds_interval": _interval(difference.seeds_interval),
         "wins": difference.wins,
         "ties": difference.ties,
         "losses": difference.losses,

@@ -1,19 +1,20 @@
-"""The runs of a session or a group as a table, and those of two groups side by side."""
+"""The runs of a session or a group as a table, and those of several agents side by side."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from statistics import fmean
+from itertools import chain
 
-from pytest_mlebench.io.units import format_dollars, format_score, format_seconds
+from pytest_mlebench.io.units import format_dollars, format_score, format_seconds, listed
 from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.records.outcome import THRESHOLDS, Outcome
 from pytest_mlebench.records.record import RunRecord
 from pytest_mlebench.reports.palette import ansi_code
 from pytest_mlebench.reports.tables import Section, Table
+from pytest_mlebench.results.comparison import mean_scores
 from pytest_mlebench.results.overview import spending
-from pytest_mlebench.results.summary import split_rank
+from pytest_mlebench.results.summary import labels, split_rank
 
 _HEADS = ("competition", "agent", "seed", "medal", "score", *THRESHOLDS, "time", "ended")
 _WITH_COST = (*_HEADS[:-1], "cost", _HEADS[-1])
@@ -22,7 +23,7 @@ _NUMBERS = frozenset({"seed", "score", *THRESHOLDS, "time", "cost"})
 _SPARE = (*reversed(THRESHOLDS), "time", "ended", "cost", "firm", "seed")
 """What a narrow terminal can do without; names, medals and scores stay."""
 _LONGEST_HEAD = 12
-"""Characters of a group's name above its scores; longer ones would leave no room for thresholds."""
+"""Characters of an agent's name above its scores; longer ones would leave no room for thresholds."""
 
 
 def in_order(records: Iterable[RunRecord]) -> list[RunRecord]:
@@ -50,56 +51,67 @@ def medal_table(records: Sequence[RunRecord]) -> Table:
 
 
 def run_sections(groups: Sequence[RunGroup]) -> Iterable[Section]:
-    """The runs of each group; of two groups also their competitions side by side."""
+    """The runs of each group, then all agents competition by competition: a column is an agent of a group."""
     for group in groups:
         yield Section(f"Runs of {group.name}", [medal_table(in_order(group.records))])
-    if len(groups) == 2:
-        first, second = groups
-        if first.version == second.version:
-            yield _side_by_side(first, second)
-        else:
-            versions = " and ".join(f"{group.name} is of version {group.version[1:]}" for group in groups)
-            yield Section("Not compared competition by competition", remarks=[f"{versions} of the benchmark"])
+    versions = dict.fromkeys(group.version for group in groups)
+    for version in versions:
+        own = [group for group in groups if group.version == version]
+        columns = _columns(own)
+        if len(columns) > 1:
+            yield _side_by_side(columns)
+    if len(versions) > 1:
+        of = [f"{group.name} is of version {group.version[1:]}" for group in groups]
+        yield Section("Not compared competition by competition", remarks=[f"{listed(of)} of the benchmark"])
 
 
-def _side_by_side(first: RunGroup, second: RunGroup) -> Section:
-    fit = first.name != second.name and max(len(first.name), len(second.name)) <= _LONGEST_HEAD
-    names = (first.name, second.name) if fit else ("first", "second")
-    left, right = _by_competition(first), _by_competition(second)
+_Column = Mapping[str, list[RunRecord]]
+"""An agent's runs by competition."""
+
+
+def _columns(groups: Sequence[RunGroup]) -> Mapping[str, _Column]:
+    """Each agent's runs by its label."""
+    found: dict[str, dict[str, list[RunRecord]]] = {}
+    for (folder, agent), label in labels(groups).items():
+        own = found.setdefault(label, {})
+        for record in next(group for group in groups if group.folder == folder).records:
+            if record.agent == agent:
+                own.setdefault(record.competition_id, []).append(record)
+    return found
+
+
+def _side_by_side(columns: Mapping[str, _Column]) -> Section:
+    agents = list(columns)
+    fit = max(map(len, agents)) <= _LONGEST_HEAD
+    names = agents if fit else [f"agent {number}" for number in range(1, len(agents) + 1)]
     rows = []
-    for record in in_order({r.competition_id: r for r in (*first.records, *second.records)}.values()):
-        one, other = (_mean_score(group.get(record.competition_id, [])) for group in (left, right))
+    for record in in_order({id: runs[0] for own in columns.values() for id, runs in own.items()}.values()):
+        cells = [own.get(record.competition_id, []) for own in columns.values()]
+        means = mean_scores([{run.seed: run.score for run in runs if run.score is not None} for runs in cells])
+        both = [(format_score(mean), _medals(runs)) for mean, runs in zip(means, cells, strict=True)]
         rows.append(
             (
                 record.competition_id,
-                format_score(one),
-                _medals(left.get(record.competition_id, [])),
-                format_score(other),
-                _medals(right.get(record.competition_id, [])),
-                "-" if one is None or other is None else f"{other - one:+.5f}",
+                *chain.from_iterable(both),
+                *([_difference(means)] if len(agents) == 2 else []),
                 "lower" if record.report.is_lower_better else "higher",
                 *map(format_score, record.thresholds.values()),
             )
         )
-    heads = ("competition", names[0], "medal", names[1], "medal", "difference", "better", *THRESHOLDS)
+    difference = ["difference"] if len(agents) == 2 else []
+    heads = ("competition", *chain.from_iterable((name, "medal") for name in names), *difference, "better", *THRESHOLDS)
     numbers = frozenset({*names, "difference", *THRESHOLDS})
+    remarks = [f"{name}: {agent}" for name, agent in zip(names, agents, strict=True) if not fit]
     return Section(
-        f"{first.name} and {second.name}, competition by competition",
+        f"{listed(agents)}, competition by competition",
         [Table(heads, rows, numbers, (*reversed(THRESHOLDS), "better", "medal"))],
-        ["Scores are means over the runs that have one."],
+        [*remarks, "Scores are means over the seeds of which all agents with a score have one."],
     )
 
 
-def _by_competition(group: RunGroup) -> Mapping[str, list[RunRecord]]:
-    found: dict[str, list[RunRecord]] = {}
-    for record in group.records:
-        found.setdefault(record.competition_id, []).append(record)
-    return found
-
-
-def _mean_score(records: Iterable[RunRecord]) -> float | None:
-    scores = [record.score for record in records if record.score is not None]
-    return fmean(scores) if scores else None
+def _difference(means: Sequence[float | None]) -> str:
+    one, other = means
+    return "-" if one is None or other is None else f"{other - one:+.5f}"
 
 
 def _medals(records: Sequence[RunRecord]) -> str:

@@ -19,7 +19,7 @@ from urllib.parse import quote, urlencode
 from markupsafe import Markup
 
 from pytest_mlebench._version import __version__
-from pytest_mlebench.io.units import format_dollars, format_duration, format_score
+from pytest_mlebench.io.units import format_dollars, format_duration, format_score, pluralize
 from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.records.layout import FILES, RECORD, RUN_LOG, SUBMISSION
 from pytest_mlebench.records.outcome import Outcome
@@ -27,6 +27,7 @@ from pytest_mlebench.records.record import RunRecord
 from pytest_mlebench.reports.medals import in_order
 from pytest_mlebench.reports.plots import plots
 from pytest_mlebench.reports.plots.svg import SCHEME
+from pytest_mlebench.reports.precision import precision_sections
 from pytest_mlebench.reports.run_details import run_details
 from pytest_mlebench.reports.sections import comparison_sections, cost_sections, rate_sections, timeline_sections
 from pytest_mlebench.reports.tables import Section
@@ -154,12 +155,20 @@ def fragment(view: Overview) -> str:
 
 
 def _sections(view: Overview) -> list[Section]:
-    return [*rate_sections(view), *cost_sections(view), *timeline_sections(view), *comparison_sections(view)]
+    return [
+        *rate_sections(view),
+        *precision_sections(view, details=True),
+        *cost_sections(view),
+        *timeline_sections(view),
+        *comparison_sections(view, details=True),
+    ]
 
 
 def _lead(view: Overview) -> str:
     records = view.records
-    done = f"{len(records)} of {len(view.planned)} runs" if view.planned else f"{len(records)} runs"
+    done = (
+        f"{len(records)} of {pluralize(len(view.planned), 'run')}" if view.planned else pluralize(len(records), "run")
+    )
     if not records:
         return f"{done} finished"
     first, last = min(r.started_at for r in records), max(r.ended_at for r in records)

@@ -102,10 +102,8 @@ def failure_text(record: RunRecord, log_tail: str, min_medal: str | None = None)
         lines.append(f"score {report.score}; --min-medal {min_medal} requires {record.thresholds[str(min_medal)]}")
     elif record.error is not None:
         lines.append(f"the harness failed: {record.error}")
-    elif report.submission_exists:
-        lines.append(f"reason: {record.reason}")
     else:
-        lines.append("reason: the agent left no submission.csv")
+        lines.append(f"reason: {record.reason}")
     lines.append(f"the run: {ending_in_words(record)}")
     if log_tail:
         lines += ["end of the agent's log:", *(f"    {line}" for line in log_tail.splitlines())]
@@ -113,9 +111,9 @@ def failure_text(record: RunRecord, log_tail: str, min_medal: str | None = None)
 
 
 def properties(record: RunRecord) -> list[tuple[str, Any]]:
-    """A run as properties of a test case, which JUnit's XML has."""
+    """A run as properties of a test case, which JUnit's XML has; without those that have no value."""
     report = record.report
-    return [
+    found = [
         ("competition", record.competition_id),
         ("agent", record.agent),
         ("seed", record.seed),
@@ -130,6 +128,7 @@ def properties(record: RunRecord) -> list[tuple[str, Any]]:
         ("run_id", record.run_id),
         *_llm_properties(record),
     ]
+    return [(name, value) for name, value in found if value is not None]
 
 
 def _llm_properties(record: RunRecord) -> list[tuple[str, Any]]:

@@ -8,49 +8,47 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pytest_mlebench.catalog.competition import FIRST
 from pytest_mlebench.io.units import format_dollars, format_duration, pluralize
 from pytest_mlebench.records.group import RunGroup
-from pytest_mlebench.records.manifest import changes
 from pytest_mlebench.records.outcome import Outcome
 from pytest_mlebench.reports.fairness import fairness_sections
+from pytest_mlebench.reports.precision import interval_text, paired_sections, precision_sections
 from pytest_mlebench.reports.regraded import regraded_sections
 from pytest_mlebench.reports.run_details import counted
 from pytest_mlebench.reports.run_details import last_change_in_words as in_words
-from pytest_mlebench.reports.tables import Section, Table
+from pytest_mlebench.reports.tables import Section, Table, short
 from pytest_mlebench.results.comparison import Standing, flags
 from pytest_mlebench.results.overview import RATES, Overview, spending
-from pytest_mlebench.results.statistics import Interval, Rate
+from pytest_mlebench.results.statistics import Rate
 from pytest_mlebench.results.summary import SplitSummary, grader_defects, split_rank
 from pytest_mlebench.results.timelines import rate_at, timelines
 
 Cell = Callable[[SplitSummary], str]
 
-_LABEL_WIDTH = 26
 _NEAR = 2
 """How many published results are shown on either side of an agent."""
 _SHOWN_K = (2, 3, 4)
 _SHOWN_LOSSES = 5
-_SHOWN_CHANGES = 8
-_SHOWN_TEXT = 200
 _OVER_TIME = (
     "Per cent of the runs whose submission would have earned any medal at the time; best kept: if each run had ended "
     "with its best submission that was seen."
 )
 _EXPLANATION = (
     "Per cent of the competitions, mean ± standard error over seeds, if there are several and they differ. The 95 % "
-    "interval is over competitions: the rates that similar ones could have given (bootstrap; of fewer than 10, or "
-    "equal ones, Wilson's). pass@k: any medal in the best of k runs."
+    "interval is over competitions: the rates that similar ones could have given (Wilson's). Percentile: the mean "
+    "share of human teams that a run leaves behind or equals, 0 without a valid submission, and its 95 % interval "
+    "(Student's t). pass@k: any medal in the best of k runs."
 )
-_POINTS = "in percentage points, over the competitions that both ran on; p is of the two-sided exact sign test"
 
 
-def sections(view: Overview) -> Iterator[Section]:
-    """The report's parts, the most important first."""
+def sections(view: Overview, *, details: bool = False) -> Iterator[Section]:
+    """The report's parts, the most important first; with ``details``, those that would flood a terminal as well."""
     yield Section("Run groups", remarks=[_setting(group) for group in view.groups])
     yield from rate_sections(view)
+    yield from precision_sections(view, details=details)
     yield from cost_sections(view)
     yield from timeline_sections(view)
     yield Section("Runs by outcome", remarks=[_outcomes(label, view) for label in _labels(view)])
     yield from regraded_sections(view.groups)
-    yield from comparison_sections(view)
+    yield from comparison_sections(view, details=details)
     yield from fairness_sections(view.groups)
     if defects := grader_defects(view.records):
         yield Section("Defective graders", remarks=defects)
@@ -74,7 +72,7 @@ def cost_sections(view: Overview) -> Iterator[Section]:
     rows = [
         (
             own.split,
-            _short(own.agent),
+            short(own.agent),
             str(own.runs),
             *map(format_dollars, (own.cost, own.cost_per_run)),
             format_dollars(own.cost_per_medal) if own.medals else "-",
@@ -121,7 +119,7 @@ def timeline_sections(view: Overview) -> Iterator[Section]:
     rows = [
         (
             own.split,
-            _short(own.agent),
+            short(own.agent),
             str(own.runs),
             *(f"{rate_at(own.over_time, mark):.1f}" for mark in marks),
             f"{own.final:.1f}",
@@ -148,14 +146,13 @@ def timeline_sections(view: Overview) -> Iterator[Section]:
     )
 
 
-def comparison_sections(view: Overview) -> Iterator[Section]:
-    """Where each agent stands among the published results, and two agents against each other."""
+def comparison_sections(view: Overview, *, details: bool = False) -> Iterator[Section]:
+    """Where each agent stands among the published results, and every pair of agents."""
     for split in dict.fromkeys(standing.summary.split for standing in view.standings):
         yield _published(split, [standing for standing in view.standings if standing.summary.split == split])
     if view.not_ranked:
         yield Section("Not compared with the published results", remarks=view.not_ranked)
-    if view.comparisons:
-        yield _paired(view)
+    yield from paired_sections(view, details=details)
 
 
 def _setting(group: RunGroup) -> str:
@@ -177,7 +174,8 @@ def _medals(view: Overview) -> Section:
     columns = {
         "runs": _runs,
         "any medal": lambda s: _rate(s.any_medal) + "*" * s.is_provisional,
-        "95 % interval": lambda s: _interval(s.interval),
+        "95 % interval": lambda s: interval_text(s.interval),
+        "percentile": _percentile,
         **{f"pass@{k}": _pass_at(k) for k in ks},
     }
     notes = [f"{s.label} on {s.split}: {'* ' * s.is_provisional}{s.note}" for s in _ordered(view.summaries) if s.note]
@@ -190,7 +188,8 @@ def _rates(summaries: Sequence[SplitSummary], names: Iterable[str]) -> Table:
 
 
 def _categories(split: str, summaries: Sequence[SplitSummary]) -> Section:
-    tables = [_table(summaries, {"runs": _runs, **_rate_columns(RATES[:4])}), _rates(summaries, RATES[4:])]
+    medals = {"runs": _runs, **_rate_columns(RATES[:4]), "percentile": _percentile}
+    tables = [_table(summaries, medals), _rates(summaries, RATES[4:])]
     notes = [f"{s.label} on {s.category}: {s.note}" for s in _ordered(summaries) if s.note]
     return Section(f"By category, {split}", tables, notes)
 
@@ -206,14 +205,25 @@ def _pass_at(k: int) -> Cell:
     return lambda summary: f"{summary.pass_at_k[k - 1]:.1f}" if k <= summary.seeds else "-"
 
 
+def _percentile(summary: SplitSummary) -> str:
+    if summary.percentile is None:
+        return "-"
+    known = len(summary.percentiles)
+    of = "" if known == summary.competitions else f" (of {known})"
+    between = "" if summary.percentile_interval is None else f" {summary.percentile_interval}"
+    return f"{summary.percentile:.1f}{between}{of}"
+
+
 def _runs(summary: SplitSummary) -> str:
+    if summary.is_provisional:
+        return f"{summary.results} of {summary.results + summary.missing}"
     return f"{summary.competitions} × {summary.seeds}"
 
 
 def _table(summaries: Sequence[SplitSummary], columns: dict[str, Cell]) -> Table:
     what = "split" if all(summary.category is None for summary in summaries) else "category"
     rows = [
-        (summary.category or summary.split, _short(summary.label), *(cell(summary) for cell in columns.values()))
+        (summary.category or summary.split, short(summary.label), *(cell(summary) for cell in columns.values()))
         for summary in _ordered(summaries)
     ]
     return Table((what, "agent", *columns), rows, frozenset(columns), list(columns)[:0:-1])
@@ -240,7 +250,7 @@ def _published(split: str, standings: Sequence[Standing]) -> Section:
         for standing in sorted(standings, key=lambda standing: -standing.summary.any_medal.mean):
             if len(standing.better) == position:
                 own = standing.summary
-                rows.append(("→", _short(own.label), "", _rate(own.any_medal), "", ""))
+                rows.append(("→", short(own.label), "", _rate(own.any_medal), "", ""))
         if position < len(others) and any(-_NEAR <= position - len(s.better) < _NEAR for s in standings):
             if position != shown_last + 1:
                 rows.append(("…", "", "", "", "", ""))
@@ -260,39 +270,6 @@ def _published(split: str, standings: Sequence[Standing]) -> Section:
     return Section(f"Among the published results, {split}", [table], [*ranks, *shown])
 
 
-def _paired(view: Overview) -> Section:
-    heads = ("split", "competitions", "difference", "95 % interval", "wins", "ties", "losses", "p")
-    rows = [
-        (
-            comparison.split,
-            str(comparison.difference.pairs),
-            f"{comparison.difference.mean:+.1f}",
-            _interval(comparison.difference.interval),
-            str(comparison.difference.wins),
-            str(comparison.difference.ties),
-            str(comparison.difference.losses),
-            _p_value(comparison.difference.p_value),
-        )
-        for comparison in view.comparisons
-    ]
-    ours, theirs = _labels(view)
-    remarks = [f"{ours} minus {theirs}, {_POINTS}", *_setting_differences(view.groups)]
-    return Section("Paired comparison, any medal", [Table(heads, rows, frozenset(heads[1:]), heads[:3:-1])], remarks)
-
-
-def _setting_differences(groups: Sequence[RunGroup]) -> list[str]:
-    """What differs between the settings of two groups, in a sentence; nothing where it is not known."""
-    if len(groups) != 2 or not all(group.manifest.settings for group in groups):
-        return []
-    ours, theirs = groups
-    found = changes(theirs.manifest.settings, ours.manifest.settings)
-    if not found:
-        return [f"the settings of {ours.name} and {theirs.name} are the same"]
-    more = f"; and {len(found) - _SHOWN_CHANGES} more" if len(found) > _SHOWN_CHANGES else ""
-    shown = "; ".join(text[:_SHOWN_TEXT] for text in found[:_SHOWN_CHANGES])
-    return [f"what differs in {ours.name} from {theirs.name}: {shown}{more}"]
-
-
 def _labels(view: Overview) -> list[str]:
     return list(dict.fromkeys(summary.label for summary in view.summaries))
 
@@ -301,17 +278,3 @@ def _rate(rate: Rate) -> str:
     if math.isnan(rate.mean):
         return "-"
     return f"{rate.mean:.1f}{rate.spread}"
-
-
-def _interval(interval: Interval | None) -> str:
-    return "-" if interval is None else str(interval)
-
-
-def _p_value(p: float) -> str:
-    return "< 0.001" if p < 0.001 else f"{p:.3f}"
-
-
-def _short(label: str) -> str:
-    """A label that fits its column. The middle is left out, as the ends of run groups' names differ."""
-    half = (_LABEL_WIDTH - 1) // 2
-    return label if len(label) <= _LABEL_WIDTH else f"{label[:half]}…{label[-half:]}"

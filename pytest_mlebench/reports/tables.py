@@ -13,6 +13,7 @@ from pytest_mlebench.reports.untrusted import one_line
 
 WIDTH = 120
 _GAP = "  "
+_LABEL_WIDTH = 26
 _SHORT, _SHORTEST = 16, 8
 """Characters that a shortened cell keeps: before names are shortened as well, and after."""
 
@@ -144,6 +145,12 @@ class Section:
         remarks = "\n".join(f"- {markdown_text(line)}" for line in self.remarks)
         blocks = [table.markdown() for table in self.tables] + ([remarks] if remarks else [])
         return f"## {markdown_text(self.title)}\n\n" + "\n\n".join(blocks)
+
+
+def short(label: str) -> str:
+    """A label that fits its column. The middle is left out, as the ends of run groups' names differ."""
+    half = (_LABEL_WIDTH - 1) // 2
+    return label if len(label) <= _LABEL_WIDTH else f"{label[:half]}…{label[-half:]}"
 
 
 def _wrapped(text: str, width: int) -> list[str]:

@@ -57,6 +57,9 @@ def write_medal_table(writer: pytest.TerminalReporter, group: RunGroup) -> None:
 def summary_line(summary: SplitSummary) -> str:
     """For example ``baseline on smoke: any medal 66.7 % ± 0.0 (3 competitions × 2 seeds; 4 gold, 2 no medal)``."""
     counts = ", ".join(f"{count} {outcome.label}" for outcome, count in summary.counts.items() if count)
+    if summary.is_provisional:
+        competitions = pluralize(summary.competitions, "competition")
+        return f"{summary.label} on {summary.split}: no complete seed of {competitions} yet ({counts or 'no run'})"
     runs = f"{pluralize(summary.competitions, 'competition')} × {pluralize(summary.seeds, 'seed')}"
     return f"{summary.label} on {summary.split}: any medal {summary.any_medal} ({runs}; {counts or 'no run'})"
 

@@ -34,11 +34,14 @@ def markdown(trajectory: Mapping[str, Any]) -> str:
 
 
 def _markdown_lines(trajectory: Mapping[str, Any]) -> Iterator[str]:
-    for number, one in enumerate(conversations(trajectory)):
+    found = conversations(trajectory)
+    for number, one in enumerate(found):
         if number:
             yield ""
         yield f"{'#' * min(2, number + 1)} {markdown_text(title_of(one, number))}"
         yield ""
+        if not number and len(found) > 1:
+            yield from (f"{headline(trajectory)}; in the first:", "")
         yield totals(one)
         for step in steps_of(one):
             yield ""
@@ -59,10 +62,12 @@ def page(trajectory: Mapping[str, Any]) -> str:
     """The trajectory as self-contained HTML without scripts; all that was said is text in it."""
     parts: list[str] = []
     size = 0
-    for number, one in enumerate(conversations(trajectory)):
+    found = conversations(trajectory)
+    for number, one in enumerate(found):
         steps = steps_of(one)
         parts.append(f"<h{min(2, number + 1)}>{_safe(title_of(one, number))}</h{min(2, number + 1)}>")
-        parts.append(f"<p>{_safe(totals(one))}</p>")
+        whole = f"{headline(trajectory)}; in the first: " if not number and len(found) > 1 else ""
+        parts.append(f"<p>{_safe(whole + totals(one))}</p>")
         for shown, step in enumerate(steps):
             if size > PAGE:
                 parts.append(
@@ -112,14 +117,22 @@ def title_of(trajectory: Mapping[str, Any], number: int) -> str:
     return one_line(f"{agent.get('name')}{model}: {trajectory.get('session_id') or 'trajectory'}")
 
 
-def totals(trajectory: Mapping[str, Any]) -> str:
-    final = mapping(trajectory.get("final_metrics"))
-    cost, count = final.get("total_cost_usd"), len(steps_of(trajectory))
+def headline(trajectory: Mapping[str, Any]) -> str:
+    """The totals of all conversations, with their number if there are several."""
+    found = conversations(trajectory)
+    return f"{pluralize(len(found), 'conversation')}, {totals(*found)}" if len(found) > 1 else totals(*found)
+
+
+def totals(*trajectories: Mapping[str, Any]) -> str:
+    """For example ``12 steps, 3,400 tokens in, 210 out, cost $0.02``, over all of these; the cost of all or none."""
+    finals = [mapping(one.get("final_metrics")) for one in trajectories]
+    count = sum(len(steps_of(one)) for one in trajectories)
     parts = [f"{count:,} step{'' if count == 1 else 's'}"]
     for name, word in (("total_prompt_tokens", "tokens in"), ("total_completion_tokens", "out")):
-        if isinstance(tokens := final.get(name), int):
-            parts.append(f"{tokens:,} {word}")
-    parts.append(f"cost {format_dollars(cost if isinstance(cost, int | float) else None)}")
+        if tokens := [value for final in finals if isinstance(value := final.get(name), int)]:
+            parts.append(f"{sum(tokens):,} {word}")
+    costs = [value for final in finals if isinstance(value := final.get("total_cost_usd"), int | float)]
+    parts.append(f"cost {format_dollars(sum(costs) if len(costs) == len(finals) else None)}")
     return ", ".join(parts)
 
 

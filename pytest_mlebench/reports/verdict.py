@@ -19,7 +19,6 @@ from pytest_mlebench.results.verdicts import caveats
 
 _NAMED = 3
 """So many agents are named; more are counted."""
-_SIGNIFICANT = 0.05
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -106,7 +105,9 @@ def _verdict(view: Overview) -> str:
     shown = [_result(line, with_split=several[line.label] > 1) for line in lines[:_NAMED]]
     if len(lines) > _NAMED:
         shown.append(f"{pluralize(len(lines) - _NAMED, 'more result')} below")
-    return "; ".join([*shown, *map(_compared, _overall(view.comparisons))]) + "."
+    if (overall := _overall(view)) is not None:
+        shown.append(_compared(overall, of_several=len({line.label for line in lines}) > 2))
+    return "; ".join(shown) + "."
 
 
 def _result(line: SplitSummary, *, with_split: bool) -> str:
@@ -142,24 +143,30 @@ def _medals(count: int) -> str:
     return "no medal" if not count else pluralize(count, "medal")
 
 
-def _overall(comparisons: Sequence[SplitComparison]) -> list[SplitComparison]:
-    """The comparison over the whole benchmark, or the only one."""
-    whole = [comparison for comparison in comparisons if comparison.ours.is_whole]
-    chosen = whole or (comparisons if len(comparisons) == 1 else ())
-    return [comparison for comparison in chosen if comparison.difference.pairs > 1]
+def _overall(view: Overview) -> SplitComparison | None:
+    """The comparison over the whole benchmark, or on the only split; of several agents that of the two best."""
+    whole = [comparison for comparison in view.comparisons if comparison.ours.is_whole]
+    splits = {comparison.split for comparison in view.comparisons}
+    best = set(list(dict.fromkeys(line.label for line in headlines(view)))[:2])
+    for comparison in whole or (view.comparisons if len(splits) == 1 else ()):
+        if {comparison.ours.label, comparison.theirs.label} == best and comparison.difference.competitions > 1:
+            return comparison
+    return None
 
 
-def _compared(comparison: SplitComparison) -> str:
-    difference = comparison.difference
-    p = "p < 0.001" if difference.p_value < 0.001 else f"p = {difference.p_value:.2g}"
+def _compared(comparison: SplitComparison, *, of_several: bool) -> str:
+    difference, p = comparison.difference, comparison.adjusted_p
+    shown = "p < 0.001" if p < 0.001 else f"p = {p:.2g}"
+    names = (comparison.ours.label, comparison.theirs.label)
     if not difference.mean:
-        return "their rates are equal"
+        return f"the rates of {listed(names)} are equal" if of_several else "their rates are equal"
     points = f"{abs(difference.mean):.1f} percentage points"
-    if difference.p_value >= _SIGNIFICANT:
-        few = ", over few competitions" if difference.pairs < FEW else ""
-        return f"a difference of {points}, which chance may explain ({p}{few})"
-    ahead = comparison.ours if difference.mean > 0 else comparison.theirs
-    return f"{ahead.label} is {points} ahead ({p})"
+    if not comparison.is_conclusive:
+        few = ", over few competitions" if difference.competitions < FEW else ""
+        between = f" between {listed(names)}" if of_several else ""
+        return f"a difference of {points}{between}, which chance may explain ({shown}{few})"
+    ahead, behind = names if difference.mean > 0 else names[::-1]
+    return f"{ahead} is {points} ahead{f' of {behind}' if of_several else ''} ({shown})"
 
 
 def _caveats(view: Overview) -> Iterator[str]:
@@ -174,7 +181,7 @@ def _caveats(view: Overview) -> Iterator[str]:
         yield f"{pluralize(errors, 'run')} {_have(errors)} no result, since the harness or a grader failed."
     if records and errors < len(records) and not any(record.outcome.passed for record in records):
         yield "No run left a valid submission."
-    different = {record.competition_id for record in records if record.data_verified is False}
+    different = {r.competition_id for r in records if r.data_verified is False and not r.synthetic_data}
     if different:
         yield (
             f"The data of {len(different)} of {pluralize(len({r.competition_id for r in records}), 'competition')} is "

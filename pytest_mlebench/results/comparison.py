@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import combinations
+from statistics import fmean
 
 from pytest_mlebench.catalog.competition import FIRST, split_and_version
 from pytest_mlebench.defaults import TIME_LIMIT
 from pytest_mlebench.io.units import format_duration, pluralize
 from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.results.published import SPLITS, PublishedResult, published_results
-from pytest_mlebench.results.statistics import PairedDifference, paired_difference
-from pytest_mlebench.results.summary import SplitSummary, split_rank
+from pytest_mlebench.results.statistics import PairedDifference, holm, paired_difference
+from pytest_mlebench.results.summary import Measure, SplitSummary, split_rank
+
+SIGNIFICANT = 0.05
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,12 +43,21 @@ class Standing:
 
 @dataclass(frozen=True, kw_only=True)
 class SplitComparison:
-    """Two agents' any-medal rates on a split, paired by competition; ``difference`` is ours minus theirs."""
+    """Two agents on a split, paired by competition and seed; a difference is ours minus theirs."""
 
     split: str
     ours: SplitSummary
     theirs: SplitSummary
     difference: PairedDifference
+    """Of the any-medal rates."""
+    percentile: PairedDifference | None
+    """Of the mean percentiles of human teams; None where these are not known of a common run."""
+    adjusted_p: float
+    """The p-value of ``difference`` by Holm's method, if there are more pairs of agents on the split."""
+
+    @property
+    def is_conclusive(self) -> bool:
+        return self.adjusted_p < SIGNIFICANT
 
 
 def standings(summaries: Sequence[SplitSummary], groups: Sequence[RunGroup]) -> list[Standing]:
@@ -142,20 +155,59 @@ def flags(result: PublishedResult) -> str:
 
 
 def compare(summaries: Sequence[SplitSummary]) -> list[SplitComparison]:
-    """The first of two agents against the second, on every split (or category) of which both have counted seeds.
+    """Every pair of agents on every split (or category) of which both have a result, in the order of the summaries.
 
-    Only competitions that both ran on are compared. Empty unless the summaries are of exactly two agents.
+    Only runs of the same competition and seed are compared.
     """
     labels = list(dict.fromkeys(summary.label for summary in summaries))
-    if len(labels) != 2:
-        return []
-    ours, theirs = ({s.split: s for s in summaries if s.label == label and not s.is_provisional} for label in labels)
-    comparisons = []
-    for split in sorted(ours.keys() & theirs.keys(), key=split_rank):
-        mine, other = ours[split].medal_rates, theirs[split].medal_rates
-        if common := sorted(mine.keys() & other.keys()):
-            difference = paired_difference([mine[id] for id in common], [other[id] for id in common])
-            comparisons.append(
-                SplitComparison(split=split, ours=ours[split], theirs=theirs[split], difference=difference)
-            )
-    return comparisons
+    splits = dict.fromkeys(sorted((summary.split for summary in summaries), key=split_rank))
+    found: list[SplitComparison] = []
+    for split in splits:
+        own = {summary.label: summary for summary in summaries if summary.split == split}
+        pairs = [
+            pair
+            for one, other in combinations([own[label] for label in labels if label in own], 2)
+            if (pair := _compare(one, other)) is not None
+        ]
+        adjusted = holm([pair.difference.p_value for pair in pairs])
+        found += [replace(pair, adjusted_p=p) for pair, p in zip(pairs, adjusted, strict=True)]
+    return found
+
+
+def _compare(ours: SplitSummary, theirs: SplitSummary) -> SplitComparison | None:
+    difference = _paired(ours, theirs, "any_medal")
+    if difference is None:
+        return None
+    return SplitComparison(
+        split=ours.split,
+        ours=ours,
+        theirs=theirs,
+        difference=difference,
+        percentile=_paired(ours, theirs, "percentile"),
+        adjusted_p=difference.p_value,
+    )
+
+
+def _paired(ours: SplitSummary, theirs: SplitSummary, measure: Measure) -> PairedDifference | None:
+    """By the runs of the same competition and seed that have a result on both sides; None if there is none."""
+    seeds = sorted({seed for one in (ours, theirs) for seed in (*one.counted_seeds, *(own for _, own in one.records))})
+    pairs = []
+    for id in sorted(set(ours.competition_ids) & set(theirs.competition_ids)):
+        both = [(ours.value(measure, id, seed), theirs.value(measure, id, seed)) for seed in seeds]
+        if known := [(one, other) for one, other in both if one is not None and other is not None]:
+            pairs.append(known)
+    return paired_difference(pairs) if pairs else None
+
+
+def mean_scores(by_seed: Sequence[Mapping[int, float]]) -> list[float | None]:
+    """Each agent's mean score on a competition over the seeds of which all of them have a score, by seed.
+
+    An agent without a score has no mean and takes no seed from the others. Where these have no seed in common, each
+    mean is over all of an agent's own.
+
+    >>> mean_scores([{0: 0.5, 1: 0.7}, {1: 0.6}, {}])
+    [0.7, 0.6, None]
+    """
+    with_scores = [own.keys() for own in by_seed if own]
+    common = set.intersection(*map(set, with_scores)) if with_scores else set()
+    return [fmean([own[seed] for seed in common or own]) if own else None for own in by_seed]

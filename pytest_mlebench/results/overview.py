@@ -115,10 +115,11 @@ def spending(records: Iterable[RunRecord]) -> list[Spending]:
         if "calls" in record.llm:
             groups.setdefault((record.agent, record.split), []).append(record)
     order = sorted(groups, key=lambda key: (split_rank(key[1]), key[0]))
-    return [_spending(agent, split, groups[agent, split]) for agent, split in order]
+    return [spending_of(agent, split, groups[agent, split]) for agent, split in order]
 
 
-def _spending(agent: str, split: str, records: list[RunRecord]) -> Spending:
+def spending_of(agent: str, split: str, records: Sequence[RunRecord]) -> Spending:
+    """Of runs that reached models by the gateway, at least one."""
     tokens = {name: sum(_counts(record.llm, "tokens").get(name, 0) for record in records) for name in _TOKENS}
     costs = [0.0 if not record.llm["calls"] else record.cost for record in records]
     known = [float(record.llm.get("known_cost") or 0) for record in records]

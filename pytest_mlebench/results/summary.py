@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
 from pathlib import Path
+from statistics import fmean
+from typing import Literal
 
 from pytest_mlebench.catalog.catalogue import BENCHMARK, default_catalogue
 from pytest_mlebench.catalog.competition import split_and_version, split_label
@@ -15,8 +17,9 @@ from pytest_mlebench.io.units import pluralize
 from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.records.outcome import Outcome
 from pytest_mlebench.records.record import RunRecord
-from pytest_mlebench.results.statistics import FEW, Interval, Rate, bootstrap_interval, pass_at_k, rate, wilson_interval
+from pytest_mlebench.results.statistics import Interval, Rate, mean_interval, pass_at_k, rate, share_interval
 
+Measure = Literal["any_medal", "percentile"]
 SPLIT_ORDER = ("smoke", "dev", "low", "medium", "high", "all")
 
 
@@ -62,8 +65,8 @@ class SplitSummary:
     """Competitions with a result on data that was not verified against the reference's checksums."""
     firmness: Mapping[str, int] = field(default_factory=dict)
     """Medals of all seeds by ``Report.firmness``."""
-    medals: Mapping[str, int]
-    """Counted seeds that earned any medal, by competition."""
+    records: Mapping[tuple[str, int], RunRecord] = field(default_factory=dict, repr=False)
+    """The runs that have a result, by competition and seed."""
     any_medal: Rate
     gold: Rate
     silver: Rate
@@ -97,6 +100,11 @@ class SplitSummary:
             return False
         return {competition.id for competition in default_catalogue().split(self.split)} == set(self.competition_ids)
 
+    @cached_property
+    def medals(self) -> Mapping[str, int]:
+        """Counted seeds that earned any medal, by competition."""
+        return {id: sum(value > 0 for value in own) for id, own in self.values("any_medal").items()}
+
     @property
     def medal_rates(self) -> dict[str, float]:
         """The share of the counted seeds that earned any medal, in per cent, by competition."""
@@ -104,15 +112,44 @@ class SplitSummary:
 
     @cached_property
     def interval(self) -> Interval | None:
-        """The interval of the any-medal rate over competitions; None where no seed is counted.
+        """The interval of the any-medal rate over competitions (``share_interval``); None where no seed is counted."""
+        return share_interval(list(self.medal_rates.values()))
 
-        By the bootstrap, or by Wilson's method for few competitions, or equal rates, of which the bootstrap shows
-        nothing.
+    @cached_property
+    def percentiles(self) -> dict[str, float]:
+        """The mean percentile of the teams over counted seeds, by competition; not of those where it is unknown."""
+        return {id: fmean(own) for id, own in self.values("percentile").items()}
+
+    @property
+    def percentile(self) -> float | None:
+        """The mean percentile over competitions: how many of a hundred human teams the agent leaves behind or equals.
+
+        A run without a valid submission leaves nobody behind: 0. None where it is known of no competition.
         """
-        if self.is_provisional:
-            return None
-        found = bootstrap_interval(list(self.medal_rates.values())) if self.competitions >= FEW else None
-        return found or wilson_interval(self.any_medal.mean, self.competitions)
+        return fmean(self.percentiles.values()) if self.percentiles else None
+
+    @cached_property
+    def percentile_interval(self) -> Interval | None:
+        """Student's t interval over competitions."""
+        return mean_interval(list(self.percentiles.values()), low=0, high=100)
+
+    def values(self, measure: Measure) -> dict[str, tuple[float, ...]]:
+        """Each counted run's result by competition, by seed; of competitions where all are known."""
+        found = {id: [self.value(measure, id, seed) for seed in self.counted_seeds] for id in self.competition_ids}
+        known = {id: tuple(own for own in runs if own is not None) for id, runs in found.items()}
+        return {id: own for id, own in known.items() if own and len(own) == self.seeds}
+
+    def value(self, measure: Measure, id: str, seed: int) -> float | None:
+        """A run's result on a scale of 100: whether it earned a medal, or its percentile; None where that is unknown.
+
+        A run without a result is a failure in a padded seed.
+        """
+        run = self.records.get((id, seed))
+        if run is None:
+            return 0.0 if seed in self.padded_seeds and id in self.competition_ids else None
+        if measure == "any_medal":
+            return 100.0 * run.report.any_medal
+        return run.report.percentile if run.score is not None and run.report.valid_submission else 0.0
 
     @property
     def pass_at_k(self) -> tuple[float, ...]:
@@ -270,10 +307,7 @@ def _summary(
         unverified=tuple(sorted({run.competition_id for run in results.values() if run.data_verified is not True})),
         firmness=Counter(run.report.firmness for run in results.values() if run.report.any_medal),
         counts={outcome: sum(run.outcome is outcome for run in runs) for outcome in Outcome},
-        medals={
-            id: sum(_earned(results.get((seed, id)), "any_medal") for seed in counted_seeds)
-            for id in (ids if counted_seeds else ())
-        },
+        records={(id, seed): run for (seed, id), run in results.items()},
         any_medal=share("any_medal"),
         gold=share("gold_medal"),
         silver=share("silver_medal"),

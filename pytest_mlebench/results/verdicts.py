@@ -20,6 +20,7 @@ LOCAL = "local"
 VERDICTS = ("clean", "look", "violation")
 """The worst last."""
 NOT_ISOLATED = "nothing was isolated: agents could read the answers, other runs and the network"
+SAYS_NOTHING = "scores say nothing about the real competition"
 _MAX_BYTES = 64 << 20
 
 
@@ -66,7 +67,12 @@ def of_verdicts(verdicts: Iterable[str | None]) -> str:
 
 
 def caveats(group: RunGroup) -> Iterator[str]:
-    """What stands above a group's results: that nothing was isolated, and what its last audit found."""
+    """What stands above a group's results: that data is synthetic, nothing was isolated, what its last audit found."""
+    ids = {record.competition_id for record in group.records}
+    synthetic = {record.competition_id for record in group.records if record.synthetic_data}
+    if synthetic:
+        which = "" if synthetic == ids else f" ({len(synthetic)} of {pluralize(len(ids), 'competition')})"
+        yield f"Synthetic data{which}: {SAYS_NOTHING}."
     local = sum(record.sandbox.name == LOCAL for record in group.records)
     if local:
         which = "" if local == len(group.records) else f"{local} of {pluralize(len(group.records), 'run')}: "

@@ -30,7 +30,7 @@ from pytest_mlebench.io.paths import expanded
 from pytest_mlebench.records.group import GroupReader
 from pytest_mlebench.records.layout import RUNNING, SUBMISSION, VALIDATION
 from pytest_mlebench.records.record import RunKey, RunRecord, bounded
-from pytest_mlebench.records.report import Report
+from pytest_mlebench.records.report import NO_SUBMISSION, Report
 from pytest_mlebench.records.running import runs_in_progress, shown_as_running
 from pytest_mlebench.runs import obfuscation
 from pytest_mlebench.runs.files import open_files
@@ -181,7 +181,7 @@ def run_agent(
             execution = Execution(ending=Ending.NOT_STARTED, seconds=0.0)
             error = str(problem)
         ended = datetime.now(UTC)
-        report = grader.report(run_dir / SUBMISSION)
+        report = graded(grader, run_dir)
         notes = (
             *(snapshots.notes if snapshots else ()),
             *(() if checker.confinement.get("landlock") else (_UNCONFINED,)),
@@ -215,6 +215,7 @@ def run_agent(
         agent_definition={**agent.describe(), "until": options.until},
         data_verified=dataset.is_verified,
         data=fingerprint(dataset),
+        synthetic_data=dataset.is_synthetic,
         data_source=dataset.source,
         description=_description(dataset, options),
         validation_score=read_validation_score(run_dir),
@@ -232,6 +233,15 @@ def run_agent(
     if all(point.final for point in record.timeline):
         return record
     return with_timeline(partial(grader.report, certainty=False))
+
+
+def graded(grader: Grader, run_dir: Path) -> Report:
+    """The grade of the submission in a run directory; why it has none names no folder of this machine."""
+    report = grader.report(run_dir / SUBMISSION)
+    if report.error is None or report.grader_defect:
+        return report
+    error = report.error.replace(f"{run_dir}/", "") if report.submission_exists else NO_SUBMISSION
+    return replace(report, error=error)
 
 
 def _shown(dataset: Dataset, options: RunOptions) -> AbstractContextManager[Path]:
@@ -287,13 +297,14 @@ def record_lost(
         ending=ending,
         seconds=round((now - started).total_seconds(), 3),
         detail=detail,
-        report=grader.report(run_dir / SUBMISSION),
+        report=graded(grader, run_dir),
         error=detail if ending is Ending.NOT_STARTED else None,
         versions=_versions(),
         limits=asdict(options.limits),
         agent_definition={**agent.describe(), "until": options.until},
         data_verified=dataset.is_verified,
         data=fingerprint(dataset),
+        synthetic_data=dataset.is_synthetic,
         data_source=dataset.source,
         description=_description(dataset, options),
         job=options.job,

@@ -17,6 +17,7 @@ import pytest
 
 from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.cli.main import main
+from pytest_mlebench.records.group import read_group
 from pytest_mlebench.records.record import RunKey
 from pytest_mlebench.reports.run_table import COLUMNS
 from tests.groups import make_group, record_with, save_group
@@ -81,11 +82,13 @@ def test_table_and_json_tell_the_same(report: Any) -> None:
     assert list(summaries) == ["low", "medium", "high", "all"]
     for split, one in summaries.items():
         rate, interval = one["any_medal"], one["interval"]
-        split, agent, runs, any_medal, shown, pass_at_2 = cells(out, rf"{split} ")
+        split, agent, runs, any_medal, shown, percentile, pass_at_2 = cells(out, rf"{split} ")
         assert (agent, runs) == ("aide", f"{one['competitions']} × 2")
         error = rate["standard_error"]
         assert any_medal == f"{rate['mean']:.1f}" + (f" ± {error:.1f}" if error >= 0.05 else "")
         assert shown == f"[{interval['low']:.1f}, {interval['high']:.1f}]"
+        between = one["percentile_interval"]
+        assert percentile == f"{one['percentile']:.1f} [{between['low']:.1f}, {between['high']:.1f}]"
         assert pass_at_2 == f"{one['pass_at_k']['2']:.1f}"
 
 
@@ -110,7 +113,8 @@ def test_two_agents_are_shown_side_by_side_and_compared(report: Any) -> None:
     (comparison,) = data["comparisons"]
     assert comparison["difference"] == pytest.approx(ours["any_medal"]["mean"] - theirs["any_medal"]["mean"])
     assert comparison["wins"] + comparison["ties"] + comparison["losses"] == comparison["competitions"] == 22
-    assert cells(out, r"low +22 ")[2] == f"{comparison['difference']:+.1f}"
+    assert comparison["runs"] == 66
+    assert cells(out, r"low +66 on 22 ")[2] == f"{comparison['difference']:+.1f}"
 
 
 def test_missing_runs_are_left_out_or_padded_and_every_format_says_so(report: Any) -> None:
@@ -151,7 +155,11 @@ def test_json_is_strict_without_any_result(report: Any, tmp_path: Path) -> None:
     save_group(tmp_path / "begun", [], planned=[RunKey("aide", LOW[0].id, 0)])
     (summary,) = strict(report(tmp_path / "begun", "--format=json")[0])["summaries"]
     assert summary["any_medal"] == {"mean": None, "standard_error": None} and summary["provisional"]
-    assert "provisional: no seed is complete" in report(tmp_path / "begun")[0]
+    shown = report(tmp_path / "begun")[0]
+    assert "provisional: no seed is complete" in shown and "× 0" not in shown and cells(shown, "low ")[2] == "0 of 1"
+    (row,) = strict(report(tmp_path / "begun", "--format=summary-json")[0])
+    assert row["any_medal"] is row["percentile"] is row["any_medal_seeds_for_5"] is None and not row["complete"]
+    assert "0 of 1 & -- & --" in report(tmp_path / "begun", "--format=latex")[0]
 
 
 def test_padding_does_not_go_with_csv(report: Any) -> None:
@@ -323,12 +331,12 @@ def test_a_folder_for_pictures_that_cannot_be_made_is_told(report: Any, tmp_path
     assert out == "" and "cannot be written" in told and "name another folder" in told
 
 
-def test_every_run_and_two_groups_side_by_side(report: Any, runs_dir: Path) -> None:
-    out, _ = report("two", "full", "--runs")
+def test_every_run_and_two_agents_side_by_side(report: Any, runs_dir: Path) -> None:
+    out, _ = report("two", "--runs")
     lines = [" ".join(line.split()) for line in out.splitlines()]
-    assert "Runs of two" in lines and "Runs of full" in lines and "two and full, competition by competition" in lines
-    assert "competition two medal full medal difference better gold silver bronze median" in lines
-    _, _, compared = out.partition("two and full, competition by competition\n")
+    assert "Runs of two" in lines and "aide and baseline, competition by competition" in lines
+    assert "competition aide medal baseline medal difference better gold silver bronze median" in lines
+    _, _, compared = out.partition("aide and baseline, competition by competition\n")
     rows = [re.split(r" {2,}", line) for line in compared.splitlines()[2:]]
     both = [row for row in rows if len(row) == 11 and row[5] != "-"]
     assert {row[0] for row in both} <= {competition.id for competition in LOW} and len(both) > 15
@@ -337,6 +345,85 @@ def test_every_run_and_two_groups_side_by_side(report: Any, runs_dir: Path) -> N
         assert re.match(r"\d [a-z]", medal) and re.match(r"\d [a-z]", other_medal), "there are several runs of each"
     assert "## Runs of two" in report("two", "--runs", "--format=md")[0]
     assert "--format=csv has all runs" in report("two", "--runs", "--format=csv", status=2)[1]
+
+
+def test_a_column_is_an_agent_of_a_group_and_no_mean_of_several(report: Any, runs_dir: Path) -> None:
+    out, _ = report("two", "full", "--runs")
+    _, _, compared = out.partition("aide in two, baseline and aide in full, competition by competition\n")
+    heads = next(line for line in compared.splitlines() if line.startswith("competition "))
+    assert re.split(r" {2,}", heads)[1:7] == ["aide in two", "medal", "baseline", "medal", "aide in full", "medal"]
+    records = [record for record in read_group(runs_dir / "two").records if record.agent == "baseline"]
+    by_competition: dict[str, set[int]] = {}
+    for record in records:
+        by_competition.setdefault(record.competition_id, set()).add(record.seed)
+    for line in compared.splitlines():
+        cells = re.split(r" {2,}", line)
+        if cells[0] in by_competition:
+            counted = sum(int(part.split()[0]) for part in cells[4].split(", ") if part[0].isdigit()) or 1
+            assert counted <= len(by_competition[cells[0]]) == 3, "runs of baseline alone"
+
+
+def test_a_summary_has_a_row_for_each_agent_and_split(report: Any) -> None:
+    rows = strict(report("full", "two", "--format=summary-json")[0])
+    assert [(row["agent"], row["group"], row["split"]) for row in rows] == [
+        ("aide", "full", "low"),
+        ("aide", "two", "low"),
+        ("baseline", "two", "low"),
+        ("aide", "full", "medium"),
+        ("aide", "full", "high"),
+        ("aide", "full", "all"),
+    ]
+    everything = strict(report("full", "two", "--format=json")[0])
+    by_name = {(one["agent"], one["group"], one["split"]): one for one in everything["summaries"]}
+    for row in rows:
+        one = by_name[row["agent"], row["group"], row["split"]]
+        assert (row["any_medal"], row["any_medal_sem"]) == tuple(one["any_medal"].values())
+        assert (row["any_medal_low"], row["any_medal_high"]) == (one["interval"]["low"], one["interval"]["high"])
+        assert row["percentile"] == one["percentile"]
+        needed = {own["measure"]: own["seeds_needed"] for own in one["precision"]}
+        assert (row["any_medal_seeds_for_5"], row["percentile_seeds_for_5"]) == tuple(needed.values())
+    runs = pd.read_csv(io.StringIO(report("full", "--format=csv")[0]))
+    whole = rows[-1]
+    assert whole["hours"] == pytest.approx(runs.seconds.sum() / 3600) and whole["runs"] == 150
+    assert whole["cost"] is None and whole["tokens_in"] is None, "no run asked models by the gateway"
+    table = pd.read_csv(io.StringIO(report("full", "two", "--format=summary-csv")[0]))
+    assert list(table.columns) == list(rows[0]) and table.any_medal.tolist() == [row["any_medal"] for row in rows]
+
+
+def test_a_summary_sums_up_cost_and_tokens(report: Any, tmp_path: Path) -> None:
+    llm = {"calls": 2, "cost": 1.5, "tokens": {"input": 1000, "output": 50}, "seconds": 3.0}
+    save_group(tmp_path / "g", [replace(record_with(LOW[k], "gold"), llm=llm) for k in range(3)])
+    (row,) = strict(report(tmp_path / "g", "--format=summary-json")[0])
+    assert (row["cost"], row["tokens_in"], row["tokens_out"], row["hours"]) == (4.5, 3000, 150, 0.05)
+
+
+def test_tables_for_a_paper_have_the_rules_of_booktabs_and_escape_names(report: Any, tmp_path: Path) -> None:
+    agents = ["a_b/50%", "x\\input{y}"]
+    make_group(tmp_path / "g", agents=agents, competitions=LOW[:12], seeds=2)
+    out, _ = report(tmp_path / "g", "--format=latex")
+    first, second = re.findall(r"\\begin\{tabular\}\{(\w+)\}\n\\toprule\n(.*?)\\bottomrule\n\\end", out, re.DOTALL)
+    for columns, body in (first, second):
+        heads, rows = body.split("\\midrule\n")
+        lines = [heads.strip(), *rows.strip().splitlines()]
+        assert all(line.count(" & ") == len(columns) - 1 and line.endswith(r" \\") for line in lines)
+    assert r"a\_b/50\%" in out and r"x\textbackslash{}input\{y\}" in out and "input{y}" not in out
+    one = strict(report(tmp_path / "g", "--format=json")[0])["summaries"][0]
+    assert f"{one['any_medal']['mean']:.1f}" in first[1] and f"[${one['interval']['low']:.1f}$" in first[1]
+
+
+def test_every_pair_of_agents_is_compared(report: Any) -> None:
+    data = strict(report("two", "full", "--format=json")[0])
+    low = [(own["ours"], own["theirs"]) for own in data["comparisons"] if own["split"] == "low"]
+    assert low == [("aide in two", "baseline"), ("aide in two", "aide in full"), ("baseline", "aide in full")]
+    same = data["comparisons"][1]
+    assert (same["competitions"], same["runs"]) == (22, 43), "the other has seeds 0 and 1, and a run is missing"
+    page = report("two", "full", "--format=html")[0]
+    cells = re.findall(r"<td[^>]*>(<a [^>]*>)?[+-]\d+\.\d", page)
+    assert cells and not any(cells), "a difference has no runs of one agent behind it"
+    out, _ = report("two", "full")
+    assert "The first agent minus the second." in out and "adjusted for the number of pairs (Holm)" in " ".join(
+        out.split()
+    )
 
 
 def test_the_groups_are_listed(runs_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:

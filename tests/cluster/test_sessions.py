@@ -152,13 +152,13 @@ def test_ctrl_c_ends_the_jobs_and_detach_leaves_them(sessions: Sessions) -> None
         process = sessions.process_of("sleeps-late")
         session.send_signal(signal.SIGINT)
         output, _ = session.communicate(timeout=120)
-    assert "ending 1 jobs of local" in output and not (first / "run.json").exists(), output
+    assert "ending 1 job of local" in output and not (first / "run.json").exists(), output
     assert start_time(process) == "", "it still runs"
     with sessions.start("--detach") as session:
         second = wait_until(lambda: set(sessions.group.glob(f"*/{RUNNING}")) - {first / RUNNING}).pop().parent
         session.send_signal(signal.SIGINT)
         output, _ = session.communicate(timeout=120)
-    assert "1 runs continue without this session" in output, output
+    assert "1 run continues without this session" in output, output
     watched = subprocess.run(
         [sys.executable, "-m", "pytest_mlebench.cli", "watch", "toys", "--once"],
         cwd=sessions.folder,

@@ -159,7 +159,7 @@ def test_what_waits_is_shown_with_slurms_reason_and_ctrl_c_leaves_nothing_in_the
         session.send_signal(signal.SIGINT)
         output, _ = session.communicate(timeout=200)
     assert "1 waiting:" in shown and f"toy-parity, toy/gold, seed 0: slurm {job}, BeginTime" in shown, shown
-    assert "ending 1 jobs of slurm" in output and in_queue(slurm) == [], output
+    assert "ending 1 job of slurm" in output and in_queue(slurm) == [], output
 
 
 def test_a_partition_that_takes_no_jobs_for_a_time_and_a_controller_that_is_away_cost_no_run(

@@ -46,6 +46,7 @@ OF_OTHERS = {
     "--competition-set": "MLE-bench's run_agent.py",
     "--n-seeds": "MLE-bench's run_agent.py",
     "--n-workers": "MLE-bench's run_agent.py",
+    "--retain": "MLE-bench's run_agent.py",
     "--steps": "an argument of an agent in an example",
 }
 """Options of other programs."""

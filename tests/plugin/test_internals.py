@@ -48,6 +48,28 @@ def test_paths_are_told_from_their_absence_and_can_be_set(pytester: pytest.Pytes
     pytester.runpytest_inprocess().assert_outcomes(passed=2)
 
 
+@pytest.mark.parametrize("options", [(), ("--full-trace",)])
+def test_an_interrupted_session_ends_with_a_message_in_place_of_a_line_of_code(
+    pytester: pytest.Pytester, options: tuple[str, ...]
+) -> None:
+    pytester.makeconftest("""
+        import pytest
+        from pytest_mlebench.plugin import internals
+
+        @pytest.fixture(autouse=True)
+        def named(request):
+            class Named:
+                @pytest.hookimpl(trylast=True)
+                def pytest_keyboard_interrupt(self):
+                    internals.name_interrupt(request.config, "interrupted")
+
+            request.config.pluginmanager.register(Named())
+    """)
+    pytester.makepyfile("def test_it():\n    raise KeyboardInterrupt")
+    text = pytester.runpytest_subprocess(*options).stdout.str()
+    assert ("!! interrupted !!" in text) == (not options) and (".py:2: KeyboardInterrupt" in text) == bool(options)
+
+
 @pytest.mark.parametrize("capture", ["fd", "sys"])
 def test_a_line_is_seen_while_a_test_is_captured(pytester: pytest.Pytester, capture: str) -> None:
     pytester.makepyfile("""

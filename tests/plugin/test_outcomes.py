@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -14,6 +15,9 @@ from xml.etree import ElementTree
 
 import pytest
 
+from pytest_mlebench.cli.main import main
+from pytest_mlebench.records.group import read_group
+from pytest_mlebench.reports.run_table import run_rows
 from tests.left import contents
 from tests.plugin.workers import in_one_process_and_with_xdist
 from tests.processes import commands_of
@@ -226,12 +230,55 @@ def test_a_run_whose_directory_cannot_be_made_is_an_error(run_toys: Run, project
 
 @pytest.mark.full
 def test_properties_reach_junit_xml(run_toys: Run, project: pytest.Pytester) -> None:
-    run_toys("silver", options=("-n", "1", "--junitxml=junit.xml"))
+    run_toys("silver", "crashes", options=("-n", "1", "--junitxml=junit.xml"))
     tree = ElementTree.parse(project.path / "junit.xml")
-    values = {node.get("name"): node.get("value") for node in tree.iter("property")}
+    cases = [{node.get("name"): node.get("value") for node in case.iter("property")} for case in tree.iter("testcase")]
+    values, crashed = sorted(cases, key=lambda case: case["agent"] != "toy/silver")
+    assert "medal" not in crashed and crashed["outcome"] == "crashed" and "None" not in crashed.values()
     expected = {"score": "0.85", "medal": "silver", "gold_threshold": "0.9", "ending": "finished", "outcome": "silver"}
     assert values | expected == values
     assert float(values["seconds"] or "nan") < 60
+
+
+@pytest.mark.full
+def test_the_reason_of_a_failure_is_the_same_everywhere_and_names_no_folder(
+    run_toys: Run, project: pytest.Pytester
+) -> None:
+    result = run_toys("nothing", options=("--junitxml=junit.xml",))
+    result.stdout.fnmatch_lines(["reason: the agent left no submission.csv"])
+    (run_json,) = project.path.glob("reports/toys/*/run.json")
+    report = json.loads((project.path / "reports/toys/grading_report.json").read_text())["competition_reports"][0]
+    assert json.loads(run_json.read_text())["report"]["error"] == report["error"] == "the agent left no submission.csv"
+    assert "the agent left no submission.csv" in (project.path / "reports/toys/report.html").read_text()
+    group = read_group(project.path / "reports/toys")
+    assert next(iter(run_rows([group])))["error"] == "the agent left no submission.csv"
+
+
+@pytest.mark.full
+def test_scores_on_synthetic_data_are_called_so_wherever_they_are_shown(
+    run_toys: Run,
+    project: pytest.Pytester,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    says, folders = (
+        "scores say nothing about the real competition",
+        ["--competitions-dir=competitions", "--data-dir=data"],
+    )
+    assert main(["prepare", "-c", "toy-parity", "--synthetic", *folders]) == 0
+    result = run_toys("gold")
+    result.stdout.fnmatch_lines([f"Synthetic data: {says}."])
+    capsys.readouterr()
+    assert main(["report", "reports/toys"]) == 0
+    assert f"Synthetic data: {says}." in capsys.readouterr().out
+    (submission,) = project.path.glob("reports/toys/*/submission/submission.csv")
+    assert main(["grade-sample", str(submission), "toy-parity", *folders]) == 0
+    assert f"Synthetic data (toy-parity): {says}\n" in caplog.text
+    caplog.clear()
+    lines = project.path / "subs.jsonl"
+    lines.write_text(json.dumps({"competition_id": "toy-parity", "submission_path": str(submission)}))
+    assert main(["grade", f"--submission={lines}", "--output-dir=out", *folders]) == 0
+    assert f"Synthetic data (toy-parity): {says}\n" in caplog.text
 
 
 @pytest.mark.full
@@ -268,6 +315,9 @@ def test_ctrl_c_leaves_nothing_running_and_keeps_finished_runs(
     assert f"not finished: 1 of 2 runs; resume: {resume}\n" in text and f"run group: {group}" in text
     assert bool(workers) == ("mlebench: stopping: agents are ended" in text)
     assert '"total_gold_medals": 1' in (group / "grading_report.json").read_text()
+    assert re.search("^!+ interrupted !+$", text, re.MULTILINE) and "KeyboardInterrupt" not in text
+    assert not re.search(r"\.py:\d+", text), "no line of code was at fault"
+    assert "toy/sleeps on smoke: no complete seed of 1 competition yet (no run)\n" in text and "× 0" not in text
 
 
 @pytest.mark.full

@@ -58,7 +58,7 @@ def test_they_run_with_workers_and_are_resumed(project: pytest.Pytester, options
     assert [(run["competition_id"], run["nodeid"]) for run in group["runs"]] == [(ID, f"{NAME}::toy/gold[seed=0]")]
     assert group["settings"]["competitions"][ID]["split"] == "races"
     again = project.runpytest_subprocess("--resume=own", "-p", "no:cacheprovider")
-    again.stdout.fnmatch_lines(["*1 runs of this group are finished*", "*1 gold*"])
+    again.stdout.fnmatch_lines(["*1 run of this group is finished; it is not run again*", "*1 gold*"])
 
 
 def test_a_mark_in_a_test_of_ones_own_names_them(project: pytest.Pytester, options: tuple[str, ...]) -> None:

@@ -59,6 +59,19 @@ def test_the_text_has_steps_with_what_was_called_and_what_came_of_it() -> None:
     assert "calls `Let us look.`:" in lines and "result:" in lines and "reasoning:" in lines
 
 
+def test_the_headline_counts_all_conversations() -> None:
+    found = example()
+    (other,) = found["subagent_trajectories"]
+    found["final_metrics"] = {"total_prompt_tokens": 1200, "total_completion_tokens": 90, "total_cost_usd": 0.5}
+    other["final_metrics"] = {"total_prompt_tokens": 300, "total_cost_usd": 0.25}
+    said = "2 conversations, 3 steps, 1,500 tokens in, 90 out, cost $0.75; in the first:"
+    assert said in markdown(found).splitlines() and f"<p>{said} 2 steps, " in page(found)
+    del other["final_metrics"]
+    assert "2 conversations, 3 steps, 1,200 tokens in, 90 out, cost unknown; in the first:" in markdown(found)
+    del found["subagent_trajectories"]
+    assert "conversation" not in markdown(found) and "\n2 steps, 1,200 tokens in" in markdown(found)
+
+
 def test_what_was_said_commands_no_terminal_and_is_no_markdown() -> None:
     text = markdown(example(HOSTILE))
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202e]", text)

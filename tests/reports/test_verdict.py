@@ -106,6 +106,22 @@ def test_the_best_agent_comes_first_and_two_are_compared() -> None:
     assert same.verdict.endswith("; their rates are equal.")
 
 
+def test_of_several_agents_the_two_best_are_compared() -> None:
+    made = {"a": "no_medal", "b": "gold", "c": "no_medal"}
+    records = [record_with(c, outcome, agent=agent) for agent, outcome in made.items() for c in LOW]
+    assert of(records).verdict.endswith("; b is 100.0 percentage points ahead of a (p < 0.001).")
+    few = [run for agent in "abc" for run in runs("gold" if agent == "c" else "no_medal", "no_medal", agent=agent)]
+    assert "50.0 percentage points between a and c, which chance may explain (p = 1," in of(few).verdict
+
+
+def test_synthetic_data_is_said_above_all() -> None:
+    made = runs("gold", "gold", "gold")
+    records = [replace(record, data_verified=False, synthetic_data=True) for record in made]
+    assert of(records).caveats == ["Synthetic data: scores say nothing about the real competition."]
+    some = [records[0], *made[1:]]
+    assert of(some).caveats == ["Synthetic data (1 of 3 competitions): scores say nothing about the real competition."]
+
+
 def test_many_agents_are_counted() -> None:
     records = [run for k in range(5) for run in runs("gold" if k == 3 else "no_medal", agent=f"agent-{k}")]
     top = of(records)

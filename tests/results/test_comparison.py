@@ -12,7 +12,8 @@ import pytest
 from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.records.manifest import Canonical, Manifest, PlannedRun
-from pytest_mlebench.results.comparison import Standing, compare, flags, not_ranked, standings
+from pytest_mlebench.records.record import RunRecord
+from pytest_mlebench.results.comparison import Standing, compare, flags, mean_scores, not_ranked, standings
 from pytest_mlebench.results.published import published_results
 from pytest_mlebench.results.summary import summarise
 from tests.groups import record_with
@@ -153,7 +154,7 @@ def test_two_agents_are_compared_competition_by_competition() -> None:
     (comparison,) = compare(summarise([ours, theirs]))
     difference = comparison.difference
     assert (comparison.ours.label, comparison.theirs.label, comparison.split) == ("ours", "theirs", "low")
-    assert (difference.pairs, difference.wins, difference.ties, difference.losses) == (3, 1, 2, 0)
+    assert (difference.competitions, difference.wins, difference.ties, difference.losses) == (3, 1, 2, 0)
     assert difference.mean == pytest.approx(100 / 3)
 
 
@@ -163,6 +164,50 @@ def test_the_same_agent_in_two_groups_is_compared_too() -> None:
     assert comparison.ours.label == "agent in gold" and comparison.difference.wins == 1
 
 
-def test_one_agent_or_three_are_not_compared() -> None:
+def test_one_agent_is_not_compared_and_of_three_every_pair_is() -> None:
     groups = [group({IDS["low"][1]: "gold"}, agent=name, name=name) for name in "abc"]
-    assert compare(summarise(groups[:1])) == compare(summarise(groups)) == []
+    assert compare(summarise(groups[:1])) == []
+    pairs = [(own.ours.label, own.theirs.label) for own in compare(summarise(groups))]
+    assert pairs == [("a", "b"), ("a", "c"), ("b", "c")]
+
+
+def test_p_values_are_adjusted_for_the_pairs_of_agents() -> None:
+    best = group(dict.fromkeys(IDS["low"][:8], "gold"), agent="best")
+    others = [group(dict.fromkeys(IDS["low"][:8], "no_medal"), agent=name, name=name) for name in "xy"]
+    found = compare(summarise([best, *others]))
+    assert [own.difference.p_value for own in found] == pytest.approx([2 / 2**8, 2 / 2**8, 1])
+    assert [own.adjusted_p for own in found] == pytest.approx([6 / 2**8, 6 / 2**8, 1])
+    assert [own.is_conclusive for own in found] == [True, True, False]
+
+
+def test_runs_are_paired_by_competition_and_seed() -> None:
+    # Ours has seeds 0 to 2 and theirs 0 and 1 of the first competition; of the second they have none in common.
+    a, b = IDS["low"][1:3]
+    ours = [with_seed(a, "gold", 0), with_seed(a, "no_medal", 1), with_seed(a, "gold", 2), with_seed(b, "gold", 2)]
+    theirs = [with_seed(a, "no_medal", 0), with_seed(a, "gold", 1), with_seed(b, "no_medal", 0)]
+    groups = [RunGroup(folder=Path(name), records=tuple(own)) for name, own in (("one", ours), ("two", theirs))]
+    (comparison,) = compare(summarise(groups))
+    assert (comparison.difference.competitions, comparison.difference.runs) == (1, 2)
+    assert comparison.difference.mean == 0 and comparison.difference.seeds_interval is not None
+    (padded,) = compare(summarise(groups, pad_missing=True))
+    assert (padded.difference.competitions, padded.difference.runs) == (2, 4)
+
+
+def test_percentiles_are_compared_as_well() -> None:
+    a, b = IDS["low"][1:3]
+    one = group({a: "gold", b: "crashed"}, agent="one")
+    two = group({a: "gold", b: "gold"}, agent="two", name="h")
+    (comparison,) = compare(summarise([one, two]))
+    assert comparison.percentile is not None
+    of_gold = two.records[-1].report.percentile
+    assert of_gold is not None and comparison.percentile.mean == pytest.approx(-of_gold / 2)
+
+
+def with_seed(id: str, outcome: str, seed: int) -> RunRecord:
+    return record_with(default_catalogue()[id], outcome, seed=seed)
+
+
+def test_scores_are_compared_over_the_seeds_of_all_agents() -> None:
+    assert mean_scores([{0: 1.0, 1: 3.0}, {1: 5.0, 2: 9.0}, {}]) == [3.0, 5.0, None]
+    assert mean_scores([{0: 1.0, 1: 3.0}, {2: 5.0}]) == [2.0, 5.0]
+    assert mean_scores([]) == []

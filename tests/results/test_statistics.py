@@ -14,7 +14,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from pytest_mlebench.results.statistics import bootstrap_interval, paired_difference, pass_at_k, rate, sign_test
+from pytest_mlebench.results.statistics import (
+    detectable,
+    holm,
+    influences,
+    mean_interval,
+    paired_difference,
+    pass_at_k,
+    power,
+    rate,
+    seed_variance,
+    seeds_needed,
+    share_interval,
+    sign_test,
+    split_variance,
+)
 
 rates = st.sampled_from([0, 100 / 3, 200 / 3, 100])
 
@@ -57,40 +71,45 @@ def test_pass_at_k_needs_as_many_runs(k: int) -> None:
         pass_at_k([1], runs=3, k=k)
 
 
-def test_the_bootstrap_of_yes_and_no_is_binomial() -> None:
-    # 40 draws, each 0 or 100 with the same chance: the mean's quantiles are those of 40 tosses of a coin.
-    expected = 100 * stats.binom.ppf([0.025, 0.975], 40, 0.5) / 40
-    found = bootstrap_interval([0, 100] * 20)
+@given(st.lists(st.integers(0, 1000).map(lambda tenths: tenths / 10), min_size=2, max_size=30))
+def test_the_interval_of_a_mean_is_scipys(values: list[float]) -> None:
+    found = mean_interval(values)
+    error = stats.sem(values)
+    if found is None:
+        assert len(set(values)) == 1
+    else:
+        assert astuple(found) == pytest.approx(
+            stats.t.interval(0.95, len(values) - 1, np.mean(values), error), abs=1e-6
+        )
+
+
+def test_an_interval_ends_where_values_do() -> None:
+    found = mean_interval([90, 95, 100], low=0, high=100)
+    assert (
+        found is not None and found.high == 100 and found.low == pytest.approx(95 - 4.3027 * 5 / math.sqrt(3), abs=1e-3)
+    )
+
+
+@pytest.mark.parametrize("values", [[], [50.0], [7.0, 7.0, 7.0]])
+def test_the_mean_of_equal_values_has_no_interval(values: list[float]) -> None:
+    assert mean_interval(values) is None
+
+
+@given(st.lists(st.sampled_from([0.0, 100.0]), min_size=1, max_size=80))
+def test_the_interval_of_single_seeds_is_scipys_of_wilson(values: list[float]) -> None:
+    # With rates of 0 and 100 the effective number is n - 1 at least, and never taken for less than n.
+    expected = stats.binomtest(int(sum(values)) // 100, len(values)).proportion_ci(method="wilson")
+    found = share_interval(values)
     assert found is not None
-    assert astuple(found) == pytest.approx(tuple(expected))
+    assert astuple(found) == pytest.approx((100 * expected.low, 100 * expected.high), abs=1e-9)
 
 
-@pytest.mark.parametrize("size", [7, 22, 75])
-def test_bootstrap_intervals_are_those_of_scipy(size: int) -> None:
-    values = np.random.default_rng(size).choice([0, 100 / 3, 200 / 3, 100], size)
-    scipys = stats.bootstrap([values], np.mean, method="percentile", n_resamples=20_000, rng=1).confidence_interval
-    interval = bootstrap_interval(values.tolist())
-    step = 100 / 3 / size  # the means lie on a grid, and both intervals end on it, give or take chance
-    assert interval is not None
-    assert interval.low == pytest.approx(scipys.low, abs=step + 1e-9)
-    assert interval.high == pytest.approx(scipys.high, abs=step + 1e-9)
-
-
-@given(st.lists(rates, min_size=2, max_size=30), st.randoms())
-def test_bootstrap_intervals_depend_on_the_values_alone_and_stay_among_them(
-    values: list[float], random: object
-) -> None:
-    interval = bootstrap_interval(values)
-    shuffled = values.copy()
-    random.shuffle(shuffled)  # type: ignore[attr-defined]
-    assert bootstrap_interval(shuffled) == interval
-    if interval is not None:
-        assert min(values) - 1e-9 <= interval.low <= interval.high <= max(values) + 1e-9
-
-
-@pytest.mark.parametrize("values", [[], [50.0], [0.0, 0.0, 0.0]])
-def test_there_is_no_interval_where_resampling_shows_nothing(values: list[float]) -> None:
-    assert bootstrap_interval(values) is None
+def test_seeds_that_agree_less_narrow_the_interval_of_a_rate() -> None:
+    # Half of each competition's seeds succeed: this tells more of the mean than one seed that succeeds on half of them.
+    assert share_interval([50.0] * 10 + [25.0, 75.0] * 5) != share_interval([0.0, 100.0] * 10)
+    few, many = share_interval([25.0, 75.0] * 10), share_interval([0.0, 100.0] * 10)
+    assert few is not None and many is not None and few.high - few.low < many.high - many.low
+    assert share_interval([]) is None
 
 
 @given(st.integers(0, 60), st.integers(0, 60))
@@ -100,27 +119,116 @@ def test_the_sign_test_is_scipys_binomial_test(wins: int, losses: int) -> None:
 
 
 def test_a_paired_difference_of_a_hand_worked_example() -> None:
-    difference = paired_difference([100, 100, 50, 0, 0], [0, 50, 50, 0, 50])
+    difference = paired_difference([[(100, 0)], [(100, 50)], [(50, 50)], [(0, 0)], [(0, 50)]])
     assert difference.mean == pytest.approx(20)  # (100 + 50 + 0 + 0 - 50) / 5
     assert (difference.wins, difference.ties, difference.losses) == (2, 2, 1)
     assert difference.p_value == pytest.approx(1)
-    assert difference.interval == bootstrap_interval([100, 50, 0, 0, -50])
+    assert difference.interval == mean_interval([100, 50, 0, 0, -50])
+    assert difference.seeds_interval is None
+
+
+def test_the_interval_over_seeds_is_that_of_a_linear_model() -> None:
+    # Differences with a mean for each competition, by least squares; the mean of these, and its error.
+    pairs = [[(60, 50), (70, 40)], [(30, 40), (50, 50), (20, 10)]]
+    by_run = np.array([10, 30, -10, 0, 10])
+    design = np.array([[1, 0], [1, 0], [0, 1], [0, 1], [0, 1]])
+    means, residual, *_ = np.linalg.lstsq(design, by_run, rcond=None)
+    weights = np.array([0.5, 0.5])
+    error = math.sqrt(residual[0] / 3 * weights @ np.linalg.inv(design.T @ design) @ weights)
+    found = paired_difference(pairs)
+    assert found.seeds_interval is not None and found.runs == 5
+    expected = stats.t.interval(0.95, 3, weights @ means, error)
+    assert astuple(found.seeds_interval) == pytest.approx(expected)
 
 
 @given(st.lists(st.tuples(rates, rates), min_size=1, max_size=20))
 def test_a_paired_difference_turns_with_its_sides(pairs: list[tuple[float, float]]) -> None:
+    one, other = (paired_difference([[own] for own in side]) for side in (pairs, [pair[::-1] for pair in pairs]))
     ours, theirs = zip(*pairs, strict=True)
-    one, other = paired_difference(ours, theirs), paired_difference(theirs, ours)
     assert one.mean == pytest.approx(-other.mean) == pytest.approx(np.mean(ours) - np.mean(theirs))
     assert (one.wins, one.losses, one.p_value) == (other.losses, other.wins, other.p_value)
-    assert one.wins + one.ties + one.losses == one.pairs == len(pairs)
+    assert one.wins + one.ties + one.losses == one.competitions == len(pairs)
 
 
-def test_sides_of_different_length_cannot_be_paired() -> None:
-    with pytest.raises(ValueError):
-        paired_difference([1, 2], [1])
-    with pytest.raises(ValueError, match="no pair"):
-        paired_difference([], [])
+def test_nothing_cannot_be_compared() -> None:
+    empty: list[list[tuple[float, float]]] = [[]]
+    for nothing in ([], empty):
+        with pytest.raises(ValueError, match="no pair"):
+            paired_difference(nothing)
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
+def test_adjusted_p_values_are_those_of_holms_definition(p_values: list[float]) -> None:
+    adjusted = holm(p_values)
+    for level in (0.01, 0.05, 0.2):
+        rejected = 0  # step down: the smallest p against level / m, the next against level / (m - 1), …
+        for rank, p in enumerate(sorted(p_values)):
+            if p * (len(p_values) - rank) > level:
+                break
+            rejected += 1
+        assert sum(p <= level for p in adjusted) == rejected
+
+
+@given(st.lists(st.lists(st.integers(0, 100).map(float), min_size=3, max_size=3), min_size=2, max_size=8))
+def test_variances_are_those_of_scipys_analysis_of_variance(table: list[list[float]]) -> None:
+    found = split_variance(table, rows=None)
+    within = np.var(table, axis=1, ddof=1).mean()
+    between = 3 * np.var(np.mean(table, axis=1), ddof=1)
+    assert found.seeds == pytest.approx(within)
+    assert found.competitions == pytest.approx(max(0.0, (between - within) / 3), abs=1e-6)
+    if within > 1:
+        assert between / within == pytest.approx(stats.f_oneway(*table).statistic)
+
+
+def test_the_rows_share_is_taken_from_that_of_competitions() -> None:
+    table = [[10.0, 30.0], [50.0, 70.0], [90.0, 70.0]]
+    without, with_rows = split_variance(table, None), split_variance(table, 100.0)
+    assert without.competitions is not None and with_rows.competitions == pytest.approx(without.competitions - 100)
+    assert (with_rows.seeds, with_rows.rows) == (without.seeds, 100)
+    assert sum(with_rows.shares.values()) == pytest.approx(100)
+
+
+def test_a_single_seed_does_not_tell_seeds_from_competitions() -> None:
+    found = split_variance([[10.0], [50.0]], 5.0)
+    assert (found.competitions, found.seeds, found.rows) == (None, None, 5.0) and found.shares == {}
+    assert seed_variance([[10.0], [50.0]]) is None
+
+
+@pytest.mark.parametrize(("competitions", "seeds"), [(1, 2), (3, 3), (22, 3), (75, 16), (75, 40)])
+@pytest.mark.parametrize("difference", [0.0, 5.0, 20.0])
+def test_power_is_scipys_of_the_noncentral_t(competitions: int, seeds: int, difference: float) -> None:
+    freedom = competitions * (seeds - 1)
+    shift, bound = difference / math.sqrt(2 * 900 / competitions / seeds), stats.t.ppf(0.975, freedom)
+    expected = 100 * float(stats.nct.sf(bound, freedom, shift) + stats.nct.cdf(-bound, freedom, shift))
+    if math.isnan(expected):  # scipy's own limits, far beyond any doubt
+        assert shift > 20
+        expected = 100
+    assert power(900, competitions=competitions, seeds=seeds, difference=difference) == pytest.approx(expected, abs=0.2)
+
+
+@given(st.floats(0.01, 2500), st.integers(1, 75))
+def test_one_seed_less_than_needed_has_too_little_power(noise: float, competitions: int) -> None:
+    seeds = seeds_needed(noise, competitions=competitions)
+    assert power(noise, competitions=competitions, seeds=seeds, difference=5) >= 80
+    assert seeds == 2 or power(noise, competitions=competitions, seeds=seeds - 1, difference=5) < 80
+    least = detectable(noise, competitions=competitions, seeds=seeds)
+    assert least <= 5 and power(noise, competitions=competitions, seeds=seeds, difference=least) >= 80
+
+
+def test_without_noise_two_seeds_show_everything_and_one_nothing() -> None:
+    assert seeds_needed(0, competitions=3) == 2 and power(0, competitions=3, seeds=2, difference=5) == 100
+    with pytest.raises(ValueError, match="single seed"):
+        power(1, competitions=3, seeds=1, difference=5)
+
+
+@given(st.dictionaries(st.text(max_size=3), st.integers(0, 100).map(float), min_size=2, max_size=9))
+def test_influences_are_the_means_without_each(values: dict[str, float]) -> None:
+    found = influences(values)
+    for id, moved in found.items():
+        others = [value for other, value in values.items() if other != id]
+        assert np.mean(others) - np.mean(list(values.values())) == pytest.approx(moved, abs=1e-9)
+    sizes = [abs(moved) for moved in found.values()]
+    assert sizes == sorted(sizes, reverse=True) and not influences({"a": 1.0})
 
 
 def test_summaries_and_the_command_line_are_had_without_numpy() -> None:

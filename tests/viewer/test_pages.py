@@ -217,7 +217,7 @@ def test_groups_without_a_common_competition_are_compared_in_a_sentence(
 ) -> None:
     for name, id in zip("ab", SMOKE, strict=False):
         save_group(tmp_path / name, [record_with(default_catalogue()[id], "gold", agent=name)])
-    assert "<p>No competition has runs of all these groups.</p>" in asked_of()("/compare?g=a&g=b").text
+    assert "<p>No competition has runs of all these agents.</p>" in asked_of()("/compare?g=a&g=b").text
 
 
 def test_what_is_not_there_is_said_in_a_sentence(ask: Ask) -> None:
@@ -251,7 +251,10 @@ def test_a_comparison_counts_wins_on_the_competitions_of_both(ask: Ask) -> None:
     text = ask("/compare?g=one&g=two").text
     counts = dict(re.findall(r'<a href="(/runs[^"]*competition[^"]*)">([^<]+)</a>', text))
     links = {words: unescape(address) for address, words in counts.items()}
-    assert "<b>one</b> has the best mean score on <a" in text and "<b>two</b> has the best mean score on <a" in text
+    assert (
+        "<b>agent-one</b> has the best mean score on <a" in text
+        and "<b>agent-two</b> has the best mean score on <a" in text
+    )
     assert set(links) == {"3 competitions", "1", "1 tie"}
     behind = {
         words: re.findall(r'data-label="Competition"><a href="/run/([^"]+)"', ask(link).text)
@@ -259,6 +262,25 @@ def test_a_comparison_counts_wins_on_the_competitions_of_both(ask: Ask) -> None:
     }
     assert [len(behind[words]) for words in ("3 competitions", "1", "1 tie")] == [6, 2, 2]
     assert ask("/compare?g=one").status == 400
+
+
+def test_two_agents_of_one_group_are_columns_of_their_own(tmp_path: Path, asked_of: Callable[[], Ask]) -> None:
+    records = [
+        record_with(default_catalogue()[id], outcome, agent=agent, seed=seed)
+        for agent, outcome in (("good", "gold"), ("poor", "no_medal"))
+        for id in SMOKE
+        for seed in range(2)
+    ]
+    save_group(tmp_path / "pair", records)
+    ask = asked_of()
+    assert 'href="/compare?g=pair">Compare agents</a>' in ask("/group/pair").text
+    text = ask("/compare?g=pair").text
+    assert re.findall(r'<th scope="col">(good|poor)</th>', text) == ["good", "poor"]
+    assert "<b>good</b> has the best mean score on <a" in text and "<b>poor</b> has the best mean score on 0" in text
+    cells = re.findall(r'<td data-label="(good|poor)"(.*?)</td>', text, re.DOTALL)
+    assert len(cells) == 2 * len(SMOKE)
+    for agent, cell in cells:
+        assert cell.count(f'title="{agent}, seed') == cell.count('class="cell"') == 2, "runs of this agent alone"
 
 
 def test_numbers_of_results_lead_to_the_runs_behind_them(ask: Ask) -> None:

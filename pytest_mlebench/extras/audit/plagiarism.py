@@ -22,6 +22,7 @@ from pytest_mlebench.extras.audit.fingerprints import LANGUAGES, Fingerprinter, 
 from pytest_mlebench.extras.audit.kernels import MAX_BYTES, Kernels
 from pytest_mlebench.extras.audit.programs import Program
 from pytest_mlebench.io.json_files import loads, parse, write_json
+from pytest_mlebench.io.units import pluralize
 from pytest_mlebench.records.record import RunRecord
 from pytest_mlebench.results.findings import PAIRS, Finding, NotebooksRead, PlagiarismAccount, Verdict
 
@@ -383,7 +384,9 @@ def _lines(places: Iterable[tuple[int, int]]) -> tuple[int, int]:
 def _cut(lines: Sequence[str], where: tuple[int, int]) -> str:
     chosen = lines[where[0] - 1 : where[1]]
     kept = [line if len(line) <= _MAX_LINE else f"{line[:_MAX_LINE]}…" for line in chosen[:_MAX_LINES]]
-    return "\n".join([*kept, *([f"… {len(chosen) - _MAX_LINES} more lines"] if len(chosen) > _MAX_LINES else [])])
+    return "\n".join(
+        [*kept, *([f"… {pluralize(len(chosen) - _MAX_LINES, 'more line')}"] if len(chosen) > _MAX_LINES else [])]
+    )
 
 
 def _findings(pairs: Iterable[Pair]) -> Iterator[Finding]:

@@ -26,6 +26,7 @@ from pytest_mlebench.extras.engines.engines import engine, engines
 from pytest_mlebench.extras.engines.keys import load_keys
 from pytest_mlebench.extras.engines.plan import Plan
 from pytest_mlebench.extras.engines.queue import Result, RunQueue
+from pytest_mlebench.io.units import pluralize
 from pytest_mlebench.plugin import internals
 from pytest_mlebench.plugin.events import reporter_of, resume_command
 from pytest_mlebench.plugin.planning import provide
@@ -273,12 +274,12 @@ def _leave(config: pytest.Config, queue: RunQueue) -> None:
         return
     settings = session_of(config).settings
     if settings.detach:
+        runs = "1 run continues" if queue.live == 1 else f"{queue.live} runs continue"
         internals.write_line(
-            config,
-            f"mlebench: {queue.live} runs continue without this session; to take them up: {resume_command(config)}",
+            config, f"mlebench: {runs} without this session; to take them up: {resume_command(config)}"
         )
         return
-    internals.write_line(config, f"mlebench: ending {queue.live} jobs of {settings.cluster}")
+    internals.write_line(config, f"mlebench: ending {pluralize(queue.live, 'job')} of {settings.cluster}")
     try:
         queue.cancel()
     except ClusterError as error:

@@ -115,7 +115,7 @@ def _mark(point: TimelinePoint, end: float, y: object, bottom: float, link: str)
         format_score(point.score) if point.score is not None else f"not valid: {point.error or 'no score'}"
     )
     said += f", {point.medal}" if point.medal else ""
-    said += f", {point.calls} calls" if point.calls is not None else ""
+    said += f", {pluralize(point.calls, 'call')}" if point.calls is not None else ""
     said += f", {format_dollars(point.cost)}" if point.cost is not None else ""
     said += ", the last one" if point.final else ""
     colour = f"f-{point.medal}" if point.medal else "f-failure" if point.score is None else "f-agent0"
@@ -205,7 +205,7 @@ def leaderboard(board: Leaderboard, runs: Sequence[Placed]) -> Markup:
     panel = Panel(
         name="leaderboard",
         title="Runs on the leaderboard of the human teams",
-        description=f"{len(runs)} runs with a score; the table has each.",
+        description=f"{pluralize(len(runs), 'run')} with a score; the table has each.",
         width=640,
         height=bottom + 6,
         body="".join(body),

@@ -26,6 +26,7 @@ from pytest_mlebench.reports.trajectory import (
     arguments_text,
     content_text,
     conversations,
+    headline,
     listed,
     mapping,
     steps_of,
@@ -114,8 +115,10 @@ class Hit:
 class Conversation:
     """The steps of one conversation, numbered from 1."""
 
-    def __init__(self, values: Mapping[str, Any], number: int) -> None:
+    def __init__(self, values: Mapping[str, Any], number: int, in_all: str) -> None:
         self.number = number
+        self.in_all = in_all
+        """The totals of all conversations of the run."""
         self.title = one_line(title_of(values, number))[:200]
         self.totals = totals(values)
         self._raw = steps_of(values)[:MAX_STEPS]
@@ -310,10 +313,10 @@ class Trajectories:
             if kept is not None and kept[0] == stamp:
                 self._kept.move_to_end((group_dir, run))
                 return kept[1]
-            values = _values(group_dir, run, agent)
-            found = [
-                Conversation(one, number) for number, one in enumerate(conversations(values)[:MAX_CONVERSATIONS])
-            ] if values else []  # fmt: skip
+            found: list[Conversation] = []
+            if values := _values(group_dir, run, agent):
+                several, in_all = conversations(values)[:MAX_CONVERSATIONS], headline(values)
+                found = [Conversation(one, number, in_all) for number, one in enumerate(several)]
             self._kept[group_dir, run] = (stamp, found)
             while len(self._kept) > _KEPT:
                 self._kept.popitem(last=False)

@@ -132,7 +132,7 @@ def _panel(
     return Panel(
         name=f"scores-{panel}",
         title=f"Scores on split {split} against the leaderboards",
-        description=f"{len(scored)} of {len(records)} runs have a score"
+        description=f"{len(scored)} of {pluralize(len(records), 'run')} with a score"
         + (f"; the median run beats {median(scored):.0f} % of the teams." if scored else "."),
         width=_WIDTH,
         height=bottom + 4,

@@ -21,7 +21,7 @@ from pytest_mlebench.records.record import RunRecord
 from pytest_mlebench.results.overview import spending
 from pytest_mlebench.results.profile import Card, ProfileLine, Result, State, fairness_profile, setting_differences
 from pytest_mlebench.results.published import PublishedResult
-from pytest_mlebench.results.statistics import FEW, Interval, Rate, bootstrap_interval, wilson_interval
+from pytest_mlebench.results.statistics import Interval, Rate, mean_interval, share_interval
 from pytest_mlebench.results.summary import SplitSummary, split_rank, summarise
 from pytest_mlebench.results.verdicts import of_verdicts
 from pytest_mlebench.runs.regrade import Regrader
@@ -246,8 +246,7 @@ def _with_interval(own: RunGroup, summary: SplitSummary, field: str, ids: Sequen
     """A rate over competitions; its interval is made as that of any medal (see ``SplitSummary.interval``)."""
     earned = _by_competition(own, summary, lambda record: 100.0 * bool(getattr(record.report, field)))
     means = [fmean(value for value in earned[id] if value is not None) for id in ids]
-    interval = bootstrap_interval(means) if len(means) >= FEW else None
-    return Figure(mean=fmean(means), interval=interval or wilson_interval(fmean(means), len(means)))
+    return Figure(mean=fmean(means), interval=share_interval(means))
 
 
 def _without_contaminated(own: RunGroup, summary: SplitSummary) -> Figure | None:
@@ -263,7 +262,7 @@ def _percentile(own: RunGroup, summary: SplitSummary) -> Figure | None:
     if summary.is_provisional or not found or any(None in values for values in found.values()):
         return None
     means = [fmean(value for value in values if value is not None) for values in found.values()]
-    return Figure(mean=fmean(means), interval=bootstrap_interval(means))
+    return Figure(mean=fmean(means), interval=mean_interval(means, low=0, high=100))
 
 
 def _time(own: RunGroup) -> tuple[float | None, str]:

@@ -1,8 +1,9 @@
-"""Groups compared, and two runs side by side."""
+"""Agents of groups compared, and runs side by side."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain, zip_longest
 from typing import Any
 from urllib.parse import urlencode
@@ -20,7 +21,9 @@ from pytest_mlebench.extras.viewer.pages.groups import shared_parts
 from pytest_mlebench.extras.viewer.pictures import run_timeline
 from pytest_mlebench.extras.viewer.site import Missing, Site
 from pytest_mlebench.extras.viewer.steps import Step
+from pytest_mlebench.results.comparison import mean_scores
 from pytest_mlebench.results.overview import overview
+from pytest_mlebench.results.summary import labels
 
 MOST_COMPARED = 6
 MOST_BESIDE = 4
@@ -42,18 +45,22 @@ class ComparePages:
 
     def compare(self, request: Request) -> Response:
         names = list(dict.fromkeys(request.query_params.getlist("g")))
-        if not 2 <= len(names) <= MOST_COMPARED:
-            raise UsageError(f"two to {MOST_COMPARED} run groups can be compared: choose them in the list of groups")
+        if not 1 <= len(names) <= MOST_COMPARED:
+            raise UsageError(f"up to {MOST_COMPARED} run groups can be compared: choose them in the list of groups")
         groups = [self.site.group(name) for name in names]
         view = overview([self.site.read(name) for name in names])
+        columns = [_Column(label, folder.name, agent) for (folder, agent), label in labels(view.groups).items()]
+        if len(columns) < 2:
+            raise UsageError("one agent cannot be compared: choose another run group in the list of groups")
         return self.site.page(
             request,
             "compare.html",
             " vs ".join(names),
             crumbs=[("Run groups", "/")],
             chosen=groups,
+            sides=columns,
             versions=sorted({group.version for group in groups}),
-            matrix=_matrix(names, self.site.index.runs(*names)),
+            matrix=_matrix(columns, self.site.index.runs(*names)),
             **shared_parts(view),
         )
 
@@ -135,50 +142,54 @@ def aligned(columns: Sequence[Sequence[Step]], *, by_time: bool) -> list[tuple[S
     return [*rows, tuple(row)] if began is not None else rows
 
 
-def _matrix(names: Sequence[str], runs: Sequence[Run]) -> dict[str, Any]:
-    """Competitions by groups: each cell's runs, best first, and which group has the best mean rank of outcomes."""
-    cells: dict[tuple[str, str], list[Run]] = {}
+@dataclass(frozen=True)
+class _Column:
+    """An agent of a group."""
+
+    label: str
+    group: str
+    agent: str
+
+
+def _matrix(columns: Sequence[_Column], runs: Sequence[Run]) -> dict[str, Any]:
+    """Competitions by agents: each cell's runs, best first, and which agent has the best mean score."""
+    cells: dict[tuple[str, str, str], list[Run]] = {}
     for run in runs:
-        cells.setdefault((run.competition_id, run.group_name), []).append(run)
-    ids = sorted({run.competition_id for run in runs}, key=lambda id: id)
-    wins: dict[str, list[str]] = {name: [] for name in names}
+        cells.setdefault((run.competition_id, run.group_name, run.agent), []).append(run)
+    wins: dict[str, list[str]] = {column.label: [] for column in columns}
     ties, loose = list[str](), any(run.firm == "not firm" for run in runs)
     rows = []
-    for id in ids:
-        own = {name: sorted(cells.get((id, name), []), key=lambda run: run.result.rank) for name in names}
-        scores = {name: _mean([run.score for run in found if run.score is not None]) for name, found in own.items()}
-        lower = any(run.lower_is_better for found in own.values() for run in found)
-        known = {name: score for name, score in scores.items() if score is not None}
-        best: list[str] = []
-        if known:
-            top = min(known.values()) if lower else max(known.values())
-            best = [name for name, score in known.items() if score == top]
-        paired = sum(1 for found in own.values() if found) == len(names)
-        if paired and len(best) == 1:
+    for id in sorted({run.competition_id for run in runs}):
+        own = {
+            column.label: sorted(cells.get((id, column.group, column.agent), []), key=lambda run: run.result.rank)
+            for column in columns
+        }
+        means = mean_scores([{r.seed: r.score for r in found if r.score is not None} for found in own.values()])
+        scores = dict(zip(own, means, strict=True))
+        best = _best(scores, lower=any(run.lower_is_better for found in own.values() for run in found))
+        if all(own.values()) and len(best) == 1:
             wins[best[0]].append(id)
-        elif paired:
+        elif all(own.values()):
             ties.append(id)
         firsts = [found[0] for found in own.values() if found][:MOST_BESIDE]
         pairs = [("r", f"{run.group_name}/{run.run_id}") for run in firsts]
         beside = f"/side?{urlencode(pairs)}" if len(firsts) > 1 else None
         rows.append(
-            {
-                "beside": beside,
-                "id": id,
-                "cells": own,
-                "scores": scores,
-                "best": best if len(best) == 1 else [],
-                "lower": lower,
-            }
+            {"beside": beside, "id": id, "cells": own, "scores": scores, "best": best if len(best) == 1 else []}
         )
 
     def runs_on(ids: Sequence[str]) -> str:
-        chosen = [*(("group", name) for name in names), *(("competition", id) for id in ids)]
+        groups = [("group", name) for name in dict.fromkeys(column.group for column in columns)]
+        agents = [("agent", name) for name in dict.fromkeys(column.agent for column in columns)]
+        chosen = [*groups, *agents, *(("competition", id) for id in ids)]
         return f"/runs?{urlencode([*chosen, ('order', 'competition')])}"
 
     compared = sorted([*chain(*wins.values()), *ties])
     return {"rows": rows, "wins": wins, "ties": ties, "paired": compared, "loose": loose, "runs_on": runs_on}
 
 
-def _mean(values: Sequence[float]) -> float | None:
-    return sum(values) / len(values) if values else None
+def _best(scores: Mapping[str, float | None], *, lower: bool) -> list[str]:
+    """Whose mean score is the best: several, if they are equal."""
+    known = {name: score for name, score in scores.items() if score is not None}
+    top = (min if lower else max)(known.values(), default=None)
+    return [name for name, score in known.items() if score == top]
