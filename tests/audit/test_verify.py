@@ -297,6 +297,7 @@ TAMPERINGS: dict[str, Callable[[Path], object]] = {
     "an agent's argument": in_record(lambda v: v["agent_definition"]["kwargs"].update(right=3)),
     "the digest of the data": _other_data,
     "that the data was verified": in_record(lambda v: v.update(data_verified=not v["data_verified"])),
+    "that the data was synthetic": in_record(lambda v: v.update(synthetic_data=not v["synthetic_data"])),
     "the time that a run took": in_record(lambda v: v.update(seconds=1e6)),
     "a split": in_record(lambda v: v.update(split="low")),
     "the version of the benchmark": in_record(lambda v: v["report"].update(bench_version="v2")),

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,10 @@ import pytest
 from pytest_mlebench.records.group import read_group
 from tests.interop.recorded import recorded_group
 
-pytestmark = pytest.mark.full
+pytestmark = [
+    pytest.mark.full,
+    pytest.mark.skipif(find_spec("wandb") is None, reason="needs the extra wandb"),
+]
 SECRET = "sk-of-a-test-0123456789abcdef"
 READ = """
 import json, sys

@@ -129,6 +129,7 @@ class Upstream:
         self._started.set()
         await self._stop.wait()
         await runner.cleanup()
+        await asyncio.sleep(0.02)  # aborted connections are closed in the loop's next rounds
 
     def _request(self, message: Any, payload: Any, protocol: Any, writer: Any, task: Any) -> web.BaseRequest:
         return web.BaseRequest(message, payload, protocol, writer, task, self._loop, client_max_size=1 << 28)

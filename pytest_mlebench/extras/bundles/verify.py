@@ -266,6 +266,8 @@ def _data(group: RunGroup, graders: Regrader) -> Iterator[str]:
         here = dataset.is_verified
         if here is not None and record.data_verified is not None and here is not record.data_verified:
             yield f"{record.run_id}: data_verified is {record.data_verified}, and with the same data here {here}"
+        if record.synthetic_data not in (None, dataset.is_synthetic):
+            yield f"{record.run_id}: synthetic_data is {record.synthetic_data}, and with the same data here not"
 
 
 def _grades(bundle: Bundle, group: RunGroup, graders: Regrader) -> tuple[Check, RunGroup | None]:
