@@ -66,7 +66,8 @@ def _precision(summary: SplitSummary, measure: Measure) -> Precision:
     runs = [summary.records[key] for key in keys if key in summary.records]
     scored = [run for run in runs if run.score is not None]
     rows = [own for own in (row_variance(run, measure) for run in scored) if own is not None]
-    noise, competitions, seeds = seed_variance(by_competition), len(values), summary.seeds
+    # Seeds that all agree show nothing of the noise, which the power of a comparison depends on.
+    noise, competitions, seeds = seed_variance(by_competition) or None, len(values), summary.seeds
     return Precision(
         measure=measure,
         mean=fmean(map(fmean, by_competition)),

@@ -83,6 +83,11 @@ class Run:
         return [] if self.dataset is None else _rows(self.dataset.sample_submission)
 
     @cached_property
+    def perfect_rows(self) -> list[list[str]]:
+        """The same of the perfect submission, which is private."""
+        return [] if self.dataset is None else _rows(self.dataset.perfect_submission)
+
+    @cached_property
     def test_ids(self) -> frozenset[str]:
         """The ids that are to be predicted, as the sample submission or else the submission itself has them."""
         return frozenset(row[0] for row in self.sample_rows or self.rows if row and len(row[0]) > 1)
