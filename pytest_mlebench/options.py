@@ -59,7 +59,7 @@ class Need:
 AGENT = Need(lambda own: own.has_runs, "needs an agent: add --agent=ID")
 ENGINE = Need(
     lambda own: own.cluster is not None or not own.has_runs,
-    "needs an engine that runs are handed to: add --cluster=local, slurm or ray",
+    "needs an engine: add --cluster=local, slurm or ray",
 )
 SLURM = Need(
     lambda own: own.cluster in (None, "slurm"), "is for --cluster=slurm: it has no effect with --cluster={cluster}"

@@ -51,7 +51,7 @@ def _add_agents(commands: Any) -> None:
     agents.add_argument("--json", action="store_true", help="print as JSON")
     agents.set_defaults(command=_agents)
 
-    doctor = commands.add_parser("doctor", help="check what this machine has for runs, and say what to do")
+    doctor = commands.add_parser("doctor", help="check whether this machine is ready for runs")
     add_options(doctor, "--agents-dir", "--data-dir", "--gpu-ids", "--base-image", "--runtime")
     doctor.set_defaults(command=_doctor)
 
@@ -246,9 +246,9 @@ def _space(what: str, free: int, advice: str) -> Line:
 def _add_sandbox(commands: Any) -> None:
     build = commands.add_parser("build", help="build agents' images ahead of time")
     build.add_argument("agents", nargs="*", metavar="AGENT",
-        help="agent ids, or mlebench-env for what all are built from (default: all bundled agents)")  # fmt: skip
+        help="agent ids, or mlebench-env for their base image (default: all bundled agents)")  # fmt: skip
     build.add_argument("--check", action="store_true",
-        help="then train each library in these images once, without a network; with --gpus on GPUs too")  # fmt: skip
+        help="then train a small model with each library, without a network; with --gpus on GPUs too")  # fmt: skip
     add_options(build, "--sandbox", "--agents-dir", "--base-image", "--heavy", "--gpus", "--gpu-ids", "--build-network")
     build.set_defaults(command=_build)
 

@@ -144,8 +144,10 @@ def add_selection(parser: argparse.ArgumentParser, *, required: bool) -> None:
     which = parser.add_mutually_exclusive_group(required=required)
     which.add_argument("-c", "--competition", "--competition-id", dest="competition", metavar="ID", action="append",
         help="this competition; repeatable")  # fmt: skip
-    which.add_argument("--lite", dest="split", action="store_const", const="lite", help="the 22 of the lite split")
-    which.add_argument("-a", "--all", dest="split", action="store_const", const="all", help="all 75")
+    which.add_argument(
+        "--lite", dest="split", action="store_const", const="lite", help="the 22 competitions of the lite split"
+    )
+    which.add_argument("-a", "--all", dest="split", action="store_const", const="all", help="all 75 competitions")
     which.add_argument("--split", metavar="NAME", help=settings.OPTIONS["--split"].help)
     which.add_argument("-l", "--list", type=user_path, metavar="FILE", help="a file with one id per line")
     add_options(parser, "--competitions-dir", "--bench-version")

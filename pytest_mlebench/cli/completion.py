@@ -23,8 +23,8 @@ SHELLS = {
 
 def add(commands: Any) -> None:
     completion = commands.add_parser(
-        "completion", help="print what makes a shell complete this command: competitions, agents and run groups too",
-        description="Print a script that makes a shell complete this command. " + "; ".join(SHELLS.values()) + "."
+        "completion", help="print a shell completion script; it also completes competitions, agents and run groups",
+        description="Print a completion script for a shell. " + "; ".join(SHELLS.values()) + "."
     )  # fmt: skip
     completion.add_argument("shell", choices=list(SHELLS), help="the shell")
     completion.set_defaults(command=_completion)

@@ -54,35 +54,35 @@ def add(commands: Any) -> None:
     add_options(prepare, "--data-dir", "--data-source", "--description")
     given = prepare.add_mutually_exclusive_group()
     given.add_argument("--raw-dir", type=user_path, metavar="DIR",
-        help="use this unpacked download (for one competition); it stays as it is")  # fmt: skip
+        help="use this unpacked download of one competition, without changing it")  # fmt: skip
     given.add_argument("--synthetic", action="store_true",
-        help="make small synthetic data in place of real data; scores on it say nothing about an agent")  # fmt: skip
+        help="generate small synthetic data instead; scores on it do not measure an agent")  # fmt: skip
     prepare.add_argument("--jobs", type=int, default=jobs.DEFAULT_JOBS, metavar="N",
-        help="competitions to download or prepare at once (default: %(default)s)")  # fmt: skip
+        help="number of competitions to download or prepare in parallel (default: %(default)s)")  # fmt: skip
     prepare.add_argument("--keep-raw", action="store_true", help="keep raw data after preparation")
     prepare.add_argument(
-        "--skip-verification", action="store_true", help="do not compare data with the known checksums"
+        "--skip-verification", action="store_true", help="skip the comparison with the known checksums"
     )
     prepare.add_argument(
         "--skip-denied", action="store_true", help="if Kaggle denies some competitions, prepare the others"
     )
-    prepare.add_argument("--skip-disk-check", action="store_true", help="start even if the disk may be too small")
+    prepare.add_argument("--skip-disk-check", action="store_true", help="start even if free disk space may not suffice")
     for name in ("--overwrite-checksums", "--overwrite-leaderboard"):
         prepare.add_argument(name, action=_Refused, nargs=0, help=argparse.SUPPRESS)
     prepare.add_argument("--json", action="store_true", help="print the result as JSON")
-    prepare.add_argument("--force", action="store_true", help="prepare again what is prepared already")
+    prepare.add_argument("--force", action="store_true", help="prepare again, even if the data is already prepared")
     prepare.set_defaults(command=_prepare)
 
-    push = commands.add_parser("push", help="put prepared data where other machines can take it from (--data-source)",
-        description="Write prepared data to a URL of s3://, gs:// or file://, as it is, with an index of digests that "
-        "is written last. A call that was stopped is resumed by the same call.")  # fmt: skip
+    push = commands.add_parser("push", help="upload prepared data for other machines (--data-source)",
+        description="Upload prepared data to an s3://, gs:// or file:// URL, with an index of digests that is written "
+        "last. To resume an interrupted upload, run the same command again.")  # fmt: skip
     push.add_argument("url", metavar="URL", help="a folder: s3://BUCKET/PATH, gs://BUCKET/PATH or file:///PATH")
     add_selection(push, required=False)
     add_options(push, "--data-dir")
-    push.add_argument("--replace", action="store_true", help="remove other data of the competition that is there")
+    push.add_argument("--replace", action="store_true", help="replace other data of the competition at the URL")
     push.set_defaults(command=_push)
 
-    listing = commands.add_parser("list", help="show the competitions and the state of their data")
+    listing = commands.add_parser("list", help="list the competitions and the state of their data")
     add_selection(listing, required=False)
     add_options(listing, "--data-dir")
     listing.add_argument("--json", action="store_true", help="print as JSON")
@@ -90,7 +90,7 @@ def add(commands: Any) -> None:
 
     verify = commands.add_parser("verify", help="check prepared data, or a bundle of a run group (see `bundle`)",
         description="Check prepared data for missing, changed and unexpected files; or, given FILE, check a bundle of "
-        "a run group: grade its submissions anew with the data of this machine and compare every number.")  # fmt: skip
+        "a run group: regrade its submissions with the data of this machine and compare every number.")  # fmt: skip
     if (bundles := bundles_extra()) is not None:
         bundles.add_verify(verify)
     add_selection(verify, required=False)
@@ -116,7 +116,7 @@ def _prepare(options: argparse.Namespace) -> int:
     if options.jobs < 1:
         raise UsageError(f"--jobs: {options.jobs} must be at least 1")
     if bench.settings.description == OBFUSCATED:
-        raise UsageError("--description=obfuscated is for runs (pytest --agent=…): prepared data has nothing of it")
+        raise UsageError("--description=obfuscated is for runs (pytest --agent=…): `mlebench prepare` does not use it")
     store = bench.store
     store.parallel_downloads = options.jobs
     how = PrepareOptions(

@@ -33,7 +33,7 @@ logger = logging.getLogger("pytest_mlebench")
 
 
 def add(commands: Any) -> None:
-    grade = commands.add_parser("grade", help="grade submissions that a JSONL file lists")
+    grade = commands.add_parser("grade", help="grade the submissions listed in a JSONL file")
     grade.add_argument("--submission", type=user_path, required=True, metavar="FILE.jsonl",
         help="one JSON object per line, with competition_id and submission_path")  # fmt: skip
     grade.add_argument(
@@ -48,10 +48,10 @@ def add(commands: Any) -> None:
     _add_grading(sample)
     sample.set_defaults(command=_grade_sample)
 
-    golden = commands.add_parser("golden", help="write golden.json of competitions that you add or change")
+    golden = commands.add_parser("golden", help="write golden.json for competitions that you add or change")
     golden.add_argument("competitions", nargs="+", metavar="COMPETITION", help="a competition's folder, or its id")
     golden.add_argument("--force", action="store_true",
-        help="replace results of the reference with those of the folder's files")  # fmt: skip
+        help="replace the reference's results with those of the files in the folder")  # fmt: skip
     add_options(golden, "--competitions-dir", "--bench-version")
     golden.set_defaults(command=_golden)
 

@@ -43,9 +43,9 @@ def _add_groups(commands: Any) -> None:
     groups.add_argument("--json", action="store_true", help="print the list as JSON")
     which = groups.add_mutually_exclusive_group()
     which.add_argument("--rename", nargs=2, metavar=("OLD", "NEW"),
-        help="rename a group: its folder, its manifest and its records; where a folder was renamed by hand, give its "
+        help="rename a group: its folder, manifest and records; if the folder was renamed by hand, give its new "
         "name twice")  # fmt: skip
-    which.add_argument("--delete", metavar="NAME", help="delete a group with everything in it")
+    which.add_argument("--delete", metavar="NAME", help="delete a group and all its files")
     which.add_argument("--note", nargs=2, metavar=("NAME", "TEXT"), dest="annotate",
         help="set the note at the top of a group's report")  # fmt: skip
     groups.set_defaults(command=_groups)
@@ -119,12 +119,16 @@ _REDRAW = "\033[H\033[J"
 
 
 def _add_watch(commands: Any) -> None:
-    watch = commands.add_parser("watch", help="show live what each worker of a run group is doing")
+    watch = commands.add_parser("watch", help="show the progress of a run group live")
     watch.add_argument("group", metavar="GROUP", help=GROUP_HELP)
     add_options(watch, "--runs-dir")
-    watch.add_argument("--interval", type=float, default=2.0, metavar="SECONDS", help="between updates (default: 2)")
     watch.add_argument(
-        "--once", action="store_true", help="show it once, as happens anyway when the output is not a terminal"
+        "--interval", type=float, default=2.0, metavar="SECONDS", help="time between updates (default: 2)"
+    )
+    watch.add_argument(
+        "--once",
+        action="store_true",
+        help="show the progress once; this is the default if the output is not a terminal",
     )
     watch.set_defaults(command=_watch)
 

@@ -21,16 +21,16 @@ logger = logging.getLogger("pytest_mlebench")
 
 
 def add(commands: Any) -> None:
-    competition = commands.add_parser("new-competition", help="make the folder of a competition of your own")
+    competition = commands.add_parser("new-competition", help="create a folder for your own competition")
     competition.add_argument("id", metavar="ID")
     competition.add_argument("--dir", type=user_path, default=Path("competitions"), metavar="DIR",
-        help="the folder of all competitions, which may be new (default: competitions)")  # fmt: skip
+        help="the parent folder, created if needed (default: competitions)")  # fmt: skip
     competition.set_defaults(command=_new_competition)
 
-    agent = commands.add_parser("new-agent", help="make the folder of an agent of your own")
+    agent = commands.add_parser("new-agent", help="create a folder for your own agent")
     agent.add_argument("id", metavar="NAME")
     agent.add_argument("--dir", type=user_path, default=Path("agents"), metavar="DIR",
-        help="the folder of all agents, which may be new (default: agents)")  # fmt: skip
+        help="the parent folder, created if needed (default: agents)")  # fmt: skip
     agent.set_defaults(command=_new_agent)
 
 

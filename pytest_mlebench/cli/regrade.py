@@ -26,9 +26,9 @@ logger = logging.getLogger("pytest_mlebench")
 
 
 def add(commands: Any) -> None:
-    command = commands.add_parser("regrade", help="grade a run group's stored submissions again, beside its results",
-        description="Grade a run group's stored submissions again, after a grader was mended or with another version "
-        "of the benchmark. What the runs recorded stays: the new grades are written to regraded-*.json in the group."
+    command = commands.add_parser("regrade", help="regrade a run group's stored submissions; its results stay",
+        description="Regrade a run group's stored submissions, after a grader was fixed or with another version of the "
+        "benchmark. The runs' records stay; the new grades are written to regraded-*.json in the group."
         )  # fmt: skip
     command.add_argument("group", metavar="GROUP", help=GROUP_HELP)
     add_options(command, "--runs-dir", "--bench-version", "--competitions-dir", "--data-dir", "--max-submission-size",

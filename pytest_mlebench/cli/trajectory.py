@@ -22,7 +22,7 @@ SHOWN = 5
 
 
 def add(commands: Any) -> None:
-    command = commands.add_parser("trajectory", help="show what an agent and its models said in a run")
+    command = commands.add_parser("trajectory", help="show the messages of a run: its agent and its models")
     command.add_argument(
         "run",
         metavar="RUN",

@@ -54,7 +54,7 @@ def add(commands: Any) -> None:
         "run has a record.",
     )
     command.add_argument("plan", metavar="PLAN", type=user_path, help="plan.json in the run's folder below .jobs")
-    command.add_argument("--name", metavar="NAME", help="do it only if the plan still has this name")
+    command.add_argument("--name", metavar="NAME", help="run it only if the plan still has this name")
     command.set_defaults(command=_run_one)
 
 

@@ -17,9 +17,7 @@ logger = logging.getLogger("pytest_mlebench")
 
 
 def add(commands: Any) -> None:
-    command = commands.add_parser(
-        "export", help="write run groups as other programs read them, or send them to a tracker"
-    )
+    command = commands.add_parser("export", help="convert run groups for other programs, or send them to a tracker")
     command.add_argument("group", nargs="+", metavar="GROUP", help=GROUP_HELP)
     known = _loadable()
     command.add_argument(

@@ -14,7 +14,7 @@ PORT = 7575
 
 def add(commands: Any) -> None:
     view = commands.add_parser(
-        "view", help="browse run groups, live too: runs, trajectories, logs, files, comparisons; it only reads"
+        "view", help="browse run groups, also live: runs, trajectories, logs, files, comparisons"
     )
     view.add_argument(
         "runs_dir",
@@ -23,15 +23,14 @@ def add(commands: Any) -> None:
         metavar="RUNS_DIR",
         help="the folder of run groups, one of them, or a bundle (reports)",
     )
-    view.add_argument("--port", type=int, default=PORT, metavar="N", help=f"0 for any that is free (default: {PORT})")
+    view.add_argument("--port", type=int, default=PORT, metavar="N", help=f"0 for any free port (default: {PORT})")
     view.add_argument(
         "--address",
         default="127.0.0.1",
         metavar="IP",
-        help="where to listen (default: 127.0.0.1); elsewhere a token is needed, which the printed address has",
+        help="address to listen on (default: 127.0.0.1); others require a token, which the printed URL contains",
     )
     view.add_argument("--open", action="store_true", help="open a browser")
-    view.add_argument("--read-only", action="store_true", help="it always is: nothing can be changed from the pages")
     view.set_defaults(command=_view)
 
 

@@ -41,8 +41,8 @@ logger = logging.getLogger("pytest_mlebench")
 
 
 def add(commands: Any) -> None:
-    command = commands.add_parser("audit", help="look for what is unfair in the runs of a group",
-        description="Look in the code, logs, model calls and submissions of a run group for what is unfair. What is "
+    command = commands.add_parser("audit", help="look for unfair behaviour in the runs of a group",
+        description="Search the code, logs, model calls and submissions of a run group for unfair behaviour. What is "
         "found is evidence for a reader, written to audit.json in the group; the exit status is 1 where one finding is "
         "a violation.")  # fmt: skip
     command.add_argument("group", metavar="GROUP", nargs="?", help=GROUP_HELP)

@@ -40,19 +40,19 @@ logger = logging.getLogger("pytest_mlebench")
 
 
 def add(commands: Any) -> None:
-    command = commands.add_parser("familiarity", help="compare scores with what a base model knows of the competitions",
+    command = commands.add_parser("familiarity", help="compare scores with a model's knowledge of the competitions",
         description="Correlate a run group's scores with the mean probability that a base model gives to the true "
-        "tokens of the competitions' texts. Writes familiarity-MODEL.json and .svg into the group. Answers of the "
-        "server are kept in the data folder, so that nothing is asked twice.")  # fmt: skip
+        "tokens of the competitions' texts. Writes familiarity-MODEL.json and .svg into the group. The server's "
+        "answers are cached in the data folder.")  # fmt: skip
     command.add_argument("group", metavar="GROUP", help=GROUP_HELP)
     command.add_argument("--model", metavar="NAME", required=True, help="the base model, as the server calls it")
     command.add_argument("--base-url", metavar="URL", required=True,
-        help="a server with the completions API, as http://localhost:8000/v1; it must support `echo` with `logprobs`, "
-        "or `prompt_logprobs`")  # fmt: skip
+        help="a server with the completions API, for example http://localhost:8000/v1; it must support `echo` with "
+        "`logprobs`, or `prompt_logprobs`")  # fmt: skip
     command.add_argument("--key", metavar="NAME", help="the environment variable that holds the server's key, if any")
     command.add_argument("--texts", type=user_path, metavar="DIR",
         help="the competitions' pages and discussions: DIR/ID.md, or .md and .txt files in DIR/ID (default: the "
-        "description of the prepared data, else ours)")  # fmt: skip
+        "description of the prepared data, or else the bundled one)")  # fmt: skip
     command.add_argument("--json", action="store_true", help="print the result as JSON")
     add_options(command, "--runs-dir", "--competitions-dir", "--data-dir")
     command.set_defaults(command=_familiarity)

@@ -18,9 +18,9 @@ logger = logging.getLogger("pytest_mlebench")
 
 
 def add(commands: Any) -> None:
-    command = commands.add_parser("kernels", help="download the public notebooks of competitions, to audit runs",
+    command = commands.add_parser("kernels", help="download competitions' public notebooks, to audit runs",
         description="Download the public notebooks with the most votes of each competition, beside its data, where "
-        "no agent sees them. What is here already is kept, and a call that was stopped is resumed by the same call."
+        "agents cannot see them. To resume an interrupted download, run the same command again."
         )  # fmt: skip
     add_selection(command, required=True)
     add_options(command, "--data-dir")

@@ -31,8 +31,8 @@ def add_options(command: argparse.ArgumentParser) -> None:
     group.add_argument("--with-group", metavar="GROUP", action="append", default=[],
         help="compare with the runs of this group, too; repeatable")  # fmt: skip
     group.add_argument("--boilerplate", metavar="PATH", type=user_path, action="append", default=[],
-        help="code that agents were given, which is disregarded: a file, or a folder; repeatable")  # fmt: skip
-    group.add_argument("--pairs", action="store_true", help="print what resembles each other side by side")
+        help="code to disregard because agents were given it: a file or a folder; repeatable")  # fmt: skip
+    group.add_argument("--pairs", action="store_true", help="print similar code side by side")
 
 
 def chosen(options: argparse.Namespace, settings: Settings) -> PlagiarismOptions | None:

@@ -13,9 +13,9 @@ from pytest_mlebench.reports.progress import Lines
 
 
 def add(commands: Any) -> None:
-    command = commands.add_parser("board", help="make a leaderboard from bundles, as a static site",
-        description="Verify and audit bundles, and write a leaderboard of them as a static site. A bundle that fails "
-        "is listed with the reason; the exit status is 0 all the same.")  # fmt: skip
+    command = commands.add_parser("board", help="build a leaderboard from bundles, as a static site",
+        description="Verify and audit bundles, and write a leaderboard of them as a static site. Bundles that fail "
+        "are listed with the reason; they do not change the exit status.")  # fmt: skip
     command.add_argument(
         "bundles", nargs="+", type=user_path, metavar="BUNDLE", help="a bundle, or a folder of bundles"
     )
@@ -24,9 +24,9 @@ def add(commands: Any) -> None:
         type=user_path,
         required=True,
         metavar="DIR",
-        help="the site: a new or empty folder, or one made before",
+        help="the site's folder: new, empty, or a site built before",
     )
-    command.add_argument("--max-size", metavar="SIZE", help="the most that a bundle may unpack to (default: 256g)")
+    command.add_argument("--max-size", metavar="SIZE", help="maximum unpacked size of a bundle (default: 256g)")
     add_options(command, "--title", "--competitions-dir", "--data-dir")
     command.set_defaults(command=_board)
 

@@ -48,9 +48,13 @@ def add(commands: Any) -> None:
     unbundle = commands.add_parser("unbundle", help="write the run group of a bundle to a folder")
     unbundle.add_argument("bundle", type=user_path, metavar="FILE", help="a bundle that `mlebench bundle` made")
     unbundle.add_argument(
-        "--to", type=user_path, required=True, metavar="DIR", help="a folder of run groups, in which a new one is made"
+        "--to",
+        type=user_path,
+        required=True,
+        metavar="DIR",
+        help="the folder of run groups in which to create the group",
     )
-    unbundle.add_argument("--max-size", metavar="SIZE", help="the most that it may unpack to (default: 256g)")
+    unbundle.add_argument("--max-size", metavar="SIZE", help="maximum unpacked size (default: 256g)")
     unbundle.set_defaults(command=_unbundle)
 
 
@@ -59,14 +63,12 @@ def add_verify(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "bundle", nargs="?", type=user_path, metavar="FILE", help="a bundle that `mlebench bundle` made"
     )
-    parser.add_argument("--digest", metavar="SHA256", help="of a bundle: the digest that was published with it")
+    parser.add_argument("--digest", metavar="SHA256", help="for a bundle: its published digest")
     parser.add_argument("--allowed-signers", type=user_path, metavar="FILE",
-        help="of a bundle: the keys that may have signed it, as ssh-keygen(1) describes")  # fmt: skip
-    parser.add_argument(
-        "--max-size", metavar="SIZE", help="of a bundle: the most that it may unpack to (default: 256g)"
-    )
+        help="for a bundle: the keys that may have signed it, as described in ssh-keygen(1)")  # fmt: skip
+    parser.add_argument("--max-size", metavar="SIZE", help="for a bundle: maximum unpacked size (default: 256g)")
     parser.add_argument("--allow-violations", action="store_true", default=None,
-        help="of a bundle: exit with status 0 although the audit of its runs finds violations")  # fmt: skip
+        help="for a bundle: exit with status 0 even if the audit of its runs finds violations")  # fmt: skip
 
 
 def check_unused(options: argparse.Namespace) -> None:

@@ -26,12 +26,12 @@ logger = logging.getLogger("pytest_mlebench")
 
 
 def add(commands: Any) -> None:
-    command = commands.add_parser("reproduce", help="run the code that an agent left again, and compare",
+    command = commands.add_parser("reproduce", help="rerun an agent's code, and compare its submissions",
         description="Run the code that an agent left (code/reproduce.sh, or the only program in code/: Python, shell, "
         "R or a Jupyter notebook) in a fresh container of the run's image, without a network and without models, and "
         "compare its submission with the run's: equal, close, different, or does not run.")  # fmt: skip
     command.add_argument("run", metavar="RUN", help="a run's directory, GROUP/RUN or RUN below --runs-dir")
-    command.add_argument("--program", metavar="FILE", help="which program in code/ to run, where there are several")
+    command.add_argument("--program", metavar="FILE", help="the program in code/ to run, if there are several")
     add_options(command, "--runs-dir", "--competitions-dir", "--data-dir", "--sandbox", "--time-limit", "--cpus",
         "--memory", "--gpus", "--gpu-ids", "--runtime")  # fmt: skip
     command.add_argument("--json", action="store_true", help="print the result as JSON")
