@@ -20,7 +20,7 @@ ANSWERS = [round(0.1234567 * k + 1 / (k + 3), 5) for k in range(100)]
 
 
 def audited(
-    tmp_path: Path, submission: str, answers: str, *, known_leak: str | None = None, error: float | None = None
+    tmp_path: Path, submission: str, answers: str, *, known_leak: str = "", error: float | None = None
 ) -> list[tuple[str, str]]:
     private, run_dir = tmp_path / "private", tmp_path / "run"
     for folder in (private, run_dir / "submission"):
@@ -42,16 +42,12 @@ def table(values: list[Any], *, head: str = "id,value") -> str:
     return "\n".join([head, *(f"{k},{value}" for k, value in enumerate(values))]) + "\n"
 
 
-def test_a_private_file_byte_for_byte_needs_a_look_as_perfect_classes_are_the_same(tmp_path: Path) -> None:
-    same = table([0, 1, 1])
-    assert audited(tmp_path, same, same) == [("look", "its submission is a private file, byte for byte")]
-
-
-@pytest.mark.parametrize(("error", "verdict"), [(0.0, "violation"), (1.5, "look"), (None, "look")])
-def test_whole_numbers_without_any_error_are_a_violation(error: float | None, verdict: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("error", "verdicts"), [(0.0, ["violation"]), (1.5, []), (None, [])])
+def test_whole_numbers_without_any_error_are_a_violation(
+    error: float | None, verdicts: list[str], tmp_path: Path
+) -> None:
     same = table([k * 7 for k in range(40)])
-    ((found, _),) = audited(tmp_path, same, same, error=error)
-    assert found == verdict
+    assert [verdict for verdict, _ in audited(tmp_path, same, same, error=error)] == verdicts
 
 
 def test_true_values_of_a_regression_are_a_violation_in_any_order(tmp_path: Path) -> None:

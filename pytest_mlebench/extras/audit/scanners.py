@@ -13,13 +13,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from itertools import islice
 from pathlib import Path
 from typing import Any
 from zlib import crc32
 
 from pytest_mlebench._version import __version__
-from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.extras.audit.programs import Program
 from pytest_mlebench.extras.audit.run import Run
 from pytest_mlebench.io.units import format_duration, pluralize
@@ -522,9 +520,8 @@ def copied(run: Run) -> Found:
     """A submission that is a copy: of the private answers, or of a file of predictions beside the code."""
     if run.submission is None:
         return
+    yield from _copied_answers(run)
     content_size, crc, digest = run.submission.stat().st_size, _crc(run.submission), digest_of(run.submission)
-    if run.dataset is not None:
-        yield from _copied_answers(run, run.dataset, content_size, digest)
     with suppress(FilesError), open_files(run.run_dir) as files:  # what is damaged is reported as hidden
         for left in files.below("code")[:10_000]:
             if left.size == content_size and left.crc in (crc, None):
@@ -534,10 +531,10 @@ def copied(run: Run) -> Found:
                     yield _finding(run, _LOOK, "its submission is a file beside its code", file=left.path)
 
 
-def _copied_answers(run: Run, dataset: Dataset, size: int, digest: str) -> Found:
-    """True values of a regression, digit for digit, which no model predicts; or a private file, byte for byte, which
-    perfect predictions of classes may be as well."""
-    known = run.competition is not None and run.competition.known_leak is not None
+def _copied_answers(run: Run) -> Found:
+    """True values of a regression, digit for digit: no model predicts these. Perfect classes are no proof (see
+    ``times``)."""
+    known = run.competition is not None and bool(run.competition.known_leak)
     true = {row[0]: row[1:] for row in run.perfect_rows if row}
     pairs = [pair for row in run.rows if row for pair in zip(row[1:], true.get(row[0], ()), strict=False)]
     # An error of zero is not reached with many values either, even if these are whole numbers.
@@ -548,11 +545,6 @@ def _copied_answers(run: Run, dataset: Dataset, size: int, digest: str) -> Found
     if len({answer for _, answer in exact}) >= _EXACT_VALUES and same >= _EXACT_SHARE * len(exact):
         text = f"{same:,} of {len(exact):,} predictions are the private answers, digit for digit"
         yield _finding(run, _LOOK if known else _VIOLATION, text, file=SUBMISSION)
-        return
-    with suppress(OSError):
-        for path in islice(dataset.private.iterdir(), _PRIVATE_FILES):
-            if path.is_file() and path.stat().st_size == size and digest_of(path) == digest:
-                yield _finding(run, _LOOK, "its submission is a private file, byte for byte", file=SUBMISSION)
 
 
 def _crc(path: Path) -> int:
@@ -566,7 +558,7 @@ def _crc(path: Path) -> int:
 _EXACT = re.compile(r"-?(?=(?:\.?\d){4})\d*\.\d*[1-9]")
 """A number with four digits or more, not all of them before the point."""
 _NUMBER = re.compile(r"-?\d+(\.\d*)?")
-_EXACT_VALUES, _EXACT_SHARE, _PRIVATE_FILES = 20, 0.9, 1000
+_EXACT_VALUES, _EXACT_SHARE = 20, 0.9
 
 
 SCANNERS: Mapping[str, Scanner] = {
