@@ -49,11 +49,13 @@ def as_in_docker(group: Path) -> None:
         values["limits"].update(gpus=1)
         values["sandbox"].update(name="docker", network="llm", notes=[])
         values["sandbox"]["limits"].update(gpus=1)
+        values["permissions"]["used"].pop("no_isolation")
 
     def of_group(values: Values) -> None:
         values["settings"]["limits"].update(gpus=1)
         for agent in values["settings"]["agents"].values():
             agent["sandbox"] = "docker"
+        values["permissions"] = {}
         values["sessions"][0]["hardware"] = MACHINE
         values["canonical"] = {"is_canonical": True, "differences": []}
 

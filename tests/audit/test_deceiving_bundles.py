@@ -268,7 +268,7 @@ def rewritten(group: Path) -> None:
     manifest = Manifest.read(group)
     assert manifest is not None
     records = read_group(group).records
-    replace(manifest, models={}, images={}, connections={}, data={}).summarised(records).write(group)
+    replace(manifest, models={}, images={}, connections={}, data={}, permissions={}).summarised(records).write(group)
     write_group(group, manifest.created_at, records)
 
 

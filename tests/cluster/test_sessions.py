@@ -218,8 +218,8 @@ def test_options_without_effect_are_refused(sessions: Sessions) -> None:
         (("--max-parallel=2",), "add --cluster=local, slurm or ray"),
         (("--cluster=local", "--cluster-options=--partition=x"), "has no effect with --cluster=local"),
         (("--cluster=slurm", "--cluster-options=--partition='x"), "cannot be read"),
-        (("--cluster=pbs",), "is not one of none, local, slurm, ray"),
-        (("--cluster=slurm", "--cluster-address=x:1"), "with --cluster=slurm it has no effect"),
+        (("--cluster=pbs",), "is not one of none, local, ray, slurm"),
+        (("--cluster=slurm", "--cluster-address=x:1"), "has no effect with --cluster=slurm"),
         (("--cluster=ray", "--cluster-setup=tox.ini"), "has no effect with --cluster=ray"),
     ):
         output = sessions.run(*options, agents=("gold",))
