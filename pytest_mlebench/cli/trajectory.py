@@ -74,7 +74,7 @@ def _in_bundle(name: str, runs_dir: Path) -> Path | None:
     """The directory of a run in a bundle: FILE, where it has one run, or FILE/RUN. Raises UsageError."""
     bundle, _, run_id = name.rpartition("/")
     if bundle_at(name) is not None:
-        return _only_run(open_group(name, runs_dir))
+        return _only_run(open_group(name, runs_dir), name)
     if not bundle or bundle_at(bundle) is None:
         return None
     runs = {path.parent.name: path.parent for path in open_group(bundle, runs_dir).glob(f"*/{RECORD}")}
@@ -83,13 +83,15 @@ def _in_bundle(name: str, runs_dir: Path) -> Path | None:
     return runs[run_id]
 
 
-def _only_run(folder: Path) -> Path:
+def _only_run(folder: Path, name: str = "") -> Path:
     """The folder, or the only run of it if it is a run group; raises UsageError that names the runs if it has more."""
     runs = sorted({path.parent for file in (RECORD, RUNNING) for path in folder.glob(f"*/{file}")})
     if len(runs) < 2:
         return runs[0] if runs else folder
-    more = f", … ({len(runs)} in all)" if len(runs) > SHOWN else ""
-    raise UsageError(f"{folder} is a run group: name a run, {', '.join(path.name for path in runs[:SHOWN])}{more}")
+    more = ", …" if len(runs) > SHOWN else ""
+    names = ", ".join(path.name for path in runs[:SHOWN])
+    shown = name or folder
+    raise UsageError(f"{shown} has {len(runs)} runs; name one, for example {shown}/{runs[0].name} ({names}{more})")
 
 
 def _read(run_dir: Path) -> Mapping[str, Any]:

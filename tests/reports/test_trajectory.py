@@ -131,7 +131,7 @@ def test_the_command_takes_a_group_for_its_only_run_and_names_several(
     (tmp_path / "group/run-2").mkdir()
     (tmp_path / "group/run-2/run.json").write_text("{}")
     assert main(["trajectory", "last", "--runs-dir", str(tmp_path)]) == 2
-    assert capsys.readouterr().err.rstrip().endswith("group is a run group: name a run, run-1, run-2")
+    assert capsys.readouterr().err.rstrip().endswith("group/run-1 (run-1, run-2)")
 
 
 @pytest.mark.parametrize(
