@@ -14,13 +14,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 EXTRAS = sorted(path.name for path in (ROOT / "pytest_mlebench/extras").iterdir() if (path / "__init__.py").is_file())
 TESTS = (
-    *(
-        "tests/test_bench.py",
-        "tests/test_front_door.py",
-        "tests/plugin/test_outcomes.py",
-        "tests/plugin/test_resume.py",
-    ),
-    *("tests/plugin/test_collection.py", "tests/plugin/test_settings.py", "tests/cli/test_core.py"),
+    *("tests/test_bench.py", "tests/test_front_door.py", "tests/cli/test_core.py"),
+    *("tests/plugin/test_outcomes.py", "tests/plugin/test_resume.py", "tests/plugin/test_collection.py"),
 )
 """Tests of the core that need no extra."""
 
