@@ -125,8 +125,7 @@ def test_secrets_of_the_session_are_masked(tmp_path: Path, monkeypatch: pytest.M
     (record,) = recorded_group(tmp_path / "live", runs=1, said=f"key {secret}")
     monkeypatch.setenv("OPENAI_API_KEY", secret)
     with collecting() as collector:
-        traces = create(Settings(otlp=collector.url, otlp_content=True), tmp_path)
-        assert traces is not None
+        traces = create(Settings(otlp_content=True), collector.url, tmp_path)
         traces.ended(record, tmp_path / "live" / record.run_id)
         assert traces.close().startswith("1 trace sent")
     sent = b"".join(collector.requests)

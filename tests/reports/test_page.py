@@ -591,4 +591,4 @@ def test_a_group_without_a_finished_run_has_a_page_too(tmp_path: Path, open_tab:
     tab = open_tab(write(tmp_path / "g").as_uri())
     text = tab.see("document.body.innerText")
     assert "\naide on spaceship-titanic\n" in text and "No run has finished yet, of 1 planned run." in text
-    assert "0 of 1 runs finished" in text and tab.errors == []
+    assert "1 of 1 planned run has no result yet." in text and tab.errors == []

@@ -1,1 +1,19 @@
-"""Exports to other systems' formats."""
+"""Other systems: exports of run groups, and traces of runs as they end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pytest_mlebench.extras.interop.otlp_live import LiveTraces
+    from pytest_mlebench.options import Settings
+
+
+def live_traces(settings: Settings, group: Path) -> LiveTraces | None:
+    """What sends the runs of a session with ``--otlp``; None without it, and nothing is imported then."""
+    if settings.otlp is None:
+        return None
+    from pytest_mlebench.extras.interop.otlp_live import create
+
+    return create(settings, settings.otlp, group)

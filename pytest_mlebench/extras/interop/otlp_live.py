@@ -33,12 +33,10 @@ _MAX_RECORDING = 64 << 20
 """Bytes of a recording that is read while a session goes on."""
 
 
-def create(settings: Settings, group: Path) -> LiveTraces | None:
-    """What sends the runs of a session; None without ``--otlp``. Raises UsageError."""
-    if settings.otlp is None:
-        return None
+def create(settings: Settings, url: str, group: Path) -> LiveTraces:
+    """What sends the runs of a session to ``url``. Raises UsageError."""
     headers = {} if settings.otlp_headers is None else headers_of(settings.otlp_headers)
-    sender = Sender(settings.otlp, headers, option="--otlp", attempts=3, seconds=10.0)
+    sender = Sender(url, headers, option="--otlp", attempts=3, seconds=10.0)
     spans = RunSpans(cached(cleaner()), content=settings.otlp_content, max_recording=_MAX_RECORDING)
     return LiveTraces(sender, spans, group)
 
