@@ -50,7 +50,9 @@ def folders(pytester: pytest.Pytester) -> Path:
 
 def as_pytest_reads_it(pytester: pytest.Pytester) -> dict[str, object]:
     pytester.makeconftest(PRINT_SETTINGS)
-    result = pytester.runpytest_inprocess("-s", "-p", "no:cacheprovider", "--rootdir", str(pytester.path))
+    result = pytester.runpytest_inprocess(
+        "--collect-only", "-s", "-p", "no:cacheprovider", f"--rootdir={pytester.path}"
+    )
     (line,) = [line for line in result.outlines if line.startswith("settings ")]
     found: dict[str, object] = json.loads(line.removeprefix("settings "))
     return found
