@@ -507,6 +507,7 @@ def test_an_answer_without_an_end_is_refused(
 _OF_ITS_OWN = """
 import sys
 from pathlib import Path
+from pytest_mlebench.llm import upstream
 from pytest_mlebench.llm.gateway import Gateway
 from pytest_mlebench.llm.settings import GatewaySettings
 

@@ -58,7 +58,13 @@ def test_limits_of_grading_are_ini_keys_too_and_resumed(
     assert "1,073,741,824 bytes" in records()["silver"]["report"]["error"]
     (project.path / "tox.ini").write_text("[pytest]\n")
     resumed = project.runpytest_subprocess(
-        "--resume=toys", "--agent=toy/bronze", "--agents-dir=agents", "--sandbox=local", "-p", "no:cacheprovider"
+        "--resume=toys",
+        "--agent=toy/bronze",
+        "--agents-dir=agents",
+        "--sandbox=local",
+        "--trust-agent=toy/bronze",
+        "-p",
+        "no:cacheprovider",
     )
     assert "1 invalid submission" in resumed.outlines[-1]
     assert "more than 1 s" in records()["bronze"]["report"]["error"]
