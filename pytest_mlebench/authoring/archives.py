@@ -288,9 +288,9 @@ class TarWriter:
 
 
 class SortedTarWriter(TarWriter):
-    """Writes its members in the order of their names, whatever order they come in, so that it tells nothing of that.
+    """Writes members sorted by name, so the order in which they are added does not show.
 
-    It keeps them in a file of its own beside the archive until it is closed.
+    A temporary file next to the archive holds the members until ``close``.
     """
 
     def __init__(self, path: Path) -> None:

@@ -29,7 +29,7 @@ def log_loss(y_true: ArrayLike, y_prob: ArrayLike, *, eps: float = float(np.finf
 def log_losses(
     y_true: ArrayLike, y_prob: ArrayLike, *, eps: float = float(np.finfo(np.float64).eps)
 ) -> NDArray[np.float64]:
-    """The losses of which ``log_loss`` is the mean: shape (rows,)."""
+    """The loss of each row, whose mean is ``log_loss``: shape (rows,)."""
     truth = np.asarray(y_true, dtype=np.float64)
     probability = np.clip(np.asarray(y_prob, dtype=np.float64), eps, 1 - eps)
     return np.asarray(-(truth * np.log(probability)).sum(axis=1))
@@ -79,7 +79,7 @@ def kl_divergence(p_true: ArrayLike, p_pred: ArrayLike, *, eps: float = 1e-15) -
 
 
 def kl_divergences(p_true: ArrayLike, p_pred: ArrayLike, *, eps: float = 1e-15) -> NDArray[np.float64]:
-    """The divergences of which ``kl_divergence`` is the mean: shape (rows,)."""
+    """The divergence of each row, whose mean is ``kl_divergence``: shape (rows,)."""
     predicted = np.clip(np.asarray(p_pred, dtype=np.float64), eps, 1 - eps)
     return np.asarray(rel_entr(np.asarray(p_true, dtype=np.float64), predicted).sum(axis=1))
 
@@ -150,7 +150,7 @@ def weighted_log_loss(y_true: ArrayLike, y_prob: ArrayLike, weights: ArrayLike, 
 def weighted_log_losses(
     y_true: ArrayLike, y_prob: ArrayLike, weights: ArrayLike, *, eps: float = 1e-15
 ) -> NDArray[np.float64]:
-    """The losses of which ``weighted_log_loss`` is the mean: shape (rows,)."""
+    """The loss of each row, whose mean is ``weighted_log_loss``: shape (rows,)."""
     truth, weight = np.asarray(y_true, dtype=np.float64), np.asarray(weights, dtype=np.float64)
     probability = np.clip(np.asarray(y_prob, dtype=np.float64), eps, 1 - eps)
     loss = -(truth * np.log(probability) + (1 - truth) * np.log(1 - probability))

@@ -149,7 +149,7 @@ def f1_samples(y_true: Sequence[AbstractSet[Hashable]], y_pred: Sequence[Abstrac
 def f1_of_samples(
     y_true: Sequence[AbstractSet[Hashable]], y_pred: Sequence[AbstractSet[Hashable]]
 ) -> NDArray[np.float64]:
-    """The values of which ``f1_samples`` is the mean: shape (rows,)."""
+    """The F1 of each row, whose mean is ``f1_samples``: shape (rows,)."""
     return np.array(
         [
             2 * len(true & predicted) / (len(true) + len(predicted)) if true or predicted else 1.0

@@ -25,7 +25,7 @@ def mean_levenshtein_distance(y_true: Iterable[str], y_pred: Iterable[str]) -> f
 
 
 def levenshtein_distances(y_true: Iterable[str], y_pred: Iterable[str]) -> NDArray[np.int64]:
-    """The distances of which ``mean_levenshtein_distance`` is the mean: shape (rows,)."""
+    """The distance of each row, whose mean is ``mean_levenshtein_distance``: shape (rows,)."""
     return np.asarray(cpdist(_strings(y_true), _strings(y_pred), scorer=Levenshtein.distance, dtype=np.int64))
 
 

@@ -129,7 +129,7 @@ class _Tally:
     kept: int = 0
     last_error: str = ""
     failing: set[tuple[int, int]] = field(default_factory=set)
-    """The parts of which a call failed since the last one that succeeded."""
+    """The parts with a failed call since their last successful one."""
 
     def count(self, number: int, at: int, given: Iterable[_Given], chunk: Sequence[Piece]) -> None:
         """Count one vote on a part of a case."""
@@ -140,7 +140,7 @@ class _Tally:
             self.votes.setdefault((number, at, one.question), []).append(found)
 
     def incomplete(self, cases: Sequence[Case], total: int) -> tuple[str, ...]:
-        """The runs of which not every part has all ``total`` votes."""
+        """The runs with a part that lacks some of its ``total`` votes."""
         return tuple(
             case.run_id
             for n, case in enumerate(cases)
