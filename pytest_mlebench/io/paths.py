@@ -1,9 +1,13 @@
-"""Where the folders that come with the package lie, in a checkout and in a wheel alike."""
+"""Paths: the package's own folders, those that users write, and files that only their owner may read."""
 
 from __future__ import annotations
 
 import os
+import stat
+from collections.abc import Iterator
 from pathlib import Path
+
+from pytest_mlebench.errors import UsageError, reason
 
 AnyPath = str | os.PathLike[str]
 
@@ -21,3 +25,19 @@ def expanded(path: AnyPath) -> Path:
         return Path(path).expanduser()
     except RuntimeError as error:
         raise ValueError(f"there is no home folder {Path(path).parts[0]}") from error
+
+
+def secret_lines(file: Path) -> Iterator[tuple[int, str]]:
+    """The numbered lines of a file with secrets, without blank lines and comments.
+
+    Raises UsageError for a file that somebody else owns or may read.
+    """
+    try:
+        with file.open(encoding="utf-8") as opened:
+            about = os.fstat(opened.fileno())
+            if not stat.S_ISREG(about.st_mode) or about.st_uid != os.geteuid() or about.st_mode & 0o077:
+                raise UsageError(f"{file} must be a file of yours that only you can read: chmod 600 {file}")
+            lines = opened.read().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{file}: {reason(error)}") from error
+    return ((number, line) for number, line in enumerate(map(str.strip, lines), 1) if line and not line.startswith("#"))

@@ -7,9 +7,7 @@ large is sent again in halves. What it cannot take now is tried again with the s
 from __future__ import annotations
 
 import logging
-import os
 import re
-import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -19,11 +17,12 @@ from urllib.parse import urlsplit
 import urllib3
 
 from pytest_mlebench._version import __version__
-from pytest_mlebench.errors import UsageError, reason
+from pytest_mlebench.errors import UsageError
 from pytest_mlebench.extras.interop.contract import ExportOption, Request, third_party
 from pytest_mlebench.extras.interop.conventions import SCHEMA, VERSION
 from pytest_mlebench.extras.interop.facts import cached, cleaner, shown
 from pytest_mlebench.extras.interop.otlp_spans import RunSpans
+from pytest_mlebench.io.paths import secret_lines
 from pytest_mlebench.io.units import pluralize
 from pytest_mlebench.records.group import RunGroup
 
@@ -76,20 +75,11 @@ def export(group: RunGroup, request: Request) -> Iterator[str]:
 
 def headers_of(file: Path) -> dict[str, str]:
     """The headers in a file, which holds a key as a rule. Raises UsageError."""
-    try:
-        with file.open(encoding="utf-8") as opened:
-            about = os.fstat(opened.fileno())
-            if not stat.S_ISREG(about.st_mode) or about.st_uid != os.geteuid() or about.st_mode & 0o077:
-                raise UsageError(f"{file} must be a file of yours that only you can read: chmod 600 {file}")
-            lines = opened.read().splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{file}: {reason(error)}") from error
     found = {}
-    for number, line in enumerate(map(str.strip, lines), 1):
-        if line and not line.startswith("#"):
-            if (match := _HEADER.fullmatch(line)) is None or not match[2].isascii():
-                raise UsageError(f"{file}, line {number}: must be `Name: value`")
-            found[match[1]] = match[2]
+    for number, line in secret_lines(file):
+        if (match := _HEADER.fullmatch(line)) is None or not match[2].isascii():
+            raise UsageError(f"{file}, line {number}: must be `Name: value`")
+        found[match[1]] = match[2]
     return found
 
 
