@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from enum import Flag, auto
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -132,6 +133,12 @@ def _flag(name: str, help: str, traits: Trait = NONE, *, needs: tuple[Need, ...]
     return _option(name, "", help, bool, traits | FLAG, default=False, needs=needs)
 
 
+_of_runs = partial(_option, needs=(AGENT,))
+_of_engines = partial(_option, needs=(AGENT, ENGINE))
+_of_containers = partial(_option, needs=(CONTAINERS,))
+_of_gateway = partial(_option, needs=(GATEWAY,))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """What the user chose. Paths are absolute, sizes in bytes, times in seconds; None is no limit, or no choice."""
@@ -168,14 +175,8 @@ class Settings:
         parse.version,
         INI | RESTORED,
     )
-    seeds: int = _option(
-        "--seeds",
-        "N",
-        "runs of each agent on each competition (default: 1)",
-        parse.positive_integer,
-        INI,
-        default=1,
-        needs=(AGENT,),
+    seeds: int = _of_runs(
+        "--seeds", "N", "runs of each agent on each competition (default: 1)", parse.positive_integer, INI, default=1
     )
     sandbox: str = _option(
         "--sandbox",
@@ -227,13 +228,12 @@ class Settings:
         PATH | INI,
         default=Path("reports"),
     )
-    run_group: str | None = _option(
+    run_group: str | None = _of_runs(
         "--run-group",
         "NAME",
         "run group to create or complete: a name below --runs-dir, a folder, or last; finished runs are not rerun "
         "(default: date and time)",
         parse.group,
-        needs=(AGENT,),
     )
     resume: str | None = _option(
         "--resume",
@@ -241,13 +241,12 @@ class Settings:
         "resume a run group with its agents, competitions, seeds and limits: its folder, its name below --runs-dir, "
         "part of its name, or last",
     )
-    retry_failed: frozenset[str] = _option(
+    retry_failed: frozenset[str] = _of_runs(
         "--retry-failed",
         "OUTCOME,…",
         "rerun runs that ended with one of these outcomes, for example crashed,error; all: every failure",
         parse.failures,
         default=frozenset(),
-        needs=(AGENT,),
     )
     allow_changes: bool = _flag(
         "--allow-changes",
@@ -313,14 +312,13 @@ class Settings:
         INI | RESTORED,
         default="llm",
     )
-    build_network: str | None = _option(
+    build_network: str | None = _of_containers(
         "--build-network",
         "POLICY",
         "network access while building an agent's image: none, registries (of packages) or full (default: registries "
         "with --network=none, else full)",
         parse.build_network,
         INI | RESTORED,
-        needs=(CONTAINERS,),
     )
     allow_secrets: tuple[str, ...] = _option(
         "--allow-secret",
@@ -353,12 +351,8 @@ class Settings:
         LIST | INI | GRANTED,
         default=(),
     )
-    runtime: str | None = _option(
-        "--runtime",
-        "NAME",
-        "container runtime, for example sysbox-runc, nvidia, runsc",
-        traits=INI | RESTORED,
-        needs=(CONTAINERS,),
+    runtime: str | None = _of_containers(
+        "--runtime", "NAME", "container runtime, for example sysbox-runc, nvidia, runsc", traits=INI | RESTORED
     )
     allow_unenforced_limits: bool = _flag(
         "--allow-unenforced-limits",
@@ -373,21 +367,16 @@ class Settings:
         GRANTED,
         needs=(CONTAINERS,),
     )
-    base_image: str | None = _option(
-        "--base-image",
-        "IMAGE",
-        "base image of mlebench-env (default: debian:bookworm-slim)",
-        traits=INI | RESTORED,
-        needs=(CONTAINERS,),
+    base_image: str | None = _of_containers(
+        "--base-image", "IMAGE", "base image of mlebench-env (default: debian:bookworm-slim)", traits=INI | RESTORED
     )
-    heavy: str | None = _option(
+    heavy: str | None = _of_containers(
         "--heavy",
         "VARIANT",
         "build mlebench-env with the common machine-learning packages, for cpu, cuda or auto (cuda if runs get GPUs, "
         "else cpu); without a VARIANT: auto",
         parse.heavy,
         OPTIONAL | INI | RESTORED,
-        needs=(CONTAINERS,),
     )
     max_submission_size: int = _option(
         "--max-submission-size",
@@ -431,97 +420,78 @@ class Settings:
         INI | RESTORED,
         default="on",
     )
-    llm_providers: tuple[Path, ...] = _option(
+    llm_providers: tuple[Path, ...] = _of_gateway(
         "--llm-providers",
         "FILE",
         "YAML file with additional providers of language models; repeatable",
         parse.file,
         LIST | PATH | INI | RESTORED,
         default=(),
-        needs=(GATEWAY,),
     )
-    llm_record: str = _option(
+    llm_record: str = _of_gateway(
         "--llm-record",
         "WHAT",
         "what to record of each model call: bodies (everything), calls (tokens and cost) or off (default: bodies)",
         parse.recording,
         INI | RESTORED,
         default="bodies",
-        needs=(GATEWAY,),
     )
-    max_cost: float | None = _option(
-        "--max-cost",
-        "DOLLARS",
-        "limit of a run's spending on models",
-        parse.positive_number,
-        INI | RESTORED,
-        needs=(GATEWAY,),
+    max_cost: float | None = _of_gateway(
+        "--max-cost", "DOLLARS", "limit of a run's spending on models", parse.positive_number, INI | RESTORED
     )
-    max_tokens: int | None = _option(
+    max_tokens: int | None = _of_gateway(
         "--max-tokens",
         "N",
         "limit of a run's tokens, input and output together",
         parse.positive_integer,
         INI | RESTORED,
-        needs=(GATEWAY,),
     )
-    max_calls: int | None = _option(
-        "--max-calls",
-        "N",
-        "limit of a run's model calls",
-        parse.positive_integer,
-        INI | RESTORED,
-        needs=(GATEWAY,),
+    max_calls: int | None = _of_gateway(
+        "--max-calls", "N", "limit of a run's model calls", parse.positive_integer, INI | RESTORED
     )
-    max_total_cost: float | None = _option(
+    max_total_cost: float | None = _of_gateway(
         "--max-total-cost",
         "DOLLARS",
         "limit of the whole run group's spending on models",
         parse.positive_number,
         INI | RESTORED,
-        needs=(GATEWAY,),
     )
-    models: tuple[str, ...] = _option(
+    models: tuple[str, ...] = _of_gateway(
         "--models",
         "GLOB",
         "only these models may be called, for example gpt-4o* or anthropic/*; repeatable (default: all)",
         str,
         LIST | INI | RESTORED,
         default=(),
-        needs=(GATEWAY,),
     )
-    prices: tuple[Path, ...] = _option(
+    prices: tuple[Path, ...] = _of_gateway(
         "--prices",
         "FILE",
         "YAML file with prices of models, overrides the built-in prices; repeatable",
         parse.file,
         LIST | PATH | INI | RESTORED,
         default=(),
-        needs=(GATEWAY,),
     )
-    llm_replay: str | None = _option(
+    llm_replay: str | None = _of_gateway(
         "--llm-replay",
         "GROUP",
         "answer model calls from the recording of this run group, without keys, network or cost",
         traits=RESTORED,
-        needs=(GATEWAY,),
     )
-    llm_retries: int = _option(
+    llm_retries: int = _of_gateway(
         "--llm-retries",
         "N",
         "how often the gateway retries a call that a provider refuses as overloaded (default: 0)",
         parse.natural_number,
         INI | RESTORED,
         default=0,
-        needs=(GATEWAY,),
     )
-    llm_rpm: float | None = _option(
+    llm_rpm: float | None = _of_gateway(
         "--llm-rpm",
         "N",
         "limit of calls to each provider per minute, over all workers",
         parse.positive_number,
         INI | RESTORED,
-        needs=(GATEWAY,),
     )
     allow_provider_tools: bool = _flag(
         "--allow-provider-tools",
@@ -529,14 +499,13 @@ class Settings:
         RESTORED,
         needs=(GATEWAY,),
     )
-    cluster: str | None = _option(
+    cluster: str | None = _of_runs(
         "--cluster",
         "ENGINE",
         "engine that runs are submitted to, so that they outlive the session: local (processes on this machine), "
         "slurm, ray, or none",
         parse.cluster,
         INI | RESTORED,
-        needs=(AGENT,),
     )
     cluster_address: str | None = _option(
         "--cluster-address",
@@ -572,52 +541,36 @@ class Settings:
             SLURM,
         ),
     )
-    cluster_keys: Path | None = _option(
+    cluster_keys: Path | None = _of_engines(
         "--cluster-keys",
         "FILE",
         "file of NAME=value lines with keys of language models, readable only by you, on storage that all nodes share "
         "(default: the nodes' environment)",
         parse.file,
         PATH | INI | RESTORED,
-        needs=(
-            AGENT,
-            ENGINE,
-        ),
     )
-    node_scratch: Path | None = _option(
+    node_scratch: Path | None = _of_engines(
         "--node-scratch",
         "DIR",
         "folder on each node's local disk; the data of runs is copied there and removed after the node's last run "
         "(default: runs use --data-dir)",
         parse.place,
         PATH | INI | RESTORED,
-        needs=(
-            AGENT,
-            ENGINE,
-        ),
     )
-    max_parallel: int | None = _option(
+    max_parallel: int | None = _of_engines(
         "--max-parallel",
         "N",
         "limit of runs submitted to the engine at once (default: 1 with --cluster=local, else all)",
         parse.positive_integer,
         INI | RESTORED,
-        needs=(
-            AGENT,
-            ENGINE,
-        ),
     )
-    max_requeues: int = _option(
+    max_requeues: int = _of_engines(
         "--max-requeues",
         "N",
         "how often a run is resubmitted after its job was lost to a node failure or preemption (default: 2)",
         parse.natural_number,
         INI | RESTORED,
         default=2,
-        needs=(
-            AGENT,
-            ENGINE,
-        ),
     )
     detach: bool = _flag(
         "--detach",
@@ -627,39 +580,30 @@ class Settings:
             ENGINE,
         ),
     )
-    min_medal: str | None = _option(
+    min_medal: str | None = _of_runs(
         "--min-medal",
         "MEDAL",
         "fail runs that earn less than this: gold, silver, bronze or median",
         parse.min_medal,
         INI,
-        needs=(AGENT,),
     )
-    heartbeat: float = _option(
+    heartbeat: float = _of_runs(
         "--heartbeat",
         "TIME",
         "how often a session reports progress, for example 5m; 0: never (default: 10m)",
         parse.interval,
         INI,
         default=600.0,
-        needs=(AGENT,),
     )
-    title: str | None = _option(
-        "--title",
-        "TEXT",
-        "title of the run group's reports (default: agents, split and date)",
-        traits=INI | RESTORED,
-        needs=(AGENT,),
+    title: str | None = _of_runs(
+        "--title", "TEXT", "title of the run group's reports (default: agents, split and date)", traits=INI | RESTORED
     )
-    note: str | None = _option(
-        "--note", "TEXT", "note to readers of the run group's reports", traits=INI | RESTORED, needs=(AGENT,)
-    )
-    otlp: str | None = _option(
+    note: str | None = _of_runs("--note", "TEXT", "note to readers of the run group's reports", traits=INI | RESTORED)
+    otlp: str | None = _of_runs(
         "--otlp",
         "URL",
         "send each run as a trace to this OpenTelemetry collector when it ends, for example http://localhost:4318",
         traits=INI,
-        needs=(AGENT,),
     )
     otlp_headers: Path | None = _option(
         "--otlp-headers",
