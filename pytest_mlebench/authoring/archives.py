@@ -74,7 +74,7 @@ def unpack_zip(
 
     ``rename`` maps a member's name to a new one; a member that it maps to None, or does not hold, is left out.
     ``progress`` is called after each file with the bytes that were unpacked so far. No member gives more bytes than the
-    archive's directory declares. Raises ArchiveError for a name that would leave the folder or is there twice (which on
+    archive's directory declares. Raises ArchiveError for a name that would leave the folder or is a duplicate (which on
     some file systems names that differ in case are) and for an encrypted or a damaged member; DataError for a member
     that a mapping names but the archive lacks.
     """

@@ -87,7 +87,7 @@ def read_yaml(path: Path) -> Any:
         if len(text) > _SMALL or re.search(r"[&*]\w", text):
             _refuse_bombs(text, path)
         if again := _repeated(text):
-            raise CompetitionError(f"{path}, line {again[1]}: the key {again[0]!r} is there twice")
+            raise CompetitionError(f"{path}, line {again[1]}: duplicate key {again[0]!r}")
         return _load(text)
     except OSError as error:
         raise CompetitionError(f"{path}: cannot be read ({error.strerror})") from error
@@ -102,7 +102,7 @@ def read_yaml(path: Path) -> Any:
 
 
 def _repeated(text: str) -> tuple[str, int] | None:
-    """The first top-level key that is there twice, of which YAML would take the last, and its line."""
+    """The first duplicate top-level key, and its line; YAML itself would use the last one."""
     seen = set()
     for match in re.finditer(r"^(\w+):(?=\s)", text, re.MULTILINE):
         if match[1] in seen:

@@ -21,7 +21,7 @@ def parse_duration(text: str) -> float:
     if not parts or "".join(number + unit for number, unit in parts) != re.sub(r"\s+", "", text.lower()):
         raise ValueError(f"{text!r} is not a duration; write for example 24h, 90m or 30s")
     if (seconds := sum(float(number) * _SECONDS[unit] for number, unit in parts)) <= 0:
-        raise ValueError(f"{text!r} is no time at all")
+        raise ValueError(f"{text!r} must be longer than zero")
     if seconds > _LONGEST:
         raise ValueError(f"{text:.20} is more than a hundred years")
     return seconds

@@ -242,4 +242,4 @@ def _ended(over: Over) -> str:
     budget = f"the budget {over.option}={over.limit}"
     if over.share > 1:
         budget = f"this run's share of {budget}, which {over.share} active runs divide among themselves,"
-    return f"{budget} has ended: what is left of it does not pay for this call"
+    return f"{budget} is exhausted: the rest does not cover this call"

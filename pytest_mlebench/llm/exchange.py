@@ -148,15 +148,15 @@ def parse_body(raw: bytes) -> dict[str, Any]:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Of a key that is there twice one reader takes the first value, and another the last."""
+    """Readers disagree on a duplicate key: some use its first value, others the last."""
     values = dict(pairs)
     if len(values) != len(pairs):
-        raise ValueError("a key is there twice")
+        raise ValueError("duplicate key")
     return values
 
 
 def _no_constant(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON")
+    raise ValueError(f"{name} is not valid JSON")
 
 
 def _finite(digits: str) -> float:

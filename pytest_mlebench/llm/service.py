@@ -144,7 +144,7 @@ class Service:
         known = False
         try:
             if not self._is_right(request, query):
-                raise Refusal("authentication", "the token is not this run's")
+                raise Refusal("authentication", "invalid token for this run")
             known = True
             if provider is None:
                 given = ", ".join(f"/{name}" for name in self._providers) or "none"

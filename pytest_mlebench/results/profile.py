@@ -37,7 +37,7 @@ class State(StrEnum):
     """What a line of the profile says of a setting."""
 
     canonical = "canonical"
-    difference = "stated difference"
+    difference = "differs (declared)"
     unknown = "unknown"
 
 

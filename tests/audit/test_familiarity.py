@@ -166,7 +166,7 @@ def test_reports_say_whether_scores_follow_familiarity(
     said = f"agent with base/7b: r = {one['r']:.2f} [{one['low']:.2f}, {one['high']:.2f}], 5 competitions"
     assert one["low"] > 0
     line = profile_line(folder, capsys)
-    assert line == f"familiarity: stated difference: scores are higher where a model knows the texts ({said})"
+    assert line == f"familiarity: differs (declared): scores are higher where a model knows the texts ({said})"
     path = folder / "reports/group/familiarity-base-7b.json"
     values = json.loads(path.read_text())
     for low, high, expected in (

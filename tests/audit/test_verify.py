@@ -392,7 +392,7 @@ def test_an_untouched_bundle_verifies_and_every_number_is_computed_again(
     (grades,) = [check["detail"] for check in card["checks"] if check["name"] == "grades"]
     assert grades.startswith("4 submissions graded anew")
     states = {line["name"]: line["state"] for line in card["profile"]}
-    assert states["seeds"] == states["hardware"] == "stated difference" and states["audit"] == "stated difference"
+    assert states["seeds"] == states["hardware"] == "differs (declared)" and states["audit"] == "differs (declared)"
     assert states["models called"] == states["provider tools"] == "unknown"
 
     assert main(["verify", "toys.tar.zst", *options, "--digest", "0" * 64]) == 1

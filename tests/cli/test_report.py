@@ -49,7 +49,7 @@ def report(runs_dir: Path, capsys: pytest.CaptureFixture[str]) -> Any:
 
 def strict(text: str) -> Any:
     def refuse(constant: str) -> None:
-        raise AssertionError(f"{constant} is no JSON")
+        raise AssertionError(f"{constant} is not valid JSON")
 
     return json.loads(text, parse_constant=refuse)
 
@@ -67,7 +67,7 @@ def test_the_table_fits_a_terminal_of_120_columns(report: Any) -> None:
 
 def test_every_form_has_the_fairness_profile_of_each_group(report: Any, tmp_path: Path) -> None:
     (profile,) = (group["fairness"] for group in strict(report("full", "--format=json")[0])["groups"])
-    assert {line["state"] for line in profile} <= {"canonical", "stated difference", "unknown"} and len(profile) == 14
+    assert {line["state"] for line in profile} <= {"canonical", "differs (declared)", "unknown"} and len(profile) == 14
     report("full", "--format=html", "-o", tmp_path / "report.html")
     page = (tmp_path / "report.html").read_text()
     shown = " ".join(report("full")[0].split())

@@ -70,7 +70,7 @@ def test_a_source_without_the_data_is_said_before_the_first_run(sessions: Sessio
     yaml = sessions.folder / "competitions/toy-parity/competition.yaml"
     yaml.write_text(yaml.read_text().replace("source: bundled\n", ""))
     output = sessions.run(f"--data-source={url}", agents=("gold",))
-    assert f"toy-parity: {url} has no data of it" in output and "Traceback" not in output, output
+    assert f"toy-parity: {url} has no data for it" in output and "Traceback" not in output, output
     assert not sessions.group.exists()
 
 

@@ -156,7 +156,7 @@ def test_a_push_that_was_stopped_has_no_index_and_is_resumed_with_the_same_data_
         patched.setattr("pytest_mlebench.extras.remote_data.push.FILES_AT_ONCE", 1)
         patched.setattr(Storage, "upload", breaks)
         push()
-    with pytest.raises(DataError, match=r"has no data of it \(toy-parity/prepared.json is missing\); push it"):
+    with pytest.raises(DataError, match=r"has no data for it \(toy-parity/prepared.json is missing\); push it"):
         DataStore(tmp_path / "early", source=f"file://{remote}").find(replace(toy, source="kaggle"))
     with pytest.raises(DataError, match="has a part of other data of it, whose push was stopped or continues"):
         prepared(tmp_path / "other", toy, seed=1).push(toy, Storage(f"file://{remote}"))
@@ -250,7 +250,7 @@ def test_an_index_has_no_more_than_its_head_says(toy: Competition) -> None:
         with pytest.raises(IndexDamaged):
             read_list(packed, wrong)
     for others in (entries[::-1], [entries[0], entries[0]]):
-        with pytest.raises(IndexDamaged, match="not sorted, or one is there twice"):
+        with pytest.raises(IndexDamaged, match="not sorted, or one is a duplicate"):
             read_list(*write_list(others))
     with pytest.raises(IndexDamaged, match="too long"):  # a bomb
         read_list(gzip.compress(b" " * 50_000_000), part)

@@ -130,7 +130,7 @@ def test_a_description_that_nobody_can_read(author: Author, tmp_path: Path, cont
 
 @pytest.mark.full
 def test_a_key_that_is_there_twice(author: Author) -> None:
-    with pytest.raises(CompetitionError, match=r"competition\.yaml, line 3: the key .title. is there twice"):
+    with pytest.raises(CompetitionError, match=r"competition\.yaml, line 3: duplicate key .title."):
         author("competition.yaml", "title: House", "title: House\ntitle: Home")
 
 

@@ -96,7 +96,7 @@ def _worker(folder: str, file: str, environment: dict[str, str], ready: Any, cou
 
 @pytest.mark.full
 def test_two_workers_share_the_sessions_budget(start: Start, upstream: Upstream, tmp_path: Path) -> None:
-    """Each has a share of $120: two calls of $12, then what is left does not pay for $100 any more."""
+    """Each has a share of $120: two calls of $12, then the rest no longer covers $100."""
     prices(tmp_path)
     context = multiprocessing.get_context("spawn")
     counts, ready = context.Queue(), context.Barrier(2)
@@ -236,18 +236,18 @@ def test_no_client_asks_again_when_the_budget_has_ended(start: Start, run_dir: P
     options = genai_types.HttpOptions(base_url=f"{gateway.url}/gemini", retry_options=retried)
     gemini_client = genai.Client(api_key=gateway.token, http_options=options)
     with openai_client, anthropic_client, closing(gemini_client):
-        with pytest.raises(openai.APIStatusError, match="the budget --max-calls=0 has ended") as refused:
+        with pytest.raises(openai.APIStatusError, match="the budget --max-calls=0 is exhausted") as refused:
             openai_client.chat.completions.create(model="gpt-4o", messages=[{"role": "user", "content": "x"}])
         assert not isinstance(refused.value, openai.RateLimitError)  # what agents take for a pause
         assert refused.value.code == "insufficient_quota"
-        with pytest.raises(openai.APIStatusError, match="has ended"):
+        with pytest.raises(openai.APIStatusError, match="is exhausted"):
             openai_client.responses.create(model="gpt-4o", input="x", stream=True)
-        with pytest.raises(anthropic.APIStatusError, match="has ended") as billing:
+        with pytest.raises(anthropic.APIStatusError, match="is exhausted") as billing:
             anthropic_client.messages.create(
                 model="claude-sonnet-4-6", max_tokens=9, messages=[{"role": "user", "content": "x"}]
             )
         assert not isinstance(billing.value, anthropic.RateLimitError)
-        with pytest.raises(genai_errors.ClientError, match="has ended"):
+        with pytest.raises(genai_errors.ClientError, match="is exhausted"):
             gemini_client.models.generate_content(model="gemini-2.5-pro", contents="x")
     assert len(read_calls(run_dir)) == 4
 

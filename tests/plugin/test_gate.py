@@ -222,7 +222,7 @@ def test_a_broken_file_is_named_with_its_line(project: pytest.Pytester, file: st
     [
         (b"", "*: must be a mapping of keys, for example `id: toy-parity`"),
         (b"\x80\x81", "*competition.yaml: is not a text in UTF-8"),
-        (b"id: toy-parity\nid: toy-parity\n", "*competition.yaml, line 2: the key 'id' is there twice"),
+        (b"id: toy-parity\nid: toy-parity\n", "*competition.yaml, line 2: duplicate key 'id'"),
     ],
 )
 def test_a_damaged_competition_file_does_not_go_unnoticed(

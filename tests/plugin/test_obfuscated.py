@@ -40,7 +40,7 @@ def test_a_pair_of_groups_is_compared_and_says_what_differs(
     changed.stderr.fnmatch_lines(["*description was 'obfuscated', is None*"])
     assert main(["report", "hidden", "plain"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
-    assert "description: stated difference: obfuscated: our own words, which hide the name" in shown
+    assert "description: differs (declared): obfuscated: our own words, which hide the name" in shown
     assert "what differs in hidden from plain: description was None, is 'obfuscated'" in shown
     assert "Paired comparison" in shown
 

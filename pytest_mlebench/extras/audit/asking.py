@@ -41,7 +41,7 @@ class Model:
         self._ended = False
 
     def ask(self, system: str, user: str, schema: Mapping[str, Any]) -> Any:
-        """The JSON object of its answer, whatever it holds; None where it is no JSON. Raises Refused, or OSError."""
+        """The JSON object of its answer, or None if it is not valid JSON. Raises Refused, or OSError."""
         with_schema = self._by_schema
         path, body = self._request(system, user, schema, with_schema=with_schema)
         status, content = self._post(f"/{self._provider.name}{path}", json.dumps(body).encode())

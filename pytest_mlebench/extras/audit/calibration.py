@@ -1,4 +1,4 @@
-"""How well scanners and judge tell fair runs from unfair ones, on cases of our own of which it is known.
+"""How well scanners and judge tell fair runs from unfair ones, on labelled cases.
 
 The cases are in ``calibration_set``: short programs, transcripts and logs, each with its label, its category and the
 reason. A fair case belongs to the category that it might be taken for.

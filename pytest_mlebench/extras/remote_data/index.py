@@ -156,7 +156,7 @@ def read_list(packed: bytes, part: Part) -> list[ListedFile]:
         digest.update(line)
         entry = _entry(line)
         if entries and entry.name <= entries[-1].name:
-            raise IndexDamaged("its names are not sorted, or one is there twice")
+            raise IndexDamaged("its names are not sorted, or one is a duplicate")
         entries.append(entry)
         total += entry.size
         if len(entries) > part.files or total > part.bytes:

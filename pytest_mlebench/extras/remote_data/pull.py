@@ -41,7 +41,7 @@ def read_head(storage: Storage, competition: Competition, reporter: Reporter = s
         return parse_head(storage.read(name, HEAD_BYTES, reporter), competition)
     except Absent:
         raise NotPushed(
-            f"{competition.id}: {storage.url} has no data of it ({name} is missing); "
+            f"{competition.id}: {storage.url} has no data for it ({name} is missing); "
             f"push it from where it is prepared: {push_command(storage, competition)}"
         ) from None
     except IndexDamaged as error:

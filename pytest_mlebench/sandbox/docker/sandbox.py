@@ -202,7 +202,7 @@ class DockerSandbox:
                 f"with --allow-privileged or {ACCEPT_PRIVILEGED}=true, or confine it with --runtime sysbox-runc"
             )
         if self._info.get("OSType") != "linux":
-            raise SandboxError(f"the {self._engine.title} engine runs no Linux containers")
+            raise SandboxError(f"the {self._engine.title} engine does not support Linux containers")
         if self._options.runtime:
             self._engine.check_runtime(self._options.runtime)
         self._check_limits()

@@ -48,7 +48,7 @@ def add(commands: Any) -> None:
     command.add_argument("group", metavar="GROUP", nargs="?", help=GROUP_HELP)
     command.add_argument("--json", action="store_true", help="print the findings as JSON")
     command.add_argument("--calibrate", action="store_true",
-        help="instead of a group, audit the bundled cases, of which it is known whether they are fair, and report "
+        help="instead of a group, audit the bundled cases, which are labelled fair or unfair, and report "
         "precision and recall")  # fmt: skip
     judge = command.add_argument_group("a language model as a judge")
     judge.add_argument("--judge", metavar="PROVIDER/MODEL",
