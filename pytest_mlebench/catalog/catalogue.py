@@ -145,7 +145,7 @@ class Catalogue:
         if own := [competition for competition in self if competition.split == name]:
             return own
         names = [known for known in self.split_names if known != CORE or self.version != FIRST]
-        raise unknown("split", name, names, advice="A file with one competition id per line is a split, too.")
+        raise unknown("split", name, names, advice="A file with one competition id per line is also a split.")
 
     def _of_line(self, path: Path, line: int, id: str) -> Competition:
         if id not in self._files:

@@ -78,6 +78,9 @@ def _run(words: Sequence[str]) -> int:
     if empty := _empty_value(words):
         print(f"mlebench: {empty} is empty", file=sys.stderr)
         return 2
+    if not words:
+        parser.print_help()
+        return 0
     options, others = parser.parse_known_args(words)
     if others:
         names.get(words[0], parser).error(f"unrecognized arguments: {' '.join(others)}")

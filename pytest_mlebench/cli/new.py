@@ -41,7 +41,7 @@ def _new_competition(options: argparse.Namespace) -> int:
     competition = Competition.load(folder)
     with tempfile.TemporaryDirectory() as scratch:
         write_golden(competition, make_golden(competition, Path(scratch)))
-    logger.info("%s is made. Write your own into its files, then:", folder)
+    logger.info("Created %s. Edit its files, then run:", folder)
     logger.info("    mlebench golden %s    writes down what they give", folder)
     logger.info("    pytest %s             checks them", folder)
     return 0
@@ -50,7 +50,7 @@ def _new_competition(options: argparse.Namespace) -> int:
 def _new_agent(options: argparse.Namespace) -> int:
     folder = _write("agent", options.id, options.dir)
     where = "" if options.dir.resolve() == bundled("agents") else f" --agents-dir={options.dir}"
-    logger.info("%s is made. To run it:", folder)
+    logger.info("Created %s. Run it with:", folder)
     logger.info("    pytest --agent=%s%s --split=smoke", options.id, where)
     return 0
 

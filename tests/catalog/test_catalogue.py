@@ -60,7 +60,7 @@ def test_a_split_of_ones_own_is_found_by_its_name(own: Path) -> None:
     assert str(none.value).startswith("unknown split 'nope'; there are all, dev, high, house, ") and "core" not in str(
         none.value
     )
-    assert "A file with one competition id per line is a split, too." in str(none.value)
+    assert "A file with one competition id per line is also a split." in str(none.value)
 
 
 def test_a_bundled_split_takes_in_the_competitions_that_name_it(own: Path) -> None:

@@ -30,6 +30,11 @@ def test_the_help_of_mlebench_has_all_commands_by_topic(capsys: pytest.CaptureFi
 
 
 @pytest.mark.full
+def test_a_call_without_a_command_shows_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 0
+    assert "Run agents" in capsys.readouterr().out
+
+
 def test_the_help_of_pytest_has_all_options_by_topic(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "pytest", "--help"]
     shown = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True).stdout
