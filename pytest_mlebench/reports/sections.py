@@ -28,14 +28,14 @@ _NEAR = 2
 _SHOWN_K = (2, 3, 4)
 _SHOWN_LOSSES = 5
 _OVER_TIME = (
-    "Per cent of the runs whose submission would have earned any medal at the time; best kept: if each run had ended "
-    "with its best submission that was seen."
+    "Percentage of runs whose submission at that time would have earned a medal; best kept: if each run had ended with "
+    "its best recorded submission."
 )
 _EXPLANATION = (
-    "Per cent of the competitions, mean ± standard error over seeds, if there are several and they differ. The 95 % "
-    "interval is over competitions: the rates that similar ones could have given (Wilson's). Percentile: the mean "
-    "share of human teams that a run leaves behind or equals, 0 without a valid submission, and its 95 % interval "
-    "(Student's t). pass@k: any medal in the best of k runs."
+    "Percentage of competitions; mean ± standard error over seeds, if several seeds differ. 95 % interval: Wilson's "
+    "confidence interval over competitions. Percentile: mean percentage of human teams that a run beats or equals, 0 "
+    "without a valid submission, with a 95 % confidence interval (Student's t). pass@k: any medal in the best of k "
+    "runs."
 )
 
 

@@ -63,9 +63,9 @@ class PairedDifference:
     """Pairs of runs: of the same competition and seed."""
     mean: float
     interval: Interval | None
-    """Over competitions: what similar ones could have given. None for fewer than two, or equal differences."""
+    """The 95 % confidence interval over competitions. None for fewer than two, or equal differences."""
     seeds_interval: Interval | None
-    """Over seeds: what more runs on these very competitions could give. None where no competition has two pairs."""
+    """The same over seeds of these competitions. None where no competition has two pairs."""
     wins: int
     """Competitions on which ours has the better mean."""
     ties: int

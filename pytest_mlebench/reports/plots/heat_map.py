@@ -31,7 +31,7 @@ def heat_map(records: Sequence[RunRecord], planned: Mapping[RunKey, str] | None 
         name="outcomes",
         title="Every run’s outcome",
         caption="A row for each competition, a cell for each seed; the competitions with the best outcomes first. "
-        "Filled cells are valid submissions, outlined ones are runs without.",
+        "Filled cells are valid submissions; outlined cells are runs without one.",
         panels=[*panels, _legend(records, len(splits) - len({record.key for record in records}), agents)],
     )
 

@@ -160,8 +160,8 @@ def time_plot(records: Sequence[RunRecord]) -> Plot:
     return Plot(
         name="time",
         title="Medals over time spent",
-        caption="The share of runs that had ended after each length of time, by outcome. The top of bronze is the "
-        "share with a medal: a time limit that short would have kept at least these.",
+        caption="The share of runs that had ended by each time, by outcome. The top edge of bronze is the share "
+        "of runs with a medal by that time.",
         panels=_panels(records, _TIME),
     )
 
@@ -175,8 +175,8 @@ def cost_plot(records: Sequence[RunRecord]) -> Plot | None:
     return Plot(
         name="cost",
         title="Medals over money spent",
-        caption="The share of runs that cost no more than each amount, by outcome. The top of bronze is the share with "
-        "a medal: a budget that small would have kept at least these."
+        caption="The share of runs that cost no more than each amount, by outcome. The top edge of bronze is the share "
+        "of runs with a medal at that cost."
         + (f" Left out: {pluralize(unknown, 'run')} of unknown cost." if unknown else ""),
         panels=_panels(known, _COST),
     )

@@ -79,9 +79,9 @@ def score_plot(records: Sequence[RunRecord], leaderboards: Mapping[str, Leaderbo
     return Plot(
         name="scores",
         title="Scores on the leaderboards",
-        caption="Each mark is a run, as far to the right as the share of human teams that its score beats (stretched "
-        "towards the top). The fields at the right are the places of bronze, silver and gold; a mark in one earned it. "
-        "A number beside the name counts runs without a score."
+        caption="Each mark is a run. Its position is the percentage of human teams that its score beats (on a "
+        "scale stretched towards the top). Marks in the coloured areas earned bronze, silver or gold. A number next to "
+        "a name counts runs without a score."
         + (f" Competitions without a known leaderboard are left out: {len(unknown)}." if unknown else ""),
         panels=[*panels, _legend(agents)],
     )
