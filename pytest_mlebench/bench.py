@@ -116,11 +116,37 @@ class Bench:
 
     @cached_property
     def store(self) -> DataStore:
-        """The prepared data in ``data_dir``, with ``data_source``. Raises DataError where there is no home directory
-        to put it in."""
-        from pytest_mlebench.data.store import DataStore
+        """The prepared data in ``data_dir``, with ``data_source``; with ``data="twin"`` that of twins. Raises DataError
+        where there is no home directory to put it in."""
+        return self.store_of()
 
-        return DataStore(self.data_dir, source=self.settings.data_source, policy=None)
+    def store_of(self, seed: int = 0) -> DataStore:
+        """The data of runs with a seed: with ``twin_per_seed`` each has its own."""
+        from pytest_mlebench.data.store import DataStore
+        from pytest_mlebench.data.twins import twins_of
+        from pytest_mlebench.grading.twins import TwinStore
+
+        if not self.settings.has_twins:
+            return DataStore(self.data_dir, source=self.settings.data_source, policy=None)
+        return TwinStore(self.data_dir, twins_of(self._twins, seed if self.settings.twin_per_seed else None))
+
+    @cached_property
+    def _twins(self) -> str:
+        """The choice of twins with a key in place of a seed; a seed is drawn once."""
+        from pytest_mlebench.data.twins import settled
+
+        return settled(self.settings.data, self.data_dir)
+
+    def settle_twins(self, group: Path) -> Bench:
+        """This one, or another whose option ``data`` names twins by the key of their seed: that of a run group which
+        is there, or a new one. Raises DataError."""
+        from pytest_mlebench.data.twins import settled
+        from pytest_mlebench.records.manifest import Manifest
+
+        manifest = Manifest.read(group) if self.settings.has_twins else None
+        known = None if manifest is None else manifest.settings.get("data")
+        chosen = settled(self.settings.data, self.data_dir, known=known if isinstance(known, str) else None)
+        return self if chosen == self.settings.data else self.with_settings(data=chosen)
 
     @property
     def data_dir(self) -> Path:
@@ -207,11 +233,15 @@ class Bench:
     def container_options(self) -> dict[str, Any]:
         """What containers are like, as ``DockerSandbox`` takes it."""
         settings = self.settings
-        closed = "none" if settings.sandbox == "podman" else "registries"
+        closed = "none" if settings.sandbox == "podman" else "registries"  # of which Podman's builder has none
+        is_closed = settings.network == "none" and settings.build_network is None
         return {
             "network": settings.network,
             # Where an agent may reach nothing, whoever wrote its Dockerfile gets no way out either.
-            "build_network": settings.build_network or (closed if settings.network == "none" else "full"),
+            "build_network": settings.build_network or (closed if is_closed else "full"),
+            **(
+                {"bundled_build_network": "full"} if is_closed and closed == "none" else {}
+            ),  # their Dockerfiles are ours
             "allow_hosts": list(settings.allow_hosts),
             "runtime": settings.runtime,
             "allow_privileged": settings.allow_privileged,
@@ -228,6 +258,8 @@ class Bench:
         settings, containers = self.settings, self.container_options
         return {
             **({} if settings.version == FIRST else {"bench_version": settings.version}),
+            **({"data": settings.data} if settings.has_twins else {}),
+            **({"twin_per_seed": True} if settings.twin_per_seed else {}),
             "description": settings.description,
             "max_submission_size": settings.max_submission_size,
             "until": settings.until,
@@ -241,6 +273,20 @@ class Bench:
     def session_options(self) -> dict[str, Any]:
         """The options that determine a run, by name, so that another session, or a job, can restore them."""
         return {**self.settings.restored_options(), "--data-dir": str(self.data_dir)}
+
+    @property
+    def _disclosed(self) -> dict[str, Any]:
+        """What a run group's manifest says of its twins when all of its runs are done; empty without twins."""
+        from pytest_mlebench.data.twins import seed_of, twins_of
+
+        if not self.settings.has_twins:
+            return {}
+        twins = twins_of(self._twins)
+        return {
+            "seed": seed_of(twins.key, self.data_dir),
+            "size": twins.size,
+            "per_seed": self.settings.twin_per_seed,
+        }
 
     def run_options(self, folder: Path, *, worker: str = "", job: Mapping[str, Any] | None = None) -> RunOptions:
         """How agents run, and the folder of the run group; ``job`` is what the record says of the engine's job."""
@@ -380,8 +426,9 @@ class Bench:
         numbers = list(range(seeds)) if isinstance(seeds, int) else list(seeds)
         if not numbers:
             raise UsageError("seeds: at least one is needed")
-        bench = self.with_settings(agents=(chosen_agent.id,), seeds=max(numbers) + 1)
-        return bench._run_all(self._group_folder(group), chosen_agent, chosen, numbers)
+        folder = self._group_folder(group)
+        bench = self.with_settings(agents=(chosen_agent.id,), seeds=max(numbers) + 1).settle_twins(folder)
+        return bench._run_all(folder, chosen_agent, chosen, numbers)
 
     def _run_all(self, folder: Path, agent: Agent, competitions: Sequence[Competition], seeds: list[int]) -> RunGroup:
         from pytest_mlebench.records.manifest import PlannedRun
@@ -406,9 +453,8 @@ class Bench:
             options = self.run_options(opened.folder)
             for own in competitions:
                 left = [key.seed for key in keys if key.competition_id == own.id and key not in finished]
-                dataset = self.prepare(own)[0] if left else None
                 for seed in left:
-                    assert dataset is not None
+                    dataset = self.store_of(seed).prepare(own, reporter=self.reporter, **self.prepare_options)
                     opened.reader.add(run_agent(agent, own, dataset, sandbox, options, seed=seed))
         return opened.reader.read()
 
@@ -429,9 +475,9 @@ class Bench:
         handed to. Raises UsageError where another session has the group, and where it was made with other settings.
         """
         from pytest_mlebench.group import OpenGroup
-        from pytest_mlebench.runs.writer import RunGroupWriter, make_folder
+        from pytest_mlebench.runs.writer import RunGroupWriter, make_runs_dir
 
-        make_folder(folder.parent)
+        make_runs_dir(folder.parent)
         writer = RunGroupWriter(
             folder,
             agents=agents,
@@ -443,6 +489,7 @@ class Bench:
             competition_file=competition_file,
             allow_changes=self.settings.allow_changes,
             cluster=cluster,
+            twins=self._disclosed,
             reporter=self.reporter,
         )
         return OpenGroup(writer, self.reporter)
@@ -486,7 +533,19 @@ class Bench:
             raise UsageError(f"name competitions or a split ({split}), not both")
         if not named and not (split or self.settings.split):
             raise UsageError("name a competition or a split")
-        return named or self.competitions(split)
+        return named or self._with_data(self.competitions(split))
+
+    def _with_data(self, competitions: list[Competition]) -> list[Competition]:
+        """Of a split with ``data="twin"``: those that have twins."""
+        from pytest_mlebench.grading.twins import has_twin
+        from pytest_mlebench.io.progress import WarningNote
+
+        if not self.settings.has_twins:
+            return competitions
+        found = [own for own in competitions if has_twin(own)]
+        if lacking := [own.id for own in competitions if own not in found]:
+            self.reporter(WarningNote(f"skipped, without a twin: {', '.join(lacking)}"))
+        return found
 
     def _group_folder(self, group: AnyPath | None) -> Path:
         name = group or self.settings.run_group or f"{datetime.now(UTC):%Y-%m-%dT%H-%M-%S}-{secrets.token_hex(2)}"

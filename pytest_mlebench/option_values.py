@@ -38,6 +38,12 @@ def description(text: str) -> str:
     return _one_of(text, (*DESCRIPTIONS, OBFUSCATED))
 
 
+def data(text: str) -> str:
+    from pytest_mlebench.data.twins import parse_choice
+
+    return parse_choice(text)
+
+
 def data_source(text: str) -> str:
     from pytest_mlebench.data.source_url import check
 

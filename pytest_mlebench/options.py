@@ -69,9 +69,10 @@ RAY = Need(lambda own: own.cluster in (None, "ray"), "is for --cluster=ray: it h
 GPUS = Need(lambda own: bool(own.gpus), "chooses among GPUs, and a run gets none: add --gpus=N")
 CONTAINERS = Need(lambda own: own.sandbox != "local", "is for containers: leave out --sandbox=local")
 LLM_NETWORK = Need(lambda own: own.network == "llm", "adds to --network=llm; with --network={network} it has no effect")
+TWINS = Need(lambda own: own.has_twins, "is for twins: add --data=twin")
 GATEWAY = Need(lambda own: own.llm_gateway != "off", "needs the gateway: leave out --llm-gateway=off")
 COLLECTOR = Need(lambda own: own.otlp is not None or not own.has_runs, "needs a collector: add --otlp=URL")
-NEEDS = (AGENT, ENGINE, COLLECTOR, SLURM, RAY, GPUS, CONTAINERS, LLM_NETWORK, GATEWAY)
+NEEDS = (AGENT, ENGINE, COLLECTOR, SLURM, RAY, GPUS, CONTAINERS, LLM_NETWORK, GATEWAY, TWINS)
 
 
 @dataclass(frozen=True)
@@ -186,6 +187,22 @@ class Settings:
         parse.sandbox,
         INI | RESTORED,
         default="auto",
+    )
+    data: str = _option(
+        "--data",
+        "WHICH",
+        "data that agents work on: real, or generated data that needs no download and is never ranked with real data: "
+        "twin, twin:SEED or twin:SEED:SIZE; SIZE is small, medium or micro (default: real; of a twin: a random seed "
+        "for each run group, small)",
+        parse.data,
+        INI | RESTORED,
+        default="real",
+    )
+    twin_per_seed: bool = _flag(
+        "--twin-per-seed",
+        "each seed of a run gets a twin of its own, instead of one twin for all",
+        RESTORED,
+        needs=(TWINS,),
     )
     data_dir: Path | None = _option(
         "--data-dir",
@@ -632,7 +649,12 @@ class Settings:
     @property
     def nodes_pull(self) -> bool:
         """Whether other machines do the runs, and take the data that they need from ``--data-source``."""
-        return self.data_source is not None and self.cluster not in (None, "local")
+        return self.data_source is not None and self.cluster not in (None, "local") and not self.has_twins
+
+    @property
+    def has_twins(self) -> bool:
+        """Whether data is generated."""
+        return self.data != "real"
 
     def restored_options(self) -> dict[str, Any]:
         """The values that ``--resume`` restores, as JSON by option name."""
@@ -656,11 +678,14 @@ TOPICS: Mapping[str, tuple[str, str]] = {
     ),
     "Write an agent": ("--agents-dir --keep-sandbox", "new-agent"),
     "Add a competition": ("--competitions-dir --real-data", "new-competition golden"),
-    "Data": ("--data-dir --data-source --prepare --description", "prepare push list verify remove leaderboard"),
+    "Data": (
+        "--data --twin-per-seed --data-dir --data-source --prepare --description",
+        "prepare push list verify remove leaderboard",
+    ),
     "Long runs": (
         "--cluster --cluster-address --cluster-options --cluster-setup --cluster-keys --node-scratch --max-parallel "
         "--max-requeues --detach",
-        "run-one",
+        "stop run-one",
     ),
     "Sandboxes": (
         "--sandbox --network --build-network --allow-secret --allow-host --trust-agent --gpus --gpu-ids --heavy "

@@ -92,7 +92,7 @@ PAGES: Mapping[str, Page] = {
         height=1060,
     ),
     "view-groups": Page("/", "document.querySelectorAll('#groups tbody tr').length >= 2", height=560),
-    "view-group": Page("/group/planner", "document.querySelectorAll('#runs tbody tr').length > 2"),
+    "view-group": Page("/group/planner", "document.querySelectorAll('#table tr[id]').length > 2"),
     "view-run": Page("/run/planner/{run}", "document.querySelector('.picture .mark')", height=1060),
     "view-trajectory": Page(
         "/run/planner/{run}/trajectory",

@@ -1,10 +1,10 @@
 """An honest agent without a language model.
 
-It reads the public tables, infers from the sample submission what is asked for, compares a few scikit-learn pipelines
-by cross-validation, and leaves the best one's predictions, or those of the best ones' mean. The submission is there
-from the first second (a copy of the sample) and replaced whenever something better is found, so that the end of the
-time may come at any moment. Where it has no model (images, sounds, free text to write), it says so and the copy
-stays.
+It reads the public tables, pictures and sounds, infers from the sample submission what is asked for, compares a few
+scikit-learn pipelines by cross-validation, and leaves the best one's predictions, or those of the best ones' mean. The
+submission is there from the first second (a copy of the sample) and replaced whenever something better is found, so
+that the end of the time may come at any moment. Where it has no model (masks, boxes, free text to write), it says so
+and the copy stays.
 """
 
 from __future__ import annotations
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 TIME_SHARE = 0.6
 """Of the time limit: an interrupted fit may take a while to notice."""
 MAX_SECONDS = 3600.0
+MEDIA_SHARE = 0.3
+"""Of that time: reading pictures and sounds."""
 MAX_ROWS = 60_000
 MAX_CELLS = 20_000_000
 
@@ -67,8 +69,9 @@ def main() -> int:
     log.info("submission: a copy of %s, for a start", sample.name)
     limit = float(os.environ.get("TIME_LIMIT_SECS") or 24 * 3600)
     try:
-        _set_alarm(min(TIME_SHARE * limit, MAX_SECONDS) - (time.monotonic() - started))
-        solve(data, [table for table in tables if table != sample], sample, target)
+        seconds = min(TIME_SHARE * limit, MAX_SECONDS) - (time.monotonic() - started)
+        _set_alarm(seconds)
+        solve(data, [table for table in tables if table != sample], sample, target, seconds)
     except CannotSolve as reason:
         log.info("this agent has no model for this competition, the sample submission stays: %s", reason)
     except TimeUp:
@@ -81,13 +84,24 @@ def main() -> int:
     return 0
 
 
-def solve(data: Path, tables: list[Source], sample_source: Source, submission: Path) -> None:
-    """Improve the submission step by step; raises CannotSolve where there is no way to."""
+def _roles(data: Path, sample: pd.DataFrame, tables: list[Source], seconds: float) -> Roles:
+    """What to learn from: files that the ids name, or else tables; raises CannotSolve."""
+    from media import media_tables
+
+    made = media_tables(data, sample, tables, MEDIA_SHARE * seconds)
+    if not made:
+        return find_roles(sample, tables)
+    log.info("pictures or sounds: %d for training, %d of the test", *(len(frame.table) for frame in made))
+    return find_roles(sample, made)
+
+
+def solve(data: Path, tables: list[Source], sample_source: Source, submission: Path, seconds: float) -> None:
+    """Improve the submission step by step, within so many seconds; raises CannotSolve where there is no way to."""
     path = data / "description.md"
     description = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
     metric = metric_of(description)
     sample = sample_source.read()
-    roles = find_roles(sample, tables)
+    roles = _roles(data, sample, tables, seconds)
     log.info("tables: %s and %s; metric: %s", roles.train.name, roles.test.name, metric or "not named")
     log.info(
         "id: %s; target: %s", ", ".join(roles.ids), ", ".join([*roles.targets[:10], *["…"][: len(roles.targets) > 10]])

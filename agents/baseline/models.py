@@ -25,6 +25,8 @@ from tables import SEED
 
 MAX_KERNEL_ROWS = 5_000
 TREES = 100
+MANY_NUMBERS = 200
+"""With more numeric columns than this, linear models are held back more: those of pictures say the same many times."""
 MAX_BOOSTED_CLASSES = 5
 """Boosting grows a tree for each class and round: with many classes it takes long for what it adds."""
 
@@ -94,6 +96,8 @@ class Features:
 def classifiers(features: Features, rows: int, classes: int) -> Iterator[tuple[str, Pipeline]]:
     """Pipelines with ``predict_proba``, the quick ones first."""
     strengths = (10.0, 1.0) if features.text else (1.0, 0.05)
+    if len(features.numeric) > MANY_NUMBERS:
+        strengths = (0.03, 0.003)
     for name, strength in zip(("linear model", "linear model, smoother"), strengths, strict=True):
         yield (
             name,

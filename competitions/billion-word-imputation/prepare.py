@@ -13,7 +13,11 @@ _DRAWS = 256
 
 
 def prepare(raw: Path, public: Path, private: Path) -> None:
-    random = np.random.RandomState(0)
+    write_sides(np.random.RandomState(0), raw, public, private)
+
+
+def write_sides(random: np.random.RandomState, raw: Path, public: Path, private: Path) -> None:
+    """``random`` draws the test sentences, and the word that each of them loses."""
     gaps = private / "sample_submission.csv"
     with (
         zip_member(raw / "train_v2.txt.zip", "train_v2.txt") as packed,

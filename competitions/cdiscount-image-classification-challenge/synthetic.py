@@ -17,10 +17,10 @@ def make(raw: Path, seed: int) -> None:
     products = [_product(int(id), is_long=k % 17 == 3, categories=categories, rng=rng) for k, id in enumerate(ids)]
     order = np.arange(n)
     order[40:60] = rng.permutation(order[40:60])  # ids do not quite ascend
-    train = [_document(*_reordered(products[k], category_first=k % 23 == 7)) for k in order]
+    train = [document(*_reordered(products[k], category_first=k % 23 == 7)) for k in order]
     (raw / "train.bson").write_bytes(b"".join(train))
     (raw / "train_example.bson").write_bytes(b"".join(train[:100]))
-    (raw / "test.bson").write_bytes(b"".join(_document(id, images) for id, images, _ in products[n:]))
+    (raw / "test.bson").write_bytes(b"".join(document(id, images) for id, images, _ in products[n:]))
     names = pd.DataFrame(
         {
             "category_id": categories,
@@ -37,12 +37,12 @@ def make(raw: Path, seed: int) -> None:
 def _product(id: int, *, is_long: bool, categories: np.ndarray, rng: np.random.Generator) -> tuple[bytes, bytes, bytes]:
     """The elements of a product: its id, its images, its category."""
     images = [
-        _document(_binary("picture", b"\xff\xd8\xff" + rng.bytes(int(rng.integers(4, 16))) + b"\xff\xd9"))
+        document(binary("picture", b"\xff\xd8\xff" + rng.bytes(int(rng.integers(4, 16))) + b"\xff\xd9"))
         for _ in range(rng.integers(1, 5))
     ]
-    array = _document(*(_element(0x03, str(k), image) for k, image in enumerate(images)))
-    number = _element(0x12, "_id", struct.pack("<q", id)) if is_long else _int32("_id", id)
-    return number, _element(0x04, "imgs", array), _int32("category_id", int(rng.choice(categories)))
+    array = document(*(element(0x03, str(k), image) for k, image in enumerate(images)))
+    number = element(0x12, "_id", struct.pack("<q", id)) if is_long else int32("_id", id)
+    return number, element(0x04, "imgs", array), int32("category_id", int(rng.choice(categories)))
 
 
 def _reordered(product: tuple[bytes, bytes, bytes], *, category_first: bool) -> tuple[bytes, bytes, bytes]:
@@ -50,19 +50,19 @@ def _reordered(product: tuple[bytes, bytes, bytes], *, category_first: bool) -> 
     return (id, category, images) if category_first else product
 
 
-def _element(kind: int, key: str, value: bytes) -> bytes:
+def element(kind: int, key: str, value: bytes) -> bytes:
     return bytes([kind]) + key.encode() + b"\0" + value
 
 
-def _int32(key: str, value: int) -> bytes:
-    return _element(0x10, key, struct.pack("<i", value))
+def int32(key: str, value: int) -> bytes:
+    return element(0x10, key, struct.pack("<i", value))
 
 
-def _binary(key: str, value: bytes) -> bytes:
-    return _element(0x05, key, struct.pack("<i", len(value)) + b"\0" + value)
+def binary(key: str, value: bytes) -> bytes:
+    return element(0x05, key, struct.pack("<i", len(value)) + b"\0" + value)
 
 
-def _document(*elements: bytes) -> bytes:
+def document(*elements: bytes) -> bytes:
     body = b"".join(elements)
     return struct.pack("<i", len(body) + 5) + body + b"\0"
 

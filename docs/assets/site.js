@@ -11,7 +11,7 @@ document.addEventListener("DOMContentLoaded", () => {
 });
 // What scrolls can be reached by the keyboard, and the theme's copy buttons are no landmarks of the page.
 new MutationObserver(() => {
-  for (const part of document.querySelectorAll(".md-typeset__scrollwrap:not([tabindex]), pre > code:not([tabindex])"))
+  for (const part of document.querySelectorAll(".md-typeset__scrollwrap:not([tabindex]), pre > code:not([tabindex]), p:has(> img[src*=terminal-]):not([tabindex])"))
     part.tabIndex = 0;
   for (const part of document.querySelectorAll(".md-code__nav:not([role])")) part.setAttribute("role", "none");
 }).observe(document, { childList: true, subtree: true, attributeFilter: ["tabindex"] });

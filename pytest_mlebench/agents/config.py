@@ -126,7 +126,7 @@ class _Definition:
 
     def agent(self, id: str) -> Agent:
         if extra := sorted(map(_shown, self._values.keys() - _KEYS)):
-            raise AgentError(f"{self._where} has unknown keys {', '.join(extra)}")
+            raise AgentError(f"{self._where} has unknown keys {', '.join(extra)}; known are {', '.join(sorted(_KEYS))}")
         if not _ID.fullmatch(id) or len(id) > _MAX_ID or any(set(part) == {"."} for part in id.split("/")):
             raise AgentError(f"{self._where}: an id is made of letters, digits, '-', '_', '.', '/' before a variant")
         for key, value in self._values.items():

@@ -47,6 +47,10 @@ def predictions(
     The columns must be there and hold finite numbers, ``between`` low and high where given, and the ids (``on``) be
     those of the answers. Shape (rows,) for one name, (rows, columns) for several. It consists of ``numeric``,
     ``require_finite``, ``require_between`` and ``alignment``.
+
+    >>> submission = pd.DataFrame({"id": ["b", "a"], "price": [2, 1]})
+    >>> predictions(submission, pd.DataFrame({"id": ["a", "b"]}), "price", on="id")
+    array([1., 2.])
     """
     require_columns(submission, [*keys(on), *([columns] if isinstance(columns, str) else columns)])
     values = numeric(submission, columns)
@@ -62,6 +66,10 @@ def class_labels(
     """The usual checks of a classification with numbered classes: labels of shape (rows,) in the order of the answers.
 
     The column must hold whole numbers (see ``whole_numbers``), and the ids (``on``) be those of the answers.
+
+    >>> submission = pd.DataFrame({"id": ["b", "a"], "label": [2.0, 0.0]})
+    >>> class_labels(submission, pd.DataFrame({"id": ["a", "b"]}), "label", on="id").tolist()
+    [0, 2]
     """
     require_columns(submission, [*keys(on), column])
     return whole_numbers(submission, column, truncate=truncate).take(alignment(submission, answers, on))
@@ -79,6 +87,11 @@ def class_probabilities(
     """The usual checks of probabilities that sum to one in each row: shape (rows, columns), in the answers' order.
 
     As ``predictions`` between 0 and 1; the sums may be off as in numpy's ``isclose``.
+
+    >>> submission = pd.DataFrame({"id": [1, 2], "cat": [0.25, 1], "dog": [0.75, 0]})
+    >>> class_probabilities(submission, pd.DataFrame({"id": [2, 1]}), ["cat", "dog"], on="id")
+    array([[1.  , 0.  ],
+           [0.25, 0.75]])
     """
     require_columns(submission, [*keys(on), *columns])
     require_row_sums(numeric(submission, columns), rtol=rtol, atol=atol)
@@ -89,6 +102,10 @@ def numeric(submission: pd.DataFrame, columns: str | Sequence[str]) -> NDArray[n
     """The columns as float64 by ``pandas.to_numeric``: shape (rows,) for one name, (rows, columns) for several.
 
     Text raises; booleans count as 0 and 1; missing values are NaN (see ``require_finite``).
+
+    >>> numeric(pd.DataFrame({"a": ["1", "2.5"], "b": [True, False]}), ["a", "b"])
+    array([[1. , 1. ],
+           [2.5, 0. ]])
     """
     if isinstance(columns, str):
         return _numeric(submission[columns])
@@ -103,6 +120,9 @@ def whole_numbers(submission: pd.DataFrame, column: str, *, truncate: bool = Fal
 
     Integers stay what they are, of 64 bits with or without a sign: not all of them are floats.
     A fraction raises too; with ``truncate`` it is cut off towards zero, as Python's ``int`` does.
+
+    >>> whole_numbers(pd.DataFrame({"n": [3.0, 4.0]}), "n").tolist()
+    [3, 4]
     """
     if (parsed := _parsed(submission[column])).dtype.kind in "iu":
         return parsed
@@ -120,6 +140,9 @@ def texts(table: pd.DataFrame, column: str, *, missing: str = "") -> pd.Series[s
     """A column as text, whatever it holds: numbers as Python prints them, ``missing`` where a field is empty.
 
     A column that pandas reads as numbers becomes text too; ``require_text`` refuses it.
+
+    >>> texts(pd.DataFrame({"label": ["cat", None]}), "label", missing="none").tolist()
+    ['cat', 'none']
     """
     values = table[column]
     return values.astype(str).where(values.notna(), missing)
@@ -129,12 +152,19 @@ def label_sets(table: pd.DataFrame, column: str) -> list[frozenset[str]]:
     """The set of labels in each row of a text column, which white space separates; an empty field is the empty set.
 
     Raises for a column that pandas reads as numbers (``require_text``), as where no row has two numbered labels.
+
+    >>> [sorted(labels) for labels in label_sets(pd.DataFrame({"tags": ["b a", None]}), "tags")]
+    [['a', 'b'], []]
     """
     return [frozenset(labels.split()) for labels in label_texts(table, column)]
 
 
 def label_texts(table: pd.DataFrame, column: str) -> pd.Series[str]:
-    """A column as ``label_sets`` reads it, before the labels of each row are separated."""
+    """A column as ``label_sets`` reads it, before the labels of each row are separated.
+
+    >>> label_texts(pd.DataFrame({"tags": ["b a", None]}), "tags").tolist()
+    ['b a', '']
+    """
     require_text(table, column)
     return texts(table, column)
 
@@ -143,6 +173,9 @@ def ranked_labels(table: pd.DataFrame, column: str, k: int) -> list[list[str]]:
     """The first k labels in each row, as text cut at every single blank: two in a row make an empty label.
 
     Numbers become the text that Python makes of them, 7.0 ``"7.0"``; a missing value is the label ``"nan"``.
+
+    >>> ranked_labels(pd.DataFrame({"tags": ["b a c"]}), "tags", k=2)
+    [['b', 'a']]
     """
     return [str(value).split(" ", k)[:k] for value in table[column].tolist()]
 
@@ -160,6 +193,9 @@ def parse_texts(
     A ValueError of ``parse`` says what is wrong with the text; the reason adds column and row. A number is refused
     (pandas reads numbers where a column has nothing else), and so is a missing value unless ``missing`` gives the
     text it stands for. ``expected`` says in the reason what a field should hold.
+
+    >>> parse_texts(pd.DataFrame({"box": ["1 2", "3 4"]}), "box", str.split, expected="two numbers")
+    [['1', '2'], ['3', '4']]
     """
     parsed = []
     for row, (text, *values) in enumerate(zip(submission[column], *arguments, strict=True), start=1):
@@ -212,6 +248,10 @@ def labelled_columns(
     """``labelled_records`` of many texts: how many each holds, and the labels and numbers of all, in a row.
 
     A blank text holds none. A ValueError does not say which text is wrong.
+
+    >>> counts, labels, numbers = labelled_columns(["cat 0.9 dog 0.5", ""], width=2)
+    >>> counts.tolist(), labels, numbers.ravel().tolist()
+    ([2, 0], ['cat', 'dog'], [0.9, 0.5])
     """
     parts = [text.split(separator) if text.strip() else [] for text in texts]
     counts = np.fromiter(map(len, parts), dtype=np.int64, count=len(parts))
@@ -224,7 +264,11 @@ def labelled_columns(
 
 
 def to_floats(texts: Sequence[str]) -> NDArray[np.float64]:
-    """Python's ``float`` of each text, shape (texts,); ValueError names the first that is not a number."""
+    """Python's ``float`` of each text, shape (texts,); ValueError names the first that is not a number.
+
+    >>> to_floats(["1", "2.5"])
+    array([1. , 2.5])
+    """
     if pa is not None and len(texts) > _MANY:
         with suppress(ValueError):  # what Python reads and Arrow does not, as 1_000
             numbers = np.asarray(pa.array(texts, type=pa.large_string()).cast(pa.float64()))

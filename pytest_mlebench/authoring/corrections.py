@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from pytest_mlebench.authoring.private_random import private_generator
 from pytest_mlebench.errors import DataError, reason
 
 Split = Callable[..., tuple[Any, Any]]
@@ -29,10 +30,11 @@ OVERSHOOT = 0.05
 def hold_out_groups(key: Key, *, classes: Key | None = None) -> Split:
     """A split of a table, an array or a list into (train, test) that leaves the rows of a group on one side.
 
-    ``key`` is the column that names the groups, or gives the group of each row. Groups are drawn with a fixed seed
-    until the test has its size in rows: a share where ``test_size`` is a float, else a number. A group that would make
-    the test more than ``OVERSHOOT`` larger than asked stays in the training data, so the test may be a bit smaller.
-    The order of rows is kept. Neither side is empty: raises ValueError for a single group, or if none is small enough.
+    ``key`` is the column that names the groups, or gives the group of each row. Groups are drawn with the key of the
+    data store (see ``private_random``) until the test has its size in rows: a share where ``test_size`` is a float,
+    else a number. A group that would make the test more than ``OVERSHOOT`` larger than asked stays in the training
+    data, so the test may be a bit smaller. The order of rows is kept. Neither side is empty: raises ValueError for a
+    single group, or if none is small enough.
 
     With ``classes``, likewise of each row, one group of every class stays in the training data, so that no class is in
     the test alone; all rows of a group must be of one class. The test is smaller than asked where no more can be taken.
@@ -43,7 +45,7 @@ def hold_out_groups(key: Key, *, classes: Key | None = None) -> Split:
         if len(names) < 2:
             raise ValueError(f"all {len(codes)} rows are of one group: they cannot be split")
         wanted = test_size if isinstance(test_size, int) else test_size * len(codes)
-        drawn = np.random.RandomState(0).permutation(len(names))
+        drawn = private_generator("groups").permutation(len(names))
         if classes is not None:
             class_of = np.empty(len(names), dtype=np.int64)
             class_of[codes] = _codes(rows, classes)[0]

@@ -14,6 +14,13 @@ def link(source: Path, target: Path) -> None:
     """Place ``source`` at ``target`` as a hard link, or as a copy where the file system cannot link.
 
     Makes the folders above; a symbolic link is followed. Raises DataError if the source is no file.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     _ = Path(folder, "1.jpg").write_text("pixels")
+    ...     link(Path(folder, "1.jpg"), Path(folder, "public/images/1.jpg"))
+    ...     print(Path(folder, "public/images/1.jpg").read_text())
+    pixels
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     _link(source, target)

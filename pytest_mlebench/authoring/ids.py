@@ -26,6 +26,9 @@ def alignment(submission: pd.DataFrame, answers: pd.DataFrame, on: str | list[st
     """For each row of the answers the position of the submission's row with the same id (column, or columns).
 
     Both must hold the same ids, each once. Ids compare as pandas reads them: 5.0 equals 5, ``"5"`` does not.
+
+    >>> alignment(pd.DataFrame({"id": ["b", "a"]}), pd.DataFrame({"id": ["a", "b"]}), on="id").tolist()
+    [1, 0]
     """
     columns = keys(on)
     require_columns(submission, columns)
@@ -45,6 +48,10 @@ def align(submission: pd.DataFrame, answers: pd.DataFrame, on: str | list[str]) 
     """The submission's rows in the order of the answers (see ``alignment``).
 
     Check values before: afterwards a reason can no longer name the row of the agent's file.
+
+    >>> submission = pd.DataFrame({"id": ["b", "a"], "label": ["dog", "cat"]})
+    >>> align(submission, pd.DataFrame({"id": ["a", "b"]}), on="id")["label"].tolist()
+    ['cat', 'dog']
     """
     return submission.take(alignment(submission, answers, on)).reset_index(drop=True)
 
@@ -53,20 +60,30 @@ def answer_positions(submission: pd.DataFrame, answers: pd.DataFrame, on: str) -
     """For each row of the submission the position of the answers' row with the same id.
 
     For graders that let an id occur more than once: all must be ids of the answers, and none of these be missing.
+
+    >>> answer_positions(pd.DataFrame({"id": ["b", "b", "a"]}), pd.DataFrame({"id": ["a", "b"]}), on="id").tolist()
+    [1, 1, 0]
     """
     require_columns(submission, [on])
     return _positions(_index(submission, [on]), _index(answers, [on]), on)
 
 
 def require_same_ids(submission: pd.DataFrame, answers: pd.DataFrame, on: str | list[str]) -> None:
-    """The submission must hold the ids of the answers and no others; how often it holds one does not matter."""
+    """The submission must hold the ids of the answers and no others; how often it holds one does not matter.
+
+    >>> require_same_ids(pd.DataFrame({"id": ["a", "a", "b"]}), pd.DataFrame({"id": ["a", "b"]}), on="id")
+    """
     columns = keys(on)
     require_columns(submission, columns)
     alignment(submission[columns].drop_duplicates(), answers[columns].drop_duplicates(), on)
 
 
 def isin(values: pd.Series[Any], others: pd.Series[Any]) -> pd.Series[bool]:
-    """Which of the values are among the others: pandas' ``isin``, several times as fast for text."""
+    """Which of the values are among the others: pandas' ``isin``, several times as fast for text.
+
+    >>> isin(pd.Series(["a", "b"]), pd.Series(["b", "c"])).tolist()
+    [False, True]
+    """
     return pd.Series(_places(pd.Index(values), pd.Index(others.unique())) >= 0, index=values.index)
 
 

@@ -16,7 +16,11 @@ from pytest_mlebench.authoring.archives import write_zip
 
 
 def jpeg_like(content: bytes) -> bytes:
-    """Bytes with a JPEG file's first and last marks, for preparers that move images without opening them."""
+    """Bytes with a JPEG file's first and last marks, for preparers that move images without opening them.
+
+    >>> jpeg_like(b"cat")
+    b'\\xff\\xd8\\xff\\xe0cat\\xff\\xd9'
+    """
     return b"\xff\xd8\xff\xe0" + content + b"\xff\xd9"
 
 
@@ -24,6 +28,9 @@ def png(pixels: np.ndarray, palette: np.ndarray | None = None) -> bytes:
     """A PNG image without compression: uint8 or uint16 of shape (height, width), or (height, width, 3 or 4).
 
     With a ``palette``, uint8 of shape (colours, 3), the pixels are numbers of its colours.
+
+    >>> png(np.zeros((2, 3), dtype=np.uint8))[:4]
+    b'\\x89PNG'
     """
     height, width = pixels.shape[:2]
     depth = 8 * pixels.dtype.itemsize
@@ -54,7 +61,11 @@ def write_zipped_csv(path: Path, table: pd.DataFrame, member: str, **options: ob
 
 
 def wav(samples: np.ndarray, rate: int = 16000) -> bytes:
-    """A WAV file of one channel: int16 samples of shape (frames,), ``rate`` of them a second."""
+    """A WAV file of one channel: int16 samples of shape (frames,), ``rate`` of them a second.
+
+    >>> len(wav(np.zeros(8, dtype=np.int16)))  # a header of 44 bytes, and 2 bytes per sample
+    60
+    """
     data = samples.astype("<i2").tobytes()
     header = struct.pack("<4sI4s4sIHHIIHH", b"RIFF", 36 + len(data), b"WAVE", b"fmt ", 16, 1, 1, rate, 2 * rate, 2, 16)
     return header + struct.pack("<4sI", b"data", len(data)) + data
@@ -85,7 +96,12 @@ def first_value(table: pd.DataFrame, column: str, **values: Any) -> dict[str, pd
 def standard(
     good: pd.DataFrame, id: str, unknown: Any, target: str = "", also: str = "", *, without: str = ""
 ) -> dict[str, Any]:
-    """A good submission as ``noisy``, its rows in another order as ``noisy_shuffled``, and those of ``malformed``."""
+    """A good submission as ``noisy``, its rows in another order as ``noisy_shuffled``, and those of ``malformed``.
+
+    >>> good = pd.DataFrame({"id": [1, 2], "price": [10, 20]})
+    >>> list(standard(good, "id", -1, "price", "missing_column"))[:4]
+    ['noisy', 'noisy_shuffled', 'missing_row', 'extra_row']
+    """
     rejected = malformed(good, id, unknown, target, also, without=without)
     return {"noisy": good, "noisy_shuffled": good.sample(frac=1, random_state=0), **rejected}
 
@@ -100,6 +116,10 @@ def malformed(
     ``also`` names more of them, separated by spaces: ``missing_id``, ``renamed_id``, ``nan_id`` and, of the column
     ``target``, ``missing_column``, ``renamed_column``, ``all_text``, and where one value is wrong
     ``nan_prediction``, ``text_prediction``, ``infinite``, ``above_one``, ``negative``.
+
+    >>> good = pd.DataFrame({"id": [1, 2], "price": [10, 20]})
+    >>> malformed(good, "id", -1, "price", "negative")["negative"]["price"].tolist()
+    [-0.01, 20.0]
     """
 
     def first(column: str, value: Any) -> pd.DataFrame:

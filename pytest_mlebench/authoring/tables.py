@@ -17,8 +17,30 @@ Rows = TypeVar("Rows", bound="pd.DataFrame | Sequence[Any] | Any")
 
 
 def read_csv(path: Path | IO[bytes], **options: Any) -> pd.DataFrame:
-    """pandas' ``read_csv``, whose floats (since pandas 3.1) are exact: they are written back as they were read."""
+    """pandas' ``read_csv``, whose floats (since pandas 3.1) are exact: they are written back as they were read.
+
+    >>> from io import BytesIO
+    >>> read_csv(BytesIO(b"id,price\\n007,0.1\\n")).to_numpy().tolist()  # the id is a number now
+    [[7.0, 0.1]]
+    """
     table: pd.DataFrame = pd.read_csv(path, **options)
+    return table
+
+
+def read_text_csv(path: Path | IO[bytes], *, numbers: Iterable[str] = (), **options: Any) -> pd.DataFrame:
+    """A table whose cells are the strings in the file: ``000123`` keeps its zeros, and ``NA`` is not a missing value.
+
+    An empty cell is an empty string. ``numbers`` names the columns to convert; empty cells there are missing. Raises
+    ValueError if a cell of such a column is not a number. Other ``options`` are those of pandas' ``read_csv``.
+
+    >>> from io import BytesIO
+    >>> table = read_text_csv(BytesIO(b"id,size,price\\n007,NA,12.50\\n008,L,\\n"), numbers=["price"])
+    >>> table.to_numpy().tolist()
+    [['007', 'NA', 12.5], ['008', 'L', nan]]
+    """
+    table: pd.DataFrame = pd.read_csv(path, **{"dtype": str, "keep_default_na": False, **options})
+    for name in numbers:
+        table[name] = pd.to_numeric(table[name].replace("", None))
     return table
 
 
@@ -29,7 +51,14 @@ def read_zipped_csv(path: Path, **options: Any) -> pd.DataFrame:
 
 
 def write_csv(table: pd.DataFrame, path: Path, **options: Any) -> None:
-    """Write without the index, in pandas' default quoting; makes the folders above."""
+    """Write without the index, in pandas' default quoting; makes the folders above.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     write_csv(pd.DataFrame({"id": ["007"]}), Path(folder, "public/test.csv"))
+    ...     print(Path(folder, "public/test.csv").read_text().split())
+    ['id', '007']
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     table.to_csv(path, **{"index": False, **options})
 
@@ -39,6 +68,10 @@ def split(rows: Rows, test_size: float | int, **options: Any) -> tuple[Rows, Row
 
     ``rows`` is a table, an array or a list. A float ``test_size`` is a share (the number of test rows is rounded
     up), an int a number of rows. ``options`` as for ``train_test_split``, for example ``stratify``.
+
+    >>> train, test = split(list(range(10)), test_size=0.2)
+    >>> train, test
+    ([4, 9, 1, 6, 7, 3, 0, 5], [2, 8])
     """
     from sklearn.model_selection import train_test_split
 
@@ -47,7 +80,12 @@ def split(rows: Rows, test_size: float | int, **options: Any) -> tuple[Rows, Row
 
 
 def hold_out(table: pd.DataFrame, column: str, values: Iterable[Any]) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """(train, test): the test rows are those whose ``column`` is one of the values; the order of rows is kept."""
+    """(train, test): the test rows are those whose ``column`` is one of the values; the order of rows is kept.
+
+    >>> train, test = hold_out(pd.DataFrame({"year": [2020, 2021, 2022]}), "year", [2022])
+    >>> train["year"].tolist(), test["year"].tolist()
+    ([2020, 2021], [2022])
+    """
     is_test = table[column].isin(list(values))
     return table[~is_test], table[is_test]
 
@@ -58,6 +96,10 @@ def split_groups(
     """(train, test), where rows of the same ``column`` stay together: its distinct values go to ``split``.
 
     The values are split in the order of their first appearance; the order of rows is kept.
+
+    >>> train, test = split_groups(pd.DataFrame({"patient": [1, 1, 2, 3, 3]}), "patient", test_size=1)
+    >>> train["patient"].tolist(), test["patient"].tolist()
+    ([1, 1, 2], [3, 3])
     """
     _, held_out = split(table[column].drop_duplicates(), test_size, **options)
     return hold_out(table, column, held_out)
@@ -70,7 +112,11 @@ def read_header(path: Path) -> list[str]:
 
 
 def one_hot(labels: pd.Series[Any] | Sequence[Any], classes: Iterable[Any]) -> pd.DataFrame:
-    """A column for each class, 1 where the row's label is that class and 0 elsewhere; index as in ``labels``."""
+    """A column for each class, 1 where the row's label is that class and 0 elsewhere; index as in ``labels``.
+
+    >>> one_hot(["cat", "dog"], ["cat", "dog"]).to_numpy().tolist()
+    [[1, 0], [0, 1]]
+    """
     series = labels if isinstance(labels, pd.Series) else pd.Series(labels)
     return pd.DataFrame({name: cast("pd.Series[Any]", series == name).astype(int) for name in classes})
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 import reprlib
+import shlex
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -18,7 +19,7 @@ from pytest_mlebench.catalog.code import import_file
 from pytest_mlebench.catalog.leaderboard import Leaderboard
 from pytest_mlebench.errors import CompetitionError, reason
 from pytest_mlebench.io.json_files import loads
-from pytest_mlebench.io.paths import AnyPath, expanded
+from pytest_mlebench.io.paths import AnyPath, bundled, expanded
 
 FILE_NAME = "competition.yaml"
 KERNELS = "kernels.json"
@@ -26,6 +27,7 @@ OBFUSCATED = "description_obfuscated.md"
 VERSIONS = ("v1", "v2")
 """Of the benchmark: the first reproduces MLE-bench with its defects, the second corrects them."""
 FIRST = VERSIONS[0]
+_TWIN = " twin"
 _KERNEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,99}/[A-Za-z0-9_-]{1,100}")
 _EXTRAS = {"pyarrow": "pytest-mlebench[parquet]"}
 """What installs a module, where that is not called as the module is."""
@@ -52,6 +54,8 @@ class Competition:
     ``differences`` why they do not (``thresholds_of`` in the schema has the rule). ``contaminated`` says why the
     answers are publicly known, which no version can
     change (empty: they are not).
+
+    ``is_twin`` says whether the leaderboard is that of generated data (see ``as_twin``).
 
     >>> from pytest_mlebench import default_catalogue
     >>> competition = default_catalogue()["smoke-diabetes"]
@@ -88,6 +92,7 @@ class Competition:
     differences: Mapping[str, str] = field(default_factory=dict)
     contaminated: str = ""
     version: str = FIRST
+    is_twin: bool = False
 
     @classmethod
     def load(cls, path: AnyPath, *, version: str = FIRST) -> Competition:
@@ -137,10 +142,24 @@ class Competition:
         """The competition in another version of the benchmark."""
         return self if version == self.version else type(self).load(self.folder, version=version)
 
+    def as_twin(self, leaderboard: Leaderboard) -> Competition:
+        """The competition with generated data: its own leaderboard replaces the real one, and nothing that is known
+        of the real data holds."""
+        return replace(
+            self,
+            leaderboard=leaderboard,
+            is_twin=True,
+            checksums={},
+            sample_submission_score=None,
+            thresholds="apply",
+            differences={},
+            contaminated="",
+        )
+
     @property
     def split_label(self) -> str:
         """The split as results name it (see ``split_label``)."""
-        return split_label(self.split, self.version)
+        return split_label(self.split, self.version, is_twin=self.is_twin)
 
     @property
     def lower_is_better(self) -> bool:
@@ -156,7 +175,12 @@ class Competition:
         """The files that define the competition for an agent: ``competition.yaml``, description and Python files."""
         folders = (self.folder, self.folder / self.version) if self.is_corrected else (self.folder,)
         named = [folder / name for name in (FILE_NAME, "description.md", OBFUSCATED) for folder in folders]
-        code = [path for folder in folders for path in sorted(folder.glob("*.py")) if path.name != "synthetic.py"]
+        code = [
+            path
+            for folder in folders
+            for path in sorted(folder.glob("*.py"))
+            if path.name not in ("synthetic.py", "twin.py")
+        ]
         return tuple(path for path in (*named, *code) if path.is_file())
 
     @property
@@ -218,7 +242,7 @@ class Competition:
         path = self.file(f"{name}.py")
         if not path.is_file():
             raise CompetitionError(f"{path} is missing")
-        if name in ("prepare", "synthetic"):
+        if name in ("prepare", "synthetic", "twin"):
             self.require_modules()
         try:
             return import_file(self.folder, path)
@@ -262,15 +286,27 @@ class Competition:
         return cast(Callable[..., Any], function)
 
 
-def split_label(split: str, version: str) -> str:
-    """A split as results name it: ``low``, ``low v2``. Results of two versions are of two splits, and never mix."""
-    return split if version == FIRST else f"{split} {version}"
+def split_label(split: str, version: str, *, is_twin: bool = False) -> str:
+    """A split as results name it: ``low``, ``low v2``, ``low twin``, ``low v2 twin``. Results of two versions are of
+    two splits, as are those on twins and on real data: they never mix."""
+    label = split if version == FIRST else f"{split} {version}"
+    return f"{label}{_TWIN}" if is_twin else label
 
 
 def split_and_version(label: str) -> tuple[str, str]:
-    """The reverse of ``split_label``."""
+    """The split and the version of a ``split_label``, of twins or not.
+
+    >>> split_and_version("low v2 twin"), split_and_version("low")
+    (('low', 'v2'), ('low', 'v1'))
+    """
+    label = label.removesuffix(_TWIN)
     split, _, version = label.rpartition(" ")
     return (split, version) if split and version in VERSIONS else (label, FIRST)
+
+
+def is_twin_label(label: str) -> bool:
+    """Whether a ``split_label`` is of twins."""
+    return label.endswith(_TWIN)
 
 
 def _wrong_values(golden: Mapping[str, Any]) -> str:
@@ -293,10 +329,21 @@ def _wrong_values(golden: Mapping[str, Any]) -> str:
     return ""
 
 
+def command(name: str, competition: Competition, *options: str) -> str:
+    """The command line of ``mlebench NAME`` for a competition, wherever its folder is; ``options`` are quoted."""
+    folder = competition.folder.parent
+    own = [] if folder.resolve() == bundled("competitions").resolve() else ["--competitions-dir", str(folder)]
+    return " ".join(["mlebench", name, "-c", competition.id, *_version(competition), *options, *map(shlex.quote, own)])
+
+
 def golden_command(competition: Competition, *options: str) -> str:
     """The command line that writes the competition's ``golden.json``."""
-    version = (f"--bench-version {competition.version.removeprefix('v')}",) if competition.is_corrected else ()
-    return " ".join(["mlebench golden", *options, *version, str(competition.folder)])
+    words = ["mlebench", "golden", *options, *_version(competition), shlex.quote(str(competition.folder))]
+    return " ".join(words)
+
+
+def _version(competition: Competition) -> list[str]:
+    return ["--bench-version", competition.version.removeprefix("v")] if competition.is_corrected else []
 
 
 def _values(file: Path) -> Any:

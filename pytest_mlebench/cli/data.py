@@ -26,8 +26,10 @@ from pytest_mlebench.data.source import open_source
 from pytest_mlebench.data.source_url import check
 from pytest_mlebench.data.store import DataStore, PrepareOptions
 from pytest_mlebench.errors import DataError, UsageError
+from pytest_mlebench.grading.twins import has_twin, no_twin
 from pytest_mlebench.io import disk
 from pytest_mlebench.io.units import format_size, pluralize
+from pytest_mlebench.records.report import TWIN_DATA
 from pytest_mlebench.reports.progress import Lines, shown
 
 logger = logging.getLogger("pytest_mlebench")
@@ -48,15 +50,20 @@ class _Refused(argparse.Action):
         )
 
 
+_WIDTH = 100
+"""Columns of a terminal that `mlebench list` fits."""
+
+
 def add(commands: Any) -> None:
     prepare = commands.add_parser("prepare", help="download, unpack and prepare competitions' data")
     add_selection(prepare, required=True)
-    add_options(prepare, "--data-dir", "--data-source", "--description")
+    add_options(prepare, "--data", "--twin-per-seed", "--seeds", "--data-dir", "--data-source", "--description")
     given = prepare.add_mutually_exclusive_group()
     given.add_argument("--raw-dir", type=user_path, metavar="DIR",
         help="use this unpacked download of one competition, without changing it")  # fmt: skip
     given.add_argument("--synthetic", action="store_true",
-        help="generate small synthetic data instead; scores on it do not measure an agent")  # fmt: skip
+        help="for authors: small data with odd cases, which proves graders; nothing can be learned from it (for data "
+        "that agents can learn from, see --data=twin)")  # fmt: skip
     prepare.add_argument("--jobs", type=int, default=jobs.DEFAULT_JOBS, metavar="N",
         help="number of competitions to download or prepare in parallel (default: %(default)s)")  # fmt: skip
     prepare.add_argument("--keep-raw", action="store_true", help="keep raw data after preparation")
@@ -84,7 +91,8 @@ def add(commands: Any) -> None:
 
     listing = commands.add_parser("list", help="list the competitions and the state of their data")
     add_selection(listing, required=False)
-    add_options(listing, "--data-dir")
+    add_options(listing, "--data", "--data-dir")
+    listing.add_argument("--wide", action="store_true", help="also show categories, metrics and the medals' thresholds")
     listing.add_argument("--json", action="store_true", help="print as JSON")
     listing.set_defaults(command=_list)
 
@@ -100,7 +108,7 @@ def add(commands: Any) -> None:
 
     remove = commands.add_parser("remove", help="remove competitions' data to free disk space")
     add_selection(remove, required=True)
-    add_options(remove, "--data-dir")
+    add_options(remove, "--data", "--data-dir")
     remove.add_argument("--raw", action="store_true", help="remove only raw data and archives, keep prepared data")
     remove.set_defaults(command=_remove)
 
@@ -117,8 +125,8 @@ def _prepare(options: argparse.Namespace) -> int:
         raise UsageError(f"--jobs: {options.jobs} must be at least 1")
     if bench.settings.description == OBFUSCATED:
         raise UsageError("--description=obfuscated is for runs (pytest --agent=…): `mlebench prepare` does not use it")
-    store = bench.store
-    store.parallel_downloads = options.jobs
+    if bench.settings.has_twins:
+        competitions = _with_twins(competitions, options)
     how = PrepareOptions(
         raw_dir=options.raw_dir,
         synthetic=SYNTHETIC_SEED if options.synthetic else None,
@@ -128,29 +136,52 @@ def _prepare(options: argparse.Namespace) -> int:
         description=bench.prepare_options["description"],
         check_disk=not options.skip_disk_check,
     )
+    seeds = bench.settings.seeds if bench.settings.twin_per_seed else 1
     try:
-        with shown(len(competitions)) as reporter:
-            # What this returns fails on its own when its turn comes.
-            jobs.check(
-                store,
-                competitions,
-                KaggleDownloads(),
-                jobs=options.jobs,
-                skip_denied=options.skip_denied,
-                reporter=reporter,
-                **how,
-            )
-            how["check_disk"] = False  # it was, for all of them
-
-            def ended(result: jobs.Result) -> None:
-                reporter.end(result.competition.id, _ended(store, result))
-
-            results = jobs.prepare_all(
-                store, competitions, KaggleDownloads, reporter, ended=ended, jobs=options.jobs, **how
-            )
+        failed = [_prepare_in(bench.store_of(seed), competitions, options, how) for seed in range(seeds)]
     except KeyboardInterrupt:
         logger.error("stopped; what is complete is kept, and the same command resumes")
         raise
+    return 1 if any(failed) else 0
+
+
+def _with_twins(competitions: list[Competition], options: argparse.Namespace) -> list[Competition]:
+    """Those that have twins. Raises UsageError where one is named that has none, and for other raw data."""
+    if options.synthetic or options.raw_dir is not None:
+        raise UsageError("--data=twin generates the data: leave out --synthetic and --raw-dir")
+    lacking = [own for own in competitions if not has_twin(own)]
+    if lacking and (options.competition is not None or len(lacking) == len(competitions)):
+        raise UsageError(no_twin(lacking[0]))
+    if lacking:
+        skipped = ", ".join(own.id for own in lacking)
+        logger.warning("skipped %s without a twin: %s", pluralize(len(lacking), "competition"), skipped)
+    return [own for own in competitions if own not in lacking]
+
+
+def _prepare_in(
+    store: DataStore, competitions: list[Competition], options: argparse.Namespace, how: PrepareOptions
+) -> bool:
+    """Prepare competitions' data in a store; whether some failed."""
+    store.parallel_downloads = options.jobs
+    with shown(len(competitions)) as reporter:
+        # What this returns fails on its own when its turn comes.
+        jobs.check(
+            store,
+            competitions,
+            KaggleDownloads(),
+            jobs=options.jobs,
+            skip_denied=options.skip_denied,
+            reporter=reporter,
+            **how,
+        )
+        how["check_disk"] = False  # it was, for all of them
+
+        def ended(result: jobs.Result) -> None:
+            reporter.end(result.competition.id, _ended(store, result))
+
+        results = jobs.prepare_all(
+            store, competitions, KaggleDownloads, reporter, ended=ended, jobs=options.jobs, **how
+        )
     failed = [result for result in results if result.error]
     if failed and len(results) > 1:
         logger.error("\n%d of %d competitions failed:", len(failed), len(results))
@@ -158,7 +189,7 @@ def _prepare(options: argparse.Namespace) -> int:
             logger.error("  %s", (result.error or "").splitlines()[0])
     if options.json:
         print_json({result.competition.id: _as_json(store, result) for result in results})
-    return 1 if failed else 0
+    return bool(failed)
 
 
 def _push(options: argparse.Namespace) -> int:
@@ -197,7 +228,7 @@ def _ended(store: DataStore, result: jobs.Result) -> str:
         return result.error
     dataset = store.dataset(result.competition)
     source = f" from {dataset.source}" if dataset.source else ""
-    return f"{result.competition.id}: prepared in {dataset.prepared}{source}{_verification(dataset)}"
+    return f"{result.competition.id}: prepared in {dataset.prepared}{source}{_verification(store, dataset)}"
 
 
 def _as_json(store: DataStore, result: jobs.Result) -> dict[str, Any]:
@@ -209,13 +240,16 @@ def _as_json(store: DataStore, result: jobs.Result) -> dict[str, Any]:
         "path": str(dataset.prepared),
         "verified": dataset.is_verified,
         "synthetic": dataset.is_synthetic,
+        "twin": dict(dataset.twin),
         "description": dataset.description,
     }
 
 
-def _verification(dataset: Dataset) -> str:
+def _verification(store: DataStore, dataset: Dataset) -> str:
+    if dataset.twin:
+        return f" ({TWIN_DATA}; runs use it with --data=twin:{dataset.twin['key']}:{dataset.twin['size']})"
     if dataset.is_synthetic:
-        command = f"mlebench prepare -c {dataset.competition.id} --force"
+        command = store.command("prepare", dataset.competition, "--force")
         return f" (synthetic data; `{command}` replaces it by the real data)"
     if dataset.is_verified is False:
         return " (not the reference's data: checksums differ)"
@@ -230,18 +264,20 @@ def _list(options: argparse.Namespace) -> int:
     if options.json:
         print_json(rows)
         return 0
-    heads = ("id", "split", "category", "metric", "direction", "teams", *MEDALS, "median", "size", "state")
-    sizes = ({"size": format_size(row["bytes"]) if row["bytes"] else ""} for row in rows)
-    table = [heads, *(tuple(str((row | size)[head]) for head in heads) for row, size in zip(rows, sizes, strict=True))]
-    widths = [max(len(line[k]) for line in table) for k in range(len(heads))]
-    for line in table:
-        print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
+    more = ("metric", "direction", "teams", *MEDALS, "median") if options.wide else ()
+    heads = ["id", "split", "category", *more, "size", "state"]
+    rows = [row | {"size": format_size(row["bytes"]) if row["bytes"] else ""} for row in rows]
+    widths = {head: max(len(str(value)) for value in (head, *(row[head] for row in rows))) for head in heads}
+    if not options.wide and sum(widths.values()) + 2 * len(heads) - 2 > _WIDTH:
+        heads.remove("category")
+    for line in (dict(zip(heads, heads, strict=True)), *rows):
+        print("  ".join(str(line[head]).ljust(widths[head]) for head in heads).rstrip())
     return 0
 
 
 def _list_row(competition: Competition, store: DataStore) -> dict[str, Any]:
     dataset = store.dataset(competition)
-    leaderboard = competition.leaderboard
+    leaderboard = dataset.competition.leaderboard
     state = _state(dataset)
     if holder := store.holder(competition):
         state += f", in use by {holder}"
@@ -271,8 +307,8 @@ def _list_row(competition: Competition, store: DataStore) -> dict[str, Any]:
 def _state(dataset: Dataset) -> str:
     if dataset.is_prepared:
         verified = bool(dataset.is_verified and dataset.competition.checksums)
-        known = " (verified)" if verified else " (not the reference's)" if dataset.is_verified is False else ""
-        known = " (synthetic)" if dataset.is_synthetic else known
+        known = " (verified)" if verified else " (differs)" if dataset.is_verified is False else ""
+        known = " (twin)" if dataset.twin else " (synthetic)" if dataset.is_synthetic else known
         return f"prepared{known}"
     if dataset.competition.source == "bundled":
         return "bundled"

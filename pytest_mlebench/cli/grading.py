@@ -22,6 +22,7 @@ from pytest_mlebench.gate.golden import make_golden, write_golden
 from pytest_mlebench.grading.grader import Grader, grade
 from pytest_mlebench.io.json_files import loads, write_json
 from pytest_mlebench.io.units import pluralize
+from pytest_mlebench.records.report import TWIN_DATA
 from pytest_mlebench.reports.progress import Lines
 from pytest_mlebench.results.grading_report import grading_report
 from pytest_mlebench.results.verdicts import SAYS_NOTHING
@@ -61,6 +62,7 @@ def _add_grading(parser: argparse.ArgumentParser) -> None:
         parser,
         "--competitions-dir",
         "--bench-version",
+        "--data",
         "--data-dir",
         "--max-submission-size",
         "--grading-memory",
@@ -76,16 +78,14 @@ def _grade(options: argparse.Namespace) -> int:
     if not submissions:
         raise UsageError(f"{options.submission} lists no submission; each line names one")
     grader, reports = None, []
-    synthetic: set[str] = set()
     for line, competition, path in submissions:
         if grader is None or grader.competition.id != competition.id:
             dataset = _prepared(bench.store, competition)
-            synthetic |= {competition.id} if dataset.is_synthetic else set()
             grader = Grader(competition, dataset, **bench.grading_options)
         report = grader.report(path)
         reports.append(report)
         logger.info("line %d: %s", line, _summary(report))
-    _say_synthetic(synthetic)
+    _say_generated(reports)
     summary = grading_report(reports)
     path = options.output_dir / f"{datetime.now(UTC):%Y-%m-%dT%H-%M-%S-UTC}_grading_report.json"
     write_json(path, summary)
@@ -163,7 +163,7 @@ def _grade_sample(options: argparse.Namespace) -> int:
         print_json(report.to_json())
     else:
         print(_summary(report))
-    _say_synthetic([competition.id] if dataset.is_synthetic else [])
+    _say_generated([report])
     return 0 if report.valid_submission else 1
 
 
@@ -172,9 +172,11 @@ def _prepared(store: DataStore, competition: Competition) -> Dataset:
     return dataset if dataset.is_prepared else store.prepare(competition)
 
 
-def _say_synthetic(ids: Collection[str]) -> None:
-    if ids:
-        logger.warning("Synthetic data (%s): %s", ", ".join(sorted(ids)), SAYS_NOTHING)
+def _say_generated(reports: Collection[Report]) -> None:
+    for kind, mark in (("twin", TWIN_DATA), ("synthetic", f"synthetic data: {SAYS_NOTHING}")):
+        if ids := sorted({report.competition_id for report in reports if report.generated == kind}):
+            what, _, why = mark.partition(":")
+            logger.warning("%s (%s):%s", what.capitalize(), ", ".join(ids), why)
 
 
 def _summary(report: Report) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -117,7 +118,7 @@ class Dataset:
     @property
     def own_paths(self) -> set[Path]:
         """What belongs to this version's prepared data."""
-        return {self.prepared, self.mismatch, self.listing, self.pulling, self.state_file}
+        return {self.prepared, self.mismatch, self.listing, self.pulling, self.state_file, self.twin_record}
 
     @property
     def pulling(self) -> Path:
@@ -145,6 +146,17 @@ class Dataset:
     def is_synthetic(self) -> bool:
         """Whether the prepared data was made by the competition's ``synthetic.py``."""
         return self.state.get("synthetic") is True
+
+    @property
+    def twin_record(self) -> Path:
+        """How a twin was made: seed, size, refused worlds, medals. For the harness alone."""
+        return self.folder / f"twin{self._suffix}.json"
+
+    @property
+    def twin(self) -> Mapping[str, Any]:
+        """Of a twin: the key of its seed, its size and, with ``--twin-per-seed``, the run's seed; else empty."""
+        twin = self.state.get("twin")
+        return twin if isinstance(twin, dict) else {}
 
     @property
     def description(self) -> str | None:

@@ -1,10 +1,12 @@
-"""Running a competition's ``prepare.py`` into an empty folder, on real data or on that of its ``synthetic.py``."""
+"""Running a competition's ``prepare.py`` into an empty folder, on real data or on that of its ``synthetic.py`` or
+``twin.py``."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
 
+from pytest_mlebench.authoring.private_random import keyed
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.data.confined import call, is_third_party
 from pytest_mlebench.data.dataset import Dataset
@@ -23,48 +25,60 @@ def make_synthetic(competition: Competition, raw: Path, seed: int) -> None:
 
 def make_synthetic_here(competition: Competition, raw: str, seed: int) -> None:
     """As ``make_synthetic``, in this process."""
-    call_synthetic(competition, "make", Path(raw), seed)
+    call_module(competition, "synthetic", "make", Path(raw), seed)
 
 
-def call_synthetic(competition: Competition, name: str, *arguments: Any) -> Any:
-    """Call a function of ``synthetic.py`` in this process; raises CompetitionError with the line that failed."""
-    function = competition.function("synthetic", name)
+def call_module(competition: Competition, module: str, name: str, *arguments: Any) -> Any:
+    """Call a function of ``synthetic.py`` or ``twin.py`` in this process; raises CompetitionError with the line that
+    failed."""
+    function = competition.function(module, name)
     try:
         return function(*arguments)
     except (Exception, SystemExit) as error:
-        raise CompetitionError(f"{competition.id}: synthetic.py raised {competition.describe_error(error)}") from error
+        raise CompetitionError(f"{competition.id}: {module}.py raised {competition.describe_error(error)}") from error
 
 
-def run_prepare(competition: Competition, raw: Path, dataset: Dataset, *, is_synthetic: bool = False) -> None:
+def run_prepare(
+    competition: Competition, raw: Path, dataset: Dataset, *, maker: str = "", key: bytes | None = None
+) -> None:
     """Run a competition's ``prepare`` from ``raw`` into the folder of an empty dataset; adds the bundled description.
 
-    ``is_synthetic`` says where ``raw`` comes from. Raises DataError that names what is missing or failed.
+    ``maker`` names the program that made ``raw``, if one did; ``key`` is that of private randomness (see
+    ``data.private_key``). Raises DataError that names what is missing or failed.
     """
+    text = key.hex() if key else None
     if is_third_party(competition):
         competition.require_modules()
-        arguments = (str(raw.absolute()), str(dataset.folder.absolute()), is_synthetic)
+        arguments = (str(raw.absolute()), str(dataset.folder.absolute()), maker, text)
         call(prepare_here, competition, *arguments, read=[raw], write=[dataset.folder])
     else:
-        prepare_here(competition, str(raw), str(dataset.folder), is_synthetic)
+        prepare_here(competition, str(raw), str(dataset.folder), maker, text)
+    check_prepared(dataset)
+
+
+def check_prepared(dataset: Dataset) -> None:
+    """See that the prepared data has all that a dataset needs, and no links; raises DataError."""
+    id = dataset.competition.id
     for path in dataset.required:
         if not path.is_file():
-            raise DataError(f"{competition.id}: prepare.py did not write {path.relative_to(dataset.prepared)}")
+            raise DataError(f"{id}: prepare.py did not write {path.relative_to(dataset.prepared)}")
     for path in dataset.prepared.rglob("*"):
         if path.is_symlink():
-            raise DataError(f"{competition.id}: prepare.py made the link {path.relative_to(dataset.prepared)}")
+            raise DataError(f"{id}: prepare.py made the link {path.relative_to(dataset.prepared)}")
 
 
-def prepare_here(competition: Competition, raw: str, folder: str, is_synthetic: bool) -> None:
-    """The part of ``run_prepare`` that runs the competition's code, in this process."""
+def prepare_here(competition: Competition, raw: str, folder: str, maker: str, key: str | None = None) -> None:
+    """The part of ``run_prepare`` that runs the competition's code, in this process. ``key`` is hexadecimal."""
     dataset = Dataset(competition, Path(folder))
     for side in (dataset.public, dataset.private):
         side.mkdir(parents=True)
     try:
-        competition.function("prepare", "prepare")(Path(raw), dataset.public, dataset.private)
+        with keyed(bytes.fromhex(key) if key else None):
+            competition.function("prepare", "prepare")(Path(raw), dataset.public, dataset.private)
         if not (dataset.public / "description.md").exists() and competition.description.is_file():
             (dataset.public / "description.md").write_text(_description(competition), encoding="utf-8", newline="")
     except (Exception, SystemExit) as error:
-        source = " on the data of synthetic.py" if is_synthetic else f"; is {raw} the complete, unpacked download?"
+        source = f" on the data of {maker}" if maker else f"; is {raw} the complete, unpacked download?"
         raise _translated(competition, error, source, dataset.folder) from error
 
 

@@ -11,11 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, get_args
 
 from pytest_mlebench.authoring.archives import ArchiveError, unpack_zip, unpacked_size
-from pytest_mlebench.catalog.competition import FIRST, Competition
+from pytest_mlebench.catalog.competition import FIRST, Competition, command
 from pytest_mlebench.data import levelling
+from pytest_mlebench.data.cells import changed_cells, is_comparable
 from pytest_mlebench.data.dataset import OTHER, Dataset, Description
 from pytest_mlebench.data.download.contract import Downloads
 from pytest_mlebench.data.preparing import make_synthetic, run_prepare
+from pytest_mlebench.data.private_key import key_of
+from pytest_mlebench.data.sides import count_sides
 from pytest_mlebench.data.source import Head, NotPushed, Source, open_source
 from pytest_mlebench.data.verification import (
     checksum_errors,
@@ -118,8 +121,7 @@ class DataStore:
     def command(self, name: str, competition: Competition, *options: str) -> str:
         """The command line for a competition in this store: ``mlebench prepare -c ID``."""
         place = () if self.is_default else (f"--data-dir {shlex.quote(str(self.root))}",)
-        version = (f"--bench-version {competition.version.removeprefix('v')}",) if competition.is_corrected else ()
-        return " ".join([f"mlebench {name} -c {competition.id}", *place, *version, *options])
+        return command(name, competition, *place, *options)
 
     def check(self) -> None:
         """See that the store's folder is one, or can be made, without making it; raises DataError."""
@@ -276,7 +278,7 @@ class DataStore:
                 self._level_again(dataset, reporter)
             if (description := options.get("description")) is not None:
                 self._describe(dataset, description, downloads, reporter)
-        return dataset
+        return self.dataset(competition)
 
     def push(
         self, competition: Competition, source: Source, *, replace: bool = False, reporter: Reporter = silent
@@ -459,7 +461,7 @@ class DataStore:
             reporter(Step(competition.id, "making synthetic data"))
             make_synthetic(competition, raw, seed)
             reporter(Step(competition.id, "preparing"))
-            run_prepare(competition, raw, new, is_synthetic=True)
+            run_prepare(competition, raw, new, maker="synthetic.py")
             self._level(new, Path(name))
             self._publish(dataset, new, verified=False, description="bundled", synthetic=True)
 
@@ -468,7 +470,8 @@ class DataStore:
         reporter(Step(competition.id, "preparing"))
         with durable.scratch(dataset.folder, ".preparing-") as name:
             new = Dataset(competition, Path(name))
-            run_prepare(competition, raw_dir if raw_dir is not None else dataset.raw, new)
+            raw, key = raw_dir if raw_dir is not None else dataset.raw, key_of(competition, self.root)
+            run_prepare(competition, raw, new, key=key)
             if verify:
                 reporter(Step(competition.id, "verifying"))
             wrong = checksum_errors(new) if verify else []
@@ -478,8 +481,12 @@ class DataStore:
             if wrong and raw_dir is None:
                 new.prepared.rename(mismatch)
                 raise DataError(self._mismatch(dataset, mismatch, wrong))
+            sides = count_sides(new)
             self._level(new, Path(name))
-            self._publish(dataset, new, verified=not wrong if verify else None, description="bundled")
+            self._publish(dataset, new, verified=not wrong if verify else None, description="bundled", sides=sides)
+        if is_comparable(competition) and "cells_are_kept" not in competition.exceptions:
+            for problem in changed_cells(competition, dataset.raw if raw_dir is None else raw_dir, dataset):
+                reporter(WarningNote(f"{competition.id}: prepare.py changed cells: {problem}"))
 
     def _level_again(self, dataset: Dataset, reporter: Reporter) -> None:
         """Level what an earlier version, or another program, prepared; it stays complete meanwhile."""
@@ -509,8 +516,8 @@ class DataStore:
         if dataset.prepared.exists():
             dataset.prepared.rename(new.folder / "replaced")
         new.listing.replace(dataset.listing)
-        earlier = {name: None for name in ("source", "synthetic") if dataset.state.get(name)}  # of replaced data
-        dataset.note(**{**earlier, **state}, fingerprint=make_fingerprint(new), bytes=size)
+        replaced = {name: None for name in ("source", "synthetic", "sides") if dataset.state.get(name)}
+        dataset.note(**{**replaced, **state}, fingerprint=make_fingerprint(new), bytes=size)
         durable.publish(new.prepared, dataset.prepared)
 
     def _describe(self, dataset: Dataset, source: Description, downloads: Downloads | None, reporter: Reporter) -> None:

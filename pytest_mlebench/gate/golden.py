@@ -24,7 +24,7 @@ import pandas as pd
 from pytest_mlebench.catalog.competition import Competition, golden_command
 from pytest_mlebench.data.confined import call, is_third_party
 from pytest_mlebench.data.dataset import Dataset
-from pytest_mlebench.data.preparing import call_synthetic, make_synthetic
+from pytest_mlebench.data.preparing import call_module, make_synthetic
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.data.verification import differences, listing
 from pytest_mlebench.errors import CompetitionError, InvalidSubmission
@@ -56,7 +56,7 @@ def submissions_here(competition: Competition, root: str, place: str, seed: int)
     """Write the synthetic submissions to the folder ``place``, in this process; returns the names of their files."""
     dataset, folder = Dataset(competition, Path(root)), Path(place)
     rng = np.random.default_rng(seed)
-    made = call_synthetic(competition, "submissions", dataset.public, dataset.private, rng)
+    made = call_module(competition, "synthetic", "submissions", dataset.public, dataset.private, rng)
     if not isinstance(made, Mapping) or not all(isinstance(name, str) for name in made):
         raise CompetitionError(
             f"{competition.id}: synthetic.py: submissions must return a dictionary by name, not {reprlib.repr(made)}"
@@ -140,6 +140,13 @@ def make_golden(competition: Competition, scratch: Path, seed: int = 1, reporter
         why = f"scores {first.score}" if first.reason is None else f"is invalid: {first.reason}"
         file = competition.file("grade.py")
         raise CompetitionError(f"{competition.id}: no submission has a score: {ANSWERS} {why}; look at {file}")
+    answers = next(grade for grade in grades if grade.name == ANSWERS)
+    if answers.reason is not None and "answers_are_invalid" not in competition.exceptions:
+        raise CompetitionError(
+            f"{competition.id}: the answers ({competition.perfect_submission}) as a submission are invalid: "
+            f"{answers.reason}. Correct {competition.file('grade.py')}, or give the reason in "
+            f"{competition.file('competition.yaml')} as exceptions.answers_are_invalid"
+        )
     _prepare_again(competition, dataset, scratch / "again", seed)
     return {
         "seed": seed,

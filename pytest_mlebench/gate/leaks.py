@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.data.verification import md5
+from pytest_mlebench.gate.metadata import CONTENT, ORDER, ROWS, attacks, stem_of
 from pytest_mlebench.gate.public_files import PublicFile, entries, metadata, table
 from pytest_mlebench.io.units import pluralize
 
@@ -35,11 +36,12 @@ def find_leaks(dataset: Dataset, opened: Sequence[PublicFile] | None = None) -> 
     Looks for copies of the private files; for the true values beside their ids in tables of many kinds, in archives
     within archives too, or in their order; for long true values anywhere; and whether files' sizes, times, comments and
     headers (of images, DICOM, NIfTI, WAV, AIFF, NumPy and Parquet files), neighbours in times, inodes, directories and
-    archives, or the order or the form of the ids tell them. Files above 64 MB are only compared as a whole. It cannot
-    see what the content of images or recordings hides: a competition's ``known_leak`` says so. ``opened`` are the
-    public files, where they were read before.
+    archives, or the order or the form of the ids tell them. A classifier is given all of this metadata, too (see
+    ``gate.metadata``): it must do no better than chance, or, where metadata may follow from the content, not well.
+    Files above 64 MB are only compared as a whole. It cannot see what the content of images or recordings hides: a
+    competition's ``known_leak`` says so. ``opened`` are the public files, where they were read before.
     """
-    truth = _truth(dataset)
+    truth = true_values(dataset)
     own = {"description.md", _public_name(dataset, dataset.sample_submission)}
     found = dict.fromkeys(_copies(dataset))
     files = entries(dataset.public) if opened is None else opened
@@ -49,7 +51,9 @@ def find_leaks(dataset: Dataset, opened: Sequence[PublicFile] | None = None) -> 
         found |= dict.fromkeys(_in_tables(opened, truth, ids))
         found |= dict.fromkeys(_anywhere(opened, truth))
         found |= dict.fromkeys(_in_metadata(opened, truth, ids))
-        found |= dict.fromkeys(_in_ids(dataset, truth))
+        order = sample_order(dataset, truth)
+        found |= dict.fromkeys(_in_ids(dataset, truth, order))
+        found |= dict.fromkeys(_by_a_classifier(opened, truth, order))
     return list(found)
 
 
@@ -63,19 +67,39 @@ def _copies(dataset: Dataset) -> Iterator[str]:
             yield f"public/{name} is a copy of private/{private[digest].relative_to(dataset.private)}"
 
 
-def _truth(dataset: Dataset) -> Truth:
+def true_values(dataset: Dataset) -> Truth:
+    """What is asked for, from the answers; empty where a submission is no table.
+
+    Where the answers name no column as submissions do, it is all of their columns that test.csv does not show.
+    """
     asked, answers = _read(dataset.sample_submission), _read(dataset.perfect_submission)
-    if asked is None or answers is None or asked.columns[0] not in answers.columns:
+    if asked is None or answers is None or (key := _key(asked, answers)) is None:
         return {}
-    key = str(asked.columns[0])
-    true = answers[answers.columns.intersection(asked.columns)].drop_duplicates(key).set_index(key)
+    columns = answers.columns.intersection(asked.columns)
+    if len(columns) < 2:
+        test = dataset.public / "test.csv"
+        given = _read(test) if test.is_file() else None
+        columns = answers.columns.difference([] if given is None else given.columns.difference([key]), sort=False)
+    true = answers[columns].drop_duplicates(key).set_index(key)
     shown = asked.drop_duplicates(key).set_index(key).reindex(true.index)
     # A sample submission may repeat columns of the test set, such as texts: these are not asked for.
     return {
         str(column): dict(zip(map(str, true.index), map(str, true[column]), strict=True))
         for column in true.columns
-        if not true[column].equals(shown[column]) and true[column].nunique() > 1
+        if (column not in shown or not true[column].equals(shown[column])) and true[column].nunique() > 1
     }
+
+
+def sample_order(dataset: Dataset, truth: Truth) -> list[str]:
+    """The ids in the order of the sample submission."""
+    asked, known = _read(dataset.sample_submission), set(next(iter(truth.values()), ()))
+    columns = [] if asked is None else [[id for id in dict.fromkeys(asked[name]) if id in known] for name in asked]
+    return max(columns, key=len, default=[])
+
+
+def _key(asked: pd.DataFrame, answers: pd.DataFrame) -> str | None:
+    """The column of the ids: the first, or the second after one without a name."""
+    return next((str(name) for name in asked.columns[:2] if name in answers.columns), None)
 
 
 def _in_tables(opened: Sequence[PublicFile], truth: Truth, ids: Sequence[str]) -> Iterator[str]:
@@ -120,7 +144,7 @@ def _places(rows: pd.DataFrame, known: set[str]) -> tuple[str | None, dict[str, 
     for key in rows.columns:
         named = rows[key].tolist()
         if known.isdisjoint(named):
-            named = [_stem(name) for name in named]  # of a file
+            named = [stem_of(name) for name in named]  # of a file
         places = {name: place for place, name in enumerate(named) if name in known}
         if len(places) >= max(2, len(known) / 2):
             return key, places
@@ -156,10 +180,10 @@ def _holds(content: bytes, value: bytes) -> bool:
 
 def _in_metadata(opened: Sequence[PublicFile], truth: Truth, ids: Sequence[str]) -> Iterator[str]:
     """What is said of the test's files, which are named after ids; and the order of times, or in an archive."""
-    known = set(ids)
+    known = {stem_of(id): id for id in ids}  # an id may be a file's name
     kinds: dict[tuple[str, str], dict[str, PublicFile]] = {}
     for entry in opened:
-        if (id := _stem(entry.name)) in known:
+        if (id := known.get(stem_of(entry.name))) is not None:
             archive = next((part for part in PurePosixPath(entry.name).parts if "." in part), "")
             kinds.setdefault((archive if archive != PurePosixPath(entry.name).name else "", entry.suffix), {})[id] = (
                 entry
@@ -189,7 +213,26 @@ def _in_metadata(opened: Sequence[PublicFile], truth: Truth, ids: Sequence[str])
                     yield f"{where}: the order of each {what} tells the true values of {name!r}"
 
 
-def _in_ids(dataset: Dataset, truth: Truth) -> Iterator[str]:
+_SEEN = {
+    ORDER: "times, inodes, modes and order of files",
+    CONTENT: "sizes, headers and folders of files",
+    ROWS: "form of the ids and the order of rows",
+}
+_STRONG = 0.5
+"""Sizes and ids may follow from content, or from how data was collected. They are a leak if they tell more than this
+share of what guessing does not."""
+
+
+def _by_a_classifier(opened: Sequence[PublicFile], truth: Truth, order: Sequence[str]) -> Iterator[str]:
+    for attack in attacks(opened, truth, order):
+        if attack.is_no_chance and (attack.kind == ORDER or attack.gain > _STRONG):
+            yield (
+                f"the {_SEEN[attack.kind]} tell the {attack.target}: a classifier that sees nothing else is right for "
+                f"{attack.right} of {attack.rows}, guessing for {attack.guess}; it uses the {attack.above_all} most"
+            )
+
+
+def _in_ids(dataset: Dataset, truth: Truth, order: Sequence[str]) -> Iterator[str]:
     """Whether the form of the ids, or their order in the sample submission, tells."""
     ids = list(next(iter(truth.values())))
     features: dict[str, list[Any]] = {
@@ -201,9 +244,6 @@ def _in_ids(dataset: Dataset, truth: Truth) -> Iterator[str]:
     parts = [re.split(r"[^A-Za-z0-9]+", id) for id in ids]
     if len(widths := {len(own) for own in parts}) == 1:
         features |= {f"part {k + 1} of the ids": [own[k] for own in parts] for k in range(widths.pop())}
-    asked = _read(dataset.sample_submission)
-    known = set(ids)
-    order = [] if asked is None else [id for id in dict.fromkeys(asked.iloc[:, 0]) if id in known]
     for name, true in truth.items():
         wanted = list(true.values())
         for what, values in features.items():
@@ -211,10 +251,6 @@ def _in_ids(dataset: Dataset, truth: Truth) -> Iterator[str]:
                 yield f"the {what} tells the true values of {name!r}"
         if order and is_sorted([true[id] for id in order]):
             yield f"the order of the rows of {dataset.sample_submission.name} tells the true values of {name!r}"
-
-
-def _stem(name: Any) -> str:
-    return PurePosixPath(str(name)).name.partition(".")[0]
 
 
 def _public_name(dataset: Dataset, path: Path) -> str:
@@ -259,7 +295,7 @@ def equals(values: Sequence[str], truth: Sequence[str]) -> bool:
     >>> equals(["1.0", "3.0", "2"], ["1", "3", "2"]), equals(["3", "1", "2"], ["1", "3", "2"])
     (True, False)
     """
-    if len(set(truth)) < 2:
+    if len(set(truth)) < 2 or len(set(values)) < 2:  # a constant equals a truth that nearly is one
         return False
     same = np.mean([value == true for value, true in zip(values, truth, strict=True)])
     if same > _NEARLY_ALL:
@@ -291,9 +327,9 @@ def is_sorted(truth: Sequence[str]) -> bool:
 def neighbours_agree(keys: Sequence[int], truth: Sequence[str]) -> bool:
     """Whether rows whose keys are next to each other have equal true values far more often than by chance.
 
-    Numbers of many values count as equal within a quarter of them. Ties among the keys are ordered at random (with a
-    fixed seed). The number of equal neighbours is compared with that of random orders, whose mean and variance are
-    known; more than six standard deviations above it is no chance.
+    Numbers of many values count as equal on the same side of their median. Ties among the keys are ordered at random
+    (with a fixed seed). The number of equal neighbours is compared with that of random orders, whose mean and variance
+    are known; more than six standard deviations above it is no chance.
 
     >>> neighbours_agree(range(60), ["a"] * 20 + ["b"] * 20 + ["a"] * 20), neighbours_agree(range(60), ["a", "b"] * 30)
     (True, False)
@@ -313,10 +349,10 @@ def neighbours_agree(keys: Sequence[int], truth: Sequence[str]) -> bool:
 
 
 def _classes(truth: Sequence[str]) -> NDArray[np.intp]:
-    """The number of each row's true value; of numbers of many values that of their quarter."""
+    """The number of each row's true value; of numbers of many values that of their half."""
     numbers = _numbers(truth)
     if numbers is not None and len(np.unique(numbers)) > len(numbers) / 4:
-        return np.searchsorted(np.quantile(numbers, [0.25, 0.5, 0.75]), numbers).astype(np.intp)
+        return (numbers > np.median(numbers)).astype(np.intp)
     return np.unique(np.asarray(truth, dtype=object).astype(str), return_inverse=True)[1].astype(np.intp)
 
 

@@ -174,6 +174,7 @@ MAX_TOTAL = 1 << 30
 _MAX_DEPTH = 3
 _MAX_COLUMNS = 500
 _SEPARATORS = {".csv": ",", ".tsv": "\t", ".txt": ","}
+_TEXTS = {".csv", ".tsv", ".txt", ".json", ".jsonl"}
 _IMAGES = {".jpg", ".jpeg", ".png", ".tif", ".tiff", ".bmp", ".gif", ".webp"}
 _UNPACKED = {".gz": gzip.decompress, ".bz2": bz2.decompress, ".xz": lzma.decompress}
 _BROKEN = (
@@ -205,23 +206,28 @@ class PublicFile:
 
 
 def entries(public: Path) -> Iterator[PublicFile]:
-    """The public files that are not too large, each before what it holds; in the order of their names, members of
-    archives in the order in which they lie there."""
+    """The public files, each before what it holds; in the order of their names, members of archives in that of the
+    archive. Of a file above ``MAX_BYTES``, and of files beyond ``MAX_TOTAL``, only what is noted: no content."""
     total = 0
     paths = list(public.rglob("*"))  # in each folder in the order of its directory
     places = {path: str(place) for place, path in enumerate(paths)}
     for path in sorted(paths):
-        if not path.is_file() or (size := path.stat().st_size) > MAX_BYTES or total + size > MAX_TOTAL:
+        if not path.is_file():
             continue
-        total += size
         about = path.stat()
         noted = (
             ("time of change", str(about.st_mtime_ns)),
             ("time of the inode's change", str(about.st_ctime_ns)),
             ("inode", str(about.st_ino)),
+            ("mode", str(about.st_mode)),
             ("place in the directory", places[path]),
         )
-        yield from _opened(PublicFile(path.relative_to(public).as_posix(), path.read_bytes(), noted), _MAX_DEPTH)
+        name, size = path.relative_to(public).as_posix(), about.st_size
+        if size > MAX_BYTES or total + size > MAX_TOTAL:
+            yield PublicFile(name, b"", (*noted, ("size in bytes", str(size))))
+        else:
+            total += size
+            yield from _opened(PublicFile(name, path.read_bytes(), noted), _MAX_DEPTH)
 
 
 def table(entry: PublicFile) -> pd.DataFrame | None:
@@ -235,10 +241,27 @@ def table(entry: PublicFile) -> pd.DataFrame | None:
 
 def metadata(entry: PublicFile) -> dict[str, str]:
     """What a file says beside its content: size, time, comments; an image's header and EXIF; others' ``header``."""
-    found = {"size in bytes": str(len(entry.content)), "last bytes": entry.content[-4:].hex(), **dict(entry.noted)}
+    content = entry.content
+    found = {"size in bytes": str(len(content)), "last bytes": content[-4:].hex(), **dict(entry.noted)}
+    if (behind := _behind_the_end(content)) is not None:
+        found["bytes behind the end"] = str(behind)
+    elif entry.suffix in _TEXTS:
+        found["first bytes"] = content[:3].hex()  # of a byte order mark
+        found["line ends"] = str((content.count(b"\r") > 0, len(content) - len(content.rstrip())))
     if entry.suffix in _IMAGES:
         found.update(_of_image(entry.content))
     return found | header(entry.content, entry.suffix)
+
+
+def _behind_the_end(content: bytes) -> int | None:
+    """How many bytes follow the end of a PNG, JPEG or RIFF file; None for others."""
+    if content[:8] == b"\x89PNG\r\n\x1a\n":
+        return len(content) - content.rfind(b"IEND") - 8
+    if content[:2] == b"\xff\xd8":
+        return len(content) - content.rfind(b"\xff\xd9") - 2
+    if content[:4] == b"RIFF":
+        return len(content) - 8 - int.from_bytes(content[4:8], "little")
+    return None
 
 
 def _of_image(content: bytes) -> dict[str, str]:

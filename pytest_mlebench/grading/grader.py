@@ -16,7 +16,7 @@ from pytest_mlebench.grading import process_client
 from pytest_mlebench.grading.limits import GradingLimits
 from pytest_mlebench.grading.report import standing
 from pytest_mlebench.io.paths import AnyPath, expanded
-from pytest_mlebench.records.report import Report
+from pytest_mlebench.records.report import TWIN, Report
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +46,10 @@ class Grader:
         expect(dataset, Dataset, "the dataset", "DataStore().prepare(competition) is one")
         if dataset.competition.id != competition.id:
             raise DataError(f"the data is that of {dataset.competition.id}, the competition is {competition.id}")
+        if dataset.competition.is_twin:  # which has a leaderboard of its own
+            competition = dataset.competition
         self.competition = competition
+        self._generated = TWIN if competition.is_twin else "synthetic" if dataset.is_synthetic else ""
         self.limits = limits or GradingLimits()
         answers = dataset.answers.absolute()
         self._job = process_client.job_of(
@@ -90,6 +93,7 @@ class Grader:
             bench_version=self.competition.version,
             thresholds=self.competition.thresholds,
             contaminated=bool(self.competition.contaminated),
+            generated=self._generated,
             score_low=known.get("low"),
             score_high=known.get("high"),
             firm=known.get("firm"),

@@ -303,6 +303,7 @@ def _evaluation(job: Job) -> Evaluation:
     None in place of a submission: that this can be done is the reply. The second argument asks for the certainty.
     """
     from pytest_mlebench.catalog.competition import Competition
+    from pytest_mlebench.catalog.leaderboard import Leaderboard
     from pytest_mlebench.grading.form import Form
     from pytest_mlebench.grading.scorer import Scorer
 
@@ -325,7 +326,10 @@ def _evaluation(job: Job) -> Evaluation:
 
         own = [folder, Path(job["answers"]), *map(Path, filter(None, [job.get("submissions")]))]
         landlock = read_only([*own, *python_paths()], listable=map(Path, sys.path))
-    scorer = Scorer(Competition.load(folder, version=job["version"]), Path(job["answers"]), max_bytes=max_bytes)
+    competition = Competition.load(folder, version=job["version"])
+    if "leaderboard" in job:
+        competition = competition.as_twin(Leaderboard(**job["leaderboard"]))
+    scorer = Scorer(competition, Path(job["answers"]), max_bytes=max_bytes)
 
     def grade(path: Path | None, certainty: bool) -> Reply:
         if path is None:

@@ -11,6 +11,7 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +110,7 @@ def job_of(competition: Competition, data: Path, **parameters: Any) -> Job:
         "version": competition.version,
         "changed": max((file.stat().st_mtime_ns for file in files if file.exists()), default=0),
         **({"third_party": True} if is_third_party(competition) else {}),
+        **({"leaderboard": asdict(competition.leaderboard)} if competition.is_twin else {}),
         **parameters,
     }
 

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_mlebench.catalog.competition import Competition
+from pytest_mlebench.catalog.competition import Competition, command
 from pytest_mlebench.defaults import MAX_SUBMISSION_BYTES
 from pytest_mlebench.errors import CompetitionError, DataError, InvalidSubmission, MLEBenchError
 from pytest_mlebench.grading.reading import read_answers, read_submission
@@ -48,9 +48,7 @@ class Scorer:
         self._answers: Any = None
         self._scored: tuple[Path, float] | None = None
         if not answers.is_file():
-            raise DataError(
-                f"{competition.id}: no answers at {answers}; run `mlebench prepare -c {competition.id}` first"
-            )
+            raise DataError(f"{competition.id}: no answers at {answers}; run `{command('prepare', competition)}` first")
 
     @property
     def answers(self) -> Any:

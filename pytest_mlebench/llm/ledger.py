@@ -111,7 +111,7 @@ class Totals:
     withheld: Counter[str] = field(default_factory=Counter)
     dropped: Counter[str] = field(default_factory=Counter)
     refusals: Counter[str] = field(default_factory=Counter)
-    """Why the gateway itself, or a provider that cannot be reached, did not answer."""
+    """Why the gateway, or a provider that cannot be reached, did not answer; and the errors that providers answered."""
     budget_ended: str | None = None
 
     def add(self, call: Call) -> None:
@@ -119,8 +119,9 @@ class Totals:
             self.withheld[_known(name, self.withheld)] += 1
         for name in call.dropped:
             self.dropped[_known(name, self.dropped)] += 1
-        if call.refused and call.error:
-            reason = " ".join(call.error.split())
+        if call.error and (call.refused or (call.status or 0) >= 400):
+            by = "" if call.refused else f"{call.provider} answered {call.status}: "
+            reason = by + " ".join(call.error.split())
             self.refusals[_known(reason, self.refusals, _REFUSAL, _REFUSALS)] += 1
         self.retries += call.retries
         if call.error is not None or call.status is None or call.status >= 400:

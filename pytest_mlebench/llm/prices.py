@@ -308,8 +308,10 @@ def _read(file: Path) -> dict[str, OwnPrice]:
 
 def _price(values: Any, where: str) -> OwnPrice:
     known = (*_FIELDS, *_LIMITS)
-    if not isinstance(values, dict) or not values or values.keys() - set(known):
+    if not isinstance(values, dict) or not values:
         raise UsageError(f"{where}: must be a mapping with some of {', '.join(known)}")
+    if extra := sorted(map(str, values.keys() - set(known))):
+        raise UsageError(f"{where} has unknown keys {', '.join(extra)}; known are {', '.join(known)}")
     rates: dict[str, Decimal] = {}
     limits: dict[str, int] = {}
     for name, value in values.items():

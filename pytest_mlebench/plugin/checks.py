@@ -6,6 +6,7 @@ Graders, and pandas with them, are imported when a check runs: collecting needs 
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +20,14 @@ if TYPE_CHECKING:
 
     from pytest_mlebench.data.dataset import Dataset
     from pytest_mlebench.gate.golden import Grade
+    from pytest_mlebench.records.report import Report
 
 Check = Callable[..., None]
+PLACEHOLDER = "placeholder"
+"""The ``source`` of the leaderboard that ``mlebench new-competition`` writes."""
+KEEP_CELLS = (
+    "Read the table with `pytest_mlebench.authoring.tables.read_text_csv`, which keeps cells as they are written."
+)
 
 
 def checks(*, real_data: bool) -> Sequence[tuple[str, Check]]:
@@ -40,19 +47,34 @@ def checks(*, real_data: bool) -> Sequence[tuple[str, Check]]:
     )
 
 
-def synthetic_prepare(competition: Competition, synthetic_dataset: Dataset) -> None:
-    """The prepared files are byte for byte (archives member for member) those of the golden."""
+def synthetic_prepare(
+    competition: Competition, synthetic_dataset: Dataset, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """The prepared files are byte for byte (archives member for member) those of the golden; cells are kept."""
+    from pytest_mlebench.data.cells import changed_cells, is_comparable
+    from pytest_mlebench.data.preparing import make_synthetic
     from pytest_mlebench.gate.golden import advice, prepared_differences
 
     _none(prepared_differences(competition, synthetic_dataset), advice(competition, "prepare.py", "synthetic.py"))
+    if is_comparable(competition):
+        make_synthetic(competition, tmp_path, competition.golden["seed"])
+        found = changed_cells(competition, tmp_path, synthetic_dataset)
+        _none(_excepted(competition, "cells_are_kept", found, request), KEEP_CELLS if found else "")
 
 
-def synthetic_scores(competition: Competition, synthetic_grades: dict[str, Grade]) -> None:
-    """Every valid submission scores as in the golden."""
-    from pytest_mlebench.gate.golden import advice, score_differences
+def synthetic_scores(
+    competition: Competition, synthetic_grades: dict[str, Grade], request: pytest.FixtureRequest
+) -> None:
+    """Every valid submission scores as in the golden; the answers themselves are valid."""
+    from pytest_mlebench.gate.golden import ANSWERS, advice, score_differences
 
     broken = any(grade.defect for grade in synthetic_grades.values())
     _none(score_differences(competition, synthetic_grades), advice(competition, "grade.py", accept=not broken))
+    if competition.leaderboard.source == PLACEHOLDER:
+        warnings.warn(pytest.PytestWarning(_placeholder(competition)), stacklevel=1)
+    reason = synthetic_grades[ANSWERS].reason
+    invalid = [] if reason is None else [f"the perfect submission is invalid: {reason}"]
+    _none(_excepted(competition, "answers_are_invalid", invalid, request))
 
 
 def synthetic_rejections(
@@ -86,13 +108,19 @@ def synthetic_answers_stay_private(
     _no_leaks(competition, synthetic_dataset, request)
 
 
-def real_checksums(dataset: Dataset) -> None:
-    """The prepared files are the reference's."""
+def real_checksums(dataset: Dataset, request: pytest.FixtureRequest) -> None:
+    """The prepared files are the reference's; without checksums, their cells are those of the raw files."""
+    from pytest_mlebench.data.cells import changed_cells
     from pytest_mlebench.data.verification import checksum_errors
 
-    if not dataset.competition.checksums:
-        pytest.skip("the competition has no checksums")
-    _none(checksum_errors(dataset))
+    competition = dataset.competition
+    if competition.checksums:
+        _none(checksum_errors(dataset))
+    elif not dataset.has_raw and competition.source != "bundled":
+        pytest.skip("the competition has no checksums, and the store no raw data to compare cells with")
+    else:
+        found = changed_cells(competition, dataset.raw, dataset)
+        _none(_excepted(competition, "cells_are_kept", found, request), KEEP_CELLS if found else "")
 
 
 def real_sample_submission(competition: Competition, dataset: Dataset) -> None:
@@ -103,11 +131,14 @@ def real_sample_submission(competition: Competition, dataset: Dataset) -> None:
     expected = competition.sample_submission_score
     if competition.is_corrected and expected is None:
         pass  # nobody has prepared it with the reference
-    elif expected is None or math.isnan(expected):
-        assert report.score is None, f"the sample submission scores {report.score}; it must have no score"
     else:
-        assert report.score == pytest.approx(expected, abs=1.1e-5), report.error
-    assert not report.any_medal, f"the sample submission earns a medal: {report.medal}"
+        scored = math.nan if report.score is None else report.score
+        if scored != pytest.approx(math.nan if expected is None else expected, abs=1.1e-5, nan_ok=True):
+            pytest.fail(_wrong_sample_score(competition, report), pytrace=False)
+    if report.any_medal:
+        pytest.fail(f"the sample submission earns a medal: {report.medal}", pytrace=False)
+    if competition.leaderboard.source == PLACEHOLDER:
+        pytest.fail(_placeholder(competition), pytrace=False)
 
 
 def real_perfect_submission(competition: Competition, dataset: Dataset) -> None:
@@ -115,12 +146,39 @@ def real_perfect_submission(competition: Competition, dataset: Dataset) -> None:
     from pytest_mlebench.grading.grader import Grader
 
     report = Grader(competition, dataset).report(dataset.perfect_submission)
-    assert report.gold_medal, f"score {report.score}, gold is {report.gold_threshold} ({report.error})"
+    if not report.gold_medal:
+        why = f"is invalid: {report.error}" if report.score is None else f"scores {report.score:g}"
+        file = competition.file("competition.yaml")
+        pytest.fail(
+            f"{file}: the answers must earn gold ({report.gold_threshold:g}), but as a submission they {why}. "
+            "Correct `leaderboard`, grade.py or `perfect_submission`",
+            pytrace=False,
+        )
 
 
 def real_answers_stay_private(competition: Competition, dataset: Dataset, request: pytest.FixtureRequest) -> None:
     """No public file tells the answers, and no group is on both sides of the split."""
     _no_leaks(competition, dataset, request)
+
+
+def _wrong_sample_score(competition: Competition, report: Report) -> str:
+    """What to write into ``competition.yaml``."""
+    file, expected = competition.file("competition.yaml"), competition.sample_submission_score
+    if report.score is None:
+        found = f"is invalid: {report.error}" if report.error else "has no score"
+        return f"{file}: the sample submission {found}; sample_submission_score says {expected:g}"
+    said = "does not give its score" if expected is None else f"says {expected:g}"
+    return (
+        f"{file}: the sample submission scores {report.score}, and the file {said}; if the score is right, write "
+        f"`sample_submission_score: {report.score}`"
+    )
+
+
+def _placeholder(competition: Competition) -> str:
+    return (
+        f"{competition.file('competition.yaml')}: the leaderboard's scores are placeholders; write your own and remove "
+        f"`source: {PLACEHOLDER}` (`Leaderboard.from_scores` computes them)"
+    )
 
 
 def _no_leaks(competition: Competition, dataset: Dataset, request: pytest.FixtureRequest) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from pytest_mlebench.catalog import Competition
 from pytest_mlebench.catalog.catalogue import unknown
 from pytest_mlebench.catalog.schema import close_matches
 from pytest_mlebench.plugin import internals, options
+from pytest_mlebench.plugin.collection import marker_name, markers_of
 from pytest_mlebench.plugin.session import (
     NAMES,
     Session,
@@ -76,8 +78,26 @@ def _with_bundled(session: Session, argument: str, here: Path) -> str:
     return argument
 
 
+def list_markers(config: pytest.Config) -> None:
+    """Have ``--markers`` list those of the catalogue, too: the splits and the categories."""
+    for name, word in _markers(config).items():
+        config.addinivalue_line("markers", f"{name}: competitions of {word}")
+
+
+def _markers(config: pytest.Config) -> dict[str, str]:
+    catalogue = session_of(config).bench.catalogue
+    return {name: word for competition in catalogue for name, word in markers_of(competition).items()}
+
+
 def explain_nothing(reporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Where -k matches none of the competitions that were collected: the close ones, or how to see all."""
+    """Where -k or -m matches none of the competitions that were collected: the close ones, or how to see all."""
+    expression = config.option.markexpr
+    if expression and offered(config):
+        known = _markers(config)
+        words = [word for word in re.findall(r"\w+", expression) if word not in {"and", "or", "not", *known}]
+        close = [name for word in words for name in close_matches(marker_name(word), known)]
+        meant = f"did you mean {' or '.join(dict.fromkeys(close))}?" if close else "`pytest --markers` lists them"
+        reporter.write_line(f"-m {expression!r} matches no competition; {meant}")
     word = config.option.keyword
     if not word or not (ids := offered(config)):
         return

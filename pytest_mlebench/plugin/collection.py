@@ -15,7 +15,7 @@ from pytest_mlebench.catalog.competition import FIRST
 from pytest_mlebench.errors import CompetitionError, UsageError
 from pytest_mlebench.io.paths import bundled
 from pytest_mlebench.plugin import internals
-from pytest_mlebench.plugin.session import session_of, ways_below
+from pytest_mlebench.plugin.session import FIXTURES, FIXTURES_MODULE, session_of, ways_below
 
 if TYPE_CHECKING:
     from pytest_mlebench.catalog import Catalogue
@@ -62,12 +62,7 @@ class CompetitionFile(pytest.File):
             raise self.CollectError(str(error)) from error
         if session.chosen is not None and self.competition.id not in {chosen.id for chosen in session.chosen}:
             return
-        for word in (
-            self.competition.split,
-            *(["lite"] if self.competition.split == "low" else []),
-            self.competition.category,
-        ):
-            name = marker_name(word)
+        for name, word in markers_of(self.competition).items():
             self.config.addinivalue_line("markers", f"{name}: competitions of {word}")
             self.add_marker(name)
         self.add_marker(pytest.mark.competition(self.competition.id))
@@ -96,6 +91,7 @@ class CompetitionItem(pytest.Function):
         inside = ",".join(filter(None, [of, "" if is_first else competition.version]))
         item: Self = cls.from_parent(parent, name=f"{name}[{inside}]" if inside else name, callobj=callobj)
         item.competition = competition
+        internals.keep_fixtures(item, FIXTURES, FIXTURES_MODULE)
         if not is_first:
             marker = f"bench_{competition.version}"
             parent.config.addinivalue_line("markers", f"{marker}: version {competition.version[1:]} of the benchmark")
@@ -127,6 +123,12 @@ def prefer_the_benchmark(items: list[pytest.Item]) -> None:
         kept = set(inside)
         inside[0].config.hook.pytest_deselected(items=[item for item in items if item not in kept])
         items[:] = inside
+
+
+def markers_of(competition: Competition) -> dict[str, str]:
+    """The markers of a competition's items, and what each stands for: its split and its category."""
+    words = [competition.split, *(["lite"] if competition.split == "low" else []), competition.category]
+    return {marker_name(word): word for word in words}
 
 
 def marker_name(word: str) -> str:

@@ -8,7 +8,9 @@ from collections.abc import Set as AbstractSet
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.options import AGENT, GRANTED, NEEDS, OPTIONS, RESTORED, Settings
 
-_OF_DATA = frozenset({"--agents-dir", "--competitions-dir", "--data-dir", "--data-source", "--description"})
+_OF_DATA = frozenset(
+    {"--agents-dir", "--competitions-dir", "--data", "--data-dir", "--data-source", "--description", "--twin-per-seed"}
+)
 _OF_SANDBOXES = (
     *(
         own.name
@@ -40,8 +42,12 @@ def _problems(settings: Settings, given: AbstractSet[str]) -> Iterator[str]:
     elif settings.split is not None:  # the competitions check themselves
         if ignored := _given(_OF_SANDBOXES, given):
             yield f"{ignored} {AGENT.problem}"
-        if (ignored := _given(("--prepare", "--data-source", "--description"), given)) and not settings.real_data:
+        if (
+            ignored := _given(("--prepare", "--data", "--data-source", "--description"), given)
+        ) and not settings.real_data:
             yield f"{ignored} needs --agent=ID or --real-data: without them, checks use synthetic data"
+    if "--data-source" in given and settings.has_twins:
+        yield "--data-source has real data, and --data=twin asks for generated data: leave one of them out"
     if "--data-source" in given and settings.prepare == "never":
         yield "--data-source is where missing data is taken from, which --prepare=never forbids: leave one of them out"
     for need in NEEDS:

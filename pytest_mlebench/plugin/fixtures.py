@@ -88,7 +88,7 @@ def competition(request: pytest.FixtureRequest) -> Competition:
 
 @pytest.fixture(scope="session")
 def data_store(request: pytest.FixtureRequest) -> DataStore:
-    """The DataStore in ``--data-dir``."""
+    """The DataStore in ``--data-dir``, or that of ``--data=twin``."""
     return _or_fail(lambda: _bench(request).store)
 
 
@@ -96,8 +96,12 @@ def data_store(request: pytest.FixtureRequest) -> DataStore:
 def dataset(request: pytest.FixtureRequest, competition: Competition, data_store: DataStore) -> Dataset:
     """The competition's Dataset, downloaded and prepared if necessary; ``--prepare=never`` skips the test."""
     from pytest_mlebench.plugin.planning import provide
+    from pytest_mlebench.plugin.running import AgentRun
 
-    return _or_fail(lambda: provide(request.node, competition, data_store, _bench(request)))
+    store, node = data_store, request.node
+    if isinstance(node, AgentRun) and _bench(request).settings.twin_per_seed:
+        store = _bench(request).store_of(node.key.seed)
+    return _or_fail(lambda: provide(node, competition, store, _bench(request)))
 
 
 @pytest.fixture

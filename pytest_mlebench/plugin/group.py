@@ -30,7 +30,7 @@ from pytest_mlebench.reports.medals import in_order, medal_table
 from pytest_mlebench.reports.sections import rate_sections
 from pytest_mlebench.reports.tables import markdown_text
 from pytest_mlebench.results.overview import overview
-from pytest_mlebench.runs.writer import hold_as_worker, make_folder
+from pytest_mlebench.runs.writer import hold_as_worker
 from pytest_mlebench.sandbox.leftovers import clean_folders
 
 if TYPE_CHECKING:
@@ -57,7 +57,6 @@ def open_group(config: pytest.Config) -> None:
 
     elsewhere = session.settings.cluster
     with usage_errors():
-        make_folder(session.group.parent)
         if elsewhere is None and (session.group / JOBS).is_dir() and has_engines():
             engines().check_none_runs(session)
     kinds, problems = {}, config.stash.setdefault(_PROBLEMS, {})

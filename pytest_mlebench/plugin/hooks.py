@@ -68,6 +68,10 @@ def pytest_configure(config: pytest.Config) -> None:
     own.configure(config, report)
     if config.option.help:
         return
+    if config.option.markers:
+        from pytest_mlebench.plugin.choosing import list_markers
+
+        list_markers(config)
     if not own.chooses(config):
         own.check_options(config)
         return

@@ -187,3 +187,10 @@ def run_item(session: pytest.Session, item: pytest.Item, *, is_last: bool) -> No
         raise session.Failed(session.shouldfail)
     if session.shouldstop:
         raise session.Interrupted(session.shouldstop)
+
+
+def keep_fixtures(item: pytest.Function, names: Iterable[str], module: str) -> None:
+    """Let an item use the fixtures of a module by these names, also where conftests have others."""
+    for name in names:
+        found = item.session._fixturemanager.getfixturedefs(name, item) or ()
+        item._fixtureinfo.name2fixturedefs[name] = [one for one in found if one.func.__module__ == module]

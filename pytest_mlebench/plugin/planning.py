@@ -5,7 +5,7 @@ Data is prepared when an item needs it, or the item is skipped, as ``--prepare``
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -21,6 +21,7 @@ from pytest_mlebench.data.dataset import OBFUSCATED, Dataset
 from pytest_mlebench.data.download.kaggle import KaggleDownloads
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import CompetitionError, DataError, UsageError
+from pytest_mlebench.grading.twins import has_twin, no_twin
 from pytest_mlebench.plugin import events, internals
 from pytest_mlebench.plugin.collection import competition_of
 from pytest_mlebench.plugin.group import plan_runs
@@ -108,7 +109,7 @@ def _take_up(config: pytest.Config, plan: Plan) -> None:
         if config.option.collectonly:
             return
 
-        has_data = check(bench, plan.folders)
+        has_data = check(bench, plan.folders, [Path(arg.partition("::")[0]).name for arg in config.args])
         plan_runs(config, plan.runs, build=has_data)
 
 
@@ -118,6 +119,9 @@ def provide(item: pytest.Item, competition: Competition, store: DataStore, bench
     Skips the item if data may not be prepared; raises DataError.
     """
     settings, options = bench.settings, bench.prepare_options
+    if settings.has_twins and not has_twin(competition):
+        item.stash[NOT_PREPARED] = reason = no_twin(competition)
+        pytest.skip(reason)
     if settings.nodes_pull and isinstance(item, AgentRun):
         return store.dataset(competition)
     if settings.prepare == "never":
@@ -140,10 +144,18 @@ def _see_obfuscated(competitions: Iterable[Competition]) -> None:
         raise UsageError("\n".join(missing))
 
 
-def check(bench: Bench, folders: Iterable[str]) -> bool:
+def _with_twins(competitions: Sequence[Competition], named: Collection[str]) -> list[Competition]:
+    """Those that have twins; the others are skipped. Raises UsageError where one was asked for by name, or none has."""
+    lacking = [own for own in competitions if not has_twin(own)]
+    if errors := [no_twin(own) for own in lacking if own.id in named or len(lacking) == len(competitions)]:
+        raise UsageError("\n".join(errors[:5] + ([f"and {len(errors) - 5} more"] if len(errors) > 5 else [])))
+    return [own for own in competitions if own not in lacking]
+
+
+def check(bench: Bench, folders: Iterable[str], named: Collection[str] = ()) -> bool:
     """See before the first test that the data of these competitions can be had; raises UsageError.
 
-    With ``--prepare=never``: whether that of any is there.
+    With ``--prepare=never``: whether that of any is there. ``named`` are the ids that the user asked for by name.
     """
     settings, competitions = bench.settings, []
     for folder in folders:
@@ -151,6 +163,8 @@ def check(bench: Bench, folders: Iterable[str]) -> bool:
             competitions.append(Competition.load(Path(folder), version=settings.version))
     if not competitions:
         return False
+    if settings.has_twins:
+        competitions = _with_twins(competitions, named)
     if settings.description == OBFUSCATED:
         if not settings.has_runs and settings.real_data:
             raise UsageError("--description=obfuscated is for runs: add --agent=ID, or leave it out")

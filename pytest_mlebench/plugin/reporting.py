@@ -17,6 +17,7 @@ from pytest_mlebench.plugin.session import (
     ATTACHED,
     HARNESS_ERROR,
     NOT_PREPARED,
+    NOT_RUN,
     RECORD,
     session_of,
     writes_group,
@@ -76,6 +77,8 @@ def attach(item: pytest.Item, report: pytest.TestReport) -> None:
     attached: dict[str, Any] = {}
     if NOT_PREPARED in item.stash:
         attached["not_prepared"] = item.stash[NOT_PREPARED]
+    if NOT_RUN in item.stash:
+        attached["not_run"] = item.stash[NOT_RUN]
     if report.when == "call" and (error := _taken(item, HARNESS_ERROR)) is not None:
         attached["harness_error"] = error
     if report.when == "call" and (record := _taken(item, RECORD)) is not None:
@@ -143,10 +146,11 @@ def summarise(reporter: pytest.TerminalReporter, config: pytest.Config) -> None:
         return
 
     skipped = [getattr(report, ATTACHED, {}) for report in internals.reports_of(reporter, ["skipped"])]
-    if reasons := sorted({attached["not_prepared"] for attached in skipped if "not_prepared" in attached}):
-        reporter.write_sep("=", "not prepared")
-        for reason in reasons:
-            reporter.write_line(plain(reason))
+    for key, title in (("not_prepared", "not prepared"), ("not_run", "not run")):
+        if reasons := sorted({attached[key] for attached in skipped if key in attached}):
+            reporter.write_sep("=", title)
+            for reason in reasons:
+                reporter.write_line(plain(reason))
     labels = [outcome.label for outcome in FAILURES if outcome is not Outcome.error]  # pytest prints errors itself
     failed = list(internals.reports_of(reporter, labels))
     if failed and config.option.tbstyle != "no":

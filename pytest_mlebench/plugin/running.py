@@ -11,7 +11,7 @@ from pytest_mlebench.errors import MLEBenchError
 from pytest_mlebench.plugin import internals
 from pytest_mlebench.plugin.collection import CompetitionFile, CompetitionItem
 from pytest_mlebench.plugin.reporting import note_run
-from pytest_mlebench.plugin.session import HARNESS_ERROR, RECORD, engines, session_of
+from pytest_mlebench.plugin.session import CANNOT_WORK, HARNESS_ERROR, NOT_RUN, RECORD, engines, session_of
 from pytest_mlebench.records.layout import RUN_LOG
 from pytest_mlebench.records.record import RunKey
 from pytest_mlebench.reports.run_details import failure_text
@@ -55,6 +55,13 @@ class AgentRun(CompetitionItem):
             item.add_marker(pytest.mark.timeout(0))
         return item
 
+    def setup(self) -> None:
+        """Skip the run of an agent whose model calls were all refused in an earlier run of this process."""
+        if why := self.config.stash.get(CANNOT_WORK, {}).get(self.agent.id):
+            self.stash[NOT_RUN] = f"{self.agent.id}: {why}. Its other runs were not started"
+            pytest.skip(self.stash[NOT_RUN])
+        super().setup()
+
 
 def _replay(request: pytest.FixtureRequest) -> None:
     """What an AgentRun does that was finished in an earlier session: show its record."""
@@ -93,6 +100,8 @@ def _judge_what_comes(request: pytest.FixtureRequest, get: Callable[[], RunRecor
 def _judge(request: pytest.FixtureRequest, record: RunRecord) -> None:
     session = session_of(request.config)
     request.node.stash[RECORD] = record
+    if record.unanswered and not record.report.valid_submission and request.node.key not in session.finished:
+        request.config.stash.setdefault(CANNOT_WORK, {})[record.agent] = plain(record.unanswered)
     if not record.outcome.passed or record.outcome.is_below(session.settings.min_medal):
         log = tail(session.group / record.run_id / RUN_LOG)
         pytest.fail(failure_text(record, log, session.settings.min_medal), pytrace=False)

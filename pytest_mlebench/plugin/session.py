@@ -32,9 +32,20 @@ HARNESS_ERROR = pytest.StashKey[str]()
 """Why a run has no record: the harness could not even write one."""
 NOT_PREPARED = pytest.StashKey[str]()
 """Why an item was skipped: its data is not there."""
+CANNOT_WORK = pytest.StashKey[dict[str, str]]()
+"""Of the session's config: by agent, why none of its model calls can be answered. Its other runs are skipped."""
+NOT_RUN = pytest.StashKey[str]()
+"""Why an item was skipped: see ``CANNOT_WORK``."""
 ATTACHED = "mlebench"
 """The attribute of a report that holds what is above; a mapping of plain values travels from workers to xdist's
 controller."""
+
+FIXTURES = (
+    *("agent", "competition", "data_store", "dataset", "grade_submission", "run_agent", "run_group", "sandbox"),
+    *("synthetic_dataset", "synthetic_grades"),
+)
+"""The names of the plugin's fixtures."""
+FIXTURES_MODULE = "pytest_mlebench.plugin.fixtures"
 
 NAMES = "competitions/"
 """How node ids of bundled competitions begin, wherever the package is installed."""

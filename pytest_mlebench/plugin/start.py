@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -45,8 +46,12 @@ def _start_runs(config: pytest.Config, settings: Settings) -> None:
         settings, resumed = options.read_resumed(config, manifest, folder / MANIFEST), manifest.runs
     finished = [RunRecord.from_json(values) for values in sent["mlebench_finished"]] if sent else []
     bench = session_of(config).bench
+    if sent:
+        settings = replace(settings, data=sent["mlebench_data"])
     if settings is not bench.settings:
         bench = Bench(settings=settings, reporter=bench.reporter, workers=bench.workers)
+    if not config.option.collectonly:
+        bench = bench.settle_twins(folder)
     session = replace_session(
         config,
         bench=bench,
@@ -113,4 +118,8 @@ def for_workers(config: pytest.Config) -> dict[str, Any]:
     if not session.settings.has_runs:
         return {}
     finished = [record.to_json() for record in session.finished.values()]
-    return {"mlebench_group": str(session.group), "mlebench_finished": finished}
+    return {
+        "mlebench_group": str(session.group),
+        "mlebench_finished": finished,
+        "mlebench_data": session.settings.data,
+    }

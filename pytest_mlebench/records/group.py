@@ -19,7 +19,7 @@ from pytest_mlebench.records.account import Ending
 from pytest_mlebench.records.layout import GRADING_REPORT, MANIFEST, RECORD, RUN_LOG
 from pytest_mlebench.records.manifest import Manifest
 from pytest_mlebench.records.record import RunKey, RunRecord
-from pytest_mlebench.records.report import Report
+from pytest_mlebench.records.report import TWIN, Report
 
 
 class SplitAndCategory(NamedTuple):
@@ -162,7 +162,7 @@ class GroupReader:
             seeds[id] += 1
             place = UNKNOWN
             if id in catalogue:
-                label = split_label(catalogue[id].split, report.bench_version)
+                label = split_label(catalogue[id].split, report.bench_version, is_twin=report.generated == TWIN)
                 place = SplitAndCategory(label, catalogue[id].category)
             records.append(
                 RunRecord(

@@ -14,6 +14,7 @@ images        the container images that runs used, by agent: tag and digest
 connections   hosts that runs reached or tried to reach, with the number of connections, by competition
 models        language models that answered, with the number of calls, by agent
 data          digests of the prepared data by competition (see ``data.verification.fingerprint``)
+twins         seed and size of the group's twins, once all of its runs are done; until then ``settings`` has a digest
 permissions   what agents used of what the user permits, by agent: secrets, hosts, no isolation, privileged containers
 canonical     whether limits and hardware are those of the published results, and each difference
 ============  =====================================================================================================
@@ -37,6 +38,7 @@ from pytest_mlebench.io.units import format_duration
 from pytest_mlebench.records.account import Hardware, Limits
 from pytest_mlebench.records.layout import MANIFEST
 from pytest_mlebench.records.record import RunKey, RunRecord
+from pytest_mlebench.records.report import TWIN_DATA
 
 _LIBRARIES = ("numpy", "pandas", "scikit-learn", "scipy", "pytest")
 UNKNOWN = "unknown"
@@ -107,6 +109,7 @@ class Manifest:
     data: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     models: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     permissions: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    twins: Mapping[str, Any] = field(default_factory=dict)
     canonical: Canonical | None = None
 
     def __post_init__(self) -> None:
@@ -250,6 +253,7 @@ def model_differences(settings: Mapping[str, Any]) -> list[str]:
     found = {
         "allow_provider_tools": "tools that providers run, such as web search, were allowed",
         "llm_replay": "answers of language models are from a recording",
+        "data": TWIN_DATA,
     }
     hidden = ["descriptions were obfuscated: agents were not told which competition it is"]
     return [text for name, text in found.items() if settings.get(name)] + (

@@ -75,6 +75,9 @@ class RunRecord:
     """Digests of the prepared data (see ``data.verification.fingerprint``)."""
     synthetic_data: bool | None = None
     """Whether its data was made by the competition's ``synthetic.py``; None where that was not noted."""
+    twin: Mapping[str, Any] = field(default_factory=dict)
+    """Of a run on a twin: the key of its seed, its size and, if each seed has a twin of its own, the run's seed. Empty
+    on other data."""
     data_source: str = ""
     """The URL that the data was pulled from, without a password; empty if it was prepared where the run was."""
     description: str | None = None
@@ -151,7 +154,16 @@ class RunRecord:
         """Why the run has no valid submission; None if it has one."""
         if self.error is None and self.report.grader_defect:
             return f"the grader of {self.competition_id} is defective: {self.report.error}"
-        return self.error or (self.report.error if self.report.submission_exists else NO_SUBMISSION)
+        return self.error or (self.report.error if self.report.submission_exists else self.unanswered or NO_SUBMISSION)
+
+    @property
+    def unanswered(self) -> str:
+        """Why none of its model calls was answered; empty if one was, if it made none, or if its budget ended."""
+        refusals = self.llm.get("refusals")
+        if self.llm.get("calls") or self.llm.get("budget_ended") or not isinstance(refusals, Mapping) or not refusals:
+            return ""
+        reason, calls = max(refusals.items(), key=lambda item: int(item[1])), sum(map(int, refusals.values()))
+        return f"no model call was answered ({calls} failed): {reason[0]}"
 
     def to_json(self) -> dict[str, Any]:
         """Plain values, which xdist can send."""

@@ -9,6 +9,10 @@ from typing import Any
 from pytest_mlebench.catalog.competition import FIRST
 from pytest_mlebench.catalog.leaderboard import MEDALS, Medal
 
+TWIN = "twin"
+"""What ``Report.generated`` says of twins."""
+TWIN_DATA = "twin data: not comparable with real scores"
+"""The mark of every result on twins."""
 NO_SUBMISSION = "the agent left no submission.csv"
 """The reason why such a run has no score, wherever it is shown."""
 
@@ -24,6 +28,8 @@ class Report:
     ``grading.resampling``).
     ``bench_version`` is that of the benchmark, ``thresholds`` whether medals mean in it what they did on Kaggle's
     leaderboard (see ``schema.THRESHOLDS``), ``contaminated`` whether the answers are publicly known.
+    ``generated`` says what the data is if it is not the competition's: ``twin`` (thresholds are the twin's own), or
+    ``synthetic``.
 
     >>> from pathlib import Path
     >>> from pytest_mlebench import read_group
@@ -57,6 +63,7 @@ class Report:
     score_low: float | None = None
     score_high: float | None = None
     firm: bool | None = None
+    generated: str = ""
 
     @property
     def medal(self) -> Medal | None:

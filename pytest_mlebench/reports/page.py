@@ -25,15 +25,16 @@ from pytest_mlebench.records.layout import FILES, RECORD, RUN_LOG, SUBMISSION
 from pytest_mlebench.records.outcome import Outcome
 from pytest_mlebench.records.record import RunRecord
 from pytest_mlebench.reports.medals import in_order
-from pytest_mlebench.reports.plots import plots
+from pytest_mlebench.reports.plots import agents_in, legend, plots
 from pytest_mlebench.reports.plots.svg import SCHEME
 from pytest_mlebench.reports.precision import precision_sections
-from pytest_mlebench.reports.run_details import run_details
+from pytest_mlebench.reports.run_details import ending_as_sentence, run_details
 from pytest_mlebench.reports.sections import comparison_sections, cost_sections, rate_sections, timeline_sections
 from pytest_mlebench.reports.tables import Section
 from pytest_mlebench.reports.templates import asset, environment, style
 from pytest_mlebench.reports.untrusted import plain
 from pytest_mlebench.reports.verdict import Heading, heading, headlines
+from pytest_mlebench.results.findings import Verdict, read_findings
 from pytest_mlebench.results.overview import Overview
 from pytest_mlebench.results.profile import fairness_profile
 from pytest_mlebench.results.summary import grader_defects, split_rank
@@ -63,6 +64,11 @@ class _Row:
     details: Sequence[tuple[str, str]]
     files: Sequence[tuple[str, str]]
     log: str
+    verdict: str
+
+    @property
+    def ended(self) -> str:
+        return ending_as_sentence(self.record)
 
     @property
     def score(self) -> str:
@@ -121,6 +127,7 @@ def parts(
     common = _common(view.records)
     costs = any(record.llm.get("calls") for record in view.records)
     rows = _rows(view, common, folder, log_bytes)
+    drawn = plots(view)
     return {
         "top": top or heading(view),
         "lead": _lead(view),
@@ -130,10 +137,15 @@ def parts(
         "runs_of": _runs_of,
         "standings": {(s.summary.label, s.summary.split): s for s in view.standings},
         "sections": _sections(view),
-        "plots": plots(view),
+        "grid": drawn[0] if drawn else None,
+        "plots": drawn[1:],
+        "legend": legend(agents_in(view)),
         "common": [(term, text) for term, text in common.items()],
         "defects": grader_defects(view.records),
+        "outcome_chips": _outcome_chips(view.records),
         "filters": _filters(view.records),
+        "has_splits": len({record.split for record in view.records}) > 1,
+        "has_loose": any(record.report.firmness == "not firm" for record in view.records),
         "columns": _columns(costs=costs),
         "costs": costs,
         "competitions": _competitions(rows),
@@ -149,8 +161,9 @@ def _runs_of(*, agent: str, split: str = "", outcome: str = "") -> str:
 
 def fragment(view: Overview) -> str:
     """Summary and plots with their style, for a page that another tool writes."""
-    context = {"sections": _sections(view), "plots": plots(view), "runs_of": None}
-    body = "".join(environment().get_template(name).render(context) for name in ("summary.html", "plots.html"))
+    context = {"sections": _sections(view), "plots": plots(view), "legend": legend(agents_in(view)), "runs_of": None}
+    names = ("summary.html", "legend.html", "plots.html")
+    body = "".join(environment().get_template(name).render(context) for name in names)
     return f"<style>{style()}</style>{body}"
 
 
@@ -172,7 +185,13 @@ def _lead(view: Overview) -> str:
     if not records:
         return f"{done} finished"
     first, last = min(r.started_at for r in records), max(r.ended_at for r in records)
-    return f"{done} finished, {first[:16].replace('T', ' ')} to {last[:16].replace('T', ' ')} UTC"
+    costs = [record.cost for record in records if record.llm.get("calls")]
+    known = [cost for cost in costs if cost is not None]
+    spent = f", {'at least ' * (len(known) < len(costs))}{format_dollars(sum(known))} on models" if known else ""
+    return (
+        f"{done} finished, {first[:16].replace('T', ' ')} to {last[:16].replace('T', ' ')} UTC; "
+        f"{format_duration(sum(record.seconds for record in records))} of agent time{spent}"
+    )
 
 
 def _group(group: RunGroup) -> dict[str, Any]:
@@ -203,6 +222,7 @@ def _rows(view: Overview, common: Mapping[str, str], folder: Path | None, log_by
     runs = [(record, dirs[record.key]) for record in in_order(view.records)]
     share = LOGS_BYTES // max(1, sum(1 if record.outcome.passed else _FAILED for record, _ in runs))
     taken: set[str] = set()
+    verdicts = {folder: _verdicts(folder) for folder in {run_dir.parent for _, run_dir in runs}}
     found = []
     for record, run_dir in runs:
         size = min(log_bytes, share if record.outcome.passed else share * _FAILED)
@@ -213,16 +233,25 @@ def _rows(view: Overview, common: Mapping[str, str], folder: Path | None, log_by
                 details=_details(record, common),
                 files=[] if folder is None else _files(run_dir, folder),
                 log=_log(run_dir, size),
+                verdict=verdicts[run_dir.parent].get(record.run_id, ""),
             )
         )
     return found
 
 
+def _verdicts(folder: Path) -> dict[str, str]:
+    """What an audit says of the runs of a group that are not clean; none where there was no audit."""
+    with suppress(OSError, ValueError):
+        if (found := read_findings(folder)) is not None:
+            return {run: own.value for run, own in found.verdicts.items() if own is not Verdict.clean}
+    return {}
+
+
 def _details(record: RunRecord, common: Mapping[str, str]) -> list[tuple[str, str]]:
     """What the row itself does not show."""
     shown = {"score", *common}
-    shown |= set() if record.reason else {"outcome"}
-    shown |= set() if record.detail else {"ended"}
+    shown |= {"outcome"} if not record.reason or not record.outcome.passed else set()
+    shown |= {"ended"} if not record.detail or not record.outcome.passed else set()
     return [(term, text) for term, text in run_details(record) if term not in shown]
 
 
@@ -275,21 +304,25 @@ def _log(run_dir: Path, max_bytes: int) -> str:
     return Markup.escape(plain(tail(run_dir / RUN_LOG, lines=LOG_LINES, max_bytes=max_bytes)).strip("\n"))
 
 
+def _outcome_chips(records: Sequence[RunRecord]) -> list[dict[str, Any]]:
+    """Each outcome that occurs, and any medal; none where all runs have the same."""
+    counts = Counter(record.outcome for record in records)
+    chips = [
+        {"value": own, "text": own.label, "count": counts[own], "colour": own.colour} for own in Outcome if counts[own]
+    ]
+    medals = sum(record.report.any_medal for record in records)
+    if medals:
+        chips.insert(0, {"value": "any", "text": "any medal", "count": medals, "colour": "any"})
+    return chips if len(counts) > 1 else []
+
+
 def _filters(records: Sequence[RunRecord]) -> list[dict[str, Any]]:
     def options(values: Iterable[str]) -> list[dict[str, Any]]:
         return [{"value": value, "text": value, "count": count} for value, count in sorted(Counter(values).items())]
 
-    counts = Counter(record.outcome for record in records)
-    outcomes = [
-        {"value": outcome, "text": outcome.label, "count": counts[outcome]} for outcome in Outcome if counts[outcome]
-    ]
-    medals = sum(record.report.any_medal for record in records)
-    if medals:
-        outcomes.insert(0, {"value": "any", "text": "any medal", "count": medals})
     splits = Counter(record.split for record in records)
     by_rank = [{"value": s, "text": s, "count": splits[s]} for s in sorted(splits, key=split_rank)]
     found = [
-        _filter("outcome", "Outcome", "all outcomes", outcomes),
         _filter("split", "Split", "all splits", by_rank),
         _filter("category", "Category", "all categories", options(record.category for record in records)),
         _filter("ending", "How it ended", "all endings", options(record.ending for record in records)),

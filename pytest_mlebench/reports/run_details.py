@@ -10,6 +10,7 @@ from typing import Any
 from pytest_mlebench.io.units import format_binary_size, format_dollars, format_duration, format_score, pluralize
 from pytest_mlebench.records.account import SandboxAccount
 from pytest_mlebench.records.record import RunRecord
+from pytest_mlebench.records.report import TWIN_DATA
 from pytest_mlebench.reports.untrusted import plain
 
 _CHECKS = 20
@@ -94,6 +95,16 @@ def ending_in_words(record: RunRecord) -> str:
     return f"{record.ending} after {format_duration(record.seconds)}" + (f" ({record.detail})" if record.detail else "")
 
 
+def ending_as_sentence(record: RunRecord) -> str:
+    """For example ``The run crashed after 3.2 s (exit code 3).``"""
+    ending = record.ending.replace("_", " ")
+    if ending == "not started":
+        return "The agent was not started" + (f" ({record.detail})." if record.detail else ".")
+    verb = {"out of memory": "ran out of memory", "budget ended": "ended with its budget spent"}.get(ending, ending)
+    detail = f" ({record.detail})" if record.detail else ""
+    return f"The run {verb} after {format_duration(record.seconds)}{detail}."
+
+
 def failure_text(record: RunRecord, log_tail: str, min_medal: str | None = None) -> str:
     """Why a run failed: the reason, how it ended, and the end of the agent's log, safe to show on a terminal."""
     report = record.report
@@ -149,6 +160,7 @@ def _data(record: RunRecord) -> str:
     known = {True: "matches the reference's checksums", False: "differs from the reference's", None: ""}[
         record.data_verified
     ]
+    known = TWIN_DATA if record.twin else known
     return ", ".join(filter(None, [known, record.description and f"{record.description} description"]))
 
 

@@ -25,6 +25,7 @@ _OF_REPORT = (
     *(f"{name}_threshold" for name in THRESHOLDS),
     "is_lower_better",
     "thresholds",
+    "generated",
 )
 _OF_RECORD = ("ending", "detail", "seconds", "started_at", "run_id")
 _OF_MODELS = ("cost", "model_calls", "input_tokens", "output_tokens", "budget_ended")

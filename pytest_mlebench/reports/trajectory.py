@@ -112,7 +112,8 @@ def _article(step: Mapping[str, Any]) -> str:
 def title_of(trajectory: Mapping[str, Any], number: int) -> str:
     agent = mapping(trajectory.get("agent"))
     if number:
-        return one_line(f"Another conversation: {trajectory.get('trajectory_id')}")
+        named = trajectory.get("trajectory_id") or agent.get("name")
+        return one_line(f"Conversation {number + 1}" + (f": {named}" if named else ""))
     model = f" with {agent['model_name']}" if agent.get("model_name") else ""
     return one_line(f"{agent.get('name')}{model}: {trajectory.get('session_id') or 'trajectory'}")
 

@@ -181,7 +181,8 @@ def _caveats(view: Overview) -> Iterator[str]:
         yield f"{pluralize(errors, 'run')} {_have(errors)} no result, since the harness or a grader failed."
     if records and errors < len(records) and not any(record.outcome.passed for record in records):
         yield "No run left a valid submission."
-    different = {r.competition_id for r in records if r.data_verified is False and not r.synthetic_data}
+    generated = {r.competition_id for r in records if r.synthetic_data or r.twin}
+    different = {r.competition_id for r in records if r.data_verified is False} - generated
     if different:
         yield (
             f"The data of {len(different)} of {pluralize(len({r.competition_id for r in records}), 'competition')} is "

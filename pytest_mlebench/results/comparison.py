@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from statistics import fmean
 
-from pytest_mlebench.catalog.competition import FIRST, split_and_version
+from pytest_mlebench.catalog.competition import FIRST, is_twin_label, split_and_version
 from pytest_mlebench.defaults import TIME_LIMIT
 from pytest_mlebench.io.units import format_duration, pluralize
 from pytest_mlebench.records.group import RunGroup
+from pytest_mlebench.records.report import TWIN_DATA
 from pytest_mlebench.results.published import SPLITS, PublishedResult, published_results
 from pytest_mlebench.results.statistics import PairedDifference, holm, paired_difference
 from pytest_mlebench.results.summary import Measure, SplitSummary, split_rank
@@ -100,6 +101,9 @@ def not_ranked(summaries: Sequence[SplitSummary]) -> list[str]:
     whole = {s.label for s in summaries if s.split == "all" and s.covers_split and s.unverified}
     for summary in summaries:
         split, version = split_and_version(summary.split)
+        if is_twin_label(summary.split):
+            reasons.append(f"{summary.label} on {summary.split}: {TWIN_DATA}")
+            continue
         if version != FIRST and split in SPLITS:
             reasons.append(f"{summary.label} on {summary.split}: the published results are of version 1")
             continue

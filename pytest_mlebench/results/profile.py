@@ -21,6 +21,7 @@ from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.records.manifest import Canonical, canonical_differences
 from pytest_mlebench.records.outcome import Outcome
 from pytest_mlebench.records.record import RunRecord
+from pytest_mlebench.records.report import TWIN_DATA
 from pytest_mlebench.results.familiarity import in_words, measured
 from pytest_mlebench.results.findings import Findings, Verdict, read_findings
 from pytest_mlebench.results.verdicts import of_verdicts
@@ -99,6 +100,8 @@ def _data(group: RunGroup) -> _Found:
         for id in sorted({record.competition_id for record in group.records})
         if len({tuple(sorted(r.data.items())) for r in group.records if r.competition_id == id}) > 1
     ]
+    if twins := {record.competition_id for record in group.records if record.twin}:
+        return State.difference, f"{TWIN_DATA}: {len(twins)} of {of}"
     if by_state[False]:
         return State.difference, f"not the reference's (synthetic, or changed): {len(by_state[False])} of {of}"
     if several:

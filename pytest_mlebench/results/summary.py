@@ -12,14 +12,21 @@ from statistics import fmean
 from typing import Literal
 
 from pytest_mlebench.catalog.catalogue import BENCHMARK, default_catalogue
-from pytest_mlebench.catalog.competition import split_and_version, split_label
+from pytest_mlebench.catalog.competition import is_twin_label, split_and_version, split_label
 from pytest_mlebench.io.units import pluralize
 from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.records.outcome import Outcome
 from pytest_mlebench.records.record import RunRecord
 from pytest_mlebench.results.statistics import Interval, Rate, mean_interval, pass_at_k, rate, share_interval
 
-Measure = Literal["any_medal", "percentile"]
+Measure = Literal["any_medal", "gold", "silver", "bronze", "percentile"]
+_FIELDS: Mapping[Measure, str] = {
+    "any_medal": "any_medal",
+    "gold": "gold_medal",
+    "silver": "silver_medal",
+    "bronze": "bronze_medal",
+}
+"""What reports call these."""
 SPLIT_ORDER = ("smoke", "dev", "low", "medium", "high", "all")
 
 
@@ -140,15 +147,15 @@ class SplitSummary:
         return {id: own for id, own in known.items() if own and len(own) == self.seeds}
 
     def value(self, measure: Measure, id: str, seed: int) -> float | None:
-        """A run's result on a scale of 100: whether it earned a medal, or its percentile; None where that is unknown.
+        """A run's result on a scale of 100: whether it earned the medal, or its percentile; None where unknown.
 
         A run without a result is a failure in a padded seed.
         """
         run = self.records.get((id, seed))
         if run is None:
             return 0.0 if seed in self.padded_seeds and id in self.competition_ids else None
-        if measure == "any_medal":
-            return 100.0 * run.report.any_medal
+        if measure != "percentile":
+            return 100.0 * _earned(run, _FIELDS[measure])
         return run.report.percentile if run.score is not None and run.report.valid_submission else 0.0
 
     @property
@@ -224,8 +231,8 @@ def grader_defects(records: Iterable[RunRecord]) -> list[str]:
 
 def split_rank(split: str) -> tuple[int, str]:
     """A sort key: the benchmark's splits in their order, then others by name."""
-    name, version = split_and_version(split)
-    return SPLIT_ORDER.index(name) if name in SPLIT_ORDER else len(SPLIT_ORDER), name + version
+    name = split_and_version(split)[0]
+    return SPLIT_ORDER.index(name) if name in SPLIT_ORDER else len(SPLIT_ORDER), split
 
 
 def labels(groups: Sequence[RunGroup]) -> dict[tuple[Path, str], str]:
@@ -247,14 +254,17 @@ def _parts(group: RunGroup, agent: str, by_category: bool) -> Iterator[tuple[str
     splits: dict[str, list[str]] = {}
     for id in ids:
         splits.setdefault(group.splits_and_categories[id].split, []).append(id)
-    parts = [split for split in splits if split_and_version(split)[0] in BENCHMARK]
-    whole = split_label("all", group.version)
-    if len(parts) > 1:
-        splits[whole] = [id for id in ids if group.splits_and_categories[id].split in parts]
+    parts: list[str] = []
+    for is_twin in (False, True):
+        own = [s for s in splits if split_and_version(s)[0] in BENCHMARK and is_twin_label(s) is is_twin]
+        if len(own) > 1:
+            whole = split_label("all", group.version, is_twin=is_twin)
+            splits[whole] = [id for id in ids if group.splits_and_categories[id].split in own]
+            parts += own
     for split in sorted(splits, key=split_rank):
         if not by_category:
             yield split, None, tuple(splits[split])
-        elif split not in parts or whole not in splits:
+        elif split not in parts:
             for category in sorted({group.splits_and_categories[id].category for id in splits[split]}):
                 yield (
                     split,

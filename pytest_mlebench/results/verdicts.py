@@ -14,6 +14,7 @@ from pathlib import Path
 from pytest_mlebench.io.json_files import loads
 from pytest_mlebench.io.units import pluralize
 from pytest_mlebench.records.group import RunGroup
+from pytest_mlebench.records.report import TWIN, TWIN_DATA
 
 AUDIT = "audit.json"
 LOCAL = "local"
@@ -67,12 +68,15 @@ def of_verdicts(verdicts: Iterable[str | None]) -> str:
 
 
 def caveats(group: RunGroup) -> Iterator[str]:
-    """What stands above a group's results: that data is synthetic, nothing was isolated, what its last audit found."""
+    """What stands above a group's results: that data is generated, nothing was isolated, what its last audit found."""
     ids = {record.competition_id for record in group.records}
-    synthetic = {record.competition_id for record in group.records if record.synthetic_data}
-    if synthetic:
-        which = "" if synthetic == ids else f" ({len(synthetic)} of {pluralize(len(ids), 'competition')})"
-        yield f"Synthetic data{which}: {SAYS_NOTHING}."
+    twins = {record.competition_id for record in group.records if record.twin or record.report.generated == TWIN}
+    synthetic = {record.competition_id for record in group.records if record.synthetic_data} - twins
+    for mark, found in ((TWIN_DATA, twins), (f"synthetic data: {SAYS_NOTHING}", synthetic)):
+        if found:
+            which = "" if found == ids else f" ({len(found)} of {pluralize(len(ids), 'competition')})"
+            what, _, why = mark.partition(":")
+            yield f"{what.capitalize()}{which}:{why}."
     local = sum(record.sandbox.name == LOCAL for record in group.records)
     if local:
         which = "" if local == len(group.records) else f"{local} of {pluralize(len(group.records), 'run')}: "

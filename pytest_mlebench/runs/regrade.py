@@ -12,9 +12,11 @@ from pytest_mlebench._version import __version__
 from pytest_mlebench.catalog import Catalogue, Competition
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.data.store import DataStore
+from pytest_mlebench.data.twins import Twins
 from pytest_mlebench.data.verification import fingerprint
 from pytest_mlebench.errors import CompetitionError, DataError, reason
 from pytest_mlebench.grading.grader import Grader
+from pytest_mlebench.grading.twins import TwinStore
 from pytest_mlebench.io.json_files import read_json, write_json
 from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.records.layout import SUBMISSION
@@ -29,7 +31,7 @@ _COMPARED = (
     *("gold_threshold", "silver_threshold", "bronze_threshold", "median_threshold"),
     *("any_medal", "gold_medal", "silver_medal", "bronze_medal", "above_median"),
     *("submission_exists", "valid_submission", "is_lower_better", "grader_defect"),
-    *("percentile", "bench_version", "thresholds", "contaminated"),
+    *("percentile", "bench_version", "thresholds", "contaminated", "generated"),
 )
 
 
@@ -92,8 +94,8 @@ class Regrader:
     catalogue: Catalogue
     store: DataStore
     options: Mapping[str, Any] = field(default_factory=dict)
-    _graders: dict[str, Grader | str] = field(default_factory=dict)
-    _known: dict[tuple[str, str], Report] = field(default_factory=dict)
+    _graders: dict[Path, Grader | str] = field(default_factory=dict)
+    _known: dict[tuple[Path, str], Report] = field(default_factory=dict)
 
     def competition(self, id: str) -> Competition | None:
         """The competition of this id; None where there is none here."""
@@ -101,45 +103,67 @@ class Regrader:
             return None
         return self.catalogue[id]
 
-    def dataset(self, id: str) -> Dataset | None:
-        """The prepared data of a competition; None where there is none."""
-        if (competition := self.competition(id)) is None:
+    def dataset(self, record: RunRecord) -> Dataset | None:
+        """The prepared data of a run's competition, or its twin; None where there is none."""
+        if (competition := self.competition(record.competition_id)) is None:
             return None
-        found = self.store.dataset(competition)
+        try:
+            found = self._store(record).dataset(competition)
+        except DataError:
+            return None
         return found if found.is_prepared else None
+
+    def _store(self, record: RunRecord) -> DataStore:
+        return TwinStore(self.store.root, Twins.of_record(record.twin)) if record.twin else self.store
 
     def obstacle(self, record: RunRecord, *, any_data: bool = False) -> str | None:
         """Why a run cannot be graded again here; None if it can. ``any_data``: other data than the run's will do."""
         id = record.competition_id
         if id not in self.catalogue:
             return f"there is no competition {id[:100]!r} here"
-        dataset = self.dataset(id)
+        dataset = self.dataset(record)
         if dataset is None:
-            return f"the data of {id} is not in {self.store.root}: `mlebench prepare -c {id}`"
-        grader = self._grader(id, dataset)
+            return self._absent(record)
+        grader = self._grader(dataset)
         if isinstance(grader, str):
             return grader
         if not any_data and record.data and dict(record.data) != fingerprint(dataset):
             return f"the data of {id} here is not that of the run: their digests differ"
         return None
 
-    def _grader(self, id: str, dataset: Dataset) -> Grader | str:
-        if id not in self._graders:
+    def _absent(self, record: RunRecord) -> str:
+        """What to do about data that is not here."""
+        id = record.competition_id
+        if not record.twin:
+            command = self.store.command("prepare", self.catalogue[id])
+            return f"the data of {id} is not in {self.store.root}: `{command}`"
+        per_seed = " --twin-per-seed" if record.twin.get("run_seed") is not None else ""
+        size = str(record.twin.get("size"))[:20]
+        return (
+            f"the twin of {id} is not in {self.store.root}: "
+            f"`mlebench prepare -c {id} --data=twin:SEED:{size}{per_seed}`, with the seed "
+            "that the group's manifest.json has when its runs are done"
+        )
+
+    def _grader(self, dataset: Dataset) -> Grader | str:
+        key = dataset.folder
+        if key not in self._graders:
+            id = dataset.competition.id
             try:
-                self._graders[id] = Grader(self.catalogue[id], dataset, **self.options)
+                self._graders[key] = Grader(self.catalogue[id], dataset, **self.options)
             except (CompetitionError, DataError) as error:
-                self._graders[id] = f"{id} cannot be graded: {error}"
-        return self._graders[id]
+                self._graders[key] = f"{id} cannot be graded: {error}"
+        return self._graders[key]
 
     def grade(self, record: RunRecord, path: Path) -> Report:
         """The grade of a file as a submission of the run, of which ``obstacle`` says None."""
-        dataset = self.dataset(record.competition_id)
-        grader = "" if dataset is None else self._grader(record.competition_id, dataset)
-        if isinstance(grader, str):
-            raise DataError(grader)
+        dataset = self.dataset(record)
+        grader = "" if dataset is None else self._grader(dataset)
+        if dataset is None or isinstance(grader, str):
+            raise DataError(str(grader))
         if not path.is_file() or path.is_symlink():
             return grader.report(path)
-        key = record.competition_id, digest_of(path)
+        key = dataset.folder, digest_of(path)
         if key not in self._known:
             self._known[key] = grader.report(path)
         return self._known[key]

@@ -19,6 +19,7 @@ from pytest_mlebench._version import __version__
 from pytest_mlebench.agents import Agent, Permissions
 from pytest_mlebench.agents.definition import Launch
 from pytest_mlebench.catalog import Competition
+from pytest_mlebench.catalog.competition import command
 from pytest_mlebench.data.dataset import OBFUSCATED, Dataset
 from pytest_mlebench.data.verification import fingerprint
 from pytest_mlebench.errors import DataError, SandboxError, UsageError, expect, number
@@ -37,6 +38,7 @@ from pytest_mlebench.runs.files import open_files
 from pytest_mlebench.runs.permitted import permissions_of_run, run_environment
 from pytest_mlebench.runs.timeline import read_validation_score, timeline
 from pytest_mlebench.sandbox import Ending, Execution, Limits, Sandbox, Task
+from pytest_mlebench.sandbox.contract import Steps
 from pytest_mlebench.sandbox.redaction import Redactor
 from pytest_mlebench.sandbox.snapshots import FOLDER, SnapshotPolicy, Snapshots
 
@@ -91,6 +93,8 @@ class RunOptions:
     job: Mapping[str, Any] = field(default_factory=dict)
     """For the record: which job of which engine does the run, on which node and hardware, and the run ids of earlier
     attempts that were ``interrupted``. Empty where the session does it itself."""
+    steps: Steps | None = None
+    """What drives the agent, if it does not drive itself (see ``Task.steps``)."""
     may_record: Callable[[], None] | None = None
     """Called before a run's record is written, and raises what keeps it from that; the run counts as interrupted."""
 
@@ -132,6 +136,8 @@ def run_agent(
         raise TypeError(f"the sandbox must be one, not {sandbox!r} (LocalSandbox() is one)")
     if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
         raise UsageError(f"the seed must be an integer of at least 0, not {seed!r}")
+    if dataset.competition.is_twin:
+        competition = dataset.competition
     if options.obfuscated:
         _ = competition.obfuscated_description
     key = RunKey(agent.id, competition.id, seed)
@@ -146,7 +152,7 @@ def run_agent(
     if not dataset.is_level:
         raise DataError(
             f"{competition.id}: {dataset.prepared} is not prepared, or the times and inodes of its files may tell "
-            f"answers; `DataStore(…).prepare` and `mlebench prepare -c {competition.id}` see to both"
+            f"answers; `DataStore(…).prepare` and `{command('prepare', competition)}` see to both"
         )
     grader = Grader(competition, dataset, max_bytes=options.max_submission_bytes, limits=options.grading)
     checker = FormChecker(competition, dataset.public, max_bytes=options.max_submission_bytes, limits=options.grading)
@@ -168,6 +174,7 @@ def run_agent(
         limits=options.limits,
         labels={"run_group": options.folder.name, "run_id": run_id, "worker": options.worker},
         snapshots=snapshots,
+        steps=options.steps,
         anonymous=options.obfuscated,
         keep=options.keep_sandbox,
     )
@@ -216,6 +223,7 @@ def run_agent(
         data_verified=dataset.is_verified,
         data=fingerprint(dataset),
         synthetic_data=dataset.is_synthetic,
+        twin=dataset.twin,
         data_source=dataset.source,
         description=_description(dataset, options),
         validation_score=read_validation_score(run_dir),
@@ -226,7 +234,8 @@ def run_agent(
         return _written(complete, run_dir)
 
     def with_timeline(grade: Callable[[Path], Report] | None) -> RunRecord:
-        points = timeline(snapshots, report, run_dir, seconds=complete.seconds, spent=llm, grade=grade)
+        limit = defaults.timeline_seconds(options.limits.time_limit)
+        points = timeline(snapshots, report, run_dir, seconds=complete.seconds, spent=llm, grade=grade, limit=limit)
         return _written(replace(complete, timeline=points), run_dir)
 
     record = with_timeline(None)  # a session that is interrupted while snapshots are graded keeps the run's result
@@ -275,6 +284,8 @@ def record_lost(
     With the ending ``NOT_STARTED`` it counts as an error of the harness, for which ``detail`` is the reason; else as
     that ending of the agent, with the submission that the harness had collected, if any. Raises SandboxError.
     """
+    if dataset.competition.is_twin:
+        competition = dataset.competition
     key, now = RunKey(agent.id, competition.id, seed), datetime.now(UTC)
     found = [run for run in runs_in_progress(options.folder) if run.key == key]
     run_dir = found[-1].run_dir if found else options.folder / _new_run_id(key)
@@ -305,6 +316,7 @@ def record_lost(
         data_verified=dataset.is_verified,
         data=fingerprint(dataset),
         synthetic_data=dataset.is_synthetic,
+        twin=dataset.twin,
         data_source=dataset.source,
         description=_description(dataset, options),
         job=options.job,
@@ -409,14 +421,14 @@ def _detail(execution: Execution, llm: Mapping[str, Any], gateway: RunGateway | 
 
 
 def _refused(execution: Execution, llm: Mapping[str, Any]) -> str:
-    """Why the gateway did not answer, where that may be why the agent failed; empty otherwise."""
+    """Why model calls failed, where that may be why the agent failed; empty otherwise."""
     refusals: Mapping[str, int] = llm.get("refusals") or {}
     failed = not llm.get("calls") or execution.ending == Ending.CRASHED
     if not failed or llm.get("budget_ended") or not refusals:
         return ""
     reason = max(refusals, key=lambda text: refusals[text])
     calls = sum(refusals.values())
-    return f"the gateway refused {calls} model {'call' if calls == 1 else 'calls'}: {reason}"
+    return f"{calls} model {'call' if calls == 1 else 'calls'} failed: {reason}"
 
 
 def _left_instead(run_dir: Path, execution: Execution) -> str:

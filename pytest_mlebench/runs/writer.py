@@ -16,7 +16,7 @@ from filelock import FileLock, Timeout
 
 from pytest_mlebench._version import __version__
 from pytest_mlebench.agents import Agent
-from pytest_mlebench.catalog.competition import FIRST, Competition
+from pytest_mlebench.catalog.competition import FIRST, Competition, split_label
 from pytest_mlebench.errors import CompetitionError, UsageError
 from pytest_mlebench.io.processes import owner_labels
 from pytest_mlebench.io.progress import Note, Reporter, silent
@@ -48,7 +48,8 @@ class RunGroupWriter:
     ``sandboxes`` has the kind of sandbox of each agent; ``settings`` what else must stay the same for runs to compare,
     ``options`` what ``--resume`` restores. ``competition_file`` finds the ``competition.yaml`` of a run's node id.
     ``allow_changes`` accepts settings that differ from those the group was made with. ``cluster`` describes the engine
-    that runs are handed to. ``reporter`` is called when the writer has to wait.
+    that runs are handed to. ``twins`` is what the manifest says of twins when all runs are done: until then, an agent
+    could make the answers of it. ``reporter`` is called when the writer has to wait.
 
     Raises UsageError where another session has the group, and where it was made with other settings, which are listed.
     """
@@ -66,9 +67,11 @@ class RunGroupWriter:
         competition_file: Callable[[str], Path],
         allow_changes: bool = False,
         cluster: Mapping[str, str] | None = None,
+        twins: Mapping[str, Any] | None = None,
         reporter: Reporter = silent,
     ) -> None:
         self.folder = folder
+        self._twins = twins or {}
         self._competition_file = competition_file
         self._version = str(settings.get("bench_version", FIRST))
         self._lock = _lock(folder)
@@ -161,12 +164,20 @@ class RunGroupWriter:
         """Complete the manifest, and release the group."""
         *earlier, own = self.manifest.sessions
         ended = replace(own, ended_at=datetime.now(UTC).isoformat())
-        self._write(replace(self.manifest.summarised(records), sessions=(*earlier, ended)))
+        records = tuple(records)
+        is_done = self.manifest.keys <= {record.key for record in records}
+        self._write(
+            replace(
+                self.manifest.summarised(records),
+                sessions=(*earlier, ended),
+                twins=self._twins if is_done else self.manifest.twins,
+            )
+        )
         self._lock.release()
 
     def _competitions(self, runs: Iterable[PlannedRun]) -> dict[str, dict[str, Any]]:
         files = {run.competition_id: self._competition_file(run.nodeid) for run in runs}
-        return {id: _competition(file, self._version) for id, file in files.items()}
+        return {id: _competition(file, self._version, is_twin=bool(self._twins)) for id, file in files.items()}
 
     def _write(self, manifest: Manifest) -> None:
         self.manifest = manifest
@@ -189,6 +200,15 @@ def make_folder(folder: Path) -> None:
         raise UsageError(f"{folder} cannot be written: Not a directory") from error
     except OSError as error:
         raise UsageError(f"{folder} cannot be written: {error.strerror}") from error
+
+
+def make_runs_dir(folder: Path) -> None:
+    """Make the folder of all run groups, if it is not there, and have Git ignore what is in it; raises UsageError."""
+    if folder.exists():
+        return
+    make_folder(folder)
+    with suppress(OSError):  # a full disk: the first run says so
+        (folder / ".gitignore").write_text("# Run groups. Delete this file to commit them.\n*\n", encoding="utf-8")
 
 
 def _lock(folder: Path) -> FileLock:
@@ -243,14 +263,14 @@ def _agent(agent: Agent, sandbox: str) -> dict[str, Any]:
     return {**agent.describe(), "sandbox": sandbox, "digest": folder_digest(agent.folder)}
 
 
-def _competition(file: Path, version: str) -> dict[str, Any]:
+def _competition(file: Path, version: str, *, is_twin: bool) -> dict[str, Any]:
     """Split and category of a competition, and version and digest of the files that determine its data and grades."""
     try:
         competition = Competition.load(file, version=version)
     except CompetitionError:  # it is gone, or broken by now
         return {"digest": None}
     return {
-        "split": competition.split_label,
+        "split": split_label(competition.split, competition.version, is_twin=is_twin),
         "category": competition.category,
         "version": competition.version,
         "digest": folder_digest(file.parent, [path.relative_to(file.parent).as_posix() for path in competition.files]),

@@ -22,8 +22,10 @@ the task's run directory: ``run.log`` (what the agent printed, written while it 
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
@@ -40,6 +42,16 @@ if TYPE_CHECKING:
 
 def _nothing() -> None:
     pass
+
+
+class Steps(Protocol):
+    """What drives an agent from outside, command by command: the agent connects to a socket of it."""
+
+    is_over: threading.Event
+    """Set, it ends the run as its time limit does, whatever the agent's processes do."""
+
+    def open(self, unix_socket: Path | None = None) -> AbstractContextManager[str]:
+        """Listen, on a Unix socket of its own where none is named, until the run has ended; gives the socket's path."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,10 +77,23 @@ class Task:
     """How the agent reaches language models; opened, it gives the ``launch`` that counts. None: it needs none."""
     snapshots: Snapshots | None = None
     """What takes snapshots of the submission while the agent runs. None: nothing does."""
+    steps: Steps | None = None
+    """What drives the agent, which finds it at the address in ``STEPS_ADDRESS``. None: the agent drives itself."""
     anonymous: bool = False
     """Nothing that the agent can read of its sandbox may name the run, whose name has the competition's in it."""
     keep: bool = False
     """Keep what the sandbox ran in, for a look afterwards; ``SandboxAccount.kept`` says where."""
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether the run is to end now."""
+        return self.steps is not None and self.steps.is_over.is_set()
+
+
+def with_steps(task: Task, address: str) -> Task:
+    """The task, whose agent finds what drives it at this address: ``HOST:PORT``, or the path of a Unix socket."""
+    environment = {**task.launch.environment, "STEPS_ADDRESS": address}
+    return replace(task, launch=replace(task.launch, environment=environment))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 from pytest_mlebench.agents import Agent, Permissions
 from pytest_mlebench.errors import SandboxError
-from pytest_mlebench.io.units import format_size, pluralize
+from pytest_mlebench.io.units import format_binary_size, pluralize
 from pytest_mlebench.records.account import Ending, Limits
 from pytest_mlebench.sandbox.contract import Sandbox
 from pytest_mlebench.sandbox.instructions import format_duration
@@ -158,11 +158,11 @@ def apply(limits: Limits, machine: Machine, *, workers: int = 1) -> Limits:
     if limits.cpus is not None and limits.cpus > machine.cpus:
         raise SandboxError(f"--cpus is {limits.cpus:g}, but this machine has {pluralize(machine.cpus, 'processor')}")
     if limits.memory is not None and limits.memory > machine.memory:
-        raise SandboxError(
-            f"--memory is {format_size(limits.memory)}, but this machine has {format_size(machine.memory)}"
-        )
+        available = format_binary_size(machine.memory)
+        raise SandboxError(f"--memory is {format_binary_size(limits.memory)}, but this machine has {available}")
     if limits.memory is not None and limits.memory < _LEAST_MEMORY:
-        raise SandboxError(f"--memory is {format_size(limits.memory)}, must be at least {format_size(_LEAST_MEMORY)}")
+        least = format_binary_size(_LEAST_MEMORY)
+        raise SandboxError(f"--memory is {format_binary_size(limits.memory)}, must be at least {least}")
     kept = max(_KEPT_MEMORY, int(machine.memory * _KEPT_MEMORY_SHARE))
     memory = max(_LEAST_MEMORY, (machine.memory - min(kept, machine.memory // 2)) // workers)
     cpus = math.floor(machine.cpus * (1 - _KEPT_CPUS_SHARE) / workers * 100) / 100

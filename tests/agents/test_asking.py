@@ -59,8 +59,8 @@ def test_a_description_too_long_for_a_prompt_is_cut_with_its_name(home: Path) ->
 @pytest.mark.parametrize(
     ("limits", "text"),
     [
-        (Limits(cpus=8, memory=64_000_000_000, gpus=2), "8 processors, 64.0 GB of memory and 2 GPUs"),
-        (Limits(cpus=1, memory=4_000_000_000), "1 processor, 4.0 GB of memory and no GPU"),
+        (Limits(cpus=8, memory=64 << 30, gpus=2), "8 processors, 64 GiB of memory and 2 GPUs"),
+        (Limits(cpus=1, memory=4 << 30), "1 processor, 4 GiB of memory and no GPU"),
     ],
 )
 def test_the_instructions_say_what_the_machine_has(limits: Limits, text: str) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import io
 import json
 import time
 import zipfile
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 import pytest
+from PIL import Image
 
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.grading import Report, grade
@@ -95,8 +97,27 @@ def test_it_answers_with_the_labels_of_the_training_table(synthetic: Synthetic, 
     assert set(pd.read_csv(ran.submission, dtype=str)["Transported"]) <= {"True", "False"}
 
 
-def test_pictures_are_beyond_it_and_it_says_so(synthetic: Synthetic, start: Start) -> None:
-    dataset = synthetic("aerial-cactus-identification")
+def test_it_learns_from_pictures_that_the_ids_name(tmp_path: Path, start: Start) -> None:
+    rng = np.random.default_rng(0)
+    (data := tmp_path / "data").mkdir()
+    names, reds = [f"{k:03}" for k in rng.permutation(120)], rng.random(120) < 0.5
+    with zipfile.ZipFile(data / "pictures.zip", "w") as archive:
+        for name, red in zip(names, reds, strict=True):
+            pixels = rng.integers(0, 150, (16, 16, 3), dtype=np.uint8)
+            pixels[..., 0 if red else 2] += 60
+            Image.fromarray(pixels).save(file := io.BytesIO(), "PNG")
+            archive.writestr(f"pictures/{name}.png", file.getvalue())
+    table = pd.DataFrame({"key": names, "red": reds.astype(int)})
+    table[:80].to_csv(data / "train.csv", index=False)
+    sample = table[80:].assign(red=0.5)
+    sample.to_csv(data / "sample_submission.csv", index=False)
+    (data / "description.md").write_text("# Evaluation\nArea under the ROC curve (AUC).\n")
+    found = submission_of(start("baseline", data), sample)
+    assert ((found["red"] > 0.5).to_numpy() == reds[80:]).mean() > 0.9
+
+
+def test_masks_are_beyond_it_and_it_says_so(synthetic: Synthetic, start: Start) -> None:
+    dataset = synthetic("tgs-salt-identification-challenge")
     ran = start("baseline", dataset.public)
     assert "this agent has no model for this competition, the sample submission stays" in ran.output
     assert ran.submission.read_bytes() == dataset.sample_submission.read_bytes()

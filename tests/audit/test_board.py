@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -138,6 +139,11 @@ def data(site: Path) -> Values:
     return found
 
 
+def signing_key(path: Path) -> Path:
+    subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", path], check=True)
+    return path
+
+
 def own_rows(data: Values) -> list[Values]:
     return [row for row in data["rows"] if row["digest"]]
 
@@ -161,6 +167,9 @@ def test_every_honest_bundle_has_a_row_for_each_agent_and_only_what_compares_is_
     assert {row["agent"] for row in two} == {"toy/gold", "toy/no-medal"}
     assert all("seeds: 2 complete, and at least 3 are needed" in row["reasons"] for row in two)
     assert len({row["digest"] for row in own_rows(data)}) == 3, "the same bundle twice is one"
+    silver = next(row for row in others if row["agent"] == "toy/silver")
+    assert any(text.startswith("runs of it are in 1 other bundle: ") for text in silver["remarks"])
+    assert any(text.startswith("runs of it are in 2 other bundles: ") for text in first["remarks"])
 
 
 def test_every_deceiving_bundle_is_listed_with_its_reason_and_has_no_row(data: Values) -> None:
@@ -387,6 +396,31 @@ def test_a_copy_with_a_wrong_signature_does_not_take_the_place_of_an_honest_bund
     (own,) = json.loads((tmp_path / "site/board.json").read_text())["rejected"]
     assert "signature: the signature is not of this index" in own["reasons"][0]
     assert tempfile.gettempdir() not in own["reasons"][0]
+
+
+def test_only_bundles_of_allowed_signers_are_shown_if_they_are_named(
+    world: World, bundles: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    signer, stranger = (signing_key(tmp_path / name) for name in ("ours", "theirs"))
+    (tmp_path / "signers").write_text(f"us@example.org {signer.with_suffix('.pub').read_text()}")
+    (tmp_path / "in").mkdir()
+    for key, name in ((signer, "signed"), (stranger, "strange")):
+        out = tmp_path / f"in/{name}.tar.zst"
+        assert main(["bundle", str(world.group), f"--sign={key}", "-o", str(out), *options(world)]) == 0
+    shutil.copyfile(bundles / "local.tar.zst", tmp_path / "in/unsigned.tar.zst")
+    words = [str(tmp_path / "in"), f"--out={tmp_path / 'site'}", f"--allowed-signers={tmp_path / 'signers'}"]
+    assert main(["board", *words, *options(world)]) == 0
+    found = json.loads((tmp_path / "site/board.json").read_text())
+    assert len({row["digest"] for row in own_rows(found)}) == 1
+    reasons = {own["file"]: own["reasons"][0] for own in found["rejected"]}
+    assert "it is not signed" in reasons["unsigned.tar.zst"]
+    (tmp_path / "in/signed.tar.zst").unlink()
+    assert main(["board", *words, *options(world)]) == 0
+    found = json.loads((tmp_path / "site/board.json").read_text())
+    reasons = {own["file"]: own["reasons"][0] for own in found["rejected"]}
+    assert not own_rows(found) and "not among the allowed signers" in reasons["strange.tar.zst"]
+    assert main(["board", *words[:2], f"--allowed-signers={tmp_path / 'none'}", *options(world)]) == 2
+    assert "--allowed-signers: there is no file" in capsys.readouterr().err
 
 
 def test_a_bundle_that_breaks_this_program_does_not_break_the_site(

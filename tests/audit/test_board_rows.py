@@ -48,7 +48,7 @@ class _Graders(Regrader):
         super().__init__(catalogue, DataStore(Path("nowhere")))
         self._data = _Data(**data)
 
-    def dataset(self, id: str) -> Any:
+    def dataset(self, record: RunRecord) -> Any:
         return self._data
 
 

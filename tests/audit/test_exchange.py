@@ -105,7 +105,9 @@ def test_regrading_stands_beside_the_first_result(group: Path, data: Path, capsy
     assert row.startswith("smoke-diabetes") and f"{changed['after']['score']:.5f}" in row
     assert main(["regrade", str(group), f"--data-dir={group / 'nowhere'}"]) == 1
     out = capsys.readouterr().out
-    assert f"the data of smoke-diabetes is not in {group / 'nowhere'}: `mlebench prepare -c smoke-diabetes`" in out
+    nowhere = group / "nowhere"
+    command = f"`mlebench prepare -c smoke-diabetes --data-dir {nowhere}`"
+    assert f"the data of smoke-diabetes is not in {nowhere}: {command}" in " ".join(out.split())
 
 
 def test_a_runs_folder_for_mle_bench_has_a_group_for_each_agent_and_seed(group: Path, tmp_path: Path) -> None:

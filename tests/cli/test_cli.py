@@ -232,7 +232,9 @@ def test_a_submission_that_is_not_there_is_named_before_data_is_asked_for(tmp_pa
 def test_list_shows_every_competition_and_its_state(data_dir: Path) -> None:
     lines = mlebench("list", "--data-dir", data_dir).stdout.splitlines()
     assert len(lines) == 1 + 82 + 3
-    assert " ".join(lines[0].split()) == "id split category metric direction teams gold silver bronze median size state"
+    assert lines[0].split() == ["id", "split", "size", "state"] and max(map(len, lines)) <= 100
+    wide = mlebench("list", "--wide", "--data-dir", data_dir).stdout.splitlines()[0]
+    assert " ".join(wide.split()) == "id split category metric direction teams gold silver bronze median size state"
     digits = next(line for line in lines if line.startswith("smoke-digits "))
     assert digits.split()[1] == "smoke" and digits.endswith("kB  prepared (verified)")
     rows = json.loads(mlebench("list", "--split", "lite", "--json", "--data-dir", data_dir).stdout)

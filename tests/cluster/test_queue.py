@@ -6,13 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.errors import ClusterError
 from pytest_mlebench.extras.engines.contract import Cause, Job, QueueFull, Resources, State, Status
-from pytest_mlebench.extras.engines.plan import End, Plan, ended_names, note_end, open_plans
-from pytest_mlebench.extras.engines.queue import RunQueue
+from pytest_mlebench.extras.engines.plan import End, Plan, ended_names, note_end, open_plans, write_plan
+from pytest_mlebench.extras.engines.queue import RunQueue, stop
 from pytest_mlebench.io.progress import Event, event_text
 from pytest_mlebench.records.group import GroupReader
+from pytest_mlebench.records.layout import JOBS
 from pytest_mlebench.records.record import RunRecord
 from tests.groups import record_with
 
@@ -46,6 +49,9 @@ class Scripted:
     def check(self) -> None:
         pass
 
+    def check_resources(self, resources: Resources) -> None:
+        pass
+
     def submit(self, job: Job, command: Sequence[str], resources: Resources) -> str:
         if self.refusals:
             raise self.refusals.pop(0)
@@ -73,7 +79,7 @@ def queue_of(group: Path, engine: Scripted, lost: list[tuple[Cause, str]], event
         group,
         engine,
         reader=GroupReader(group),
-        resources=Resources(seconds=1),
+        resources=lambda plan: Resources(seconds=1),
         command=lambda plan, name: ["true"],
         record_lost=record_lost,
         reporter=events.append,
@@ -93,6 +99,10 @@ def test_a_full_queue_is_tried_again_and_a_refusal_ends_as_an_error(tmp_path: Pa
     queue.add(replace(PLAN, seed=1))
     results = [result for _ in range(4) for result in queue.step()]
     assert [(result.key.seed, result.error) for result in results] == [(1, "no such account")]
+    engine.refusals += [ClusterError("no such account")]
+    queue.add(replace(PLAN, seed=2))
+    (result,) = [*queue.step(), *queue.step()]
+    assert result.key.seed == 2, "what was refused for good is refused at once"
 
 
 def test_a_lost_job_is_submitted_again_and_at_last_recorded_as_lost(tmp_path: Path) -> None:
@@ -158,3 +168,19 @@ def test_a_job_that_was_taken_for_lost_and_left_a_record_after_all_is_the_run(tm
     engine.says = Status(state=State.ENDED, reason="node failed")
     (result,) = queue.step()
     assert first != second and result.record == late and not lost and queue.is_empty
+
+
+def test_the_jobs_of_a_group_are_stopped_and_named_after_their_runs(tmp_path: Path) -> None:
+    engine = Scripted()
+    queue = queue_of(tmp_path, engine, [], [])
+    for seed in range(2):
+        queue.add(replace(PLAN, seed=seed))
+    queue.step()
+    assert stop(tmp_path, {"scripted": lambda: engine}) == 2
+    assert sorted(engine.cancelled) == sorted(job.name for job in engine.jobs)
+    assert all(job.name.startswith(f"{PLAN.competition_id}-{PLAN.agent}-") for job in engine.jobs)
+    assert max(len(job.name) for job in engine.jobs) <= 64, "sacct shows no more"
+    assert stop(tmp_path, {"scripted": lambda: engine}) == 0 and queue.step() != []
+    with pytest.raises(ClusterError, match="the engine gone, which is not installed"):
+        write_plan(tmp_path / JOBS / "run", replace(PLAN, name="other", engine="gone"))
+        stop(tmp_path, {})

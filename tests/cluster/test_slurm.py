@@ -89,7 +89,7 @@ def test_runs_are_done_on_nodes_and_nothing_stays_in_the_queue(sessions: Session
     ]
     assert about["engine"] == "slurm" and about["version"].startswith("slurm")
     shown = slurm.call("scontrol", "show", "job", records[0]["job"]["id"])
-    assert "TimeLimit=02:11:00" in shown and "Comment=two words" in shown
+    assert "TimeLimit=00:41:00" in shown and "Comment=two words" in shown
 
 
 def test_a_node_that_dies_and_a_job_that_is_cancelled_cost_a_new_attempt(

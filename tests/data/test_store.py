@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 import subprocess
 import sys
@@ -11,6 +12,9 @@ from pathlib import Path
 import pytest
 
 from pytest_mlebench.catalog import Competition
+from pytest_mlebench.catalog.competition import golden_command
+from pytest_mlebench.cli.main import parser_and_commands
+from pytest_mlebench.data.sides import count_sides
 from pytest_mlebench.data.store import DataStore, default_data_dir
 from pytest_mlebench.data.verification import fingerprint, md5
 from pytest_mlebench.errors import DataError
@@ -210,6 +214,18 @@ def test_the_state_is_readable_json(folder: Path, store: DataStore) -> None:
         "description": "bundled",
         "fingerprint": fingerprint(dataset),
         "bytes": 674,
+        "sides": count_sides(dataset),
     }
     (store.root / "toy-parity/state.json").unlink()
     assert store.dataset(Competition.load(folder)).is_verified is None
+
+
+def test_a_command_that_is_printed_names_the_folder_of_a_competition_of_ones_own(tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(TOY, tmp_path / "my races/toy-parity"))
+    own = Competition.load(folder)
+    command = DataStore(tmp_path / "data").command("prepare", own, "--force")
+    words = shlex.split(command)
+    parser_and_commands(words[1])[0].parse_args(words[1:])
+    for option, value in (("--competitions-dir", folder.parent), ("--data-dir", tmp_path / "data")):
+        assert words[words.index(option) + 1] == str(value), command
+    assert shlex.split(golden_command(own))[-1] == str(folder)

@@ -67,7 +67,7 @@ def test_verify_finds_what_is_missing_has_changed_or_is_too_much(prepared: Path,
     assert any("public/sample_submission.csv is missing" in line for line in wrong)
     assert any("public/train.csv" in line for line in wrong)
     assert any("public/more.csv should not be there" in line for line in wrong)
-    assert state(mlebench, DIGITS) == "prepared (not the reference's)"
+    assert state(mlebench, DIGITS) == "prepared (differs)"
 
 
 def test_verify_compares_checksums(prepared: Path, mlebench: Mlebench) -> None:

@@ -58,6 +58,8 @@ def commands() -> list[Command]:
 
 def _commands(fence: Fence) -> Iterator[str]:
     """The lines that are commands. In ``bash`` all of them are, or else it is a file, which has tests of its own."""
+    if fence.text.startswith("#!"):
+        return
     if fence.kind not in ("", "bash", "console", "sh", "shell"):
         return
     lines = re.sub(r"\\\n\s*", "", fence.text).splitlines()

@@ -29,6 +29,7 @@ RULES = (
     (r"python3 -m venv|pip install", LEAVE, "it installs this project; CI does so from a bare machine"),
     (r"pytest -n 2$|pytest --full|^\.ci/|^pre-commit", LEAVE, "it is these tests, or what runs them"),
     (r"^mkdocs (build|serve)", LEAVE, "test_site.py builds the site"),
+    (r"competitions/leaves|-c leaves", LEAVE, "tests/examples/test_image_competition.py runs it"),
     (r"^export ", LEAVE, "it sets a variable of the reader's shell"),
     (
         r"(^| )pytest .*--cluster=(slurm|ray)",
@@ -37,6 +38,9 @@ RULES = (
     ),
     (r"(^| )pytest .*--data-source=s3:", COLLECT, "it needs a bucket; tests/data has a real S3 server"),
     (r"(^| )pytest .*--real-data", COLLECT, "it needs data of Kaggle"),
+    (r"(^| )pytest .*--data=twin", COLLECT, "it makes twins; tests/plugin and tests/competitions do"),
+    (r"^mlebench prepare .*--data=twin", PARSE, "it makes twins; tests/plugin and tests/competitions do"),
+    (r"tools\.twins", LEAVE, "it measures for minutes"),
     (r"(^| )pytest .*--split=(lite|low|all|dev)|pytest .*-k spaceship", COLLECT, "it needs data of Kaggle"),
     (
         r"(^| )pytest .*--agent=(react|aide|codex|one-program|improver)|--llm-replay",
@@ -45,6 +49,7 @@ RULES = (
     ),
     (r"(^| )pytest .*--sandbox=(docker|podman)", COLLECT, "it needs an engine; tests/sandbox has one"),
     (r"(^| )pytest .*--min-medal", COLLECT, "the agent of these tests earns no medal; tests/plugin has one that does"),
+    (r"--llm-providers=", LEAVE, "it needs model endpoints; tests/llm/test_endpoints_page.py has those of the page"),
     (r"^mlebench trajectory", PARSE, "it needs a model's recording; tests/reports and tests/cli have one"),
     (r"^mlebench (prepare|leaderboard|kernels) --lite", PARSE, "it asks Kaggle; tests/data has a stand-in"),
     (r"^mlebench report .*--bench-version=2", PARSE, "there is no group of version 2 here"),
@@ -55,6 +60,7 @@ RULES = (
     (r"^mlebench familiarity", PARSE, "it needs a model; tests/audit has a scripted one"),
     (r"^mlebench audit .*--judge", PARSE, "it needs a model; tests/audit has a scripted one"),
     (r"^mlebench audit .*--plagiarism", PARSE, "it needs notebooks of Kaggle; tests/audit has stand-ins"),
+    (r"--digest=SHA256|^mlebench reproduce runs", PARSE, "its bundle is somebody else's; tests/audit has some"),
     (r"^mlebench view .*--open", PARSE, "it opens a browser"),
     (r"^mlebench board bundles", PARSE, "there is no folder of bundles here; tests/audit has one"),
     (r"^mlebench reproduce", PARSE, "it needs the data of the run's competition and minutes; tests/audit does it"),
@@ -135,6 +141,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         line = {"competition_id": "smoke-digits", "submission_path": "submission.csv"}
         (folder / "subs.jsonl").write_text(json.dumps(line) + "\n")
         patch.setitem(WORDS, "RUN", f"reports/first/{run.parent.name}")
+        typed("mlebench bundle first -o ../result.tar.zst", folder)
         yield home
 
 
@@ -202,6 +209,8 @@ def test_the_commands_of_a_page_work_one_after_the_other(page: str, home: Path, 
     if page in EMPTY:
         shutil.rmtree(folder / "agents")
         shutil.rmtree(folder / "competitions")
+    if page == "docs/review.md":  # which begins with a bundle that somebody sent
+        shutil.copy(home / "result.tar.zst", folder)
     failed = []
     for command, text in SHOWN:
         if command.page == page and found(command, text)[0] == RUN:

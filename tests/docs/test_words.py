@@ -11,6 +11,7 @@ import pytest
 from pytest_mlebench import options as settings
 from pytest_mlebench.cli import main
 from tests.docs.pages import pages
+from tools.docs.inline import inlined
 from tools.docs.reference import PAGES
 from tools.docs.variables import VARIABLES
 
@@ -20,7 +21,9 @@ OF_OTHERS = {
     "--account": "sbatch",
     "--all": "docker image prune",
     "--collect-only": "pytest",
-    "--data": "curl",
+    "--baseline": "tools.twins",
+    "--image": "tools.attack_metadata",
+    "--spoil": "tools.attack_metadata",
     "--fail": "curl",
     "--filter": "docker image prune",
     "--fixtures": "pytest",
@@ -40,7 +43,9 @@ OF_OTHERS = {
     "--overwrite-checksums": "MLE-bench, refused here",
     "--partition": "sbatch",
     "--seed": "tools.mutate",
+    "--shortcuts": "tools.twins",
     "--strict": "mkdocs build",
+    "--versions": "tools.twins",
     # MLE-bench's own
     "--agent-id": "MLE-bench's run_agent.py",
     "--competition-set": "MLE-bench's run_agent.py",
@@ -118,3 +123,12 @@ def test_the_reference_shows_no_value_of_the_machine_that_made_it(monkeypatch: p
     text = "\n".join(made() for made in PAGES.values())
     values = {value for value in os.environ.values() if len(value) > 12}
     assert [value for value in values if value in text] == []
+
+
+def test_code_that_pages_show_is_that_of_the_files_they_name() -> None:
+    shown = 0
+    for page, text in pages().items():
+        assert inlined(text) == text, f"{page} is out of date: python -m tools.docs.inline"
+        assert "--8<--" not in text and "\n??? " not in text and "\n!!! " not in text, f"{page} is read as it lies"
+        shown += text.count("<!-- file: ")
+    assert shown >= 15

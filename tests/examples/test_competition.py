@@ -48,7 +48,7 @@ def test_its_table_may_lie_elsewhere(folder: Path, run: Run, tmp_path: Path) -> 
     (tomatoes / "tomatoes.csv").rename(raw / "tomatoes.csv")
     for name, old, new in (
         ("competition.yaml", "source: bundled", "url: https://example.org"),
-        ("prepare.py", "read_csv(TABLE)", 'read_csv(raw / "tomatoes.csv")'),
+        ("prepare.py", "read_text_csv(TABLE)", 'read_text_csv(raw / "tomatoes.csv")'),
     ):
         text = (tomatoes / name).read_text()
         assert old in text

@@ -36,7 +36,7 @@ def test_a_session_that_slurm_starts_again_takes_up_its_runs(shared: Path, run: 
     wait_until(lambda: not slurm.call("squeue", "--noheader"))
     log = (shared / "mle-bench.log").read_text()
     assert "three-lines on own" in log and log.count("test session starts") == 2, log
-    (folder,) = (shared / "reports").iterdir()
+    (folder,) = (path for path in (shared / "reports").iterdir() if path.is_dir())
     (record,) = read_group(folder).records
     assert record.outcome == "no_medal" and record.job["engine"] == "slurm"
     assert [path.parent.name for path in folder.glob("*/run.log")] == [record.run_id]

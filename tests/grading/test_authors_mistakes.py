@@ -14,7 +14,7 @@ from pytest_mlebench.cli.main import main
 from pytest_mlebench.gate.golden import make_golden
 
 GRADED = '    return root_mean_squared_error(answers["price"], price)'
-SPLIT = '    train, test = split(read_csv(raw / "houses.csv"), test_size=0.2)\n'
+SPLIT = '    train, test = split(read_text_csv(raw / "houses.csv"), test_size=0.2)\n'
 Author = Callable[[str, str, str], Competition]
 
 

@@ -237,7 +237,10 @@ def test_broken_competitions_and_missing_answers_are_said_before_anything_is_gra
     with pytest.raises(CompetitionError, match=r"grade.py does not import: NameError: name 'nonsense' is not defined"):
         make_grader("return 1", head="nonsense")
     competition = Competition.load(TOY)
-    with pytest.raises(DataError, match=r"no answers at .*; run `mlebench prepare -c toy-parity`"):
+    with pytest.raises(
+        DataError,
+        match=r"no answers at .*; run `mlebench prepare -c toy-parity --comp.*/toys/competitions`",
+    ):
         Grader(competition, Dataset(competition, tmp_path))
 
 

@@ -13,11 +13,14 @@ from pathlib import Path
 import pytest
 
 from pytest_mlebench.catalog import Competition
+from pytest_mlebench.cli.new import TEMPLATES
 from pytest_mlebench.data.store import DataStore
+from pytest_mlebench.data.twins import Twins, settled
 from pytest_mlebench.errors import CompetitionError, DataError
 from pytest_mlebench.gate.golden import grade_all, make_golden, synthetic_submissions
 from pytest_mlebench.gate.groups import medals_for_guesses, row_problems
 from pytest_mlebench.grading.grader import Grader
+from pytest_mlebench.grading.twins import TwinStore
 from pytest_mlebench.io.landlock import read_only
 
 TOY = Path(__file__).parents[1] / "toys/competitions/toy-parity"
@@ -150,3 +153,22 @@ def test_grades_of_another_process_are_those_of_this_one(make: Make, tmp_path: P
     grades = {grade.name: grade for grade in grade_all(competition, dataset, paths)}
     assert grades["<answers>"].score == 1 and "id" in str(grades["missing_row.csv"].reason)
     assert json.dumps(sorted(grades)) == json.dumps(sorted(paths))
+
+
+def test_twins_are_made_without_secrets_and_their_errors_name_the_line(make: Make, tmp_path: Path) -> None:
+    folder = make("grade").folder
+    template = TEMPLATES / "competition"
+    for name in ("competition.yaml", "prepare.py", "grade.py", "twin.py", "description.md"):
+        shutil.copy(template / name, folder)
+    about = (folder / "competition.yaml").read_text()
+    (folder / "competition.yaml").write_text(about.replace("{{id}}", "toy-parity").replace("{{title}}", "Houses"))
+    spy = SPY % {"file": str(tmp_path / "home/kaggle.json"), "secret": SECRET}
+    (folder / "twin.py").write_text(f"{(text := (folder / 'twin.py').read_text())}\n{spy}\n")
+    twin = TwinStore(tmp_path / "data", Twins(Twins.key_of(1), "micro"))
+    settled("twin:1:micro", tmp_path / "data")
+    competition = twin.prepare(Competition.load(folder)).competition
+    assert competition.is_twin and competition.leaderboard.source == "twin"
+    (folder / "twin.py").write_text(text.replace("    n = by_size", "    n = 1 / 0\n    n = by_size"))
+    where = r"twin.py raised ZeroDivisionError: division by zero \(twin.py, line 11: n = 1 / 0\)"
+    with pytest.raises(CompetitionError, match=where):
+        twin.prepare(Competition.load(folder), force=True)

@@ -64,6 +64,26 @@ def test_a_session_records_what_its_runs_cost(session: Session, pytester: pytest
     assert [name for name, content in contents(pytester.path) if KEY.encode() in content] == []
 
 
+def test_the_runs_of_an_agent_whose_provider_cannot_be_reached_stop_after_the_first(
+    session: Session, pytester: pytest.Pytester, upstream: Upstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://localhost:9/v1")
+    with (pytester.path / "agents/asking/start.sh").open("a") as script:
+        script.write('rm "$SUBMISSION_DIR/submission.csv"\nexit 1\n')
+    result = session("--run-group=g", "--seeds=3", "--llm-retries=0")
+    values, run_dir = record(pytester, "g")  # of one run
+    assert values["outcome"] == "crashed"
+    result.stdout.fnmatch_lines(
+        [
+            "*= not run =*",
+            "asking: no model call was answered (2 failed): openai cannot be reached: *. Its other runs *",
+            "reason: no model call was answered (2 failed): openai cannot be reached: *",
+            "not finished: 2 of 3 runs; resume: *",
+        ]
+    )
+    assert "no model call was answered (2 failed)" in (run_dir.parent / "report.html").read_text()
+
+
 def test_budgets_models_and_recordings_are_options(
     session: Session, pytester: pytest.Pytester, upstream: Upstream
 ) -> None:

@@ -25,13 +25,13 @@ from pytest_mlebench.llm.ledger import CALLS, read_bodies, read_calls
 from pytest_mlebench.llm.settings import GatewaySettings
 from pytest_mlebench.llm.trajectory import TRAJECTORY
 from pytest_mlebench.records.record import RunRecord
-from pytest_mlebench.reports.run_details import ending_in_words
+from pytest_mlebench.reports.run_details import ending_in_words, failure_text
 from pytest_mlebench.reports.run_details import properties as run_properties
 from pytest_mlebench.runs.run import RunOptions, run_agent
 from pytest_mlebench.sandbox import Limits, Sandbox
 from tests.left import contents, left
 from tests.llm.atif import problems
-from tests.llm.upstreams import KEY, REPLY, Seen, Upstream
+from tests.llm.upstreams import KEY, REPLY, Failure, Seen, Upstream
 from tests.sandbox.conftest import require_docker
 from tests.sandbox.scripted import docker_sandbox, local_sandbox, script_agent
 
@@ -211,7 +211,7 @@ def test_why_the_gateway_refused_all_calls_is_the_runs_detail(
     ask = agent.env_vars["ASK"].replace("gpt-4o", model)
     agent = replace(agent, env_vars={**agent.env_vars, "ASK": ask})
     record, _ = run(local_sandbox(), tmp_path, agent, gateway=GatewaySettings(limits=Budget(max_cost=Decimal(1))))
-    assert record.detail == f"the gateway refused 2 model calls: {said}"
+    assert record.detail == f"2 model calls failed: {said}"
     assert record.llm["refusals"] == {said: 2}
     assert upstream.seen == []
 
@@ -221,7 +221,16 @@ def test_a_provider_that_cannot_be_reached_is_the_runs_detail(
 ) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", "http://localhost:9/v1")
     record, _ = run(local_sandbox(), tmp_path)
-    assert record.detail is not None and "refused 1 model call: openai cannot be reached" in record.detail
+    assert record.detail is not None and "1 model call failed: openai cannot be reached" in record.detail
+
+
+def test_a_run_without_a_submission_gives_the_providers_error_as_its_reason(upstream: Upstream, tmp_path: Path) -> None:
+    upstream.failures.append(Failure(401, {"error": {"message": "Incorrect API key"}}))
+    agent = replace(asking_agent(), kwargs={"script": f"{SCRIPT}; rm $SUBMISSION_DIR/*; exit 3"})
+    record, _ = run(local_sandbox(), tmp_path, agent)
+    assert (record.outcome, record.ending) == ("crashed", "crashed")
+    assert record.reason == "no model call was answered (1 failed): openai answered 401: Incorrect API key"
+    assert f"reason: {record.reason}" in failure_text(record, "")
 
 
 @pytest.mark.full

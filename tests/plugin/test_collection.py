@@ -119,6 +119,16 @@ def test_a_name_that_matches_nothing_is_answered_with_close_ones(
 
 
 @pytest.mark.full
+def test_a_marker_that_matches_nothing_is_answered_with_close_ones_and_markers_lists_all(
+    project: pytest.Pytester,
+) -> None:
+    result = project.runpytest_subprocess("--split=smoke", "-m", "Tabular")
+    result.stdout.fnmatch_lines(["-m 'Tabular' matches no competition; did you mean tabular*?"])
+    listed = project.runpytest_subprocess("--markers").stdout
+    listed.fnmatch_lines_random(["@pytest.mark.tabular: competitions of Tabular", "@pytest.mark.lite: *"])
+
+
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("chosen", "ids"),
     [

@@ -7,7 +7,8 @@ import textwrap
 
 import pytest
 
-from pytest_mlebench.plugin import fixtures
+from pytest_mlebench.plugin import fixtures, hooks
+from pytest_mlebench.plugin.session import FIXTURES, FIXTURES_MODULE
 
 pytestmark = pytest.mark.full
 
@@ -69,3 +70,16 @@ def test_the_example_in_their_documentation_is_true_and_uses_each(project: pytes
     assert all(f"{name}," in example or f"{name})" in example for name in names)
     path = project.makepyfile(example)
     project.runpytest_subprocess("-p", "no:cacheprovider", path).assert_outcomes(passed=5)
+
+
+@pytest.mark.full
+def test_fixtures_of_a_project_by_the_same_names_are_for_its_own_tests(project: pytest.Pytester) -> None:
+    names = ("agent", "sandbox", "dataset", "competition", "data_store", "run_agent", "run_group", "synthetic_dataset")
+    assert set(FIXTURES) >= {*names} and set(hooks.__all__) == {*FIXTURES} and fixtures.__name__ == FIXTURES_MODULE
+    project.makeconftest(
+        "import pytest\n" + "".join(f"@pytest.fixture\ndef {name}(): return 'of the project'\n" for name in names)
+    )
+    project.makepyfile("def test_it(agent, dataset): assert agent == dataset == 'of the project'")
+    arguments = ("--agent=toy/gold", "competitions/toy-parity", ".", "-p", "no:cacheprovider")
+    project.runpytest_subprocess(*arguments).stdout.fnmatch_lines(["*toy-parity*toy/gold*gold*", "*1 passed, 1 gold*"])
+    project.runpytest_subprocess("competitions/toy-parity", "-p", "no:cacheprovider").assert_outcomes(passed=4)

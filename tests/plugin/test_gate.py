@@ -123,8 +123,8 @@ def test_a_missing_golden_says_how_to_make_it(project: pytest.Pytester) -> None:
 @pytest.mark.full
 def test_real_data_is_checked_where_it_is_asked_for(project: pytest.Pytester) -> None:
     result = check(project, "--real-data", "-v")
-    result.assert_outcomes(passed=3, skipped=1)
-    for name in ("checksums SKIPPED", "sample_submission PASSED", "perfect_submission PASSED"):
+    result.assert_outcomes(passed=4)
+    for name in ("checksums PASSED", "sample_submission PASSED", "perfect_submission PASSED"):
         result.stdout.fnmatch_lines_random([f"*{name}*"])
     replace(project.path / TOY / "competition.yaml", "sample_submission_score: 0.5", "sample_submission_score: 0.4")
     check(project, "--real-data", "-k", "sample_submission").assert_outcomes(failed=1)
@@ -271,3 +271,52 @@ def test_one_error_of_the_grader_is_shown_once(project: pytest.Pytester) -> None
         ]
     )
     assert result.stdout.str().count("KeyError") == 1
+
+
+@pytest.mark.full
+def test_leading_zeros_that_a_preparer_drops_fail_the_gate(project: pytest.Pytester) -> None:
+    folder = project.path / TOY
+    replace(folder / "prepare.py", 'pd.DataFrame({"id": range(100)})', 'pd.read_csv(raw / "ids.csv")')
+    replace(
+        folder / "synthetic.py",
+        '"""Nothing: the competition\'s data is its own."""',
+        'pd.DataFrame({"id": [f"{number:04}" for number in range(100)]}).to_csv(raw / "ids.csv", index=False)',
+    )
+    assert main(["golden", str(folder), "--force"]) == 0
+    result = check(project)
+    result.assert_outcomes(passed=3, failed=1)
+    result.stdout.fnmatch_lines(
+        ["*column 'id': '0000' in the raw data became '0': leading zeros are lost*", "*read_text_csv*"]
+    )
+    with (folder / "competition.yaml").open("a") as file:
+        file.write("exceptions: {cells_are_kept: The ids are numbers.}\n")
+    check(project).assert_outcomes(passed=4)
+
+
+@pytest.mark.full
+def test_the_gate_asks_for_the_score_of_the_sample_submission_and_real_thresholds(project: pytest.Pytester) -> None:
+    file = project.path / TOY / "competition.yaml"
+    replace(file, "sample_submission_score: 0.5\n", "")
+    result = check(project, "--real-data", "-k", "sample_submission")
+    result.stdout.fnmatch_lines(
+        ["*competition.yaml: the sample submission scores 0.5, * write `sample_submission_score: 0.5`"]
+    )
+    replace(file, "median: 0.6}", "median: 0.6, source: placeholder}\nsample_submission_score: 0.5")
+    result = check(project, "--real-data", "-k", "sample_submission")
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*the leaderboard's scores are placeholders; write your own*"])
+    check(project, "-k", "scores").assert_outcomes(passed=1, warnings=1)
+
+
+@pytest.mark.full
+def test_answers_that_the_grader_refuses_need_a_reason(
+    project: pytest.Pytester, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = project.path / TOY
+    replace(folder / "grade.py", 'on="id")', 'on="id", between=(0, 0.5))')
+    assert main(["golden", str(folder), "--force"]) == 1
+    assert "the answers (private/test.csv) as a submission are invalid: column 'odd'" in capsys.readouterr().err
+    with (folder / "competition.yaml").open("a") as file:
+        file.write("exceptions: {answers_are_invalid: Only guesses of at most 0.5 are asked for.}\n")
+    assert main(["golden", str(folder), "--force"]) == 0
+    check(project, "-k", "scores").assert_outcomes(passed=1)

@@ -15,6 +15,7 @@ from pytest_mlebench import options as settings
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.options import OPTIONS, Settings
 from pytest_mlebench.records.manifest import Manifest, PlannedRun
+from pytest_mlebench.sandbox.docker.sandbox import ContainerOptions
 
 WRONG = [
     ("--cpus", "abc", "'abc' is not a positive number"),
@@ -152,6 +153,17 @@ def test_heavy_is_for_cuda_where_runs_get_gpus(tmp_path: Path) -> None:
         chosen = read(from_words(tmp_path, words))
         assert Bench(settings=chosen).container_options["heavy"] == expected
         assert Bench(settings=chosen).comparable_settings["heavy"] == (expected or False)
+
+
+def test_podman_builds_the_packages_own_agents_with_a_network_unless_told_otherwise(tmp_path: Path) -> None:
+    for words, network, bundled in (
+        ("--sandbox=podman --network=none", "none", "full"),
+        ("--sandbox=podman --network=none --build-network=none", "none", None),
+        ("--sandbox=docker --network=none", "registries", None),
+        ("--sandbox=podman", "full", None),
+    ):
+        made = ContainerOptions(**Bench(settings=read(from_words(tmp_path, words))).container_options)
+        assert (made.build_network, made.bundled_build_network) == (network, bundled), words
 
 
 def test_the_environment_is_checked_and_named(tmp_path: Path) -> None:

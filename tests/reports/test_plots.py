@@ -99,7 +99,7 @@ def test_the_axis_of_scores_goes_from_none_to_all_teams_beaten() -> None:
 
 
 def test_competitions_without_a_leaderboard_are_counted_not_drawn() -> None:
-    assert "left out: 1" in score_plot([run("gold")], {}).caption
+    assert "left out: 1" in score_plot([run("gold")], {}).more
 
 
 def test_time_is_shown_as_a_price_and_as_a_limit() -> None:
@@ -135,14 +135,18 @@ def test_rates_stand_among_the_published_with_error_bars() -> None:
     own = "agent (1 competition only): 50.0 % ± 50.0"
     names = panel.description.split("; ")
     assert names == ["† peeked · llm: 95.0 % ± 1.0", "p90 · llm: 90.0 % ± 1.0", "p80 · llm: 80.0 % ± 1.0", own]
-    assert re.search(r'x1="0%" y1="[\d.]+" x2="100%" y2="[\d.]+" class="s-agent0"', panel.body)
-    assert "† does not compare (test-set feedback)" in medal_rates(summed(run_low("gold", 0)), table).caption
+    whisker = re.search(r'x1="0%" y1="([\d.]+)" x2="100%" y2="\1" class="s-agent0" stroke-width="3"', panel.body)
+    mark = re.search(r'<circle cx="50%" cy="([\d.]+)" r="5" class="f-agent0', panel.body)
+    words = [float(y) for y in re.findall(r'y="([\d.]+)" class="(?:e )?f-ink b"', panel.body)]
+    assert whisker and mark and whisker[1] == mark[1] and len(words) == 2
+    assert all(abs(y - float(mark[1])) < 6 for y in words), "name, mark, whisker and number are on one line"
+    assert "† does not compare (test-set feedback)" in medal_rates(summed(run_low("gold", 0)), table).more
 
 
 def test_files_are_whole_svg_for_eyes_and_screen_readers(tmp_path: Path) -> None:
     make_group(tmp_path / "g", agents=["aide", "<b>&\x1b[1m\x07"], seeds=1)
     files = write_plots(overview([read_group(tmp_path / "g")]), tmp_path / "new/plots")
-    assert [file.name for file in files] == ["rates.svg", "outcomes.svg", "scores.svg", "time.svg"]
+    assert [file.name for file in files] == ["outcomes.svg", "rates.svg", "scores.svg", "time.svg"]
     for file in files:
         tree = ElementTree.parse(file).getroot()
         assert tree.tag == f"{SVG}svg" and tree.get("role") == "img"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from pytest_mlebench.errors import UsageError
 from pytest_mlebench.records.group import find_group, read_group
 from pytest_mlebench.records.outcome import Outcome
 from pytest_mlebench.records.record import RunKey
+from pytest_mlebench.runs.writer import make_runs_dir
 from tests.groups import make_group, record_with
 
 
@@ -54,3 +56,15 @@ def test_a_group_is_found_by_its_folder_its_name_a_part_of_it_and_as_the_last(tm
         find_group("last", tmp_path / "nowhere")
     with pytest.raises(UsageError, match=r"is a folder of run groups: name one of them, as in .*2026-01-02-aa"):
         find_group(str(tmp_path), tmp_path)
+
+
+def test_git_ignores_the_groups_in_a_folder_that_was_made_for_them_and_in_no_other(tmp_path: Path) -> None:
+    made = tmp_path / "project/reports"
+    make_runs_dir(made)
+    make_runs_dir(tmp_path)
+    assert "\n*\n" in (made / ".gitignore").read_text() and [path.name for path in tmp_path.iterdir()] == ["project"]
+    (made / "first").mkdir()
+    subprocess.run(["git", "init", "-q", str(made.parent)], check=True)
+    (made / "first/run.json").touch()
+    status = subprocess.run(["git", "-C", str(made), "status", "--short"], check=True, capture_output=True, text=True)
+    assert status.stdout == ""

@@ -115,6 +115,13 @@ def test_a_secret_across_two_blocks_of_an_archive_is_found(offset: int, tmp_path
     assert not Redactor([SECRET]).file(path)
 
 
+def test_the_longest_form_of_a_secret_is_masked_where_only_its_first_byte_is_in_a_block(tmp_path: Path) -> None:
+    path, longest = tmp_path / "log", SECRET.encode().hex().encode()
+    path.write_bytes(b"x" * ((1 << 20) - 1) + longest)
+    assert Redactor([SECRET]).file(path)
+    assert path.read_bytes()[-len(longest) :] == b"*" * len(longest)
+
+
 def test_archives_are_looked_through_up_to_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert (redaction._UNPACKED, redaction._MEMBERS, redaction._BLOCK) == (256 << 20, 10_000, 1 << 20)
     monkeypatch.setattr(redaction, "_UNPACKED", 3 << 20)

@@ -19,7 +19,8 @@ from scipy.io import loadmat
 from pytest_mlebench.authoring.archives import read_7z
 from pytest_mlebench.authoring.rle import encode_rle
 from pytest_mlebench.authoring.tfrecord import Feature, read_examples
-from tests.v2.probes import attack
+from pytest_mlebench.data.dataset import Dataset
+from tests.v2.probes import answers, attack, flaw
 
 
 @attack("random-acts-of-pizza/1")
@@ -194,3 +195,26 @@ def tags_of_the_same_question(public: Path) -> pd.DataFrame:
     train, test = (pd.read_csv(public / f"{side}.csv", keep_default_na=False) for side in ("train", "test"))
     known = dict(zip(train["Title"] + train["Body"], train["Tags"], strict=True))
     return test[["Id"]].assign(Tags=(test["Title"] + test["Body"]).map(known).fillna("java"))
+
+
+@flaw("billion-word-imputation/3")
+def gaps_that_a_known_seed_tells(dataset: Dataset) -> str:
+    """The share of gaps whose places follow from seed 0, from the order of the training sentences and from lengths."""
+    with zipfile.ZipFile(dataset.public / "train_v2.txt.zip") as archive:
+        train = archive.read("train_v2.txt").decode().split("\n")
+    with zipfile.ZipFile(dataset.public / "test_v2.txt.zip") as archive:
+        test = pd.read_csv(io.BytesIO(archive.read("test_v2.txt")), dtype=str, keep_default_na=False)["sentence"]
+    generator, place = np.random.RandomState(0), 0
+    guessed: list[int] = []
+    while len(guessed) < len(test):
+        if generator.uniform() > 0.01 or (place < len(train) and len(train[place].split()) <= 2):
+            place += 1
+        else:
+            guessed.append(generator.randint(1, len(test[len(guessed)].split())))
+        if place > len(train) + 1:
+            break
+    right = sum(
+        whole.split()[:gap] == shown.split()[:gap] and whole.split()[gap + 1 :] == shown.split()[gap:]
+        for gap, whole, shown in zip(guessed, answers(dataset)["sentence"], test, strict=False)
+    )
+    return f"{right} of {len(test)}" if right > len(test) / 2 else ""

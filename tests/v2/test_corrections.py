@@ -73,7 +73,7 @@ def both(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Both]:
     for competition in (second.of_version("v1"), second):
         scratch = tmp_path / competition.version
         dataset = Dataset(competition, scratch)
-        run_prepare(competition, raw, dataset)
+        run_prepare(competition, raw, dataset, key=b"a test" if competition.is_corrected else None)
         (spare / competition.version).mkdir(parents=True)
         for side in (dataset.public, dataset.private):  # as the data store does
             replace_by_level(side, spare / competition.version)
@@ -238,4 +238,6 @@ def test_relative_imports_of_every_version_lead_to_files() -> None:
                 if isinstance(found, ast.ImportFrom) and found.level:
                     folder = path.parents[found.level - 1]
                     names = [found.module] if found.module else [alias.name for alias in found.names]
-                    assert all((folder / f"{name}.py").is_file() for name in names), f"{path}, line {found.lineno}"
+                    assert all((folder / f"{name.replace('.', '/')}.py").is_file() for name in names), (
+                        f"{path}, line {found.lineno}"
+                    )

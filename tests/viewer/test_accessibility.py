@@ -51,8 +51,6 @@ def test_the_keyboard_alone_leads_to_a_step_and_back(served: str, open_tab: Open
     tab.press("j")
     tab.press("Enter")
     tab.wait("location.pathname.startsWith('/group/') && document.readyState === 'complete'")
-    tab.press("2")
-    tab.wait("location.pathname.endsWith('/results') && document.readyState === 'complete'")
     tab.press("?")
     tab.wait("document.getElementById('keys').open")
     tab.press("Escape")

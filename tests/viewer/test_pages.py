@@ -8,11 +8,12 @@ import json
 import os
 import re
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from html import escape, unescape
 from pathlib import Path
+from time import process_time
 from urllib.parse import quote
 
 import pytest
@@ -20,23 +21,26 @@ import pytest
 from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.extras.viewer.app import application
 from pytest_mlebench.extras.viewer.index import FILE, Index
+from pytest_mlebench.extras.viewer.markdown import markdown
+from pytest_mlebench.extras.viewer.pages import groups as group_pages
 from pytest_mlebench.extras.viewer.pages.compare import aligned
-from pytest_mlebench.extras.viewer.steps import Step
+from pytest_mlebench.extras.viewer.steps import SHOWN, Step
 from pytest_mlebench.extras.viewer.text import code, coloured
 from pytest_mlebench.records.account import Ending
+from pytest_mlebench.records.group import RunGroup, read_group
 from pytest_mlebench.records.layout import RUNNING
 from pytest_mlebench.records.record import RunKey
 from pytest_mlebench.records.running import shown_as_running
+from pytest_mlebench.reports import page as report_page
+from pytest_mlebench.results.overview import Overview, overview
 from tests.groups import make_group, record_with, save_group
-from tests.viewer.conftest import EVIL, FORMULA, SMOKE, Ask, asker
+from tests.viewer.conftest import EVIL, FORMULA, SMOKE, Ask, asker, write_trajectory
 
 RUN = "/run/one/smoke-digits_agent-one-0"
 SIDE = "/side?r=one/smoke-diabetes_agent-one-0&r=two/smoke-diabetes_agent-two-0"
 PAGES = (
     "/",
     "/group/one",
-    "/group/one/results",
-    "/group/one/setting",
     RUN,
     f"{RUN}/trajectory",
     f"{RUN}/log",
@@ -58,8 +62,6 @@ OF_HOSTILE = (
     "/runs?q=<script>",
     "/runs?group=hostile&agent=<script>",
     "/group/hostile",
-    "/group/hostile/results",
-    "/group/hostile/setting",
     "/compare?g=hostile&g=one",
     f"/side?r={HOSTILE[5:]}&r={HOSTILE_TOO[5:]}",
     f"/side?r={HOSTILE[5:]}&r={HOSTILE_TOO[5:]}&full=1&by=time",
@@ -135,7 +137,7 @@ def test_runs_of_all_groups_are_listed_chosen_sorted_and_saved(ask: Ask) -> None
     assert len(rows) == 3 and {row["outcome"] for row in rows} == {"gold", "bronze", "crashed"}
     for page, link in (
         ("/", "/runs?group=one&amp;outcome=medal"),
-        ("/group/one", "/runs?group=one&amp;outcome=gold"),
+        ("/group/one", "/runs?group=one"),
         ("/competitions", "/runs?competition=smoke-digits"),
     ):
         assert f'href="{link}"' in ask(page).text and len(shown(link.partition("?")[2].replace("&amp;", "&"))) > 0
@@ -152,11 +154,12 @@ def test_medals_are_shown_as_firm_or_not(tmp_path: Path) -> None:
     index.refresh(thorough=True)
     ask = asker(application(index, address="127.0.0.1"))
     for page in ("/group/g", "/runs", f"/competition/{SMOKE[0]}"):
-        assert re.findall(r'<small class="firm">([^<]+)<', ask(page).text).count("not firm") == 1, page
+        text = ask(page).text
+        assert text.count('class="medal gold loose"') == text.count("> not firm<") == 1, page
+        assert text.count("A dashed outline marks a medal that is not firm") == 1, page
     assert "0.50000 to 0.99000" in ask("/runs").text
     own = ask(f"/run/g/{loose.run_id}").text
     assert "The gold medal is <b>not firm</b>" in own and "0.50000 to 0.99000" in own
-    assert "firm medals</dt>" in ask("/group/g").text
     index.close()
 
 
@@ -283,12 +286,12 @@ def test_two_agents_of_one_group_are_columns_of_their_own(tmp_path: Path, asked_
         assert cell.count(f'title="{agent}, seed') == cell.count('class="cell"') == 2, "runs of this agent alone"
 
 
-def test_numbers_of_results_lead_to_the_runs_behind_them(ask: Ask) -> None:
-    for page in ("/group/one/results", "/compare?g=one&g=two"):
-        text = ask(page).text
-        assert text.count('class="plain-link" href="/runs?group=') > 8
-        for address, words in re.findall(r'class="plain-link" href="(/runs\?group=[^"]*outcome=[^"]*)">(\d+) \w', text):
-            assert f"<b>{words}</b> {'run' if words == '1' else 'runs'}" in ask(unescape(address)).text, address
+def test_numbers_of_a_comparison_lead_to_the_runs_behind_them(ask: Ask) -> None:
+    text = ask("/compare?g=one&g=two").text
+    assert text.count('class="legend"') == 1, "plots have one legend"
+    assert text.count('class="plain-link" href="/runs?group=') > 8
+    for address, words in re.findall(r'class="plain-link" href="(/runs\?group=[^"]*outcome=[^"]*)">(\d+) \w', text):
+        assert f"<b>{words}</b> {'run' if words == '1' else 'runs'}" in ask(unescape(address)).text, address
 
 
 def test_trajectories_on_a_competition_stand_side_by_side_step_by_step(ask: Ask) -> None:
@@ -318,17 +321,17 @@ def test_steps_of_the_same_time_stand_in_a_row() -> None:
 
 
 def test_an_export_is_one_file_without_scripts_links_or_requests(ask: Ask) -> None:
-    for page in ("/group/one?", f"{RUN}?", f"{RUN}/trajectory?", "/compare?g=one&g=two&"):
+    for page in (f"{RUN}?", f"{RUN}/trajectory?", "/compare?g=one&g=two&"):
         answer = ask(f"{page}export=1")
         assert answer.headers["content-disposition"].startswith("attachment")
         assert "<style>" in answer.text and "<script" not in answer.text
         assert not re.findall(r'(?:src|href|action)="/', answer.text) and "<link" not in answer.text
-    assert '<meta name="generator"' in ask("/group/one/results?export=1").text
+    assert '<meta name="generator"' in ask("/group/one?export=1").text
 
 
 STEPS = ("trajectory", "trajectory?kind=tool", "step?number=2", "step?number=2&part=1")
 TABS = (*STEPS, "log", "log?at=0", "log?errors=1", "files", "files/code/page.html", "record")
-LISTS = ("/runs", "/runs?group=hostile", "/group/hostile", "/group/hostile/results")
+LISTS = ("/runs", "/runs?group=hostile", "/group/hostile")
 
 
 @pytest.mark.parametrize("page", [*LISTS, HOSTILE, *(f"{HOSTILE}/{tab}" for tab in TABS)])
@@ -499,18 +502,106 @@ def test_nothing_that_is_asked_for_is_an_error_of_the_server(ask: Ask) -> None:
         for page in (
             f"{short}/files/{part}",
             f"{short}/raw/{part}",
-            f"/group/{part}/results",
             f"/compare?g=one&g={part}",
         ):
             assert ask(page).status < 500, page
         assert ask(f"/side?r={short[5:]}&r={part}").status < 500, part
 
 
-def test_results_show_the_runs_table_of_the_report_and_lead_to_each_run(ask: Ask) -> None:
-    """What the page shows and what its export holds are one set of templates."""
-    page, report = (ask(f"/group/one/results{query}").text for query in ("", "?export=1"))
-    for text in (page, report):
-        assert len(re.findall(r'<tr id="run-[^"]*" data-outcome=', text)) == 3 and 'class="headline"' in text
-    for run in re.findall(r'class="agent"><a href="([^"]+)">', page):
+def section(text: str, id: str) -> str:
+    """The words of a part of a page."""
+    found = re.search(rf'<section id="{id}".*?</section>', text, re.DOTALL)
+    assert found, id
+    return " ".join(unescape(re.sub(r"<[^>]+>", " ", found[0])).split())
+
+
+def test_the_report_is_the_page_of_the_group_as_a_file(ask: Ask, runs_dir: Path) -> None:
+    shown, exported = (ask(f"/group/one{query}").text for query in ("", "?export=1"))
+    report = report_page.page(overview([read_group(runs_dir / "one")]))
+    assert exported == report and 'href="/' not in report
+    for id in ("summary", "grid", "plots", "rates", "setting"):
+        assert section(shown, id) == section(report, id)
+    for run in (links := re.findall(r'class="agent"><a href="([^"]+)">', shown)):
         assert ask(run).status == 200
-    assert page.count('class="agent"><a href="/run/one/') == 3 and 'href="/run/' not in report
+    assert len(links) == 3
+
+
+def test_a_crashed_run_looks_the_same_in_the_report_in_its_group_and_on_its_page(ask: Ask) -> None:
+    for address in ("/group/one?export=1", "/group/one", RUN):
+        (callout,) = re.findall(r'<div class="callout".*?</div>', ask(address).text, re.DOTALL)
+        words = " ".join(re.sub(r"<[^>]+>", " ", callout).split())
+        assert words.startswith("the agent left no submission.csv The run crashed after 1 min (exit code 1).")
+        assert "End of the log" in words and "validation score 0.580" in words, address
+    assert 'class="score-card"' not in ask(RUN).text
+
+
+def test_the_chart_of_submissions_is_beside_the_score(ask: Ask) -> None:
+    text = ask(f"/run/one/{SMOKE[0]}_agent-one-0").text
+    top = text[text.index('class="run-top"') : text.index('id="log-title"')]
+    assert 'class="score-card"' in top and 'id="timeline-title"' in top
+
+
+def test_markdown_is_rendered_and_nothing_of_it_loads_leads_or_hides() -> None:
+    shown = markdown("# Plan\n\n1. **fit**\n\n|a|b|\n|-|-|\n|1|2|\n\n```python\nx = 1 # <i>\n```")
+    assert '<p class="heading">Plan</p>' in shown and "<li><strong>fit</strong></li>" in shown
+    assert "<td>1</td>" in shown and '<span class="k-c"># &lt;i&gt;</span>' in shown and "<h1" not in shown
+    for text in (
+        "[a](javascript:alert(1)) [b](http://evil.example) [c][d]\n\n[d]: http://evil.example",
+        "![a](http://evil.example/x.png) <http://evil.example> http://evil.example",
+        "<script>alert(1)</script> <!-- hidden --> <img src=x onerror=alert(1)>",
+        '```" onclick=alert(1) <b>\n<script>\n```',
+        "> " * 5000 + "deep",
+        "\n".join(" " * 2 * k + "- deep" for k in range(90)),
+    ):
+        shown = markdown(text)
+        assert not re.findall(r"<(?:a|img|script|b)\b", shown), text
+        kept = re.sub(r"[^a-z]", "", unescape(re.sub(r"<[^>]+>", "", shown)))
+        assert kept == re.sub(r"[^a-z]", "", text), "all of it is there"
+
+
+def test_markdown_that_is_made_to_be_slow_is_not() -> None:
+    started = process_time()
+    for part in ("*a ", "[", "> ", "`a", "_a*b", "- ", "\n- a", "**", "1. ", "|a\n|-\n", "~~~\n", "|a"):
+        markdown((part * SHOWN)[:SHOWN])
+    assert process_time() - started < 5
+
+
+def test_conversations_are_a_visible_choice_and_print_and_download_are_in_a_menu(
+    tmp_path: Path, asked_of: Callable[[], Ask]
+) -> None:
+    record = record_with(default_catalogue()[SMOKE[0]], "gold", agent="a")
+    save_group(tmp_path / "g", [record])
+    write_trajectory(tmp_path / "g" / record.run_id, 3, "**bold**")
+    file = tmp_path / "g" / record.run_id / "trajectory.json"
+    values = json.loads(file.read_text())
+    file.write_text(json.dumps(values | {"subagent_trajectories": [values | {"agent": {"name": "critic"}}]}))
+    text = asked_of()(f"/run/g/{record.run_id}/trajectory").text
+    (switch,) = re.findall(r'<nav class="chips conversations.*?</nav>', text, re.DOTALL)
+    assert switch.count("<a ") == 2 and switch.count("aria-current") == 1 and "Conversation 2: critic" in switch
+    (menu,) = re.findall(r'<details class="menu">.*?</details>', text, re.DOTALL)
+    assert "Download" in menu and "data-print" in menu and "export=1" in menu
+    assert "<strong>bold</strong>" in text
+
+
+def test_rates_and_plots_of_a_live_group_are_made_again_only_when_a_run_has_ended(
+    tmp_path: Path, asked_of: Callable[[], Ask], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[int] = []
+
+    def counted(groups: Sequence[RunGroup]) -> Overview:
+        made.append(len(groups[0].runs))
+        return overview(groups)
+
+    monkeypatch.setattr(group_pages, "overview", counted)
+    competition = default_catalogue()[SMOKE[0]]
+    records = [record_with(competition, "gold", agent="a", seed=seed) for seed in range(2)]
+    save_group(tmp_path / "g", records[:1], planned=[record.key for record in records])
+    ask = asked_of()
+    assert "1 of 2 runs finished" in ask("/group/g").text
+    run_dir = tmp_path / "g" / records[1].run_id
+    run_dir.mkdir()
+    with shown_as_running(run_dir, records[1].key, worker="gw0", time_limit=60.0):
+        assert "Running now" in ask("/group/g").text
+    replace(records[1], run_group="g").write(run_dir)
+    assert "2 of 2 runs finished" in ask("/group/g").text
+    assert made == [1, 2]

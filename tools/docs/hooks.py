@@ -37,7 +37,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for source, page in PROJECT_FILES.items():
         text = (ROOT / source).read_text(encoding="utf-8")
         files.append(File.generated(config, page, content=re.sub(r"\]\((?=\w[\w.-]*\.md)", "](../", text)))
-    for page, made in PAGES.items():
+    from tools.docs import authoring
+
+    for page, made in {**PAGES, "reference/authoring.md": authoring.page}.items():
         files.append(File.generated(config, page, content=made()))
     return files
 
@@ -45,7 +47,11 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """The text with links within the site, and with the parts that are made."""
     from tools.docs.architecture import PARTS
+    from tools.docs.reference import PAGES
 
+    # The pages of the reference are only on the site.
+    links = " · ".join(f"[{Path(address).stem}]({address})" for address in PAGES)
+    markdown = markdown.replace("<!-- reference -->", links)
     for source, target in PROJECT_FILES.items():
         markdown = markdown.replace(f"](../{source}", f"]({target}")
     markdown = re.sub(r"<!-- architecture: (\w+) -->", lambda match: PARTS[match[1]](), markdown)

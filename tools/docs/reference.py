@@ -72,7 +72,7 @@ def _option(option: Option) -> str:
         facts.append("`--resume` restores it")
     help = re.sub(r"\$(\w+)", r"`$\1`", option.help)
     attributes = f"{{#{option.name.removeprefix('--')} data-toc-label='{option.name}'}}"
-    return f"## `{_synopsis(option)}` {attributes}\n\n{_sentence(help)}\n\n{_sentence('; '.join(facts))}"
+    return f"## `{_synopsis(option)}` {attributes}\n\n{sentence(help)}\n\n{sentence('; '.join(facts))}"
 
 
 def _synopsis(option: Option) -> str:
@@ -81,7 +81,7 @@ def _synopsis(option: Option) -> str:
     return f"{option.name}[={option.metavar}]" if option.traits & OPTIONAL else f"{option.name}={option.metavar}"
 
 
-def _sentence(text: str) -> str:
+def sentence(text: str) -> str:
     return f"{text[0].upper()}{text[1:].rstrip('.')}."
 
 
@@ -133,7 +133,7 @@ def _kind(option: Option) -> str:
 def commands() -> str:
     """All commands of ``mlebench``, from the parsers that read them."""
     parser, names = main.parser_and_commands()
-    shown = {name: help for name in names if (help := _help_of(parser, name))}
+    shown = {name: help for name in names if (help := help_of(parser, name))}
     return f"""# Commands of mlebench
 
 {markdown(main.__doc__)} Exit status: 0; 1 where something failed; 2 where the call was wrong.
@@ -144,7 +144,7 @@ variables hold here as well.
 """
 
 
-def _help_of(parser: argparse.ArgumentParser, name: str) -> str:
+def help_of(parser: argparse.ArgumentParser, name: str) -> str:
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             return next((own.help or "" for own in action._choices_actions if own.dest == name), "")
@@ -154,7 +154,7 @@ def _help_of(parser: argparse.ArgumentParser, name: str) -> str:
 def _command(name: str, parser: argparse.ArgumentParser, help: str) -> str:
     actions = [action for action in parser._actions if action.help != argparse.SUPPRESS and action.dest != "help"]
     rows = [(_written(action), _cell(_expanded(action, parser))) for action in actions]
-    text = markdown(parser.description) if parser.description else _sentence(help)
+    text = markdown(parser.description) if parser.description else sentence(help)
     usage = " ".join(parser.format_usage().removeprefix("usage: ").split())
     found = f"## mlebench {name} {{#{name}}}\n\n{text}\n\n```text\n{_wrapped(usage)}\n```"
     return found + (f"\n\n{table(('argument', 'meaning'), rows)}" if rows else "")

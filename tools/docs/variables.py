@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest_mlebench
 from pytest_mlebench.options import OPTIONS
 
-_PROGRAMS_OF_AGENTS = "templates"
+_PROGRAMS_OF_AGENTS = {"templates", "agent"}
 _WE_SET = {
     "CUDA_VISIBLE_DEVICES",  # by the engine of a cluster, for the runs of its job
     "COMP_LINE",
@@ -58,7 +58,7 @@ def variables_read() -> set[str]:
     found = {option.variable for option in OPTIONS.values() if option.variable} | _BY_LIBRARIES
     root = Path(pytest_mlebench.__file__).parent
     for file in root.rglob("*.py"):
-        if _PROGRAMS_OF_AGENTS not in file.parts:
+        if _PROGRAMS_OF_AGENTS.isdisjoint(file.parts):
             found.update(_Reader(ast.parse(file.read_text(encoding="utf-8"))).names())
     return {name for name in found - _WE_SET if name.isupper()}
 

@@ -1,10 +1,11 @@
 from pathlib import Path
 
 from pytest_mlebench.authoring.files import link
+from pytest_mlebench.authoring.private_random import private_generator
 
 from .. import prepare as first
 
 
 def prepare(raw: Path, public: Path, private: Path) -> None:
-    first.prepare(raw, public, private)
+    first.write_sides(private_generator("sentences"), raw, public, private)
     link(private / "sample_submission.csv", public / "sample_submission.csv")

@@ -5,7 +5,15 @@ from pytest_mlebench.authoring.archives import write_zip, zip_member
 from .. import synthetic as first
 from ..synthetic import submissions as submissions
 
-LONGER = {"of": "approximately", "and": "administration", "that": "international", "have": "nevertheless"}
+LONGER = {
+    "of": "approximately",
+    "and": "administration",
+    "that": "international",
+    "have": "nevertheless",
+    "the": "notwithstanding",
+    "to": "straightforward",
+    "in": "uncomfortable",
+}
 
 
 def make(raw: Path, seed: int) -> None:

@@ -1,4 +1,5 @@
 import csv
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ def make(raw: Path, seed: int) -> None:
     for copy in range(COPIES):
         texts = comments["comment_text"]
         changed = texts.str.upper() if copy % 2 else texts.str.replace(" ", "  " if copy else " ")
-        ids = [f"{copy}{id[1:]}" for id in comments["id"]]
+        ids = [f"{copy}" + sha256(f"{copy}{id}".encode()).hexdigest()[:15] for id in comments["id"]]
         copies.append(comments.assign(id=ids, comment_text=changed))
     path.unlink()
     table = pd.concat(copies).sample(frac=1, random_state=seed)

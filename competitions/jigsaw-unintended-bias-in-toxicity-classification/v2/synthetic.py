@@ -1,5 +1,6 @@
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from .. import synthetic as first
@@ -13,8 +14,9 @@ def make(raw: Path, seed: int) -> None:
     first.make(raw, seed)
     comments = pd.read_csv(raw / "test_private_expanded.csv", converters={"comment_text": str})
     comments = comments[comments["comment_text"] != ""].rename(columns={"toxicity": "target"})
+    numbers = np.random.RandomState(seed).permutation(COPIES * 1000)  # ids that do not tell whose copy a comment is
     copies = [
-        comments.assign(id=range(copy * 1000, copy * 1000 + len(comments)), comment_text=_changed(comments, copy))
+        comments.assign(id=numbers[copy * 1000 :][: len(comments)], comment_text=_changed(comments, copy))
         for copy in range(COPIES)
     ]
     pd.concat(copies).to_csv(raw / "train.csv", index=False)

@@ -5,7 +5,7 @@ import numpy as np
 from .. import synthetic as first
 from ..synthetic import submissions as submissions
 
-FRAMES, LENGTH, RECORDING = 11, 2, 10
+FRAMES, LENGTH, RECORDING = 11, 2, 5
 """Frames in a window, numbers in a frame, windows in a recording."""
 
 
@@ -14,7 +14,7 @@ def make(raw: Path, seed: int) -> None:
     first.make(raw, seed)
     rng, folder = np.random.default_rng(seed), raw / "timit_11" / "timit_11"
     windows, labels = [], []
-    for _ in range(15):
+    for _ in range(30):
         frames = rng.normal(size=(RECORDING + FRAMES - 1, LENGTH)).astype(np.float32)
         windows += [frames[k : k + FRAMES].ravel() for k in range(RECORDING)]
         labels += [str(rng.integers(0, 39))] * RECORDING

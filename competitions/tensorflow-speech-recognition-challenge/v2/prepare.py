@@ -2,15 +2,16 @@ import hashlib
 import io
 import wave
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-import numpy as np
 import pandas as pd
 
 from pytest_mlebench.authoring.archives import unpack_7z
 from pytest_mlebench.authoring.corrections import hold_out_groups
 from pytest_mlebench.authoring.files import link_files
+from pytest_mlebench.authoring.private_random import private_generator
 from pytest_mlebench.authoring.tables import split, write_csv
 
 from .labels import COMMANDS, SILENCE, UNKNOWN
@@ -21,7 +22,8 @@ NOISE = "_background_noise_"
 def prepare(raw: Path, public: Path, private: Path) -> None:
     """Hold out a tenth of the speakers and a third of the recordings of noise.
 
-    Of other words than the ten, and of silence, the test has as many clips as of one of the ten on average.
+    Of other words than the ten, the test has as many clips as of one of the ten on average; of silence as well, unless
+    the recordings of noise are too short: its clips share no samples.
     """
     with TemporaryDirectory(dir=public.parent) as scratch:
         unpack_7z(raw / "train.7z", Path(scratch))
@@ -32,14 +34,16 @@ def prepare(raw: Path, public: Path, private: Path) -> None:
         train_noises, test_noises = split(noises, test_size=1 / 3)
         link_files([*train, *train_noises], audio, public / "train" / "audio")
 
-        rng = np.random.RandomState(0)
+        rng = private_generator("clips")
         commands = [clip for clip in held_out if word(clip) in COMMANDS]
         others = [clip for clip in held_out if word(clip) not in COMMANDS]
         share = round(len(commands) / len(Counter(map(word, commands))))
         others = list(rng.choice(others, min(share, len(others)), replace=False))
         contents = [((audio / clip).read_bytes(), word(clip)) for clip in commands]
         contents += [((audio / clip).read_bytes(), UNKNOWN) for clip in others]
-        contents += [(_second(audio / test_noises[k % len(test_noises)], rng), SILENCE) for k in range(share)]
+        seconds = [second for noise in test_noises for second in _seconds(audio / noise)]
+        chosen = rng.choice(len(seconds), min(share, len(seconds)), replace=False)
+        contents += [(seconds[k], SILENCE) for k in chosen]
     # By their digests: an order that says nothing which the clips themselves do not say.
     contents.sort(key=lambda clip: hashlib.sha256(clip[0]).digest())
     names = [f"clip_{number:08d}.wav" for number in range(len(contents))]
@@ -59,14 +63,13 @@ def speaker(clip: str) -> str:
     return clip.split("/")[-1].split("_nohash_")[0]
 
 
-def _second(recording: Path, rng: np.random.RandomState) -> bytes:
-    """A second of a recording, from anywhere in it, as a WAV file."""
+def _seconds(recording: Path) -> Iterator[bytes]:
+    """Every full second of a recording, as a WAV file."""
     with wave.open(str(recording)) as noise:
         form, rate = noise.getparams(), noise.getframerate()
-        noise.setpos(rng.randint(max(noise.getnframes() - rate, 0) + 1))
-        frames = noise.readframes(rate)
-    file = io.BytesIO()
-    with wave.open(file, "wb") as piece:
-        piece.setparams(form)
-        piece.writeframes(frames)
-    return file.getvalue()
+        for _ in range(noise.getnframes() // rate):
+            file = io.BytesIO()
+            with wave.open(file, "wb") as piece:
+                piece.setparams(form)
+                piece.writeframes(noise.readframes(rate))
+            yield file.getvalue()

@@ -93,14 +93,8 @@ def judge_of(bench: Bench, options: JudgeOptions, folder: Path) -> Judge:
 
 
 def _runs(bench: Bench, group: RunGroup) -> Iterator[Run]:
-    catalogue = bench.with_settings(bench_version=group.version.removeprefix("v")).catalogue
-    store = bench.store
-    here = {id: store.dataset(catalogue[id]) for id in {r.competition_id for r in group.records} if id in catalogue}
-    return runs_of(
-        group,
-        lambda id: catalogue[id] if id in here else None,
-        lambda id: own if (own := here.get(id)) is not None and own.is_prepared else None,
-    )
+    graders = bench.regrader(group.version)
+    return runs_of(group, graders.competition, graders.dataset)
 
 
 def _write(found: Findings, folder: Path) -> None:
@@ -153,7 +147,7 @@ def _comparison(bench: Bench, options: PlagiarismOptions) -> Comparison:
     )
     try:
         for group in options.groups:
-            for run in runs_of(group, lambda id: None, lambda id: None):
+            for run in runs_of(group, lambda id: None, lambda record: None):
                 found.add(run, group=group.name)
     except BaseException:
         found.__exit__()

@@ -22,6 +22,7 @@ from pytest_mlebench.extras.audit.completions import CHARACTERS, TOP
 from pytest_mlebench.io.json_files import write_json
 from pytest_mlebench.io.progress import Note, Reporter, silent
 from pytest_mlebench.records.record import RunRecord
+from pytest_mlebench.records.report import TWIN_DATA
 from pytest_mlebench.results.familiarity import Correlation, Knowledge
 
 POSITIONS = 1000
@@ -123,6 +124,8 @@ def scores(
         competition = find(id)
         if competition is None:
             left_out[id] = "not in the catalogue"
+        elif record.twin:
+            left_out.setdefault(id, TWIN_DATA)
         elif record.score is None or not math.isfinite(record.score):
             left_out.setdefault(id, "no run has a score")
         elif (value := normalised(record.score, competition)) is None:

@@ -104,7 +104,7 @@ def _rows(path: Path | None) -> list[list[str]]:
 
 
 def runs_of(
-    group: RunGroup, competition: Callable[[str], Competition | None], dataset: Callable[[str], Dataset | None]
+    group: RunGroup, competition: Callable[[str], Competition | None], dataset: Callable[[RunRecord], Dataset | None]
 ) -> Iterator[Run]:
     """The runs of a group. Raises OSError where its files cannot be read."""
     digests = {
@@ -123,7 +123,7 @@ def runs_of(
             record=record,
             run_dir=group.folder / record.run_id,
             competition=competition(record.competition_id),
-            dataset=dataset(record.competition_id),
+            dataset=dataset(record),
             peers=peers,
             provider_tools=tools,
         )

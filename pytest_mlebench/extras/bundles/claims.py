@@ -74,7 +74,7 @@ def _audited(again: Findings, bundle: Bundle, group: RunGroup, graders: Regrader
     """Whether the scanners had all that they read. What they find is no difference, but the card's verdict."""
     left_out = [own.what for own in bundle.index.left_out if own.what in _READ_BY_SCANNERS]
     unread = f"what scanners read was left out: {listed(left_out)}" if left_out else ""
-    if unknown := sorted({r.competition_id[:100] for r in group.records if graders.dataset(r.competition_id) is None}):
+    if unknown := sorted({r.competition_id[:100] for r in group.records if graders.dataset(r) is None}):
         unread = unread or f"the data of {listed(unknown[:5])} is not here"
     if unread:
         return Check("evidence", Result.unchecked, unread)

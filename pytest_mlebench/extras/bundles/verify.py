@@ -19,7 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pytest_mlebench.catalog.competition import VERSIONS
+from pytest_mlebench.catalog.competition import VERSIONS, split_label
 from pytest_mlebench.data.verification import fingerprint
 from pytest_mlebench.errors import UsageError, reason
 from pytest_mlebench.extras.audit.judge import FOLDER as JUDGE_FOLDER
@@ -243,7 +243,8 @@ def _record(record: RunRecord, bundle: Bundle, group: RunGroup, graders: Regrade
         yield f"its grade is one of {record.report.competition_id[:100]}"
     if record.competition_id in graders.catalogue:
         competition = graders.catalogue[record.competition_id]
-        if (record.split, record.category) != (competition.split_label, competition.category):
+        label = split_label(competition.split, competition.version, is_twin=bool(record.twin))
+        if (record.split, record.category) != (label, competition.category):
             yield f"it counts for {record.split[:50]} / {record.category[:50]}, which the competition is not of"
     if (found := read_validation_score(run_dir)) != record.validation_score and _has(bundle, "submissions"):
         yield f"the agent expected the score {found}, and the record says {record.validation_score}"
@@ -260,7 +261,7 @@ def _has(bundle: Bundle, kind: str) -> bool:
 
 def _data(group: RunGroup, graders: Regrader) -> Iterator[str]:
     for record in group.records:
-        dataset = graders.dataset(record.competition_id)
+        dataset = graders.dataset(record)
         if dataset is None or not record.data or dict(record.data) != fingerprint(dataset):
             continue
         here = dataset.is_verified

@@ -1,4 +1,5 @@
-"""``mlebench run-one``: the unit of work of every engine. It does one run as a session would, from a plan."""
+"""``mlebench run-one``, the unit of work of every engine: it does one run as a session would, from a plan. And
+``mlebench stop``, which ends the jobs of a group."""
 
 from __future__ import annotations
 
@@ -16,9 +17,11 @@ from pytest_mlebench.agents import Agent
 from pytest_mlebench.bench import Bench
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.catalog.catalogue import load
-from pytest_mlebench.cli.common import logger, user_path
+from pytest_mlebench.cli.common import add_options, logger, read_settings, user_path
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.errors import ClusterError, DataError, MLEBenchError, UsageError
+from pytest_mlebench.extras.engines import queue
+from pytest_mlebench.extras.engines.engines import engines
 from pytest_mlebench.extras.engines.keys import load_keys
 from pytest_mlebench.extras.engines.plan import (
     PLAN,
@@ -35,8 +38,10 @@ from pytest_mlebench.extras.engines.plan import (
 from pytest_mlebench.extras.engines.scratch import copied
 from pytest_mlebench.io.processes import sigterm_interrupts
 from pytest_mlebench.io.progress import Event, event_text
+from pytest_mlebench.io.units import pluralize
 from pytest_mlebench.options import Settings, from_plan, read
 from pytest_mlebench.records.account import Ending
+from pytest_mlebench.records.group import find_group
 from pytest_mlebench.records.manifest import folder_digest
 from pytest_mlebench.records.record import RunRecord
 from pytest_mlebench.runs import run
@@ -56,6 +61,23 @@ def add(commands: Any) -> None:
     command.add_argument("plan", metavar="PLAN", type=user_path, help="plan.json in the run's folder below .jobs")
     command.add_argument("--name", metavar="NAME", help="run it only if the plan still has this name")
     command.set_defaults(command=_run_one)
+
+    stop = commands.add_parser(
+        "stop",
+        help="end the jobs of a run group that wait or run at an engine",
+        description="Ends the jobs that a session with --cluster left, for example with --detach. Their runs are not "
+        "finished; `pytest --resume=GROUP` starts them again.",
+    )
+    stop.add_argument("group", metavar="GROUP", help="a run group's folder, its name below --runs-dir, or `last`")
+    add_options(stop, "--runs-dir")
+    stop.set_defaults(command=_stop)
+
+
+def _stop(options: argparse.Namespace) -> int:
+    group = find_group(options.group, read_settings(options).runs_dir)
+    count = queue.stop(group, engines())
+    logger.info("%s: ended %s", group, pluralize(count, "job"))
+    return 0
 
 
 def _run_one(options: argparse.Namespace) -> int:
@@ -84,7 +106,7 @@ def _do(plan: Plan, group: Path) -> RunRecord:
         load_keys(Path(plan.keys_file))
     bench = Bench(settings=_settings(plan, group), reporter=_report, workers=plan.workers)
     agent, competition = _agent(plan, bench), _competition(plan, bench)
-    dataset = _dataset(bench, competition)
+    dataset = _dataset(bench, competition, plan.seed)
     variable = _ID_VARIABLES.get(plan.engine, "")
     id = os.environ.get(variable) or str(os.getpid())
     job = {
@@ -122,9 +144,9 @@ def _see_that_none_has(plan: Plan, group: Path) -> None:
         raise ClusterError(f"an earlier job of this run has left its record after all: {record.run_id}")
 
 
-def _dataset(bench: Bench, competition: Competition) -> Dataset:
+def _dataset(bench: Bench, competition: Competition, seed: int) -> Dataset:
     """The run's data, pulled from ``--data-source`` where it is not here; raises DataError."""
-    store, options = bench.store, bench.prepare_options
+    store, options = bench.store_of(seed), bench.prepare_options
     if not store.is_usable(competition, **options):
         if store.source is None:
             raise DataError(f"on {socket.gethostname()}: {store.not_prepared(competition)}")

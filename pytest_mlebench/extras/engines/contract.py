@@ -80,6 +80,9 @@ class Engine(Protocol):
     def check(self) -> None:
         """Whether jobs can be submitted; raises ClusterError that says what is missing and how to mend it."""
 
+    def check_resources(self, resources: Resources) -> None:
+        """Whether a job can ever get these; raises ClusterError in the engine's words where none can."""
+
     def submit(self, job: Job, command: Sequence[str], resources: Resources) -> str:
         """Start a command, now or later, and return the job's id; its output goes to ``output.log`` in its folder.
 

@@ -34,6 +34,9 @@ class LocalEngine:
     def check(self) -> None:
         """There is always this machine."""
 
+    def check_resources(self, resources: Resources) -> None:
+        """The sandbox compares its limits with this machine."""
+
     def submit(self, job: Job, command: Sequence[str], resources: Resources) -> str:
         """Start a process; its id says which on which machine. What it may use, its sandbox sees to."""
         log = os.open(job.folder / OUTPUT, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)

@@ -103,9 +103,11 @@ class Alive:
     """How often the engine itself has begun the job anew."""
 
 
-def new_name() -> str:
-    """A job's name, unlike any other's."""
-    return f"mlebench-{secrets.token_hex(6)}"
+def new_name(key: RunKey | None = None) -> str:
+    """A job's name, unlike any other's: which run it does comes first, as ``squeue`` shows few characters."""
+    parts = (key.competition_id[:24], key.agent[:16], str(key.seed)) if key else ("mlebench",)
+    readable = re.sub(r"[^A-Za-z0-9]+", "-", "-".join(parts)).strip("-")
+    return f"{readable}-{secrets.token_hex(6)}"  # ``sacct`` shows 64 characters
 
 
 def job_folder(group: Path, key: RunKey) -> Path:

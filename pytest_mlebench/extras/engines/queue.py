@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
@@ -65,7 +66,7 @@ class RunQueue:
         engine: Engine,
         *,
         reader: GroupReader,
-        resources: Resources,
+        resources: Callable[[Plan], Resources],
         command: Callable[[Path, str], Sequence[str]],
         record_lost: Callable[[Plan, Cause, str], RunRecord],
         reporter: Reporter,
@@ -79,6 +80,7 @@ class RunQueue:
         self._waiting: deque[Plan] = deque()
         self._live: dict[str, _Live] = {}
         self._refused: dict[RunKey, int] = {}
+        self._final: set[str] = set()
         self._failed: list[Result] = []
         self._polled = self._full_until = float("-inf")
         self._full = ""
@@ -121,6 +123,11 @@ class RunQueue:
         return len(jobs)
 
     @property
+    def waiting(self) -> int:
+        """How many runs were not submitted yet."""
+        return len(self._waiting)
+
+    @property
     def live(self) -> int:
         """How many jobs wait or run at the engine."""
         return len(self._live)
@@ -129,11 +136,12 @@ class RunQueue:
         while self._waiting and time.monotonic() >= self._full_until:
             if self._max_parallel is not None and len(self._live) >= self._max_parallel:
                 return
-            plan = replace(self._waiting[0], name=new_name(), engine=self._engine.name, submitted=time.time())
+            plan = self._waiting[0]
+            plan = replace(plan, name=new_name(plan.key), engine=self._engine.name, submitted=time.time())
             folder = job_folder(self._group, plan.key)
             job = write_plan(folder, plan)
             try:
-                id = self._engine.submit(job, self._command(folder / PLAN, plan.name), self._resources)
+                id = self._engine.submit(job, self._command(folder / PLAN, plan.name), self._resources(plan))
             except QueueFull as error:
                 self._give_back(plan)
                 self._full_until = time.monotonic() + self._full_seconds
@@ -144,7 +152,8 @@ class RunQueue:
             except ClusterError as error:
                 self._give_back(plan)
                 self._refused[plan.key] = tries = self._refused.get(plan.key, 0) + 1
-                if tries >= _REFUSALS:
+                if tries >= _REFUSALS or str(error) in self._final:  # other runs were refused for the same reason
+                    self._final.add(str(error))
                     self._waiting.popleft()
                     self._failed.append(Result(key=plan.key, error=str(error)))
                 else:
@@ -216,11 +225,27 @@ class RunQueue:
         return [Result(key=plan.key, record=record)]
 
 
+def stop(group: Path, engines: Mapping[str, Callable[[], Engine]]) -> int:
+    """End the jobs of a group that wait or run, whichever session submitted them; returns how many there were.
+
+    Raises ClusterError where an engine is not installed or does not answer.
+    """
+    found = open_plans(group)
+    for name in {plan.engine for plan, _ in found}:
+        if name not in engines:
+            raise ClusterError(f"{group} has jobs of the engine {name}, which is not installed")
+        engines[name]().cancel([job for plan, job in found if plan.engine == name])
+    for plan, _ in found:
+        note_end(group, plan.name, End(cancelled=True))
+    return len(found)
+
+
 def still_run(group: Path, engine: str, count: int) -> str:
     """What to do about jobs of an earlier session that another kind of session would do twice."""
     return (
         f"{pluralize(count, 'run')} of {group} may still be going on, handed to --cluster={engine} by an earlier "
-        f"session: take them up with --cluster={engine} and without -n, and interrupt that to end them"
+        f"session: take them up with --cluster={engine} and without -n, or end them: "
+        f"`mlebench stop {shlex.quote(str(group))}`"
     )
 
 

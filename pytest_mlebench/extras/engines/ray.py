@@ -49,6 +49,9 @@ class RayEngine:
         """See that the cluster answers, and that its Ray is the same as here."""
         self._call("describe")
 
+    def check_resources(self, resources: Resources) -> None:
+        """A cluster may add nodes for a job that waits, so none is refused; ``mlebench watch`` shows what is free."""
+
     def submit(self, job: Job, command: Sequence[str], resources: Resources) -> str:
         """``$MLEBENCH_PYTHON`` of the node, if it is set, takes the place of the command's interpreter."""
         answer = self._call(

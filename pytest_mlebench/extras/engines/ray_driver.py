@@ -205,7 +205,7 @@ class Driver:
         """Why actors wait: what the cluster has, and how much of it is free."""
         total, free = self._ray.cluster_resources(), self._ray.available_resources()
         parts = [f"{free.get(kind, 0):g} of {total.get(kind, 0):g} {kind}" for kind in ("CPU", "GPU")]
-        memory = f"{free.get('memory', 0) / 1e9:.3g} of {total.get('memory', 0) / 1e9:.3g} GB of memory"
+        memory = f"{free.get('memory', 0) / 2**30:.3g} of {total.get('memory', 0) / 2**30:.3g} GiB of memory"
         return f"waits for resources; free are {', '.join([*parts, memory])}"
 
     def _why_dead(self, name: str) -> dict[str, str]:

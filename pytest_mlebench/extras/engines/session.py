@@ -5,27 +5,30 @@ The plugin finds this module by its entry point; ``plugin.session.Engines`` says
 
 from __future__ import annotations
 
+import shlex
 import sys
 import time
 from collections import deque
 from collections.abc import Collection, Generator, Mapping, Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_mlebench import defaults
 from pytest_mlebench._version import __version__
 from pytest_mlebench.bench import Bench
 from pytest_mlebench.catalog.catalogue import load
 from pytest_mlebench.errors import ClusterError, MLEBenchError, SandboxError, UsageError
 from pytest_mlebench.extras.engines import queue
-from pytest_mlebench.extras.engines.contract import Cause, Resources
+from pytest_mlebench.extras.engines.contract import Cause
 from pytest_mlebench.extras.engines.engines import engine, engines
 from pytest_mlebench.extras.engines.keys import load_keys
 from pytest_mlebench.extras.engines.plan import Plan
 from pytest_mlebench.extras.engines.queue import Result, RunQueue
+from pytest_mlebench.extras.engines.resources import check_largest, is_known, job_resources, request_text
+from pytest_mlebench.io.progress import Note
 from pytest_mlebench.io.units import pluralize
 from pytest_mlebench.plugin import internals
 from pytest_mlebench.plugin.events import reporter_of, resume_command
@@ -78,13 +81,6 @@ def _secret_names(bench: Bench) -> tuple[str, ...]:
     return tuple(sorted(names))
 
 
-def _job_resources(settings: Settings) -> Resources:
-    """What an engine gives a job: the run's limits, time to build, collect and grade, and memory to grade."""
-    seconds = settings.time_limit + settings.grading_time + defaults.TIMELINE_SECONDS + defaults.JOB_MARGIN_SECONDS
-    memory = None if settings.memory is None else max(settings.memory, settings.grading_memory)
-    return Resources(seconds=seconds, cpus=settings.cpus, memory=memory, gpus=settings.gpus)
-
-
 def description(config: pytest.Config) -> Mapping[str, str] | None:
     """What the manifest says of the engine; None where the session does its runs itself."""
     own = engine_of(config)
@@ -135,7 +131,7 @@ def _items(
     results: dict[RunKey, Result] = {}
     config.stash[_RESULTS] = results
     with usage_errors():
-        queue = _queue(config)
+        queue = _queue(config, ours)
     waiting, pending = {item.key: item for item in ours}, deque(own)
     results |= _just_finished(config, waiting)
     unsubmitted = deque(item for item in ours if item.key not in results)
@@ -179,14 +175,22 @@ def fetched(config: pytest.Config, key: RunKey) -> RunRecord:
     return result.record
 
 
-def _queue(config: pytest.Config) -> RunQueue:
+def _queue(config: pytest.Config, ours: Sequence[AgentRun]) -> RunQueue:
+    """The queue of these runs; raises ClusterError where the engine can never give a job what it asks for."""
     session, chosen = session_of(config), engine_of(config)
     assert session.reader is not None and chosen is not None
+    settings, store = session.settings, session.bench.store
+    competitions = {item.key.competition_id: item.competition for item in ours}
+    datasets = filter(partial(is_known, settings), map(store.dataset, competitions.values()))
+    asked = [job_resources(settings, dataset) for dataset in datasets]
+    if asked and settings.cluster != "local":
+        check_largest(chosen, settings, asked)
+        reporter_of(config)(Note(request_text(chosen.name, settings, asked)))
     return RunQueue(
         session.group,
         chosen,
         reader=session.reader,
-        resources=_job_resources(session.settings),
+        resources=lambda plan: job_resources(settings, store.dataset(competitions[plan.competition_id])),
         command=_command,
         record_lost=lambda plan, cause, reason: _record_lost(config, plan, cause, reason),
         reporter=reporter_of(config),
@@ -235,7 +239,7 @@ def _has_data(config: pytest.Config, item: AgentRun) -> bool:
     """Prepare the run's data on this side; False where it cannot be had, or may not be prepared."""
     bench = session_of(config).bench
     try:
-        provide(item, item.competition, bench.store, bench)
+        provide(item, item.competition, bench.store_of(item.key.seed), bench)
     except (MLEBenchError, pytest.skip.Exception):
         return False
     return True
@@ -253,7 +257,7 @@ def _record_lost(config: pytest.Config, plan: Plan, cause: Cause, reason: str) -
         "interrupted": run.interrupted_runs(session.group, plan.key),
     }
     endings = {Cause.TIMED_OUT: Ending.TIMED_OUT, Cause.OUT_OF_MEMORY: Ending.OUT_OF_MEMORY}
-    store = session.bench.store
+    store = session.bench.store_of(plan.seed)
     if settings.nodes_pull:  # what it left is graded here
         store.prepare(competition, reporter=reporter_of(config), **session.bench.prepare_options)
     lost = f"its job was lost {plan.attempt + 1} times; the last time: {reason}"
@@ -275,9 +279,19 @@ def _leave(config: pytest.Config, queue: RunQueue) -> None:
     settings = session_of(config).settings
     if settings.detach:
         runs = "1 run continues" if queue.live == 1 else f"{queue.live} runs continue"
-        internals.write_line(
-            config, f"mlebench: {runs} without this session; to take them up: {resume_command(config)}"
+        waiting = (
+            f"; {pluralize(queue.waiting, 'run')} that {'was' if queue.waiting == 1 else 'were'} not submitted "
+            "will start only when you resume the group"
+            if queue.waiting
+            else "; those that wait start by themselves"
         )
+        stop = f"mlebench stop {shlex.quote(str(session_of(config).group))}"
+        for text in (
+            f"{runs} without this session{waiting}",
+            f"to take them up: {resume_command(config)}",
+            f"to end them: {stop}",
+        ):
+            internals.write_line(config, f"mlebench: {text}")
         return
     internals.write_line(config, f"mlebench: ending {pluralize(queue.live, 'job')} of {settings.cluster}")
     try:

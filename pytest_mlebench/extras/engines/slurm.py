@@ -66,11 +66,21 @@ class SlurmEngine:
     def check(self) -> None:
         """See that Slurm answers and would take a job with these options."""
         self._call("sinfo", "--noheader", "--format=%P")
+        self._has_nodes()
+
+    def check_resources(self, resources: Resources) -> None:
+        if self._has_nodes():
+            self._call("sbatch", "--test-only", *requests(resources), *self._options, "--wrap=true")
+
+    def _has_nodes(self) -> bool:
+        """Whether Slurm would take a small job; False where its nodes are down, for which jobs wait."""
         try:
             self._call("sbatch", "--test-only", *self._options, "--wrap=true")
         except ClusterError as error:
-            if _NO_NODES not in str(error):  # nodes that are down for now: jobs wait for them
+            if _NO_NODES not in str(error):
                 raise
+            return False
+        return True
 
     def submit(self, job: Job, command: Sequence[str], resources: Resources) -> str:
         """``$MLEBENCH_PYTHON``, which the set-up lines may set, takes the place of the command's interpreter."""

@@ -26,6 +26,7 @@ from pytest_mlebench.extras.interop.contract import ExportOption, Request, third
 from pytest_mlebench.io.json_files import write_json
 from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.records.record import RunRecord
+from pytest_mlebench.records.report import TWIN_DATA
 from pytest_mlebench.results.statistics import Rate
 from pytest_mlebench.results.summary import SplitSummary, summarise
 
@@ -204,8 +205,13 @@ def _scores(group: RunGroup, records: list[RunRecord]) -> Iterator[dict[str, Any
         medals = ", ".join(f"seed {record.seed}: {record.outcome.label}" for record in own)
         yield {
             "evaluation_result_id": id,
-            "evaluation_name": f"MLE-bench: {id}",
-            "source_data": _source(id, digests=str(dict(own[0].data)), verified=str(own[0].data_verified)),
+            "evaluation_name": f"MLE-bench{' twin' if own[0].twin else ''}: {id}",
+            "source_data": _source(
+                id,
+                digests=str(dict(own[0].data)),
+                verified=str(own[0].data_verified),
+                **({"generated": TWIN_DATA} if own[0].twin else {}),
+            ),
             "metric_config": {
                 "metric_id": f"mle-bench.{id}",
                 "metric_name": catalogue[id].metric if id in catalogue else "score",

@@ -128,6 +128,7 @@ def tags(record: RunRecord) -> dict[str, str]:
         "ending": record.ending.value,
         "medal": record.report.medal or "none",
         "verified_data": {True: "yes", False: "no", None: "unknown"}[record.data_verified],
+        "generated_data": record.report.generated,
         "data": " ".join(f"{name}={digest}" for name, digest in sorted(record.data.items())),
         "models": ", ".join(record.models_called),
         "exported_by": f"pytest-mlebench {__version__}",

@@ -160,6 +160,7 @@ class RunSpans:
             "mlebench.models": models,
             "mlebench.sandbox": record.sandbox.name,
             "mlebench.data_verified": record.data_verified,
+            "mlebench.generated_data": report.generated or None,
         }
         span.attributes.extend(self._attributes(values))
         if not passed:

@@ -58,7 +58,7 @@ class Site:
         self.environment = environment(_ASSETS)
         self.environment.filters.update(FILTERS)
         self._style = SCHEME + style("report.css") + asset("view.css", _ASSETS)
-        self._scripts = {name: asset(name, _ASSETS) for name in _SCRIPTS}
+        self._scripts = {name: asset(name, _ASSETS) for name in _SCRIPTS} | {"report.js": asset("report.js")}
         self._stamp = hashlib.sha256("".join([self._style, *self._scripts.values()]).encode()).hexdigest()[:12]
 
     def stylesheet(self, request: Request) -> Response:

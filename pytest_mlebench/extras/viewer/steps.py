@@ -17,6 +17,7 @@ from typing import Any
 from markupsafe import Markup, escape
 
 from pytest_mlebench.extras.viewer.folder import Refused, opened, read
+from pytest_mlebench.extras.viewer.markdown import markdown
 from pytest_mlebench.extras.viewer.text import code, is_error, looks_like_code
 from pytest_mlebench.io.json_files import loads
 from pytest_mlebench.io.units import pluralize
@@ -65,6 +66,8 @@ class Block:
     title: str
     html: Markup
     lines: int
+    is_text: bool = False
+    """Whether ``html`` has paragraphs of its own, not lines as they were written."""
     is_error: bool = False
     left_out: int = 0
     diff: Markup | None = None
@@ -369,11 +372,13 @@ def _texts(raw: Mapping[str, Any]) -> Iterator[str]:
 
 def _block(kind: str, title: str, text: str, diff: Markup | None = None) -> Block:
     shown = text[:SHOWN]
-    as_code = kind == "call" or (kind == "message" and looks_like_code(shown))
+    is_text = kind == "reasoning" or (kind == "message" and ("```" in shown or not looks_like_code(shown)))
+    as_code = kind == "call" or (kind == "message" and not is_text)
     return Block(
         kind=kind,
         title=title,
-        html=code(shown) if as_code else escape(plain(shown)),
+        html=markdown(shown) if is_text else code(shown) if as_code else escape(plain(shown)),
+        is_text=is_text,
         lines=plain(shown).count("\n") + 1,
         is_error=kind == "result" and is_error(text[-6000:]),
         left_out=len(text) - len(shown),

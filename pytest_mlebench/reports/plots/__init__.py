@@ -8,8 +8,8 @@ from pytest_mlebench.errors import UsageError
 from pytest_mlebench.reports.plots.heat_map import heat_map
 from pytest_mlebench.reports.plots.medal_rates import medal_rates
 from pytest_mlebench.reports.plots.over_time import cost_plot, over_time_plot, time_plot
-from pytest_mlebench.reports.plots.runs import known_leaderboards, score_plot
-from pytest_mlebench.reports.plots.svg import Panel, Plot
+from pytest_mlebench.reports.plots.runs import agents_of, known_leaderboards, score_plot
+from pytest_mlebench.reports.plots.svg import Panel, Plot, legend
 from pytest_mlebench.results.overview import Overview
 from pytest_mlebench.results.published import published_results
 from pytest_mlebench.results.timelines import timelines
@@ -17,8 +17,10 @@ from pytest_mlebench.results.timelines import timelines
 __all__ = [
     "Panel",
     "Plot",
+    "agents_in",
     "cost_plot",
     "heat_map",
+    "legend",
     "medal_rates",
     "over_time_plot",
     "plots",
@@ -29,17 +31,28 @@ __all__ = [
 
 
 def plots(view: Overview) -> list[Plot]:
-    """All plots of run groups; none if no run has a record."""
+    """All plots of run groups, the grid of outcomes first; none if no run has a record."""
     records = view.records
     if not records:
         return []
     # Rates on data that is not known to be the reference's do not stand beside the published ones.
     published = () if any(summary.unverified for summary in view.summaries) else published_results()
-    drawn = [medal_rates(view.summaries, published), heat_map(records, view.planned)]
-    if boards := known_leaderboards(records):
-        drawn.append(score_plot(records, boards))
-    further = [over_time_plot(records, timelines(records)), time_plot(records), cost_plot(records)]
+    agents = agents_in(view)
+    drawn = [heat_map(records, view.planned, agents=agents), medal_rates(view.summaries, published, agents=agents)]
+    real = [record for record in records if not record.twin]  # twins have leaderboards of their own
+    if boards := known_leaderboards(real):
+        drawn.append(score_plot(real, boards, agents=agents))
+    further = [
+        over_time_plot(records, timelines(records), agents=agents),
+        time_plot(records, agents=agents),
+        cost_plot(records, agents=agents),
+    ]
     return [*drawn, *(plot for plot in further if plot is not None)]
+
+
+def agents_in(view: Overview) -> list[str]:
+    """All agents, those without a record too: an agent has the same sign in each plot."""
+    return sorted({key.agent for key in view.planned} | set(agents_of(view.records)))
 
 
 def write_plots(view: Overview, folder: Path) -> list[Path]:

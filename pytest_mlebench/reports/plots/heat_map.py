@@ -9,7 +9,7 @@ from statistics import fmean
 from pytest_mlebench.records.outcome import FAILURES, Outcome
 from pytest_mlebench.records.record import RunKey, RunRecord
 from pytest_mlebench.reports.plots.runs import heading, run_numbers
-from pytest_mlebench.reports.plots.svg import Panel, Plot, fitting, line, marker, n, named, rect, safe, shortened, text
+from pytest_mlebench.reports.plots.svg import Panel, Plot, agents_key, fitting, line, marker, n, named, rect, safe, text
 from pytest_mlebench.results.summary import split_rank
 
 _CELL, _ROW, _LABEL, _GAP, _TOP = 18, 18, 190, 8, 48
@@ -18,10 +18,12 @@ _NAME = 76
 """The least width of an agent's columns, so that its name fits over them."""
 
 
-def heat_map(records: Sequence[RunRecord], planned: Mapping[RunKey, str] | None = None) -> Plot:
+def heat_map(
+    records: Sequence[RunRecord], planned: Mapping[RunKey, str] | None = None, *, agents: Sequence[str] = ()
+) -> Plot:
     """A panel for each split, the best competitions first. ``planned`` is the split of each planned run."""
     splits = {record.key: record.split for record in records} | dict(planned or {})
-    agents = sorted({key.agent for key in splits})
+    agents = agents or sorted({key.agent for key in splits})
     numbers = run_numbers(records)
     panels = [
         _panel(k, split, [key for key in splits if splits[key] == split], records, agents, numbers)
@@ -30,9 +32,13 @@ def heat_map(records: Sequence[RunRecord], planned: Mapping[RunKey, str] | None 
     return Plot(
         name="outcomes",
         title="Every run’s outcome",
-        caption="A row for each competition, a cell for each seed; the competitions with the best outcomes first. "
-        "Filled cells are valid submissions; outlined cells are runs without one.",
-        panels=[*panels, _legend(records, len(splits) - len({record.key for record in records}), agents)],
+        caption="A row for each competition, the best first; a cell for each seed.",
+        more="Filled cells are valid submissions; outlined cells are runs without one.",
+        panels=[
+            *panels,
+            _legend(records, len(splits) - len({record.key for record in records})),
+            *agents_key("outcomes", agents),
+        ],
     )
 
 
@@ -103,7 +109,7 @@ def outcome_cell(x: float, y: float, outcome: Outcome, width: float = _CELL) -> 
     return box + f'<text x="{n(x + (width - 1) / 2)}" y="{n(y + 12.5)}" class="c m {ink}">{outcome.letter}</text>'
 
 
-def _legend(records: Sequence[RunRecord], missing: int, agents: Sequence[str]) -> Panel:
+def _legend(records: Sequence[RunRecord], missing: int) -> Panel:
     counts = Counter(record.outcome for record in records)
     outcomes = sorted(counts, key=lambda outcome: outcome.rank)
     body = []
@@ -114,10 +120,6 @@ def _legend(records: Sequence[RunRecord], missing: int, agents: Sequence[str]) -
     if missing:
         body.append(line(6, y + 8, 10, y + 8, "s-muted") + text(26, y + 12, f"without a record yet: {missing}"))
         y += _ROW * 1.3
-    if len(agents) > 1:
-        for number, agent in enumerate(agents):
-            body.append(marker(number, 8, y + 8) + text(26, y + 12, shortened(agent, 56)))
-            y += _ROW
     return Panel(
         name="outcomes-key",
         title="What the signs mean",

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from math import isnan
 
 from pytest_mlebench.io.units import pluralize
-from pytest_mlebench.reports.plots.svg import Panel, Plot, at, fitting, line, marker, named, text
+from pytest_mlebench.reports.palette import AGENTS
+from pytest_mlebench.reports.plots.svg import Panel, Plot, at, fitting, line, marker, n, named, text
 from pytest_mlebench.results.published import SPLITS, PublishedResult
-from pytest_mlebench.results.statistics import Rate
+from pytest_mlebench.results.statistics import Interval, Rate
 from pytest_mlebench.results.summary import SplitSummary, split_rank
 
-_WIDTH, _ROW, _TOP = 280, 32, 38
-_MARGIN = 6
-_ALONE = 350
-"""The width of a panel without another beside it, which leaves room for longer names."""
+_WIDTH, _ROW, _TOP = 400, 24, 42
+_NAME, _VALUE = 176, 84
+"""What the names on the left and the numbers on the right of the axis take."""
 
 
 @dataclass(frozen=True)
@@ -24,17 +24,24 @@ class _Line:
     rate: Rate
     number: int | None = None  # an agent of this group, not a published one
     comparable: bool = True
+    interval: Interval | None = None
 
 
-def medal_rates(summaries: Sequence[SplitSummary], published: Sequence[PublishedResult] = (), *, best: int = 5) -> Plot:
+def medal_rates(
+    summaries: Sequence[SplitSummary],
+    published: Sequence[PublishedResult] = (),
+    *,
+    best: int = 5,
+    agents: Sequence[str] = (),
+) -> Plot:
     """A panel for each split, with the ``best`` comparable results that are published and those nearest to ours."""
-    agents = sorted({summary.label for summary in summaries})
+    agents = agents or sorted({summary.label for summary in summaries})
     splits = sorted({summary.split for summary in summaries}, key=lambda split: (split != "all", split_rank(split)))
     chosen = _chosen(published, summaries, best)
     panels = []
     for k, split in enumerate(splits):
         lines = [
-            _Line(_own_name(summary), summary.any_medal, agents.index(summary.label))
+            _Line(_own_name(summary), summary.any_medal, agents.index(summary.label), interval=summary.interval)
             for summary in summaries
             if summary.split == split and not isnan(summary.any_medal.mean)
         ]
@@ -44,15 +51,15 @@ def medal_rates(summaries: Sequence[SplitSummary], published: Sequence[Published
             if split in result.rates
         ]
         ordered = sorted(lines, key=lambda line: -line.rate.mean)
-        panels.append(_panel(k, split, ordered, _WIDTH if len(splits) > 1 else _ALONE))
+        panels.append(_panel(k, split, ordered))
     notes = sorted({result.note for result in chosen if not result.comparable})
     return Plot(
         name="rates",
         title="Any-medal rates" + (" among the published ones" if chosen else ""),
-        caption="Per cent of the competitions with a medal, mean over seeds ± standard error. "
-        + ("Filled marks are this report’s agents, rings are published results" if chosen else "")
-        + (f"; † does not compare ({', '.join(notes)})" if notes else "")
-        + ("." if chosen else ""),
+        caption="Percentage of competitions with a medal ± standard error.",
+        more="The thick whisker is the standard error over seeds; the thin one is the 95 % interval over competitions."
+        + (" Filled marks are this report’s agents, rings are published results." if chosen else "")
+        + (f" † does not compare ({', '.join(notes)})." if notes else ""),
         panels=panels,
         columns=4,
     )
@@ -88,54 +95,49 @@ def _published_name(result: PublishedResult) -> str:
     return name if result.comparable else f"† {name}"
 
 
-def _panel(number: int, split: str, lines: Sequence[_Line], width: float) -> Panel:
+def _panel(number: int, split: str, lines: Sequence[_Line]) -> Panel:
     bottom = _TOP + _ROW * len(lines)
-
-    def x(rate: float) -> str:
-        return at(rate / 100)
-
-    body = [text(-_MARGIN, 14, f"{split}", "h f-ink")]
+    body = [text(-_NAME, 14, split, "h f-ink")]
     for tick in (0, 25, 50, 75, 100):
-        body.append(line(x(tick), _TOP - 6, x(tick), bottom - 2))
-        body.append(
-            text(
-                x(tick),
-                _TOP - 10,
-                f"{tick} %" if tick == 100 else str(tick),
-                f"s {'e' if tick == 100 else 'm'} f-muted",
-            )
-        )
+        body.append(line(at(tick / 100), _TOP - 4, at(tick / 100), bottom))
+        if tick % 50 == 0:  # on a phone there is no room for more
+            body.append(text(at(tick / 100), _TOP - 9, f"{tick} %" if tick == 100 else str(tick), "s m f-muted"))
     for k, one in enumerate(lines):
-        if k:
-            body.append(line(-_MARGIN, _TOP + k * _ROW - 3.5, "100%", _TOP + k * _ROW - 3.5))
-        y, mean, error = _TOP + k * _ROW, one.rate.mean, one.rate.standard_error
-        own = one.number is not None
-        style = "f-ink b" if own else "f-ink" if one.comparable else "f-muted"
-        shown = f"{mean:.1f}{one.rate.spread}"
-        body.append(
-            named(one.name, text(-_MARGIN, y + 9.5, fitting(one.name, (width - 64) * (0.85 if own else 1)), style))
-        )
-        body.append(text("100%", y + 9.5, shown, f"e {style}"))
-        middle = y + 19
-        colour = f"agent{one.number % 6}" if one.number is not None else "muted"
-        if error:
-            low, high = x(max(0, mean - error)), x(min(100, mean + error))
-            bold = 2 if own else 1.2
-            body.append(line(low, middle, high, middle, f"s-{colour}", width=bold))
-            body += [line(end, middle - 3, end, middle + 3, f"s-{colour}", width=bold) for end in (low, high)]
-        if one.number is not None:
-            body.append(marker(one.number, x(mean), middle, 5))
-        else:
-            dash = "" if one.comparable else " dash"
-            body.append(
-                f'<circle cx="{x(mean)}" cy="{middle}" r="3.5" class="f-paper s-muted{dash}" stroke-width="1.5"/>'
-            )
+        body += _row(_TOP + k * _ROW, one)
     return Panel(
         name=f"rates-{number}",
         title=f"Any-medal rates on split {split}",
         description="; ".join(f"{one.name}: {one.rate}" for one in lines),
-        width=width,
+        width=_WIDTH,
         height=bottom,
         body="".join(body),
-        margins=(_MARGIN, _MARGIN),
+        margins=(_NAME, _VALUE),
     )
+
+
+def _row(y: float, one: _Line) -> list[str]:
+    """A name, its mark with a whisker, and its number, on one line."""
+    mean, error = one.rate.mean, one.rate.standard_error
+    own = one.number is not None
+    style = "f-ink b" if own else "f-ink" if one.comparable else "f-muted"
+    colour = f"agent{one.number % AGENTS}" if one.number is not None else "muted"
+    middle = y + _ROW / 2
+    body = [
+        line(-_NAME, y, "100%", y),
+        named(one.name, text(-_NAME, middle + 4, fitting(one.name, (_NAME - 10) * (0.85 if own else 1)), style)),
+        text("100%", middle + 4, f"{mean:.1f}{one.rate.spread}", f"e {style}").replace(
+            "<text ", f'<text dx="{_VALUE}" ', 1
+        ),
+    ]
+    if one.interval is not None:
+        body.append(line(at(one.interval.low / 100), middle, at(one.interval.high / 100), middle, f"s-{colour}"))
+    if error:
+        low, high = at(max(0, mean - error) / 100), at(min(100, mean + error) / 100)
+        body.append(line(low, middle, high, middle, f"s-{colour}", width=3 if own else 1.2))
+    if one.number is not None:
+        return [*body, marker(one.number, at(mean / 100), middle, 5)]
+    dash = "" if one.comparable else " dash"
+    circle = (
+        f'<circle cx="{at(mean / 100)}" cy="{n(middle)}" r="3.5" class="f-paper s-muted{dash}" stroke-width="1.5"/>'
+    )
+    return [*body, circle]

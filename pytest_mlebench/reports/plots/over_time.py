@@ -33,11 +33,13 @@ _LINE = 14
 """The least distance of two labels."""
 
 
-def over_time_plot(records: Sequence[RunRecord], timelines: Sequence[Timeline]) -> Plot | None:
+def over_time_plot(
+    records: Sequence[RunRecord], timelines: Sequence[Timeline], *, agents: Sequence[str] = ()
+) -> Plot | None:
     """A panel for each split, over time and over money; None where no run has snapshots."""
     if not any(timeline.with_snapshots for timeline in timelines):
         return None
-    agents = agents_of(records)
+    agents = agents or agents_of(records)
     panels: list[Panel] = []
     for split in dict.fromkeys(timeline.split for timeline in timelines):
         own = [timeline for timeline in timelines if timeline.split == split]
@@ -51,9 +53,9 @@ def over_time_plot(records: Sequence[RunRecord], timelines: Sequence[Timeline]) 
     return Plot(
         name="over-time",
         title="Any-medal rates while agents ran",
-        caption="The share of runs whose submission would have earned a medal at each time, or after each amount spent "
-        "on models. Where a line falls, a medal was given up for a worse submission. The mark at the right is the "
-        "final result, the dashed line what each run’s best submission would have given.",
+        caption="Percentage of runs whose submission at that time, or cost, would have earned a medal.",
+        more="Where a line falls, a medal was given up for a worse submission. The mark at the right is the final "
+        "result, the dashed line what each run’s best submission would have given.",
         panels=panels,
     )
 
@@ -155,18 +157,18 @@ _TIME = _Quantity(lambda record: record.seconds, SECONDS, "time", " of agent tim
 _COST = _Quantity(lambda record: record.cost or 0.0, DOLLARS, "cost", "")
 
 
-def time_plot(records: Sequence[RunRecord]) -> Plot:
+def time_plot(records: Sequence[RunRecord], *, agents: Sequence[str] = ()) -> Plot:
     """A panel for each agent."""
     return Plot(
         name="time",
         title="Medals over time spent",
-        caption="The share of runs that had ended by each time, by outcome. The top edge of bronze is the share "
-        "of runs with a medal by that time.",
-        panels=_panels(records, _TIME),
+        caption="Percentage of runs that had ended by each time, by outcome.",
+        more="The top edge of bronze is the share of runs with a medal by that time.",
+        panels=_panels(records, _TIME, agents),
     )
 
 
-def cost_plot(records: Sequence[RunRecord]) -> Plot | None:
+def cost_plot(records: Sequence[RunRecord], *, agents: Sequence[str] = ()) -> Plot | None:
     """A panel for each agent; None where no run has a known cost."""
     known = [record for record in records if record.cost is not None]
     if not any(record.cost for record in known):
@@ -175,27 +177,27 @@ def cost_plot(records: Sequence[RunRecord]) -> Plot | None:
     return Plot(
         name="cost",
         title="Medals over money spent",
-        caption="The share of runs that cost no more than each amount, by outcome. The top edge of bronze is the share "
-        "of runs with a medal at that cost."
+        caption="Percentage of runs that cost no more than each amount, by outcome.",
+        more="The top edge of bronze is the share of runs with a medal at that cost."
         + (f" Left out: {pluralize(unknown, 'run')} of unknown cost." if unknown else ""),
-        panels=_panels(known, _COST),
+        panels=_panels(known, _COST, agents),
     )
 
 
-def _panels(records: Sequence[RunRecord], quantity: _Quantity) -> list[Panel]:
-    agents = agents_of(records)
+def _panels(records: Sequence[RunRecord], quantity: _Quantity, agents: Sequence[str]) -> list[Panel]:
+    shown = agents_of(records)
+    agents = agents or shown
     longest = max(map(quantity.amount, records), default=1.0) or 1.0
     return [
         _spent_panel(
-            number, agent, [record for record in records if record.agent == agent], longest, len(agents), quantity
+            agents.index(agent), [record for record in records if record.agent == agent], longest, len(agents), quantity
         )
-        for number, agent in enumerate(agents)
+        for agent in shown
     ]
 
 
-def _spent_panel(
-    number: int, agent: str, records: Sequence[RunRecord], longest: float, agents: int, quantity: _Quantity
-) -> Panel:
+def _spent_panel(number: int, records: Sequence[RunRecord], longest: float, agents: int, quantity: _Quantity) -> Panel:
+    agent = records[0].agent
     unit, seconds = next((unit for unit in quantity.units if longest >= 2 * unit[1]), quantity.units[-1])
     step = tick_distance(longest / seconds)
     end = step * -(-longest / seconds // step) * seconds

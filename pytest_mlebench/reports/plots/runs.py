@@ -11,7 +11,19 @@ from pytest_mlebench.catalog.leaderboard import MEDALS
 from pytest_mlebench.io.units import pluralize
 from pytest_mlebench.records.record import RunKey, RunRecord
 from pytest_mlebench.reports.medals import in_order
-from pytest_mlebench.reports.plots.svg import Panel, Plot, at, fitting, line, marker, named, rect, safe, shortened, text
+from pytest_mlebench.reports.plots.svg import (
+    Panel,
+    Plot,
+    agents_key,
+    at,
+    fitting,
+    line,
+    marker,
+    named,
+    rect,
+    safe,
+    text,
+)
 from pytest_mlebench.results.summary import split_rank
 
 
@@ -66,10 +78,12 @@ _STEP = 6.0
 _TICKS = (0, 25, 50, 75, 90, 99)
 
 
-def score_plot(records: Sequence[RunRecord], leaderboards: Mapping[str, Leaderboard]) -> Plot:
+def score_plot(
+    records: Sequence[RunRecord], leaderboards: Mapping[str, Leaderboard], *, agents: Sequence[str] = ()
+) -> Plot:
     """A panel for each split, a row for each competition whose leaderboard is given."""
     shown = [record for record in records if record.competition_id in leaderboards]
-    agents = agents_of(shown)
+    agents = agents or agents_of(shown)
     unknown = {record.competition_id for record in records} - leaderboards.keys()
     numbers = run_numbers(records)
     panels = [
@@ -79,11 +93,11 @@ def score_plot(records: Sequence[RunRecord], leaderboards: Mapping[str, Leaderbo
     return Plot(
         name="scores",
         title="Scores on the leaderboards",
-        caption="Each mark is a run. Its position is the percentage of human teams that its score beats (on a "
-        "scale stretched towards the top). Marks in the coloured areas earned bronze, silver or gold. A number next to "
-        "a name counts runs without a score."
+        caption="Percentage of human teams that each run beats.",
+        more="The scale is stretched towards the top. Marks in the coloured areas earned bronze, silver or gold. "
+        "A number next to a name counts runs without a score."
         + (f" Competitions without a known leaderboard are left out: {len(unknown)}." if unknown else ""),
-        panels=[*panels, _legend(agents)],
+        panels=[*panels, _legend(), *agents_key("scores", agents)],
     )
 
 
@@ -181,19 +195,16 @@ def _row_height(agents: Sequence[str]) -> float:
     return 13 + _STEP * len(agents)
 
 
-def _legend(agents: Sequence[str]) -> Panel:
+def _legend() -> Panel:
     body = []
     for k, medal in enumerate(reversed(MEDALS)):
         body.append(rect(90 * k, 0, 17, 15, f"f-{medal} faint") + text(90 * k + 23, 11.5, medal))
-    for number, agent in enumerate(agents):
-        y = 24 + 17 * number
-        body.append(marker(number, 8, y + 8) + text(23, y + 12, shortened(agent, 50)))
     return Panel(
         name="scores-key",
-        title="What the fields and marks mean",
-        description=f"Fields: places of {', '.join(MEDALS)}. Marks: {', '.join(agents)}.",
+        title="What the fields mean",
+        description=f"Fields: places of {', '.join(MEDALS)}.",
         width=300,
-        height=24 + 17 * len(agents),
+        height=18,
         body="".join(body),
         is_key=True,
     )

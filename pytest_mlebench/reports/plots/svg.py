@@ -44,6 +44,8 @@ class Panel:
     margins: tuple[float, float] | None = None
     is_key: bool = False
     """Whether it only says what the signs of the others mean."""
+    file_only: bool = False
+    """Whether a page leaves it out, since it has one legend of agents for all plots."""
 
     def svg(self) -> str:
         """An element for a page, which has the stylesheet."""
@@ -62,13 +64,21 @@ class Panel:
 
 @dataclass(frozen=True, kw_only=True)
 class Plot:
-    """Panels with a common title; ``columns`` is how many of them stand side by side where there is room."""
+    """Panels with a common title; ``columns`` is how many of them stand side by side where there is room.
+
+    ``caption`` is one line, ``more`` is the explanation behind it.
+    """
 
     name: str
     title: str
     caption: str
     panels: Sequence[Panel]
     columns: int = 3
+    more: str = ""
+
+    @property
+    def on_page(self) -> Sequence[Panel]:
+        return [panel for panel in self.panels if not panel.file_only]
 
     @property
     def wide(self) -> bool:
@@ -78,7 +88,7 @@ class Plot:
     def file(self) -> str:
         """A file of its own: the panels in columns, each as full as the highest panel, under the title."""
         columns = _columns(self.panels, self.columns)
-        lines = _wrapped(self.caption, max(60, int(sum(_width(column) for column in columns) / 5.6)))
+        lines = _wrapped(f"{self.caption} {self.more}", max(60, int(sum(_width(column) for column in columns) / 5.6)))
         top = 40 + 15 * len(lines)
         body = [text(GAP, 30, self.title, "h f-ink")]
         body += [text(GAP, 48 + 15 * k, line, "f-muted") for k, line in enumerate(lines)]
@@ -92,7 +102,9 @@ class Plot:
             bottom = max(bottom, y)
         ground = '<rect class="f-paper" width="100%" height="100%"/>'
         style = f"<style>{SCHEME}{STYLE}{stylesheet()}</style>"
-        description = " ".join([self.caption, *(f"{panel.title}: {panel.description}" for panel in self.panels)])
+        description = " ".join(
+            [self.caption, self.more, *(f"{panel.title}: {panel.description}" for panel in self.panels)]
+        )
         root = _root(self.name, self.title, description, n(x), n(bottom), style + ground + "".join(body))
         return root.replace("<svg ", f'<svg viewBox="0 0 {n(x)} {n(bottom)}" ', 1) + "\n"
 
@@ -216,6 +228,34 @@ def marker(number: int, x: Place, y: float, radius: float = 4) -> str:
     if isinstance(x, str):
         return f'<svg x="{x}" y="{n(y)}">{_shape(kind, 0, 0, radius, classes)}</svg>'
     return _shape(kind, x, y, radius, classes)
+
+
+def agents_key(name: str, agents: Sequence[str]) -> list[Panel]:
+    """The legend of agents in a plot's file; none for a single agent."""
+    if len(agents) < 2:
+        return []
+    body = [
+        marker(number, 8, 17 * number + 8) + text(23, 17 * number + 12, shortened(agent, 50))
+        for number, agent in enumerate(agents)
+    ]
+    return [
+        Panel(
+            name=f"{name}-agents",
+            title="What the marks mean",
+            description=f"Marks: {', '.join(agents)}.",
+            width=340,
+            height=17 * len(agents),
+            body="".join(body),
+            is_key=True,
+            file_only=True,
+        )
+    ]
+
+
+def legend(agents: Sequence[str]) -> list[tuple[str, str]]:
+    """The sign of each agent as an element, with its name; none for a single agent."""
+    signs = [f'<svg width="14" height="14" aria-hidden="true">{marker(k, 7, 7, 5)}</svg>' for k in range(len(agents))]
+    return list(zip(signs, agents, strict=True)) if len(agents) > 1 else []
 
 
 def _shape(kind: int, x: float, y: float, r: float, classes: str) -> str:

@@ -26,7 +26,7 @@ from pytest_mlebench.errors import SandboxError, reason
 from pytest_mlebench.io.paths import bundled
 from pytest_mlebench.io.processes import LABEL
 from pytest_mlebench.io.progress import Reporter, Step, silent
-from pytest_mlebench.io.units import format_size
+from pytest_mlebench.io.units import format_binary_size
 from pytest_mlebench.sandbox.contract import check_agent_folder
 from pytest_mlebench.sandbox.docker.build_network import build_network
 from pytest_mlebench.sandbox.docker.dockerfile import Rules
@@ -153,11 +153,13 @@ class Images:
         reporter: Reporter = silent,
         folder: Path | None = None,
         build_network: BuildNetwork = "full",
+        bundled_build_network: BuildNetwork | None = None,
         limit_memory: bool = True,
     ) -> None:
         if build_network not in BUILD_NETWORKS:
             raise SandboxError(f"build network {build_network!r} must be one of {', '.join(BUILD_NETWORKS)}")
         self._build_network = build_network
+        self._bundled_build_network = bundled_build_network or build_network
         self._client = client
         self._limit_memory = limit_memory
         self._folder = folder or bundled("environment")
@@ -234,8 +236,12 @@ class Images:
             dockerfile=_FROM.sub(lambda match: match[1] + environment, text) + _OWNED_BY_AGENT,
             arguments=CONTAINER_DIRS,
             parent=environment,
-            network=self._build_network,
+            network=self.build_network_of(agent),
         )
+
+    def build_network_of(self, agent: Agent) -> BuildNetwork:
+        """What the Dockerfile of an agent reaches."""
+        return self._bundled_build_network if agent.bundled else self._build_network
 
     def digest(self, tag: str) -> str:
         """The engine's own digest of an image; raises SandboxError."""
@@ -332,7 +338,10 @@ class Images:
                 f"is the name right ({recipe.origin_of_base})? docker pull {base}"
             )
         shown = "\n".join(log)
-        hint = f" (its network was {recipe.network}; see --build-network)" if recipe.network != "full" else ""
+        hint = ""
+        if recipe.network != "full":
+            hint = f" (its commands reach {'nothing' if recipe.network == 'none' else 'only registries of packages'})"
+            shown += "\nIf the build needs a network: --build-network=full"
         if "sudo: not found" in shown or "sudo: command not found" in shown:
             hint += " (there is no sudo, and no need of it: a Dockerfile's commands run as root until USER)"
         raise SandboxError(f"image {tag} (from {recipe.folder}) does not build{hint}; its log ends with:\n{shown}")
@@ -342,7 +351,8 @@ class Images:
         if size > defaults.IMAGE_BYTES:
             with engine_errors(f"remove image {tag}"):
                 self._client.images.remove(tag, force=True)
-            raise SandboxError(f"image {tag} has {format_size(size)}, may have {format_size(defaults.IMAGE_BYTES)}")
+            most = format_binary_size(defaults.IMAGE_BYTES)
+            raise SandboxError(f"image {tag} has {format_binary_size(size)}, may have {most}")
 
     def volumes(self, tag: str) -> list[str]:
         """The paths that an image declares as volumes; raises SandboxError."""

@@ -26,7 +26,7 @@ from pytest_mlebench.io.units import listed, pluralize
 from pytest_mlebench.records.account import COLLECTED, RUN_LOG, SUBMISSION, Limits, SandboxAccount
 from pytest_mlebench.sandbox.checker import PORT, SubmissionChecker
 from pytest_mlebench.sandbox.collection import Collector, DiskFull, FilesWriter
-from pytest_mlebench.sandbox.contract import Execution, Task, check_agent_folder
+from pytest_mlebench.sandbox.contract import Execution, Task, check_agent_folder, with_steps
 from pytest_mlebench.sandbox.docker.archive import collect_archive, collect_submission
 from pytest_mlebench.sandbox.docker.container import Container, configuration
 from pytest_mlebench.sandbox.docker.control_channel import (
@@ -58,6 +58,7 @@ logger = logging.getLogger(__name__)
 START_SECONDS = 120.0
 PROXY_PORT = 3128
 GATEWAY_PORT = 5001
+STEPS_PORT = 5002
 HOME = "/home"
 ACCEPT_PRIVILEGED = "I_ACCEPT_RUNNING_PRIVILEGED_CONTAINERS"
 _POLL_SECONDS = 1.0
@@ -105,6 +106,8 @@ class ContainerOptions:
     heavy: str | None = None
     build_arguments: Mapping[str, str] | None = None
     build_network: BuildNetwork = "full"
+    bundled_build_network: BuildNetwork | None = None
+    """That of the agents that come with the package; None: the same."""
     loop_disks: bool = True
     """Without quotas of the storage driver, limit disk space with a file system for each run, if possible."""
     workers: int = 1
@@ -181,6 +184,7 @@ class DockerSandbox:
             arguments=options.build_arguments,
             reporter=reporter,
             build_network=options.build_network,
+            bundled_build_network=options.bundled_build_network,
             limit_memory="memory" not in self._engine.unenforced,
         )
         self._limits = options.limits or Limits()
@@ -297,7 +301,7 @@ class DockerSandbox:
             _start_agent(wiring, container, [gpu.uuid for gpu in gpus])
             started = time.monotonic()
             with watcher or ExitStack(), taking_snapshots(task.snapshots, wiring.submission, redactor), usage:
-                end = _await(wiring.channel, container, task.limits.time_limit)
+                end = _await(wiring.channel, container, task)
             seconds = time.monotonic() - started
         except BaseException:
             container.kill()
@@ -331,6 +335,10 @@ class DockerSandbox:
             opened = task.gateway.open(folder / "llm.sock", url=f"http://localhost:{GATEWAY_PORT}")
             task = replace(task, launch=stack.enter_context(opened))
             relays[str(GATEWAY_PORT)] = "llm.sock"
+        if task.steps is not None:
+            stack.enter_context(task.steps.open(folder / "steps.sock"))
+            relays[str(STEPS_PORT)] = "steps.sock"
+            task = with_steps(task, f"localhost:{STEPS_PORT}")
         submission = stack.enter_context(SubmissionChannel(folder / _SUBMISSION_SOCKET))
         proxy = None
         if self._options.network == "llm":
@@ -399,7 +407,7 @@ class DockerSandbox:
             image_digest=self.images.digest(image),
             container=container.name,
             network=options.network,
-            build_network=options.build_network,
+            build_network=self.images.build_network_of(task.agent),
             runtime=runtime,
             privileged=task.agent.privileged,
             gpus=tuple(gpu.uuid for gpu in gpus),
@@ -499,11 +507,12 @@ def _proxy_variables() -> dict[str, str]:
     return variables | {name.lower(): value for name, value in variables.items()}
 
 
-def _await(channel: ControlChannel, container: Container, time_limit: float) -> End:
+def _await(channel: ControlChannel, container: Container, task: Task) -> End:
     """Wait for the agent's end, or make one when its time is over."""
+    time_limit = task.limits.time_limit
     deadline = time.monotonic() + time_limit
     try:
-        while (left := deadline - time.monotonic()) > 0:
+        while (left := deadline - time.monotonic()) > 0 and not task.is_stopped:
             # In short steps: a signal's handler runs between two of them, whatever the platform.
             if message := channel.receive(min(left, _POLL_SECONDS)):
                 return _end(message, container)

@@ -11,12 +11,13 @@ import logging
 import math
 import os
 import secrets
+import select
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -30,7 +31,7 @@ from pytest_mlebench.io.progress import Reporter, silent
 from pytest_mlebench.records.account import COLLECTED, RUN_LOG, SUBMISSION, Limits, SandboxAccount
 from pytest_mlebench.sandbox.checker import SubmissionChecker
 from pytest_mlebench.sandbox.collection import Collector, FilesWriter
-from pytest_mlebench.sandbox.contract import Execution, Task, check_agent_folder
+from pytest_mlebench.sandbox.contract import Execution, Task, check_agent_folder, with_steps
 from pytest_mlebench.sandbox.endings import End, Machine, apply, describe
 from pytest_mlebench.sandbox.gpus import GpuPool, GpuUsage, machine_size
 from pytest_mlebench.sandbox.local import supervisor
@@ -43,6 +44,7 @@ from pytest_mlebench.sandbox.snapshots import SubmissionFile, taking_snapshots
 logger = logging.getLogger(__name__)
 
 _BLOCK = 1 << 16
+_STOP_SECONDS = 0.2
 _NOT_ENFORCED = (
     "not enforced by the local sandbox: network, number of processes",
     "enforced for each file or process only: disk, processors",
@@ -122,7 +124,9 @@ class LocalSandbox:
                 sigterm_interrupts(),
                 self._gpu_pool.lease(task.limits.gpus, self._reporter) as gpus,
                 SubmissionChecker.of(task) as checker,
+                nullcontext() if task.steps is None else task.steps.open() as steps,
             ):
+                task = task if steps is None else with_steps(task, steps)
                 environment = create_home(home, task, checker.url)
                 # A convention that CUDA keeps; nothing stops an agent that does not.
                 environment["CUDA_VISIBLE_DEVICES"] = ",".join(gpu.uuid for gpu in gpus)
@@ -196,7 +200,7 @@ def _supervise(home: Path, task: Task, environment: dict[str, str], redactor: Re
     try:
         process.stdin.write(json.dumps(order).encode() + b"\n")
         process.stdin.flush()
-        while block := os.read(reader, _BLOCK):
+        for block in _blocks(reader, task, process):
             log.write(block)
         answer = process.stdout.readline()
     except BaseException:
@@ -217,6 +221,25 @@ def _supervise(home: Path, task: Task, environment: dict[str, str], redactor: Re
         raise SandboxError(f"the agent's supervisor ended with status {process.returncode} and no result")
     result: dict[str, Any] = json.loads(answer)
     return result
+
+
+def _blocks(reader: int, task: Task, process: subprocess.Popen[bytes]) -> Iterator[bytes]:
+    """What the agent prints, to its end; a task that is stopped is ended by its supervisor."""
+    assert process.stdin is not None
+    asked = task.steps is None
+    while True:
+        if not asked:
+            ready, _, _ = select.select([reader], [], [], _STOP_SECONDS)
+            if task.is_stopped:
+                asked = True
+                with suppress(OSError):
+                    process.stdin.write(b"stop\n")
+                    process.stdin.flush()
+            if not ready:
+                continue
+        if not (block := os.read(reader, _BLOCK)):
+            return
+        yield block
 
 
 def _end(result: dict[str, Any], task: Task) -> End:

@@ -1,10 +1,10 @@
 from pathlib import Path
 
-from pytest_mlebench.authoring.tables import read_csv, split, write_csv
+from pytest_mlebench.authoring.tables import read_text_csv, split, write_csv
 
 
 def prepare(raw: Path, public: Path, private: Path) -> None:
-    train, test = split(read_csv(raw / "houses.csv"), test_size=0.2)
+    train, test = split(read_text_csv(raw / "houses.csv"), test_size=0.2)
     write_csv(train, public / "train.csv")
     write_csv(test.drop(columns="price"), public / "test.csv")
     write_csv(test[["id", "price"]], private / "test.csv")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
 from urllib.parse import urlencode
@@ -19,6 +19,7 @@ from pytest_mlebench.extras.bundles.board.site import Site, see_writable, write_
 from pytest_mlebench.extras.bundles.bundle import MAX_BYTES, SUFFIX, Bundle, is_bundle, read_bundle
 from pytest_mlebench.io.paths import AnyPath, expanded
 from pytest_mlebench.io.progress import Reporter, Step
+from pytest_mlebench.io.units import listed, pluralize
 from pytest_mlebench.records.group import RunGroup, read_group
 from pytest_mlebench.records.layout import MANIFEST
 from pytest_mlebench.reports.page import page
@@ -46,6 +47,8 @@ class _Entry:
     rejected: Rejected | None = None
     card: Card | None = None
     rows: tuple[Row, ...] = ()
+    run_ids: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """By agent."""
     report: str = ""
 
 
@@ -56,17 +59,22 @@ def board(
     *,
     title: str = TITLE,
     max_bytes: int = MAX_BYTES,
+    allowed_signers: AnyPath | None = None,
 ) -> tuple[list[Row], list[Rejected]]:
     """Write a leaderboard as a static site to the folder ``out``; returns its rows, and the bundles without rows.
 
     ``bundles`` are files, and folders whose files are taken. Each is verified with the data of this machine and
-    audited; one that fails is listed with the reason. ``max_bytes`` is the most that one may unpack to. Raises
-    UsageError for paths that are no bundles, and where ``out`` is a folder that is not such a site.
+    audited; one that fails is listed with the reason. ``max_bytes`` is the most that one may unpack to. With
+    ``allowed_signers``, a file of keys, only bundles that one of these has signed are shown. Raises UsageError for
+    paths that are no bundles, and where ``out`` is a folder that is not such a site.
     """
     target = expanded(out)
     files = sorted(set(_files(map(expanded, bundles))), key=lambda file: (file.name, file))
     see_writable(target)
-    entries = _entries(bench, files, max_bytes)
+    signers = None if allowed_signers is None else expanded(allowed_signers)
+    if signers is not None and not signers.is_file():
+        raise UsageError(f"--allowed-signers: there is no file {signers}")
+    entries = _with_shared_runs(_entries(bench, files, max_bytes, signers))
     rows = ranked([*(row for entry in entries for row in entry.rows), *published_rows(published_results())])
     rejected = [entry.rejected for entry in entries if entry.rejected is not None]
     site = Site(
@@ -100,7 +108,23 @@ def _files(paths: Iterable[Path]) -> Iterator[Path]:
             yield from found
 
 
-def _entries(bench: Bench, files: list[Path], max_bytes: int) -> list[_Entry]:
+def _with_shared_runs(entries: list[_Entry]) -> list[_Entry]:
+    """The entries, whose rows say which other bundles have runs of theirs: the same result may be there twice."""
+
+    def marked(entry: _Entry, row: Row) -> Row:
+        own = entry.run_ids.get(row.agent, frozenset())
+        digests = sorted(
+            other.card.digest[:12]
+            for other in entries
+            if other is not entry and other.card is not None and own & other.run_ids.get(row.agent, frozenset())
+        )
+        text = f"runs of it are in {pluralize(len(digests), 'other bundle')}: {listed(digests)}"
+        return replace(row, remarks=(*row.remarks, text)) if digests else row
+
+    return [replace(entry, rows=tuple(marked(entry, row) for row in entry.rows)) for entry in entries]
+
+
+def _entries(bench: Bench, files: list[Path], max_bytes: int, allowed_signers: Path | None) -> list[_Entry]:
     """One entry for each file, but one for each digest: the one that is shown, if there is any."""
     graders = cache(bench.regrader)
     by_digest: dict[str, _Entry] = {}
@@ -118,7 +142,7 @@ def _entries(bench: Bench, files: list[Path], max_bytes: int) -> list[_Entry]:
                 continue
             known = by_digest.get(bundle.digest)
             if known is None or not known.rows:
-                by_digest[bundle.digest] = _entry(file, bundle, graders, hide)
+                by_digest[bundle.digest] = _entry(file, bundle, graders, hide, allowed_signers)
     return [*(by_digest[digest] for digest in sorted(by_digest)), *unread]
 
 
@@ -139,10 +163,17 @@ def _hide(data_dir: Path, text: str) -> str:
     return one_line(text)[:_TEXT]
 
 
-def _entry(file: Path, bundle: Bundle, graders: Callable[[str], Regrader], hide: Callable[[str], str]) -> _Entry:
+def _entry(
+    file: Path,
+    bundle: Bundle,
+    graders: Callable[[str], Regrader],
+    hide: Callable[[str], str],
+    allowed_signers: Path | None,
+) -> _Entry:
     card: Card | None = None
     try:
-        card = _without_paths(verification.verify(bundle, graders, files=group_files), hide)
+        found = verification.verify(bundle, graders, files=group_files, allowed_signers=allowed_signers)
+        card = _without_paths(found, hide)
         if (why := _why_not(card)) is not None:
             return _rejected(file, bundle, card, *why, hide)
         if card.findings is not None:
@@ -151,7 +182,11 @@ def _entry(file: Path, bundle: Bundle, graders: Callable[[str], Regrader], hide:
         if len(group.agents) > _MOST_AGENTS:
             raise DataError(f"it has {len(group.agents)} agents, and at most {_MOST_AGENTS} are shown")
         rows = tuple(replace(row, report=_address(row)) for row in rows_of(group, card, graders(group.version)))
-        return _Entry(card=card, rows=rows, report=_report(group, card))
+        run_ids = {
+            agent: frozenset(record.run_id for record in group.records if record.agent == agent)
+            for agent in group.agents
+        }
+        return _Entry(card=card, rows=rows, run_ids=run_ids, report=_report(group, card))
     except Exception as error:  # whatever is in one bundle, the others are shown
         text = str(error) if isinstance(error, DataError) else f"{type(error).__name__}: {error}"
         return _rejected(file, bundle, card, "its results cannot be shown", [text], hide)

@@ -7,7 +7,7 @@ shown as the maker's statement (hardware, times), or not at all (costs and model
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
@@ -17,17 +17,17 @@ from pytest_mlebench.extras.bundles.unchecked import ALWAYS
 from pytest_mlebench.io.units import format_dollars, format_duration, listed, pluralize
 from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.records.manifest import model_differences
-from pytest_mlebench.records.record import RunRecord
+from pytest_mlebench.records.report import TWIN
 from pytest_mlebench.results.overview import spending
 from pytest_mlebench.results.profile import Card, ProfileLine, Result, State, fairness_profile, setting_differences
 from pytest_mlebench.results.published import PublishedResult
-from pytest_mlebench.results.statistics import Interval, Rate, mean_interval, share_interval
-from pytest_mlebench.results.summary import SplitSummary, split_rank, summarise
+from pytest_mlebench.results.statistics import Interval, Rate, share_interval
+from pytest_mlebench.results.summary import Measure, SplitSummary, split_rank, summarise
 from pytest_mlebench.results.verdicts import of_verdicts
 from pytest_mlebench.runs.regrade import Regrader
 
 LEAST_SEEDS = 3
-MEDALS = ("any_medal", "gold", "silver", "bronze")
+MEDALS: tuple[Measure, ...] = ("any_medal", "gold", "silver", "bronze")
 _UNLIKE = ("network", "test-set feedback", "sessions")
 """Lines of the fairness profile that must be canonical for rows to compare, beside time, hardware and models."""
 _STATED = ("external knowledge", "provider tools", "models called")
@@ -129,10 +129,10 @@ def rows_of(group: RunGroup, card: Card, graders: Regrader) -> Iterator[Row]:
         yield Row(
             agent=summary.agent[:_TEXT],
             split=summary.split,
-            rates={name: _medal_rate(own, summary, name) for name in MEDALS},
-            without_contaminated=_without_contaminated(own, summary),
+            rates={name: _medal_rate(summary, name) for name in MEDALS},
+            without_contaminated=_without_contaminated(summary),
             contaminated=summary.contaminated,
-            percentile=_percentile(own, summary),
+            percentile=_percentile(summary),
             competitions=summary.competitions,
             seeds=summary.seeds,
             hours=hours,
@@ -222,47 +222,34 @@ def _part(group: RunGroup, summary: SplitSummary) -> RunGroup:
     return replace(group, records=records, manifest=manifest)
 
 
-def _by_competition(
-    own: RunGroup, summary: SplitSummary, value: Callable[[RunRecord], float | None]
-) -> dict[str, list[float | None]]:
-    """Values of the counted seeds by competition; where none is counted, of all results."""
-    found: dict[str, list[float | None]] = {}
-    for record in own.records:
-        if record.seed in summary.counted_seeds or summary.is_provisional:
-            found.setdefault(record.competition_id, []).append(value(record))
-    return found
-
-
-def _medal_rate(own: RunGroup, summary: SplitSummary, name: str) -> Figure:
+def _medal_rate(summary: SplitSummary, name: Measure) -> Figure:
     rate: Rate = getattr(summary, name)
     if summary.is_provisional:
         return Figure(mean=rate.mean)
-    if name == "any_medal":
-        return Figure(mean=rate.mean, interval=summary.interval)
-    return _with_interval(own, summary, f"{name}_medal", summary.competition_ids)
+    return _with_interval(summary, name, summary.competition_ids)
 
 
-def _with_interval(own: RunGroup, summary: SplitSummary, field: str, ids: Sequence[str]) -> Figure:
+def _with_interval(summary: SplitSummary, name: Measure, ids: Iterable[str]) -> Figure:
     """A rate over competitions; its interval is made as that of any medal (see ``SplitSummary.interval``)."""
-    earned = _by_competition(own, summary, lambda record: 100.0 * bool(getattr(record.report, field)))
-    means = [fmean(value for value in earned[id] if value is not None) for id in ids]
+    values = summary.values(name)
+    means = [fmean(values[id]) for id in ids]
     return Figure(mean=fmean(means), interval=share_interval(means))
 
 
-def _without_contaminated(own: RunGroup, summary: SplitSummary) -> Figure | None:
-    clean = [id for id in summary.competition_ids if id not in summary.contaminated]
+def _without_contaminated(summary: SplitSummary) -> Figure | None:
     if summary.any_medal_without is None or summary.is_provisional:
         return None
-    return _with_interval(own, summary, "any_medal", clean)
+    return _with_interval(
+        summary, "any_medal", (id for id in summary.competition_ids if id not in summary.contaminated)
+    )
 
 
-def _percentile(own: RunGroup, summary: SplitSummary) -> Figure | None:
-    """The mean over competitions; None where a leaderboard has no percentiles. Without a score a run is below all."""
-    found = _by_competition(own, summary, lambda record: record.report.percentile if record.score is not None else 0.0)
-    if summary.is_provisional or not found or any(None in values for values in found.values()):
+def _percentile(summary: SplitSummary) -> Figure | None:
+    """None where no seed is counted, or a leaderboard has no percentiles."""
+    mean = summary.percentile
+    if mean is None or summary.is_provisional or len(summary.percentiles) < summary.competitions:
         return None
-    means = [fmean(value for value in values if value is not None) for values in found.values()]
-    return Figure(mean=fmean(means), interval=mean_interval(means, low=0, high=100))
+    return Figure(mean=mean, interval=summary.percentile_interval)
 
 
 def _time(own: RunGroup) -> tuple[float | None, str]:
@@ -299,8 +286,11 @@ def _models(
 
 
 def _data(own: RunGroup, graders: Regrader) -> str:
-    """``real``, ``synthetic`` or ``not verified``, by the data on this machine, whose digests are those of the runs."""
-    found = [graders.dataset(id) for id in sorted({record.competition_id for record in own.records})]
+    """``twin`` by the records; else ``real``, ``synthetic`` or ``not verified``, by the data on this machine, whose
+    digests are those of the runs."""
+    if any(record.twin or record.report.generated == TWIN for record in own.records):
+        return TWIN
+    found = [graders.dataset(record) for record in {record.competition_id: record for record in own.records}.values()]
     if any(dataset is not None and dataset.is_synthetic for dataset in found):
         return "synthetic"
     return "real" if all(dataset is not None and dataset.is_verified for dataset in found) else "not verified"

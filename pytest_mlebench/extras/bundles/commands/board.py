@@ -26,6 +26,12 @@ def add(commands: Any) -> None:
         metavar="DIR",
         help="the site's folder: new, empty, or a site built before",
     )
+    command.add_argument(
+        "--allowed-signers",
+        type=user_path,
+        metavar="FILE",
+        help="show only bundles signed by one of these keys, as described in ssh-keygen(1)",
+    )
     command.add_argument("--max-size", metavar="SIZE", help="maximum unpacked size of a bundle (default: 256g)")
     add_options(command, "--title", "--competitions-dir", "--data-dir")
     command.set_defaults(command=_board)
@@ -35,7 +41,12 @@ def _board(options: argparse.Namespace) -> int:
     bench = read_bench(options, Lines())
     note_absent(bench.store)
     rows, rejected = board(
-        bench, options.bundles, options.out, title=bench.settings.title or TITLE, max_bytes=largest(options.max_size)
+        bench,
+        options.bundles,
+        options.out,
+        title=bench.settings.title or TITLE,
+        max_bytes=largest(options.max_size),
+        allowed_signers=options.allowed_signers,
     )
     own = [row for row in rows if not row.is_reported]
     ranked = sum(row.rank is not None for row in own)

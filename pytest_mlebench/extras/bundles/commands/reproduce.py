@@ -55,7 +55,7 @@ def _reproduce(options: argparse.Namespace) -> int:
         network="llm" if local else "none", build_network="full", trust_agents=("reproduce",) if local else ()
     )
     graders = bench.regrader(record.report.bench_version)
-    dataset = graders.dataset(record.competition_id)
+    dataset = graders.dataset(record)
     if (obstacle := graders.obstacle(record)) is not None or dataset is None:
         raise DataError(f"{run_dir.name} cannot be reproduced: {obstacle}")
     program = chosen or program_of(run_dir)

@@ -19,14 +19,21 @@
     setTimeout(() => toast.remove(), 2200);
   }
 
-  // Times in the reader's zone
+  // Times as how long ago they were; the date in the reader's zone is shown under the pointer
   const format = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
+  const relative = new Intl.RelativeTimeFormat("en", { numeric: "auto", style: "short" });
+  const UNITS = [["year", 31557600], ["month", 2629800], ["week", 604800], ["day", 86400], ["hour", 3600], ["minute", 60]];
+  function ago(moment) {
+    const seconds = (moment.getTime() - Date.now()) / 1000;
+    const [unit, size] = UNITS.find(([, length]) => Math.abs(seconds) >= length) ?? ["second", 1];
+    return relative.format(Math.trunc(seconds / size), unit);
+  }
   function times(within) {
     for (const own of within.querySelectorAll("time:not([title])")) {
       const moment = new Date(own.dateTime);
       if (Number.isNaN(moment.getTime())) continue;
-      own.title = own.textContent;
-      own.textContent = format.format(moment);
+      own.title = format.format(moment);
+      own.textContent = ago(moment);
     }
   }
   const clock = (seconds) => {
@@ -72,11 +79,10 @@
   }
   function filter(table) {
     const words = (state.get(`t.${table.id}.text`) ?? "").toLowerCase().split(/\s+/).filter(Boolean);
-    const outcomes = (state.get(`t.${table.id}.outcome`) ?? "").split(",").filter(Boolean);
     let shown = 0;
     for (const row of rowsOf(table)) {
       const text = row.textContent.toLowerCase();
-      row.hidden = !words.every((word) => text.includes(word)) || (outcomes.length > 0 && !outcomes.includes(row.dataset.outcome));
+      row.hidden = !words.every((word) => text.includes(word));
       shown += !row.hidden;
     }
     const none = document.querySelector(`[data-none="${table.id}"]`);
@@ -169,11 +175,6 @@
     }
     for (const picture of within.querySelectorAll(".picture")) walkable(picture);
     for (const field of within.querySelectorAll("[data-filter]")) field.value = state.get(`t.${field.dataset.filter}.text`) ?? "";
-    for (const chip of within.querySelectorAll("[data-chip]")) {
-      const chosen = (state.get(`t.${chip.dataset.chip}.outcome`) ?? "").split(",");
-      chip.setAttribute("aria-pressed", String(chosen.includes(chip.dataset.value)));
-    }
-    for (const hint of within.querySelectorAll(".hint")) hint.hidden = false;
     compare();
   }
   // A timeline's marks are one stop of the Tab key; arrows go from one to the next, and what it stands for is shown.
@@ -225,6 +226,10 @@
       const place = active?.id ? `#${CSS.escape(active.id)}` : active?.dataset?.filter ? `[data-filter="${active.dataset.filter}"]` : active?.getAttribute?.("href") ? `a[href="${CSS.escape(active.getAttribute("href"))}"]` : null;
       const picked = [...document.querySelectorAll('[name="g"]:checked')].map((box) => box.value);
       const caret = active?.selectionStart;
+      for (const own of part.querySelectorAll("details[id]")) {
+        const same = fresh.querySelector(`#${CSS.escape(own.id)}`);
+        if (same) same.open = own.open;
+      }
       part.replaceWith(fresh);
       furnish(fresh);
       for (const box of fresh.querySelectorAll('[name="g"]')) box.checked = picked.includes(box.value);
@@ -255,11 +260,11 @@
   // The keyboard
   let current = null;
   function move(by) {
-    const items = [...document.querySelectorAll(".hits li, .list tbody tr:not([hidden])")].filter((own) => own.offsetParent);
+    const items = [...document.querySelectorAll(".hits li, .list tbody tr:not([hidden]), #table tr[id]:not([hidden])")].filter((own) => own.offsetParent);
     const steps = [...document.querySelectorAll("[data-step]")];
     const all = document.querySelector("[data-step]") && !document.querySelector(".hits li") ? steps : items;
     if (!all.length) return;
-    const focused = document.activeElement.closest("[data-step], .hits li, .list tbody tr");
+    const focused = document.activeElement.closest("[data-step], .hits li, .list tbody tr, #table tr[id]");
     let at = all.indexOf(focused ?? current);
     if (at < 0) at = all.indexOf(current);
     if (at < 0 && all === steps) at = all.findIndex((own) => own.getBoundingClientRect().bottom > 130) - (by > 0 ? 1 : 0);
@@ -341,15 +346,6 @@
     });
     document.addEventListener("submit", (event) => { if (event.target.id === "compare" && document.activeElement?.matches("[data-filter]")) event.preventDefault(); });
     document.addEventListener("click", async (event) => {
-      const chip = event.target.closest("[data-chip]");
-      if (chip) {
-        const id = chip.dataset.chip;
-        const chosen = new Set((state.get(`t.${id}.outcome`) ?? "").split(",").filter(Boolean));
-        if (!chosen.delete(chip.dataset.value)) chosen.add(chip.dataset.value);
-        chip.setAttribute("aria-pressed", String(chosen.has(chip.dataset.value)));
-        remember(`${id}.outcome`, [...chosen].join(","));
-        filter(document.getElementById(id));
-      }
       if (event.target.closest("[data-print]")) print();
       const kind = event.target.dataset?.copy;
       if (kind) {
@@ -357,9 +353,6 @@
         await copy(copied(table, kind));
         say(kind === "md" ? "Copied as Markdown" : "Copied as CSV");
       }
-      const mark = event.target.closest("[data-run]");
-      const links = mark && document.querySelector("[data-runs]");
-      if (links) location.href = JSON.parse(links.dataset.runs)[mark.dataset.run];
     });
   });
 })();

@@ -156,7 +156,7 @@
   function mark(within) { // what was searched for
     const words = box.dataset.words.toLowerCase();
     if (!words) return;
-    for (const pre of within.querySelectorAll("pre:not([data-marked])")) {
+    for (const pre of within.querySelectorAll(":is(pre, .said):not([data-marked])")) {
       pre.dataset.marked = "";
       const walker = document.createTreeWalker(pre, NodeFilter.SHOW_TEXT);
       const found = [];
@@ -223,7 +223,7 @@
     const doing = event.target.closest("[data-act]")?.dataset.act;
     if (doing === "turn") turned(step, step.querySelector(".step-body").hidden);
     if (doing === "copy") {
-      const texts = [...step.querySelectorAll(".step-body pre")].map((pre) => pre.textContent);
+      const texts = [...step.querySelectorAll(".block > :is(pre, .said), .block > details:not(.diff) > :is(pre, .said)")].map((pre) => pre.textContent);
       dispatchEvent(new CustomEvent("copy-text", { detail: { text: `${texts.join("\n\n")}\n`, said: `Step ${number(step)} is copied` } }));
     }
     const act = event.target.closest("[data-go]")?.dataset.go;

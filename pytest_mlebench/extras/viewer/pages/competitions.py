@@ -7,6 +7,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from pytest_mlebench.catalog import Catalogue, Competition, default_catalogue
+from pytest_mlebench.catalog.competition import is_twin_label
 from pytest_mlebench.extras.viewer.formats import seg
 from pytest_mlebench.extras.viewer.pictures import Placed, leaderboard
 from pytest_mlebench.extras.viewer.site import Missing, Site
@@ -46,7 +47,8 @@ class CompetitionPages:
         order = sorted(runs, key=lambda run: (run.score is None, sign * (run.score or 0.0), run.group_name))
         board = known.leaderboard if known is not None else None
         places = {}
-        for run in order:
+        on_board = [run for run in order if not is_twin_label(run.split)]  # twins have leaderboards of their own
+        for run in on_board:
             share = share_beaten(board, run.score) if board is not None else None
             if board is not None and share is not None:
                 places[run.group_name, run.run_id] = max(1, round(board.teams * (100 - share) / 100))
@@ -57,7 +59,7 @@ class CompetitionPages:
                 f"{run.agent}, seed {run.seed} in {run.group_name}: {format_score(run.score)}, {run.result.label}",
                 f"/run/{seg(run.group_name)}/{seg(run.run_id)}",
             )
-            for run in order
+            for run in on_board
             if run.score is not None
         ]
         return self.site.page(

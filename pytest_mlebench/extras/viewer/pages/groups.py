@@ -1,11 +1,7 @@
-"""All run groups, and one: its runs, its results, its setting."""
+"""All run groups, and one, whose page is that of its report."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from contextlib import suppress
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
@@ -18,10 +14,11 @@ from pytest_mlebench.extras.viewer.folder import is_folder
 from pytest_mlebench.extras.viewer.formats import seg
 from pytest_mlebench.extras.viewer.live import changes, group_state, running
 from pytest_mlebench.extras.viewer.site import Missing, Site
-from pytest_mlebench.reports.medals import in_order
+from pytest_mlebench.records.group import RunGroup
+from pytest_mlebench.records.record import RunRecord
 from pytest_mlebench.reports.page import page as report_page
 from pytest_mlebench.reports.page import parts
-from pytest_mlebench.results.findings import Verdict, read_findings
+from pytest_mlebench.results.findings import FINDINGS
 from pytest_mlebench.results.overview import Overview, overview
 
 
@@ -30,13 +27,12 @@ class GroupPages:
 
     def __init__(self, site: Site) -> None:
         self.site = site
+        self._kept: tuple[Any, dict[str, Any]] = (None, {})
 
     def routes(self) -> list[Route]:
         return [
             Route("/", self.groups),
             Route("/group/{group}", self.group),
-            Route("/group/{group}/results", self.results),
-            Route("/group/{group}/setting", self.setting),
             Route("/group/{group}/events", self.group_events),
         ]
 
@@ -63,64 +59,43 @@ class GroupPages:
         name = request.path_params["group"]
         state = group_state(self.site.index.runs_dir / name) if is_folder(self.site.index.runs_dir, name) else ""
         group = self.site.group_of(request, fresh=True)
-        folder = self.site.index.runs_dir / group.name
-        runs = self.site.runs(group.name)
-        now, interrupted = running(folder, self.site.calls)
-        spent = [own.cost for own in now if own.cost is not None]
-        known = [group.cost] if group.cost is not None else []
+        read = self.site.read(group.name)
+        if "export" in request.query_params:
+            return attachment(report_page(overview([read])), f"{group.name}.html")
+        base = f"/run/{seg(group.name)}"
+
+        def run_link(record: RunRecord) -> str:
+            return f"{base}/{seg(record.run_id)}"
+
+        def run_links(record: RunRecord) -> list[tuple[str, str]]:
+            link = run_link(record)
+            return [
+                ("The last failed step", f"{link}/trajectory?from=error"),
+                ("The last error in the log", f"{link}/log?at=error"),
+            ]
+
+        now, interrupted = running(self.site.index.runs_dir / group.name, self.site.calls)
         return self.site.page(
             request,
             "group.html",
             group.title or group.name,
             crumbs=[("Run groups", "/")],
             group=group,
-            tab="runs",
             state=state,
-            verdicts=_verdicts(folder),
-            runs=runs,
             running=now,
             interrupted=interrupted,
-            spent=sum([*spent, *known]) if spent or known else None,
-            costs=any(run.calls for run in runs),
-            agents=sorted({run.agent for run in runs}),
-            firm=(sum(run.firm == "firm" for run in runs), sum(run.firm in ("firm", "not firm") for run in runs)),
+            run_link=run_link,
+            run_links=run_links,
+            **self._parts(read),
         )
 
-    def results(self, request: Request) -> Response:
-        group = self.site.group_of(request)
-        view = overview([self.site.read(group.name)])
-        if "export" in request.query_params:
-            return attachment(report_page(view), f"{group.name}.html")
-        return self.site.page(
-            request,
-            "results.html",
-            f"Results of {group.name}",
-            crumbs=[("Run groups", "/"), (group.name, f"/group/{seg(group.name)}")],
-            group=group,
-            tab="results",
-            crumb="Results",
-            links=json.dumps(
-                [f"/run/{seg(group.name)}/{seg(row['record'].run_id)}" for row in _rows_of(view)],
-            ),
-            run_link=lambda record: f"/run/{seg(group.name)}/{seg(record.run_id)}",
-            **shared_parts(view),
-        )
-
-    def setting(self, request: Request) -> Response:
-        group = self.site.group_of(request)
-        view = overview([self.site.read(group.name)])
-        found = parts(view, log_bytes=0)
-        return self.site.page(
-            request,
-            "group_setting.html",
-            f"Setting of {group.name}",
-            crumbs=[("Run groups", "/"), (group.name, f"/group/{seg(group.name)}")],
-            group=group,
-            tab="setting",
-            crumb="Setting",
-            groups=found["groups"],
-            common=found["common"],
-        )
+    def _parts(self, group: RunGroup) -> dict[str, Any]:
+        """What the page shows of a group's records. Making it takes half a second, so it waits for a run that ends."""
+        audit = self.site.index.runs_dir / group.name / FINDINGS
+        state = group, audit.stat().st_mtime_ns if audit.exists() else 0
+        if self._kept[0] != state:
+            self._kept = state, parts(overview([group]))
+        return self._kept[1]
 
     async def group_events(self, request: Request) -> Response:
         name = request.path_params["group"]
@@ -128,18 +103,6 @@ class GroupPages:
             raise Missing("there is no such run group")
         folder = self.site.index.runs_dir / name
         return events(changes(lambda: group_state(folder)))
-
-
-def _verdicts(folder: Path) -> Mapping[str, Verdict]:
-    """What an audit says of each run of a group; none where there was no audit."""
-    with suppress(OSError, ValueError):
-        found = read_findings(folder)
-        return {} if found is None else found.verdicts
-    return {}
-
-
-def _rows_of(view: Any) -> list[dict[str, Any]]:
-    return [{"record": record} for record in in_order(view.records)]
 
 
 def shared_parts(view: Overview) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from pytest_mlebench.extras.viewer.site import RUN_PATH, Site
 from pytest_mlebench.extras.viewer.text import code
 from pytest_mlebench.records.layout import RECORD
 from pytest_mlebench.records.record import RunRecord
-from pytest_mlebench.reports.run_details import run_details
+from pytest_mlebench.reports.run_details import ending_as_sentence, run_details
 from pytest_mlebench.results.findings import findings
 
 _RECORD_SHOWN = 2 << 20
@@ -67,6 +67,7 @@ class RunPages:
             siblings=siblings,
             ladder=_ladder(record),
             failed=record is not None and not record.outcome.passed,
+            ended=ending_as_sentence(record) if record is not None else "",
         )
 
     def record(self, request: Request) -> Response:

@@ -1,0 +1,250 @@
+"""Pictures and sounds as rows of numbers, so that what learns from tables learns from them too."""
+
+from __future__ import annotations
+
+import io
+import re
+import time
+import zipfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from tables import SEED, Source
+
+PICTURES = (".jpg", ".jpeg", ".png", ".tif", ".tiff", ".bmp", ".gif")
+SOUNDS = (".wav",)
+LEAST_FOUND = 0.9
+"""The share of the sample submission's ids that must be names of files."""
+MIN_FILES = 200
+"""So many training files are read even if that takes long."""
+LABEL = "label"
+_TRAIN, _SIDE, _SIDES, _BANDS = re.compile("train", re.I), 32, (4, 8), 32
+_PREFIX = re.compile(r"([A-Za-z]+)[._-]?\d+")
+
+
+@dataclass(frozen=True)
+class File:
+    """A picture or a sound: a file, or a member of a zip archive; ``name`` is its path."""
+
+    path: Path
+    name: str
+    member: str = ""
+
+    @property
+    def keys(self) -> tuple[str, str]:
+        """How tables may call it."""
+        return Path(self.name).name, Path(self.name).stem
+
+    def read(self) -> bytes:
+        if not self.member:
+            return self.path.read_bytes()
+        with zipfile.ZipFile(self.path) as archive:
+            return archive.read(self.member)
+
+
+@dataclass(frozen=True, eq=False)
+class Frame:
+    """A table that is made here, in the form of ``tables.Source``."""
+
+    name: str
+    table: pd.DataFrame
+
+    def columns(self) -> list[str]:
+        return list(self.table.columns)
+
+    def read(self, *, as_text: list[str] | None = None) -> pd.DataFrame:
+        made = {}
+        for name in self.table:
+            values = self.table[name].astype(object)
+            if as_text is None or name in as_text:
+                made[name] = values.fillna("").astype(str)
+            else:  # numbers may be written as text
+                found = pd.to_numeric(values.replace("", np.nan), errors="coerce")
+                made[name] = found if found.notna().sum() == (values.fillna("") != "").sum() else values
+        return pd.DataFrame(made)
+
+
+def find_files(data: Path) -> list[File]:
+    """All pictures and sounds below a folder, and in zip archives that are not unpacked beside."""
+    found = []
+    for path in sorted(data.rglob("*")):
+        name = path.relative_to(data).as_posix()
+        if path.suffix.lower() in (*PICTURES, *SOUNDS):
+            found.append(File(path, name))
+        elif path.suffix.lower() == ".zip" and path.is_file() and not path.with_suffix("").is_dir():
+            try:
+                with zipfile.ZipFile(path) as archive:
+                    members = archive.namelist()
+            except (OSError, zipfile.BadZipFile):
+                continue
+            found += [
+                File(path, f"{name}/{member}", member)
+                for member in members
+                if Path(member).suffix.lower() in (*PICTURES, *SOUNDS) and not member.startswith("__MACOSX")
+            ]
+    return found
+
+
+def media_tables(data: Path, sample: pd.DataFrame, tables: list[Source], seconds: float) -> list[Frame]:
+    """A training and a test table with numbers from the files that the ids name; none where ids name no files.
+
+    Reading the files takes about ``seconds``: of the training files so many are read as that allows.
+    """
+    files = find_files(data)
+    id = sample.columns[0]
+    tests = _by_key(file for file in files if not _TRAIN.search(file.name)) or _by_key(files)
+    wanted = sample[id].drop_duplicates()
+    if not files or wanted.isin(tests.keys()).mean() < LEAST_FOUND:
+        return []
+    known = _labelled(files, set(wanted), tables) or _labelled_by_name(files, set(wanted))
+    if known is None:
+        return []
+    labels, names = known
+    asked = [tests[key] for key in wanted if key in tests]
+    started = time.monotonic()
+    seen = [numbers(file) for file in asked]
+    each = (time.monotonic() - started) / max(1, len(asked))
+    count = max(MIN_FILES, int((seconds - each * len(asked)) / max(each, 1e-4)))
+    if len(labels) > count:
+        chosen = np.sort(np.random.default_rng(SEED).permutation(len(labels))[:count])
+        labels, names = labels.iloc[chosen].reset_index(drop=True), [names[k] for k in chosen]
+    test = pd.DataFrame({id: [key for key in wanted if key in tests]})
+    test = _beside(test, tables, id)
+    train = labels.rename(columns={labels.columns[0]: id})
+    train = _with_classes_as_columns(train, [name for name in sample.columns if name != id])
+    train, test = (_with_numbers(table, own) for table, own in ((train, map(numbers, names)), (test, seen)))
+    return [Frame("train.csv", train), Frame("test.csv", test)]
+
+
+def _by_key(files: Iterable[File]) -> dict[str, File]:
+    """Files by name and by stem; the first of several."""
+    found: dict[str, File] = {}
+    for file in files:
+        for key in file.keys:
+            found.setdefault(key, file)
+    return found
+
+
+def _labelled(files: list[File], test: set[str], tables: list[Source]) -> tuple[pd.DataFrame, list[File]] | None:
+    """The first table that has a column with names of files that are not the test's, and that column's files."""
+    by_key = _by_key(file for file in files if not test & set(file.keys) or _TRAIN.search(file.name))
+    for table in sorted(tables, key=lambda table: "train" not in table.name):
+        if "test" in table.name:
+            continue
+        try:
+            rows = table.read()
+        except Exception:
+            continue
+        for column in rows.columns if len(rows.columns) > 1 else ():
+            if rows[column].head(200).isin(by_key.keys()).mean() >= LEAST_FOUND:
+                rows = rows[rows[column].isin(by_key.keys()) & ~rows[column].duplicated()].reset_index(drop=True)
+                rows = rows[[column, *(name for name in rows.columns if name != column)]]
+                return rows, [by_key[key] for key in rows[column]]
+    return None
+
+
+def _labelled_by_name(files: list[File], test: set[str]) -> tuple[pd.DataFrame, list[File]] | None:
+    """Training files whose folder, or the beginning of whose name, is the class."""
+    rest = [file for file in files if _TRAIN.search(file.name) and not (test & set(file.keys) and "test" in file.name)]
+    folders = [Path(file.name).parent.name for file in rest]
+    starts = [match[1] if (match := _PREFIX.match(file.keys[1])) else "" for file in rest]
+    for classes in (folders, starts):
+        is_class = all(classes) and not any(_TRAIN.search(name) for name in set(classes))
+        if is_class and 1 < len(set(classes)) <= max(2, len(rest) // 2):
+            return pd.DataFrame({"file": [file.keys[0] for file in rest], LABEL: classes}), rest
+    return None
+
+
+def _beside(test: pd.DataFrame, tables: list[Source], id: str) -> pd.DataFrame:
+    """What a table of the test has of the ids."""
+    for table in tables:
+        if "test" in table.name and id in table.columns():
+            rows = table.read()
+            if not rows[id].duplicated().any() and test[id].isin(rows[id]).all():
+                return test.merge(rows, on=id, how="left")
+    return test
+
+
+def _with_classes_as_columns(train: pd.DataFrame, targets: list[str]) -> pd.DataFrame:
+    """Where a column lists several of the targets in a row, a column of zeros and ones for each of these."""
+    if len(targets) < 2 or set(targets) <= set(train.columns):
+        return train
+    for column in train.columns[1:]:
+        parts = train[column].str.split(r"[,;|\s]+", regex=True)
+        if parts.map(lambda own: set(own) <= {*targets, ""}).mean() > LEAST_FOUND:
+            listed = {name: parts.map(lambda own, name=name: int(name in own)) for name in targets}
+            return pd.concat([train[[train.columns[0]]], pd.DataFrame(listed)], axis=1)
+    return train
+
+
+def _with_numbers(table: pd.DataFrame, rows: Iterable[np.ndarray]) -> pd.DataFrame:
+    """The table with the numbers of each row's file as further columns."""
+    found = list(rows)
+    width = max(map(len, found), default=0)
+    wide = np.array([row if len(row) == width else np.full(width, np.nan) for row in found])
+    made = pd.DataFrame(wide, columns=[f"number {k}" for k in range(width)], index=table.index)
+    return pd.concat([table, made], axis=1)
+
+
+def numbers(file: File) -> np.ndarray:
+    """What is measured of a file; empty where it cannot be read."""
+    try:
+        content = file.read()
+        return sound_numbers(content) if Path(file.name).suffix.lower() in SOUNDS else picture_numbers(content)
+    except Exception:  # a library raises what it likes for a damaged file
+        return np.zeros(0)
+
+
+def picture_numbers(content: bytes) -> np.ndarray:
+    """Colours by region, directions of edges by region, and the share of coarse and fine structure."""
+    from PIL import Image
+
+    with Image.open(io.BytesIO(content)) as image:
+        image.draft("RGB", (4 * _SIDE, 4 * _SIDE))
+        pixels = np.asarray(image.convert("RGB").resize((2 * _SIDE, 2 * _SIDE), Image.Resampling.BOX), float) / 255
+    small = pixels.reshape(_SIDE, 2, _SIDE, 2, 3).mean(axis=(1, 3))
+    colours = [_regions(small, side).reshape(-1) for side in _SIDES]
+    spread = [pixels.std(axis=(0, 1)), *np.quantile(pixels, (0.05, 0.25, 0.75, 0.95), axis=(0, 1))]
+    histogram = np.histogramdd(pixels.reshape(-1, 3), bins=4, range=[(0, 1)] * 3)[0].reshape(-1) / len(pixels) ** 2
+    grey = pixels.mean(axis=2)
+    down, right = np.gradient(grey)
+    strength, angle = np.hypot(down, right), np.arctan2(down, right) % np.pi
+    parts = [strength * ((angle * 8 / np.pi).astype(int) % 8 == k) for k in range(8)]
+    edges = _regions(np.stack(parts, axis=-1), _SIDES[0])
+    edges = np.sqrt(edges / (edges.sum(axis=2, keepdims=True) + 1e-3)).reshape(-1)
+    power = np.abs(np.fft.fft2(grey - grey.mean())) ** 2
+    rings = np.hypot(*np.meshgrid(*[np.fft.fftfreq(2 * _SIDE) * 2 * _SIDE] * 2)).astype(int)
+    texture = np.log(np.bincount(rings.ravel(), power.ravel())[1:_SIDE] + 1e-6)
+    whole = _regions(np.stack(parts, axis=-1), 1).reshape(-1)
+    return np.concatenate([*colours, *spread, np.sqrt(histogram), edges, whole, texture]).round(5)
+
+
+def _regions(values: np.ndarray, side: int) -> np.ndarray:
+    """The means of a square array over side × side regions."""
+    width = len(values) // side
+    return values.reshape(side, width, side, width, -1).mean(axis=(1, 3)).reshape(side, side, -1)
+
+
+def sound_numbers(content: bytes) -> np.ndarray:
+    """Loudness of bands of frequencies, its change over time, and the rhythm of the whole."""
+    from scipy.io import wavfile
+
+    rate, samples = wavfile.read(io.BytesIO(content))
+    samples = samples.reshape(len(samples), -1).mean(axis=1).astype(float)
+    samples = samples / (samples.std() + 1e-9)
+    size, hop = 2048, 512
+    samples = np.pad(samples, (0, max(0, size + hop - len(samples))))[: 30 * rate]
+    frames = np.lib.stride_tricks.sliding_window_view(samples, size)[::hop] * np.hanning(size)
+    power = np.abs(np.fft.rfft(frames)) ** 2
+    edges = np.unique(np.geomspace(60, min(rate / 2, 16_000), _BANDS + 1) * size / rate).astype(int)
+    edges = np.unique(np.clip(edges, 1, power.shape[1] - 1))
+    bands = np.log(np.add.reduceat(power[:, : edges[-1]], edges[:-1], axis=1).T / np.diff(edges)[:, None] + 1e-3)
+    change = np.diff(bands, axis=1)
+    loud = bands.mean(axis=0)
+    rhythm = np.abs(np.fft.rfft(loud - loud.mean(), 256))[1:33] / len(loud)
+    shape = [*np.quantile(loud, (0.05, 0.5, 0.95)), (np.diff(np.sign(samples)) != 0).mean()]
+    steady = [bands.mean(axis=1), bands.std(axis=1), np.quantile(bands, 0.95, axis=1), np.abs(change).mean(axis=1)]
+    return np.concatenate([*steady, np.log(rhythm + 1e-4), shape]).round(5)

@@ -1,0 +1,109 @@
+import random
+from collections.abc import Callable
+from io import BytesIO
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from PIL import Image
+from scipy.fft import dct
+
+from pytest_mlebench.authoring.worlds.images import jpeg, smooth_noise
+from pytest_mlebench.authoring.worlds.labels import by_size
+
+from .prepare import METHODS, choose
+
+SIDE, FIELD = 512, 1024
+_COSINES = dct(np.eye(8), norm="ortho", axis=0)
+WAVES = np.kron(_COSINES, _COSINES).astype(np.float32)
+"""A block of 64 pixels, row by row, times its transpose are the block's coefficients."""
+FREQUENCY = np.add.outer(np.arange(8), np.arange(8)).ravel()
+BANDS = [2, 3, 4, 5]
+"""Sums of both frequencies, of the coefficients that a message may be hidden in."""
+
+
+def make(
+    raw: Path,
+    rng: np.random.Generator,
+    size: str,
+    generator: Callable[[Path, list[str]], random.Random] = lambda raw, test: random.Random(0),
+) -> dict[str, pd.DataFrame]:
+    n, spare = by_size(size, 100, 152, 500), 2
+    # the world: which frequencies each method changes, and how many of their coefficients
+    bands = dict(zip(METHODS, rng.permutation([[2, 3], [3, 4], [4, 5]]), strict=True))
+    rate = rng.uniform(0.12, 0.15)
+    fields = {scale: smooth_noise(rng, (FIELD, FIELD), scale).astype(np.float32) for scale in (0.8, 2.5, 40)}
+    for folder in ("Cover", *METHODS, "Test"):
+        (raw / folder).mkdir()
+    said = {}
+    for number in np.sort(rng.choice(np.arange(1, 75001), n + spare, replace=False)):
+        quality = int(rng.choice([75, 90, 95], p=[0.55, 0.35, 0.1]))
+        table = _quantization(quality)
+        light, texture = _photo(rng, fields)
+        cover = np.rint(_blocks(light - 128) @ WAVES.T / table)
+        load, hues = rate * rng.uniform(0.5, 1.5), rng.integers(110, 146, 2).tolist()
+        for folder in ("Cover", *METHODS) if len(said) < 4 * n else ("Test",):
+            changed = cover.copy()
+            if folder in bands:
+                places = np.flatnonzero(np.isin(FREQUENCY, bands[folder]))
+                count = int(load * len(cover) * len(places))
+                where = rng.integers(len(cover), size=count), rng.choice(places, count)
+                changed[where] += rng.choice(np.array([-1, 1], np.float32), count)
+            (raw / folder / f"{number:05d}.jpg").write_bytes(_file(changed * table, hues, quality))
+            busy = [float(np.log((changed[:, band == FREQUENCY] != 0).mean())) for band in BANDS]
+            said[folder, f"{number:05d}.jpg"] = quality, texture, *busy
+    names = [f"{k:04d}.jpg" for k in range(1, spare + 1)]
+    pd.DataFrame({"Id": names, "Label": 0}).to_csv(raw / "sample_submission.csv", index=False)
+    return _guesses(pd.DataFrame.from_dict(said, "index", columns=["quality", "texture", *BANDS]), raw, generator)
+
+
+def _guesses(
+    said: pd.DataFrame, raw: Path, generator: Callable[[Path, list[str]], random.Random]
+) -> dict[str, pd.DataFrame]:
+    """How many coefficients are not zero, against what is usual: at this quality; in each band and such a texture."""
+    said.index = pd.MultiIndex.from_tuples(said.index)
+    said["simple"], said["ceiling"] = said[BANDS].sum(axis=1), -np.inf
+    for quality, covers in said.loc["Cover"].groupby("quality"):
+        at = said["quality"] == quality
+        said.loc[at, "simple"] = (said.loc[at, "simple"] - covers["simple"].mean()) / covers["simple"].std()
+        for band in BANDS:
+            fit = np.polyfit(covers["texture"], covers[band], 2)
+            unusual = said[band] - np.polyval(fit, said["texture"])
+            unusual = unusual[at] / unusual.loc["Cover"][covers.index].std()
+            said.loc[at, "ceiling"] = np.maximum(said.loc[at, "ceiling"], unusual)
+    _, test = choose(raw)
+    drawn = generator(raw, test)  # as prepare.py does, which chooses how each test image was changed
+    drawn.shuffle(test)
+    folders = ["Cover" if drawn.choice([True, False]) else drawn.choice(METHODS) for _ in test]
+    chosen = said.loc[list(zip(folders, test, strict=True))]
+    ids = pd.Index([f"{k:04d}.jpg" for k in range(1, len(test) + 1)], name="Id")
+    return {name: pd.DataFrame({"Label": chosen[name].to_numpy().round(5)}, ids) for name in ("simple", "ceiling")}
+
+
+def _photo(rng: np.random.Generator, fields: dict[float, np.ndarray]) -> tuple[np.ndarray, float]:
+    """The brightness of a picture, shape (512, 512), and how much texture it has."""
+    parts = []
+    for field in fields.values():
+        top, left = rng.integers(FIELD - SIDE, size=2)
+        parts.append(field[top : top + SIDE, left : left + SIDE])
+    texture, grain = rng.uniform(3, 6.5), rng.uniform(1.3, 1.5)
+    return 128 + 25 * parts[2] + texture * parts[1] * (1 + 0.5 * parts[2]) + grain * parts[0], float(texture)
+
+
+def _quantization(quality: int) -> np.ndarray:
+    """The table that Pillow compresses brightness with at this quality, shape (64,)."""
+    steps = Image.open(BytesIO(jpeg(np.zeros((8, 8), np.uint8), quality=quality))).quantization[0]
+    return np.array(steps, np.float32)
+
+
+def _blocks(plane: np.ndarray) -> np.ndarray:
+    """Shape (4096, 64), from (512, 512)."""
+    return plane.reshape(SIDE // 8, 8, SIDE // 8, 8).swapaxes(1, 2).reshape(-1, 64).astype(np.float32)
+
+
+def _file(coefficients: np.ndarray, hues: list[int], quality: int) -> bytes:
+    """A JPEG file with these coefficients of its brightness: what rounding to pixels changes, no step notices."""
+    plane = (coefficients @ WAVES).reshape(SIDE // 8, SIDE // 8, 8, 8).swapaxes(1, 2).reshape(SIDE, SIDE)
+    light = np.clip(np.rint(plane + 128), 0, 255).astype(np.uint8)
+    colours = [Image.new("L", (SIDE, SIDE), hue) for hue in hues]
+    return jpeg(Image.merge("YCbCr", [Image.fromarray(light), *colours]), quality=quality)

@@ -1,0 +1,6 @@
+from functools import partial
+
+from .. import twin as first
+from .prepare import keyed
+
+make = partial(first.make, generator=keyed)

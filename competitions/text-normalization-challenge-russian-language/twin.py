@@ -1,0 +1,12 @@
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from pytest_mlebench.authoring.worlds.spoken import Prepare, make_spoken
+
+from .prepare import prepare
+
+
+def make(raw: Path, rng: np.random.Generator, size: str, prepare: Prepare = prepare) -> dict[str, pd.DataFrame]:
+    return make_spoken(raw, rng, size, prepare, language="ru", script="cyrillic", cases=3)

@@ -1,0 +1,104 @@
+"""Labels and values that features explain up to a known share; missing values; ids that mean nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, TypeVar
+
+import numpy as np
+import pandas as pd
+from scipy.optimize import brentq
+from scipy.special import expit, softmax
+
+Size = Literal["micro", "small", "medium"]
+SIZES: tuple[Size, ...] = ("micro", "small", "medium")
+T = TypeVar("T")
+
+
+def by_size(size: str, micro: T, small: T, medium: T) -> T:
+    """The value for a size.
+
+    >>> by_size("small", 60, 500, 2600)
+    500
+    """
+    return {"micro": micro, "small": small, "medium": medium}[size]
+
+
+def positive_probabilities(score: np.ndarray, *, accuracy: float, positive: float = 0.5) -> np.ndarray:
+    """Probabilities of a positive label that rise with a score: shape (rows,), as the score's.
+
+    Who knows them is right for a share ``accuracy`` of the rows (the Bayes accuracy); ``positive`` is the share of
+    positive labels. Raises ValueError where the two cannot go together.
+
+    >>> p = positive_probabilities(np.linspace(-1, 1, 1000), accuracy=0.9, positive=0.3)
+    >>> round(float(np.maximum(p, 1 - p).mean()), 3), round(float(p.mean()), 3)
+    (0.9, 0.3)
+    """
+    score = (score - score.mean()) / score.std()
+
+    def shift(slope: float) -> float:
+        return float(brentq(lambda bias: expit(slope * score + bias).mean() - positive, -500, 500))
+
+    def excess(slope: float) -> float:
+        p = expit(slope * score + shift(slope))
+        return float(np.maximum(p, 1 - p).mean()) - accuracy
+
+    if excess(0) > 0 or excess(60) < 0:
+        raise ValueError(f"no noise gives an accuracy of {accuracy} where {positive:.0%} are positive")
+    slope = float(brentq(excess, 0, 60))
+    return np.asarray(expit(slope * score + shift(slope)))
+
+
+def class_probabilities(scores: np.ndarray, *, accuracy: float) -> np.ndarray:
+    """Probabilities of the classes, shape (rows, classes), from scores of the same shape.
+
+    Who knows them is right for a share ``accuracy`` of the rows. Raises ValueError where the scores cannot give it.
+
+    >>> p = class_probabilities(np.random.default_rng(0).normal(size=(500, 4)), accuracy=0.8)
+    >>> round(float(p.max(axis=1).mean()), 3)
+    0.8
+    """
+    scores = (scores - scores.mean()) / scores.std()
+
+    def excess(slope: float) -> float:
+        return float(softmax(slope * scores, axis=1).max(axis=1).mean()) - accuracy
+
+    if excess(0) > 0 or excess(200) < 0:
+        raise ValueError(f"no noise gives an accuracy of {accuracy} with these scores")
+    return np.asarray(softmax(float(brentq(excess, 0, 200)) * scores, axis=1))
+
+
+def draw_classes(probabilities: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """A class for each row of probabilities, shape (rows, classes): int, shape (rows,)."""
+    below = probabilities.cumsum(axis=1) < rng.random((len(probabilities), 1)) * probabilities.sum(
+        axis=1, keepdims=True
+    )
+    return np.asarray(np.minimum(below.sum(axis=1), probabilities.shape[1] - 1))
+
+
+def add_noise(signal: np.ndarray, rng: np.random.Generator, *, r2: float) -> np.ndarray:
+    """The signal with normal noise, so that who knows the signal explains a share ``r2`` of the variance."""
+    return np.asarray(signal + rng.normal(size=signal.shape) * signal.std(axis=0) * np.sqrt(1 / r2 - 1))
+
+
+def swap_some(labels: np.ndarray, share: float, rng: np.random.Generator) -> np.ndarray:
+    """The labels, a share of which is replaced by labels of other rows, so that the classes' shares stay."""
+    labels = labels.copy()
+    wrong = np.flatnonzero(rng.random(len(labels)) < share)
+    labels[wrong] = labels[rng.integers(len(labels), size=len(wrong))]
+    return labels
+
+
+def with_missing(table: pd.DataFrame, columns: Sequence[str], share: float, rng: np.random.Generator) -> pd.DataFrame:
+    """The table with a share of the values of some columns missing at random."""
+    gaps = {name: table[name].astype(object).where(rng.random(len(table)) >= share, None) for name in columns}
+    return table.assign(**gaps)
+
+
+def random_names(rng: np.random.Generator, count: int, length: int, letters: str = "0123456789abcdef") -> list[str]:
+    """Distinct random names of files or rows, in no order."""
+    found: dict[str, None] = {}
+    while len(found) < count:
+        drawn = rng.choice(list(letters), (count - len(found), length))
+        found |= dict.fromkeys("".join(row) for row in drawn)
+    return list(found)

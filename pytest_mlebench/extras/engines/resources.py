@@ -1,0 +1,93 @@
+"""What a session asks an engine for: the run's limits, and what its competition needs to be graded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from pytest_mlebench import defaults
+from pytest_mlebench.data.dataset import Dataset
+from pytest_mlebench.errors import ClusterError
+from pytest_mlebench.extras.engines.contract import Engine, Resources
+from pytest_mlebench.io.units import format_binary_size, format_duration, pluralize
+from pytest_mlebench.options import Settings
+
+_GRADER_BYTES = 1 << 30
+"""Of a grader with its libraries and a small table."""
+_TABLE_FACTOR = 20
+"""A table in memory, with the copies that graders make, per byte of its CSV file."""
+_ROW_BYTES = 500
+"""Of a row of the answers and of a submission, while their files do not exist."""
+_SHORTEST_MARGIN = 1800.0
+"""Seconds, of a short run's job."""
+
+
+def job_resources(settings: Settings, dataset: Dataset) -> Resources:
+    """What an engine gives the job of a run on this dataset.
+
+    ``seconds`` covers the run, grading its submission and its snapshots, and starting. ``memory`` is the larger of
+    the agent's limit and what grading takes (None without ``--memory``).
+    """
+    limit = settings.time_limit
+    margin = min(defaults.JOB_MARGIN_SECONDS, max(_SHORTEST_MARGIN, limit / 4))
+    seconds = limit + settings.grading_time + defaults.timeline_seconds(limit) + margin
+    memory = None if settings.memory is None else max(settings.memory, grading_memory(settings, dataset))
+    return Resources(seconds=seconds, cpus=settings.cpus, memory=memory, gpus=settings.gpus)
+
+
+def grading_memory(settings: Settings, dataset: Dataset) -> int:
+    """Bytes that grading takes: ``--grading-memory`` if it was changed, or less if the answers are few."""
+    size = _answer_bytes(dataset)
+    if settings.grading_memory != defaults.GRADING_MEMORY or size is None:
+        return settings.grading_memory
+    return min(settings.grading_memory, _GRADER_BYTES + _TABLE_FACTOR * size)
+
+
+def is_known(settings: Settings, dataset: Dataset) -> bool:
+    """Whether ``job_resources`` stay as they are when the data is prepared."""
+    return settings.nodes_pull or _answer_bytes(dataset) is not None
+
+
+def _answer_bytes(dataset: Dataset) -> int | None:
+    """The size of the answers and the sample submission; None while they do not exist, and their rows are unknown."""
+    try:
+        return sum(path.stat().st_size for path in {dataset.answers, dataset.sample_submission})
+    except OSError:
+        rows = dataset.competition.answers_rows
+        return None if rows is None else rows * _ROW_BYTES
+
+
+def request_text(engine: str, settings: Settings, asked: Iterable[Resources]) -> str:
+    """What the jobs of a session ask for, and the options that determine it."""
+    known = list(asked)
+    longest = max(one.seconds for one in known)
+    parts = [
+        f"{format_duration(longest)} (--time-limit={format_duration(settings.time_limit)} plus grading and a margin)"
+    ]
+    memories = sorted({one.memory for one in known if one.memory is not None})
+    if memories and settings.memory is not None:
+        span = " to ".join(dict.fromkeys(map(format_binary_size, (memories[0], memories[-1]))))
+        why = "" if memories[-1] == settings.memory else " or what grading the competition takes"
+        parts.append(
+            f"{span} of memory (--memory={format_binary_size(settings.memory)}{why}) plus 1 GiB for the harness"
+        )
+    if settings.cpus is not None:
+        parts.append(f"{settings.cpus:g} processor{'' if settings.cpus == 1 else 's'} (--cpus)")
+    if settings.gpus:
+        parts.append(f"{pluralize(settings.gpus, 'GPU')} (--gpus)")
+    return f"each job asks {engine} for {', '.join(parts)}"
+
+
+def check_largest(engine: Engine, settings: Settings, asked: Iterable[Resources]) -> None:
+    """See that the engine can ever start the largest job; raises ClusterError that says what was asked."""
+    known = list(asked)
+    memories = [one.memory for one in known if one.memory is not None]
+    largest = Resources(
+        seconds=max(one.seconds for one in known),
+        cpus=settings.cpus,
+        memory=max(memories, default=None),
+        gpus=settings.gpus,
+    )
+    try:
+        engine.check_resources(largest)
+    except ClusterError as error:
+        raise ClusterError(f"{error}; {request_text(engine.name, settings, known)}. Ask for less") from error

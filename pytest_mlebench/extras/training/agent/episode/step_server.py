@@ -1,0 +1,129 @@
+"""Runs an episode's commands in the sandbox: one JSON object a line comes in, one goes out.
+
+{"run": command, "timeout": seconds, "keep": bytes}  ->  {"output", "omitted", "exit_code", "seconds", "killed", …}
+{"read": path, "most": bytes}                        ->  {"data": base64} or {"error": text}
+{"write": path, "data": base64}                      ->  {} or {"error": text}
+
+Each answer has ``submission``: what identifies the state of the submission's file, or null. Python's standard library
+is all that it needs. Whatever a command does to it, the harness trusts nothing that it says.
+"""
+
+import base64
+import json
+import os
+import signal
+import socket
+import subprocess
+import threading
+import time
+from pathlib import Path
+from typing import IO, Any
+
+SUBMISSION = Path(os.environ["SUBMISSION_DIR"], "submission.csv")
+DRAIN_SECONDS = 0.2
+BLOCK = 1 << 16
+
+
+class Output:
+    """The first and the last bytes that a command prints; what lies between is counted."""
+
+    def __init__(self, pipe: IO[bytes], keep: int) -> None:
+        self._pipe, self._half = pipe, keep // 2
+        self._head, self._tail, self._all = b"", b"", 0
+        self._lock = threading.Lock()
+        self.thread = threading.Thread(target=self._read, daemon=True)
+        self.thread.start()
+
+    def _read(self) -> None:
+        while block := os.read(self._pipe.fileno(), BLOCK):
+            with self._lock:
+                self._all += len(block)
+                room = self._half - len(self._head)
+                self._head += block[:room]
+                self._tail = (self._tail + block[room:] if room > 0 else self._tail + block)[-self._half :]
+
+    def taken(self) -> tuple[str, int, str]:
+        with self._lock:
+            omitted = max(0, self._all - len(self._head) - len(self._tail))
+            return self._head.decode("utf-8", "replace"), omitted, self._tail.decode("utf-8", "replace")
+
+
+def run(order: dict[str, Any]) -> dict[str, Any]:
+    started = time.monotonic()
+    process = subprocess.Popen(
+        ["bash", "-c", order["run"]],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        cwd=os.environ["CODE_DIR"],
+        env={name: value for name, value in os.environ.items() if name != "STEPS_ADDRESS"},
+        start_new_session=True,
+    )
+    assert process.stdout is not None
+    output = Output(process.stdout, order["keep"])
+    killed = False
+    try:
+        process.wait(order["timeout"])
+    except subprocess.TimeoutExpired:
+        killed = True
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    seconds = time.monotonic() - started
+    output.thread.join(DRAIN_SECONDS)  # a background process may hold the pipe open: it is read on, and dropped
+    head, omitted, tail = output.taken()
+    return {
+        "head": head,
+        "omitted": omitted,
+        "tail": tail,
+        "exit_code": process.returncode,
+        "seconds": seconds,
+        "killed": killed,
+    }
+
+
+def read(order: dict[str, Any]) -> dict[str, Any]:
+    with Path(os.path.expandvars(order["read"])).open("rb") as file:
+        data = file.read(order["most"] + 1)
+    if len(data) > order["most"]:
+        return {"error": f"it has more than {order['most']} bytes"}
+    return {"data": base64.b64encode(data).decode()}
+
+
+def write(order: dict[str, Any]) -> dict[str, Any]:
+    path = Path(os.path.expandvars(order["write"]))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(base64.b64decode(order["data"]))
+    return {}
+
+
+def submission() -> list[int] | None:
+    try:
+        about = SUBMISSION.lstat()
+    except OSError:
+        return None
+    return [about.st_ino, about.st_size, about.st_mtime_ns]
+
+
+def main() -> None:
+    where = os.environ["STEPS_ADDRESS"]
+    if where.startswith("/"):
+        connection = socket.socket(socket.AF_UNIX)
+        connection.connect(where)
+    else:
+        host, _, port = where.rpartition(":")
+        connection = socket.create_connection((host, int(port)))
+    os.chdir(os.environ["CODE_DIR"])
+    with connection, connection.makefile("rb") as orders:
+        connection.sendall(json.dumps({"submission": submission()}).encode() + b"\n")
+        for line in orders:
+            order = json.loads(line)
+            act = run if "run" in order else read if "read" in order else write
+            try:
+                answer = act(order)
+            except (OSError, ValueError) as error:
+                answer = {"error": str(error)}
+            answer["submission"] = submission()
+            connection.sendall(json.dumps(answer).encode() + b"\n")
+
+
+main()

@@ -1,0 +1,121 @@
+"""The harness's end of the line to a sandbox that runs an episode's commands.
+
+What comes over it is untrusted: it may be anything that a command in the sandbox makes of it.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from pytest_mlebench.errors import MLEBenchError
+from pytest_mlebench.io.processes import owned
+
+MAX_ANSWER = 64 << 20
+"""Bytes of one answer."""
+_POLL_SECONDS = 0.2
+_BLOCK = 1 << 16
+
+
+class EpisodeOver(MLEBenchError):
+    """The sandbox runs no more commands: its processes were killed, a limit was reached, or it answers nonsense."""
+
+
+class StepChannel:
+    """A Unix socket to which one sandbox connects, once (see ``sandbox.contract.Steps``)."""
+
+    def __init__(self) -> None:
+        self._connected = threading.Event()
+        self._connection: socket.socket | None = None
+        self._rest = b""
+        self.is_over = threading.Event()
+        """Set, it makes the sandbox end the run, whatever its processes do."""
+
+    @contextmanager
+    def open(self, unix_socket: Path | None = None) -> Iterator[str]:
+        """Listen, on a socket of its own where none is named; gives its path."""
+        with tempfile.TemporaryDirectory(prefix=owned("mlebench-steps-")) as folder:
+            path = unix_socket or Path(folder, "steps.sock")
+            with socket.socket(socket.AF_UNIX) as listener:
+                listener.bind(str(path))
+                path.chmod(0o666 if unix_socket is not None else 0o600)
+                listener.listen(1)
+                listener.settimeout(_POLL_SECONDS)
+                accepting = threading.Thread(target=self._accept, args=(listener,), daemon=True)
+                accepting.start()
+                try:
+                    yield str(path)
+                finally:
+                    self.close()
+                    accepting.join()
+
+    def _accept(self, listener: socket.socket) -> None:
+        while not self.is_over.is_set():
+            with suppress(TimeoutError):
+                connection, _ = listener.accept()
+                self._connection = connection
+                self._connected.set()
+                return
+
+    def wait(self, seconds: float) -> bool:
+        """Whether the sandbox has connected within this time."""
+        return self._connected.wait(seconds)
+
+    def send(self, order: dict[str, Any]) -> None:
+        """Raises EpisodeOver."""
+        connection, data = self._open_connection(), json.dumps(order).encode() + b"\n"
+        try:
+            connection.settimeout(60)
+            connection.sendall(data)
+        except OSError as error:
+            raise EpisodeOver("the sandbox takes no more commands") from error
+
+    def receive(self, seconds: float) -> dict[str, Any]:
+        """The next answer; raises EpisodeOver where none comes in time, or what comes is none."""
+        connection, deadline, parts = self._open_connection(), time.monotonic() + seconds, [self._rest]
+        size = len(self._rest)
+        while b"\n" not in parts[-1]:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise EpisodeOver("the sandbox gave no answer")
+            connection.settimeout(left)
+            try:
+                block = connection.recv(_BLOCK)
+            except TimeoutError:
+                continue
+            except OSError as error:
+                raise EpisodeOver("the sandbox runs no more commands") from error
+            size += len(block)
+            if not block or size > MAX_ANSWER:
+                raise EpisodeOver("the sandbox gave too long an answer" if block else "the sandbox's processes ended")
+            parts.append(block)
+        line, _, self._rest = b"".join(parts).partition(b"\n")
+        try:
+            answer = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise EpisodeOver("the sandbox gave an answer that is not JSON") from error
+        if not isinstance(answer, dict):
+            raise EpisodeOver("the sandbox gave an answer that is no object")
+        return answer
+
+    def _open_connection(self) -> socket.socket:
+        if self._connection is None:
+            raise EpisodeOver("there is no sandbox")
+        return self._connection
+
+    def close(self) -> None:
+        """Let the sandbox end by itself."""
+        if not self._connected.is_set():
+            self.is_over.set()
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+            connection.close()

@@ -1,0 +1,68 @@
+"""What jobs ask for: no more than the run and its grading take, and at once an error where no node has that."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pytest_mlebench.catalog import default_catalogue
+from pytest_mlebench.data.dataset import Dataset
+from pytest_mlebench.errors import ClusterError
+from pytest_mlebench.extras.engines.contract import Resources
+from pytest_mlebench.extras.engines.resources import check_largest, is_known, job_resources, request_text
+from pytest_mlebench.extras.engines.slurm import SlurmEngine
+from pytest_mlebench.options import Settings, read
+
+SMALL, UNKNOWN = "aerial-cactus-identification", "spaceship-titanic"
+
+
+@pytest.fixture
+def settings() -> Settings:
+    return replace(read([], runs_dir=Path("runs")), memory=1 << 30, time_limit=600.0)
+
+
+def dataset(tmp_path: Path, id: str) -> Dataset:
+    return Dataset(default_catalogue()[id], tmp_path / id)
+
+
+def test_memory_is_what_grading_the_competition_takes_and_time_follows_the_limit(
+    settings: Settings, tmp_path: Path
+) -> None:
+    small, unknown = (job_resources(settings, dataset(tmp_path, id)) for id in (SMALL, UNKNOWN))
+    assert small.memory is not None and small.memory < 1.2 * (1 << 30)
+    assert unknown.memory == settings.grading_memory == 8 << 30, "its answers are not known yet"
+    assert [is_known(settings, dataset(tmp_path, id)) for id in (SMALL, UNKNOWN)] == [True, False]
+    assert small.seconds <= 3600 + 600, "a run of 10 minutes does not ask for hours"
+    assert job_resources(replace(settings, time_limit=86400.0), dataset(tmp_path, SMALL)).seconds >= 86400 + 7800
+    assert job_resources(replace(settings, grading_memory=4 << 30), dataset(tmp_path, SMALL)).memory == 4 << 30
+    assert job_resources(replace(settings, memory=None), dataset(tmp_path, UNKNOWN)).memory is None
+
+
+def test_the_answers_that_are_prepared_count(settings: Settings, tmp_path: Path) -> None:
+    prepared = dataset(tmp_path, SMALL)
+    for path in prepared.required:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"\n" * (50 << 20))
+    assert (job_resources(settings, prepared).memory or 0) >= 2 << 30
+
+
+def test_what_slurm_can_never_give_is_said_with_the_options_that_ask_for_it(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sbatch = tmp_path / "sbatch"
+    sbatch.write_text(
+        '#!/bin/sh\ncase "$*" in *--mem=9216M*) '
+        'echo "sbatch: error: Memory specification can not be satisfied" >&2; exit 1;; esac\n'
+    )
+    sbatch.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/usr/bin:/bin")
+    engine = SlurmEngine()
+    check_largest(engine, settings, [Resources(seconds=600, memory=1 << 30)])
+    with pytest.raises(ClusterError) as raised:
+        check_largest(engine, settings, [Resources(seconds=2400, memory=8 << 30), Resources(seconds=600)])
+    said = str(raised.value)
+    assert "Memory specification can not be satisfied" in said
+    assert "40 min (--time-limit=10 min plus" in said and "8 GiB of memory (--memory=1 GiB or what grading" in said
+    assert "--memory" not in request_text("slurm", replace(settings, memory=None), [Resources(seconds=1)])

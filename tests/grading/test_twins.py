@@ -1,0 +1,109 @@
+"""Twins in the data store: what they keep, what they refuse, and that thresholds are their own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from pytest_mlebench.catalog import Competition, default_catalogue
+from pytest_mlebench.data.dataset import Dataset
+from pytest_mlebench.data.preparing import prepare_here
+from pytest_mlebench.data.twins import parse_choice, settled, twins_of
+from pytest_mlebench.errors import DataError
+from pytest_mlebench.grading.grader import Grader
+from pytest_mlebench.grading.twin_medals import NoMedals, twin_medals
+from pytest_mlebench.grading.twins import TwinStore
+from tests.plugin.conftest import TOYS
+
+
+@pytest.fixture
+def toy(tmp_path: Path) -> Dataset:
+    """20 test rows, in which guessing is right every other time."""
+    competition = Competition.load(TOYS / "competitions/toy-parity")
+    dataset = Dataset(competition, tmp_path)
+    prepare_here(competition, "", str(tmp_path), "")
+    return dataset
+
+
+def right(count: int) -> pd.DataFrame:
+    """Predictions of which so many are right."""
+    ids = np.arange(80, 100)
+    return pd.DataFrame({"odd": (ids + (np.arange(20) >= count)) % 2}, pd.Index(ids, name="id"))
+
+
+@pytest.mark.parametrize(
+    ("simple", "ceiling", "why"),
+    [
+        (10, 10, "the ceiling scores 0.50000"),
+        (14, 15, "is too little for an error"),
+        (11, 20, "guessing scores"),
+    ],
+)
+def test_a_world_is_refused_that_has_no_signal_or_rewards_luck(
+    toy: Dataset, simple: int, ceiling: int, why: str
+) -> None:
+    with pytest.raises(NoMedals, match=why):
+        twin_medals(toy, {"simple": right(simple), "ceiling": right(ceiling)}, np.random.default_rng(0))
+
+
+def test_medals_of_so_few_rows_can_be_asked_for_as_indicative(toy: Dataset) -> None:
+    predictions = {"simple": right(11), "ceiling": right(20)}
+    board = twin_medals(toy, predictions, np.random.default_rng(0), indicative=True).leaderboard
+    assert board.median <= board.bronze < board.silver < board.gold < 1
+
+
+def test_a_twin_has_its_own_thresholds_and_its_seed_stays_with_the_harness(tmp_path: Path) -> None:
+    real = default_catalogue()["spaceship-titanic"]
+    choice = settled("twin:random:micro", tmp_path)
+    assert settled("twin:random:micro", tmp_path, known=choice) == settled(choice, tmp_path) == choice
+    assert settled("twin:random:micro", tmp_path) != choice
+    store = TwinStore(tmp_path, twins_of(choice))
+    dataset = store.prepare(real)
+    assert dataset.is_level and not dataset.has_raw and dataset.is_verified is False
+    record = json.loads(dataset.twin_record.read_text())
+    assert dataset.twin_record.stat().st_mode & 0o77 == 0
+    assert record["attempts"] == 1 + len(record["refused"]) and record["medals"]["curve"]
+    seed = str(record["seed"])
+    shown = [path for path in tmp_path.rglob("*") if path.is_file() and path not in (dataset.twin_record,)]
+    assert not [path for path in shown if seed.encode() in path.read_bytes() and path.suffix != ".seed"]
+    assert not [path for path in tmp_path.rglob("*") if seed in str(path)]
+
+    board = dataset.competition.leaderboard
+    assert board != real.leaderboard and not dataset.competition.checksums
+    report = Grader(real, dataset).report(dataset.answers)
+    assert (report.generated, report.medal, report.firm) == ("twin", "gold", True)
+    assert report.gold_threshold == board.gold
+    again = store.prepare(real)
+    assert again.competition.leaderboard == board
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("twins", "is not one of real, twin, twin:SEED, twin:SEED:SIZE"),
+        ("twin:-1", "neither an integer from 0 to"),
+        ("twin:18446744073709551616", "neither an integer from 0 to"),
+        ("twin:1:huge", "size 'huge' is not one of small, medium, micro"),
+        ("real:1", "is not one of real"),
+    ],
+)
+def test_a_choice_of_data_that_means_nothing_is_refused(text: str, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        parse_choice(text)
+
+
+def test_a_key_of_another_data_folder_says_where_the_seed_is_missing(tmp_path: Path) -> None:
+    choice = settled("twin:7:small", tmp_path / "one")
+    store = TwinStore(tmp_path / "other", twins_of(choice))
+    with pytest.raises(DataError, match=r"the seed of the twins k\w+ is not in .*other/twins"):
+        store.prepare(default_catalogue()["spaceship-titanic"])
+
+
+def test_a_competition_without_a_twin_says_so(tmp_path: Path) -> None:
+    store = TwinStore(tmp_path, twins_of(settled("twin:7:small", tmp_path)))
+    with pytest.raises(DataError, match=r"smoke-digits has no twin: .*twin.py is missing; choose --data=real"):
+        store.prepare(default_catalogue()["smoke-digits"])

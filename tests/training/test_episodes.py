@@ -1,0 +1,286 @@
+"""Episodes: commands in a sandbox, what they are rewarded with, and how they end."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pandas as pd
+import pytest
+
+from pytest_mlebench import Bench, UsageError, read_group
+from pytest_mlebench.extras.training.channel import EpisodeOver, StepChannel
+from pytest_mlebench.extras.training.episode import Episode, Observation
+from pytest_mlebench.extras.training.halves import halves
+from pytest_mlebench.extras.training.rewards import REWARDS, Measured, improvement, with_time_cost
+
+pytestmark = pytest.mark.full
+COPY_SAMPLE = "cat $DATA_DIR/sample_submission.csv > $SUBMISSION_DIR/submission.csv"  # cp would keep it read-only
+MODEL = """
+import os, pandas
+from sklearn.ensemble import HistGradientBoostingClassifier
+data = os.environ["DATA_DIR"]
+train, test = (pandas.read_csv(f"{data}/{side}.csv") for side in ("train", "test"))
+columns = [name for name in test.select_dtypes("number")]
+model = HistGradientBoostingClassifier(max_iter=30).fit(train[columns], train["Transported"])
+test[["PassengerId"]].assign(Transported=model.predict(test[columns])).to_csv(
+    os.environ["SUBMISSION_DIR"] + "/submission.csv", index=False)
+"""
+TWIN, REAL = "spaceship-titanic", "smoke-diabetes"
+
+
+@pytest.fixture(scope="module")
+def bench(tmp_path_factory: pytest.TempPathFactory) -> Bench:
+    return Bench(sandbox="local", data_dir=tmp_path_factory.mktemp("data"))
+
+
+@pytest.fixture
+def episode(bench: Bench) -> Iterator[Episode]:
+    """One on real data, which is ready at once."""
+    with bench.episode(REAL, data="real", output_bytes=1000) as made:
+        made.reset(seed=0)
+        yield made
+
+
+def test_a_step_says_what_came_of_the_command_and_files_stay(episode: Episode) -> None:
+    step = episode.step("echo out; echo err >&2; echo kept > kept.txt; exit 3")
+    assert (step.output, step.exit_code, step.submission) == ("out\nerr\n", 3, "absent")
+    assert episode.step("cat kept.txt").output == "kept\n"
+    assert not (step.terminated or step.truncated) and step.reward == 0
+
+
+def test_an_observation_shows_the_task_and_names_no_folder_of_the_sandbox(bench: Bench) -> None:
+    with bench.episode(REAL, data="real") as episode:
+        first, second = episode.reset(seed=0), episode.reset(seed=0)
+    assert first == second and "$DATA_DIR" in first.instructions
+    assert first.files.keys() == {"description.md", "sample_submission.csv", "test.csv", "train.csv"}
+    assert first.heads["train.csv"].startswith("id,age,") and "Task" in first.description
+
+
+def test_background_processes_live_until_the_end_and_no_longer(episode: Episode) -> None:
+    pid = int(episode.step("sleep 1000 & echo $!").output)
+    assert Path(f"/proc/{pid}").exists()
+    assert "hello" in episode.step("(sleep 0.2; echo hello > late.txt) & wait; cat late.txt").output
+    episode.close()
+    assert not Path(f"/proc/{pid}").exists()
+
+
+def test_a_command_that_takes_too_long_is_killed_and_the_episode_goes_on(episode: Episode) -> None:
+    step = episode.step("echo begun; sleep 60", timeout=0.5)
+    assert step.info["killed"] and step.output == "begun\n\n[killed after 0.5 s]" and step.seconds < 30
+    assert episode.step("echo on").output == "on\n"
+
+
+def test_long_output_keeps_its_beginning_and_its_end(episode: Episode) -> None:
+    step = episode.step("echo first; yes | head -c 1000000; echo last")
+    assert step.output.startswith("first\n") and step.output.endswith("last\n") and len(step.output) < 1100
+    assert "bytes omitted" in step.output
+
+
+def test_files_are_written_and_read(episode: Episode) -> None:
+    episode.write_file("$CODE_DIR/deep/a.bin", b"\0\xff")
+    assert episode.read_file("deep/a.bin") == b"\0\xff"
+    with pytest.raises(UsageError, match=r"nothing\.txt cannot be read: .*No such file"):
+        episode.read_file("nothing.txt")
+    with pytest.raises(UsageError, match="cannot be written"):
+        episode.write_file("/proc/nowhere/x", "text")
+
+
+def test_on_real_data_a_step_tells_no_score(episode: Episode) -> None:
+    step = episode.step(COPY_SAMPLE)
+    measured = step.info["measured"]
+    assert step.submission == "valid" and measured.valid
+    assert (measured.score, measured.percentile, measured.medal, measured.above_median) == (None, None, None, False)
+    step = episode.step("echo x > $SUBMISSION_DIR/submission.csv")
+    assert step.submission.startswith("malformed: ") and step.reward < 0.2
+    assert episode.step("rm $SUBMISSION_DIR/submission.csv").submission == "absent"
+
+
+@pytest.mark.parametrize(
+    ("command", "seconds"),
+    [("kill -9 $PPID; sleep 9", 5), ("kill -STOP $PPID; sleep 1", 60)],
+    ids=["kills what runs commands", "stops it"],
+)
+def test_a_command_that_attacks_the_episode_ends_it_and_nothing_hangs(
+    bench: Bench, command: str, seconds: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pytest_mlebench.extras.training.episode._ANSWER_SECONDS", 3.0)
+    with bench.episode(REAL, data="real", step_timeout=2) as episode:
+        episode.reset(seed=0)
+        episode.step(COPY_SAMPLE)
+        started = time.monotonic()
+        step = episode.step(command)
+        assert step.terminated and "the episode has ended" in step.output
+        assert episode.step("echo more").terminated
+        report = episode.submit()
+        assert time.monotonic() - started < seconds + 10
+        assert report.score is not None, "the submission was there"
+        assert episode.reset(seed=1).files, "the next episode is not affected"
+
+
+def test_the_time_of_an_episode_ends(bench: Bench) -> None:
+    with bench.episode(REAL, data="real", time_limit=3) as episode:
+        episode.reset(seed=0)
+        step = episode.step("sleep 30")
+        assert step.truncated and not step.terminated
+        assert episode.step("echo more").truncated
+
+
+def test_a_twin_gives_scores_on_one_half_and_is_graded_on_the_other(bench: Bench, tmp_path: Path) -> None:
+    with bench.episode(TWIN, group=tmp_path / "episodes") as episode:
+        first = episode.reset(seed=1)
+        sample = episode.step(COPY_SAMPLE)
+        episode.write_file("model.py", MODEL)
+        better = episode.step("python model.py")
+        report = episode.submit()
+        assert better.output == "" and better.submission == "valid"
+        assert better.info["measured"].score > sample.info["measured"].score == better.info["measured"].sample
+        assert better.reward > sample.reward
+        record = episode.record
+        assert record is not None and report.score not in (None, better.info["measured"].score, record.report.score)
+    with bench.episode(TWIN) as other:
+        assert other.reset(seed=1) == first, "the same seed gives the same task"
+        assert other.reset(seed=2) != first
+    group = read_group(tmp_path / "episodes")
+    assert [run.run_id for run in group.records] == [record.run_id] and group.records[0].split == "dev twin"
+
+
+def test_what_a_step_returns_does_not_depend_on_the_test_half(bench: Bench, tmp_path: Path) -> None:
+    dataset = bench.with_settings(data="twin:5:micro").store.prepare(bench.catalogue[TWIN])
+    pair = halves(dataset, tmp_path / "first", "secret")
+    assert pair is not None
+    validation, test = pair
+    answers = pd.read_csv(dataset.answers)
+    in_test = answers["PassengerId"].isin(validation.others)
+    assert 0.3 < in_test.mean() < 0.7 and set(answers["PassengerId"][~in_test]) == set(test.others)
+    copy = type(dataset)(dataset.competition, tmp_path / "other")
+    shutil.copytree(dataset.prepared, copy.prepared)
+    copy.answers.chmod(0o644)
+    answers.assign(Transported=answers["Transported"] ^ in_test).to_csv(copy.answers, index=False)
+    other = halves(copy, tmp_path / "second", "secret")
+    assert other is not None
+    mine, theirs = validation.report(dataset.sample_submission), other[0].report(dataset.sample_submission)
+    assert mine.score == theirs.score
+    assert test.report(dataset.sample_submission).score != other[1].report(dataset.sample_submission).score
+
+
+@pytest.mark.parametrize(
+    ("use", "message"),
+    [
+        (lambda bench: bench.episode("nothing"), "unknown competition"),
+        (lambda bench: bench.episode(REAL, rewards="x"), "episode has no option rewards; it has data"),
+        (lambda bench: bench.episode(REAL, reward="x"), "reward: 'x' is not one of milestones"),
+        (lambda bench: bench.episode(REAL, step_timeout=0), "step_timeout: 0 is not a positive number"),
+        (lambda bench: bench.episode(REAL, data="real").step("ls"), "there is no episode: call reset"),
+    ],
+)
+def test_a_mistake_is_named(bench: Bench, use: Callable[[Bench], object], message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        use(bench)
+
+
+def test_rewards_are_pure_functions_that_rise_with_what_is_reached() -> None:
+    stages = [
+        Measured(),
+        Measured(exists=True),
+        Measured(exists=True, valid=True, score=0.5, sample=0.5, percentile=0),
+        Measured(exists=True, valid=True, score=0.6, sample=0.5, percentile=30),
+        Measured(exists=True, valid=True, score=0.7, sample=0.5, percentile=55, above_median=True),
+        *(
+            Measured(exists=True, valid=True, score=0.8, sample=0.5, percentile=p, above_median=True, medal=medal)
+            for medal, p in (("bronze", 70), ("silver", 85), ("gold", 95))
+        ),
+    ]
+    milestones = [REWARDS["milestones"](stage) for stage in stages]
+    assert milestones == sorted(set(milestones)) and (milestones[0], milestones[-1]) == (0, 1)
+    for name in ("percentile", "medal"):
+        values = [REWARDS[name](stage) for stage in stages]
+        assert values == sorted(values) and 0 <= values[0] < values[-1] <= 1
+    assert improvement(Measured(score=0.4, best=0.5, sample=0.1)) == 0
+    assert improvement(Measured(score=0.4, best=0.5, sample=0.9, lower_is_better=True)) == 1
+    costly = with_time_cost(REWARDS["medal"], weight=0.5)
+    assert costly(Measured(medal="gold", seconds=60, time_limit=60)) == 0.5
+
+
+@pytest.mark.parametrize("answer", [b"nonsense\n", b"[]\n", b"[" * 100_000 + b"\n", b""])
+def test_what_a_sandbox_answers_is_not_trusted(answer: bytes, tmp_path: Path) -> None:
+    import socket
+
+    channel = StepChannel()
+    with channel.open() as path, socket.socket(socket.AF_UNIX) as sandbox:
+        sandbox.connect(path)
+        assert channel.wait(5)
+        sandbox.sendall(answer)
+        sandbox.shutdown(socket.SHUT_WR)
+        with pytest.raises(EpisodeOver):
+            channel.receive(5)
+
+
+def test_episodes_are_played_at_once_and_one_that_fails_costs_no_other(bench: Bench) -> None:
+    together = threading.Barrier(2, timeout=120)
+
+    def policy(episode: Episode, observation: Observation) -> None:
+        episode.step(COPY_SAMPLE)
+        number = int(episode.step("echo $SEED").output)
+        if number in (0, 1):
+            together.wait()  # both are being played
+        if number == 2:
+            raise ValueError("a policy with a mistake")
+        if number == 3:
+            episode.step("kill -9 $PPID; sleep 5")
+
+    jobs = itertools.chain([(REAL, number) for number in range(5)], [("nothing", 5)])
+    played = {own.job.seed: own for own in bench.play(policy, jobs, parallel=2, data="real")}
+    assert played.keys() == set(range(6))
+    assert [played[n].report.score for n in (0, 1, 3, 4)] == [72.61873] * 4
+    assert isinstance(played[2].error, ValueError) and "unknown competition" in str(played[5].error)
+    endless = ((REAL, number) for number in itertools.count(6))
+    for first in bench.play(policy, endless, parallel=1, data="real"):
+        assert first.report is not None
+        break
+    with pytest.raises(UsageError, match="parallel: 0 is not"):
+        bench.play(policy, [], parallel=0)
+
+
+def test_gymnasium_finds_nothing_wrong_with_the_environment(bench: Bench) -> None:
+    from gymnasium.utils.env_checker import check_env
+
+    from pytest_mlebench.extras.training.gym import CompetitionEnv
+
+    with bench.episode(REAL, data="real") as episode:
+        environment = CompetitionEnv(episode)
+        check_env(environment, skip_render_check=True)
+        text, _ = environment.reset(seed=1)
+        assert "sample_submission.csv: " in text
+        environment.step(COPY_SAMPLE)
+        _, reward, terminated, _, info = environment.step("submit")
+        assert terminated and float(reward) > 0 and info["report"].score == 72.61873
+
+
+def test_the_documented_program_runs_as_it_stands(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    page = (Path(__file__).parents[2] / "docs/training.md").read_text(encoding="utf-8")
+    program = page.split("```python\n")[1].split("```")[0]
+    assert len(program.splitlines()) <= 15
+    monkeypatch.setenv("MLEBENCH_DATA_DIR", str(bench.data_dir))
+    exec(program.replace('sandbox="docker", network="none"', 'sandbox="local"'), {})
+    assert capsys.readouterr().out.count(" valid 0.2857") == 3
+
+
+@pytest.mark.docker
+def test_in_a_container_a_command_is_the_agents_user_and_finds_no_answers(bench: Bench) -> None:
+    contained = bench.with_settings(sandbox="docker", network="none")
+    with contained.episode(TWIN) as episode:
+        episode.reset(seed=1)
+        step = episode.step(COPY_SAMPLE + "; id -un; pwd; cat /proc/1/cmdline | tr '\\0' ' '; env")
+        assert step.output.startswith("nonroot\n/home/code\n") and "STEPS_ADDRESS" not in step.output
+        assert step.submission == "valid" and step.info["measured"].score is not None
+        found = episode.step("find / -name private -o -name 'twin*' -not -path '/proc/*' 2>/dev/null; cat /proc/mounts")
+        assert "/twins/" not in found.output and str(bench.data_dir) not in found.output
+        assert episode.step("python3 -c 'import socket; socket.create_connection((\"localhost\", 5002), 2)'; true")
+        assert episode.submit().score is not None

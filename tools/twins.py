@@ -1,0 +1,175 @@
+"""What twins cost, what their data is worth, and which agents without knowledge of it earn medals.
+
+python -m tools.twins ID ... [--seeds 2] [--size small] [--versions] [--baseline] [--shortcuts] [--jsonl FILE]
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import math
+import os
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from pytest_mlebench import Catalogue, Competition, default_catalogue
+from pytest_mlebench.errors import InvalidSubmission, MLEBenchError
+from pytest_mlebench.gate.leaks import find_leaks
+from pytest_mlebench.grading.scorer import Scorer
+from pytest_mlebench.grading.twin_medals import as_submission, read_sample
+from pytest_mlebench.grading.twins import MadeTwin, make_twin
+from tools.shortcuts import permuted, shortcut_auc, verdict
+
+BASELINE = Path(__file__).parents[1] / "agents/baseline"
+
+
+def measure(
+    competition: Competition, seed: int, size: str, folder: Path, *, baseline: bool, control: bool = False
+) -> dict[str, Any]:
+    """A line of the table: costs, scores and medals of a twin, which is made in the folder."""
+    twin = make_twin(competition, folder, seed, size)
+    assert twin.medals is not None
+    dataset, board = twin.dataset, twin.medals.leaderboard
+    tables = {"sample": read_sample(dataset)} | {
+        name: as_submission(table, read_sample(dataset)) for name, table in twin.predictions.items()
+    }
+    scores = {name: _graded(twin, table, folder) for name, table in tables.items()}
+    cpu = 0.0
+    if baseline:
+        path, cpu = run_baseline(dataset.public, folder / "agent")
+        scores["baseline"] = float(Scorer(competition, dataset.answers).score(path))
+    if control and permuted(dataset, folder / "permuted", np.random.default_rng(seed)):
+        path, _ = run_baseline(folder / "permuted", folder / "control")
+        scores["permuted"] = float(Scorer(competition, dataset.answers).score(path))
+    found = shortcut_auc(dataset, twin.predictions["ceiling"]) if control and twin.predictions else None
+    return {
+        "id": competition.id,
+        "version": competition.version,
+        "seed": seed,
+        "size": size,
+        "seconds": [round(s, 2) for s in twin.seconds],
+        "megabytes": round(sum(p.stat().st_size for p in _files(folder / "raw", dataset.prepared)) / 1e6, 1),
+        "rows": len(tables["sample"]),
+        "digest": digest(dataset.raw),
+        "refused": list(twin.refused),
+        "floor": twin.medals.floor,
+        "scores": {name: round(score, 5) for name, score in scores.items()},
+        "thresholds": {name: getattr(board, name) for name in ("median", "bronze", "silver", "gold")},
+        "medals": {name: board.medal(round(score, 5)) for name, score in scores.items()},
+        "skills": {name: round(twin.medals.skill(score), 3) for name, score in scores.items()},
+        "baseline_seconds": round(cpu, 1),
+        "leaks": find_leaks(dataset),
+        "shortcuts": found,
+    }
+
+
+def _graded(twin: MadeTwin, table: pd.DataFrame, folder: Path) -> float:
+    path = folder / "submission.csv"
+    table.to_csv(path, index=False)
+    try:
+        return float(Scorer(twin.dataset.competition, twin.dataset.answers).score(path))
+    except InvalidSubmission:  # some competitions' sample submission is
+        return math.nan
+
+
+def digest(folder: Path) -> str:
+    """A digest of the names and contents of a folder's files."""
+    found = hashlib.sha256()
+    for path in sorted(_files(folder)):
+        found.update(f"{path.relative_to(folder)}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
+    return found.hexdigest()[:16]
+
+
+def _files(*folders: Path) -> Iterator[Path]:
+    return (path for folder in folders for path in folder.rglob("*") if path.is_file())
+
+
+def run_baseline(public: Path, folder: Path) -> tuple[Path, float]:
+    """The bundled baseline on a public folder, in this environment: its submission, and its CPU seconds."""
+    env = {f"{name}_DIR": str(folder / name.lower()) for name in ("SUBMISSION", "LOGS", "CODE")}
+    env |= {"DATA_DIR": str(public), "TIME_LIMIT_SECS": "600", "OMP_NUM_THREADS": "1", "AGENT_DIR": str(BASELINE)}
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run([sys.executable, BASELINE / "baseline.py"], env=os.environ | env, capture_output=True, check=False)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return folder / "submission/submission.csv", cpu
+
+
+def _competitions(catalogue: Catalogue, ids: list[str], *, versions: bool) -> Iterator[Competition]:
+    for id in ids or [c.id for c in catalogue if c.file("twin.py").is_file()]:
+        first = catalogue[id]
+        yield from (first.of_version(v) for v in (first.versions if versions else first.versions[:1]))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("ids", nargs="*", metavar="ID", help="competitions (default: all that have a twin)")
+    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--size", default="small", choices=["micro", "small", "medium"])
+    parser.add_argument("--versions", action="store_true", help="version 2 of the benchmark as well")
+    parser.add_argument("--baseline", action="store_true", help="run the bundled baseline on each twin")
+    parser.add_argument("--shortcuts", action="store_true",
+        help="score a model on metadata alone, and the baseline on permuted labels")  # fmt: skip
+    parser.add_argument("--keep", type=Path, help="leave the data in this folder")
+    parser.add_argument("--jsonl", type=Path, help="append each line to this file as JSON")
+    options = parser.parse_args()
+    for competition in _competitions(default_catalogue(), options.ids, versions=options.versions):
+        found: list[tuple[float, float]] = []
+        for seed in range(options.seeds):
+            with tempfile.TemporaryDirectory() as name:
+                folder = (
+                    Path(name, "twin")
+                    if options.keep is None
+                    else options.keep / competition.id / f"{competition.version}-{seed}"
+                )
+                shutil.rmtree(folder, ignore_errors=True)
+                try:
+                    row = measure(
+                        competition,
+                        seed,
+                        options.size,
+                        folder,
+                        baseline=options.baseline,
+                        control=options.shortcuts,
+                    )
+                except MLEBenchError as error:
+                    print(f"{competition.id} {competition.version} seed {seed}: {error}", flush=True)
+                    continue
+            if options.jsonl is not None:
+                with options.jsonl.open("a", encoding="utf-8") as file:
+                    file.write(json.dumps(row) + "\n")
+            print(_line(row), flush=True)
+            found += [row["shortcuts"]] if row["shortcuts"] else []
+        if options.shortcuts:
+            print(f"{competition.id} {competition.version} {verdict(found)}", flush=True)
+
+
+def _line(row: dict[str, Any]) -> str:
+    scores = " ".join(f"{name} {score:.4f}{_mark(row['medals'][name])}" for name, score in row["scores"].items())
+    make, prepare, medals = row["seconds"]
+    t = row["thresholds"]
+    return (
+        f"{row['id']} {row['version']} seed {row['seed']}: {row['rows']} rows, {row['megabytes']} MB, make {make} s, "
+        f"prepare {prepare} s, medals {medals} s, {len(row['refused'])} refused, floor {row['floor']} | {scores} | "
+        f"median {t['median']} bronze {t['bronze']} silver {t['silver']} gold {t['gold']}"
+        + "".join(f"\n  leak: {leak}" for leak in row["leaks"])
+        + "".join(f"\n  refused: {text}" for text in row["refused"])
+    )
+
+
+def _mark(medal: str | None) -> str:
+    return "" if medal is None else f" ({medal[0]})"
+
+
+if __name__ == "__main__":
+    main()
