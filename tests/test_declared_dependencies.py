@@ -22,7 +22,7 @@ OWN = {"pytest_mlebench", "competitions", "tests", "benchmarks", "tools"}
 @pytest.mark.full
 def test_what_users_run_needs_no_more_than_the_projects_dependencies() -> None:
     files = [path for path in what_users_run() if not may_lack_arrow(path)]
-    extras = ("plagiarism", "ray", "view", "gcs", "otlp")
+    extras = ("plagiarism", "ray", "view", "gcs", "otlp", "gym")
     assert undeclared(files, "dependencies", *extras) == {"hypothesis"}  # without which the root conftest does
 
 
@@ -72,7 +72,7 @@ def test_what_tests_benchmarks_and_tools_need_is_in_the_extra_dev() -> None:
     folders = [ROOT / name for name in ("tests", "benchmarks", "tools")]
     programs_in_containers = ROOT / "tests/sandbox/agents"
     files = [path for folder in folders for path in folder.rglob("*.py") if programs_in_containers not in path.parents]
-    assert undeclared(files, "dependencies", "parquet", "docs", "dev") == set()
+    assert undeclared(files, "dependencies", "parquet", "docs", "gym", "dev") == set()
 
 
 def undeclared(files: Iterable[Path], *groups: str) -> set[str]:

@@ -32,7 +32,7 @@ def test_a_new_competition_passes_the_gate_at_once(folder: Path) -> None:
     assert main(["new-competition", "house-prices"]) == 0
     made = folder / "competitions/house-prices"
     assert {path.name for path in made.iterdir() if path.is_file()} == {
-        *("competition.yaml", "description.md", "golden.json", "prepare.py", "grade.py", "synthetic.py"),
+        *("competition.yaml", "description.md", "golden.json", "prepare.py", "grade.py", "synthetic.py", "twin.py"),
     }
     run_pytest("competitions/house-prices").assert_outcomes(passed=4)
     competition = Competition.load(made)

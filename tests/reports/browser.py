@@ -26,6 +26,10 @@ _KEYS = {
 }
 
 
+class Refused(AssertionError):
+    """The browser refused what was asked of it."""
+
+
 class Browser:
     """A process of Chromium; use it as a context manager."""
 
@@ -68,7 +72,8 @@ class Browser:
         while True:
             answer = self._receive()
             if answer.get("id") == number:
-                assert "error" not in answer, (method, answer["error"])
+                if "error" in answer:
+                    raise Refused(method, answer["error"])
                 return answer["result"]
             if listener := self._listeners.get(answer.get("sessionId", "")):
                 listener(answer["method"], answer["params"])
@@ -136,9 +141,17 @@ class Tab:
     def wait(self, condition: str) -> None:
         """Wait until an expression is true."""
         deadline = time.monotonic() + 30
-        while not self.see(f"!!({condition})"):
+        while not self._holds(condition):
             assert time.monotonic() < deadline, condition
             time.sleep(0.02)
+
+    def _holds(self, condition: str) -> bool:
+        try:
+            return bool(self.see(f"!!({condition})"))
+        except Refused as refused:  # a page that is being left takes its answer with it
+            if "navigated" not in str(refused):
+                raise
+            return False
 
     def see(self, expression: str) -> Any:
         """The value of a JavaScript expression."""

@@ -41,7 +41,7 @@ from pytest_mlebench.io.progress import Event, event_text
 from pytest_mlebench.io.units import pluralize
 from pytest_mlebench.options import Settings, from_plan, read
 from pytest_mlebench.records.account import Ending
-from pytest_mlebench.records.group import find_group
+from pytest_mlebench.records.group import find_group, read_group
 from pytest_mlebench.records.manifest import folder_digest
 from pytest_mlebench.records.record import RunRecord
 from pytest_mlebench.runs import run
@@ -75,7 +75,8 @@ def add(commands: Any) -> None:
 
 def _stop(options: argparse.Namespace) -> int:
     group = find_group(options.group, read_settings(options).runs_dir)
-    count = queue.stop(group, engines())
+    if not (count := queue.stop(group, engines())):
+        read_group(group)  # refuses a folder that is no run group
     logger.info("%s: ended %s", group, pluralize(count, "job"))
     return 0
 
