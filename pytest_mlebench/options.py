@@ -697,6 +697,7 @@ TOPICS: Mapping[str, tuple[str, str]] = {
         "--llm-record --llm-replay --llm-retries --llm-rpm --allow-provider-tools",
         "",
     ),
+    "Train agents": ("", "serve-episodes"),
     "Read results": ("--title --note", "report groups trajectory files unpack grade grade-sample"),
     "Browse runs": ("", "view"),
     "Results to trust": ("", "audit kernels bundle unbundle board regrade reproduce familiarity"),

@@ -1,4 +1,4 @@
-"""Delete each extra in turn from a copy of the project, and run tests of the core there.
+"""Delete extras from a copy of the project and run tests of the core there: all at once, then each in turn.
 
 usage: python -m tools.without_extras [EXTRA …]
 """
@@ -9,33 +9,40 @@ import os
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 EXTRAS = sorted(path.name for path in (ROOT / "pytest_mlebench/extras").iterdir() if (path / "__init__.py").is_file())
+FRONT = ("tests/test_front_door.py", "tests/cli/test_core.py")
 TESTS = (
-    *("tests/test_bench.py", "tests/test_front_door.py", "tests/cli/test_core.py"),
-    *("tests/plugin/test_outcomes.py", "tests/plugin/test_resume.py", "tests/plugin/test_collection.py"),
+    *(*FRONT, "tests/test_bench.py", "tests/plugin/test_outcomes.py"),
+    *("tests/plugin/test_resume.py", "tests/plugin/test_collection.py"),
 )
 """Tests of the core that need no extra."""
 
 
-def try_without(extra: str) -> bool:
-    """Whether the core's tests pass in a copy without an extra."""
-    with tempfile.TemporaryDirectory(prefix=f"without-{extra}-") as folder:
+def try_without(extras: Sequence[str], tests: Sequence[str]) -> bool:
+    """Whether the core's tests pass in a copy without these extras."""
+    with tempfile.TemporaryDirectory(prefix=f"without-{extras[0]}-") as folder:
         listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
         names = subprocess.run(listed, cwd=ROOT, capture_output=True, check=True).stdout
         copy = ["xargs", "-0", "cp", "--parents", "-t", folder]
         subprocess.run(copy, cwd=ROOT, input=names, check=True)
-        subprocess.run(["rm", "-r", f"{folder}/pytest_mlebench/extras/{extra}"], check=True)
-        print(f"--- without {extra}", flush=True)
-        command = [sys.executable, "-m", "pytest", "-q", "-n", "2", *TESTS]
+        subprocess.run(["rm", "-r", *(f"{folder}/pytest_mlebench/extras/{extra}" for extra in extras)], check=True)
+        print(f"--- without {', '.join(extras)}", flush=True)
+        command = [sys.executable, "-m", "pytest", "-q", "-n", "2", *tests]
         return subprocess.run(command, cwd=folder, env=os.environ | {"PYTHONPATH": folder}, check=False).returncode == 0
 
 
 def main(chosen: list[str]) -> int:
-    """Try the chosen extras, or all; the exit status is 1 if the core needs one of them."""
-    needed = [extra for extra in chosen or EXTRAS if not try_without(extra)]
+    """Try the chosen extras with all tests; or all at once, and then each with few tests, as one may need another.
+
+    The exit status is 1 if the core needs one of them.
+    """
+    if not chosen and not try_without(EXTRAS, TESTS):
+        chosen = EXTRAS  # which one it is
+    needed = [extra for extra in chosen or EXTRAS if not try_without([extra], TESTS if chosen else FRONT)]
     print(f"the core needs {', '.join(needed)}" if needed else "the core needs no extra")
     return bool(needed)
 

@@ -33,7 +33,9 @@ FREE = {"TEXT", "IMAGE", "ID,…"}
 """Kinds of values that may be any text."""
 MAY_BE_EMPTY = {"--title", "--note"}
 NOT_SEEN = {
-    **dict.fromkeys(("doctor --runtime", "reproduce --runtime"), "the engine knows it, and none answers"),
+    **dict.fromkeys(
+        ("doctor --runtime", "reproduce --runtime", "serve-episodes --runtime"), "the engine knows it, and none answers"
+    ),
     "familiarity --model": "the server knows it, which is not asked here",
     "run-one --name": "another name: the job is over",
     "new-agent NAME": "a new one may have any",

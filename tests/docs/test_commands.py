@@ -57,6 +57,7 @@ RULES = (
     (r"^mlebench grade-sample .*spaceship", PARSE, "it needs data of Kaggle"),
     (r"^mlebench (build|clean)", PARSE, "it changes the engine of this machine; tests/sandbox has tests of it"),
     (r"^mlebench export .*--to=(otlp|mlflow|wandb)", PARSE, "it needs a tracker; tests/interop has real ones"),
+    (r"^mlebench serve-episodes", PARSE, "it serves until it is told to end; tests/training/test_server.py does so"),
     (r"^mlebench familiarity", PARSE, "it needs a model; tests/audit has a scripted one"),
     (r"^mlebench audit .*--judge", PARSE, "it needs a model; tests/audit has a scripted one"),
     (r"^mlebench audit .*--plagiarism", PARSE, "it needs notebooks of Kaggle; tests/audit has stand-ins"),

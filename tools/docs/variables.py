@@ -23,6 +23,7 @@ VARIABLES = {
     "MLEBENCH_DATA_SOURCE": "where missing data is pulled from",
     "MLEBENCH_GPU_LOCKS": "folder of the locks by which all users of this machine share its GPUs "
     "(default: `/var/tmp/mlebench-gpus`)",
+    "MLEBENCH_EPISODES_TOKEN": "the token of `mlebench serve-episodes`, which draws one where it is not set",
     "MLEBENCH_PYTHON": "on a Ray cluster: the Python of the nodes that does the runs, if it is not the session's",
     "MLEBENCH_SLURM_SECONDS": "how often Slurm's `squeue` is asked, in seconds (default: 10)",
     "MLFLOW_TRACKING_URI": "the MLflow server of `mlebench export --to=mlflow` without `--tracking-uri`",

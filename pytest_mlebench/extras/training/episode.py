@@ -12,17 +12,18 @@ import secrets
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any, Self
 
-from pytest_mlebench.agents import AgentRegistry
+from pytest_mlebench.agents import Agent, AgentRegistry
 from pytest_mlebench.bench import Bench
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.data.dataset import Dataset
+from pytest_mlebench.data.twins import SIZES
 from pytest_mlebench.errors import SandboxError, UsageError
 from pytest_mlebench.extras.training.channel import EpisodeOver, StepChannel
 from pytest_mlebench.extras.training.halves import Half, halves
@@ -96,12 +97,30 @@ class EpisodeOptions:
     output_bytes: int = 16_384
 
     def __post_init__(self) -> None:
-        if isinstance(self.reward, str) and self.reward not in REWARDS:
-            raise UsageError(f"reward: {self.reward!r} is not one of {', '.join(REWARDS)}")
+        choices: Mapping[str, Collection[str]] = {"data": ("twin", "real"), "size": SIZES, "reward": REWARDS}
+        for name, known in choices.items():
+            value = getattr(self, name)
+            if value not in known and not (name == "reward" and callable(value)):
+                raise UsageError(f"{name}: {value!r} is not one of {', '.join(known)}")
+        if isinstance(self.world, bool) or not isinstance(self.world, int) or self.world < 0:
+            raise UsageError(f"world: {self.world!r} is not a whole number of at least 0")
         for name in ("time_limit", "step_timeout", "output_bytes"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
                 raise UsageError(f"{name}: {value!r} is not a positive number")
+
+
+def agent_of_episodes() -> Agent:
+    """The agent that does what it is told."""
+    return AgentRegistry(Path(__file__).parent / "agent")[AGENT]
+
+
+def bench_of_episodes(bench: Bench) -> Bench:
+    """The benchmark as episodes use it: no models, no snapshots."""
+    changed = bench.with_settings(llm_gateway="off", snapshots="off")
+    if bench.settings.sandbox == "local":  # whoever asks for no isolation trusts the commands
+        changed = changed.with_settings(trust_agents=(*bench.settings.trust_agents, AGENT))
+    return changed
 
 
 class Episode:
@@ -121,13 +140,10 @@ class Episode:
     ) -> None:
         (self.competition,) = bench._chosen((competition,), None)
         self.options = options
-        self._bench = bench.with_settings(time_limit=options.time_limit, llm_gateway="off", snapshots="off")
+        self._bench = bench_of_episodes(bench).with_settings(time_limit=options.time_limit)
         if options.data == "twin":
             self._bench = self._bench.with_settings(data=f"twin:{options.world}:{options.size}", twin_per_seed=True)
-        if bench.settings.sandbox == "local":  # whoever asks for no isolation trusts the commands
-            trusted = (*bench.settings.trust_agents, AGENT)
-            self._bench = self._bench.with_settings(trust_agents=trusted)
-        self._agent = AgentRegistry(Path(__file__).parent / "agent")[AGENT]
+        self._agent = agent_of_episodes()
         reward = options.reward
         self._reward = REWARDS[reward] if isinstance(reward, str) else reward
         self._group = None if group is None else expanded(group).absolute()
@@ -237,7 +253,7 @@ class _Running:
     def __init__(
         self,
         bench: Bench,
-        agent: Any,
+        agent: Agent,
         dataset: Dataset,
         sandbox: Any,
         episode: Episode,

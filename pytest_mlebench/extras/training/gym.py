@@ -11,6 +11,7 @@ from typing import Any, SupportsFloat
 import gymnasium
 from gymnasium import spaces
 
+from pytest_mlebench.extras.training.client import RemoteEpisode
 from pytest_mlebench.extras.training.episode import Episode, Observation
 from pytest_mlebench.extras.training.rewards import Measured
 
@@ -56,7 +57,7 @@ class CompetitionEnv(gymnasium.Env[str, str]):
     SUBMIT = "submit"
     metadata = {"render_modes": []}  # noqa: RUF012
 
-    def __init__(self, episode: Episode) -> None:
+    def __init__(self, episode: Episode | RemoteEpisode) -> None:
         self.episode = episode
         self.action_space = AnyText()
         self.observation_space = AnyText()

@@ -1,0 +1,72 @@
+"""Episodes for programs with an event loop: the same calls, to be awaited."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from pytest_mlebench.extras.training.client import RemoteEpisode
+from pytest_mlebench.extras.training.episode import Episode, Observation, Step
+from pytest_mlebench.records.report import Report
+
+_Result = TypeVar("_Result")
+
+
+class AsyncEpisode:
+    """An episode, here or at a server, whose calls are done in a thread of its own, one after the other.
+
+    A call that is cancelled goes on to its end there; what is called afterwards waits for it.
+
+    >>> import asyncio
+    >>> from pytest_mlebench import Bench
+    >>> async def play() -> str:
+    ...     async with AsyncEpisode(Bench(sandbox="local").episode("smoke-diabetes", data="real")) as episode:
+    ...         await episode.reset(seed=0)
+    ...         return (await episode.step("echo $((6 * 7))")).output
+    >>> asyncio.run(play())
+    '42\\n'
+    """
+
+    def __init__(self, episode: Episode | RemoteEpisode) -> None:
+        self._episode, self._thread = episode, ThreadPoolExecutor(1, thread_name_prefix="mlebench-episode")
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    async def reset(self, seed: int | None = None) -> Observation:
+        """See ``Episode.reset``."""
+        return await self._call(self._episode.reset, seed)
+
+    async def step(self, command: str, *, timeout: float | None = None) -> Step:
+        """See ``Episode.step``."""
+        return await self._call(self._episode.step, command, timeout=timeout)
+
+    async def read_file(self, path: str) -> bytes:
+        """See ``Episode.read_file``."""
+        return await self._call(self._episode.read_file, path)
+
+    async def write_file(self, path: str, data: bytes | str) -> None:
+        """See ``Episode.write_file``."""
+        await self._call(self._episode.write_file, path, data)
+
+    async def submit(self) -> Report:
+        """See ``Episode.submit``."""
+        return await self._call(self._episode.submit)
+
+    async def close(self) -> None:
+        """See ``Episode.close``; nothing can be called afterwards."""
+        await self._call(self._episode.close)
+        self._thread.shutdown(wait=False)
+
+    async def _call(self, function: Callable[..., _Result], *arguments: Any, **options: Any) -> _Result:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._thread, partial(function, *arguments, **options))

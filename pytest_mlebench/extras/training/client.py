@@ -1,0 +1,120 @@
+"""A client of ``mlebench serve-episodes``; it needs nothing but this package.
+
+>>> client = EpisodeClient("http://127.0.0.1:7576", "the token that the server printed")
+>>> with client.episode("spaceship-titanic") as episode:  # doctest: +SKIP
+...     observation = episode.reset(seed=0)
+...     step = episode.step("ls $DATA_DIR")
+...     report = episode.submit()
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from http.client import HTTPConnection, HTTPException
+from types import MappingProxyType, TracebackType
+from typing import Any, Self, TypeVar
+from urllib.parse import quote, urlsplit
+
+from pytest_mlebench.errors import CompetitionError, DataError, MLEBenchError, SandboxError, UsageError
+from pytest_mlebench.extras.training.channel import EpisodeOver
+from pytest_mlebench.extras.training.episode import Observation, Step
+from pytest_mlebench.extras.training.rewards import Measured
+from pytest_mlebench.io.json_files import loads, parse
+from pytest_mlebench.records.report import Report
+
+_Answer = TypeVar("_Answer")
+_ERRORS: Mapping[str, type[MLEBenchError]] = {
+    kind.__name__: kind for kind in (CompetitionError, DataError, EpisodeOver, UsageError)
+}
+
+
+class EpisodeClient:
+    """Asks a server for episodes. Errors are those of ``Bench.episode``; a server that does not answer is a
+    SandboxError. Raises UsageError where ``url`` is not that of a server."""
+
+    def __init__(self, url: str, token: str) -> None:
+        where = urlsplit(url)
+        if where.scheme != "http" or not where.hostname:
+            raise UsageError(f"{url!r} is not the address of a server, such as http://127.0.0.1:7576")
+        self._host, self._port, self._token = where.hostname, where.port or 80, token
+
+    def health(self) -> Mapping[str, Any]:
+        """``status``, ``version`` and the number of ``episodes`` that are open."""
+        return self.call("GET", "/health")
+
+    def episode(self, competition: str, **options: Any) -> RemoteEpisode:
+        """An episode; ``options`` are those of ``Bench.episode`` but ``group``, and rewards are named."""
+        answer = self.call("POST", "/episodes", competition=competition, options=options)
+        return RemoteEpisode(self, str(answer.get("id")))
+
+    def call(self, method: str, path: str, /, **body: Any) -> Mapping[str, Any]:
+        """The answer to a request; raises what the server names."""
+        connection = HTTPConnection(self._host, self._port)
+        try:
+            connection.request(method, path, json.dumps(body), {"Authorization": f"Bearer {self._token}"})
+            answer = loads(connection.getresponse().read())
+        except (OSError, HTTPException, ValueError) as error:
+            raise SandboxError(f"http://{self._host}:{self._port} gave no answer: {error}") from error
+        finally:
+            connection.close()
+        if not isinstance(answer, dict):
+            raise SandboxError(f"http://{self._host}:{self._port} is no server of episodes")
+        said = answer.get("error")
+        if isinstance(said, dict) and "message" in said:
+            raise _ERRORS.get(str(said.get("type")), SandboxError)(str(said["message"]))
+        return answer
+
+
+class RemoteEpisode:
+    """An ``Episode`` at a server, with its methods."""
+
+    def __init__(self, client: EpisodeClient, id: str) -> None:
+        self._client, self._path = client, f"/episodes/{quote(id, safe='')}"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def reset(self, seed: int | None = None) -> Observation:
+        """See ``Episode.reset``."""
+        return _parsed(Observation, self._call("reset", seed=seed))
+
+    def step(self, command: str, *, timeout: float | None = None) -> Step:
+        """See ``Episode.step``."""
+        step = _parsed(Step, self._call("step", command=command, timeout=timeout))
+        info = {**step.info, "measured": _parsed(Measured, step.info.get("measured"))}
+        return replace(step, info=MappingProxyType(info))
+
+    def read_file(self, path: str) -> bytes:
+        """See ``Episode.read_file``."""
+        return base64.b64decode(str(self._call("read", path=path).get("data")))
+
+    def write_file(self, path: str, data: bytes | str) -> None:
+        """See ``Episode.write_file``."""
+        content = data.encode() if isinstance(data, str) else data
+        self._call("write", path=path, data=base64.b64encode(content).decode())
+
+    def submit(self) -> Report:
+        """See ``Episode.submit``."""
+        return _parsed(Report, self._call("submit"))
+
+    def close(self) -> None:
+        """See ``Episode.close``; the server forgets the episode."""
+        self._client.call("DELETE", self._path)
+
+    def _call(self, name: str, /, **body: Any) -> Mapping[str, Any]:
+        return self._client.call("POST", f"{self._path}/{name}", **body)
+
+
+def _parsed(kind: type[_Answer], answer: Any) -> _Answer:
+    try:
+        return parse(kind, answer)
+    except ValueError as error:
+        raise SandboxError(f"the server gave an answer that is no {kind.__name__}: {error}") from error

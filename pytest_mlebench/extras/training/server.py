@@ -1,0 +1,309 @@
+"""``mlebench serve-episodes``: episodes over HTTP on this machine, for trainers in other processes and languages.
+
+JSON both ways; ``docs/training.md`` describes it, ``client`` speaks it. The verbs and ``/health`` are as
+in OpenEnv; episodes have ids, since trainers in the manner of verifiers play many at once.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+import secrets
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, TypeVar
+
+from pytest_mlebench import __version__
+from pytest_mlebench.bench import Bench
+from pytest_mlebench.errors import DataError, MLEBenchError, UsageError, reason
+from pytest_mlebench.extras.training.channel import EpisodeOver
+from pytest_mlebench.extras.training.episode import (
+    MAX_FILE,
+    Episode,
+    EpisodeOptions,
+    agent_of_episodes,
+    bench_of_episodes,
+)
+from pytest_mlebench.io.json_files import json_text, loads, parse
+
+MAX_BODY = 2 * MAX_FILE
+"""Bytes of a request: a file in Base64, and what is around it."""
+_READ_SECONDS = 60
+_Request = TypeVar("_Request")
+
+
+class _Refused(Exception):
+    """What was asked is answered with this status and text."""
+
+    def __init__(self, status: HTTPStatus, text: str) -> None:
+        super().__init__(text)
+        self.status = status
+
+
+@dataclass(frozen=True)
+class _Options:
+    """Those of ``EpisodeOptions`` that JSON can say, with the same defaults."""
+
+    data: str = EpisodeOptions.data
+    size: str = EpisodeOptions.size
+    world: int = EpisodeOptions.world
+    reward: str = str(EpisodeOptions.reward)
+    time_limit: float = EpisodeOptions.time_limit
+    step_timeout: float = EpisodeOptions.step_timeout
+    output_bytes: int = EpisodeOptions.output_bytes
+
+
+@dataclass(frozen=True)
+class _Create:
+    competition: str
+    options: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Reset:
+    seed: int | None = None
+
+
+@dataclass(frozen=True)
+class _Command:
+    command: str
+    timeout: float | None = None
+
+
+@dataclass(frozen=True)
+class _Read:
+    path: str
+
+
+@dataclass(frozen=True)
+class _Write:
+    path: str
+    data: str
+
+
+@dataclass(frozen=True)
+class _Nothing:
+    pass
+
+
+class _Open:
+    """An episode of a client. Requests for it wait for each other."""
+
+    def __init__(self, episode: Episode) -> None:
+        self.episode, self.lock, self.used = episode, threading.Lock(), time.monotonic()
+
+
+class EpisodeServer:
+    """Episodes of one benchmark, for whoever knows ``token``; ``serve`` goes on until ``stop``, or an interrupt.
+
+    At most ``max_episodes`` are open at once; one that is not used for ``idle`` seconds is closed.
+    Data folder and sandbox are made ready first: raises DataError and SandboxError, UsageError where the port is taken.
+    """
+
+    def __init__(
+        self, bench: Bench, *, port: int = 0, token: str = "", max_episodes: int = 8, idle: float = 3600.0
+    ) -> None:
+        self.token = token or secrets.token_urlsafe(24)
+        self._bench, self._most, self._idle = bench, max_episodes, idle
+        self._open: dict[str, _Open] = {}
+        self._lock = threading.Lock()
+        try:
+            bench.data_dir.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise DataError(
+                f"data folder {bench.data_dir} cannot be written: {reason(error)}; choose another one with --data-dir"
+            ) from error
+        bench_of_episodes(bench).ready_sandbox(agent_of_episodes())
+        try:
+            self._http = _Server(("127.0.0.1", port), _Handler)
+        except OSError as error:
+            raise UsageError(
+                f"127.0.0.1:{port} cannot be listened on: {error.strerror}; choose another --port"
+            ) from error
+        self._http.episodes = self
+        self.url = f"http://127.0.0.1:{self._http.server_address[1]}"
+
+    def serve(self) -> None:
+        """Answer until ``stop`` is called, then close all episodes."""
+        try:
+            self._http.serve_forever()
+        finally:
+            self._http.server_close()
+            for id in list(self._open):
+                self._close(id)
+
+    def stop(self) -> None:
+        """End ``serve``, from another thread."""
+        self._http.shutdown()
+
+    def close_idle(self) -> None:
+        """Close the episodes that nobody has used for long."""
+        now = time.monotonic()
+        for id, open_ in list(self._open.items()):
+            if now - open_.used > self._idle and not open_.lock.locked():
+                self._close(id)
+
+    def answer(self, method: str, path: str, body: Any) -> dict[str, Any]:
+        """What a request is answered with; raises _Refused, and what episodes raise."""
+        parts = path.strip("/").split("/")
+        if (method, parts) == ("GET", ["health"]):
+            return {"status": "ok", "version": __version__, "episodes": len(self._open)}
+        if (method, parts) == ("POST", ["episodes"]):
+            return {"id": self._create(_parsed(_Create, body))}
+        if parts[0] == "episodes" and len(parts) == 2 and method == "DELETE":
+            self._close(parts[1])
+            return {}
+        if parts[0] == "episodes" and len(parts) == 3 and method == "POST" and parts[2] in _CALLS:
+            kind, call = _CALLS[parts[2]]
+            request = _parsed(kind, body)
+            open_ = self._found(parts[1])
+            with open_.lock:
+                try:
+                    return call(open_.episode, request)
+                finally:
+                    open_.used = time.monotonic()
+        raise _Refused(HTTPStatus.NOT_FOUND, f"there is no {method} {path[:100]}")
+
+    def _create(self, request: _Create) -> str:
+        known = _Options.__dataclass_fields__.keys()
+        if unknown := sorted(request.options.keys() - known):
+            raise UsageError(f"episode has no option {', '.join(unknown)} here; it has {', '.join(known)}")
+        options = EpisodeOptions(**vars(_parsed(_Options, request.options)))
+        episode = Episode(self._bench, request.competition, options)
+        with self._lock:
+            if len(self._open) >= self._most:
+                text = f"{len(self._open)} episodes are open, as many as --max-episodes allows: close one"
+                raise _Refused(HTTPStatus.TOO_MANY_REQUESTS, text)
+            id = secrets.token_hex(8)
+            self._open[id] = _Open(episode)
+        return id
+
+    def _found(self, id: str) -> _Open:
+        try:
+            return self._open[id]
+        except KeyError:
+            raise _Refused(HTTPStatus.NOT_FOUND, f"there is no episode {id[:40]!r}; it may have been closed") from None
+
+    def _close(self, id: str) -> None:
+        open_ = self._open.pop(id, None)
+        if open_ is not None:
+            with open_.lock:
+                open_.episode.close()
+
+
+def _parsed(kind: type[_Request], body: Any) -> _Request:
+    try:
+        return parse(kind, body)
+    except ValueError as error:
+        raise _Refused(HTTPStatus.BAD_REQUEST, f"the body: {error}") from error
+
+
+def _reset(episode: Episode, request: _Reset) -> dict[str, Any]:
+    return dict(vars(episode.reset(request.seed)))
+
+
+def _step(episode: Episode, request: _Command) -> dict[str, Any]:
+    step = vars(episode.step(request.command, timeout=request.timeout))
+    return {**step, "info": {**step["info"], "measured": asdict(step["info"]["measured"])}}
+
+
+def _read(episode: Episode, request: _Read) -> dict[str, Any]:
+    return {"data": base64.b64encode(episode.read_file(request.path)).decode()}
+
+
+def _write(episode: Episode, request: _Write) -> dict[str, Any]:
+    try:
+        data = base64.b64decode(request.data, validate=True)
+    except (ValueError, binascii.Error) as error:
+        raise UsageError("data: it is not Base64") from error
+    episode.write_file(request.path, data)
+    return {}
+
+
+def _submit(episode: Episode, request: _Nothing) -> dict[str, Any]:
+    return episode.submit().to_json()
+
+
+_CALLS: Mapping[str, tuple[type[Any], Callable[[Episode, Any], dict[str, Any]]]] = {
+    "reset": (_Reset, _reset),
+    "step": (_Command, _step),
+    "read": (_Read, _read),
+    "write": (_Write, _write),
+    "submit": (_Nothing, _submit),
+}
+
+
+class _Server(ThreadingHTTPServer):
+    episodes: EpisodeServer
+
+    def service_actions(self) -> None:  # called twice a second
+        self.episodes.close_idle()
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that goes away is no error."""
+
+
+class _Handler(BaseHTTPRequestHandler):
+    server: _Server
+    timeout = _READ_SECONDS
+
+    def do_GET(self) -> None:
+        self._respond()
+
+    def do_POST(self) -> None:
+        self._respond()
+
+    def do_DELETE(self) -> None:
+        self._respond()
+
+    def _respond(self) -> None:
+        status, answer = HTTPStatus.OK, {}
+        try:
+            answer = self.server.episodes.answer(self.command, self.path, self._body())
+        except _Refused as error:
+            status, answer = error.status, _error("UsageError", error)
+        except UsageError as error:
+            status, answer = HTTPStatus.BAD_REQUEST, _error("UsageError", error)
+        except EpisodeOver as error:
+            status, answer = HTTPStatus.CONFLICT, _error("EpisodeOver", error)
+        except MLEBenchError as error:
+            status, answer = HTTPStatus.INTERNAL_SERVER_ERROR, _error(type(error).__name__, error)
+        except Exception as error:
+            traceback.print_exc(file=sys.stderr)
+            status, answer = HTTPStatus.INTERNAL_SERVER_ERROR, _error("SandboxError", error)
+        data = json_text(answer).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def _body(self) -> Any:
+        given = self.headers.get("Authorization", "").encode("utf-8", "surrogateescape")
+        if not hmac.compare_digest(given, f"Bearer {self.server.episodes.token}".encode()):
+            raise _Refused(
+                HTTPStatus.UNAUTHORIZED, "the header Authorization must be `Bearer TOKEN`, with this server's"
+            )
+        length = self.headers.get("Content-Length", "0")
+        if not (length.isascii() and length.isdigit()):
+            raise _Refused(HTTPStatus.BAD_REQUEST, "the header Content-Length is no number")
+        if len(length) > 12 or int(length) > MAX_BODY:
+            raise _Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the body is larger than {MAX_BODY:,} bytes")
+        try:
+            return loads(self.rfile.read(int(length)) or b"{}")
+        except ValueError as error:
+            raise _Refused(HTTPStatus.BAD_REQUEST, f"the body is not JSON: {error}") from error
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Requests are not logged."""
+
+
+def _error(kind: str, error: Exception) -> dict[str, Any]:
+    return {"error": {"type": kind, "message": str(error)}}
