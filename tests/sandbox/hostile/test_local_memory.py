@@ -27,7 +27,7 @@ for _ in range({processes}):
 """
 FORMS = {
     "shared memory": EAT.format(each=400, processes=1, flags="mmap.MAP_SHARED | mmap.MAP_ANONYMOUS"),
-    "many processes": EAT.format(each=100, processes=4, flags="mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS"),
+    "many processes": EAT.format(each=100, processes=8, flags="mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS"),
 }
 SHARED = """
 import mmap, os, time
@@ -61,7 +61,7 @@ def python(code: str) -> str:
 def test_an_agent_wants_more_memory_as(form: str, run: Runner) -> None:
     result = run(python(FORMS[form]), memory=256 * MB, time_limit=60)
     assert result.execution.ending == Ending.OUT_OF_MEMORY
-    assert result.log.split().count("ate") <= 2
+    assert result.log.split().count("ate") <= 4  # one that the kernel kills after it ate makes room for another
 
 
 def test_memory_that_processes_share_counts_once(run: Runner) -> None:
