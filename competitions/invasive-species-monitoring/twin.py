@@ -3,8 +3,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from pytest_mlebench.authoring.archives import write_7z
 from pytest_mlebench.authoring.synthetic import write_zipped_csv
-from pytest_mlebench.authoring.worlds.archives import write_stored_7z
 from pytest_mlebench.authoring.worlds.images import jpeg
 from pytest_mlebench.authoring.worlds.labels import by_size
 from pytest_mlebench.authoring.worlds.things import Camera, draw_prototypes, draw_things
@@ -24,8 +24,8 @@ def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFra
             at = rng.uniform(-0.2, 0.2, 2) if j == 0 else rng.choice([-1, 1], 2) * rng.uniform(0.6, 0.9, 2)
             scene = camera.add(scene, rng, plants.looks[j * (n + spare) + k], at=tuple(at), size=1 if j == 0 else 0.8)
         pictures.append(jpeg(camera.develop(scene, rng)))
-    write_stored_7z(raw / "train.7z", {f"train/{k}.jpg": file for k, file in enumerate(pictures[:n], start=1)})
-    write_stored_7z(raw / "test.7z", {f"test/{k}.jpg": file for k, file in enumerate(pictures[n:], start=1)})
+    write_7z(raw / "train.7z", {f"train/{k}.jpg": file for k, file in enumerate(pictures[:n], start=1)})
+    write_7z(raw / "test.7z", {f"test/{k}.jpg": file for k, file in enumerate(pictures[n:], start=1)})
     labels = pd.DataFrame({"name": range(1, n + 1), "invasive": invasive[:n]})
     write_zipped_csv(raw / "train_labels.csv.zip", labels, "train_labels.csv")
     sample = pd.DataFrame({"name": range(1, spare + 1), "invasive": 0.5})

@@ -5,9 +5,8 @@ import numpy as np
 import pandas as pd
 from scipy.io import savemat
 
-from pytest_mlebench.authoring.archives import write_tar_gz, write_zip
+from pytest_mlebench.authoring.archives import write_7z, write_tar_gz, write_zip
 from pytest_mlebench.authoring.synthetic import wav
-from pytest_mlebench.authoring.worlds.archives import write_stored_7z
 from pytest_mlebench.authoring.worlds.audio import coloured_noise, speech
 from pytest_mlebench.authoring.worlds.labels import by_size
 from pytest_mlebench.authoring.worlds.video import mp4
@@ -57,8 +56,8 @@ def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFra
     )
     pd.DataFrame({"Id": ["9700"]}).to_csv(raw / "test.csv", index=False)
     pd.DataFrame({"Id": ["9700"], "Sequence": "1 2 3"}).to_csv(raw / "randomPredictions.csv", index=False)
-    write_stored_7z(raw / "devel01-40.7z", {"devel01/x.txt": "devel\n"})
-    write_stored_7z(raw / "valid_all_files_combined.7z", {"valid01/x.txt": "valid\n"})
+    write_7z(raw / "devel01-40.7z", {"devel01/x.txt": "devel\n"})
+    write_7z(raw / "valid_all_files_combined.7z", {"valid01/x.txt": "valid\n"})
     write_zip(raw / "sample_code_mmrgc.zip", {"code/main.m": "% Matlab\n"})
     return {
         name: pd.DataFrame({"Sequence": list(known.values())}, pd.Index([f"{k:04d}" for k in known], name="Id"))

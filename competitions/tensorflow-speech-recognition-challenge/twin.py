@@ -3,9 +3,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from pytest_mlebench.authoring.archives import write_7z
 from pytest_mlebench.authoring.synthetic import wav
 from pytest_mlebench.authoring.tables import split
-from pytest_mlebench.authoring.worlds.archives import write_stored_7z
 from pytest_mlebench.authoring.worlds.audio import coloured_noise, speech
 from pytest_mlebench.authoring.worlds.labels import by_size, random_names
 
@@ -49,7 +49,7 @@ def write_clips(raw: Path, rng: np.random.Generator, size: str) -> pd.DataFrame:
         content = wav(1000 * coloured_noise(rng, (by_size(size, 1, 2, 5) * RATE,), rng.uniform(0, 1.5)), RATE)
         rows[f"{noise}/{name}.wav"] = (content, noise, noise)
     members = {f"train/audio/{path}": content for path, (content, *_) in sorted(rows.items())}
-    write_stored_7z(raw / "train.7z", {**members, "train/README.md": "Words.\n"})
-    write_stored_7z(raw / "test.7z", {"test/audio/clip_000044442.wav": wav(np.zeros(RATE), RATE)})
+    write_7z(raw / "train.7z", {**members, "train/README.md": "Words.\n"})
+    write_7z(raw / "test.7z", {"test/audio/clip_000044442.wav": wav(np.zeros(RATE), RATE)})
     (raw / "sample_submission.csv").write_text("fname,label\nclip_000044442.wav,silence\n")
     return pd.DataFrame.from_dict(rows, orient="index", columns=["content", "simple", "ceiling"])

@@ -1,25 +1,11 @@
 import io
 import struct
-from pathlib import Path
 
 import numpy as np
 from PIL import Image
 
-from pytest_mlebench.authoring.archives import unpack_7z
-from pytest_mlebench.authoring.worlds.archives import write_stored_7z
 from pytest_mlebench.authoring.worlds.audio import aiff, sweep
 from pytest_mlebench.authoring.worlds.video import mp4
-
-
-def test_a_stored_7z_archive_unpacks_to_its_members_and_has_the_same_bytes_each_time(tmp_path: Path) -> None:
-    members: dict[str, bytes | str] = {f"folder/{k}.txt": bytes([k]) * (1 + 40 * k) for k in range(200)}
-    for name in ("one.7z", "other.7z"):
-        write_stored_7z(tmp_path / name, members | {"ä.txt": "text"})
-    unpacked = tmp_path / "unpacked"
-    unpack_7z(tmp_path / "one.7z", unpacked)
-    found = {path.relative_to(unpacked).as_posix(): path.read_bytes() for path in unpacked.rglob("*.txt")}
-    assert found == members | {"ä.txt": b"text"}
-    assert (tmp_path / "one.7z").read_bytes() == (tmp_path / "other.7z").read_bytes()
 
 
 def test_an_aiff_file_holds_its_rate_and_its_samples() -> None:
