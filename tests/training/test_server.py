@@ -14,6 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -231,16 +232,31 @@ def test_the_command_serves_until_it_is_told_to_end_and_leaves_no_process(end: s
         assert process.stdout is not None
         url, token = process.stdout.readline().strip(), process.stdout.readline().strip()
         assert token.startswith("MLEBENCH_EPISODES_TOKEN=")
-        episode = EpisodeClient(url, token.partition("=")[2]).episode(REAL, data="real")
-        episode.reset(seed=0)
-        pid = int(episode.step("sleep 1000 & echo $!").output)
-        os.kill(pid, 0)
-        process.send_signal(end)
-        assert process.wait(60) == 0
+        client = EpisodeClient(url, token.partition("=")[2])
+        idle, busy = (client.episode(REAL, data="real") for _ in range(2))
+        pids = []
+        for episode in (idle, busy):
+            episode.reset(seed=0)
+            pids.append(int(episode.step("sleep 1000 & echo $!").output))
+        with ThreadPoolExecutor(1) as thread:
+            step = thread.submit(busy.step, "sleep 1000")
+            time.sleep(1)
+            process.send_signal(end)
+            assert process.wait(60) == 0
+            assert step.exception(60) is not None or step.result().terminated
     deadline = time.monotonic() + 10
-    while Path(f"/proc/{pid}").exists() and time.monotonic() < deadline:
+    while any(Path(f"/proc/{pid}").exists() for pid in pids) and time.monotonic() < deadline:
         time.sleep(0.1)
-    assert not Path(f"/proc/{pid}").exists()
+    assert not [pid for pid in pids if Path(f"/proc/{pid}").exists()]
+
+
+def test_without_an_engine_the_advice_is_an_option_that_the_command_has(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/no.sock")
+    with pytest.raises(SandboxError, match=re.escape("(`--sandbox=local`)")) as told:
+        EpisodeServer(Bench(data_dir=tmp_path))
+    assert "--trust-agent" not in str(told.value)
 
 
 def test_the_documented_programs_run(

@@ -89,7 +89,7 @@ class EpisodeOptions:
     data: str = "twin"
     size: str = "micro"
     world: int = 0
-    """Mixed into the seeds of twins. Who knows it, a seed and this package can make the twin: keep it secret where
+    """Mixed into the seeds of twins. Anyone who knows it and a seed can generate the answers: keep it secret where
     commands may come from an adversary."""
     reward: Reward | str = "milestones"
     time_limit: float = 3600.0
@@ -117,10 +117,11 @@ def agent_of_episodes() -> Agent:
 
 def bench_of_episodes(bench: Bench) -> Bench:
     """The benchmark as episodes use it: no models, no snapshots."""
+    settings = bench.settings
     changed = bench.with_settings(llm_gateway="off", snapshots="off")
-    if bench.settings.sandbox == "local":  # whoever asks for no isolation trusts the commands
-        changed = changed.with_settings(trust_agents=(*bench.settings.trust_agents, AGENT))
-    return changed
+    if settings.sandbox == "local":  # whoever asks for no isolation trusts the commands
+        return changed.with_settings(trust_agents=(*settings.trust_agents, AGENT))
+    return changed.with_settings(sandbox="docker") if settings.sandbox == "auto" else changed
 
 
 class Episode:

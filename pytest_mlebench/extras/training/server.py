@@ -136,8 +136,9 @@ class EpisodeServer:
             self._http.serve_forever()
         finally:
             self._http.server_close()
-            for id in list(self._open):
-                self._close(id)
+            open_, self._open = self._open, {}
+            for one in open_.values():  # without its lock: a step that still runs ends with its sandbox
+                one.episode.close()
 
     def stop(self) -> None:
         """End ``serve``, from another thread."""
@@ -147,8 +148,8 @@ class EpisodeServer:
         """Close the episodes that nobody has used for long."""
         now = time.monotonic()
         for id, open_ in list(self._open.items()):
-            if now - open_.used > self._idle and not open_.lock.locked():
-                self._close(id)
+            if now - open_.used > self._idle and not open_.lock.locked():  # in a thread, since this is the server's
+                threading.Thread(target=self._close, args=(id,), daemon=True).start()
 
     def answer(self, method: str, path: str, body: Any) -> dict[str, Any]:
         """What a request is answered with; raises _Refused, and what episodes raise."""
@@ -165,6 +166,7 @@ class EpisodeServer:
             request = _parsed(kind, body)
             open_ = self._found(parts[1])
             with open_.lock:
+                self._found(parts[1])  # it may have been closed meanwhile
                 try:
                     return call(open_.episode, request)
                 finally:
