@@ -233,7 +233,7 @@ class Bench:
     def container_options(self) -> dict[str, Any]:
         """What containers are like, as ``DockerSandbox`` takes it."""
         settings = self.settings
-        closed = "none" if settings.sandbox == "podman" else "registries"  # of which Podman's builder has none
+        closed = "none" if settings.sandbox == "podman" else "registries"  # which Podman's builder does not offer
         is_closed = settings.network == "none" and settings.build_network is None
         return {
             "network": settings.network,

@@ -96,7 +96,7 @@ def run(program: Path) -> str:
 
 
 def score_of(output: str) -> tuple[float | None, float]:
-    """The score that the last line names, and a value of it of which higher is better."""
+    """The score on the last line, and the same score with its sign changed if lower is better."""
     try:
         said = json.loads(output.strip().splitlines()[-1])
         score = float(said["validation_score"])

@@ -82,7 +82,7 @@ def add_noise(signal: np.ndarray, rng: np.random.Generator, *, r2: float) -> np.
 
 
 def swap_some(labels: np.ndarray, share: float, rng: np.random.Generator) -> np.ndarray:
-    """The labels, a share of which is replaced by labels of other rows, so that the classes' shares stay."""
+    """The labels with a share of them replaced by labels of random rows, which keeps the class frequencies."""
     labels = labels.copy()
     wrong = np.flatnonzero(rng.random(len(labels)) < share)
     labels[wrong] = labels[rng.integers(len(labels), size=len(wrong))]

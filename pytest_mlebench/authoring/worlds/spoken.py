@@ -68,7 +68,7 @@ class Speech:
     def _special(self, rng: np.random.Generator) -> list[Token]:
         kind, case = rng.random(), int(rng.integers(len(self.endings)))
         n = int(10 ** rng.uniform(0, 4.3))
-        if kind < 0.6:  # a number, of which the word before says what it is
+        if kind < 0.6:  # a number whose kind the word before it tells
             governor = pick(rng, self.before_number[case])
             written, read, name = f"{n:,}" if n >= 10000 else str(n), self.number(n), "CARDINAL"
             simple = read if n < 20 else written

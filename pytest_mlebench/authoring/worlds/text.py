@@ -18,7 +18,7 @@ SCRIPTS: dict[str, Parts] = {
 
 
 def lexicon(rng: np.random.Generator, count: int, taken: set[str] | None = None, script: str = "latin") -> list[str]:
-    """Distinct made-up words, none of which is in ``taken``, to which they are added.
+    """Distinct made-up words that are not in ``taken``, and adds them to it.
 
     >>> len(lexicon(np.random.default_rng(0), 5, script="tamil"))
     5
@@ -46,7 +46,7 @@ def zipf_ranks(rng: np.random.Generator, words: int, count: int) -> np.ndarray:
 
 
 def zipf(rng: np.random.Generator, words: Sequence[str], count: int) -> list[str]:
-    """Words drawn by Zipf's law, of which the first are the most frequent."""
+    """Words drawn by Zipf's law; the first in the list are the most frequent."""
     return [words[rank] for rank in zipf_ranks(rng, len(words), count)]
 
 
