@@ -22,7 +22,7 @@ from pytest_mlebench.data.download.retry import RetryPolicy
 from pytest_mlebench.errors import MLEBenchError, SandboxError
 from pytest_mlebench.io import disk
 from pytest_mlebench.io.progress import Event, Note, WarningNote
-from pytest_mlebench.io.units import format_binary_size, format_size, listed, pluralize
+from pytest_mlebench.io.units import format_size, listed, pluralize
 from pytest_mlebench.llm.providers import load_providers
 from pytest_mlebench.options import Settings
 from pytest_mlebench.reports.progress import Lines
@@ -185,10 +185,10 @@ def _disk(bench: Bench) -> Iterator[Line]:
 
 def _memory(_: Bench) -> Iterator[Line]:
     cpus, memory = machine_size()
-    text = f"{format_binary_size(memory)}, {pluralize(cpus, 'processor')}; runs share them (-n)"
+    text = f"{format_size(memory)}, {pluralize(cpus, 'processor')}; runs share them (-n)"
     yield ("ok" if memory >= LEAST_MEMORY else "problem"), "memory", text
     if memory < defaults.GRADING_MEMORY:
-        yield "note", "memory", f"grading may use {format_binary_size(defaults.GRADING_MEMORY)}: lower --grading-memory"
+        yield "note", "memory", f"grading may use {format_size(defaults.GRADING_MEMORY)}: lower --grading-memory"
 
 
 def _keys(bench: Bench) -> Iterator[Line]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from pytest_mlebench import defaults
 from pytest_mlebench.errors import number
+from pytest_mlebench.io.units import format_size
 
 
 @dataclass(frozen=True)
@@ -29,4 +30,4 @@ class GradingLimits:
 
     def beyond(self, what: str) -> str:
         """``more than`` the limit of ``time`` or ``memory``."""
-        return f"more than {self.seconds:g} s" if what == "time" else f"more than {self.memory:,} bytes of memory"
+        return f"more than {self.seconds:g} s" if what == "time" else f"more than {format_size(self.memory)} of memory"

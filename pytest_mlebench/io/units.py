@@ -69,23 +69,15 @@ def format_score(score: float | None) -> str:
 
 
 def format_size(size: float) -> str:
-    """Bytes for a reader, in powers of 1000 as disks and downloads are sold, for example ``1.2 GB``."""
-    for unit in ("bytes", "kB", "MB", "GB"):
-        if size < 1000:
-            return f"{size:.0f} bytes" if unit == "bytes" else f"{size:.1f} {unit}"
-        size /= 1000
-    return f"{size:.1f} TB"
+    """Bytes for a reader, in powers of 1024 as limits are given and as ``parse_size`` reads them.
 
-
-def format_binary_size(size: float) -> str:
-    """Bytes for a reader, in powers of 1024 as limits are given.
-
-    >>> format_binary_size(440 << 30), format_binary_size(1 << 20), format_binary_size(512)
+    >>> format_size(440 << 30), format_size(1 << 20), format_size(512)
     ('440 GiB', '1 MiB', '512 bytes')
     """
     units = ("bytes", "KiB", "MiB", "GiB", "TiB")
     power = next((k for k in range(len(units) - 1) if size < 1 << 10 * (k + 1)), len(units) - 1)
-    return f"{size / (1 << 10 * power):.4g} {units[power]}"
+    number = f"{size / (1 << 10 * power):.1f}".removesuffix(".0") if power else f"{size:.0f}"
+    return f"{number} {units[power]}"
 
 
 def listed(words: Sequence[str]) -> str:

@@ -34,7 +34,7 @@ from typing import Any
 from pytest_mlebench import defaults
 from pytest_mlebench.errors import UsageError, reason
 from pytest_mlebench.io.json_files import read_json, write_json
-from pytest_mlebench.io.units import format_duration
+from pytest_mlebench.io.units import format_duration, format_size
 from pytest_mlebench.records.account import Hardware, Limits
 from pytest_mlebench.records.layout import MANIFEST
 from pytest_mlebench.records.record import RunKey, RunRecord
@@ -239,7 +239,7 @@ def canonical_differences(limits: Limits, hardware: Hardware, *, workers: int, s
         found.append(f"{cpus:g} processor{'' if cpus == 1 else 's'} for a run instead of {_CANONICAL_CPUS}")
     memory = limits.memory or hardware.memory / workers
     if not _CANONICAL_MEMORY[0] <= memory <= _CANONICAL_MEMORY[1]:
-        found.append(f"{memory / 1e9:.0f} GB of memory for a run instead of 440 GB")
+        found.append(f"{format_size(memory)} of memory for a run instead of 440 GB")
     models = ", ".join(hardware.gpus) or "none"
     if limits.gpus != 1 or not all(_CANONICAL_GPU.search(model) for model in hardware.gpus):
         found.append(f"{limits.gpus or 'no'} GPU for a run (the machine's: {models}) instead of one 24 GB A10")

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from pytest_mlebench.io.units import format_binary_size, format_dollars, format_duration, format_score, pluralize
+from pytest_mlebench.io.units import format_dollars, format_duration, format_score, format_size, pluralize
 from pytest_mlebench.records.account import SandboxAccount
 from pytest_mlebench.records.record import RunRecord
 from pytest_mlebench.records.report import TWIN_DATA
@@ -220,7 +220,7 @@ def _limits(limits: Mapping[str, Any]) -> Mapping[str, Any]:
         if key == "time_limit":
             shown[key] = format_duration(value)
         elif key in ("memory", "disk", "log_bytes", "collect_bytes"):
-            shown[key] = format_binary_size(value)
+            shown[key] = format_size(value)
         elif key in ("cpus", "gpus"):
             shown[key] = f"{value:g}"
     words = {"cpus": "processors", "gpus": "GPUs", "log_bytes": "log"}
@@ -253,7 +253,7 @@ def _gpu_usage(sandbox: SandboxAccount) -> list[str]:
             if key in numbers
         ]
         if "memory_peak" in numbers:
-            parts.append(f"memory {format_binary_size(numbers['memory_peak'])} at most")
+            parts.append(f"memory {format_size(numbers['memory_peak'])} at most")
         lines.append(f"{uuid}: {', '.join(parts)}")
     return lines
 

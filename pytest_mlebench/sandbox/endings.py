@@ -10,7 +10,7 @@ from typing import Any
 
 from pytest_mlebench.agents import Agent, Permissions
 from pytest_mlebench.errors import SandboxError
-from pytest_mlebench.io.units import format_binary_size, pluralize
+from pytest_mlebench.io.units import format_size, pluralize
 from pytest_mlebench.records.account import Ending, Limits
 from pytest_mlebench.sandbox.contract import Sandbox
 from pytest_mlebench.sandbox.instructions import format_duration
@@ -52,12 +52,12 @@ class End:
         if limits.disk is not None and not disk_full:
             too_large = self.signal == "SIGXFSZ" or self.exit_code == 128 + signal.SIGXFSZ
             if too_large or "File too large" in log_tail:
-                disk_full = f"a file grew over the limit of {limits.disk:,} bytes"
+                disk_full = f"a file grew over the limit of {format_size(limits.disk)}"
             elif "No space left on device" in log_tail:
-                disk_full = f"the limit is {limits.disk:,} bytes"
+                disk_full = f"the limit is {format_size(limits.disk)}"
         out_of_memory = self.out_of_memory
         if memory and limits.memory is not None and any(word in log_tail for word in _MEMORY_ERRORS):
-            out_of_memory = out_of_memory or f"a process asked for more than {limits.memory:,} bytes"
+            out_of_memory = out_of_memory or f"a process asked for more than {format_size(limits.memory)}"
         return replace(self, disk_full=disk_full, out_of_memory=out_of_memory)
 
     def judge(self) -> tuple[Ending, str]:
@@ -158,11 +158,11 @@ def apply(limits: Limits, machine: Machine, *, workers: int = 1) -> Limits:
     if limits.cpus is not None and limits.cpus > machine.cpus:
         raise SandboxError(f"--cpus is {limits.cpus:g}, but this machine has {pluralize(machine.cpus, 'processor')}")
     if limits.memory is not None and limits.memory > machine.memory:
-        available = format_binary_size(machine.memory)
-        raise SandboxError(f"--memory is {format_binary_size(limits.memory)}, but this machine has {available}")
+        available = format_size(machine.memory)
+        raise SandboxError(f"--memory is {format_size(limits.memory)}, but this machine has {available}")
     if limits.memory is not None and limits.memory < _LEAST_MEMORY:
-        least = format_binary_size(_LEAST_MEMORY)
-        raise SandboxError(f"--memory is {format_binary_size(limits.memory)}, must be at least {least}")
+        least = format_size(_LEAST_MEMORY)
+        raise SandboxError(f"--memory is {format_size(limits.memory)}, must be at least {least}")
     kept = max(_KEPT_MEMORY, int(machine.memory * _KEPT_MEMORY_SHARE))
     memory = max(_LEAST_MEMORY, (machine.memory - min(kept, machine.memory // 2)) // workers)
     cpus = math.floor(machine.cpus * (1 - _KEPT_CPUS_SHARE) / workers * 100) / 100

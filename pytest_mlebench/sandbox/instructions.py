@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_mlebench.io.paths import bundled
-from pytest_mlebench.io.units import format_binary_size, pluralize
+from pytest_mlebench.io.units import format_size, pluralize
 
 if TYPE_CHECKING:
     from pytest_mlebench.records.account import Limits
@@ -51,7 +51,7 @@ def validate_script() -> Path:
 def _hardware(limits: Limits) -> str:
     """What a run has, for example ``8 processors, 64 GiB of memory and 1 GPU``."""
     cpus = [] if limits.cpus is None else [f"{limits.cpus:g} processor{'' if limits.cpus == 1 else 's'}"]
-    memory = [] if limits.memory is None else [f"{format_binary_size(limits.memory)} of memory"]
+    memory = [] if limits.memory is None else [f"{format_size(limits.memory)} of memory"]
     gpus = pluralize(limits.gpus, "GPU") if limits.gpus else "no GPU"
     return f"{', '.join([*cpus, *memory])} and {gpus}".removeprefix(" and ")
 

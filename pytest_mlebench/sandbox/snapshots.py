@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from pytest_mlebench import defaults
+from pytest_mlebench.io.units import format_size
 from pytest_mlebench.sandbox.redaction import Redactor
 
 SUBMISSION_NAME = "submission.csv"
@@ -147,9 +148,9 @@ class Snapshots:
 
     def _fits(self, size: int) -> bool:
         if size > self._max_bytes:
-            self._note(f"no snapshot of a submission of more than {self._max_bytes:,} bytes")
+            self._note(f"no snapshot of a submission of more than {format_size(self._max_bytes)}")
         elif self._stored + size > self._policy.total_bytes:
-            self._note(f"no snapshot of a submission, as all together may have {self._policy.total_bytes:,} bytes")
+            self._note(f"no snapshot of a submission, as all together may have {format_size(self._policy.total_bytes)}")
         else:
             return True
         return False

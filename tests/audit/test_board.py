@@ -154,7 +154,7 @@ def test_every_honest_bundle_has_a_row_for_each_agent_and_only_what_compares_is_
     first, *others = own_rows(data)
     assert len(others) == 2 + 3 + 2
     assert (first["split"], first["seeds"], first["data"], first["time"]) == ("toys", 3, "real", "24 h")
-    assert first["hardware"] == "36 × Xeon, 472 GB, 1 × NVIDIA A10"
+    assert first["hardware"] == "36 × Xeon, 440 GiB, 1 × NVIDIA A10"
     assert (first["models"], first["cost_text"]) == ("small", "$0.30")
     assert first["rates"]["gold"]["mean"] == 100 and first["rates"]["silver"]["mean"] == 0
     assert "files are consistent and scores reproduce" in first["verification"]
@@ -361,7 +361,7 @@ def test_a_bundle_that_is_too_large_is_listed(world: World, bundles: Path, tmp_p
     words = [str(bundles / "local.tar.zst"), f"--out={tmp_path / 'site'}", "--max-size=1k"]
     assert main(["board", *words, *options(world)]) == 0
     (own,) = json.loads((tmp_path / "site/board.json").read_text())["rejected"]
-    assert own["verdict"] == "cannot be read" and "at most 1.0 kB are allowed" in own["reasons"][0]
+    assert own["verdict"] == "cannot be read" and "at most 1 KiB are allowed" in own["reasons"][0]
 
 
 def test_data_that_is_not_here_is_a_reason_and_no_row(

@@ -97,7 +97,7 @@ def test_a_whole_split_in_the_canonical_setting_compares(tmp_path: Path) -> None
     assert row.reasons == () and row.status == "ranked"
     assert (row.agent, row.split, row.competitions, row.seeds) == ("agent", "smoke", 3, 3)
     assert (row.time, row.hours, row.data, row.version) == ("24 h", 24.0, "real", "1")
-    assert row.hardware == "36 × Xeon, 472 GB, 1 × NVIDIA A10"
+    assert row.hardware == "36 × Xeon, 440 GiB, 1 × NVIDIA A10"
     assert str(row.rates["any_medal"]) == str(row.rates["gold"]) == "100.0 %"
     assert str(row.rates["silver"]) == "0.0 %" and row.rates["silver"].spread == "0–56 %"
 

@@ -65,10 +65,10 @@ def test_the_doctor_says_what_is_missing_and_what_to_do(capsys: pytest.CaptureFi
 def test_a_full_disk_is_a_problem(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    usage = SimpleNamespace(free=10**9, total=10**12, used=10**12 - 10**9)
+    usage = SimpleNamespace(free=1 << 30, total=10**12, used=10**12 - 10**9)
     monkeypatch.setattr("shutil.disk_usage", lambda folder: usage)
     assert main(["doctor", "--data-dir", str(tmp_path)]) == 1
-    assert "problem data     1.0 GB of disk space free: make room" in capsys.readouterr().out
+    assert "problem data     1 GiB of disk space free: make room" in capsys.readouterr().out
 
 
 def test_a_host_that_answers_is_reached(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from pytest_mlebench.io.locks import hold
+from pytest_mlebench.io.units import format_size
 from tests.kaggle_server import zip_bytes
 
 pytestmark = pytest.mark.full
@@ -87,7 +88,7 @@ def test_remove_frees_raw_data_or_all(prepared: Path, mlebench: Mlebench) -> Non
     assert not (prepared / TITANIC / "raw").exists() and (prepared / TITANIC / "prepared").is_dir()
     before = sum(path.stat().st_blocks for path in (prepared / TITANIC).rglob("*.*") if path.is_file()) * 512
     done = mlebench("remove", "-c", TITANIC)
-    assert done.stdout.splitlines()[0] == f"{TITANIC}: freed {before / 1000:.1f} kB"
+    assert done.stdout.splitlines()[0] == f"{TITANIC}: freed {format_size(before)}"
     assert [path.name for path in (prepared / TITANIC).iterdir()] == [".lock"]
     assert state(mlebench, TITANIC) == "absent"
     assert mlebench("remove", "-c", TITANIC).stdout == "freed 0 bytes in total\n"
@@ -101,7 +102,7 @@ def test_files_that_somebody_else_has_too_do_not_count_as_freed(prepared: Path, 
         for path in (prepared / TITANIC).rglob("*")
         if path.is_file() and not path.samefile(largest)
     )
-    assert mlebench("remove", "-c", TITANIC).stdout.splitlines()[0] == f"{TITANIC}: freed {free / 1000:.1f} kB"
+    assert mlebench("remove", "-c", TITANIC).stdout.splitlines()[0] == f"{TITANIC}: freed {format_size(free)}"
     assert (prepared / "mine.csv").is_file()
 
 
@@ -125,4 +126,4 @@ def test_list_tells_how_far_each_is_and_what_it_takes(data: Path, mlebench: Mleb
     (folder / "raw").mkdir()
     (folder / "raw/train.csv").touch()
     assert state(mlebench, TITANIC) == "raw"
-    assert mlebench("list", "-c", TITANIC).stdout.splitlines()[1].endswith("  2.0 MB  raw")
+    assert mlebench("list", "-c", TITANIC).stdout.splitlines()[1].endswith("  1.9 MiB  raw")

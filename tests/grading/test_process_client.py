@@ -113,7 +113,7 @@ def test_more_memory_than_the_limit_makes_the_submission_invalid(
 ) -> None:
     report = make_grader(body).report(submission)
     assert outcome(report) == (None, False, False)
-    assert report.error == "grading takes more than 1,073,741,824 bytes of memory (--grading-memory)"
+    assert report.error == "grading takes more than 1 GiB of memory (--grading-memory)"
 
 
 @pytest.mark.parametrize(

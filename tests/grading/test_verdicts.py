@@ -145,7 +145,7 @@ def test_a_check_writes_no_files_and_opens_no_connections(
 def test_limits_hold_for_checks_too(make_checker: MakeChecker, submission: Path) -> None:
     head = "import numpy\ndef grade(s, a): pass\ndef check(s, t):\n"
     assert make_checker(f"{head}    numpy.ones(20 << 27)")(submission) == (
-        "Submission invalid! Checking it takes more than 8,589,934,592 bytes of memory; is it larger than it should be?"
+        "Submission invalid! Checking it takes more than 8 GiB of memory; is it larger than it should be?"
     )
     loop = make_checker(f"{head}    while True: pass", limits=GradingLimits(seconds=1))
     assert loop(submission) == "Submission invalid! Checking it takes more than 1 s; is it larger than it should be?"

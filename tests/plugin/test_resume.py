@@ -261,7 +261,7 @@ MACHINE = Hardware(host="h", cpu="c", cpus=36, memory=440 << 30, gpus={"NVIDIA A
     [
         (Limits(gpus=1), MACHINE, 1, []),
         (Limits(gpus=1, cpus=36, memory=440 * 10**9), MACHINE, 4, []),
-        (Limits(gpus=1), MACHINE, 2, ["18 processors", "236 GB of memory"]),
+        (Limits(gpus=1), MACHINE, 2, ["18 processors", "220 GiB of memory"]),
         (Limits(gpus=0), MACHINE, 1, ["no GPU"]),
         (Limits(gpus=1, time_limit=3600), MACHINE, 1, ["time limit 1 h"]),
         (Limits(gpus=1), Hardware(host="h", cpu="c", cpus=36, memory=440 << 30, gpus={"NVIDIA A100": 1}), 1, ["A100"]),

@@ -55,7 +55,7 @@ def run(script: str, competition: Competition, sandbox: Sandbox, tmp_path: Path)
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(("value", "limit"), [(111, "2 s"), (222, "1,073,741,824 bytes of memory")])
+@pytest.mark.parametrize(("value", "limit"), [(111, "2 s"), (222, "1 GiB of memory")])
 def test_a_loop_and_20_gb_cost_one_run_its_validity(
     value: int, limit: str, competition: Competition, sandbox: Sandbox, tmp_path: Path
 ) -> None:

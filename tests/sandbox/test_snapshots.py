@@ -112,7 +112,7 @@ def test_a_secret_is_masked(run: Runner) -> None:
 def test_one_that_is_too_large_is_not_taken_and_said_so(run: Runner) -> None:
     snapshots, _ = watch(run, "truncate -s 2M $F; sleep 1; submit 1; taken")
     assert contents(snapshots) == ["id,label\n1\n"]
-    assert snapshots.notes == ("no snapshot of a submission of more than 1,048,576 bytes",)
+    assert snapshots.notes == ("no snapshot of a submission of more than 1 MiB",)
 
 
 @pytest.mark.full

@@ -8,7 +8,7 @@ from pytest_mlebench import defaults
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.errors import ClusterError
 from pytest_mlebench.extras.engines.contract import Engine, Resources
-from pytest_mlebench.io.units import format_binary_size, format_duration, pluralize
+from pytest_mlebench.io.units import format_duration, format_size, pluralize
 from pytest_mlebench.options import Settings
 
 _GRADER_BYTES = 1 << 30
@@ -65,11 +65,9 @@ def request_text(engine: str, settings: Settings, asked: Iterable[Resources]) ->
     ]
     memories = sorted({one.memory for one in known if one.memory is not None})
     if memories and settings.memory is not None:
-        span = " to ".join(dict.fromkeys(map(format_binary_size, (memories[0], memories[-1]))))
+        span = " to ".join(dict.fromkeys(map(format_size, (memories[0], memories[-1]))))
         why = "" if memories[-1] == settings.memory else " or what grading the competition takes"
-        parts.append(
-            f"{span} of memory (--memory={format_binary_size(settings.memory)}{why}) plus 1 GiB for the harness"
-        )
+        parts.append(f"{span} of memory (--memory={format_size(settings.memory)}{why}) plus 1 GiB for the harness")
     if settings.cpus is not None:
         parts.append(f"{settings.cpus:g} processor{'' if settings.cpus == 1 else 's'} (--cpus)")
     if settings.gpus:

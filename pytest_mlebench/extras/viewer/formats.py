@@ -11,11 +11,11 @@ from markupsafe import Markup
 
 from pytest_mlebench.extras.viewer.pictures import short
 from pytest_mlebench.io.units import (
-    format_binary_size,
     format_dollars,
     format_duration,
     format_score,
     format_seconds,
+    format_size,
     pluralize,
 )
 from pytest_mlebench.records.outcome import Outcome
@@ -59,7 +59,7 @@ FILTERS: dict[str, Callable[..., Any]] = {
     "duration": _optional(format_duration),
     "clock": _optional(format_seconds),
     "score": _optional(format_score),
-    "size": _optional(format_binary_size),
+    "size": _optional(format_size),
     "count": _optional(lambda value: f"{value:,}"),
     "outcome": lambda name: Outcome[name],
     "label": lambda name: Outcome[name].label,

@@ -10,6 +10,8 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any
 
+from pytest_mlebench.io.units import format_size
+
 _INTERVAL = 0.25
 _UNMEASURED = 3
 _SHARE = 0.1
@@ -65,7 +67,7 @@ class DiskWatcher:
         if self._unmeasured >= _UNMEASURED and not self.full:
             self.full = "the space in use cannot be measured, as paths are too long"
         elif size is not None and size > self.limit and not self.full:
-            self.full = f"{size:,} bytes written, the limit is {self.limit:,}"
+            self.full = f"{format_size(size)} written, the limit is {format_size(self.limit)}"
         return bool(self.full)
 
     def _watch(self) -> None:
@@ -81,7 +83,7 @@ class DiskWatcher:
 class FreeSpaceWatcher(DiskWatcher):
     """For a run without a limit: calls ``stop`` when the engine's disk is nearly full and this run filled much of it.
 
-    That is when less is free than a twentieth of what the run wrote, and less than 5 GB: the run that wrote most is
+    That is when less is free than a twentieth of what the run wrote, and less than 5 GiB: the run that wrote most is
     stopped first, and one that would have fitted goes on. ``free`` gives the bytes that are free, None if unknown.
     """
 
@@ -96,5 +98,6 @@ class FreeSpaceWatcher(DiskWatcher):
         if free is not None and free < _NEARLY_FULL:  # only then: to measure what was written takes long
             size = self._written() or 0
             if free * _TIMES < size:
-                self.full = f"{size:,} bytes written, and only {free:,} are left for all runs; --disk sets a limit"
+                left = format_size(free)
+                self.full = f"{format_size(size)} written, and only {left} are left for all runs; --disk sets a limit"
         return bool(self.full)

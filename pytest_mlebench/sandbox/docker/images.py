@@ -26,7 +26,7 @@ from pytest_mlebench.errors import SandboxError, reason
 from pytest_mlebench.io.paths import bundled
 from pytest_mlebench.io.processes import LABEL
 from pytest_mlebench.io.progress import Reporter, Step, silent
-from pytest_mlebench.io.units import format_binary_size
+from pytest_mlebench.io.units import format_size
 from pytest_mlebench.sandbox.contract import check_agent_folder
 from pytest_mlebench.sandbox.docker.build_network import build_network
 from pytest_mlebench.sandbox.docker.dockerfile import Rules
@@ -351,8 +351,8 @@ class Images:
         if size > defaults.IMAGE_BYTES:
             with engine_errors(f"remove image {tag}"):
                 self._client.images.remove(tag, force=True)
-            most = format_binary_size(defaults.IMAGE_BYTES)
-            raise SandboxError(f"image {tag} has {format_binary_size(size)}, may have {most}")
+            most = format_size(defaults.IMAGE_BYTES)
+            raise SandboxError(f"image {tag} has {format_size(size)}, may have {most}")
 
     def volumes(self, tag: str) -> list[str]:
         """The paths that an image declares as volumes; raises SandboxError."""

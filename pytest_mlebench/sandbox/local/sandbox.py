@@ -28,6 +28,7 @@ from pytest_mlebench.agents.definition import Agent
 from pytest_mlebench.errors import SandboxError, number
 from pytest_mlebench.io.processes import owned, sigterm_interrupts
 from pytest_mlebench.io.progress import Reporter, silent
+from pytest_mlebench.io.units import format_size
 from pytest_mlebench.records.account import COLLECTED, RUN_LOG, SUBMISSION, Limits, SandboxAccount
 from pytest_mlebench.sandbox.checker import SubmissionChecker
 from pytest_mlebench.sandbox.collection import Collector, FilesWriter
@@ -249,7 +250,7 @@ def _end(result: dict[str, Any], task: Task) -> End:
         signal=signal.Signals(-code).name if code < 0 else None,
         oom_kills=result["oom_kills"],
         time_limit=limits.time_limit if reason == "timed out" else None,
-        out_of_memory=f"its processes used more than {limits.memory:,} bytes" if reason == "out of memory" else "",
+        out_of_memory=f"its processes used more than {format_size(limits.memory)}" if reason == "out of memory" else "",
     ).with_clues(limits, tail(task.run_dir / RUN_LOG), memory=True)
 
 

@@ -14,7 +14,7 @@ from statistics import fmean
 from pytest_mlebench.catalog.competition import split_and_version
 from pytest_mlebench.defaults import TIME_LIMIT
 from pytest_mlebench.extras.bundles.unchecked import ALWAYS
-from pytest_mlebench.io.units import format_dollars, format_duration, listed, pluralize
+from pytest_mlebench.io.units import format_dollars, format_duration, format_size, listed, pluralize
 from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.records.manifest import model_differences
 from pytest_mlebench.records.report import TWIN
@@ -261,7 +261,7 @@ def _time(own: RunGroup) -> tuple[float | None, str]:
 def _hardware(own: RunGroup) -> str:
     """The machines of the group's sessions, as its maker states them."""
     machines = dict.fromkeys(
-        f"{machine.cpus} × {machine.cpu[:60]}, {machine.memory / 1e9:.0f} GB, "
+        f"{machine.cpus} × {machine.cpu[:60]}, {format_size(machine.memory)}, "
         + (", ".join(f"{count} × {name[:60]}" for name, count in sorted(machine.gpus.items())) or "no GPU")
         for session in own.manifest.sessions
         if (machine := session.hardware) is not None
