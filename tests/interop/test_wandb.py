@@ -7,8 +7,10 @@ import os
 import struct
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -111,4 +113,72 @@ def test_without_a_key_one_line_says_so(tmp_path: Path) -> None:
     recorded_group(tmp_path / "runs/mine", runs=1)
     done = export(tmp_path / "runs/mine", HOME=str(tmp_path), WANDB_BASE_URL="http://127.0.0.1:9")
     assert done.returncode == 2 and "Traceback" not in done.stderr
+    assert done.stderr.splitlines()[-1].startswith("mlebench: W&B: ")
+
+
+class Unwilling(BaseHTTPRequestHandler):
+    """As much of W&B's API as begins a run, as its server is not free; what a run sends then gets ``refusal``."""
+
+    refusal = 500
+    takes_files = True
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        asked = json.loads(body) if self.path == "/graphql" else {}
+        if not asked:
+            self.answer(self.refusal, {})
+            return
+        values = asked.get("variables") or {}
+        viewer = {"id": "u", "entity": "me", "username": "me", "email": "", "flags": "{}", "teams": {"edges": []}}
+        project = {"name": "p", "entity": {"name": "me"}}
+        bucket = {"id": "r", "name": values.get("name"), "displayName": "r", "project": project}
+        data = {"viewer": viewer, "model": {"bucket": None}, "upsertBucket": {"bucket": bucket, "inserted": True}}
+        if self.takes_files:  # its client fails where this is missing
+            url = f"http://{self.headers['Host']}/upload/"
+            files = [{"name": name, "uploadUrl": url + name} for name in values.get("files") or []]
+            data["createRunFiles"] = {"runID": "r", "uploadHeaders": [], "files": files}
+        self.answer(200, {"data": data})
+
+    do_GET = do_PUT = do_POST
+
+    def answer(self, status: int, value: dict[str, Any]) -> None:
+        content = json.dumps(value).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, format: str, *arguments: Any) -> None:
+        pass
+
+
+IMPATIENT = """
+import sys
+from pytest_mlebench.cli.main import main
+from pytest_mlebench.extras.interop import to_wandb
+to_wandb._FINISH_SECONDS = 3
+sys.exit(main(["export", "--to=wandb", sys.argv[1]]))
+"""
+
+
+@pytest.mark.parametrize(("refusal", "takes_files"), [(500, True), (500, False)])
+def test_a_server_that_takes_no_data_ends_an_export_with_one_line(
+    tmp_path: Path, refusal: int, takes_files: bool
+) -> None:
+    recorded_group(tmp_path / "runs/mine", runs=1)
+    handler = type("Handler", (Unwilling,), {"refusal": refusal, "takes_files": takes_files})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
+        own = {"WANDB_BASE_URL": f"http://127.0.0.1:{server.server_port}", "WANDB_API_KEY": "a" * 40}
+        done = subprocess.run(
+            [sys.executable, "-c", IMPATIENT, tmp_path / "runs/mine"],
+            env=os.environ | own | {"HOME": str(tmp_path)},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+        server.shutdown()
+    assert done.returncode == 2 and "Traceback" not in done.stderr, done.stderr
     assert done.stderr.splitlines()[-1].startswith("mlebench: W&B: ")

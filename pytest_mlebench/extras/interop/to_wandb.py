@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -29,6 +30,8 @@ OPTIONS = (
 _ENVIRONMENT = {"WANDB_ERROR_REPORTING": "false"}
 _COLUMNS = ("competition", "seed", "agent", "outcome", "medal", "score", "percentile", "cost", "seconds", "run")
 _TAG = 64
+_FINISH_SECONDS = 300
+"""How long a run's data may take to arrive when it ends; W&B's client would wait for ever."""
 
 
 def export(group: RunGroup, request: Request) -> Iterator[str]:
@@ -43,8 +46,10 @@ def export(group: RunGroup, request: Request) -> Iterator[str]:
             for record in group.records:
                 target.send(record)
             target.send_outcomes()
-        except (wandb.errors.Error, wandb.Error, OSError) as error:
-            why = " ".join(str(error).split())[:300]
+        except Exception as error:  # its client raises errors of several libraries when a server answers nonsense
+            with suppress(Exception):  # which it would show when the program ends
+                wandb.teardown(exit_code=1)
+            why = " ".join(str(error).split())[:300] or type(error).__name__
             raise UsageError(f"W&B: {why}; the same command updates what was sent, and adds nothing twice") from error
     runs = pluralize(len(group.records), "run")
     yield f"{folder}: {runs} for `wandb sync`" if offline else f"W&B, project {project}: {runs} of {group.name}"
@@ -107,6 +112,8 @@ class _Target:
             x_disable_stats=True,
             x_disable_machine_info=True,
             init_timeout=60,
+            finish_timeout=_FINISH_SECONDS,
+            finish_timeout_raises=True,
         )
         return self._wandb.init(
             **self._shared,
