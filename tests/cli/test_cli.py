@@ -236,7 +236,7 @@ def test_list_shows_every_competition_and_its_state(data_dir: Path) -> None:
     wide = mlebench("list", "--wide", "--data-dir", data_dir).stdout.splitlines()[0]
     assert " ".join(wide.split()) == "id split category metric direction teams gold silver bronze median size state"
     digits = next(line for line in lines if line.startswith("smoke-digits "))
-    assert digits.split()[1] == "smoke" and digits.endswith("kB  prepared (verified)")
+    assert digits.split()[1] == "smoke" and digits.endswith("KiB  prepared (verified)")
     rows = json.loads(mlebench("list", "--split", "lite", "--json", "--data-dir", data_dir).stdout)
     assert len(rows) == 22 and {row["state"] for row in rows} == {"absent"}
 

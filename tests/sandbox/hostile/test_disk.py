@@ -13,6 +13,7 @@ import docker
 import pytest
 
 from pytest_mlebench.errors import SandboxError
+from pytest_mlebench.io.units import format_size
 from pytest_mlebench.sandbox import Ending
 from tests.sandbox.scripted import MB, SAMPLE, Runner, docker_sandbox, make_runner, script_agent
 
@@ -166,7 +167,7 @@ def test_an_agent_without_a_limit_wants_to_fill_the_disk_of_all_runs(
     write = "head -c {} /dev/zero > /home/x; {}; sleep {}"
     greedy = run(write.format(100 * MB, SUBMIT, 300), time_limit=200)
     assert greedy.execution.ending is Ending.CRASHED
-    assert f"and only {left:,} are left for all runs; --disk sets a limit" in greedy.execution.detail
+    assert f"and only {format_size(left)} are left for all runs; --disk sets a limit" in greedy.execution.detail
     assert greedy.submission == SAMPLE
     modest = run(write.format(50 * MB, SUBMIT, 2))  # it is not the one that filled the disk
     assert (modest.execution.ending, modest.execution.detail) == (Ending.FINISHED, "")
