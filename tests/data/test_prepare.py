@@ -213,7 +213,7 @@ def test_an_archive_that_claims_more_than_the_disk_holds_is_not_unpacked(data: P
     (data / TITANIC / f"{TITANIC}.zip").write_bytes(bomb())
     for options in ((), ("--skip-disk-check",)):
         done = prepare("-c", TITANIC, *options)
-        assert done.returncode == 1 and "not enough disk" in done.stderr and " TB are missing" in done.stderr
+        assert done.returncode == 1 and "not enough disk" in done.stderr and " TiB are missing" in done.stderr
         assert names(data / TITANIC) == {f"{TITANIC}.zip"}
 
 
@@ -228,7 +228,7 @@ def test_a_shortfall_of_disk_is_told_before_any_download(
     kaggle_server.competitions[CACTUS].files = {"huge.zip": 10**15}
     done = prepare("-c", TITANIC, "-c", CACTUS)
     assert done.returncode == 1
-    assert "not enough disk" in done.stderr and "2 competitions may need up to 2000.0 TB" in done.stderr
+    assert "not enough disk" in done.stderr and "2 competitions may need up to 1819 TiB" in done.stderr
     assert not data.exists()
     assert prepare("-c", TITANIC, "-c", CACTUS, "--skip-disk-check").returncode == 0
 
