@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import shutil
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -42,17 +42,26 @@ def export(group: RunGroup, request: Request) -> Iterator[str]:
         folder = request.folder(group) if offline else Path(scratch)
         project = request.options.get("--project", "mle-bench")
         target = _Target(wandb, group, folder, project, request.options.get("--entity"), offline=offline)
-        try:
-            for record in group.records:
-                target.send(record)
-            target.send_outcomes()
-        except Exception as error:  # its client raises errors of several libraries when a server answers nonsense
-            with suppress(Exception):  # which it would show when the program ends
-                wandb.teardown(exit_code=1)
-            why = " ".join(str(error).split())[:300] or type(error).__name__
-            raise UsageError(f"W&B: {why}; the same command updates what was sent, and adds nothing twice") from error
+        for record in group.records:
+            target.send(record)
+        target.send_outcomes()
     runs = pluralize(len(group.records), "run")
     yield f"{folder}: {runs} for `wandb sync`" if offline else f"W&B, project {project}: {runs} of {group.name}"
+
+
+@contextmanager
+def _client_errors(wandb: Any) -> Iterator[None]:
+    """Turn what W&B's client raises into UsageError.
+
+    That is any exception: for nonsense from a server it has errors of several libraries and a private one.
+    """
+    try:
+        yield
+    except Exception as error:
+        with suppress(Exception):  # the client would show the same with a traceback when the program ends
+            wandb.teardown(exit_code=1)
+        why = " ".join(str(error).split())[:300] or type(error).__name__
+        raise UsageError(f"W&B: {why}; the same command updates what was sent, and adds nothing twice") from error
 
 
 class _Target:
@@ -66,13 +75,16 @@ class _Target:
 
     def send(self, record: RunRecord) -> None:
         config = {name: self._text(value) for name, value in facts.parameters(self._group, record).items()}
-        tags = [record.outcome.value, record.split, f"verified: {record.data_verified}"]
-        run = self._init(record.run_id, config=config, tags=[self._clean(tag)[:_TAG] for tag in tags], job_type="run")
-        for step, (seconds, values) in enumerate(facts.timeline(record)):
-            run.log({"timeline.seconds": seconds, **values}, step=step)
-        run.summary.update(facts.metrics(record))
-        run.summary.update({name: self._text(value) for name, value in facts.tags(record).items()})
-        run.finish(exit_code=0 if record.outcome.passed else 1)
+        words = (record.outcome.value, record.split, f"verified: {record.data_verified}")
+        tags = [self._clean(word)[:_TAG] for word in words]
+        timeline = [{"timeline.seconds": seconds, **values} for seconds, values in facts.timeline(record)]
+        summary = facts.metrics(record) | {name: self._text(value) for name, value in facts.tags(record).items()}
+        with _client_errors(self._wandb):
+            run = self._init(record.run_id, config=config, tags=tags, job_type="run")
+            for step, point in enumerate(timeline):
+                run.log(point, step=step)
+            run.summary.update(summary)
+            run.finish(exit_code=0 if record.outcome.passed else 1)
 
     def send_outcomes(self) -> None:
         rows = [
@@ -90,10 +102,11 @@ class _Target:
             ]
             for record in self._group.records
         ]
-        run = self._init(f"{self._group.name} outcomes", config={}, tags=[], job_type="outcomes")
-        table = self._wandb.Table(columns=list(_COLUMNS), data=[[self._text(cell) for cell in row] for row in rows])
-        run.log({"outcomes": table}, step=0)
-        run.finish()
+        data = [[self._text(cell) for cell in row] for row in rows]
+        with _client_errors(self._wandb):
+            run = self._init(f"{self._group.name} outcomes", config={}, tags=[], job_type="outcomes")
+            run.log({"outcomes": self._wandb.Table(columns=list(_COLUMNS), data=data)}, step=0)
+            run.finish()
 
     def _init(self, name: str, **more: Any) -> Any:
         id = hashlib.sha256(f"{self._group.name}\0{name}".encode()).hexdigest()[:24]
