@@ -245,13 +245,15 @@ def _blocks(reader: int, task: Task, process: subprocess.Popen[bytes]) -> Iterat
 
 def _end(result: dict[str, Any], task: Task) -> End:
     code, reason, limits = result["exit_code"], result["reason"], task.limits
-    used = f"its processes used more than {format_size(limits.memory or 0)}" if reason == "out of memory" else ""
+    out_of_memory = ""
+    if reason == "out of memory" and limits.memory is not None:
+        out_of_memory = f"its processes used more than {format_size(limits.memory)}"
     return End(
         exit_code=code if code >= 0 else None,
         signal=signal.Signals(-code).name if code < 0 else None,
         oom_kills=result["oom_kills"],
         time_limit=limits.time_limit if reason == "timed out" else None,
-        out_of_memory=used,
+        out_of_memory=out_of_memory,
     ).with_clues(limits, tail(task.run_dir / RUN_LOG), memory=True)
 
 
