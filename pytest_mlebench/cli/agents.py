@@ -121,7 +121,11 @@ def _engine(_: Bench) -> Iterator[Line]:
     images = pluralize(int(info.get("Images") or 0), "image")
     yield "ok", "engine", f"Docker {info.get('ServerVersion')}, {info.get('Driver')}, {images}"
     if (free := disk.free(Path(str(info.get("DockerRootDir"))))) is not None:
-        yield _space("images", free, "mlebench clean; docker image prune --all --filter label=mlebench.image")
+        yield _space(
+            "images",
+            free,
+            "`mlebench clean` frees some, and so does `docker image prune --all --filter label=mlebench.image`",
+        )
 
 
 def _podman() -> Iterator[Line]:
@@ -180,7 +184,7 @@ def _gpus_in_containers(settings: Settings) -> Iterator[Line]:
 def _disk(bench: Bench) -> Iterator[Line]:
     for what, folder in (("data", bench.data_dir), ("runs", bench.settings.runs_dir)):
         if (free := disk.free(folder)) is not None:
-            yield _space(what, free, f"make room, or choose another folder with --{what}-dir")
+            yield _space(what, free, f"free some, or choose another folder with --{what}-dir")
 
 
 def _memory(_: Bench) -> Iterator[Line]:
@@ -240,7 +244,7 @@ def _reaches(host: str) -> bool:
 
 def _space(what: str, free: int, advice: str) -> Line:
     state = "ok" if free >= LEAST_DISK else "problem"
-    return state, what, f"{format_size(free)} of disk space free" + ("" if state == "ok" else f": {advice}")
+    return state, what, f"{format_size(free)} of free disk space" + ("" if state == "ok" else f"; {advice}")
 
 
 def _add_sandbox(commands: Any) -> None:

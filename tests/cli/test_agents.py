@@ -68,7 +68,7 @@ def test_a_full_disk_is_a_problem(
     usage = SimpleNamespace(free=1 << 30, total=10**12, used=10**12 - 10**9)
     monkeypatch.setattr("shutil.disk_usage", lambda folder: usage)
     assert main(["doctor", "--data-dir", str(tmp_path)]) == 1
-    assert "problem data     1 GiB of disk space free: make room" in capsys.readouterr().out
+    assert "problem data     1 GiB of free disk space; free some, or choose another folder" in capsys.readouterr().out
 
 
 def test_a_host_that_answers_is_reached(monkeypatch: pytest.MonkeyPatch) -> None:
