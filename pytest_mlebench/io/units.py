@@ -71,13 +71,12 @@ def format_score(score: float | None) -> str:
 def format_size(size: float) -> str:
     """Bytes for a reader, in powers of 1024 as limits are given and as ``parse_size`` reads them.
 
-    >>> format_size(440 << 30), format_size(1 << 20), format_size(512)
-    ('440 GiB', '1 MiB', '512 bytes')
+    >>> [format_size(size) for size in (440 << 30, 25.04 * (1 << 30), 1 << 20, 512, 1 << 64)]
+    ['440 GiB', '25.04 GiB', '1 MiB', '512 bytes', '16 EiB']
     """
-    units = ("bytes", "KiB", "MiB", "GiB", "TiB")
+    units = ("bytes", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
     power = next((k for k in range(len(units) - 1) if size < 1 << 10 * (k + 1)), len(units) - 1)
-    number = f"{size / (1 << 10 * power):.1f}".removesuffix(".0") if power else f"{size:.0f}"
-    return f"{number} {units[power]}"
+    return f"{size / (1 << 10 * power):.4g} {units[power]}"
 
 
 def listed(words: Sequence[str]) -> str:

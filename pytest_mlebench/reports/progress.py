@@ -15,7 +15,7 @@ from pytest_mlebench.reports.untrusted import plain
 if TYPE_CHECKING:
     from tqdm import tqdm
 
-_BAR = "{desc:<55.55}{percentage:3.0f} %|{bar}| {n_fmt}B/{total_fmt}B {rate_fmt} {remaining}"
+_BAR = "{desc:<55.55}{percentage:3.0f} %|{bar}| {n_fmt}iB/{total_fmt}iB {rate_fmt} {remaining}"
 _PLAIN = "{desc:<55.55}{elapsed}"
 _ALL = "{desc:<55.55}{percentage:3.0f} %|{bar}| {n_fmt}/{total_fmt} {elapsed}<{remaining}"
 
@@ -98,7 +98,13 @@ class Bars:
         if bar is None or bar.desc != name:
             self._remove(event.subject)
             bar = self._bars[event.subject] = self._new(
-                desc=name, total=event.total, initial=event.done, unit="B", unit_scale=True, leave=False
+                desc=name,
+                total=event.total,
+                initial=event.done,
+                unit="iB",  # behind the prefix of a power of 1024, as in GiB
+                unit_scale=True,
+                unit_divisor=1024,
+                leave=False,
             )
         bar.bar_format = _BAR if event.total else _PLAIN
         bar.total = event.total

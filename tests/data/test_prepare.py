@@ -228,7 +228,7 @@ def test_a_shortfall_of_disk_is_told_before_any_download(
     kaggle_server.competitions[CACTUS].files = {"huge.zip": 10**15}
     done = prepare("-c", TITANIC, "-c", CACTUS)
     assert done.returncode == 1
-    assert "not enough disk" in done.stderr and "2 competitions may need up to 1819 TiB" in done.stderr
+    assert "not enough disk" in done.stderr and "2 competitions may need up to 1.776 PiB" in done.stderr
     assert not data.exists()
     assert prepare("-c", TITANIC, "-c", CACTUS, "--skip-disk-check").returncode == 0
 
@@ -336,7 +336,7 @@ def test_on_a_terminal_there_are_bars(kaggle_server: KaggleServer, raw_files: Ra
     except OSError:  # how a terminal ends
         pass
     assert process.wait(timeout=60) == 0
-    assert f"{TITANIC}: downloading" in text and "MB/s" in text and "competitions" in text
+    assert f"{TITANIC}: downloading" in text and "MiB/s" in text and "competitions" in text
     assert f"{TITANIC}: prepared in" in text
 
 

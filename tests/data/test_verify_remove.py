@@ -126,4 +126,4 @@ def test_list_tells_how_far_each_is_and_what_it_takes(data: Path, mlebench: Mleb
     (folder / "raw").mkdir()
     (folder / "raw/train.csv").touch()
     assert state(mlebench, TITANIC) == "raw"
-    assert mlebench("list", "-c", TITANIC).stdout.splitlines()[1].endswith("  1.9 MiB  raw")
+    assert mlebench("list", "-c", TITANIC).stdout.splitlines()[1].endswith("  1.91 MiB  raw")
