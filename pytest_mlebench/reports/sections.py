@@ -33,9 +33,9 @@ _OVER_TIME = (
 )
 _EXPLANATION = (
     "Percentage of competitions; mean ± standard error over seeds, if several seeds differ. 95 % interval: Wilson's "
-    "confidence interval over competitions. Percentile: mean percentage of human teams that a run beats or equals, 0 "
-    "without a valid submission, with a 95 % confidence interval (Student's t). pass@k: any medal in the best of k "
-    "runs."
+    "confidence interval over competitions. Percentile: mean percentage of the leaderboard's teams that a run beats or "
+    "equals, 0 without a valid submission, with a 95 % confidence interval (Student's t). pass@k: any medal in the "
+    "best of k runs."
 )
 
 

@@ -555,6 +555,19 @@ def test_colours_follow_the_reader_and_paper_is_light(report: Path, open_tab: Op
     assert tab.see(ground) == "rgb(255, 255, 255)"
 
 
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_the_outline_of_a_medal_that_is_not_firm_stands_out(tmp_path: Path, open_tab: Open, dark: bool) -> None:
+    medals = zip(default_catalogue().split("low"), ("gold", "silver", "bronze"), strict=False)
+    records = [record_with(competition, medal) for competition, medal in medals]
+    records = [replace(record, report=replace(record.report, firm=False)) for record in records]
+    save_group(tmp_path / "g", records)
+    tab = open_tab(write(tmp_path / "g").as_uri(), dark=dark)
+    kinds = tab.see("[...new Set([...document.querySelectorAll('.loose')].map(own => own.textContent))].sort()")
+    lines = tab.see("[...document.querySelectorAll('.loose')].map(own => getComputedStyle(own).outlineColor)")
+    assert kinds == ["bronze", "gold", "silver"]
+    assert set(lines) == {tab.see("getComputedStyle(document.body).color")}
+
+
 def test_axe_finds_nothing_in_light_and_dark_on_a_desktop_and_a_phone(report: Path, open_tab: Open) -> None:
     tab = open_tab(report.as_uri())
     tab.see("document.querySelectorAll('.info, #table tr:nth-child(-n+3) details').forEach(own => own.open = true)")

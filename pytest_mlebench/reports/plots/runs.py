@@ -93,7 +93,7 @@ def score_plot(
     return Plot(
         name="scores",
         title="Scores on the leaderboards",
-        caption="Percentage of human teams that each run beats.",
+        caption="Percentage of the leaderboard's teams that each run beats.",
         more="The scale is stretched towards the top. Marks in the coloured areas earned bronze, silver or gold. "
         "A number next to a name counts runs without a score."
         + (f" Competitions without a known leaderboard are left out: {len(unknown)}." if unknown else ""),
