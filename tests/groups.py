@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from pytest_mlebench._version import __version__
 from pytest_mlebench.catalog import Competition, default_catalogue
 from pytest_mlebench.io.json_files import write_json
 from pytest_mlebench.records.account import RUN_LOG, SUBMISSION, Ending, SandboxAccount, Validation
@@ -224,7 +225,7 @@ def _record(
         ending=ending,
         seconds=60.0,
         report=report,
-        versions={"pytest-mlebench": "0.1.0", "python": "3.11.9"},
+        versions={"pytest-mlebench": __version__, "python": "3.11.9"},
         limits={"time_limit": DAY, "cpus": 36.0, "memory": 440 << 30, "gpus": 1},
         sandbox=SandboxAccount(name="docker"),
         agent_definition={"id": agent},

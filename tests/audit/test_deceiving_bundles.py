@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from pytest_mlebench._version import __version__
 from pytest_mlebench.cli.main import main
 from pytest_mlebench.extras.bundles.bundle import TABLES, write_bundle
 from pytest_mlebench.llm.ledger import BODIES, CALLS
@@ -278,7 +279,7 @@ READS_ANSWERS = "import shutil\nshutil.copy('/data/prepared/private/test.csv', '
 def _clean_audit(group: Path) -> None:
     _code(READS_ANSWERS)(group)
     runs = [record.run_id for record in read_group(group).records]
-    values = {"version": "0.1.0", "audited_at": "2026-01-01T00:00:00+00:00", "runs": runs, "findings": []}
+    values = {"version": __version__, "audited_at": "2026-01-01T00:00:00+00:00", "runs": runs, "findings": []}
     (group / FINDINGS).write_text(json.dumps(values))
 
 
