@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -54,3 +55,10 @@ def test_one_run_of_10_000_calls_is_sent_in_bounded_memory(tmp_path: Path) -> No
 def test_files_of_225_runs_are_written_in_bounded_memory(to: str, tmp_path: Path) -> None:
     recorded_group(tmp_path / "runs/large", runs=RUNS, calls=CALLS, copies=True)
     assert peak(f"--to={to}", "-o", tmp_path / "out", tmp_path / "runs/large") < MOST
+
+
+@pytest.mark.skipif(find_spec("wandb") is None, reason="needs the extra wandb")
+def test_225_runs_are_written_for_wandb_in_bounded_memory(tmp_path: Path) -> None:
+    recorded_group(tmp_path / "runs/large", runs=RUNS, calls=CALLS, copies=True)
+    assert peak("--to=wandb", "--offline", "-o", tmp_path / "out", tmp_path / "runs/large") < MOST
+    assert len(list((tmp_path / "out/wandb").glob("offline-run-*"))) == RUNS + 1

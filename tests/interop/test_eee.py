@@ -71,6 +71,13 @@ def test_its_own_validator_accepts_every_group(tmp_path: Path) -> None:
     make_group(tmp_path / "runs/whole", agents={"aide": 0.8, "mini/con": 0.3}, seeds=3)
     failed = [record_with(own, "error", agent="a") for own in smoke] + [record_with(smoke[0], "crashed", agent="b")]
     save_group(tmp_path / "runs/failed", failed, planned=[record.key for record in failed])
+    twins = [record_with(own, "gold", agent="a") for own in smoke]
+    twins = [replace(own, report=replace(own.report, generated="twin")) for own in twins]
+    save_group(tmp_path / "runs/twins", twins, planned=[record.key for record in twins])
+    second = [record_with(own, "silver", agent="a") for own in smoke]
+    second = [replace(own, report=replace(own.report, bench_version="v2", score_low=0.1)) for own in second]
+    save_group(tmp_path / "runs/second", second, planned=[record.key for record in second])
+    make_group(tmp_path / "runs/one", agents=("aide",), seeds=1, missing=[])
     for record in (own := recorded_group(tmp_path / "runs/odd", runs=2)):
         models = {f"../{SECRET}/☃ model": {**next(iter(record.llm["models"].values()))}}
         odd = replace(record.report, score=float("inf") if record is own[0] else record.score)

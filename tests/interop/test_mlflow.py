@@ -23,10 +23,11 @@ import urllib3
 from pytest_mlebench.records.group import read_group
 from tests.cluster.ports import free_ports
 from tests.interop.recorded import recorded_group
+from tests.interop.test_bounds import CALLS, MOST, RUNS, peak
+from tests.interop.test_secrets import SECRET, leaking_group
 from tests.reports.browser import Open
 
 pytestmark = pytest.mark.full
-SECRET = "sk-of-a-test-0123456789abcdef"
 READ = """
 import json, sys
 from mlflow import MlflowClient
@@ -160,12 +161,8 @@ def test_mlflow_takes_the_traces_too_and_shows_both(server: Server, tmp_path: Pa
 
 
 def test_no_secret_is_in_what_mlflow_stored(server: Server, tmp_path: Path) -> None:
-    group = tmp_path / "runs/secret"
-    for record in recorded_group(group, runs=1, said=f"key {SECRET}"):
-        (group / record.run_id / "run.log").write_text(f"export OPENAI_API_KEY={SECRET}\n")
-        (group / record.run_id / "submission/submission.csv").write_text(f"id,target\n1,{SECRET}\n")
-        replace(record, detail=f"it printed {SECRET}", versions={"agent": SECRET}).write(group / record.run_id)
-    done = export("--to=mlflow", f"--tracking-uri={server.url}", group, OPENAI_API_KEY=SECRET)
+    leaking_group(tmp_path / "runs/secret")
+    done = export("--to=mlflow", f"--tracking-uri={server.url}", tmp_path / "runs/secret", OPENAI_API_KEY=SECRET)
     assert done.returncode == 0, done.stderr
     stored = [path for path in server.folder.rglob("*") if path.is_file()]
     assert any(b"***" in path.read_bytes() for path in stored if path.suffix != ".db")
@@ -205,7 +202,7 @@ def test_a_server_that_is_killed_half_way_gets_the_rest_and_nothing_twice(server
 @contextmanager
 def careless_proxy(server: Server, answers: dict[str, list[str | int]]) -> Iterator[str]:
     """The URL of a proxy before a server. By the last word of a path it has a list: ``lose`` an answer that the server
-    gave, ``drop`` a request, or answer with a status; then it passes on everything."""
+    gave, ``drop`` a request, ``stall`` until the client gives up, or a status to answer with; then it passes on all."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -217,6 +214,10 @@ def careless_proxy(server: Server, answers: dict[str, list[str | int]]) -> Itera
             if answer == "drop":
                 self.close_connection = True
                 self.connection.shutdown(socket.SHUT_RDWR)
+                return
+            if answer == "stall":
+                self.close_connection = True
+                self.connection.recv(1)  # ends when the client has closed the connection
                 return
             if isinstance(answer, int):
                 self.respond(answer, b"not now")
@@ -261,12 +262,13 @@ def test_lost_answers_and_errors_make_nothing_twice(server: Server, tmp_path: Pa
     recorded_group(group, runs=3)
     answers: dict[str, list[str | int]] = {
         "create": ["lose", 500, "drop", "lose"],
-        "log-batch": [503, "lose", "drop", "lose"],
-        "search": ["drop"],
+        "log-batch": [503, "lose", "drop", "stall", "lose"],
+        "search": ["drop", "stall"],
         "set-tag": ["lose", 500],
-        "trajectory.json": ["lose", 413],
+        "trajectory.json": ["lose", 413, "stall"],
     }
     variables = {"MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2", "MLFLOW_HTTP_REQUEST_BACKOFF_FACTOR": "0"}
+    variables |= {"MLFLOW_HTTP_REQUEST_TIMEOUT": "2"}
     with careless_proxy(server, answers) as url:
         for _ in range(12):
             done = export("--to=mlflow", f"--tracking-uri={url}", group, **variables)
@@ -280,6 +282,13 @@ def test_lost_answers_and_errors_make_nothing_twice(server: Server, tmp_path: Pa
     for run in runs:
         assert len(run["history"]) == len({tuple(point) for point in run["history"]}) >= 1
         assert run["params"]["agent"] == "a" and len(run["files"]) >= 4 and run["metrics"]["seconds"] == 60.0
+
+
+def test_10_000_calls_of_225_runs_are_sent_in_bounded_memory(server: Server, tmp_path: Path) -> None:
+    recorded_group(tmp_path / "runs/large", runs=RUNS, calls=CALLS, copies=True)
+    assert peak("--to=mlflow", f"--tracking-uri={server.url}", tmp_path / "runs/large") < MOST
+    runs = server.read("large")["runs"]
+    assert len({run["tags"]["mlebench.run_id"] for run in runs}) == len(runs) == RUNS
 
 
 def test_mlflow_needs_an_address(tmp_path: Path) -> None:

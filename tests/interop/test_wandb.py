@@ -116,29 +116,86 @@ def test_without_a_key_one_line_says_so(tmp_path: Path) -> None:
     assert done.stderr.splitlines()[-1].startswith("mlebench: W&B: ")
 
 
-class Unwilling(BaseHTTPRequestHandler):
-    """As much of W&B's API as begins a run, as its server is not free; what a run sends then gets an error."""
+class Tracker(BaseHTTPRequestHandler):
+    """As much of W&B's API as an export uses, since W&B's own server is not free software."""
 
-    takes_files = True
+    takes: int = 200
+    """The status with which what a run sends is answered."""
+    talks_sense = True
+    """If not, answers lack what was asked for."""
+    runs: dict[str, dict[str, Any]]
+    """What arrived, by the ids of runs."""
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        asked = json.loads(body) if self.path == "/graphql" else {}
-        if not asked:
-            self.answer(500, {})
+        if self.path == "/graphql":
+            self.answer(200, {"data": self.asked(**json.loads(body))})
             return
-        values = asked.get("variables") or {}
-        viewer = {"id": "u", "entity": "me", "username": "me", "email": "", "flags": "{}", "teams": {"edges": []}}
-        project = {"name": "p", "entity": {"name": "me"}}
-        bucket = {"id": "r", "name": values.get("name"), "displayName": "r", "project": project}
-        data = {"viewer": viewer, "model": {"bucket": None}, "upsertBucket": {"bucket": bucket, "inserted": True}}
-        if self.takes_files:  # or else nonsense: an answer without what was asked for
-            url = f"http://{self.headers['Host']}/upload/"
-            files = [{"name": name, "uploadUrl": url + name} for name in values.get("files") or []]
-            data["createRunFiles"] = {"runID": "r", "uploadHeaders": [], "files": files}
-        self.answer(200, {"data": data})
+        if self.path.endswith("/file_stream") and self.takes == 200:
+            self.stream(self.path.split("/")[4], json.loads(body).get("files") or {})
+        self.answer(self.takes, {})
 
     do_GET = do_PUT = do_POST
+
+    def stream(self, id: str, files: dict[str, Any]) -> None:
+        own = self.runs[id]
+        if history := files.get("wandb-history.jsonl"):
+            lines = [json.loads(line) for line in history["content"]]
+            own["history"][history["offset"] :] = lines
+        if summary := files.get("wandb-summary.json"):
+            own["summary"] = json.loads(summary["content"][-1])
+
+    def asked(self, query: str, variables: dict[str, Any] | None = None, **_: Any) -> dict[str, Any]:
+        values = variables or {}
+        if "query Runs" in query:
+            return {"project": self.found()}
+        project = {"name": values.get("project"), "entity": {"name": "me"}}
+        bucket = {"id": "r", "name": values.get("name"), "displayName": "r", "project": project}
+        if "mutation UpsertBucket" in query:
+            own = self.runs.setdefault(values["name"], {"history": [], "summary": {}})
+            own |= {name: values[name] for name in ("displayName", "groupName", "project") if values[name]}
+        answer: dict[str, Any] = {
+            "viewer": {"id": "u", "entity": "me", "username": "me", "email": "", "flags": "{}", "teams": {"edges": []}},
+            "model": {"bucket": self.resumed(values.get("name"))},
+            "upsertBucket": {"bucket": bucket, "inserted": True},
+        }
+        if self.talks_sense:
+            url = f"http://{self.headers['Host']}/upload/"
+            files = [{"name": name, "uploadUrl": url + name} for name in values.get("files") or []]
+            answer["createRunFiles"] = {"runID": "r", "uploadHeaders": [], "files": files}
+            answer["project"] = {"artifact": None}
+            sequence = {"id": "s", "latestArtifact": {"id": "a", "versionIndex": 0}}
+            answer["createArtifact"] = {"artifact": {"id": "a", "state": "COMMITTED", "artifactSequence": sequence}}
+        return answer
+
+    def resumed(self, id: str | None) -> dict[str, Any] | None:
+        """What a run that goes on is told of what was sent before."""
+        if (own := self.runs.get(id or "")) is None:
+            return None
+        lines = [json.dumps(line) for line in own["history"]]
+        tail = json.dumps(lines[-1:])
+        counts = {"historyLineCount": len(lines), "logLineCount": 0, "eventsLineCount": 0}
+        summary = json.dumps(own["summary"])
+        return (
+            counts
+            | {"displayName": own["displayName"], "summaryMetrics": summary, "config": "{}"}
+            | {"historyTail": tail, "eventsTail": "[]", "notes": "", "wandbConfig": json.dumps({"t": 1})}
+        )
+
+    def found(self) -> dict[str, Any]:
+        empty = ("sweepName", "jobType", "commit", "description", "notes", "historyKeys")
+        moment = "2026-01-01T00:00:00"
+        nodes = [
+            dict.fromkeys(empty)
+            | {"id": id, "projectId": "1", "name": id, "displayName": own["displayName"], "group": own["groupName"]}
+            | {"tags": [], "state": "finished", "config": "{}", "readOnly": False, "systemMetrics": "{}"}
+            | {"createdAt": moment, "heartbeatAt": moment, "historyLineCount": len(own["history"])}
+            | {"summaryMetrics": json.dumps(own["summary"]), "user": {"name": "me", "username": "me"}}
+            for id, own in self.runs.items()
+        ]
+        page = {"endCursor": "1", "hasNextPage": False}
+        runs = {"edges": [{"node": node, "cursor": "1"} for node in nodes], "pageInfo": page}
+        return {"internalId": "1", "runCount": len(nodes), "readOnly": False, "runs": runs}
 
     def answer(self, status: int, value: dict[str, Any]) -> None:
         content = json.dumps(value).encode()
@@ -157,25 +214,62 @@ import sys
 from pytest_mlebench.cli.main import main
 from pytest_mlebench.extras.interop import to_wandb
 to_wandb._FINISH_SECONDS = 3
+to_wandb._READ_BACK_WAITS = (0, 0.1)
 sys.exit(main(["export", "--to=wandb", sys.argv[1]]))
 """
+Run = dict[str, Any]
 
 
-@pytest.mark.parametrize("takes_files", [True, False], ids=["takes no data", "answers nonsense"])
-def test_a_bad_server_ends_an_export_with_one_line(tmp_path: Path, takes_files: bool) -> None:
-    recorded_group(tmp_path / "runs/mine", runs=1)
-    handler = type("Handler", (Unwilling,), {"takes_files": takes_files})
+def exported(
+    folder: Path, *groups: Path, **traits: Any
+) -> tuple[list[subprocess.CompletedProcess[str]], dict[str, Run]]:
+    """Export groups, one after the other, to a tracker with these traits; also returns the runs it has, by name."""
+    runs: dict[str, Run] = {}
+    handler = type("Handler", (Tracker,), {"runs": runs, **traits})
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
         own = {"WANDB_BASE_URL": f"http://127.0.0.1:{server.server_port}", "WANDB_API_KEY": "a" * 40}
-        done = subprocess.run(
-            [sys.executable, "-c", IMPATIENT, tmp_path / "runs/mine"],
-            env=os.environ | own | {"HOME": str(tmp_path)},
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
+        done = [
+            subprocess.run(
+                [sys.executable, "-c", IMPATIENT, group],
+                env=os.environ | own | {"HOME": str(folder)},
+                cwd=folder,
+                capture_output=True,
+                text=True,
+                timeout=120,
+            )
+            for group in groups
+        ]
         server.shutdown()
+    return done, {run["displayName"]: run for run in runs.values()}
+
+
+def test_a_server_gets_each_run_once_however_often_it_is_sent(tmp_path: Path) -> None:
+    group = tmp_path / "runs/mine"
+    recorded_group(group, runs=2)
+    done, runs = exported(tmp_path, group, group)
+    for own in done:
+        assert (own.returncode, own.stdout) == (0, "W&B, project mle-bench: 2 runs of mine\n"), own.stderr
+    gold, crashed = read_group(group).records
+    assert runs.keys() == {gold.run_id, crashed.run_id, "mine outcomes"}
+    assert [point["timeline.seconds"] for point in runs[gold.run_id]["history"]] == [30.0, 60.0]
+    assert runs[gold.run_id]["summary"]["score"] == gold.score
+    assert runs["mine outcomes"]["summary"]["outcomes"]["nrows"] == 2
+
+
+def test_data_that_a_server_refuses_without_its_client_telling_is_missed(tmp_path: Path) -> None:
+    group = tmp_path / "runs/mine"
+    recorded_group(group, runs=1)
+    (done,), _ = exported(tmp_path, group, takes=413)
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+    (record,) = read_group(group).records
+    expected = f"mlebench: W&B lacks data of 2 of 2 runs ({record.run_id}, outcomes): "
+    assert done.stderr.splitlines()[-1].startswith(expected), done.stderr
+
+
+@pytest.mark.parametrize("traits", [{"takes": 500}, {"talks_sense": False}], ids=["takes no data", "answers nonsense"])
+def test_a_bad_server_ends_an_export_with_one_line(tmp_path: Path, traits: dict[str, Any]) -> None:
+    recorded_group(tmp_path / "runs/mine", runs=1)
+    (done,), _ = exported(tmp_path, tmp_path / "runs/mine", **traits)
     assert done.returncode == 2 and "Traceback" not in done.stderr, done.stderr
     assert done.stderr.splitlines()[-1].startswith("mlebench: W&B: ")

@@ -15,6 +15,7 @@ from typing import Any
 
 from pytest_mlebench._version import __version__
 from pytest_mlebench.catalog.leaderboard import MEDALS
+from pytest_mlebench.io.durable import write_text
 from pytest_mlebench.io.json_files import json_text
 from pytest_mlebench.llm.trajectory import TRAJECTORY, build
 from pytest_mlebench.records.group import RunGroup
@@ -40,6 +41,11 @@ def cached(redactor: Redactor) -> Clean:
     """``redactor.text`` that remembers short texts: names of models and agents come again in each span."""
     known = lru_cache(1 << 12)(redactor.text)
     return lambda text: known(text) if len(text) <= _SHORT else redactor.text(text)
+
+
+def write_cleaned(path: Path, values: Any, redactor: Redactor) -> None:
+    """Write JSON without the secrets that its texts hold."""
+    write_text(path, redactor.text(json_text(values)) + "\n")
 
 
 def shown(url: str) -> str:

@@ -9,9 +9,8 @@ from typing import Any
 
 from pytest_mlebench._version import __version__
 from pytest_mlebench.extras.interop.contract import ExportOption, Request
-from pytest_mlebench.extras.interop.facts import trajectory
+from pytest_mlebench.extras.interop.facts import cleaner, trajectory, write_cleaned
 from pytest_mlebench.extras.interop.mle_bench import file_name, stamp
-from pytest_mlebench.io.json_files import write_json
 from pytest_mlebench.records.account import Ending
 from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.records.outcome import Outcome
@@ -23,9 +22,9 @@ OPTIONS: tuple[ExportOption, ...] = ()
 
 def export(group: RunGroup, request: Request) -> Iterator[str]:
     """Write a log for each agent."""
-    target = request.folder(group)
+    target, redactor = request.folder(group), cleaner()
     for name, log in inspect_logs(group):
-        write_json(target / f"{name}.json", log)
+        write_cleaned(target / f"{name}.json", log, redactor)
         yield str(target / f"{name}.json")
 
 

@@ -12,12 +12,14 @@ from pathlib import Path
 
 from pytest_mlebench.errors import UsageError, unusable
 from pytest_mlebench.extras.interop.contract import ExportOption, Request
+from pytest_mlebench.extras.interop.facts import cleaner
 from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.records.layout import SUBMISSION
 from pytest_mlebench.records.outcome import Outcome
 from pytest_mlebench.results.grading_report import write_group
 from pytest_mlebench.runs.files import unpack
 from pytest_mlebench.runs.guard import protect
+from pytest_mlebench.sandbox.redaction import Redactor
 
 logger = logging.getLogger("pytest_mlebench")
 
@@ -39,8 +41,7 @@ def export_mle_bench(group: RunGroup, target: Path) -> list[Path]:
 
     MLE-bench takes a run group for one attempt at each competition. Raises UsageError.
     """
-    folders = []
-    rows = []
+    folders, rows, redactor = [], [], cleaner()
     for agent, seed in sorted({(record.agent, record.seed) for record in group.records}):
         records = [record for record in group.records if (record.agent, record.seed) == (agent, seed)]
         started = min(record.started_at for record in records)
@@ -54,6 +55,7 @@ def export_mle_bench(group: RunGroup, target: Path) -> list[Path]:
                 (target_dir / SUBMISSION).parent.mkdir(exist_ok=True)
                 shutil.copyfile(run_dir / SUBMISSION, target_dir / SUBMISSION)
         write_group(folder, started, records)
+        _clean(folder, redactor)
         report = folder / "grading_report.json"
         report.rename(folder / f"{stamp(max(record.ended_at for record in records))}_grading_report.json")
         folders.append(folder)
@@ -83,6 +85,14 @@ def counted_otherwise(group: RunGroup) -> Iterator[str]:
         if record.outcome is Outcome.error:
             what = f"{key.agent} on {key.competition_id}, seed {key.seed}"
             yield f"{what}: an error of the harness, which MLE-bench counts as a failure"
+
+
+def _clean(folder: Path, redactor: Redactor) -> None:
+    """Mask the secrets of this environment in a run's files; an archive that holds one is removed."""
+    for path in filter(Path.is_file, list(folder.rglob("*"))):
+        if not redactor.file(path):
+            path.unlink()
+            logger.warning("warning: %s holds a secret of this environment, and is left out", path)
 
 
 def _known_rows(path: Path) -> list[tuple[str, str]]:

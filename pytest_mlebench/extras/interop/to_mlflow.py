@@ -57,6 +57,7 @@ def export(group: RunGroup, request: Request) -> Iterator[str]:
         try:
             tracker = _Tracker(client_module.MlflowClient(uri), group, files="--no-artifacts" not in request.options)
             done = [tracker.send(record) for record in group.records]
+            tracker.remove_doubles()
         except (problem, OSError) as error:
             why = " ".join(str(error).split())[:300]
             raise UsageError(
@@ -85,25 +86,29 @@ class _Tracker:
             raise UsageError(f"MLflow's experiment {group.name} was deleted: restore it, or remove it for good")
         self._experiment = client.create_experiment(group.name) if found is None else found.experiment_id
         self._known = self._runs()
+        self._created = False
 
-    def _runs(self, filter: str = "tags.`mlebench.run_id` LIKE '%'") -> dict[str, Any]:
-        """The runs that the experiment has, by our ids. Of two with one id the newer is deleted: its answer was lost,
-        and MLflow's client asked for another."""
-        found = dict[str, Any]()
-        token = None
+    def _runs(self) -> dict[str, Any]:
+        """The runs that the experiment has, by our ids. Of two with one id the one that was not sent whole, or the
+        newer, is deleted: when an answer is lost, MLflow's client asks for another run."""
+        runs, token = list[Any](), None
         while True:
-            page = self._client.search_runs([self._experiment], filter, max_results=500, page_token=token)
-            for run in sorted(page, key=lambda run: (_SENT not in run.data.tags, run.info.start_time, run.info.run_id)):
-                if found.setdefault(run.data.tags[_RUN_ID], run) is not run:
-                    self._client.delete_run(run.info.run_id)
+            page = self._client.search_runs(
+                [self._experiment], f"tags.`{_RUN_ID}` LIKE '%'", max_results=500, page_token=token
+            )
+            runs += page
             if not (token := page.token):
-                return found
+                break
+        found = dict[str, Any]()
+        for run in sorted(runs, key=lambda run: (_SENT not in run.data.tags, run.info.start_time, run.info.run_id)):
+            if found.setdefault(run.data.tags[_RUN_ID], run) is not run:
+                self._client.delete_run(run.info.run_id)
+        return found
 
-    def _created(self, record: RunRecord, tags: Mapping[str, str]) -> Any:
-        id = tags[_RUN_ID]
-        start = facts.milliseconds(record.started_at)
-        self._client.create_run(self._experiment, start_time=start, tags=dict(tags), run_name=id)
-        return self._runs(f"tags.`mlebench.run_id` = '{id}'")[id]
+    def remove_doubles(self) -> None:
+        """Delete what lost answers left in this export."""
+        if self._created:
+            self._runs()
 
     def send(self, record: RunRecord) -> bool:
         """Send a run; False if it is there as it is to be."""
@@ -115,7 +120,10 @@ class _Tracker:
             if known is not None and known.data.tags.get(_SENT) == digest:
                 return False
             if known is None:
-                known = self._created(record, values.tags)
+                self._created = True
+                start = facts.milliseconds(record.started_at)
+                name = values.tags[_RUN_ID]
+                known = self._client.create_run(self._experiment, start, dict(values.tags), run_name=name)
             else:
                 self._client.log_batch(known.info.run_id, tags=self._entities("RunTag", values.tags))
             self._log(known, values)
@@ -134,12 +142,11 @@ class _Tracker:
             logger.warning("warning: MLflow keeps parameters as they were first: %s of %s", ", ".join(changed), own)
         missing = {name: value for name, value in values.parameters.items() if name not in run.data.params}
         parameters = self._entities("Param", missing)
-        for at in range(0, len(parameters), _PARAMETERS_AT_ONCE):
-            self._client.log_batch(own, params=parameters[at : at + _PARAMETERS_AT_ONCE])
         kind = third_party("mlflow.entities", "mlflow").Metric
         metrics = [kind(name, value, time, step) for (name, time, step), value in self._new(run, values).items()]
-        for at in range(0, len(metrics), _METRICS_AT_ONCE):
-            self._client.log_batch(own, metrics=metrics[at : at + _METRICS_AT_ONCE])
+        while parameters or metrics:
+            self._client.log_batch(own, metrics[:_METRICS_AT_ONCE], parameters[:_PARAMETERS_AT_ONCE])
+            del metrics[:_METRICS_AT_ONCE], parameters[:_PARAMETERS_AT_ONCE]
 
     def _new(self, run: Any, values: _Values) -> Mapping[tuple[str, int, int], float]:
         """The metrics that the run lacks. One with another value than it has is a millisecond later, so that it counts:

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -32,6 +34,10 @@ _COLUMNS = ("competition", "seed", "agent", "outcome", "medal", "score", "percen
 _TAG = 64
 _FINISH_SECONDS = 300
 """How long a run's data may take to arrive when it ends; W&B's client would wait for ever."""
+_EXPORTED_AT = "mlebench.exported_at"
+_READ_BACK_WAITS = (0, 1, 3, 10, 30)
+"""Seconds before each look at what has arrived: W&B shows it a little later than it was sent."""
+_NAMED = 5
 
 
 def export(group: RunGroup, request: Request) -> Iterator[str]:
@@ -45,6 +51,8 @@ def export(group: RunGroup, request: Request) -> Iterator[str]:
         for record in group.records:
             target.send(record)
         target.send_outcomes()
+        if not offline:
+            target.read_back()
     runs = pluralize(len(group.records), "run")
     yield f"{folder}: {runs} for `wandb sync`" if offline else f"W&B, project {project}: {runs} of {group.name}"
 
@@ -72,6 +80,9 @@ class _Target:
         self._clean = facts.cached(facts.cleaner())
         self._offline = offline
         self._shared = {"project": project, "entity": entity, "group": self._clean(group.name)}
+        self._exported_at = datetime.now(UTC).isoformat()
+        self._sent: dict[str, str] = {}
+        """Names of the runs by their ids."""
 
     def send(self, record: RunRecord) -> None:
         config = {name: self._text(value) for name, value in facts.parameters(self._group, record).items()}
@@ -84,7 +95,7 @@ class _Target:
             for step, point in enumerate(timeline):
                 run.log(point, step=step)
             run.summary.update(summary)
-            run.finish(exit_code=0 if record.outcome.passed else 1)
+            self._finish(run, record.run_id, exit_code=0 if record.outcome.passed else 1)
 
     def send_outcomes(self) -> None:
         rows = [
@@ -106,7 +117,31 @@ class _Target:
         with _client_errors(self._wandb):
             run = self._init(f"{self._group.name} outcomes", config={}, tags=[], job_type="outcomes")
             run.log({"outcomes": self._wandb.Table(columns=list(_COLUMNS), data=data)}, step=0)
-            run.finish()
+            self._finish(run, "outcomes")
+
+    def read_back(self) -> None:
+        """Raise UsageError unless all runs are there as they were sent: the client is silent about data that the server
+        refuses for good, such as with status 413."""
+        for seconds in _READ_BACK_WAITS:
+            time.sleep(seconds)
+            with _client_errors(self._wandb):
+                asked = {"group": self._shared["group"]}
+                found = list(self._wandb.Api().runs(self._path, filters=asked, per_page=100, lazy=False))
+            arrived = {run.id for run in found if run.summary_metrics.get(_EXPORTED_AT) == self._exported_at}
+            if not (missing := [name for id, name in self._sent.items() if id not in arrived]):
+                return
+        names = ", ".join(missing[:_NAMED]) + (", …" if len(missing) > _NAMED else "")
+        runs = pluralize(len(self._sent), "run")
+        raise UsageError(
+            f"W&B lacks data of {len(missing)} of {runs} ({names}): its server may limit the size of requests; "
+            "the same command updates what was sent, and adds nothing twice"
+        )
+
+    def _finish(self, run: Any, name: str, exit_code: int = 0) -> None:
+        run.summary.update({_EXPORTED_AT: self._exported_at})
+        run.finish(exit_code=exit_code)
+        self._path = f"{run.entity}/{run.project}"
+        self._sent[run.id] = self._clean(name)
 
     def _init(self, name: str, **more: Any) -> Any:
         id = hashlib.sha256(f"{self._group.name}\0{name}".encode()).hexdigest()[:24]

@@ -1,0 +1,80 @@
+"""No exporter lets a secret of this environment out, wherever a record or a recording holds it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from pytest_mlebench.extras.interop.contract import EXPORTERS
+from pytest_mlebench.io.extensions import extensions
+from tests.interop.collector import collecting
+from tests.interop.recorded import recorded_group
+from tests.left import leave
+
+SECRET = "sk-of-a-test-0123456789abcdef"
+FILES = {
+    "atif": (),
+    "eee": (),
+    "inspect": (),
+    "mle-bench": (),
+    "wandb": ("--offline",),
+}
+"""Options with which an exporter writes files."""
+
+
+def leaking_group(folder: Path) -> None:
+    """A group whose only run holds the secret wherever an agent or a provider can put it."""
+    for record in recorded_group(folder, runs=1, said=f"key {SECRET}"):
+        run_dir = folder / record.run_id
+        (run_dir / "run.log").write_text(f"export OPENAI_API_KEY={SECRET}\n")
+        (run_dir / "submission/submission.csv").write_text(f"id,target\n1,{SECRET}\n")
+        leave(run_dir, {"logs/agent.log": f"key {SECRET}", "code/run.sh": f"KEY={SECRET}"})
+        models = {f"{SECRET}/{name}": own for name, own in record.llm["models"].items()}
+        replace(
+            record,
+            detail=f"it printed {SECRET}",
+            versions={"agent": SECRET},
+            llm={**record.llm, "models": models},
+            report=replace(record.report, error=f"column {SECRET}"),
+        ).write(run_dir)
+
+
+def run_export(*words: str | Path) -> None:
+    command = [sys.executable, "-m", "pytest_mlebench.cli", "export", *map(str, words)]
+    environment = os.environ | {"OPENAI_API_KEY": SECRET}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert SECRET not in done.stdout + done.stderr
+
+
+def test_each_exporter_is_searched() -> None:
+    # What MLflow's server stores is searched in test_mlflow.py.
+    own = {name for name, found in extensions(EXPORTERS).items() if "pytest_mlebench." in found.value}
+    assert own == FILES.keys() | {"otlp", "mlflow"}
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("to", sorted(FILES))
+def test_no_secret_is_in_files_that_are_written(to: str, tmp_path: Path) -> None:
+    if to == "wandb" and find_spec("wandb") is None:
+        pytest.skip("needs the extra wandb")
+    leaking_group(tmp_path / "runs/leaking")
+    run_export(f"--to={to}", *FILES[to], "-o", tmp_path / "out", tmp_path / "runs/leaking")
+    written = [path for path in (tmp_path / "out").rglob("*") if path.is_file()]
+    assert written
+    assert not [path for path in written if SECRET in path.name or SECRET.encode() in path.read_bytes()]
+
+
+@pytest.mark.full
+def test_no_secret_is_in_traces_that_are_sent(tmp_path: Path) -> None:
+    leaking_group(tmp_path / "runs/leaking")
+    with collecting() as collector:
+        run_export("--to=otlp", f"--endpoint={collector.url}", "--otlp-content", tmp_path / "runs/leaking")
+    assert b"key ***" in b"".join(collector.requests)
+    assert SECRET.encode() not in b"".join(collector.requests)
