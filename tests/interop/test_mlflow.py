@@ -124,7 +124,7 @@ def test_a_group_is_an_experiment_whose_runs_are_sent_once_and_updated(server: S
     )
     assert own["metrics"] | {"score": gold.score, "medal": 3.0, "cost": 0.03, "tokens.input": 300.0} == own["metrics"]
     assert own["history"] == [[30, gold.timeline[0].score], [60, gold.score]]
-    assert own["tags"]["mlebench.verified_data"] == "yes"
+    assert (own["tags"]["mlebench.verified_data"], own["tags"]["mlebench.bench_version"]) == ("yes", "v1")
     assert own["files"].keys() == {"report.json", "run.json", "run.log", "submission.csv", "trajectory.json"}
     again = export(*command)
     assert again.stdout == f"{server.url}: experiment mine, 0 runs sent, 2 were there already\n", again.stderr

@@ -119,8 +119,9 @@ def test_without_a_key_one_line_says_so(tmp_path: Path) -> None:
 class Tracker(BaseHTTPRequestHandler):
     """As much of W&B's API as an export uses, since W&B's own server is not free software."""
 
-    takes: int = 200
-    """The status with which what a run sends is answered."""
+    takes: int | str = 200
+    """The status with which what a run sends is answered; or ``drop`` its connection, or ``stall`` till the client
+    closes it."""
     talks_sense = True
     """If not, answers lack what was asked for."""
     runs: dict[str, dict[str, Any]]
@@ -133,7 +134,12 @@ class Tracker(BaseHTTPRequestHandler):
             return
         if self.path.endswith("/file_stream") and self.takes == 200:
             self.stream(self.path.split("/")[4], json.loads(body).get("files") or {})
-        self.answer(self.takes, {})
+        if isinstance(self.takes, int):
+            self.answer(self.takes, {})
+            return
+        if self.takes == "stall":
+            self.connection.recv(1)
+        self.close_connection = True
 
     do_GET = do_PUT = do_POST
 
@@ -220,26 +226,26 @@ sys.exit(main(["export", "--to=wandb", sys.argv[1]]))
 Run = dict[str, Any]
 
 
-def exported(
-    folder: Path, *groups: Path, **traits: Any
-) -> tuple[list[subprocess.CompletedProcess[str]], dict[str, Run]]:
-    """Export groups, one after the other, to a tracker with these traits; also returns the runs it has, by name."""
+def exported(group: Path, *traits: dict[str, Any]) -> tuple[list[subprocess.CompletedProcess[str]], dict[str, Run]]:
+    """Export a group several times to one tracker, which has these traits in turn; also returns its runs, by name."""
     runs: dict[str, Run] = {}
-    handler = type("Handler", (Tracker,), {"runs": runs, **traits})
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+    done = []
+    with ThreadingHTTPServer(("127.0.0.1", 0), Tracker) as server:
+        server.daemon_threads = True
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
         own = {"WANDB_BASE_URL": f"http://127.0.0.1:{server.server_port}", "WANDB_API_KEY": "a" * 40}
-        done = [
-            subprocess.run(
-                [sys.executable, "-c", IMPATIENT, group],
-                env=os.environ | own | {"HOME": str(folder)},
-                cwd=folder,
-                capture_output=True,
-                text=True,
-                timeout=120,
+        for now in traits:
+            server.RequestHandlerClass = type("Handler", (Tracker,), {"runs": runs, **now})
+            done.append(
+                subprocess.run(
+                    [sys.executable, "-c", IMPATIENT, group],
+                    env=os.environ | own | {"HOME": str(group.parent)},
+                    cwd=group.parent,
+                    capture_output=True,
+                    text=True,
+                    timeout=120,
+                )
             )
-            for group in groups
-        ]
         server.shutdown()
     return done, {run["displayName"]: run for run in runs.values()}
 
@@ -247,7 +253,7 @@ def exported(
 def test_a_server_gets_each_run_once_however_often_it_is_sent(tmp_path: Path) -> None:
     group = tmp_path / "runs/mine"
     recorded_group(group, runs=2)
-    done, runs = exported(tmp_path, group, group)
+    done, runs = exported(group, {}, {})
     for own in done:
         assert (own.returncode, own.stdout) == (0, "W&B, project mle-bench: 2 runs of mine\n"), own.stderr
     gold, crashed = read_group(group).records
@@ -260,16 +266,26 @@ def test_a_server_gets_each_run_once_however_often_it_is_sent(tmp_path: Path) ->
 def test_data_that_a_server_refuses_without_its_client_telling_is_missed(tmp_path: Path) -> None:
     group = tmp_path / "runs/mine"
     recorded_group(group, runs=1)
-    (done,), _ = exported(tmp_path, group, takes=413)
+    (done,), _ = exported(group, {"takes": 413})
     assert done.returncode == 2 and "Traceback" not in done.stderr
     (record,) = read_group(group).records
     expected = f"mlebench: W&B lacks data of 2 of 2 runs ({record.run_id}, outcomes): "
     assert done.stderr.splitlines()[-1].startswith(expected), done.stderr
 
 
-@pytest.mark.parametrize("traits", [{"takes": 500}, {"talks_sense": False}], ids=["takes no data", "answers nonsense"])
-def test_a_bad_server_ends_an_export_with_one_line(tmp_path: Path, traits: dict[str, Any]) -> None:
-    recorded_group(tmp_path / "runs/mine", runs=1)
-    (done,), _ = exported(tmp_path, tmp_path / "runs/mine", **traits)
-    assert done.returncode == 2 and "Traceback" not in done.stderr, done.stderr
-    assert done.stderr.splitlines()[-1].startswith("mlebench: W&B: ")
+@pytest.mark.parametrize(
+    "traits",
+    [{"takes": 500}, {"takes": "drop"}, {"takes": "stall"}, {"talks_sense": False}],
+    ids=["errors", "drops", "stalls", "nonsense"],
+)
+def test_a_bad_server_ends_an_export_with_one_line_and_gets_the_rest_later(
+    tmp_path: Path, traits: dict[str, Any]
+) -> None:
+    group = tmp_path / "runs/mine"
+    (record,) = recorded_group(group, runs=1)
+    (bad, good), runs = exported(group, traits, {})
+    assert bad.returncode == 2 and "Traceback" not in bad.stderr, bad.stderr
+    assert bad.stderr.splitlines()[-1].startswith("mlebench: W&B: ")
+    assert good.returncode == 0, good.stderr
+    assert runs.keys() == {record.run_id, "mine outcomes"}
+    assert [point["timeline.seconds"] for point in runs[record.run_id]["history"]] == [30.0, 60.0]

@@ -130,6 +130,7 @@ def tags(record: RunRecord) -> dict[str, str]:
     """What runs are searched by."""
     found = {
         "run_id": record.run_id,
+        "bench_version": record.report.bench_version,
         "outcome": record.outcome.value,
         "ending": record.ending.value,
         "medal": record.report.medal or "none",
