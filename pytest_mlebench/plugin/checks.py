@@ -71,7 +71,9 @@ def synthetic_scores(
     broken = any(grade.defect for grade in synthetic_grades.values())
     _none(score_differences(competition, synthetic_grades), advice(competition, "grade.py", accept=not broken))
     if competition.leaderboard.source == PLACEHOLDER:
-        warnings.warn(pytest.PytestWarning(_placeholder(competition)), stacklevel=1)
+        with warnings.catch_warnings():  # a hint, also in a project that turns warnings into errors
+            warnings.simplefilter("default")
+            warnings.warn(pytest.PytestWarning(_placeholder(competition)), stacklevel=1)
     reason = synthetic_grades[ANSWERS].reason
     invalid = [] if reason is None else [f"the perfect submission is invalid: {reason}"]
     _none(_excepted(competition, "answers_are_invalid", invalid, request))

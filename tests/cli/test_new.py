@@ -34,7 +34,9 @@ def test_a_new_competition_passes_the_gate_at_once(folder: Path) -> None:
     assert {path.name for path in made.iterdir() if path.is_file()} == {
         *("competition.yaml", "description.md", "golden.json", "prepare.py", "grade.py", "synthetic.py", "twin.py"),
     }
-    run_pytest("competitions/house-prices").assert_outcomes(passed=4)
+    done = run_pytest("competitions/house-prices", "-W", "error")  # as in this project, and in others
+    done.assert_outcomes(passed=4, warnings=1)
+    done.stdout.fnmatch_lines(["*the leaderboard's scores are placeholders; write your own*"])
     competition = Competition.load(made)
     assert competition.title == "House Prices" and competition.golden["origin"] == "own"
     assert len(competition.golden["invalid"]) == 11
