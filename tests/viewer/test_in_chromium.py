@@ -62,6 +62,28 @@ def test_long_names_and_pictures_fit_every_width(served: str, runs_dir: Path, op
         shutil.rmtree(runs_dir / name)
 
 
+def test_no_figure_is_alone_in_its_row_and_no_cost_breaks_on_a_phone(served: str, open_tab: Open) -> None:
+    rows = "Object.groupBy([...document.querySelectorAll('.stats div')], own => own.getBoundingClientRect().top)"
+    lines = (
+        "[...document.querySelectorAll('.stats dd, td[data-label=Cost]')].filter(own => own.textContent.includes('$'))"
+    )
+    for page in ("/", RUN, f"/competition/{SMOKE[0]}"):
+        tab = open_tab(served + page, width=390)
+        counts = tab.see(f"Object.values({rows}).map(row => row.length)")
+        assert counts and min(counts) > 1, (page, counts)
+        heights = tab.see(
+            f"{lines}.map(own => own.getClientRects()[0].height / parseFloat(getComputedStyle(own).lineHeight))"
+        )
+        assert all(lines < 2 for lines in heights), page
+
+
+def test_names_of_runs_have_the_whole_width_of_a_phone(served: str, open_tab: Open) -> None:
+    tab = open_tab(f"{served}/runs", width=390)
+    assert (
+        tab.see("Math.min(...[...document.querySelectorAll('.list.runs tbody th')].map(own => own.offsetWidth))") > 300
+    )
+
+
 def test_what_a_hostile_agent_wrote_neither_runs_nor_loads_anything(served: str, open_tab: Open) -> None:
     for page in OF_HOSTILE:
         tab = open_tab(served + page)
