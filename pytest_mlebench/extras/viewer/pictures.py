@@ -174,7 +174,7 @@ class Placed:
     link: str
 
 
-_ROW, _NAME = 22, 200
+_ROW, _NAME = 26, 200
 _TICKS = (0, 25, 50, 75, 90, 99)
 
 
