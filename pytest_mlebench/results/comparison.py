@@ -52,7 +52,7 @@ class SplitComparison:
     difference: PairedDifference
     """Of the any-medal rates."""
     percentile: PairedDifference | None
-    """Of the mean percentiles of human teams; None where these are not known of a common run."""
+    """Of the mean percentiles; None where these are not known of a common run."""
     adjusted_p: float
     """The p-value of ``difference`` by Holm's method, if there are more pairs of agents on the split."""
 

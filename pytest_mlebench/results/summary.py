@@ -129,7 +129,7 @@ class SplitSummary:
 
     @property
     def percentile(self) -> float | None:
-        """The mean percentile over competitions: how many of a hundred human teams the agent leaves behind or equals.
+        """The mean percentile over competitions: how many of a hundred teams the agent leaves behind or equals.
 
         A run without a valid submission leaves nobody behind: 0. None where it is known of no competition.
         """

@@ -179,7 +179,7 @@ _TICKS = (0, 25, 50, 75, 90, 99)
 
 
 def leaderboard(board: Leaderboard, runs: Sequence[Placed]) -> Markup:
-    """Runs on the scale of the human teams' leaderboard, a row for each agent, with the fields of the medals."""
+    """Runs on the scale of the leaderboard, a row for each agent, with the fields of the medals."""
     rows = list(dict.fromkeys(run.row for run in runs))[:60]
     bottom = 26 + _ROW * len(rows)
     body = []
@@ -204,7 +204,7 @@ def leaderboard(board: Leaderboard, runs: Sequence[Placed]) -> Markup:
             body.append(_linked(run.link, run.label, sign))
     panel = Panel(
         name="leaderboard",
-        title="Runs on the leaderboard of the human teams",
+        title="Runs on the leaderboard",
         description=f"{pluralize(len(runs), 'run')} with a score; the table has each.",
         width=640,
         height=bottom + 6,

@@ -71,7 +71,7 @@ class Row:
     without_contaminated: Figure | None = None
     contaminated: tuple[str, ...] = ()
     percentile: Figure | None = None
-    """The mean percentile among human teams."""
+    """The mean percentile among the leaderboards' teams."""
     competitions: int | None = None
     seeds: int | None = None
     hours: float | None = None
