@@ -30,7 +30,7 @@ def to_json(view: Overview) -> dict[str, Any]:
     ``summaries``      by agent and split: see ``SplitSummary``; a rate is ``{mean, standard_error}``,
                        the latter null for a single seed; ``pass_at_k`` is by k, ``medal_rates`` by
                        competition; ``interval`` is of ``any_medal`` over competitions (Wilson's);
-                       ``percentile`` is the mean percentile among the leaderboard's teams, ``percentiles`` by competition;
+                       ``percentile`` is the mean percentile among all teams, ``percentiles`` by competition;
                        ``precision`` has for ``any_medal`` and ``percentile`` the variance by cause, the
                        seeds for a difference of 5 points, and how far the mean would move without each
                        competition (see ``results.precision.Precision``); ``firmness``

@@ -241,7 +241,7 @@ def test_what_an_audit_found_leads_to_its_evidence(ask: Ask) -> None:
     assert "not audited" not in text and "Audit" not in ask("/group/one").text
 
 
-def test_a_competition_ranks_all_groups_runs_among_the_humans(ask: Ask) -> None:
+def test_a_competition_ranks_all_groups_runs_on_the_leaderboard(ask: Ask) -> None:
     text = ask("/competition/smoke-breast-cancer").text
     assert text.index(">agent-one<") < text.index(">agent-two<") and "≈ " in text and 'id="leaderboard-title"' in text
     ranks = re.findall(r'<td data-label="Would-be rank" class="number" data-v="(\d+)">≈ ([\d,]+)</td>', text)
