@@ -65,7 +65,10 @@ class SlurmEngine:
 
     def check(self) -> None:
         """See that Slurm answers and would take a job with these options."""
-        self._call("sinfo", "--noheader", "--format=%P")
+        try:
+            self._call("sinfo", "--noheader", "--format=%P")
+        except ClusterError as error:
+            raise ClusterError(f"{error}; start pytest where `sinfo` works, for example on a login node") from error
         self._has_nodes()
 
     def check_resources(self, resources: Resources) -> None:
