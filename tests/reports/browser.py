@@ -15,6 +15,8 @@ from typing import Any
 
 _OPTIONS = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
 _OPTIONS += ["--disable-component-update", "--disable-sync", "--remote-debugging-pipe"]
+# A machine without a mouse would be a phone to all pages.
+_OPTIONS += ["--blink-settings=primaryHoverType=2,availableHoverTypes=2,primaryPointerType=4,availablePointerTypes=4"]
 _KEYS = {
     "Tab": ("Tab", 9, ""),
     "Enter": ("Enter", 13, "\r"),

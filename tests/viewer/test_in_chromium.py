@@ -77,6 +77,15 @@ def test_no_figure_is_alone_in_its_row_and_no_cost_breaks_on_a_phone(served: str
         assert all(lines < 2 for lines in heights), page
 
 
+def test_a_table_offers_to_copy_it_when_the_mouse_is_on_it(served: str, open_tab: Open) -> None:
+    tab = open_tab(f"{served}/runs")
+    shown = "getComputedStyle(document.querySelector('.table-head .tools')).opacity"
+    assert tab.see(shown) == "0"
+    row = tab.see("document.querySelector('.list.runs tbody tr').getBoundingClientRect().toJSON()")
+    tab.call("Input.dispatchMouseEvent", type="mouseMoved", x=row["x"] + 30, y=row["y"] + 5)
+    tab.wait(f"{shown} === '1'")
+
+
 def test_names_of_runs_have_the_whole_width_of_a_phone(served: str, open_tab: Open) -> None:
     tab = open_tab(f"{served}/runs", width=390)
     assert (
