@@ -2,6 +2,7 @@
 
     python -m tools.attack_metadata -c alaska2-image-steganalysis
     python -m tools.attack_metadata --image=debian:bookworm-slim   # read in containers
+    python -m tools.attack_metadata --twin=7                       # twins of the seed 7 in place of synthetic data
 
 The synthetic raw data of each competition is packed class by class, as real archives often are, and prepared from the
 archive as a user prepares it. Then classifiers try to predict the answers from times, inodes, modes, order, sizes,
@@ -11,7 +12,8 @@ all competitions (Fisher's method). The exit status is 1 if a p-value is below 0
 
 With ``--image``, what a file system says of files is read in a container below a read-only mount. The image needs
 ``find`` alone. With ``--spoil``, files are written class by class before the attack, as unpacking writes them: then
-the attacker must succeed. Competitions whose synthetic data has fewer than 8 test units are listed as too small.
+the attacker must succeed. Twins are prepared as runs get them. Competitions whose data has fewer than 8 test units are
+listed as too small.
 """
 
 from __future__ import annotations
@@ -32,10 +34,12 @@ from pytest_mlebench.catalog import Competition, default_catalogue
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.data.preparing import make_synthetic
 from pytest_mlebench.data.store import DataStore
+from pytest_mlebench.data.twins import parse_choice, settled, twins_of
 from pytest_mlebench.data.verification import md5
 from pytest_mlebench.gate.leaks import sample_order, true_values
 from pytest_mlebench.gate.metadata import CONTENT, ROWS, Attack, attacks, stem_of
 from pytest_mlebench.gate.public_files import PublicFile, entries
+from pytest_mlebench.grading.twins import TwinStore
 
 LEVEL = 0.01
 EXPLAINED = {
@@ -101,10 +105,17 @@ def spoil(dataset: Dataset) -> None:
         os.utime(path, ns=(time, time))
 
 
-def attacked(competition: Competition, image: str | None = None, *, spoiled: bool = False) -> Iterator[Attack]:
-    """Prepare a competition in a temporary folder, and attack it."""
+def attacked(
+    competition: Competition, image: str | None = None, *, spoiled: bool = False, twin: int | None = None
+) -> Iterator[Attack]:
+    """Prepare a competition, or its twin of a seed, in a temporary folder, and attack it."""
     with tempfile.TemporaryDirectory() as folder:
-        dataset = prepared_from_archive(competition, Path(folder, "store"))
+        if twin is None:
+            dataset = prepared_from_archive(competition, Path(folder, "store"))
+        else:
+            root = Path(folder)
+            twins = twins_of(settled(parse_choice(f"twin:{twin}"), root))
+            dataset = TwinStore(root, twins).prepare(competition)
         if spoiled:
             spoil(dataset)
         opened, truth = list(entries(dataset.public)), true_values(dataset)
@@ -118,6 +129,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("-c", "--competition", action="append", help="an id; repeatable (default: all)")
     parser.add_argument("--image", help="read what the file system says in a container of this image")
     parser.add_argument("--spoil", action="store_true", help="write files class by class first")
+    parser.add_argument("--twin", type=int, metavar="SEED", help="attack twins of this seed")
     options = parser.parse_args(arguments)
     found: list[tuple[str, Competition, Attack]] = []
     for version in ("v1", "v2"):
@@ -126,7 +138,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 continue
             if version == "v2" and not competition.is_corrected:
                 continue
-            results = list(attacked(competition, options.image, spoiled=options.spoil))
+            results = list(attacked(competition, options.image, spoiled=options.spoil, twin=options.twin))
             found += [(version, competition, result) for result in results]
             kinds = {kind: min(r.p for r in results if r.kind == kind) for kind in sorted({r.kind for r in results})}
             shown = ", ".join(f"{kind} p = {p:.3g}" for kind, p in kinds.items()) or "too small"
