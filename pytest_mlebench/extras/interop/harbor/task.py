@@ -202,6 +202,7 @@ def _write_tests(folder: Path, dataset: Dataset, options: TaskOptions, *, mounte
         "competition_id": competition.id,
         "bench_version": competition.version,
         "data": f"twin:{twin['key']}:{twin['size']}" if twin else "real",
+        "description": dataset.description,
         "reward": options.reward,
         "max_submission_bytes": settings.max_submission_size,
         "grading_memory": settings.grading_memory,
