@@ -270,8 +270,7 @@ def _llm(trial: Trial, run_dir: Path) -> dict[str, Any]:
         for name, key in (("input", "n_input_tokens"), ("cached", "n_cache_tokens"), ("output", "n_output_tokens"))
         if (count := _count(usage.get(key))) is not None
     }
-    cost = usage.get("cost_usd")
-    known = float(cost) if isinstance(cost, int | float) and math.isfinite(cost) and cost >= 0 else None
+    known = _dollars(usage.get("cost_usd"))
     calls = _calls(run_dir)
     model = trial.harbor_agent.get("model")
     if not tokens and known is None and not calls and not model:
@@ -284,6 +283,11 @@ def _llm(trial: Trial, run_dir: Path) -> dict[str, Any]:
         "known_cost": known or 0.0,
         "models": {model: {"calls": calls}} if model and calls else {},
     }
+
+
+def _dollars(value: Any) -> float | None:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_number and math.isfinite(value) and value >= 0 else None
 
 
 def _count(value: Any) -> int | None:
