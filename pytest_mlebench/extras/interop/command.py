@@ -100,7 +100,7 @@ def _export(options: argparse.Namespace) -> int:
     if takes_competitions(chosen):
         return _export_competitions(options, chosen, request)
     if given := _competition_options(options):
-        raise UsageError(f"{', '.join(given)} chooses among competitions, but --to={options.to} takes run groups")
+        raise UsageError(f"{', '.join(given)}: only for competitions; --to={options.to} exports run groups")
     if not options.group:
         raise UsageError(f"--to={options.to} needs a run group: mlebench export --to={options.to} GROUP")
     assert takes_groups(chosen)

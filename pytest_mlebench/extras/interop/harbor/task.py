@@ -39,7 +39,6 @@ _BUILD_SECONDS = 1800.0
 _GRADING_EXTRA_SECONDS = 120.0
 """For starting Python, and for grading the sample submission."""
 _TEMPLATES = Path(__file__).with_name("templates")
-_GRADER_FILES = ("verify.py",)
 _NOT_FOR_AGENTS = ("prepare.py", "synthetic.py", "twin.py")
 """How real data was split would tell the answers to whoever has the whole of it."""
 _MOUNT = """\
@@ -122,6 +121,7 @@ def _config(dataset: Dataset, images: Mapping[str, str], options: TaskOptions) -
             "bench_version": competition.version,
             "data": "twin" if competition.is_twin else "synthetic" if dataset.is_synthetic else "real",
             "reward": options.reward,
+            "category": competition.category,
             "metric": competition.metric,
         },
         "agent": {"timeout_sec": float(limits.time_limit)},
@@ -284,7 +284,7 @@ def _images(dataset: Dataset, options: TaskOptions) -> dict[str, str]:
 
 def _set_times(folder: Path) -> None:
     """Set all times to the same one, those of folders last: when a file was written tells something about it."""
-    for path in sorted(folder.rglob("*"), key=lambda path: len(path.parts), reverse=True):
+    for path in sorted((folder, *folder.rglob("*")), key=lambda path: len(path.parts), reverse=True):
         os.utime(path, ns=(levelling.TIME_NS, levelling.TIME_NS), follow_symlinks=False)
 
 
