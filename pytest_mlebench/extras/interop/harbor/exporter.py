@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -15,7 +16,6 @@ from pytest_mlebench.data.dataset import OBFUSCATED, Dataset
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.extras.interop.contract import ExportOption, Request
 from pytest_mlebench.extras.interop.harbor.task import TaskOptions, Written, is_public_data, write_task
-from pytest_mlebench.grading.rewards import REWARDS
 from pytest_mlebench.grading.twin_medals import as_submission, read_sample
 from pytest_mlebench.grading.twins import TwinStore, make_twin
 
@@ -51,7 +51,6 @@ def export_competitions(bench: Bench, competitions: Sequence[Competition], reque
 
 def _options(bench: Bench, request: Request) -> TaskOptions:
     reward = request.options.get(_REWARD, _REWARDS[0])
-    assert set(_REWARDS) <= REWARDS.keys()
     if reward not in _REWARDS:
         raise UsageError(f"{_REWARD}: {reward!r} is not one of {', '.join(_REWARDS)}")
     if bench.settings.description == OBFUSCATED:
@@ -94,10 +93,10 @@ def _solution(dataset: Dataset, bench: Bench, scratch: Path) -> pd.DataFrame | P
 def _left_to_do(target: Path, written: Sequence[Written]) -> Iterator[str]:
     images = {task.folder / part: image for task in written for part, image in task.images.items()}
     for folder, image in images.items():
-        yield f"build and push: docker build -t {image} {folder} && docker push {image}"
+        yield f"build and push: docker build -t {image} {shlex.quote(str(folder))} && docker push {image}"
     if mounted := [task.folder.name for task in written if task.mounted]:
         yield (
             f"real data is not part of {len(mounted)} tasks ({', '.join(mounted[:3])}"
             f"{', …' if mounted[3:] else ''}): set MLEBENCH_DATA_DIR to a folder on Harbor's machine that has it"
         )
-    yield f"run: harbor run -p {target} -a oracle"
+    yield f"run: harbor run -p {shlex.quote(str(target))} -a oracle"
