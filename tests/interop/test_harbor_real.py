@@ -5,9 +5,12 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
+import threading
 from collections.abc import Iterable
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -60,12 +63,14 @@ AGENTS = {
 
 
 def harbor(work: Path, *words: str) -> str:
-    """What Harbor, or another program of its environment, prints."""
-    command = ["docker", "run", "--rm", "-v", "/var/run/docker.sock:/var/run/docker.sock", "-v", f"{work}:{work}",
-        "-w", str(work), "-e", f"MLEBENCH_DATA_DIR={work / 'real'}", IMAGE, *words]  # fmt: skip
+    """What Harbor, or another program of its environment, prints. It reaches servers of this machine."""
+    options = ["--network=host", "-v/var/run/docker.sock:/var/run/docker.sock", f"-v{work}:{work}", f"-w{work}",
+        f"-eMLEBENCH_DATA_DIR={work / 'real'}", "-eOPENAI_API_KEY=sk-stand-in", "-eLITELLM_LOCAL_MODEL_COST_MAP=True"]  # fmt: skip
+    command = ["docker", "run", "--rm", *options, IMAGE, *words]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=1500)
-    owner = ["docker", "run", "--rm", "-v", f"{work}:{work}", IMAGE, "chown", "-R", f"{os.getuid()}:{os.getgid()}"]
-    subprocess.run([*owner, str(work)], check=True, timeout=60)
+    if os.getuid():  # what a container wrote is root's
+        owner = ["docker", "run", "--rm", f"-v{work}:{work}", IMAGE, "chown", "-R", f"{os.getuid()}:{os.getgid()}"]
+        subprocess.run([*owner, str(work)], check=True, timeout=60)
     assert done.returncode == 0, f"{done.stdout[-3000:]}{done.stderr[-3000:]}"
     return done.stdout
 
@@ -245,6 +250,64 @@ def test_all_competitions_export_as_twins_that_others_read_and_the_reference_sol
         if verdict or not json.loads((logs / "reward.json").read_text())["bronze"]:
             failed.append(task.name)
     assert not failed
+
+
+class StandIn(BaseHTTPRequestHandler):
+    """A provider whose model copies the sample submission, and then says that it is done."""
+
+    def do_POST(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        command = {"keystrokes": "cp $DATA_DIR/sample_submission.csv $SUBMISSION_DIR/submission.csv\n", "duration": 1.0}
+        is_first = len(body["messages"]) == 1
+        said = {"analysis": "", "plan": "", "commands": [command] * is_first, "task_complete": not is_first}
+        message = {"role": "assistant", "content": json.dumps(said)}
+        answer = {
+            "id": "chat",
+            "object": "chat.completion",
+            "created": 1,
+            "model": body["model"],
+            "choices": [{"index": 0, "finish_reason": "stop", "message": message}],
+            "usage": {"prompt_tokens": 100, "completion_tokens": 10, "total_tokens": 110},
+        }
+        content = json.dumps(answer).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+def test_an_agent_of_harbors_own_is_run_and_imported(work: Path, tasks: Path) -> None:
+    """``terminus-2`` asks a model in Harbor's process, and types what it answers into a terminal of the container."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), StandIn) as server:
+        threading.Thread(target=server.serve_forever).start()
+        url = f"http://127.0.0.1:{server.server_address[1]}/v1"
+        harbor(work, "harbor", "run", "-p", str(tasks / "smoke-digits"), "-a", "terminus-2", "-m", "openai/gpt-4o",
+            "--ak", f"api_base={url}", "-e", "docker", "--job-name=agent")  # fmt: skip
+        server.shutdown()
+    group = work / "runs/agent"
+    assert main(["import", str(work / "jobs/agent"), "-o", str(group)]) == 0
+    (record,) = read_group(group).records
+    assert record.agent == "terminus-2/gpt-4o"
+    assert (record.outcome.name, record.score) == ("no_medal", 0.08345)
+    calls = record.llm["calls"]
+    assert calls >= 2 and record.models_called == {"gpt-4o": calls}
+    assert record.llm["tokens"] == {"input": 100 * calls, "cached": 0, "output": 10 * calls}
+    assert record.cost is not None and record.cost > 0
+    steps = json.loads((group / record.run_id / "trajectory.json").read_text())["steps"]
+    assert "sample_submission.csv" in json.dumps(steps)
+
+
+def test_the_commands_of_the_page_are_right_for_harbor(work: Path, tasks: Path) -> None:
+    page = (REPOSITORY / "docs/harbor.md").read_text(encoding="utf-8")
+    shown = set(re.findall(r"harbor run [^`\n]+", page))
+    assert len(shown) >= 3
+    for command in shown:
+        words = [str(tasks) if word in ("tasks", "real") else word for word in command.split()]
+        harbor(work, *words, *(() if "-p" in words else ("-p", str(tasks))), "--print-config")
 
 
 def test_harbors_own_lint_has_no_complaint(work: Path, tasks: Path) -> None:
