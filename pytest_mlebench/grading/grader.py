@@ -51,6 +51,7 @@ class Grader:
         self.competition = competition
         self._generated = TWIN if competition.is_twin else "synthetic" if dataset.is_synthetic else ""
         self.limits = limits or GradingLimits()
+        self.max_bytes = max_bytes
         answers = dataset.answers.absolute()
         self._job = process_client.job_of(
             competition, answers, answers=str(answers), max_bytes=max_bytes, memory=self.limits.memory

@@ -141,6 +141,14 @@ class Manifest:
         """The planned runs."""
         return frozenset(run.key for run in self.runs)
 
+    @property
+    def run_by(self) -> str:
+        """The other program that did the runs, of an imported group: ``harbor 0.25.0``. Empty for our own sessions."""
+        noted = self.settings.get("run_by")
+        if not isinstance(noted, Mapping):
+            return ""
+        return " ".join(str(noted.get(name, UNKNOWN))[:50] for name in ("name", "version"))
+
     def summarised(self, records: Iterable[RunRecord]) -> Manifest:
         """With what the records say of the group as a whole: images, connections and data."""
         images = {agent: dict(own) for agent, own in self.images.items()}

@@ -159,6 +159,8 @@ def _setting(group: RunGroup) -> str:
     canonical = group.manifest.canonical
     if canonical is None:
         setting = "setting not recorded"
+        if run_by := group.manifest.run_by:
+            setting = f"run by {run_by}, imported; {setting}"
     elif canonical.is_canonical:
         setting = "canonical setting"
     else:

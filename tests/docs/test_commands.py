@@ -57,6 +57,8 @@ RULES = (
     (r"^mlebench grade-sample .*spaceship", PARSE, "it needs data of Kaggle"),
     (r"^mlebench (build|clean)", PARSE, "it changes the engine of this machine; tests/sandbox has tests of it"),
     (r"^mlebench export .*--to=(otlp|mlflow|wandb)", PARSE, "it needs a tracker; tests/interop has real ones"),
+    (r"^mlebench export .*--to=harbor.*(--data=twin|-c spaceship)", PARSE, "it makes twins, or needs data of Kaggle"),
+    (r"^mlebench import|reports/harbor", PARSE, "it needs a job of Harbor; tests/interop has a real one"),
     (r"^mlebench serve-episodes", PARSE, "it serves until it is told to end; tests/training/test_server.py does so"),
     (r"^mlebench familiarity", PARSE, "it needs a model; tests/audit has a scripted one"),
     (r"^mlebench audit .*--judge", PARSE, "it needs a model; tests/audit has a scripted one"),

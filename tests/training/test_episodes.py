@@ -16,7 +16,7 @@ from pytest_mlebench import Bench, UsageError, read_group
 from pytest_mlebench.extras.training.channel import EpisodeOver, StepChannel
 from pytest_mlebench.extras.training.episode import Episode, Observation
 from pytest_mlebench.extras.training.halves import halves
-from pytest_mlebench.extras.training.rewards import REWARDS, Measured, improvement, with_time_cost
+from pytest_mlebench.grading.rewards import REWARDS, Measured, improvement, with_time_cost
 
 pytestmark = pytest.mark.full
 COPY_SAMPLE = "cat $DATA_DIR/sample_submission.csv > $SUBMISSION_DIR/submission.csv"  # cp would keep it read-only

@@ -55,6 +55,9 @@ class _Period:
 def settings(group: RunGroup, made_at: str) -> Iterator[str]:
     """How settings, sessions and times of a group contradict each other. ``made_at`` is when the bundle was made."""
     manifest = group.manifest
+    if manifest.run_by:
+        yield from _imported(group)
+        return
     try:
         until = _time(made_at)
     except ValueError:
@@ -72,6 +75,27 @@ def settings(group: RunGroup, made_at: str) -> Iterator[str]:
         yield from (f"{record.run_id}: {why}" for why in _of_agent(record, manifest, group.version))
     yield from _summaries(group)
     yield from _canonical(manifest, periods)
+
+
+def _imported(group: RunGroup) -> Iterator[str]:
+    """How a group whose runs another program did claims what only a session of ours can record."""
+    manifest = group.manifest
+    if manifest.sessions or manifest.canonical is not None or manifest.options:
+        yield f"{manifest.run_by} did the runs, and the manifest has sessions of its own"
+    for record in group.records:
+        if record.sandbox.name or record.sandbox.connections or record.limits or record.permissions:
+            yield f"{record.run_id}: {manifest.run_by} did it, and its record has a sandbox, limits or permissions"
+        if (lasted := _seconds(record)) is None or not 0 <= record.seconds <= lasted + SLACK_SECONDS:
+            yield f"{record.run_id}: its times contradict each other"
+        yield from (f"{record.run_id}: {why}" for why in _of_agent(record, manifest, group.version))
+
+
+def _seconds(record: RunRecord) -> float | None:
+    """The seconds between the start and the end of a run; None where these are not times."""
+    try:
+        return (_time(record.ended_at) - _time(record.started_at)).total_seconds()
+    except ValueError:
+        return None
 
 
 def _time(text: str) -> datetime:

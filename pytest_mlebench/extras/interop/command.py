@@ -1,4 +1,4 @@
-"""``mlebench export``: run groups in forms that other programs read, and to experiment trackers."""
+"""``mlebench export``: run groups and competitions in forms that other programs read, and to experiment trackers."""
 
 from __future__ import annotations
 
@@ -7,18 +7,42 @@ import logging
 from pathlib import Path
 from typing import Any
 
-from pytest_mlebench.cli.common import GROUP_HELP, add_options, open_group, read_settings, user_path
+from pytest_mlebench import options as settings
+from pytest_mlebench.cli.common import (
+    GROUP_HELP,
+    add_options,
+    add_selection,
+    open_group,
+    read_bench,
+    read_settings,
+    selected,
+    user_path,
+)
 from pytest_mlebench.errors import UsageError, unusable
-from pytest_mlebench.extras.interop.contract import EXPORTERS, Exporter, ExportOption, Request, exporter
+from pytest_mlebench.extras.interop.contract import (
+    EXPORTERS,
+    CompetitionExporter,
+    Exporter,
+    ExportOption,
+    Request,
+    exporter,
+    takes_competitions,
+    takes_groups,
+)
 from pytest_mlebench.io.extensions import extensions
 from pytest_mlebench.records.group import RunGroup, read_group
+from pytest_mlebench.reports.progress import Lines
 
 logger = logging.getLogger("pytest_mlebench")
 
+_OF_COMPETITIONS = ("--data", "--data-dir", "--data-source", "--description", "--time-limit", "--cpus", "--memory",
+    "--disk", "--gpus", "--network", "--allow-host", "--base-image", "--max-submission-size", "--grading-memory",
+    "--grading-time")  # fmt: skip
+
 
 def add(commands: Any) -> None:
-    command = commands.add_parser("export", help="convert run groups for other programs, or send them to a tracker")
-    command.add_argument("group", nargs="+", metavar="GROUP", help=GROUP_HELP)
+    command = commands.add_parser("export", help="convert run groups or competitions for other programs")
+    command.add_argument("group", nargs="*", metavar="GROUP", help=GROUP_HELP)
     known = _loadable()
     command.add_argument(
         "--to",
@@ -27,7 +51,11 @@ def add(commands: Any) -> None:
         help="; ".join(f"{name}: {own.SUMMARY}" for name, own in known.items()),
     )
     command.add_argument(
-        "-o", "--output", type=user_path, metavar="DIR", help="folder to write to (default: GROUP-FORM)"
+        "-o",
+        "--output",
+        type=user_path,
+        metavar="DIR",
+        help="folder to write to (default: GROUP-FORM; of competitions: FORM-tasks)",
     )
     for name, (option, users) in _options(known).items():
         command.add_argument(
@@ -37,6 +65,8 @@ def add(commands: Any) -> None:
             **({"metavar": option.metavar} if option.metavar else {"action": "store_const", "const": ""}),
         )
     add_options(command, "--runs-dir")
+    add_selection(command.add_argument_group("competitions, which some forms take"), required=False)
+    add_options(command, *_OF_COMPETITIONS)
     command.set_defaults(command=_export)
 
 
@@ -67,6 +97,13 @@ def _dest(name: str) -> str:
 def _export(options: argparse.Namespace) -> int:
     chosen = exporter(options.to)
     request = Request(to=options.to, output=options.output, options=_given(options, chosen))
+    if takes_competitions(chosen):
+        return _export_competitions(options, chosen, request)
+    if given := _competition_options(options):
+        raise UsageError(f"{', '.join(given)}: only for competitions; --to={options.to} exports run groups")
+    if not options.group:
+        raise UsageError(f"--to={options.to} needs a run group: mlebench export --to={options.to} GROUP")
+    assert takes_groups(chosen)
     runs_dir = read_settings(options).runs_dir
     for name in options.group:
         group = _read(name, runs_dir)
@@ -76,6 +113,30 @@ def _export(options: argparse.Namespace) -> int:
         except OSError as error:
             raise UsageError(f"{request.output or group.name} cannot be exported: {unusable(error)}") from error
     return 0
+
+
+def _export_competitions(options: argparse.Namespace, chosen: CompetitionExporter, request: Request) -> int:
+    if options.group:
+        raise UsageError(f"--to={options.to} takes competitions, not run groups: choose them with -c or --split")
+    if options.split is None and options.competition is None and options.list is None:
+        raise UsageError(f"--to={options.to} needs competitions: choose them with -c or --split")
+    bench = read_bench(options, Lines())
+    try:
+        for line in chosen.export_competitions(bench, selected(options, bench.catalogue), request):
+            print(line, flush=True)
+    except OSError as error:
+        raise UsageError(f"--to={options.to}: competitions cannot be exported: {unusable(error)}") from error
+    return 0
+
+
+def _competition_options(options: argparse.Namespace) -> list[str]:
+    """Which options about competitions were given."""
+    chosen = {"-c": options.competition, "--split": options.split, "--list": options.list}
+    others = {
+        name: getattr(options, settings.OPTIONS[name].dest)
+        for name in ("--competitions-dir", "--bench-version", *_OF_COMPETITIONS)
+    }
+    return [name for name, value in {**chosen, **others}.items() if value not in (None, [])]
 
 
 def _read(name: str, runs_dir: Path) -> RunGroup:

@@ -1,4 +1,5 @@
-"""The contract of an exporter: it writes a run group as another program reads it, or sends it to a tracker.
+"""The contract of an exporter: it writes a run group as another program reads it, or sends it to a tracker; or it
+writes competitions.
 
 Entry points of the group ``mlebench.exporters`` are modules, or other objects, that have what ``Exporter`` has. The
 name of the entry point is the value of ``mlebench export --to``. A minimal one::
@@ -10,6 +11,8 @@ name of the entry point is the value of ``mlebench export --to``. A minimal one:
         path = request.folder(group) / "runs.txt"
         path.write_text("\\n".join(record.run_id for record in group.records))
         yield str(path)
+
+One for competitions has ``export_competitions`` in place of ``export`` (see ``CompetitionExporter``).
 """
 
 from __future__ import annotations
@@ -20,11 +23,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeGuard
 
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.io.extensions import load_extension
 from pytest_mlebench.records.group import RunGroup
+
+if TYPE_CHECKING:
+    from pytest_mlebench.bench import Bench
+    from pytest_mlebench.catalog import Competition
 
 EXPORTERS = "mlebench.exporters"
 
@@ -64,11 +71,15 @@ class Request:
 
 
 class Exporter(Protocol):
-    """What an entry point of ``mlebench.exporters`` names."""
+    """What all entry points of ``mlebench.exporters`` have."""
 
     SUMMARY: str
     """A line for ``--help``: what it writes, and for which program."""
     OPTIONS: Sequence[ExportOption]
+
+
+class GroupExporter(Exporter, Protocol):
+    """An exporter of run groups."""
 
     def export(self, group: RunGroup, request: Request) -> Iterator[str]:
         """Write or send a group that has at least one record; yields a line for each thing that is done.
@@ -79,12 +90,29 @@ class Exporter(Protocol):
         """
 
 
+class CompetitionExporter(Exporter, Protocol):
+    """An exporter of competitions."""
+
+    def export_competitions(self, bench: Bench, competitions: Sequence[Competition], request: Request) -> Iterator[str]:
+        """Write competitions with the options of ``bench``, to ``request.output`` if that is given; yields a line for
+        each thing that is done. Raises UsageError for a wrong option, OSError where a file cannot be written."""
+
+
+def takes_competitions(chosen: Exporter) -> TypeGuard[CompetitionExporter]:
+    return hasattr(chosen, "export_competitions")
+
+
+def takes_groups(chosen: Exporter) -> TypeGuard[GroupExporter]:
+    return hasattr(chosen, "export")
+
+
 def exporter(name: str) -> Exporter:
     """The exporter of this name; raises UsageError where it, or an extra that it needs, is not installed."""
     found: Exporter | None = load_extension(EXPORTERS, name)
     if found is None:
         raise UsageError(f"--to={name} needs an extra of pytest-mlebench that is not installed")
-    missing = [part for part in ("SUMMARY", "OPTIONS", "export") if not hasattr(found, part)]
+    does = "export_competitions" if takes_competitions(found) else "export"
+    missing = [part for part in ("SUMMARY", "OPTIONS", does) if not hasattr(found, part)]
     if missing:
         raise UsageError(f"{EXPORTERS}: {name} is no exporter, as it lacks {' and '.join(missing)}")
     return found

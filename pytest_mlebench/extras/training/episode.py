@@ -27,8 +27,8 @@ from pytest_mlebench.data.twins import SIZES
 from pytest_mlebench.errors import SandboxError, UsageError
 from pytest_mlebench.extras.training.channel import EpisodeOver, StepChannel
 from pytest_mlebench.extras.training.halves import Half, halves
-from pytest_mlebench.extras.training.rewards import REWARDS, Measured, Reward
 from pytest_mlebench.grading.process_client import VALID, FormChecker
+from pytest_mlebench.grading.rewards import REWARDS, Measured, Reward
 from pytest_mlebench.group import OpenGroup
 from pytest_mlebench.io.paths import AnyPath, expanded
 from pytest_mlebench.records.manifest import PlannedRun

@@ -13,7 +13,7 @@ from gymnasium import spaces
 
 from pytest_mlebench.extras.training.client import RemoteEpisode
 from pytest_mlebench.extras.training.episode import Episode, Observation
-from pytest_mlebench.extras.training.rewards import Measured
+from pytest_mlebench.grading.rewards import Measured
 
 
 class AnyText(spaces.Space[str]):

@@ -1,0 +1,1 @@
+"""Harbor, both ways: competitions as its task folders, and its jobs as run groups."""

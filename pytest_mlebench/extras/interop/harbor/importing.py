@@ -1,0 +1,334 @@
+"""``mlebench import``: a job of Harbor as a run group, graded again here."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import math
+import shutil
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pytest_mlebench._version import __version__
+from pytest_mlebench.bench import Bench
+from pytest_mlebench.catalog.competition import FIRST
+from pytest_mlebench.cli.common import add_options, read_bench, user_path
+from pytest_mlebench.data.dataset import DESCRIPTIONS, Dataset
+from pytest_mlebench.data.twins import REAL, is_twins, parse_choice
+from pytest_mlebench.data.verification import fingerprint
+from pytest_mlebench.errors import UsageError, reason, unusable
+from pytest_mlebench.extras.interop.facts import cleaner
+from pytest_mlebench.extras.interop.harbor.job import (
+    MAX_TRAJECTORY,
+    JobError,
+    Trial,
+    logs,
+    opened,
+    read_bytes,
+    read_object,
+    read_trial,
+    trial_folders,
+)
+from pytest_mlebench.extras.interop.harbor.verify import BEATS_SAMPLE, rewards
+from pytest_mlebench.grading.grader import Grader
+from pytest_mlebench.grading.rewards import REWARDS
+from pytest_mlebench.io.json_files import loads, write_json
+from pytest_mlebench.io.units import pluralize
+from pytest_mlebench.llm.trajectory import TRAJECTORY
+from pytest_mlebench.records.account import RUN_LOG, SUBMISSION, SandboxAccount
+from pytest_mlebench.records.manifest import UNKNOWN, Manifest, PlannedRun, folder_digest
+from pytest_mlebench.records.record import RunKey, RunRecord, bounded
+from pytest_mlebench.records.report import Report
+from pytest_mlebench.reports.progress import Lines
+from pytest_mlebench.results.grading_report import write_group
+from pytest_mlebench.runs.guard import protect
+from pytest_mlebench.runs.run import graded
+
+logger = logging.getLogger("pytest_mlebench")
+
+_LOG_BYTES = 8 << 20
+"""Of each log of a trial."""
+_MAX_TOKENS = 10**15
+
+
+def add(commands: Any) -> None:
+    command = commands.add_parser("import", help="make a run group of a job that Harbor ran on exported competitions")
+    command.add_argument("job", type=user_path, metavar="JOB", help="folder of a job, as in jobs/2026-01-31__12-00-00")
+    command.add_argument(
+        "-o", "--output", type=user_path, metavar="GROUP", help="folder of the run group (default: below --runs-dir)"
+    )
+    add_options(command, "--runs-dir", "--competitions-dir", "--bench-version", "--data", "--data-dir",
+        "--data-source", "--max-submission-size", "--grading-memory", "--grading-time")  # fmt: skip
+    command.set_defaults(command=_import)
+
+
+def _import(options: argparse.Namespace) -> int:
+    bench = read_bench(options, Lines())
+    job: Path = options.job
+    trials, unfinished = _read(job)
+    bench = _as_exported(bench, trials)
+    folder = options.output or bench.settings.runs_dir / job.resolve().name
+    try:
+        folder.mkdir(parents=True)
+    except FileExistsError as error:
+        raise UsageError(f"{folder} exists already: name another folder with --output") from error
+    except OSError as error:
+        raise UsageError(f"{folder} cannot be written: {unusable(error)}") from error
+    try:
+        records = _write(folder, job, bench, trials)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    left_out = f", {pluralize(unfinished, 'trial')} without a result left out" if unfinished else ""
+    print(f"{folder}: {pluralize(len(records), 'run')}{left_out}")
+    return 0
+
+
+def _read(job: Path) -> tuple[list[Trial], int]:
+    """The trials that have ended, by start, and how many have not. Raises UsageError where none can be read."""
+    trials, unfinished = [], 0
+    for folder in trial_folders(job):
+        try:
+            trial = read_trial(folder)
+        except JobError as error:
+            logger.warning("warning: %s", error)
+            continue
+        if trial is None:
+            unfinished += 1
+        else:
+            trials.append(trial)
+    if not trials:
+        raise UsageError(f"{job} has no trial of an exported competition that has ended")
+    return sorted(trials, key=lambda trial: (trial.started_at, trial.folder.name)), unfinished
+
+
+def _as_exported(bench: Bench, trials: Sequence[Trial]) -> Bench:
+    """The benchmark with the version and the data that the tasks were exported with."""
+    versions = {str(trial.task.get("bench_version", bench.settings.version)) for trial in trials}
+    choices = {str(trial.task.get("data", bench.settings.data)) for trial in trials}
+    if len(versions) > 1 or len(choices) > 1:
+        found = ", ".join(sorted(versions | choices))
+        raise UsageError(f"the trials are of several versions or data ({found}): a run group has one of each")
+    (version,), (choice,) = versions, choices
+    if version not in ("v1", "v2"):
+        raise UsageError(f"the trials are of version {version!r} of the benchmark, which is not supported")
+    try:
+        choice = parse_choice(choice)
+    except ValueError as error:
+        raise UsageError(f"the trials name data that is not supported: {error}") from error
+    given = bench.settings.data
+    if given != REAL and is_twins(choice):  # the user knows the seed
+        return bench.with_settings(bench_version=version.removeprefix("v"))
+    return bench.with_settings(bench_version=version.removeprefix("v"), data=choice)
+
+
+def _write(folder: Path, job: Path, bench: Bench, trials: Sequence[Trial]) -> list[RunRecord]:
+    protect(folder)
+    harbor = _harbor(job)
+    graders: dict[str, Grader] = {}
+    attempts: dict[tuple[str, str], int] = defaultdict(int)
+    records = []
+    for trial in trials:
+        if trial.competition_id not in bench.catalogue:
+            logger.warning("warning: %s: there is no competition %s here", trial.folder, trial.competition_id)
+            continue
+        dataset = _dataset(bench, trial.competition_id)
+        if trial.competition_id not in graders:
+            graders[trial.competition_id] = Grader(dataset.competition, dataset, **bench.grading_options)
+        key = RunKey(trial.agent, trial.competition_id, attempts[trial.agent, trial.competition_id])
+        attempts[trial.agent, trial.competition_id] += 1
+        run_dir = folder / f"{key.run_prefix}{trial.folder.name.rpartition('__')[2][:20]}"
+        run_dir.mkdir()
+        records.append(_record(run_dir, trial, key, dataset, graders[trial.competition_id], harbor))
+    if not records:
+        raise UsageError(f"{job}: none of its competitions is known: name their folder with --competitions-dir")
+    _manifest(folder, records, bench, harbor).write(folder)
+    write_group(folder, records[0].started_at, records)
+    return records
+
+
+def _dataset(bench: Bench, competition_id: str) -> Dataset:
+    return bench.store.prepare(bench.catalogue[competition_id], reporter=bench.reporter, **bench.prepare_options)
+
+
+def _harbor(job: Path) -> dict[str, str]:
+    """What ran the job: the version of Harbor, as far as it was recorded."""
+    try:
+        lock = read_object(job / "lock.json", job) or {}
+    except JobError:
+        lock = {}
+    own = lock.get("harbor")
+    version = own.get("version") if isinstance(own, dict) else None
+    return {"name": "harbor", "version": version[:100] if isinstance(version, str) else UNKNOWN}
+
+
+def _record(
+    run_dir: Path, trial: Trial, key: RunKey, dataset: Dataset, grader: Grader, harbor: Mapping[str, str]
+) -> RunRecord:
+    """Take up what a trial left, grade it, and write its record."""
+    competition = dataset.competition
+    notes = [f"run by Harbor {harbor['version']} ({trial.environment or 'unknown environment'}): {trial.folder.name}"]
+    notes += _take_up(trial, run_dir, grader.max_bytes)
+    report = graded(grader, run_dir)
+    notes += _disagreements(trial, report, grader, dataset)
+    description = trial.task.get("description")
+    record = RunRecord(
+        run_id=run_dir.name,
+        run_group=run_dir.parent.name,
+        competition_id=key.competition_id,
+        split=competition.split_label,
+        category=competition.category,
+        agent=key.agent,
+        seed=key.seed,
+        started_at=trial.started_at.isoformat(),
+        ended_at=trial.ended_at.isoformat(),
+        ending=trial.ending,
+        seconds=round(trial.seconds, 3),
+        detail=cleaner().text(trial.detail),
+        report=report,
+        error=None if trial.error is None else cleaner().text(trial.error),
+        versions={"pytest-mlebench": __version__, "harbor": harbor["version"]},
+        sandbox=SandboxAccount(notes=tuple(notes)),  # what confined the agent is not known
+        confinement={"grader": grader.confinement},
+        llm=_llm(trial, run_dir),
+        agent_definition={"id": key.agent, "harbor": dict(trial.harbor_agent)},
+        data_verified=dataset.is_verified,
+        data=fingerprint(dataset),
+        synthetic_data=dataset.is_synthetic,
+        twin=dataset.twin,
+        data_source=dataset.source,
+        description=description if description in DESCRIPTIONS else None,
+        job={"engine": "harbor", "trial": trial.folder.name},
+    )
+    record = bounded(record)
+    record.write(run_dir)
+    return record
+
+
+def _take_up(trial: Trial, run_dir: Path, max_bytes: int) -> Iterator[str]:
+    """Copy a trial's submission, trajectory and logs; yields why something was left out.
+
+    The secrets of this environment, which an agent of the job may have had, are masked.
+    """
+    masked = cleaner()
+    try:
+        with opened(trial.submission, trial.folder, max_bytes) as file:
+            if file is not None:
+                (run_dir / SUBMISSION).parent.mkdir()
+                with (run_dir / SUBMISSION).open("wb") as copy:
+                    shutil.copyfileobj(file, copy)
+    except JobError as error:
+        yield str(error)
+    try:
+        found = read_bytes(trial.folder / "agent" / TRAJECTORY, trial.folder, MAX_TRAJECTORY)
+        trajectory = None if found is None else loads(masked.bytes(found))
+        if isinstance(trajectory, dict) and str(trajectory.get("schema_version", "")).startswith("ATIF-"):
+            write_json(run_dir / TRAJECTORY, trajectory)
+        elif found is not None:
+            yield "no trajectory: it is not in ATIF"
+    except ValueError as error:
+        yield f"no trajectory: {reason(error)}"
+    with (run_dir / RUN_LOG).open("wb") as log:
+        for path in logs(trial):
+            try:
+                text = read_bytes(path, trial.folder, _LOG_BYTES)
+            except JobError as error:
+                text = f"({error})".encode()
+            if text:
+                log.write(f"==> {path.name}\n".encode("utf-8", "backslashreplace") + masked.bytes(text) + b"\n")
+
+
+def _disagreements(trial: Trial, report: Report, grader: Grader, dataset: Dataset) -> Iterator[str]:
+    """In which ways the job's own grades differ from ours."""
+    name = trial.task.get("reward")
+    if not trial.rewards or name not in REWARDS:
+        return
+    sample = None
+    if name == BEATS_SAMPLE:
+        sample = grader.report(dataset.sample_submission, certainty=False).score
+    ours = rewards(report, str(name), sample)
+    differ = [
+        f"{key} {trial.rewards[key]:g}, here {value:g}"
+        for key, value in ours.items()
+        if key in trial.rewards and trial.rewards[key] != value
+    ]
+    if trial.graded and trial.score != report.score:
+        differ.append(f"score {trial.score}, here {report.score}")
+    if differ:
+        text = f"Harbor's grade differs: {'; '.join(differ)}"
+        logger.warning("warning: %s: %s", trial.folder.name, text)
+        yield text
+
+
+def _llm(trial: Trial, run_dir: Path) -> dict[str, Any]:
+    """What the agent says of its models: past our gateway, so that nothing of it was checked here."""
+    usage = trial.usage
+    tokens = {
+        name: count
+        for name, key in (("input", "n_input_tokens"), ("cached", "n_cache_tokens"), ("output", "n_output_tokens"))
+        if (count := _count(usage.get(key))) is not None
+    }
+    known = _dollars(usage.get("cost_usd"))
+    calls = _calls(run_dir)
+    model = trial.harbor_agent.get("model")
+    if not tokens and known is None and not calls and not model:
+        return {}
+    return {
+        "gateway": "off",
+        **({"calls": calls} if calls else {}),
+        **({"tokens": tokens} if tokens else {}),
+        "cost": known,
+        "known_cost": known or 0.0,
+        "models": {model: {"calls": calls}} if model and calls else {},
+    }
+
+
+def _dollars(value: Any) -> float | None:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_number and math.isfinite(value) and value >= 0 else None
+
+
+def _count(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _MAX_TOKENS else None
+
+
+def _calls(run_dir: Path) -> int:
+    """The model calls in the trajectory: the agent's steps for which it has metrics."""
+    try:
+        found = read_object(run_dir / TRAJECTORY, run_dir, MAX_TRAJECTORY) or {}
+    except JobError:
+        return 0
+    steps = found.get("steps")
+    return sum(isinstance(step, dict) and bool(step.get("metrics")) for step in steps) if isinstance(steps, list) else 0
+
+
+def _manifest(folder: Path, records: Sequence[RunRecord], bench: Bench, harbor: Mapping[str, str]) -> Manifest:
+    """What is known of the group as a whole. There is no session: which machines did the runs was not recorded."""
+    settings = bench.settings
+    competitions = {id: _dataset(bench, id).competition for id in sorted({record.competition_id for record in records})}
+    made = Manifest(
+        run_group=folder.name,
+        created_at=records[0].started_at,
+        settings={
+            "version": __version__,
+            "run_by": dict(harbor),
+            **({} if settings.version == FIRST else {"bench_version": settings.version}),
+            **({"data": settings.data} if settings.has_twins else {}),
+            "agents": {record.agent: {**record.agent_definition, "sandbox": UNKNOWN} for record in records},
+            "competitions": {
+                id: {
+                    "split": own.split_label,
+                    "category": own.category,
+                    "version": own.version,
+                    "digest": folder_digest(
+                        own.folder, [path.relative_to(own.folder).as_posix() for path in own.files]
+                    ),
+                }
+                for id, own in competitions.items()
+            },
+        },
+        runs=tuple(PlannedRun(*record.key) for record in records),
+    )
+    return made.summarised(records)

@@ -1,0 +1,232 @@
+"""A job of Harbor as it lies on disk: its trials, read within bounds, as somebody else may have written them."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, Any
+
+from pytest_mlebench.errors import UsageError, reason
+from pytest_mlebench.extras.interop.harbor.task import ORGANISATION, SUBMISSION
+from pytest_mlebench.io.json_files import loads
+from pytest_mlebench.records.account import Ending
+
+RESULT = "result.json"
+MAX_JSON = 16 << 20
+MAX_TRAJECTORY = 64 << 20
+_MAX_TRIALS = 100_000
+_TEXT = 1000
+_NAME = re.compile(r"[^A-Za-z0-9._-]+")
+_OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+_ENDINGS: Mapping[str, Ending] = {
+    "AgentTimeoutError": Ending.TIMED_OUT,
+    "SandboxLikelyOutOfMemoryError": Ending.OUT_OF_MEMORY,
+    "MemoryLimitExceededError": Ending.OUT_OF_MEMORY,
+    "BudgetExceededError": Ending.BUDGET_ENDED,
+    "VerifierTimeoutError": Ending.FINISHED,
+    "RewardFileNotFoundError": Ending.FINISHED,
+    "RewardFileEmptyError": Ending.FINISHED,
+    "VerifierOutputParseError": Ending.FINISHED,
+    "AddTestsDirError": Ending.FINISHED,
+    "DownloadVerifierDirError": Ending.FINISHED,
+}
+"""How the agent ended, by the exception that Harbor noted; any other one ended an agent that had begun."""
+_NOT_THE_AGENT = frozenset({"CancelledError"})
+"""An agent that Harbor stopped for another reason has no result."""
+
+
+class JobError(ValueError):
+    """A trial that cannot be read."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trial:
+    """One attempt of an agent at a task."""
+
+    folder: Path
+    competition_id: str
+    agent: str
+    harbor_agent: Mapping[str, str]
+    """Its name, version, model and provider, as far as they were recorded."""
+    started_at: datetime
+    ended_at: datetime
+    seconds: float
+    ending: Ending
+    detail: str = ""
+    error: str | None = None
+    """Why Harbor could not run the agent."""
+    usage: Mapping[str, Any] = field(default_factory=dict)
+    rewards: Mapping[str, float] = field(default_factory=dict)
+    task: Mapping[str, Any] = field(default_factory=dict)
+    """What our verifier noted: version, data and reward of the task."""
+    score: float | None = None
+    graded: bool = False
+    """Whether our verifier noted a score, which may be None."""
+    environment: str = ""
+
+    @property
+    def submission(self) -> Path:
+        return self.folder / "artifacts" / SUBMISSION.lstrip("/")
+
+
+@contextmanager
+def opened(path: Path, below: Path, limit: int) -> Iterator[IO[bytes] | None]:
+    """A regular file to read; None where there is none, or where a folder on the way to it leads out of ``below``.
+
+    Raises JobError for a file that is larger than the limit.
+    """
+    if path.parent.resolve() != below.resolve() / path.parent.relative_to(below):
+        yield None
+        return
+    try:
+        descriptor = os.open(path, _OPEN)
+    except OSError:
+        yield None
+        return
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        os.close(descriptor)
+        yield None
+        return
+    with os.fdopen(descriptor, "rb") as file:
+        if status.st_size > limit:
+            raise JobError(f"{path} has {status.st_size:,} bytes; at most {limit:,} are read")
+        yield file
+
+
+def read_bytes(path: Path, below: Path, limit: int) -> bytes | None:
+    """The content of such a file."""
+    with opened(path, below, limit) as file:
+        return None if file is None else file.read(limit)
+
+
+def read_object(path: Path, below: Path, limit: int = MAX_JSON) -> dict[str, Any] | None:
+    """The object of a JSON file; None where there is no such file. Raises JobError for anything else."""
+    content = read_bytes(path, below, limit)
+    if content is None:
+        return None
+    try:
+        found = loads(content)
+    except ValueError as error:
+        raise JobError(f"{path} is not valid JSON: {reason(error)}") from error
+    if not isinstance(found, dict):
+        raise JobError(f"{path} must hold an object")
+    return found
+
+
+def trial_folders(job: Path) -> list[Path]:
+    """The folders of a job's trials. Raises UsageError where this is no job."""
+    try:
+        entries = sorted(entry.name for entry in os.scandir(job) if entry.is_dir(follow_symlinks=False))
+    except OSError as error:
+        raise UsageError(f"{job} cannot be read: {reason(error)}") from error
+    folders = [job / name for name in entries if (job / name / "config.json").is_file()]
+    if not folders or not (job / RESULT).is_file():
+        raise UsageError(f"{job} is not a job of Harbor: it has no {RESULT}, or no trial")
+    if len(folders) > _MAX_TRIALS:
+        raise UsageError(f"{job} has {len(folders):,} trials; at most {_MAX_TRIALS:,} are read")
+    return folders
+
+
+def read_trial(folder: Path) -> Trial | None:
+    """A trial that has ended; None for one that has no result yet. Raises JobError."""
+    found = read_object(folder / RESULT, folder)
+    if found is None:
+        return None
+    name = _text(found.get("task_name"))
+    organisation, _, competition_id = name.rpartition("/")
+    if organisation != ORGANISATION or not competition_id:
+        raise JobError(f"{folder}: its task {name!r} is not one that `mlebench export --to=harbor` wrote")
+    noted = read_object(folder / "verifier" / "report.json", folder) or {}
+    report = _object(noted.get("report"))
+    started, ended = (_moment(found.get(key)) for key in ("started_at", "finished_at"))
+    if started is None or ended is None:
+        raise JobError(f"{folder}: its result does not say when it started and finished")
+    execution = _object(found.get("agent_execution"))
+    began, stopped = (_moment(execution.get(key)) for key in ("started_at", "finished_at"))
+    exception = _object(found.get("exception_info"))
+    ending, why = _ending(_text(exception.get("exception_type")), began is not None)
+    about = ": ".join(filter(None, (_text(exception.get("exception_type")), _text(exception.get("exception_message")))))
+    agent = _agent(found)
+    return Trial(
+        folder=folder,
+        competition_id=competition_id,
+        agent="/".join(_NAME.sub("-", agent[key]) for key in ("name", "model") if agent.get(key)),
+        harbor_agent=agent,
+        started_at=began or started,
+        ended_at=stopped or ended,
+        seconds=max(0.0, ((stopped or ended) - (began or ended)).total_seconds()),
+        ending=ending,
+        detail="" if why else about,
+        error=f"Harbor could not run the agent: {about}" if why else None,
+        usage=_object(found.get("agent_result")),
+        rewards={
+            name[:_TEXT]: float(value)
+            for name, value in _object(_object(found.get("verifier_result")).get("rewards")).items()
+            if isinstance(value, int | float)
+        },
+        task=_object(noted.get("task")),
+        score=_number(report.get("score")),
+        graded="score" in report,
+        environment=_text(_object(_object(found.get("config")).get("environment")).get("type")),
+    )
+
+
+def _agent(found: Mapping[str, Any]) -> dict[str, str]:
+    info = _object(found.get("agent_info"))
+    model = _object(info.get("model_info"))
+    known = {
+        "name": _text(info.get("name")) or "unknown",
+        "version": _text(info.get("version")),
+        "model": _text(model.get("name")),
+        "provider": _text(model.get("provider")),
+    }
+    return {name: value for name, value in known.items() if value}
+
+
+def _ending(exception: str, began: bool) -> tuple[Ending, bool]:
+    """How the agent ended, and whether that is a failure of Harbor's and not of the agent."""
+    if not exception:
+        return Ending.FINISHED, False
+    if exception in _NOT_THE_AGENT or not began:
+        return Ending.NOT_STARTED, True
+    return _ENDINGS.get(exception, Ending.CRASHED), False
+
+
+def _object(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _text(value: Any) -> str:
+    return " ".join(value.split())[:_TEXT] if isinstance(value, str) else ""
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+
+
+def _moment(value: Any) -> datetime | None:
+    """A time of a result; those without an offset are UTC."""
+    try:
+        moment = datetime.fromisoformat(value)
+    except (TypeError, ValueError):
+        return None
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+
+
+def logs(trial: Trial) -> Iterator[Path]:
+    """The text files that Harbor and the agent left of a trial."""
+    yield trial.folder / "trial.log"
+    folder = trial.folder / "agent"
+    if folder.is_symlink() or not folder.is_dir():
+        return
+    with os.scandir(folder) as entries:
+        names = sorted(entry.name for entry in entries if entry.is_file(follow_symlinks=False))
+    yield from (folder / name for name in names if name.endswith((".txt", ".log")))

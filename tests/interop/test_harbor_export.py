@@ -1,0 +1,363 @@
+"""``mlebench export --to=harbor``: the task folders, without Harbor. ``test_harbor_real`` runs them."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import subprocess
+import tomllib
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_mlebench import Bench, default_catalogue
+from pytest_mlebench.cli.main import main
+from pytest_mlebench.data.dataset import Dataset
+from pytest_mlebench.data.levelling import TIME_NS
+from pytest_mlebench.data.store import DataStore
+from pytest_mlebench.extras.interop.harbor import check, verify, wheel
+from pytest_mlebench.extras.interop.harbor.task import to_toml
+from pytest_mlebench.gate.leaks import find_leaks
+from pytest_mlebench.records.report import Report
+from tests.groups import report_of
+
+SEED = 8_417_263_550_918_274_655
+ZEROS = {"reward": 0.0, "valid": 0, "above_median": 0, "bronze": 0, "silver": 0, "gold": 0}
+
+
+def exported(folder: Path, *words: str) -> Path:
+    """The folder of tasks of an export that succeeds."""
+    assert main(["export", "--to=harbor", "-o", str(folder), *words]) == 0
+    return folder
+
+
+def refusal(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    capsys.readouterr()
+    assert main(["export", *words]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    return line
+
+
+@pytest.fixture(scope="module")
+def smoke(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return (
+        exported(tmp_path_factory.mktemp("harbor") / "tasks", "-c", "smoke-diabetes", "--time-limit=90m")
+        / "smoke-diabetes"
+    )
+
+
+@pytest.fixture(scope="module")
+def twin(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("harbor")
+    words = ("-c", "spaceship-titanic", f"--data=twin:{SEED}:micro", f"--data-dir={folder / 'data'}")
+    return exported(folder / "tasks", *words) / "spaceship-titanic"
+
+
+def graded(task: Path, submission: Path, logs: Path) -> tuple[dict[str, float], dict[str, Any]]:
+    """What the verifier of a task writes about a submission: rewards and report."""
+    logs.mkdir(exist_ok=True)
+    assert verify.main(task / "tests", submission, logs) == 0
+    return json.loads((logs / "reward.json").read_text()), json.loads((logs / "report.json").read_text())
+
+
+def test_a_task_says_what_harbor_needs(smoke: Path) -> None:
+    config = tomllib.loads((smoke / "task.toml").read_text())
+    assert config["task"]["name"] == "mlebench/smoke-diabetes"
+    assert config["agent"]["timeout_sec"] == 5400
+    assert config["verifier"]["environment_mode"] == "separate"
+    assert config["artifacts"] == ["/home/submission/submission.csv"]
+    instruction = (smoke / "instruction.md").read_text()
+    assert "You have 1 hour 30 minutes." in instruction
+    assert (smoke / "environment/data/description.md").read_text() in instruction
+    assert (smoke / "environment/instructions.txt").read_text() == instruction
+
+
+def test_limits_and_network_are_those_of_the_options(tmp_path: Path) -> None:
+    tasks = exported(
+        tmp_path, "-c", "smoke-digits", "--cpus=4", "--memory=8g", "--disk=20g", "--gpus=1", "--network=none"
+    )
+    config = tomllib.loads((tasks / "smoke-digits/task.toml").read_text())["environment"]
+    del config["build_timeout_sec"]
+    assert config == {
+        "cpus": 4.0, "memory_mb": 8192, "storage_mb": 20480, "gpus": 1, "network_mode": "no-network"
+    }  # fmt: skip
+    other = exported(tmp_path / "hosts", "-c", "smoke-digits", "--allow-host=pypi.org", "--allow-host=example.com")
+    config = tomllib.loads((other / "smoke-digits/task.toml").read_text())["environment"]
+    assert (config["network_mode"], config["allowed_hosts"]) == ("allowlist", ["pypi.org", "example.com"])
+
+
+def test_images_that_the_user_pushes_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    tasks = exported(tmp_path, "-c", "smoke-digits", "--image-prefix=ghcr.io/me/")
+    config = tomllib.loads((tasks / "smoke-digits/task.toml").read_text())
+    assert config["environment"]["docker_image"] == "ghcr.io/me/smoke-digits"
+    assert config["verifier"]["environment"]["docker_image"] == "ghcr.io/me/smoke-digits-verifier"
+    said = capsys.readouterr().out
+    assert f"docker build -t ghcr.io/me/smoke-digits-verifier {tasks}/smoke-digits/tests" in said
+
+
+def test_no_answer_is_outside_of_tests(smoke: Path, twin: Path) -> None:
+    for task in (smoke, twin):
+        private = [path for path in (task / "tests/data/prepared/private").rglob("*") if path.is_file()]
+        assert private
+        contents = {path.read_bytes() for path in private}
+        elsewhere = [path for path in (task / "environment").rglob("*") if path.is_file()]
+        assert not [path for path in elsewhere if path.read_bytes() in contents]
+        names = {path.name for path in elsewhere}
+        assert not names & {"prepare.py", "twin.py", "synthetic.py", "competition.yaml", "twin.json", "golden.json"}
+
+
+@pytest.mark.full
+def test_the_search_for_leaks_finds_none_in_the_environment(smoke: Path, twin: Path, tmp_path: Path) -> None:
+    """All files of the agent's image are searched as if they were public data."""
+    for task in (smoke, twin):
+        dataset = Dataset(default_catalogue()[task.name], tmp_path / task.name)
+        shutil.copytree(task / "tests/data/prepared/private", dataset.private)
+        shutil.copytree(task / "environment/data", dataset.public)
+        known = find_leaks(dataset)
+        shutil.copytree(task / "environment", dataset.public / "image", ignore=shutil.ignore_patterns("data"))
+        with zipfile.ZipFile(task / "environment/mlebench" / wheel.NAME) as archive:
+            archive.extractall(dataset.public / "image/wheel")
+        assert find_leaks(dataset) == known == []
+        shutil.copyfile(dataset.answers, dataset.public / "image/answers.csv")
+        assert find_leaks(dataset) != []
+
+
+def test_public_data_is_that_of_the_dataset(smoke: Path) -> None:
+    with Bench() as bench:
+        (dataset,) = bench.prepare("smoke-diabetes")
+    for path in dataset.public.iterdir():
+        assert (smoke / "environment/data" / path.name).read_bytes() == path.read_bytes()
+
+
+def test_the_seed_of_a_twin_is_nowhere(twin: Path) -> None:
+    needles = [form.encode() for form in (str(SEED), f"{SEED:x}")] + [SEED.to_bytes(8), SEED.to_bytes(8, "little")]
+    for path in twin.rglob("*"):
+        if path.is_file():
+            content = path.read_bytes()
+            assert not any(needle in content for needle in needles), path
+    medals = json.loads((twin / "tests/data/twin.json").read_text())
+    assert medals.keys() == {"medals"}
+
+
+def test_the_key_of_a_twin_is_only_in_the_verifier(twin: Path) -> None:
+    task = json.loads((twin / "tests/task.json").read_text())
+    key = task["data"].split(":")[1]
+    files = [path for path in twin.rglob("*") if path.is_file() and key.encode() in path.read_bytes()]
+    assert {path.relative_to(twin).parts[0] for path in files} == {"tests"}
+
+
+def test_times_of_files_tell_nothing(twin: Path) -> None:
+    assert {path.stat().st_mtime_ns for path in (twin, *twin.rglob("*"))} == {TIME_NS}
+
+
+def test_the_wheel_holds_no_competition_and_no_maker_of_twins(smoke: Path) -> None:
+    with zipfile.ZipFile(smoke / "environment/mlebench" / wheel.NAME) as archive:
+        names = archive.namelist()
+    assert "pytest_mlebench/grading/form.py" in names
+    strange = [name for name in names if any(f"/{part}/" in name for part in ("worlds", "bundled", "extras"))]
+    assert not strange
+
+
+def test_the_wheel_of_the_same_code_is_the_same(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        wheel.write_wheel(tmp_path / name)
+    assert (tmp_path / "one").read_bytes() == (tmp_path / "two").read_bytes()
+
+
+def test_the_reference_solution_earns_a_medal(smoke: Path, twin: Path, tmp_path: Path) -> None:
+    for task in (smoke, twin):
+        rewards, _ = graded(task, task / "solution/submission.csv", tmp_path / task.name)
+        assert rewards["valid"] == rewards["above_median"] == rewards["bronze"] == 1
+        assert rewards["reward"] > 0.5
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_scores_are_those_of_mlebench_grade_to_the_last_digit(
+    twin: Path, tmp_path: Path, seed: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import numpy as np
+    import pandas as pd
+
+    rng = np.random.default_rng(seed)
+    table = pd.read_csv(twin / "solution/submission.csv")
+    wrong = rng.random(len(table)) < 0.1 * seed
+    table.loc[wrong, "Transported"] = ~table.loc[wrong, "Transported"]
+    table.to_csv(tmp_path / "submission.csv", index=False)
+    rewards, noted = graded(twin, tmp_path / "submission.csv", tmp_path / "logs")
+    capsys.readouterr()
+    words = ["grade-sample", str(tmp_path / "submission.csv"), "spaceship-titanic", "--json",
+        f"--data=twin:{SEED}:micro", f"--data-dir={twin.parents[1] / 'data'}"]  # fmt: skip
+    assert main(words) == 0
+    ours = json.loads(capsys.readouterr().out)
+    differ = {name for name, value in ours.items() if noted["report"][name] != value}
+    assert differ <= {"created_at", "submission_path"}
+    assert rewards == verify.rewards(Report(**ours), "percentile")
+
+
+@pytest.mark.parametrize(
+    ("content", "valid"),
+    [("", 0), ("x,y\n1,2\n", 0), ("id,progression\n1,2\n", 0), ("\0" * 100, 0), ("id,progression\nnan,nan\n", 0)],
+)
+def test_a_malformed_submission_gets_zeros(smoke: Path, tmp_path: Path, content: str, valid: int) -> None:
+    (tmp_path / "submission.csv").write_text(content)
+    rewards, noted = graded(smoke, tmp_path / "submission.csv", tmp_path / "logs")
+    assert rewards == ZEROS
+    assert noted["report"]["submission_exists"] and noted["report"]["error"]
+
+
+def test_no_submission_gets_zeros(smoke: Path, tmp_path: Path) -> None:
+    rewards, noted = graded(smoke, tmp_path / "submission.csv", tmp_path / "logs")
+    assert rewards == ZEROS
+    assert not noted["report"]["submission_exists"]
+
+
+def test_a_link_to_the_answers_is_no_submission(smoke: Path, tmp_path: Path) -> None:
+    (tmp_path / "file.csv").symlink_to(smoke / "tests/data/prepared/private/test.csv")
+    (tmp_path / "folder").symlink_to(smoke / "tests/data/prepared/private")
+    for path in (tmp_path / "file.csv", tmp_path / "folder/test.csv"):
+        rewards, _ = graded(smoke, path, tmp_path / "logs")
+        assert rewards == ZEROS
+
+
+def test_the_script_of_the_verifier_leaves_zeros_whatever_fails(smoke: Path, tmp_path: Path) -> None:
+    script = (smoke / "tests/test.sh").read_text().replace("/logs/verifier", f"{tmp_path}/logs")
+    done = subprocess.run(["sh", "-c", script], capture_output=True, check=False, timeout=60)
+    assert done.returncode != 0, "there is no grader here"
+    assert json.loads((tmp_path / "logs/reward.json").read_text()) == ZEROS
+
+
+@pytest.mark.parametrize("name", ["percentile", "medal", "milestones"])
+@pytest.mark.parametrize("score", [0.0, 55.0, 60.0, 1e9, math.inf, None])
+def test_each_reward_is_a_finite_number(name: str, score: float | None) -> None:
+    competition = default_catalogue()["smoke-diabetes"]
+    found = verify.rewards(report_of(competition, score), name, 72.6)
+    assert found.keys() == ZEROS.keys()
+    assert all(math.isfinite(value) and 0 <= value <= 1 for value in found.values())
+
+
+def test_rewards_can_be_chosen(tmp_path: Path) -> None:
+    found: dict[str, Mapping[str, float]] = {}
+    for name in ("percentile", "medal", "milestones"):
+        task = exported(tmp_path / name, "-c", "smoke-diabetes", f"--reward={name}") / "smoke-diabetes"
+        sample = task / "environment/data/sample_submission.csv"
+        found[name], _ = graded(task, sample, tmp_path / f"{name}-logs")
+    assert found["medal"]["reward"] == 0
+    assert found["milestones"]["reward"] == pytest.approx(2 / 7), "it exists and is valid"
+    assert all(own["valid"] == 1 and own["bronze"] == 0 for own in found.values())
+
+
+def test_the_checker_knows_the_form_and_nothing_else(
+    smoke: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checker, data = smoke / "environment/mlebench/checker", smoke / "environment/data"
+    assert check.main(str(data / "sample_submission.csv"), checker, data) == 0
+    assert capsys.readouterr().out == "Submission is valid.\n"
+    (tmp_path / "bad.csv").write_text("id,wrong\n1,2\n")
+    assert check.main(str(tmp_path / "bad.csv"), checker, data) == 1
+    assert capsys.readouterr().out.startswith("Submission invalid! column 'progression' is missing")
+
+
+def titanic(folder: Path) -> tuple[str, str]:
+    return "--competition=spaceship-titanic", f"--data-dir={folder / 'data'}"
+
+
+def real_store(folder: Path) -> Dataset:
+    """Data that counts as real: made by ``synthetic.py``, without the note that it was."""
+    competition = default_catalogue()["spaceship-titanic"]
+    dataset = DataStore(folder).prepare(competition, synthetic=1)
+    dataset.note(synthetic=None)
+    return dataset
+
+
+def test_real_data_is_mounted_and_never_copied(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    dataset = real_store(tmp_path / "data")
+    task = (
+        exported(tmp_path / "tasks", "-c", "spaceship-titanic", f"--data-dir={tmp_path / 'data'}") / "spaceship-titanic"
+    )
+    said = capsys.readouterr().out
+    assert "real data is not part of 1 task" in said and "MLEBENCH_DATA_DIR" in said
+    contents = {path.read_bytes() for path in dataset.prepared.rglob("*.csv")}
+    assert not [path for path in task.rglob("*") if path.is_file() and path.read_bytes() in contents]
+    assert not (task / "solution").exists()
+    compose = (task / "environment/docker-compose.yaml").read_text()
+    assert "/spaceship-titanic/prepared/public:/home/data:ro" in compose
+    assert "COPY data" not in (task / "environment/Dockerfile").read_text()
+    assert "/spaceship-titanic/prepared:/tests/data/prepared:ro" in (task / "tests/docker-compose.yaml").read_text()
+    assert str(tmp_path) not in "".join(path.read_text() for path in task.rglob("docker-compose.yaml"))
+
+
+def test_real_data_is_copied_where_that_is_asked_for(tmp_path: Path) -> None:
+    dataset = real_store(tmp_path / "data")
+    task = exported(tmp_path / "tasks", *titanic(tmp_path), "--include-real-data") / "spaceship-titanic"
+    assert (task / "environment/data/train.csv").read_bytes() == (dataset.public / "train.csv").read_bytes()
+    assert not (task / "environment/docker-compose.yaml").exists()
+    assert not (task / "solution").exists(), "answers are in tests/ alone"
+
+
+def test_synthetic_data_stays_marked(tmp_path: Path) -> None:
+    DataStore(tmp_path / "data").prepare(default_catalogue()["spaceship-titanic"], synthetic=1)
+    task = (
+        exported(tmp_path / "tasks", "-c", "spaceship-titanic", f"--data-dir={tmp_path / 'data'}") / "spaceship-titanic"
+    )
+    _, noted = graded(task, task / "solution/submission.csv", tmp_path / "logs")
+    assert noted["report"]["generated"] == "synthetic"
+
+
+def test_the_corrected_version_is_graded_by_its_own_grader(tmp_path: Path) -> None:
+    words = (
+        "-c",
+        "spaceship-titanic",
+        "--bench-version=2",
+        f"--data=twin:{SEED}:micro",
+        f"--data-dir={tmp_path / 'data'}",
+    )
+    task = exported(tmp_path / "tasks", *words) / "spaceship-titanic"
+    rewards, noted = graded(task, task / "solution/submission.csv", tmp_path / "logs")
+    assert noted["report"]["bench_version"] == "v2"
+    assert rewards["bronze"] == 1
+
+
+def test_own_competitions_are_exported(tmp_path: Path) -> None:
+    own = tmp_path / "competitions"
+    shutil.copytree(default_catalogue()["smoke-digits"].folder, own / "my-digits")
+    file = own / "my-digits/competition.yaml"
+    file.write_text(file.read_text().replace("id: smoke-digits", "id: my-digits"))
+    words = (f"--competitions-dir={own}", "-c", "my-digits", f"--data-dir={tmp_path / 'data'}")
+    task = exported(tmp_path / "tasks", *words) / "my-digits"
+    rewards, _ = graded(task, task / "solution/submission.csv", tmp_path / "logs")
+    assert rewards["gold"] == 1
+
+
+def test_mistakes_are_one_line(tmp_path: Path, smoke: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "--to=harbor needs competitions" in refusal(capsys, "--to=harbor")
+    assert "takes competitions, not run groups" in refusal(capsys, "--to=harbor", "reports/first")
+    assert "'wealth' is not one of" in refusal(capsys, "--to=harbor", "-c", "smoke-digits", "--reward=wealth")
+    hidden = refusal(capsys, "--to=harbor", "-c", "smoke-digits", "--description=obfuscated")
+    assert "does not support --description=obfuscated" in hidden
+    again = refusal(capsys, "--to=harbor", "-c", "smoke-diabetes", "-o", str(smoke.parent))
+    assert "exists already" in again
+    assert "--to=atif needs a run group" in refusal(capsys, "--to=atif")
+    assert "-c, --cpus: only for competitions" in refusal(
+        capsys, "--to=atif", "-c", "smoke-digits", "--cpus=2", "reports/first"
+    )
+    assert "--reward has no effect" in refusal(capsys, "--to=atif", "--reward=medal", "reports/first")
+    (tmp_path / "file").write_text("")
+    assert "cannot be" in refusal(capsys, "--to=harbor", "-c", "smoke-digits", "-o", str(tmp_path / "file"))
+
+
+def test_nothing_is_left_of_an_export_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(wheel, "write_wheel", full)
+    assert main(["export", "--to=harbor", "-o", str(tmp_path / "tasks"), "-c", "smoke-digits"]) == 2
+    assert list((tmp_path / "tasks").iterdir()) == []
+
+
+@pytest.mark.parametrize("text", ['quote " and \\', "line\nbreak", "tab\t", "\x7f\x01", "ünï ✓ 𝄞"])
+def test_texts_survive_toml(text: str) -> None:
+    assert tomllib.loads(to_toml({"task": {"name": text, "list": [text]}})) == {"task": {"name": text, "list": [text]}}
