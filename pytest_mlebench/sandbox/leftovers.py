@@ -14,7 +14,7 @@ from pytest_mlebench.sandbox.checker import UPLOADS
 from pytest_mlebench.sandbox.local.home import HOME, MEMORY_GROUP, remove_home
 
 SOCKETS = "mlebench-run-"
-"""How the names of folders of sockets begin (see ``docker.socket_folder``)."""
+"""How the names of folders of sockets begin (see ``wiring.socket_folder``)."""
 PODMAN = "mlebench-podman-"
 """The same of a Podman service of a session's own (see ``docker.podman``)."""
 

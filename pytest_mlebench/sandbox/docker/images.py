@@ -33,18 +33,12 @@ from pytest_mlebench.sandbox.docker.dockerfile import Rules
 from pytest_mlebench.sandbox.docker.engine import engine_errors, engine_info, explain
 from pytest_mlebench.sandbox.docker.loop_disk import layers
 from pytest_mlebench.sandbox.instructions import format_duration
+from pytest_mlebench.sandbox.wiring import CONTAINER_DIRS
 
 logger = logging.getLogger(__name__)
 
 ENVIRONMENT = "mlebench-env"
 BASE_IMAGE = "debian:bookworm-slim"
-CONTAINER_DIRS = {
-    "SUBMISSION_DIR": "/home/submission",
-    "LOGS_DIR": "/home/logs",
-    "CODE_DIR": "/home/code",
-    "AGENT_DIR": "/home/agent",
-}
-"""The build arguments that every agent's Dockerfile may count on."""
 
 BuildNetwork = Literal["none", "registries", "full"]
 BUILD_NETWORKS: tuple[BuildNetwork, ...] = ("none", "registries", "full")

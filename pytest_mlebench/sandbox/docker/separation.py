@@ -25,8 +25,8 @@ from typing import Any
 from docker.types import DriverConfig, Mount
 
 from pytest_mlebench.io.paths import bundled
+from pytest_mlebench.sandbox.wiring import DATA
 
-DATA = "/home/data"
 INIT = "/opt/mlebench/init.py"
 USERS = range(0x70000000, 0x7FFFFFFF)
 """Numbers that no distribution gives to users, and systemd to no container."""
