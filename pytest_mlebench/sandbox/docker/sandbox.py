@@ -25,11 +25,11 @@ from pytest_mlebench.io.units import listed
 from pytest_mlebench.records.account import COLLECTED, RUN_LOG, SUBMISSION, Limits, SandboxAccount
 from pytest_mlebench.sandbox.collection import Collector, DiskFull, FilesWriter
 from pytest_mlebench.sandbox.contract import Execution, Task, check_agent_folder
+from pytest_mlebench.sandbox.disk import DiskWatcher, FreeSpaceWatcher
 from pytest_mlebench.sandbox.docker.archive import collect_archive, collect_submission
 from pytest_mlebench.sandbox.docker.container import Container, configuration
-from pytest_mlebench.sandbox.docker.disk import DiskWatcher, FreeSpaceWatcher, free_space, has_quota
-from pytest_mlebench.sandbox.docker.engine import DOCKER, engine_errors
-from pytest_mlebench.sandbox.docker.images import BASE_IMAGE, BuildNetwork, Images
+from pytest_mlebench.sandbox.docker.engine import DOCKER, engine_errors, free_space, has_quota
+from pytest_mlebench.sandbox.docker.images import Images
 from pytest_mlebench.sandbox.docker.loop_disk import limited_disk
 from pytest_mlebench.sandbox.docker.opening import open_engine
 from pytest_mlebench.sandbox.docker.self_test import run_self_test
@@ -39,6 +39,7 @@ from pytest_mlebench.sandbox.endings import End, Machine, apply, describe
 from pytest_mlebench.sandbox.gpus import Gpu, GpuPool, GpuUsage
 from pytest_mlebench.sandbox.logs import LogWriter, tail
 from pytest_mlebench.sandbox.network.policy import NETWORKS, Network, check_form
+from pytest_mlebench.sandbox.recipe import BASE_IMAGE, BuildNetwork
 from pytest_mlebench.sandbox.redaction import Redactor, environment_secrets
 from pytest_mlebench.sandbox.snapshots import taking_snapshots
 from pytest_mlebench.sandbox.wiring import CONTAINER_DIRS, HOME, Wiring, await_end, start_agent, want_descriptors, wire
