@@ -2,11 +2,13 @@
 """The first process of every container: starts the agent as `nonroot`, and is its way to the submission checker.
 
 It runs as root with hardly a capability, so the agent can neither stop nor trace it, and in one thread of one process,
-so that an agent which uses up all processes cannot starve it. It has one channel to the harness, a Unix socket, with a
-line of JSON for each message:
+so that an agent which uses up all processes cannot starve it. Where a container has no users but the one that started
+it (Apptainer's), it runs as the agent's user: then it hides its memory and files, and the kernel gives it, as the first
+process of its namespace, no signal of the agent's. It has one channel to the harness, a Unix socket, with a line of
+JSON for each message:
 
     harness -> init   {"command": […], "environment": {…}, "files": {path: text}, "relays": {port: socket name},
-                       "gpus": [UUIDs], "user": number}
+                       "gpus": [UUIDs], "user": number, "limits": {name of RLIMIT_…: number}}
     init -> harness   {"started": true}
                       or {"gpus_seen": number}, which is fewer than the order's, and the agent is not started
     harness -> init   {"signal": "SIGTERM"}
@@ -30,6 +32,7 @@ import ctypes
 import json
 import os
 import pwd
+import resource
 import signal
 import socket
 import stat
@@ -37,7 +40,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-HARNESS = "/opt/mlebench/private/harness"  # the harness's folder of sockets, behind a folder that only root may enter
+# The harness's folder of sockets, behind a folder that only root may enter.
+HARNESS = sys.argv[1] if len(sys.argv) > 1 else "/opt/mlebench/private/harness"
+ROOT = os.getuid() == 0
+PR_SET_DUMPABLE = 4
 USER = "nonroot"
 CONNECTIONS = 512  # of each relay at once, further ones wait; agents stream hundreds of answers at once
 OOM_SCORE = 900  # where memory runs out, a process of the agent goes, not this one
@@ -51,9 +57,13 @@ OWNED_ENTRIES = 20_000
 
 
 async def main():
+    if not ROOT:
+        ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
     reader, writer = await asyncio.open_unix_connection(f"{HARNESS}/control.sock", limit=LINE)
     order = json.loads(await reader.readline())
-    renumber(order["user"])
+    if ROOT:
+        renumber(order["user"])
     if (seen := gpus_seen(order["gpus"])) < len(order["gpus"]):
         send(writer, {"gpus_seen": seen})
         await writer.drain()
@@ -92,9 +102,7 @@ def gpus_seen(uuids):
             ["nvidia-smi", "-L"],
             capture_output=True,
             timeout=60,
-            user=user.pw_uid,
-            group=user.pw_gid,
-            extra_groups=[],
+            **({"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []} if ROOT else {}),
             env={"PATH": "/usr/bin:/bin:/usr/local/bin:/usr/local/nvidia/bin"},
         )
         return len({uuid for uuid in uuids if f"(UUID: {uuid})".encode() in run.stdout})
@@ -176,9 +184,10 @@ def start(order):
     if pid:
         return pid
     try:
-        become(user, order["files"])
+        become(user, order["files"], order.get("limits", {}))
+        runtimes = ("APPTAINER_", "SINGULARITY_", "PS1", "PROMPT_COMMAND")  # what these add
         environment = {
-            **os.environ,
+            **{name: value for name, value in os.environ.items() if ROOT or not name.startswith(runtimes)},
             "HOME": user.pw_dir,
             "USER": USER,
             "LOGNAME": USER,
@@ -192,19 +201,25 @@ def start(order):
         os._exit(126)
 
 
-def become(user, files):
-    if user.pw_uid == 0:
+def become(user, files, limits):
+    if ROOT and user.pw_uid == 0:
         raise PermissionError(f"the Dockerfile made {USER} another name of root")
     os.setsid()
     os.dup2(1, 2)  # the engine reads two pipes in any order; one keeps the order of what was printed
     os.fchmod(1, 0o622)  # else /dev/stdout and /dev/stderr, which open it anew, are closed to the agent
-    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and what is ignored would be inherited
+    if not ROOT:
+        ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)  # its files in /proc are its own again
+    # Python ignores two of them, and what is ignored would be inherited.
+    for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT):
         signal.signal(number, signal.SIG_DFL)
     Path("/proc/self/oom_score_adj").write_text(str(OOM_SCORE))
-    os.initgroups(USER, user.pw_gid)
-    os.setgid(user.pw_gid)
-    os.setuid(user.pw_uid)
+    if ROOT:
+        os.initgroups(USER, user.pw_gid)
+        os.setgid(user.pw_gid)
+        os.setuid(user.pw_uid)
     os.umask(0o022)
+    for name, number in limits.items():
+        resource.setrlimit(getattr(resource, name), (number, number))
     for path, text in files.items():
         Path(path).write_text(text, encoding="utf-8")
 

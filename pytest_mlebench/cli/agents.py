@@ -47,7 +47,7 @@ def add(commands: Any) -> None:
 
 def _add_agents(commands: Any) -> None:
     agents = commands.add_parser("agents", help="list agents: variants, versions, what they need, their images")
-    add_options(agents, "--sandbox", "--agents-dir", "--base-image", "--heavy", "--gpus", "--build-network")
+    add_options(agents, "--sandbox", "--sif", "--agents-dir", "--base-image", "--heavy", "--gpus", "--build-network")
     agents.add_argument("--json", action="store_true", help="print as JSON")
     agents.set_defaults(command=_agents)
 
@@ -60,7 +60,7 @@ def _agents(options: argparse.Namespace) -> int:
     bench = read_bench(options)
     settings, images = bench.settings, None
     try:
-        images = bench.container_sandbox().images
+        images = bench.building_sandbox().images
     except SandboxError as error:
         note = f"images are unknown: {error}"
     missing = "?" if images is None else "not built"
@@ -253,7 +253,8 @@ def _add_sandbox(commands: Any) -> None:
         help="agent ids, or mlebench-env for their base image (default: all bundled agents)")  # fmt: skip
     build.add_argument("--check", action="store_true",
         help="then train a small model with each library, without a network; with --gpus on GPUs too")  # fmt: skip
-    add_options(build, "--sandbox", "--agents-dir", "--base-image", "--heavy", "--gpus", "--gpu-ids", "--build-network")
+    add_options(build, "--sandbox", "--sif", "--agents-dir", "--base-image", "--heavy", "--gpus", "--gpu-ids",
+        "--build-network")  # fmt: skip
     build.set_defaults(command=_build)
 
     clean = commands.add_parser("clean", help="remove containers that killed sessions left behind")
@@ -268,7 +269,7 @@ def _build(options: argparse.Namespace) -> int:
     registry = bench.registry
     # Each by its name; an agent's variants are one image.
     wanted = {id: None if id == ENVIRONMENT else registry[id] for id in options.agents} or registry.load()
-    sandbox = bench.container_sandbox()
+    sandbox = bench.building_sandbox()
     tags = []
     for id, agent in wanted.items():
         tags.append(sandbox.images.environment() if agent is None else sandbox.images.agent(agent))

@@ -142,3 +142,26 @@ class Sandbox(Protocol):
         Raises SandboxError only where the harness itself failed. On KeyboardInterrupt, or any other exception that
         comes from outside, it stops the agent, collects what is there, cleans up, and lets the exception through.
         """
+
+
+class ImageStore(Protocol):
+    """The images of a sandbox, by their tags. What builds raises SandboxError."""
+
+    def environment(self, base_image: str | None = None) -> str:
+        """The tag of ``mlebench-env``, built if it is not there."""
+
+    def agent(self, agent: Agent) -> str:
+        """The tag of the agent's image, built if it is not there."""
+
+    def built(self, agent: Agent) -> int | None:
+        """The size in bytes of the agent's image; None if it is not built, as its folder is now. Builds nothing."""
+
+
+class ContainerSandbox(Sandbox, Protocol):
+    """A sandbox with images."""
+
+    @property
+    def images(self) -> ImageStore: ...
+
+    def test_image(self, image: str) -> None:
+        """Train each of its libraries once, on GPUs as well if runs get some; raises SandboxError for what fails."""
