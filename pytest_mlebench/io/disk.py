@@ -7,6 +7,7 @@ import heapq
 import os
 import shutil
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -137,3 +138,15 @@ def unreadable(path: Path, error: OSError) -> DataError:
         f"{path} cannot be read: {error.strerror or error}; choose another data folder with --data-dir or "
         "MLEBENCH_DATA_DIR, or get permission to read this one"
     )
+
+
+def remove_tree(folder: Path) -> None:
+    """Remove a folder that agents wrote into, whatever rights they left on the folders in it."""
+    with suppress(OSError):
+        folder.chmod(0o700)
+    for path, names, _ in os.walk(folder):
+        for inner in (Path(path, name) for name in names):
+            with suppress(OSError):
+                if not inner.is_symlink():
+                    inner.chmod(0o700)
+    shutil.rmtree(folder, ignore_errors=True)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import resource
 import shutil
+import socket
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -39,9 +40,6 @@ from pytest_mlebench.sandbox.network.proxy import Proxy
 from pytest_mlebench.sandbox.redaction import Redactor, connections, validations
 
 START_SECONDS = 120.0
-PROXY_PORT = 3128
-GATEWAY_PORT = 5001
-STEPS_PORT = 5002
 HOME = "/home"
 DATA = f"{HOME}/data"
 CONTAINER_DIRS = {
@@ -73,6 +71,25 @@ class Inside(Protocol):
         """How many processes the kernel killed for memory, read on the host; None where the host cannot read it."""
 
 
+@dataclass(frozen=True)
+class Ports:
+    """The ports of localhost at which the agent finds the harness."""
+
+    checker: int = PORT
+    gateway: int = 5001
+    steps: int = 5002
+    proxy: int = 3128
+
+    @classmethod
+    def free(cls) -> Ports:
+        """Ports that nobody listens at on this machine."""
+        with ExitStack() as stack:
+            probes = [stack.enter_context(socket.socket()) for _ in range(4)]
+            for probe in probes:
+                probe.bind(("127.0.0.1", 0))
+            return cls(*(probe.getsockname()[1] for probe in probes))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Wiring:
     """The sockets between a run's container and the harness."""
@@ -83,6 +100,7 @@ class Wiring:
     checker: SubmissionChecker
     channel: ControlChannel
     proxy: Proxy | None
+    ports: Ports
     relays: Mapping[str, str]
     """Names of sockets by the ports of localhost where the agent finds them."""
 
@@ -97,28 +115,34 @@ class Wiring:
         }
 
 
-def wire(task: Task, stack: ExitStack, *, network: Network, allow_hosts: Iterable[str]) -> Wiring:
-    """Open what the harness offers to a container, until the stack is closed."""
+def wire(
+    task: Task, stack: ExitStack, *, network: Network, allow_hosts: Iterable[str], own_network: bool = True
+) -> Wiring:
+    """Open what the harness offers to a container, until the stack is closed.
+
+    Without ``own_network`` the container has the ports of this machine, so the usual ones may be taken.
+    """
+    ports = Ports() if own_network else Ports.free()
     folder = stack.enter_context(socket_folder())
     checker = stack.enter_context(SubmissionChecker.of(task, unix_socket=folder / "checker.sock"))
     channel = stack.enter_context(ControlChannel(folder / "control.sock"))
-    relays = {str(PORT): "checker.sock"}
+    relays = {str(ports.checker): "checker.sock"}
     through_gateway: Mapping[str, str] = {}
     if task.gateway is not None:
         through_gateway = task.gateway.hosts
-        opened = task.gateway.open(folder / "llm.sock", url=f"http://localhost:{GATEWAY_PORT}")
+        opened = task.gateway.open(folder / "llm.sock", url=f"http://localhost:{ports.gateway}")
         task = replace(task, launch=stack.enter_context(opened))
-        relays[str(GATEWAY_PORT)] = "llm.sock"
+        relays[str(ports.gateway)] = "llm.sock"
     if task.steps is not None:
         stack.enter_context(task.steps.open(folder / "steps.sock"))
-        relays[str(STEPS_PORT)] = "steps.sock"
-        task = with_steps(task, f"localhost:{STEPS_PORT}")
+        relays[str(ports.steps)] = "steps.sock"
+        task = with_steps(task, f"localhost:{ports.steps}")
     proxy = None
     if network == "llm":
         allowed = endpoints(task.agent, task.launch, allow_hosts, without=through_gateway)
         proxy = stack.enter_context(Proxy(allowed, unix_socket=folder / "proxy.sock"))
-        relays[str(PROXY_PORT)] = "proxy.sock"
-    return Wiring(task=task, folder=folder, checker=checker, channel=channel, proxy=proxy, relays=relays)
+        relays[str(ports.proxy)] = "proxy.sock"
+    return Wiring(task=task, folder=folder, checker=checker, channel=channel, proxy=proxy, ports=ports, relays=relays)
 
 
 @contextmanager
@@ -189,9 +213,9 @@ def _order(wiring: Wiring) -> dict[str, Any]:
         "INSTRUCTIONS": f"{HOME}/{INSTRUCTIONS}",
         "COMPETITION_ID": task.competition_id,
         **clock(task.limits),
-        "VALIDATION_URL": f"http://localhost:{PORT}",
+        "VALIDATION_URL": f"http://localhost:{wiring.ports.checker}",
         "PYTHONUNBUFFERED": "1",
-        **(_proxy_variables() if str(PROXY_PORT) in relays else {}),
+        **(_proxy_variables(wiring.ports.proxy) if wiring.proxy is not None else {}),
         **task.launch.environment,
     }
     instructions = render_instructions(
@@ -211,8 +235,8 @@ def _order(wiring: Wiring) -> dict[str, Any]:
     }
 
 
-def _proxy_variables() -> dict[str, str]:
-    proxy, own = f"http://localhost:{PROXY_PORT}", "localhost,127.0.0.1,::1"
+def _proxy_variables(port: int) -> dict[str, str]:
+    proxy, own = f"http://localhost:{port}", "localhost,127.0.0.1,::1"
     variables = {"HTTP_PROXY": proxy, "HTTPS_PROXY": proxy, "ALL_PROXY": proxy, "NO_PROXY": own}
     return variables | {name.lower(): value for name, value in variables.items()}
 

@@ -253,6 +253,21 @@ class Images:
             most = format_size(defaults.IMAGE_BYTES)
             raise SandboxError(f"image {tag} has {format_size(size)}, may have {most}")
 
+    def workdir(self, tag: str) -> str:
+        """The folder in which the programs of an image start; raises SandboxError."""
+        return str(self._inspect(tag)["Config"].get("WorkingDir") or "/")
+
+    def save(self, tag: str, archive: Path) -> None:
+        """Write an image as an archive; raises SandboxError."""
+        part = archive.with_name(f".{archive.name}.part")
+        try:
+            with engine_errors(f"save image {tag}"), part.open("wb") as file:
+                for block in self._client.images.get(tag).save(named=True):
+                    file.write(block)
+                part.replace(archive)
+        finally:
+            part.unlink(missing_ok=True)
+
     def volumes(self, tag: str) -> list[str]:
         """The paths that an image declares as volumes; raises SandboxError."""
         return sorted({path.rstrip("/") for path in self._inspect(tag)["Config"].get("Volumes") or {}})
