@@ -266,6 +266,8 @@ def _add_sandbox(commands: Any) -> None:
 def _build(options: argparse.Namespace) -> int:
     reporter = Lines()
     bench = read_bench(options, reporter)
+    if bench.settings.sif is not None and bench.settings.sandbox == "auto":
+        bench = bench.with_settings(sandbox="apptainer")
     registry = bench.registry
     # Each by its name; an agent's variants are one image.
     wanted = {id: None if id == ENVIRONMENT else registry[id] for id in options.agents} or registry.load()

@@ -20,10 +20,11 @@ BUILD = "/mnt"
 """Where the script finds ``context``, and writes ``workdir``: most images have this folder, and nothing in it."""
 _IGNORED = frozenset("CMD EXPOSE HEALTHCHECK LABEL MAINTAINER STOPSIGNAL VOLUME ENTRYPOINT".split())
 _ARCHIVE = re.compile(r"\.(tar|tgz|tbz2?|txz|tar\.\w+)$")
+_ELSEWHERE = re.compile(r"\$|://|^git@")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 _PRELUDE = r"""set -e
 unset TMPDIR
-for file in /.singularity.d/env/10-docker*.sh /.singularity.d/env/50-mlebench.sh /.singularity.d/env/9*-environment.sh; do
+for file in /.singularity.d/env/10-docker*.sh /.singularity.d/env/50-mlebench.sh /.singularity.d/env/9?-env*.sh; do
     [ ! -f "$file" ] || . "$file"
 done
 user=root workdir=/ group=
@@ -195,12 +196,7 @@ class Script:
         return " ".join(["copy", shlex.quote(mode), shell_word(owner), shell_word(target), *map(shlex.quote, paths)])
 
     def _sources(self, kind: str, pattern: str) -> list[str]:
-        if (
-            "$" in pattern
-            or "://" in pattern
-            or pattern.startswith("git@")
-            or (kind == "ADD" and _ARCHIVE.search(pattern))
-        ):
+        if _ELSEWHERE.search(pattern) or (kind == "ADD" and _ARCHIVE.search(pattern)):
             raise ValueError(
                 f"{kind} of {pattern!r:.100} is not supported by builds without Docker: name files of the folder, and "
                 "download or unpack others in a RUN"

@@ -59,6 +59,11 @@ class SifImages:
 
     def agent(self, agent: Agent) -> str:
         check_agent_folder(agent)
+        if agent.base_image and not agent.bundled:  # the package permits what its own agents are built from
+            try:
+                Rules(_NoImages(), (self._base,)).check_image(agent.base_image, "base_image")
+            except SandboxError as error:
+                raise SandboxError(f"agent {agent.id}: {error}") from None
         recipe = self._agent(agent)
         return self._provide(
             recipe, lambda engine: engine.images.agent(agent), lambda: self.environment(agent.base_image)
@@ -139,9 +144,7 @@ class SifImages:
             if self._program is None:
                 if not archive.is_file():
                     raise SandboxError(f"image {tag} cannot be built: there is neither Docker nor Apptainer here")
-                self._reporter(
-                    Note(f"{archive}: a machine with Apptainer makes the image of it when it first needs it")
-                )
+                self._reporter(Note(f"{archive}: the first machine with Apptainer that needs it makes an image of it"))
                 return tag
             self._reporter(Step(tag, "building"))
             if archive.is_file():

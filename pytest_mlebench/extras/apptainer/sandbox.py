@@ -17,6 +17,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
+from typing import cast
 
 from pytest_mlebench import Agent, Execution, Limits, SandboxAccount, SandboxError, WarningNote
 from pytest_mlebench.bench import Bench
@@ -36,7 +37,7 @@ from pytest_mlebench.sandbox.endings import End, Machine, apply, describe
 from pytest_mlebench.sandbox.gpus import Gpu, GpuPool, GpuUsage, machine_size
 from pytest_mlebench.sandbox.leftovers import SOCKETS
 from pytest_mlebench.sandbox.logs import LogWriter, tail
-from pytest_mlebench.sandbox.network.policy import check_form
+from pytest_mlebench.sandbox.network.policy import Network, check_form
 from pytest_mlebench.sandbox.redaction import Redactor, environment_secrets
 from pytest_mlebench.sandbox.seccomp import profile
 from pytest_mlebench.sandbox.snapshots import SubmissionFile, taking_snapshots
@@ -100,10 +101,7 @@ class ApptainerSandbox:
     def test_image(self, image: str) -> None:
         with _scratch() as scratch:
             command = self._command(image, scratch, network="none", gpus=0)
-            arguments = ["gpus"] if self._settings.gpus else []
-            test = [*command, "/opt/agent/bin/python", "-u", "/opt/mlebench/check.py"]
-            for own in ([], arguments) if arguments else ([],):
-                self._program.call(*[*test, *own][1:])
+            self._program.call(*command[1:], "/opt/agent/bin/python", "-u", "/opt/mlebench/check.py")
 
     def _probed(self, image: str) -> probe.Abilities:
         """What containers of this image have; raises SandboxError where that is not enough for an agent."""
@@ -111,17 +109,16 @@ class ApptainerSandbox:
             network = self._settings.network
             with _scratch() as scratch:
                 command = self._command(image, scratch, network=network, gpus=0)
+                program = [_PYTHON, "-I", "-c", probe.PROGRAM]
                 try:
-                    output = self._program.call(
-                        *command[1:], _PYTHON, "-I", "-c", probe.PROGRAM, timeout=_PROBE_SECONDS
-                    )
+                    output = self._program.call(*command[1:], *program, timeout=_PROBE_SECONDS)
                 except SandboxError as error:
                     raise SandboxError(f"{self._program.version} starts no confined container: {error}") from error
             self._abilities[image] = probe.read(output, network=network == "full", groups=False)
         abilities = self._abilities[image]
         if abilities.unenforced and not self._settings.allow_unenforced_limits:
             raise SandboxError(
-                f"this installation of Apptainer keeps no limit on {listed(abilities.unenforced)}: "
+                f"this installation of Apptainer keeps no limit on {listed([*abilities.unenforced])}: "
                 f"{'; '.join(dict.fromkeys(abilities.unenforced.values()))}; run without these limits with "
                 "--allow-unenforced-limits, which the records will say"
             )
@@ -161,12 +158,11 @@ class ApptainerSandbox:
     def _run(self, task: Task, image: str, abilities: probe.Abilities, stack: ExitStack) -> Execution:
         stack.enter_context(sigterm_interrupts())
         gpus = stack.enter_context(self._gpu_pool.lease(task.limits.gpus, self._reporter))
-        network = self._settings.network
+        network = cast("Network", self._settings.network)
         visible = {"CUDA_VISIBLE_DEVICES": ",".join(gpu.uuid for gpu in gpus)}
         task = replace(task, launch=replace(task.launch, environment={**visible, **task.launch.environment}))
-        wiring = wire(
-            task, stack, network=network, allow_hosts=self._settings.allow_hosts, own_network=network != "full"
-        )
+        allowed = self._settings.allow_hosts
+        wiring = wire(task, stack, network=network, allow_hosts=allowed, own_network=network != "full")
         task = wiring.task
         task.run_dir.mkdir(parents=True, exist_ok=True)
         redactor = Redactor({*task.launch.secrets, *environment_secrets()})
