@@ -8,7 +8,8 @@ process of its namespace, no signal of the agent's. It has one channel to the ha
 JSON for each message:
 
     harness -> init   {"command": […], "environment": {…}, "files": {path: text}, "relays": {port: socket name},
-                       "gpus": [UUIDs], "user": number, "limits": {name of RLIMIT_…: number}}
+                       "gpus": [UUIDs], "user": number, "limits": {name of RLIMIT_…: number},
+                       "filter": a filter of system calls in base64}
     init -> harness   {"started": true}
                       or {"gpus_seen": number}, which is fewer than the order's, and the agent is not started
     harness -> init   {"signal": "SIGTERM"}
@@ -27,6 +28,7 @@ identity is five numbers that say which state of which file it is:
 """
 
 import asyncio
+import base64
 import contextlib
 import ctypes
 import json
@@ -36,6 +38,7 @@ import resource
 import signal
 import socket
 import stat
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -43,7 +46,8 @@ from pathlib import Path
 # The harness's folder of sockets, behind a folder that only root may enter.
 HARNESS = sys.argv[1] if len(sys.argv) > 1 else "/opt/mlebench/private/harness"
 ROOT = os.getuid() == 0
-PR_SET_DUMPABLE = 4
+PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS = 4, 22, 38
+SECCOMP_MODE_FILTER = 2
 USER = "nonroot"
 CONNECTIONS = 512  # of each relay at once, further ones wait; agents stream hundreds of answers at once
 OOM_SCORE = 900  # where memory runs out, a process of the agent goes, not this one
@@ -184,7 +188,7 @@ def start(order):
     if pid:
         return pid
     try:
-        become(user, order["files"], order.get("limits", {}))
+        become(user, order["files"], order.get("limits", {}), order.get("filter", ""))
         runtimes = ("APPTAINER_", "SINGULARITY_", "PS1", "PROMPT_COMMAND")  # what these add
         environment = {
             **{name: value for name, value in os.environ.items() if ROOT or not name.startswith(runtimes)},
@@ -201,7 +205,7 @@ def start(order):
         os._exit(126)
 
 
-def become(user, files, limits):
+def become(user, files, limits, program):
     if ROOT and user.pw_uid == 0:
         raise PermissionError(f"the Dockerfile made {USER} another name of root")
     os.setsid()
@@ -222,6 +226,17 @@ def become(user, files, limits):
         resource.setrlimit(getattr(resource, name), (number, number))
     for path, text in files.items():
         Path(path).write_text(text, encoding="utf-8")
+    if program:
+        apply(base64.b64decode(program))
+
+
+def apply(program):
+    """Have the kernel refuse this process, and what it starts, the system calls that a filter does not allow."""
+    length, code = len(program) // 8, ctypes.create_string_buffer(program)
+    filter_ = ctypes.create_string_buffer(struct.pack("HxxxxxxP", length, ctypes.addressof(code)))
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) or libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, filter_):
+        raise OSError(ctypes.get_errno(), "the filter of system calls")
 
 
 def oom_kills():

@@ -14,7 +14,11 @@ from pytest_mlebench.errors import SandboxError
 CHILDREN = 8
 """The probe's program may start half as many processes, where a limit on processes is the container's own."""
 PROGRAM = f"""
-import json, os, resource, signal, socket
+import json, os, resource, signal, socket, sys
+sys.path.insert(0, os.path.dirname(sys.argv[1]))
+import base64, init
+if len(sys.argv) > 2:
+    init.apply(base64.b64decode(sys.argv[2]))
 status = dict(line.split(":\\t", 1) for line in open("/proc/self/status").read().splitlines() if ":\\t" in line)
 try:
     open("/home/.probe", "w").close()

@@ -23,6 +23,7 @@ from pytest_mlebench import Agent, Execution, Limits, SandboxAccount, SandboxErr
 from pytest_mlebench.bench import Bench
 from pytest_mlebench.extras.apptainer import probe
 from pytest_mlebench.extras.apptainer.container import Container, MemoryWatcher
+from pytest_mlebench.extras.apptainer.filter import compiled
 from pytest_mlebench.extras.apptainer.images import SifImages
 from pytest_mlebench.extras.apptainer.program import Program, find_program
 from pytest_mlebench.io.disk import remove_tree
@@ -39,7 +40,6 @@ from pytest_mlebench.sandbox.leftovers import SOCKETS
 from pytest_mlebench.sandbox.logs import LogWriter, tail
 from pytest_mlebench.sandbox.network.policy import Network, check_form
 from pytest_mlebench.sandbox.redaction import Redactor, environment_secrets
-from pytest_mlebench.sandbox.seccomp import profile
 from pytest_mlebench.sandbox.snapshots import SubmissionFile, taking_snapshots
 from pytest_mlebench.sandbox.wiring import DATA, HOME, Wiring, await_end, start_agent, want_descriptors, wire
 
@@ -109,7 +109,8 @@ class ApptainerSandbox:
             network = self._settings.network
             with _scratch() as scratch:
                 command = self._command(image, scratch, network=network, gpus=0)
-                program = [_PYTHON, "-I", "-c", probe.PROGRAM]
+                command[-1:] = ["--bind", f"{bundled('environment')}/init.py:{_INIT}:ro", command[-1]]
+                program = [_PYTHON, "-I", "-c", probe.PROGRAM, _INIT, *filter(None, [compiled()])]
                 try:
                     output = self._program.call(*command[1:], *program, timeout=_PROBE_SECONDS)
                 except SandboxError as error:
@@ -128,16 +129,12 @@ class ApptainerSandbox:
 
     def _command(self, image: str, scratch: Path, *, network: str, gpus: int) -> list[str]:
         """The command that starts a container, up to the program that is to run in it."""
-        filter_file = scratch / "seccomp.json"
-        # Nothing else than this filter keeps processes on the processors that they start on.
-        filter_file.write_text(profile(without=["sched_setaffinity"]))
         for name in ("overlay/upper", "overlay/work", "tmp"):
             (scratch / name).mkdir(parents=True)
         options = [
             *("--containall", "--no-home", "--no-init", "--no-eval", "--userns"),
             *("--no-mount", "sys,bind-paths,hostfs"),
             *("--hostname", "sandbox", "--pwd", self.images.workdir(image)),
-            *("--security", f"seccomp:{filter_file}"),
             *("--overlay", str(scratch / "overlay"), "--workdir", str(scratch / "tmp")),
             *(() if network == "full" else ("--net", "--network", "none")),
             *(("--nv",) if gpus else ()),
@@ -269,7 +266,7 @@ def _start(wiring: Wiring, container: Container, gpus: Sequence[Gpu]) -> None:
     if limits.disk is not None:  # at once, and not only when somebody looks
         numbers["RLIMIT_FSIZE"] = limits.disk
     uuids = [gpu.uuid for gpu in gpus]
-    order = {"limits": numbers, "user": os.getuid()}
+    order = {"limits": numbers, "user": os.getuid(), "filter": compiled()}
     start_agent(wiring, container, order, gpus=uuids, gpu_advice=_GPU_ADVICE)
     container.find_first()
 
