@@ -34,7 +34,7 @@ _DEFAULT_DOCKERFILE = f"FROM {ENVIRONMENT}\nARG AGENT_DIR\nCOPY . ${{AGENT_DIR}}
 # Agents made for MLE-bench make their folders themselves, with a `mkdir` that fails where there is one already: these
 # are there at the end, whatever the Dockerfile did. Each run's user has a number of its own, so the group may do what
 # the user may; what others may not read, such as keys, is left alone.
-_OWNED_BY_AGENT = f"""
+OWNED_BY_AGENT = f"""
 USER root
 RUN ["/bin/mkdir", "-p", {", ".join(f'"{folder}"' for folder in CONTAINER_DIRS.values())}]
 RUN ["/usr/bin/find", "/", "-xdev", "-path", "/home/data", "-prune", "-o", "(", "-path", "/home", "-o", \
@@ -120,7 +120,7 @@ def agent_recipe(agent: Agent, environment: str, network: BuildNetwork) -> Recip
     return Recipe(
         name=f"mlebench-agent-{re.sub(r'[^a-z0-9]+', '-', agent.folder.name.lower()).strip('-') or 'x'}",
         folder=agent.folder,
-        dockerfile=_FROM.sub(lambda match: match[1] + environment, text) + _OWNED_BY_AGENT,
+        dockerfile=_FROM.sub(lambda match: match[1] + environment, text) + OWNED_BY_AGENT,
         arguments=CONTAINER_DIRS,
         parent=environment,
         network=network,

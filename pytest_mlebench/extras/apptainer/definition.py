@@ -15,6 +15,7 @@ from pathlib import Path
 
 from pytest_mlebench import SandboxError
 from pytest_mlebench.sandbox.dockerfile import Instruction, instructions
+from pytest_mlebench.sandbox.wiring import CONTAINER_DIRS
 
 BUILD = "/mnt"
 """Where the script finds ``context``, and writes ``workdir``: most images have this folder, and nothing in it."""
@@ -69,6 +70,7 @@ copy() {
 _END = f"""
 printf %s "$workdir" >/.singularity.d/mlebench-workdir
 printf %s "$workdir" >{BUILD}/workdir
+mkdir -p {" ".join(CONTAINER_DIRS.values())}
 for folder in /home /opt/agent; do
     [ ! -d "$folder" ] || chmod -R a+rwX "$folder"
 done

@@ -32,6 +32,7 @@ from pytest_mlebench.sandbox.leftovers import SOCKETS
 from pytest_mlebench.sandbox.recipe import (
     BASE_IMAGE,
     ENVIRONMENT,
+    OWNED_BY_AGENT,
     BuildNetwork,
     Recipe,
     agent_recipe,
@@ -175,7 +176,8 @@ class SifImages:
         try:
             context = work / "context"
             _copy_context(recipe, context)
-            own = Script(recipe.dockerfile, context, recipe.arguments, entrypoint=recipe.name == ENVIRONMENT)
+            text = recipe.dockerfile.removesuffix(OWNED_BY_AGENT)  # the script's end does the same for SIF files
+            own = Script(text, context, recipe.arguments, entrypoint=recipe.name == ENVIRONMENT)
             try:
                 if recipe.parent:
                     Rules(_NoImages(), (recipe.parent,)).check(recipe.dockerfile)
