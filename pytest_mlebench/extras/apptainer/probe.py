@@ -11,8 +11,9 @@ from dataclasses import dataclass
 
 from pytest_mlebench.errors import SandboxError
 
-CHILDREN = 8
-"""The probe's program may start half as many processes, where a limit on processes is the container's own."""
+CHILDREN = 256
+"""The probe limits processes to this number and tries to start as many. Apptainer has some threads in the container, so
+the last ones fail where such a limit is the container's own; all fail where the user has many processes elsewhere."""
 PROGRAM = f"""
 import json, os, resource, signal, socket, sys
 sys.path.insert(0, os.path.dirname(sys.argv[1]))
@@ -32,7 +33,7 @@ try:
 except OSError:
     pinned = True
 hard = resource.getrlimit(resource.RLIMIT_NPROC)[1]
-resource.setrlimit(resource.RLIMIT_NPROC, ({CHILDREN} // 2, hard))
+resource.setrlimit(resource.RLIMIT_NPROC, ({CHILDREN}, hard))
 children = []
 try:
     while len(children) < {CHILDREN}:
