@@ -64,6 +64,7 @@ async def main():
     if not ROOT:
         ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+        rename()
     reader, writer = await asyncio.open_unix_connection(f"{HARNESS}/control.sock", limit=LINE)
     order = json.loads(await reader.readline())
     if ROOT:
@@ -126,6 +127,15 @@ def renumber(wanted):
     if pwd.getpwnam(USER).pw_uid != number:
         raise ValueError(f"the image has its user {USER} elsewhere than in {PASSWORDS}")
     hand_over(HOME, number, [OWNED_ENTRIES])
+
+
+def rename():
+    """Call this process's user as the agent's, whose home the image has; the runtime gave it the name of the host's."""
+    with contextlib.suppress(OSError):
+        lines = [line.split(":") for line in PASSWORDS.read_text(errors="surrogateescape").splitlines()]
+        others = [":".join(line) for line in lines if len(line) > 2 and line[0] != USER and line[2] != str(os.getuid())]
+        own = f"{USER}:x:{os.getuid()}:{os.getgid()}::{HOME}/{USER}:/bin/bash"
+        PASSWORDS.write_text("".join(f"{line}\n" for line in [*others, own]), errors="surrogateescape")
 
 
 def available(wanted):

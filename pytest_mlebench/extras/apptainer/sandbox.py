@@ -37,6 +37,7 @@ from pytest_mlebench.sandbox.disk import DiskWatcher, FreeSpaceWatcher
 from pytest_mlebench.sandbox.endings import End, Machine, apply, describe
 from pytest_mlebench.sandbox.gpus import Gpu, GpuPool, GpuUsage, machine_size
 from pytest_mlebench.sandbox.leftovers import SOCKETS
+from pytest_mlebench.sandbox.local.home import link_tree
 from pytest_mlebench.sandbox.logs import LogWriter, tail
 from pytest_mlebench.sandbox.network.policy import Network, check_form
 from pytest_mlebench.sandbox.redaction import Redactor, environment_secrets
@@ -171,7 +172,7 @@ class ApptainerSandbox:
         stack.callback(container.close)
         stack.callback(container.kill)
         command = self._command(image, scratch.folder, network=network, gpus=len(gpus))
-        mounts = _mounts(scratch.folder, task.public, wiring.folder)
+        mounts = _mounts(scratch.folder, task, wiring.folder)
         program = [_PYTHON, "-I", _INIT, _HARNESS]
         container.start([*command[:-1], *mounts, command[-1], *program], _processors(task), log)
         disk = _disk_watcher(task.limits.disk, scratch.folder, container)
@@ -244,10 +245,13 @@ def _scratch() -> _Scratch:
     return _Scratch()
 
 
-def _mounts(scratch: Path, public: Path, sockets: Path) -> list[str]:
+def _mounts(scratch: Path, task: Task, sockets: Path) -> list[str]:
     """The options that bind what the run has into its container."""
-    # Links, as the paths of binds have no room for every character: `:` and `,` separate.
-    (scratch / "data").symlink_to(public.resolve())
+    if task.anonymous:  # the container's table of mounts has the path of the data
+        (scratch / "data").mkdir()
+        link_tree(task.public, scratch / "data")
+    else:  # a link, as the paths of binds have no room for every character: `:` and `,` separate
+        (scratch / "data").symlink_to(task.public.resolve())
     shutil.copyfile(bundled("environment") / "init.py", scratch / "init.py")
     for name in COLLECTED:
         (scratch / name).mkdir()
