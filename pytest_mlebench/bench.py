@@ -38,11 +38,11 @@ if TYPE_CHECKING:
     from pytest_mlebench.results.overview import Overview
     from pytest_mlebench.runs.regrade import Regrader, Regrading
     from pytest_mlebench.runs.run import RunOptions
-    from pytest_mlebench.sandbox import ContainerSandbox, Limits, Sandbox
+    from pytest_mlebench.sandbox import AddedSandbox, ContainerSandbox, Limits, Sandbox
     from pytest_mlebench.sandbox.docker.sandbox import DockerSandbox
 
 _SANDBOXES = "mlebench.sandboxes"
-"""The entry points of sandboxes that extras add: functions of the ``Bench`` that return a ``ContainerSandbox``."""
+"""The entry points of sandboxes that extras add: functions of the ``Bench`` that return an ``AddedSandbox``."""
 _METHODS = "mlebench.methods"
 """The entry points of methods that extras add: functions whose first argument is the ``Bench``."""
 
@@ -75,7 +75,7 @@ class Bench:
         self.settings = settings or declared.from_python(options)
         self.reporter, self.workers = reporter, workers
         self._containers: dict[str, DockerSandbox] = {}
-        self._added: dict[str, ContainerSandbox] = {}
+        self._added: dict[str, AddedSandbox] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -351,7 +351,7 @@ class Bench:
         """The sandbox for an agent; raises SandboxError."""
         from pytest_mlebench.sandbox.endings import choose
 
-        if (added := self._added_sandbox()) is not None:
+        if (added := self.added_sandbox(self.settings.sandbox)) is not None:
             return added
         return choose(
             self.settings.sandbox,
@@ -396,9 +396,8 @@ class Bench:
             )
         return self._containers[engine]
 
-    def _added_sandbox(self) -> ContainerSandbox | None:
-        """The sandbox of an extra, if the option ``sandbox`` names one; raises SandboxError."""
-        kind = self.settings.sandbox
+    def added_sandbox(self, kind: str) -> AddedSandbox | None:
+        """The sandbox of an extra; None where no extra has one of this name. Raises SandboxError."""
         if kind not in self._added:
             create = load_extension(_SANDBOXES, kind)
             if create is None:
@@ -408,7 +407,7 @@ class Bench:
 
     def building_sandbox(self) -> ContainerSandbox:
         """The sandbox whose images the options mean; raises SandboxError."""
-        return self._added_sandbox() or self.container_sandbox()
+        return self.added_sandbox(self.settings.sandbox) or self.container_sandbox()
 
     # The use cases.
 

@@ -21,6 +21,7 @@ from pytest_mlebench.data.download.kaggle_client import find_credentials
 from pytest_mlebench.data.download.retry import RetryPolicy
 from pytest_mlebench.errors import MLEBenchError, SandboxError
 from pytest_mlebench.io import disk
+from pytest_mlebench.io.extensions import extensions
 from pytest_mlebench.io.progress import Event, Note, WarningNote
 from pytest_mlebench.io.units import format_size, listed, pluralize
 from pytest_mlebench.llm.providers import load_providers
@@ -52,7 +53,7 @@ def _add_agents(commands: Any) -> None:
     agents.set_defaults(command=_agents)
 
     doctor = commands.add_parser("doctor", help="check whether this machine is ready for runs")
-    add_options(doctor, "--agents-dir", "--data-dir", "--gpu-ids", "--base-image", "--runtime")
+    add_options(doctor, "--agents-dir", "--data-dir", "--sif", "--gpu-ids", "--base-image", "--runtime")
     doctor.set_defaults(command=_doctor)
 
 
@@ -97,7 +98,16 @@ def _key_names(agent: Agent) -> str:
 
 def _doctor(options: argparse.Namespace) -> int:
     bench = read_bench(options)
-    checks: tuple[Callable[[Bench], Iterator[Line]], ...] = (_engine, _gpus, _disk, _memory, _keys, _data, _network)
+    checks: tuple[Callable[[Bench], Iterator[Line]], ...] = (
+        _engine,
+        _sandboxes,
+        _gpus,
+        _disk,
+        _memory,
+        _keys,
+        _data,
+        _network,
+    )
     problems = 0
     for check in checks:
         try:
@@ -126,6 +136,12 @@ def _engine(_: Bench) -> Iterator[Line]:
             free,
             "`mlebench clean` frees some, and so does `docker image prune --all --filter label=mlebench.image`",
         )
+
+
+def _sandboxes(bench: Bench) -> Iterator[Line]:
+    for kind in sorted(extensions("mlebench.sandboxes")):
+        if (sandbox := bench.added_sandbox(kind)) is not None:
+            yield from ((state, "sandbox", text) for state, text in sandbox.describe())
 
 
 def _podman() -> Iterator[Line]:

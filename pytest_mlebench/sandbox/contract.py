@@ -23,7 +23,7 @@ the task's run directory: ``run.log`` (what the agent printed, written while it 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -165,3 +165,10 @@ class ContainerSandbox(Sandbox, Protocol):
 
     def test_image(self, image: str) -> None:
         """Train each of its libraries once, on GPUs as well if runs get some; raises SandboxError for what fails."""
+
+
+class AddedSandbox(ContainerSandbox, Protocol):
+    """What an entry point of ``mlebench.sandboxes`` makes."""
+
+    def describe(self) -> Iterable[tuple[str, str]]:
+        """Whether it can be used here, for ``mlebench doctor``: ``ok``, ``note`` or ``problem``, and why."""

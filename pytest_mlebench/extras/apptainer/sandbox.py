@@ -12,7 +12,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from functools import cached_property, partial
@@ -29,7 +29,7 @@ from pytest_mlebench.extras.apptainer.program import Program, find_program
 from pytest_mlebench.io.disk import remove_tree
 from pytest_mlebench.io.paths import bundled
 from pytest_mlebench.io.processes import owned, sigterm_interrupts
-from pytest_mlebench.io.units import listed
+from pytest_mlebench.io.units import format_size, listed, pluralize
 from pytest_mlebench.records.account import COLLECTED, RUN_LOG
 from pytest_mlebench.sandbox.collection import Collector, FilesWriter
 from pytest_mlebench.sandbox.contract import Task, check_agent_folder
@@ -90,7 +90,9 @@ class ApptainerSandbox:
 
     def prepare(self, agent: Agent) -> None:
         self.check(agent)
-        self._probed(self.images.agent(agent))
+        abilities = self._probed(self.images.agent(agent))
+        if abilities.unenforced:
+            self._reporter(WarningNote(f"runs have no limit on {listed([*abilities.unenforced])}"))
         if self._settings.network == "full":
             self._reporter(
                 WarningNote(
@@ -98,6 +100,27 @@ class ApptainerSandbox:
                     "on the cluster, and each other"
                 )
             )
+
+    def describe(self) -> Iterator[tuple[str, str]]:
+        """Whether it can be used here, for ``mlebench doctor``: ``ok``, ``note`` or ``problem``, and why."""
+        try:
+            version = self._program.version
+        except SandboxError as error:
+            if shutil.which("docker") is None:  # else nobody asks
+                yield "note", str(error)
+            return
+        files = sorted(self.images.folder.glob("*.sif"))
+        size = format_size(sum(file.stat().st_size for file in files))
+        yield "ok", f"{version}, {pluralize(len(files), 'image')} ({size}) in {self.images.folder}: --sandbox=apptainer"
+        if not files:
+            yield "note", "what its containers can do is known when there is an image: mlebench build --sif=DIR dummy"
+            return
+        try:
+            abilities = self._probed(files[0].stem)
+        except SandboxError as error:
+            yield "problem", str(error)
+        else:
+            yield "ok", "; ".join(abilities.notes)
 
     def test_image(self, image: str) -> None:
         with _scratch() as scratch:
