@@ -6,6 +6,7 @@ import errno
 import heapq
 import os
 import shutil
+import stat
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -140,13 +141,21 @@ def unreadable(path: Path, error: OSError) -> DataError:
     )
 
 
-def remove_tree(folder: Path) -> None:
-    """Remove a folder that agents wrote into, whatever rights they left on the folders in it."""
+def open_up(folder: Path) -> None:
+    """Give the owner, who is this process's user, the right to read all that is in a folder; links are not followed."""
     with suppress(OSError):
         folder.chmod(0o700)
-    for path, names, _ in os.walk(folder):
-        for inner in (Path(path, name) for name in names):
+    for path, names, files in os.walk(folder):
+        for inner in (Path(path, name) for name in (*names, *files)):
             with suppress(OSError):
-                if not inner.is_symlink():
+                mode = inner.lstat().st_mode
+                if stat.S_ISDIR(mode) and not mode & 0o700 == 0o700:
                     inner.chmod(0o700)
+                elif stat.S_ISREG(mode) and not mode & 0o400:
+                    inner.chmod(mode | 0o400)
+
+
+def remove_tree(folder: Path) -> None:
+    """Remove a folder that agents wrote into, whatever rights they left on what is in it."""
+    open_up(folder)
     shutil.rmtree(folder, ignore_errors=True)

@@ -6,11 +6,14 @@ import os
 import resource
 import shutil
 from collections.abc import Callable
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import docker
+import psutil
 import pytest
 from docker.types import Ulimit
 
@@ -81,6 +84,18 @@ def _apptainer_sandbox(**options: Any) -> Sandbox:
     own = {"sif": os.environ["MLEBENCH_TEST_SIF"], "base_image": os.environ["MLEBENCH_TEST_BASE_IMAGE"]}
     usual = {"network": "llm", "build_network": "full"}
     return Bench(sandbox="apptainer", reporter=print, **{**usual, **own, **options}).building_sandbox()
+
+
+def kill_containers() -> None:
+    """End all containers of this process, as somebody else might."""
+    if ENGINE == "apptainer":
+        for process in psutil.Process().children(recursive=True):
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        return
+    with closing(docker.from_env()) as client:
+        for container in client.containers.list(filters={"label": f"mlebench.pid={os.getpid()}"}):
+            container.kill()
 
 
 @cache

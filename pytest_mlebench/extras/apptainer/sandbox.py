@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 import os
+import resource
 import shutil
 import tempfile
 import time
@@ -26,7 +27,7 @@ from pytest_mlebench.extras.apptainer.container import Container, MemoryWatcher
 from pytest_mlebench.extras.apptainer.filter import compiled
 from pytest_mlebench.extras.apptainer.images import SifImages
 from pytest_mlebench.extras.apptainer.program import Program, find_program
-from pytest_mlebench.io.disk import remove_tree
+from pytest_mlebench.io.disk import open_up, remove_tree
 from pytest_mlebench.io.paths import bundled
 from pytest_mlebench.io.processes import owned, sigterm_interrupts
 from pytest_mlebench.io.units import format_size, listed, pluralize
@@ -48,6 +49,8 @@ _HARNESS = "/opt/mlebench-harness"
 _INIT = "/opt/mlebench/init.py"
 _PYTHON = "/usr/bin/python3"
 _PROBE_SECONDS = 120.0
+_SHARES, _LEAST = 32, 1024
+"""Of what the kernel counts for each user a run gets one part of so many, and at least this number."""
 _GPU_ADVICE = "is this job given GPUs, and does `apptainer exec --nv` find NVIDIA's libraries?"
 
 
@@ -288,14 +291,28 @@ def _mounts(scratch: Path, task: Task, sockets: Path) -> list[str]:
 
 
 def _start(wiring: Wiring, container: Container, gpus: Sequence[Gpu]) -> None:
-    limits = wiring.task.limits
-    numbers = {"RLIMIT_CORE": 0, "RLIMIT_NPROC": limits.processes}
-    if limits.disk is not None:  # at once, and not only when somebody looks
-        numbers["RLIMIT_FSIZE"] = limits.disk
     uuids = [gpu.uuid for gpu in gpus]
-    order = {"limits": numbers, "user": os.getuid(), "filter": compiled()}
+    order = {"limits": _numbers(wiring.task.limits), "user": os.getuid(), "filter": compiled()}
     start_agent(wiring, container, order, gpus=uuids, gpu_advice=_GPU_ADVICE)
     container.find_first()
+
+
+def _numbers(limits: Limits) -> dict[str, int]:
+    """The kernel's limits for the agent's processes.
+
+    It counts some things for each user, whatever namespace they are in: a run that takes its share leaves enough for
+    the harness and for other runs of the user.
+    """
+    numbers = {"RLIMIT_CORE": 0}
+    for name in ("RLIMIT_NOFILE", "RLIMIT_SIGPENDING", "RLIMIT_MSGQUEUE"):
+        hard = resource.getrlimit(getattr(resource, name))[1]
+        if hard != resource.RLIM_INFINITY:
+            numbers[name] = max(hard // _SHARES, min(hard, _LEAST))
+    hard = resource.getrlimit(resource.RLIMIT_NPROC)[1]
+    numbers["RLIMIT_NPROC"] = limits.processes if hard == resource.RLIM_INFINITY else min(limits.processes, hard // 2)
+    if limits.disk is not None:  # at once, and not only when somebody looks
+        numbers["RLIMIT_FSIZE"] = limits.disk
+    return numbers
 
 
 def _processors(task: Task) -> list[int]:
@@ -311,8 +328,13 @@ def _processors(task: Task) -> list[int]:
 def _disk_watcher(limit: int | None, scratch: Path, container: Container) -> DiskWatcher:
     written = partial(_written, scratch)
     if limit is None:
-        return FreeSpaceWatcher(lambda: shutil.disk_usage(scratch).free, written, container.kill)
+        return FreeSpaceWatcher(partial(free_space, scratch), written, container.kill)
     return DiskWatcher(limit, written, container.kill)
+
+
+def free_space(scratch: Path) -> int | None:
+    """Bytes that are free where runs write."""
+    return shutil.disk_usage(scratch).free
 
 
 def _written(scratch: Path) -> int | None:
@@ -352,5 +374,6 @@ def _collect(task: Task, scratch: Path, redactor: Redactor) -> Collector:
     with FilesWriter(task.run_dir) as files:
         collector = Collector(files, size, limits.collect_files, redactor)
         for name in COLLECTED:
+            open_up(scratch / name)
             collector.collect(scratch / name, first="submission.csv")
     return collector
