@@ -149,7 +149,7 @@ def open_up(folder: Path) -> None:
         for inner in (Path(path, name) for name in (*names, *files)):
             with suppress(OSError):
                 mode = inner.lstat().st_mode
-                if stat.S_ISDIR(mode) and not mode & 0o700 == 0o700:
+                if stat.S_ISDIR(mode) and mode & 0o700 != 0o700:
                     inner.chmod(0o700)
                 elif stat.S_ISREG(mode) and not mode & 0o400:
                     inner.chmod(mode | 0o400)

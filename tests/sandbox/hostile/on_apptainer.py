@@ -13,7 +13,7 @@ DOES_NOT_HOLD = {
     "test_an_agent_wants_all[pages of pipes]": "the kernel counts them for the user, in all namespaces",
     "test_two_runs_are_users_of_different_numbers_and_none_of_this_machine": "agents have the number of the user",
     "test_the_harnesss_sockets_are_out_of_reach": "they lie where the agent's user may enter; relays lead to the same",
-    "test_descriptors_want_to_be_inherited": "the folder of the sockets is open, as the agent's user is the first one's",
+    "test_descriptors_want_to_be_inherited": "the folder of the sockets is open to the agent's user",
     "test_signals_want_to_end_or_stop_the_first_process": "they may be sent; the kernel does not deliver them",
 }
 """What does not hold, by name, and why."""
