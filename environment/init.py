@@ -2,11 +2,14 @@
 """The first process of every container: starts the agent as `nonroot`, and is its way to the submission checker.
 
 It runs as root with hardly a capability, so the agent can neither stop nor trace it, and in one thread of one process,
-so that an agent which uses up all processes cannot starve it. It has one channel to the harness, a Unix socket, with a
-line of JSON for each message:
+so that an agent which uses up all processes cannot starve it. Where a container has no users but the one that started
+it (Apptainer's), it runs as the agent's user: then it hides its memory and files, and the kernel gives it, as the first
+process of its namespace, no signal of the agent's. It has one channel to the harness, a Unix socket, with a line of
+JSON for each message:
 
     harness -> init   {"command": […], "environment": {…}, "files": {path: text}, "relays": {port: socket name},
-                       "gpus": [UUIDs], "user": number}
+                       "gpus": [UUIDs], "user": number, "limits": {name of RLIMIT_…: number},
+                       "filter": a filter of system calls in base64}
     init -> harness   {"started": true}
                       or {"gpus_seen": number}, which is fewer than the order's, and the agent is not started
     harness -> init   {"signal": "SIGTERM"}
@@ -25,19 +28,26 @@ identity is five numbers that say which state of which file it is:
 """
 
 import asyncio
+import base64
 import contextlib
 import ctypes
 import json
 import os
 import pwd
+import resource
 import signal
 import socket
 import stat
+import struct
 import subprocess
 import sys
 from pathlib import Path
 
-HARNESS = "/opt/mlebench/private/harness"  # the harness's folder of sockets, behind a folder that only root may enter
+# The harness's folder of sockets, behind a folder that only root may enter.
+HARNESS = sys.argv[1] if len(sys.argv) > 1 else "/opt/mlebench/private/harness"
+ROOT = os.getuid() == 0
+PR_SET_DUMPABLE, PR_SET_SECCOMP, PR_SET_NO_NEW_PRIVS = 4, 22, 38
+SECCOMP_MODE_FILTER = 2
 USER = "nonroot"
 CONNECTIONS = 512  # of each relay at once, further ones wait; agents stream hundreds of answers at once
 OOM_SCORE = 900  # where memory runs out, a process of the agent goes, not this one
@@ -51,9 +61,14 @@ OWNED_ENTRIES = 20_000
 
 
 async def main():
+    if not ROOT:
+        ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        rename()
     reader, writer = await asyncio.open_unix_connection(f"{HARNESS}/control.sock", limit=LINE)
     order = json.loads(await reader.readline())
-    renumber(order["user"])
+    if ROOT:
+        renumber(order["user"])
     if (seen := gpus_seen(order["gpus"])) < len(order["gpus"]):
         send(writer, {"gpus_seen": seen})
         await writer.drain()
@@ -92,9 +107,7 @@ def gpus_seen(uuids):
             ["nvidia-smi", "-L"],
             capture_output=True,
             timeout=60,
-            user=user.pw_uid,
-            group=user.pw_gid,
-            extra_groups=[],
+            **({"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []} if ROOT else {}),
             env={"PATH": "/usr/bin:/bin:/usr/local/bin:/usr/local/nvidia/bin"},
         )
         return len({uuid for uuid in uuids if f"(UUID: {uuid})".encode() in run.stdout})
@@ -114,6 +127,15 @@ def renumber(wanted):
     if pwd.getpwnam(USER).pw_uid != number:
         raise ValueError(f"the image has its user {USER} elsewhere than in {PASSWORDS}")
     hand_over(HOME, number, [OWNED_ENTRIES])
+
+
+def rename():
+    """Call this process's user as the agent's, whose home the image has; the runtime gave it the name of the host's."""
+    with contextlib.suppress(OSError):
+        lines = [line.split(":") for line in PASSWORDS.read_text(errors="surrogateescape").splitlines()]
+        others = [":".join(line) for line in lines if len(line) > 2 and line[0] != USER and line[2] != str(os.getuid())]
+        own = f"{USER}:x:{os.getuid()}:{os.getgid()}::{HOME}/{USER}:/bin/bash"
+        PASSWORDS.write_text("".join(f"{line}\n" for line in [*others, own]), errors="surrogateescape")
 
 
 def available(wanted):
@@ -176,9 +198,10 @@ def start(order):
     if pid:
         return pid
     try:
-        become(user, order["files"])
+        become(user, order["files"], order.get("limits", {}), order.get("filter", ""))
+        runtimes = ("APPTAINER_", "SINGULARITY_", "PS1", "PROMPT_COMMAND")  # what these add
         environment = {
-            **os.environ,
+            **{name: value for name, value in os.environ.items() if ROOT or not name.startswith(runtimes)},
             "HOME": user.pw_dir,
             "USER": USER,
             "LOGNAME": USER,
@@ -192,21 +215,38 @@ def start(order):
         os._exit(126)
 
 
-def become(user, files):
-    if user.pw_uid == 0:
+def become(user, files, limits, program):
+    if ROOT and user.pw_uid == 0:
         raise PermissionError(f"the Dockerfile made {USER} another name of root")
     os.setsid()
     os.dup2(1, 2)  # the engine reads two pipes in any order; one keeps the order of what was printed
     os.fchmod(1, 0o622)  # else /dev/stdout and /dev/stderr, which open it anew, are closed to the agent
-    for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and what is ignored would be inherited
+    if not ROOT:
+        ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 1, 0, 0, 0)  # its files in /proc are its own again
+    # Python ignores two of them, and what is ignored would be inherited.
+    for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT):
         signal.signal(number, signal.SIG_DFL)
     Path("/proc/self/oom_score_adj").write_text(str(OOM_SCORE))
-    os.initgroups(USER, user.pw_gid)
-    os.setgid(user.pw_gid)
-    os.setuid(user.pw_uid)
+    if ROOT:
+        os.initgroups(USER, user.pw_gid)
+        os.setgid(user.pw_gid)
+        os.setuid(user.pw_uid)
     os.umask(0o022)
+    for name, number in limits.items():
+        resource.setrlimit(getattr(resource, name), (number, number))
     for path, text in files.items():
         Path(path).write_text(text, encoding="utf-8")
+    if program:
+        apply(base64.b64decode(program))
+
+
+def apply(program):
+    """Have the kernel refuse this process, and what it starts, the system calls that a filter does not allow."""
+    length, code = len(program) // 8, ctypes.create_string_buffer(program)
+    filter_ = ctypes.create_string_buffer(struct.pack("HxxxxxxP", length, ctypes.addressof(code)))
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) or libc.prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, filter_):
+        raise OSError(ctypes.get_errno(), "the filter of system calls")
 
 
 def oom_kills():

@@ -38,9 +38,11 @@ if TYPE_CHECKING:
     from pytest_mlebench.results.overview import Overview
     from pytest_mlebench.runs.regrade import Regrader, Regrading
     from pytest_mlebench.runs.run import RunOptions
-    from pytest_mlebench.sandbox import Limits, Sandbox
+    from pytest_mlebench.sandbox import AddedSandbox, ContainerSandbox, Limits, Sandbox
     from pytest_mlebench.sandbox.docker.sandbox import DockerSandbox
 
+_SANDBOXES = "mlebench.sandboxes"
+"""The entry points of sandboxes that extras add: functions of the ``Bench`` that return an ``AddedSandbox``."""
 _METHODS = "mlebench.methods"
 """The entry points of methods that extras add: functions whose first argument is the ``Bench``."""
 
@@ -73,6 +75,7 @@ class Bench:
         self.settings = settings or declared.from_python(options)
         self.reporter, self.workers = reporter, workers
         self._containers: dict[str, DockerSandbox] = {}
+        self._added: dict[str, AddedSandbox] = {}
 
     def __enter__(self) -> Self:
         return self
@@ -83,6 +86,7 @@ class Bench:
     def close(self) -> None:
         """Close what was opened; the object can be used again afterwards."""
         self._containers.clear()
+        self._added.clear()
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -233,7 +237,8 @@ class Bench:
     def container_options(self) -> dict[str, Any]:
         """What containers are like, as ``DockerSandbox`` takes it."""
         settings = self.settings
-        closed = "none" if settings.sandbox == "podman" else "registries"  # which Podman's builder does not offer
+        # Which the builders of Podman and Apptainer do not offer.
+        closed = "none" if settings.sandbox in ("podman", "apptainer") else "registries"
         is_closed = settings.network == "none" and settings.build_network is None
         return {
             "network": settings.network,
@@ -346,6 +351,8 @@ class Bench:
         """The sandbox for an agent; raises SandboxError."""
         from pytest_mlebench.sandbox.endings import choose
 
+        if (added := self.added_sandbox(self.settings.sandbox)) is not None:
+            return added
         return choose(
             self.settings.sandbox,
             agent,
@@ -388,6 +395,19 @@ class Bench:
                 **self.container_options,
             )
         return self._containers[engine]
+
+    def added_sandbox(self, kind: str) -> AddedSandbox | None:
+        """The sandbox of an extra; None where no extra has one of this name. Raises SandboxError."""
+        if kind not in self._added:
+            create = load_extension(_SANDBOXES, kind)
+            if create is None:
+                return None
+            self._added[kind] = create(self)
+        return self._added[kind]
+
+    def building_sandbox(self) -> ContainerSandbox:
+        """The sandbox whose images the options mean; raises SandboxError."""
+        return self.added_sandbox(self.settings.sandbox) or self.container_sandbox()
 
     # The use cases.
 

@@ -25,7 +25,7 @@ def version(text: str) -> str:
 
 
 def sandbox(text: str) -> str:
-    return _one_of(text, ("auto", "docker", "podman", "local"))
+    return _one_of(text, ("auto", "docker", "podman", "local", *sorted(extensions("mlebench.sandboxes"))))
 
 
 def prepare(text: str) -> str:

@@ -68,11 +68,14 @@ SLURM = Need(
 RAY = Need(lambda own: own.cluster in (None, "ray"), "is for --cluster=ray: it has no effect with --cluster={cluster}")
 GPUS = Need(lambda own: bool(own.gpus), "chooses among GPUs, and a run gets none: add --gpus=N")
 CONTAINERS = Need(lambda own: own.sandbox != "local", "is for containers: leave out --sandbox=local")
+APPTAINER = Need(
+    lambda own: own.sandbox == "apptainer", "is for Apptainer's images: add --sandbox=apptainer, or leave it out"
+)
 LLM_NETWORK = Need(lambda own: own.network == "llm", "adds to --network=llm; with --network={network} it has no effect")
 TWINS = Need(lambda own: own.has_twins, "is for twins: add --data=twin")
 GATEWAY = Need(lambda own: own.llm_gateway != "off", "needs the gateway: leave out --llm-gateway=off")
 COLLECTOR = Need(lambda own: own.otlp is not None or not own.has_runs, "needs a collector: add --otlp=URL")
-NEEDS = (AGENT, ENGINE, COLLECTOR, SLURM, RAY, GPUS, CONTAINERS, LLM_NETWORK, GATEWAY, TWINS)
+NEEDS = (AGENT, ENGINE, COLLECTOR, SLURM, RAY, GPUS, CONTAINERS, APPTAINER, LLM_NETWORK, GATEWAY, TWINS)
 
 
 @dataclass(frozen=True)
@@ -182,8 +185,8 @@ class Settings:
     sandbox: str = _option(
         "--sandbox",
         "KIND",
-        "where agents run: docker, podman, local (no isolation), or auto: docker if an engine answers, else local for "
-        "trusted agents (default: auto)",
+        "where agents run: docker, podman, apptainer, local (no isolation), or auto: docker if an engine answers, else "
+        "local for trusted agents (default: auto)",
         parse.sandbox,
         INI | RESTORED,
         default="auto",
@@ -394,6 +397,14 @@ class Settings:
         "else cpu); without a VARIANT: auto",
         parse.heavy,
         OPTIONAL | INI | RESTORED,
+    )
+    sif: Path | None = _option(
+        "--sif",
+        "DIR",
+        "folder of Apptainer's images, which all nodes share (default: .sif in the folder of the data)",
+        parse.place,
+        PATH | INI | RESTORED,
+        needs=(APPTAINER,),
     )
     max_submission_size: int = _option(
         "--max-submission-size",
@@ -689,7 +700,7 @@ TOPICS: Mapping[str, tuple[str, str]] = {
     ),
     "Sandboxes": (
         "--sandbox --network --build-network --allow-secret --allow-host --trust-agent --gpus --gpu-ids --heavy "
-        "--base-image --runtime --allow-unenforced-limits --allow-privileged",
+        "--base-image --sif --runtime --allow-unenforced-limits --allow-privileged",
         "build clean",
     ),
     "What a run costs": (

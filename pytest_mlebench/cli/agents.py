@@ -21,6 +21,7 @@ from pytest_mlebench.data.download.kaggle_client import find_credentials
 from pytest_mlebench.data.download.retry import RetryPolicy
 from pytest_mlebench.errors import MLEBenchError, SandboxError
 from pytest_mlebench.io import disk
+from pytest_mlebench.io.extensions import extensions
 from pytest_mlebench.io.progress import Event, Note, WarningNote
 from pytest_mlebench.io.units import format_size, listed, pluralize
 from pytest_mlebench.llm.providers import load_providers
@@ -29,9 +30,9 @@ from pytest_mlebench.reports.progress import Lines
 from pytest_mlebench.reports.tables import Table, terminal_width
 from pytest_mlebench.sandbox.docker.cleanup import clean_all
 from pytest_mlebench.sandbox.docker.engine import DOCKER, PODMAN
-from pytest_mlebench.sandbox.docker.images import BASE_IMAGE, ENVIRONMENT
 from pytest_mlebench.sandbox.docker.opening import open_engine
 from pytest_mlebench.sandbox.gpus import GpuPool, machine_size
+from pytest_mlebench.sandbox.recipe import BASE_IMAGE, ENVIRONMENT
 
 Line = tuple[str, str, str]
 """``ok``, ``note`` or ``problem``; what was looked at; what was found, and what to do."""
@@ -47,12 +48,12 @@ def add(commands: Any) -> None:
 
 def _add_agents(commands: Any) -> None:
     agents = commands.add_parser("agents", help="list agents: variants, versions, what they need, their images")
-    add_options(agents, "--sandbox", "--agents-dir", "--base-image", "--heavy", "--gpus", "--build-network")
+    add_options(agents, "--sandbox", "--sif", "--agents-dir", "--base-image", "--heavy", "--gpus", "--build-network")
     agents.add_argument("--json", action="store_true", help="print as JSON")
     agents.set_defaults(command=_agents)
 
     doctor = commands.add_parser("doctor", help="check whether this machine is ready for runs")
-    add_options(doctor, "--agents-dir", "--data-dir", "--gpu-ids", "--base-image", "--runtime")
+    add_options(doctor, "--agents-dir", "--data-dir", "--sif", "--gpu-ids", "--base-image", "--runtime")
     doctor.set_defaults(command=_doctor)
 
 
@@ -60,7 +61,7 @@ def _agents(options: argparse.Namespace) -> int:
     bench = read_bench(options)
     settings, images = bench.settings, None
     try:
-        images = bench.container_sandbox().images
+        images = bench.building_sandbox().images
     except SandboxError as error:
         note = f"images are unknown: {error}"
     missing = "?" if images is None else "not built"
@@ -97,7 +98,16 @@ def _key_names(agent: Agent) -> str:
 
 def _doctor(options: argparse.Namespace) -> int:
     bench = read_bench(options)
-    checks: tuple[Callable[[Bench], Iterator[Line]], ...] = (_engine, _gpus, _disk, _memory, _keys, _data, _network)
+    checks: tuple[Callable[[Bench], Iterator[Line]], ...] = (
+        _engine,
+        _sandboxes,
+        _gpus,
+        _disk,
+        _memory,
+        _keys,
+        _data,
+        _network,
+    )
     problems = 0
     for check in checks:
         try:
@@ -126,6 +136,12 @@ def _engine(_: Bench) -> Iterator[Line]:
             free,
             "`mlebench clean` frees some, and so does `docker image prune --all --filter label=mlebench.image`",
         )
+
+
+def _sandboxes(bench: Bench) -> Iterator[Line]:
+    for kind in sorted(extensions("mlebench.sandboxes")):
+        if (sandbox := bench.added_sandbox(kind)) is not None:
+            yield from ((state, "sandbox", text) for state, text in sandbox.describe())
 
 
 def _podman() -> Iterator[Line]:
@@ -253,7 +269,8 @@ def _add_sandbox(commands: Any) -> None:
         help="agent ids, or mlebench-env for their base image (default: all bundled agents)")  # fmt: skip
     build.add_argument("--check", action="store_true",
         help="then train a small model with each library, without a network; with --gpus on GPUs too")  # fmt: skip
-    add_options(build, "--sandbox", "--agents-dir", "--base-image", "--heavy", "--gpus", "--gpu-ids", "--build-network")
+    add_options(build, "--sandbox", "--sif", "--agents-dir", "--base-image", "--heavy", "--gpus", "--gpu-ids",
+        "--build-network")  # fmt: skip
     build.set_defaults(command=_build)
 
     clean = commands.add_parser("clean", help="remove containers that killed sessions left behind")
@@ -265,10 +282,12 @@ def _add_sandbox(commands: Any) -> None:
 def _build(options: argparse.Namespace) -> int:
     reporter = Lines()
     bench = read_bench(options, reporter)
+    if bench.settings.sif is not None and bench.settings.sandbox == "auto":
+        bench = bench.with_settings(sandbox="apptainer")
     registry = bench.registry
     # Each by its name; an agent's variants are one image.
     wanted = {id: None if id == ENVIRONMENT else registry[id] for id in options.agents} or registry.load()
-    sandbox = bench.container_sandbox()
+    sandbox = bench.building_sandbox()
     tags = []
     for id, agent in wanted.items():
         tags.append(sandbox.images.environment() if agent is None else sandbox.images.agent(agent))

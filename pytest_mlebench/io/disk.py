@@ -6,7 +6,9 @@ import errno
 import heapq
 import os
 import shutil
+import stat
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -137,3 +139,23 @@ def unreadable(path: Path, error: OSError) -> DataError:
         f"{path} cannot be read: {error.strerror or error}; choose another data folder with --data-dir or "
         "MLEBENCH_DATA_DIR, or get permission to read this one"
     )
+
+
+def open_up(folder: Path) -> None:
+    """Give the owner, who is this process's user, the right to read all that is in a folder; links are not followed."""
+    with suppress(OSError):
+        folder.chmod(0o700)
+    for path, names, files in os.walk(folder):
+        for inner in (Path(path, name) for name in (*names, *files)):
+            with suppress(OSError):
+                mode = inner.lstat().st_mode
+                if stat.S_ISDIR(mode) and mode & 0o700 != 0o700:
+                    inner.chmod(0o700)
+                elif stat.S_ISREG(mode) and not mode & 0o400:
+                    inner.chmod(mode | 0o400)
+
+
+def remove_tree(folder: Path) -> None:
+    """Remove a folder that agents wrote into, whatever rights they left on what is in it."""
+    open_up(folder)
+    shutil.rmtree(folder, ignore_errors=True)

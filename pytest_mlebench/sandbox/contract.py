@@ -23,7 +23,7 @@ the task's run directory: ``run.log`` (what the agent printed, written while it 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -142,3 +142,33 @@ class Sandbox(Protocol):
         Raises SandboxError only where the harness itself failed. On KeyboardInterrupt, or any other exception that
         comes from outside, it stops the agent, collects what is there, cleans up, and lets the exception through.
         """
+
+
+class ImageStore(Protocol):
+    """The images of a sandbox, by their tags. What builds raises SandboxError."""
+
+    def environment(self, base_image: str | None = None) -> str:
+        """The tag of ``mlebench-env``, built if it is not there."""
+
+    def agent(self, agent: Agent) -> str:
+        """The tag of the agent's image, built if it is not there."""
+
+    def built(self, agent: Agent) -> int | None:
+        """The size in bytes of the agent's image; None if it is not built, as its folder is now. Builds nothing."""
+
+
+class ContainerSandbox(Sandbox, Protocol):
+    """A sandbox with images."""
+
+    @property
+    def images(self) -> ImageStore: ...
+
+    def test_image(self, image: str) -> None:
+        """Train each of its libraries once, on GPUs as well if runs get some; raises SandboxError for what fails."""
+
+
+class AddedSandbox(ContainerSandbox, Protocol):
+    """What an entry point of ``mlebench.sandboxes`` makes."""
+
+    def describe(self) -> Iterable[tuple[str, str]]:
+        """Whether it can be used here, for ``mlebench doctor``: ``ok``, ``note`` or ``problem``, and why."""

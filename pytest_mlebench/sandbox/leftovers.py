@@ -8,13 +8,14 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from pytest_mlebench.io.disk import remove_tree
 from pytest_mlebench.io.processes import dead_folders
 from pytest_mlebench.io.progress import Note, Reporter, silent
 from pytest_mlebench.sandbox.checker import UPLOADS
-from pytest_mlebench.sandbox.local.home import HOME, MEMORY_GROUP, remove_home
+from pytest_mlebench.sandbox.local.home import HOME, MEMORY_GROUP
 
 SOCKETS = "mlebench-run-"
-"""How the names of folders of sockets begin (see ``docker.socket_folder``)."""
+"""How the names of folders of sockets begin (see ``wiring.socket_folder``)."""
 PODMAN = "mlebench-podman-"
 """The same of a Podman service of a session's own (see ``docker.podman``)."""
 
@@ -50,7 +51,7 @@ def clean_folders(
         found.append(Leftover("folder", str(folder)))
         found[-1].report(reporter, dry_run=dry_run)
         if not dry_run:
-            remove_home(folder)
+            remove_tree(folder)
     for group in dead_folders(MEMORY_GROUP, [Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")]):
         found.append(Leftover("control group", str(group)))
         found[-1].report(reporter, dry_run=dry_run)

@@ -47,7 +47,7 @@ RULES = (
         COLLECT,
         "it needs a model; tests/llm has scripted ones",
     ),
-    (r"(^| )pytest .*--sandbox=(docker|podman)", COLLECT, "it needs an engine; tests/sandbox has one"),
+    (r"(^| )pytest .*--sandbox=(docker|podman|apptainer)", COLLECT, "it needs an engine; tests/sandbox has one"),
     (r"(^| )pytest .*--min-medal", COLLECT, "the agent of these tests earns no medal; tests/plugin has one that does"),
     (r"--llm-providers=", LEAVE, "it needs model endpoints; tests/llm/test_endpoints_page.py has those of the page"),
     (r"^mlebench trajectory", PARSE, "it needs a model's recording; tests/reports and tests/cli have one"),

@@ -22,7 +22,7 @@ from pytest_mlebench.llm.flavours import FLAVOURS, Refusal
 from pytest_mlebench.llm.gateway import Gateway
 from pytest_mlebench.llm.settings import GatewaySettings
 from pytest_mlebench.sandbox.checker import SubmissionChecker
-from pytest_mlebench.sandbox.docker.control_channel import ControlChannel, ControlChannelClosed, parse_message
+from pytest_mlebench.sandbox.control_channel import ControlChannel, ControlChannelClosed, parse_message
 from pytest_mlebench.sandbox.network.policy import Endpoint, as_address
 from pytest_mlebench.sandbox.network.proxy import Proxy
 from pytest_mlebench.sandbox.network.request import BadRequest, read_request

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import os
 import resource
+import shutil
 from collections.abc import Callable
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import docker
+import psutil
+import pytest
 from docker.types import Ulimit
 
 from pytest_mlebench.agents import Agent, Launch
@@ -25,7 +30,7 @@ VALID = "The submission is valid."
 
 
 ENGINE = os.environ.get("MLEBENCH_TEST_ENGINE", "docker")
-"""The engine that tests of containers use: ``docker`` or ``podman``."""
+"""What tests of containers use: ``docker``, ``podman`` or ``apptainer``."""
 RUNTIME = os.environ.get("MLEBENCH_TEST_RUNTIME")
 """Its runtime, where it is not the usual one."""
 
@@ -42,6 +47,8 @@ def engine_problem() -> str:
     """Why there is no engine to test with. Podman's service is then the one of this process and of what it starts."""
     from pytest_mlebench.sandbox.docker.opening import open_engine
 
+    if ENGINE == "apptainer":
+        return "" if shutil.which("apptainer") else "there is no Apptainer"
     try:
         engine = open_engine(ENGINE, RUNTIME)
     except SandboxError as error:
@@ -60,10 +67,35 @@ _engines: list[Any] = []
 @cache
 def docker_sandbox(**options: Any) -> Sandbox:
     """Containers, of the engine under test."""
+    if ENGINE == "apptainer":
+        return _apptainer_sandbox(**options)
     from pytest_mlebench.sandbox.docker.sandbox import DockerSandbox
 
     usual = {"engine": ENGINE, "runtime": RUNTIME, "allow_unenforced_limits": ENGINE != "docker"}
     return DockerSandbox(**{"reporter": print, **usual, **options})
+
+
+def _apptainer_sandbox(**options: Any) -> Sandbox:
+    """Apptainer's, with images that later tests find again, from the base image that the environment names."""
+    if foreign := options.keys() - {"network", "allow_hosts"}:
+        pytest.skip(f"Apptainer has no {', '.join(foreign)}")
+    from pytest_mlebench import Bench
+
+    own = {"sif": os.environ["MLEBENCH_TEST_SIF"], "base_image": os.environ["MLEBENCH_TEST_BASE_IMAGE"]}
+    usual = {"network": "llm", "build_network": "full"}
+    return Bench(sandbox="apptainer", reporter=print, **{**usual, **own, **options}).building_sandbox()
+
+
+def kill_containers() -> None:
+    """End all containers of this process, as somebody else might."""
+    if ENGINE == "apptainer":
+        for process in psutil.Process().children(recursive=True):
+            with suppress(psutil.NoSuchProcess):
+                process.kill()
+        return
+    with closing(docker.from_env()) as client:
+        for container in client.containers.list(filters={"label": f"mlebench.pid={os.getpid()}"}):
+            container.kill()
 
 
 @cache

@@ -20,10 +20,10 @@ import pytest
 
 from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.sandbox import Ending
-from pytest_mlebench.sandbox.docker.images import BASE_IMAGE
 from pytest_mlebench.sandbox.docker.opening import open_engine
 from pytest_mlebench.sandbox.docker.sandbox import DockerSandbox
 from pytest_mlebench.sandbox.gpus import GpuPool
+from pytest_mlebench.sandbox.recipe import BASE_IMAGE
 from tests.left import left
 from tests.sandbox.scripted import MB, SAMPLE, VALID, Runner, make_runner
 

@@ -20,8 +20,8 @@ from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.records.account import Limits
 from pytest_mlebench.sandbox.docker.engine import PODMAN, Engine, engine_errors
 from pytest_mlebench.sandbox.docker.separation import INIT
-from pytest_mlebench.sandbox.docker.separation import profile as seccomp_profile
 from pytest_mlebench.sandbox.gpus import Gpu
+from pytest_mlebench.sandbox.seccomp import profile as seccomp_profile
 
 logger = logging.getLogger(__name__)
 

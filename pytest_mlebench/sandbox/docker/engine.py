@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -153,3 +154,18 @@ def _no_engine(error: Exception) -> str:
         f"no Docker engine answers ({what}): start one (`sudo systemctl start docker`), or run agents that you trust "
         "without one (`--sandbox=local`)"
     )
+
+
+def has_quota(info: dict[str, Any]) -> bool:
+    """Whether the engine's storage driver may be able to limit what a container writes; it says for sure when asked.
+
+    That is overlay2 on XFS with project quotas. What btrfs and zfs limit is a container together with its image.
+    """
+    return info.get("Driver") == "overlay2" and ["Backing Filesystem", "xfs"] in (info.get("DriverStatus") or [])
+
+
+def free_space(info: dict[str, Any]) -> int | None:
+    """Bytes that are free where the engine keeps containers; None where that is not a folder of this machine."""
+    with suppress(OSError):
+        return shutil.disk_usage(str(info.get("DockerRootDir") or "")).free
+    return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
 import re
@@ -10,128 +9,42 @@ import tempfile
 import time
 from collections import deque
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from contextlib import closing
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import Any
 
 import docker
 from docker.errors import APIError, DockerException, ImageNotFound
-from docker.utils.build import create_archive, exclude_paths
-from filelock import FileLock, Timeout
 
 from pytest_mlebench import defaults
 from pytest_mlebench.agents.definition import Agent
-from pytest_mlebench.errors import SandboxError, reason
+from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.io.paths import bundled
 from pytest_mlebench.io.processes import LABEL
 from pytest_mlebench.io.progress import Reporter, Step, silent
 from pytest_mlebench.io.units import format_size
 from pytest_mlebench.sandbox.contract import check_agent_folder
 from pytest_mlebench.sandbox.docker.build_network import build_network
-from pytest_mlebench.sandbox.docker.dockerfile import Rules
 from pytest_mlebench.sandbox.docker.engine import engine_errors, engine_info, explain
 from pytest_mlebench.sandbox.docker.loop_disk import layers
+from pytest_mlebench.sandbox.dockerfile import Rules
 from pytest_mlebench.sandbox.instructions import format_duration
+from pytest_mlebench.sandbox.recipe import (
+    BASE_IMAGE,
+    BUILD_NETWORKS,
+    ENVIRONMENT,
+    BuildNetwork,
+    Recipe,
+    agent_recipe,
+    environment_recipe,
+    one_builder,
+)
 
 logger = logging.getLogger(__name__)
 
-ENVIRONMENT = "mlebench-env"
-BASE_IMAGE = "debian:bookworm-slim"
-CONTAINER_DIRS = {
-    "SUBMISSION_DIR": "/home/submission",
-    "LOGS_DIR": "/home/logs",
-    "CODE_DIR": "/home/code",
-    "AGENT_DIR": "/home/agent",
-}
-"""The build arguments that every agent's Dockerfile may count on."""
-
-BuildNetwork = Literal["none", "registries", "full"]
-BUILD_NETWORKS: tuple[BuildNetwork, ...] = ("none", "registries", "full")
 _TAIL_LINES = 40
 _MAX_LINE = 1000
-_IGNORED = ["**/__pycache__", "**/*.pyc", ".git"]
-_FROM = re.compile(
-    rf"^(\s*FROM\s+(?:--platform=\S+\s+)?){ENVIRONMENT}(?::latest)?(?=\s|$)", re.IGNORECASE | re.MULTILINE
-)
 _FROM_STEP = re.compile(r"(?:Step|STEP) \d+/\d+ ?: FROM (?:--platform=\S+ )?(\S+)")  # Docker's, Podman's
-_DEFAULT_DOCKERFILE = f"FROM {ENVIRONMENT}\nARG AGENT_DIR\nCOPY . ${{AGENT_DIR}}\n"
-# The agent may write everywhere below its home, also over what its Dockerfile, as root, put there. As this is done in
-# the image and not when a container starts, the entry point needs no right to change owners.
-# Agents made for MLE-bench make their folders themselves, with a `mkdir` that fails where there is one already: these
-# are there at the end, whatever the Dockerfile did. Each run's user has a number of its own, so the group may do what
-# the user may; what others may not read, such as keys, is left alone.
-_OWNED_BY_AGENT = f"""
-USER root
-RUN ["/bin/mkdir", "-p", {", ".join(f'"{folder}"' for folder in CONTAINER_DIRS.values())}]
-RUN ["/usr/bin/find", "/", "-xdev", "-path", "/home/data", "-prune", "-o", "(", "-path", "/home", "-o", \
-"-path", "/home/*", ")", "!", "-user", "nonroot", "-exec", "/bin/chown", "-h", "nonroot:nonroot", "{{}}", "+", ",", \
-"(", "-user", "nonroot", "!", "-uid", "0", "-o", "-path", "/home/*", ")", "!", "-type", "l", "-perm", "-o=r", "!", \
-"-perm", "-g=w", "-exec", "/bin/chmod", "g+rwX", "{{}}", "+"]
-"""
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Recipe:
-    """All that an image is made from."""
-
-    name: str
-    folder: Path
-    dockerfile: str
-    arguments: Mapping[str, str]
-    parent: str = ""
-    network: BuildNetwork = "full"
-
-    @property
-    def origin_of_base(self) -> str:
-        """Where a user may have named the image that it is built from."""
-        return "FROM in its Dockerfile" if self.parent else "--base-image, or base_image: in config.yaml"
-
-    def files(self) -> list[str]:
-        """What the builder gets, as paths relative to the folder."""
-        ignore = self.folder / ".dockerignore"
-        patterns = ignore.read_text(encoding="utf-8").splitlines() if ignore.is_file() else []
-        patterns = [line.strip() for line in patterns if line.strip() and not line.lstrip().startswith("#")]
-        return sorted(exclude_paths(str(self.folder), [*_IGNORED, *patterns]) - {".dockerignore"})
-
-    def tag(self) -> str:
-        """Raises SandboxError for a folder that cannot be packed, whatever is in it."""
-        try:
-            return self._tag()
-        except (OSError, ValueError, re.error) as error:
-            raise SandboxError(f"{self.folder} cannot be packed for the builder: {reason(error)}") from error
-
-    def _tag(self) -> str:
-        digest = hashlib.sha256()
-
-        def add(*parts: str | bytes) -> None:
-            for part in parts:
-                content = os.fsencode(part) if isinstance(part, str) else part
-                digest.update(f"{len(content)}:".encode() + content)
-
-        add(
-            self.dockerfile,
-            self.parent,
-            self.network,
-            *(f"{key}={value}" for key, value in sorted(self.arguments.items())),
-        )
-        for name in self.files():
-            path = self.folder / name
-            if path.is_symlink():
-                add(name, "link", str(path.readlink()))
-            elif path.is_file():
-                add(name, "program" if path.stat().st_mode & 0o111 else "file")
-                with path.open("rb") as file:
-                    add(hashlib.file_digest(file, "sha256").digest())
-            else:
-                add(name, "folder")
-        return f"{self.name}:{digest.hexdigest()[:16]}"
-
-    def write_context(self, file: IO[bytes], dockerfile: str) -> None:
-        # The builder reads its Dockerfile, then leaves out what .dockerignore lists.
-        own = [(".dockerignore", f".dockerignore\n{dockerfile}\n"), (dockerfile, self.dockerfile)]
-        create_archive(str(self.folder), self.files(), file, extra_files=own)
-        file.seek(0)
 
 
 class Images:
@@ -182,13 +95,8 @@ class Images:
         latest = self._is_ours and base_image in (None, usual)
         return self._provide(recipe, also=f"{ENVIRONMENT}:latest" if latest else "")
 
-    def _environment(self, base_image: str) -> _Recipe:
-        return _Recipe(
-            name=ENVIRONMENT,
-            folder=self._folder,
-            dockerfile=_read(self._folder / "Dockerfile"),
-            arguments={**self._arguments, "BASE_IMAGE": base_image},
-        )
+    def _environment(self, base_image: str) -> Recipe:
+        return environment_recipe(self._folder, {**self._arguments, "BASE_IMAGE": base_image})
 
     def agent(self, agent: Agent) -> str:
         """The tag of the agent's image, built if it is not there; raises SandboxError with the end of the log.
@@ -227,17 +135,8 @@ class Images:
         tag = self._environment(self._arguments["BASE_IMAGE"]).tag()
         return tag if self._has(tag) else None
 
-    def _agent(self, agent: Agent, environment: str) -> _Recipe:
-        text = _read(agent.dockerfile) if agent.dockerfile.is_file() else _DEFAULT_DOCKERFILE
-        # `FROM mlebench-env` means this environment, whatever another session calls the latest.
-        return _Recipe(
-            name=f"mlebench-agent-{re.sub(r'[^a-z0-9]+', '-', agent.folder.name.lower()).strip('-') or 'x'}",
-            folder=agent.folder,
-            dockerfile=_FROM.sub(lambda match: match[1] + environment, text) + _OWNED_BY_AGENT,
-            arguments=CONTAINER_DIRS,
-            parent=environment,
-            network=self.build_network_of(agent),
-        )
+    def _agent(self, agent: Agent, environment: str) -> Recipe:
+        return agent_recipe(agent, environment, self.build_network_of(agent))
 
     def build_network_of(self, agent: Agent) -> BuildNetwork:
         """What the Dockerfile of an agent reaches."""
@@ -247,11 +146,11 @@ class Images:
         """The engine's own digest of an image; raises SandboxError."""
         return str(self._inspect(tag).get("Id") or "")
 
-    def _provide(self, recipe: _Recipe, also: str = "") -> str:
+    def _provide(self, recipe: Recipe, also: str = "") -> str:
         tag = recipe.tag()
         if self._has(tag):
             return tag
-        with _lock(tag, self._reporter):
+        with one_builder(Path(tempfile.gettempdir()) / f"mlebench-build-{os.getuid()}", tag, self._reporter):
             if not self._has(tag):  # nobody built it while we waited
                 self._reporter(Step(tag, "building"))
                 self._build(recipe, tag)
@@ -282,7 +181,7 @@ class Images:
             return []
         return [str(digest).partition("@")[0] for digest in attributes.get("RepoDigests") or ()]
 
-    def _check_recipe(self, recipe: _Recipe, source: Path) -> None:
+    def _check_recipe(self, recipe: Recipe, source: Path) -> None:
         """Raises SandboxError for what an agent's Dockerfile may not take."""
         fetching = recipe.network == "full"
         own = (recipe.parent, self._arguments["BASE_IMAGE"])
@@ -292,7 +191,7 @@ class Images:
             hint = "" if fetching else f" (with --build-network={recipe.network} the engine fetches nothing itself)"
             raise SandboxError(f"{source}: {error}{hint}") from None
 
-    def _build(self, recipe: _Recipe, tag: str) -> None:
+    def _build(self, recipe: Recipe, tag: str) -> None:
         log: deque[str] = deque(maxlen=_TAIL_LINES)
         step = ""
         name = "Dockerfile.mlebench"
@@ -354,6 +253,21 @@ class Images:
             most = format_size(defaults.IMAGE_BYTES)
             raise SandboxError(f"image {tag} has {format_size(size)}, may have {most}")
 
+    def workdir(self, tag: str) -> str:
+        """The folder in which the programs of an image start; raises SandboxError."""
+        return str(self._inspect(tag)["Config"].get("WorkingDir") or "/")
+
+    def save(self, tag: str, archive: Path) -> None:
+        """Write an image as an archive; raises SandboxError."""
+        part = archive.with_name(f".{archive.name}.part")
+        try:
+            with engine_errors(f"save image {tag}"), part.open("wb") as file:
+                for block in self._client.images.get(tag).save(named=True):
+                    file.write(block)
+                part.replace(archive)
+        finally:
+            part.unlink(missing_ok=True)
+
     def volumes(self, tag: str) -> list[str]:
         """The paths that an image declares as volumes; raises SandboxError."""
         return sorted({path.rstrip("/") for path in self._inspect(tag)["Config"].get("Volumes") or {}})
@@ -377,27 +291,3 @@ def _lines(messages: Iterator[dict[str, Any]]) -> Iterator[str]:
             raise _BuildError(str(message["error"]))
         text = message.get("stream") or message.get("status") or ""
         yield from (line.rstrip() for line in re.split(r"[\r\n]+", str(text)) if line.strip())
-
-
-def _read(dockerfile: Path) -> str:
-    try:
-        return dockerfile.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise SandboxError(f"{dockerfile} cannot be read: {reason(error)}") from error
-
-
-@contextmanager
-def _lock(tag: str, reporter: Reporter) -> Iterator[None]:
-    """One builder at a time for each image on this machine; it is freed when its holder dies."""
-    folder = Path(tempfile.gettempdir()) / f"mlebench-build-{os.getuid()}"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    lock = FileLock(folder / f"{tag.replace(':', '-')}.lock")
-    try:
-        lock.acquire(blocking=False)
-    except Timeout:
-        reporter(Step(tag, "waiting for another process that builds it"))
-        lock.acquire()
-    try:
-        yield
-    finally:
-        lock.release()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import re
-import resource
 import secrets
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,48 +21,32 @@ from pytest_mlebench.agents.definition import Agent
 from pytest_mlebench.errors import SandboxError, number
 from pytest_mlebench.io.processes import LABEL, owner_labels, sigterm_interrupts
 from pytest_mlebench.io.progress import Reporter, silent
-from pytest_mlebench.io.units import listed, pluralize
+from pytest_mlebench.io.units import listed
 from pytest_mlebench.records.account import COLLECTED, RUN_LOG, SUBMISSION, Limits, SandboxAccount
-from pytest_mlebench.sandbox.checker import PORT, SubmissionChecker
 from pytest_mlebench.sandbox.collection import Collector, DiskFull, FilesWriter
-from pytest_mlebench.sandbox.contract import Execution, Task, check_agent_folder, with_steps
+from pytest_mlebench.sandbox.contract import Execution, Task, check_agent_folder
+from pytest_mlebench.sandbox.disk import DiskWatcher, FreeSpaceWatcher
 from pytest_mlebench.sandbox.docker.archive import collect_archive, collect_submission
 from pytest_mlebench.sandbox.docker.container import Container, configuration
-from pytest_mlebench.sandbox.docker.control_channel import (
-    AgentEnded,
-    ControlChannel,
-    ControlChannelClosed,
-    GpusMissing,
-    Started,
-)
-from pytest_mlebench.sandbox.docker.disk import DiskWatcher, FreeSpaceWatcher, free_space, has_quota
-from pytest_mlebench.sandbox.docker.engine import DOCKER, engine_errors
-from pytest_mlebench.sandbox.docker.images import BASE_IMAGE, CONTAINER_DIRS, BuildNetwork, Images
+from pytest_mlebench.sandbox.docker.engine import DOCKER, engine_errors, free_space, has_quota
+from pytest_mlebench.sandbox.docker.images import Images
 from pytest_mlebench.sandbox.docker.loop_disk import limited_disk
 from pytest_mlebench.sandbox.docker.opening import open_engine
 from pytest_mlebench.sandbox.docker.self_test import run_self_test
-from pytest_mlebench.sandbox.docker.separation import DATA, new_user, own_files, own_mounts, shared_data
-from pytest_mlebench.sandbox.docker.submission_channel import SubmissionChannel, socket_folder
+from pytest_mlebench.sandbox.docker.separation import new_user, own_files, own_mounts, shared_data
+from pytest_mlebench.sandbox.docker.submission_channel import SubmissionChannel
 from pytest_mlebench.sandbox.endings import End, Machine, apply, describe
 from pytest_mlebench.sandbox.gpus import Gpu, GpuPool, GpuUsage
-from pytest_mlebench.sandbox.instructions import INSTRUCTIONS, VALIDATE, clock, render_instructions
 from pytest_mlebench.sandbox.logs import LogWriter, tail
-from pytest_mlebench.sandbox.network.policy import NETWORKS, Network, check_form, endpoints
-from pytest_mlebench.sandbox.network.proxy import Proxy
-from pytest_mlebench.sandbox.redaction import Redactor, connections, environment_secrets, validations
+from pytest_mlebench.sandbox.network.policy import NETWORKS, Network, check_form
+from pytest_mlebench.sandbox.recipe import BASE_IMAGE, BuildNetwork
+from pytest_mlebench.sandbox.redaction import Redactor, environment_secrets
 from pytest_mlebench.sandbox.snapshots import taking_snapshots
+from pytest_mlebench.sandbox.wiring import CONTAINER_DIRS, HOME, Wiring, await_end, start_agent, want_descriptors, wire
 
 logger = logging.getLogger(__name__)
 
-START_SECONDS = 120.0
-PROXY_PORT = 3128
-GATEWAY_PORT = 5001
-STEPS_PORT = 5002
-HOME = "/home"
 ACCEPT_PRIVILEGED = "I_ACCEPT_RUNNING_PRIVILEGED_CONTAINERS"
-_POLL_SECONDS = 1.0
-_DESCRIPTORS = 4096
-"""Of this process; many systems give 1,024."""
 _SUBMISSION_SOCKET = "submission.sock"
 _NO_MOUNT = re.compile(r"mount", re.IGNORECASE)
 """In what a container runtime says when it cannot make a mount."""
@@ -71,10 +54,6 @@ _GPU_ADVICE = {
     "docker": "install NVIDIA's container toolkit and restart Docker, then try `mlebench doctor`",
     "podman": "`nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml` names GPUs for Podman",
 }
-
-
-class _GpusMissingError(SandboxError):
-    """The engine did not give the container the GPUs that it was to have."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -129,31 +108,6 @@ class ContainerOptions:
     @property
     def privileged(self) -> bool:
         return self.allow_privileged or os.environ.get(ACCEPT_PRIVILEGED, "").lower() in ("1", "true", "yes")
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Wiring:
-    """The sockets between a run's container and the harness."""
-
-    task: Task
-    """With what the gateway has the agent start with."""
-    folder: Path
-    checker: SubmissionChecker
-    channel: ControlChannel
-    submission: SubmissionChannel
-    proxy: Proxy | None
-    relays: Mapping[str, str]
-    """Names of sockets by the ports of localhost where the agent finds them."""
-
-    def account(self, redactor: Redactor) -> dict[str, Any]:
-        """What came over them, as fields of a ``SandboxAccount``."""
-        made = {"validations": validations(self.checker.history, redactor)}
-        if self.proxy is None:
-            return made
-        return made | {
-            "connections": connections(self.proxy.connections, redactor),
-            "unrecorded_connections": self.proxy.unrecorded,
-        }
 
 
 class DockerSandbox:
@@ -279,7 +233,8 @@ class DockerSandbox:
     def _run(self, task: Task, image: str, stack: ExitStack) -> Execution:
         stack.enter_context(sigterm_interrupts())
         gpus = stack.enter_context(self._gpu_pool.lease(task.limits.gpus, self._reporter))
-        wiring = self._wire(task, stack)
+        wiring = wire(task, stack, network=self._options.network, allow_hosts=self._options.allow_hosts)
+        submission = stack.enter_context(SubmissionChannel(wiring.folder / _SUBMISSION_SOCKET))
         task = wiring.task
         task.run_dir.mkdir(parents=True, exist_ok=True)
         redactor = Redactor({*task.launch.secrets, *environment_secrets()})
@@ -298,10 +253,15 @@ class DockerSandbox:
             watcher = DiskWatcher(task.limits.disk, container.written, container.kill)
         usage = GpuUsage(gpus)
         try:
-            _start_agent(wiring, container, [gpu.uuid for gpu in gpus])
+            order = {
+                "submission": _SUBMISSION_SOCKET if task.snapshots is not None else None,
+                "user": new_user(),
+            }
+            advice = _GPU_ADVICE[self.name]
+            start_agent(wiring, container, order, gpus=[gpu.uuid for gpu in gpus], gpu_advice=advice)
             started = time.monotonic()
-            with watcher or ExitStack(), taking_snapshots(task.snapshots, wiring.submission, redactor), usage:
-                end = _await(wiring.channel, container, task)
+            with watcher or ExitStack(), taking_snapshots(task.snapshots, submission, redactor), usage:
+                end = await_end(wiring, container)
             seconds = time.monotonic() - started
         except BaseException:
             container.kill()
@@ -323,42 +283,10 @@ class DockerSandbox:
             ending=ending, seconds=seconds, exit_code=end.exit_code, signal=end.signal, detail=detail, sandbox=account
         )
 
-    def _wire(self, task: Task, stack: ExitStack) -> _Wiring:
-        """Open what the harness offers to the container."""
-        folder = stack.enter_context(socket_folder())
-        checker = stack.enter_context(SubmissionChecker.of(task, unix_socket=folder / "checker.sock"))
-        channel = stack.enter_context(ControlChannel(folder / "control.sock"))
-        relays = {str(PORT): "checker.sock"}
-        through_gateway: Mapping[str, str] = {}
-        if task.gateway is not None:
-            through_gateway = task.gateway.hosts
-            opened = task.gateway.open(folder / "llm.sock", url=f"http://localhost:{GATEWAY_PORT}")
-            task = replace(task, launch=stack.enter_context(opened))
-            relays[str(GATEWAY_PORT)] = "llm.sock"
-        if task.steps is not None:
-            stack.enter_context(task.steps.open(folder / "steps.sock"))
-            relays[str(STEPS_PORT)] = "steps.sock"
-            task = with_steps(task, f"localhost:{STEPS_PORT}")
-        submission = stack.enter_context(SubmissionChannel(folder / _SUBMISSION_SOCKET))
-        proxy = None
-        if self._options.network == "llm":
-            allowed = endpoints(task.agent, task.launch, self._options.allow_hosts, without=through_gateway)
-            proxy = stack.enter_context(Proxy(allowed, unix_socket=folder / "proxy.sock"))
-            relays[str(PROXY_PORT)] = "proxy.sock"
-        return _Wiring(
-            task=task,
-            folder=folder,
-            checker=checker,
-            channel=channel,
-            submission=submission,
-            proxy=proxy,
-            relays=relays,
-        )
-
     def _start(
         self,
         container: Container,
-        wiring: _Wiring,
+        wiring: Wiring,
         image: str,
         gpus: Sequence[Gpu],
         log: LogWriter,
@@ -418,14 +346,6 @@ class DockerSandbox:
         )
 
 
-def want_descriptors() -> None:
-    """An agent may open hundreds of connections to each of the harness's sockets; files are to be had all the same."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = _DESCRIPTORS if hard == resource.RLIM_INFINITY else min(_DESCRIPTORS, hard)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-
-
 def _labels(task: Task) -> dict[str, str]:
     own = {f"{LABEL}{key.replace('_', '-')}": value for key, value in task.labels.items()}
     return owner_labels() | own | {f"{LABEL}keep": str(task.keep).lower()}  # each, as an image has labels too
@@ -445,92 +365,6 @@ def _check_readable(public: Path) -> None:
             raise SandboxError(
                 f"an agent in a container is another user and may not read {path}: chmod -R o+rX {public}"
             )
-
-
-def _start_agent(wiring: _Wiring, container: Container, gpus: Sequence[str]) -> None:
-    """Give the container's first process its order; returns when the agent runs, which sees ``gpus``."""
-    task, channel, relays = wiring.task, wiring.channel, wiring.relays
-    start = task.agent.start.relative_to(task.agent.folder).as_posix()
-    environment = {
-        **CONTAINER_DIRS,
-        "DATA_DIR": DATA,
-        "INSTRUCTIONS": f"{HOME}/{INSTRUCTIONS}",
-        "COMPETITION_ID": task.competition_id,
-        **clock(task.limits),
-        "VALIDATION_URL": f"http://localhost:{PORT}",
-        "PYTHONUNBUFFERED": "1",
-        **(_proxy_variables() if str(PROXY_PORT) in relays else {}),
-        **task.launch.environment,
-    }
-    instructions = render_instructions(
-        data=DATA,
-        submission=CONTAINER_DIRS["SUBMISSION_DIR"],
-        logs=CONTAINER_DIRS["LOGS_DIR"],
-        code=CONTAINER_DIRS["CODE_DIR"],
-        validate=f"{HOME}/{VALIDATE}",
-        limits=task.limits,
-    )
-    order = {
-        "command": ["/bin/bash", f"{CONTAINER_DIRS['AGENT_DIR']}/{start}", *task.launch.arguments],
-        "environment": environment,
-        "files": {f"{HOME}/{INSTRUCTIONS}": instructions},
-        "relays": dict(relays),
-        "submission": _SUBMISSION_SOCKET if task.snapshots is not None else None,
-        "gpus": list(gpus),
-        "user": new_user(),
-    }
-    try:
-        channel.accept(timeout=START_SECONDS, alive=container.alive)
-        channel.send(order)
-        answer = channel.receive(START_SECONDS)
-        if isinstance(answer, GpusMissing):
-            raise _GpusMissingError(
-                f"the container sees only {answer.seen} of the run's {pluralize(len(gpus), 'GPU')} "
-                f"({', '.join(gpus)}), so the agent was not started: {_GPU_ADVICE[container.engine]}"
-            )
-        if not isinstance(answer, Started):
-            raise SandboxError("the container does not start the agent")
-    except _GpusMissingError:
-        container.kill()
-        raise
-    except (ControlChannelClosed, SandboxError) as error:
-        container.kill()
-        container.finish_output()
-        output = tail(task.run_dir / RUN_LOG)
-        reason = str(error) or "its first process ended"
-        raise SandboxError(f"the container did not start: {reason}; its output ends with: {output}") from error
-
-
-def _proxy_variables() -> dict[str, str]:
-    proxy, own = f"http://localhost:{PROXY_PORT}", "localhost,127.0.0.1,::1"
-    variables = {"HTTP_PROXY": proxy, "HTTPS_PROXY": proxy, "ALL_PROXY": proxy, "NO_PROXY": own}
-    return variables | {name.lower(): value for name, value in variables.items()}
-
-
-def _await(channel: ControlChannel, container: Container, task: Task) -> End:
-    """Wait for the agent's end, or make one when its time is over."""
-    time_limit = task.limits.time_limit
-    deadline = time.monotonic() + time_limit
-    try:
-        while (left := deadline - time.monotonic()) > 0 and not task.is_stopped:
-            # In short steps: a signal's handler runs between two of them, whatever the platform.
-            if message := channel.receive(min(left, _POLL_SECONDS)):
-                return _end(message, container)
-        channel.send({"signal": "SIGTERM"})
-        message = channel.receive(defaults.grace(time_limit))
-        return replace(_end(message, container), time_limit=time_limit)
-    except ControlChannelClosed:
-        over = time.monotonic() >= deadline
-        return End(lost=True, time_limit=time_limit if over else None)
-
-
-def _end(message: Started | AgentEnded | GpusMissing | None, container: Container) -> End:
-    kills = container.oom_kills()  # the host's count is not the image's to fake
-    if not isinstance(message, AgentEnded):
-        return End(lost=message is not None, oom_kills=kills or 0)
-    if kills is None:
-        kills = message.oom_kills or 0
-    return End(exit_code=message.exit_code, signal=message.signal, oom_kills=kills)
 
 
 def _complete(end: End, container: Container, watcher: DiskWatcher | None, task: Task) -> End:

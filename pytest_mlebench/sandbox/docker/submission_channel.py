@@ -9,18 +9,14 @@ and checked, as the image around it is the agent's.
 from __future__ import annotations
 
 import json
-import shutil
 import socket
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from pytest_mlebench.io.json_files import loads
-from pytest_mlebench.io.processes import owned
-from pytest_mlebench.sandbox.leftovers import SOCKETS
 from pytest_mlebench.sandbox.snapshots import Identity
 
 _SECONDS = 30.0
@@ -107,24 +103,3 @@ def _identity(value: Any) -> Identity | None:
     if not whole or not 0 <= value[2] < 1 << 63:
         raise OSError("the container's first process does not keep to the protocol")
     return tuple(value)
-
-
-_LONGEST = 40
-"""A socket's path has at most 107 bytes, so a temporary folder of a longer name will not do."""
-
-
-@contextmanager
-def socket_folder() -> Iterator[Path]:
-    """A folder that everybody may enter, so that a container's root can, but on the host only through a private one.
-
-    Its parent's name says whose it is, for ``mlebench clean``.
-    """
-    base = tempfile.gettempdir() if len(tempfile.gettempdir()) < _LONGEST else "/tmp"
-    outer = Path(tempfile.mkdtemp(prefix=owned(SOCKETS), dir=base))
-    try:
-        inner = outer / "s"
-        inner.mkdir()
-        inner.chmod(0o755)
-        yield inner
-    finally:
-        shutil.rmtree(outer, ignore_errors=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from contextlib import suppress
 from pathlib import Path
 
 from pytest_mlebench.records.account import COLLECTED
@@ -53,14 +52,6 @@ def create_home(home: Path, task: Task, validation_url: str) -> dict[str, str]:
         "VALIDATION_URL": validation_url,
     }
     return environment | dict(task.launch.environment)
-
-
-def remove_home(home: Path) -> None:
-    """Remove a home, read-only folders included."""
-    for folder in _folders(home / "data"):
-        with suppress(OSError):
-            folder.chmod(0o755)
-    shutil.rmtree(home, ignore_errors=True)
 
 
 def _folders(root: Path) -> list[Path]:

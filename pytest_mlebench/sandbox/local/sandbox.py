@@ -26,6 +26,7 @@ from typing import Any
 from pytest_mlebench import defaults
 from pytest_mlebench.agents.definition import Agent
 from pytest_mlebench.errors import SandboxError, number
+from pytest_mlebench.io.disk import remove_tree
 from pytest_mlebench.io.processes import owned, sigterm_interrupts
 from pytest_mlebench.io.progress import Reporter, silent
 from pytest_mlebench.io.units import format_size
@@ -36,7 +37,7 @@ from pytest_mlebench.sandbox.contract import Execution, Task, check_agent_folder
 from pytest_mlebench.sandbox.endings import End, Machine, apply, describe
 from pytest_mlebench.sandbox.gpus import GpuPool, GpuUsage, machine_size
 from pytest_mlebench.sandbox.local import supervisor
-from pytest_mlebench.sandbox.local.home import HOME, MEMORY_GROUP, create_home, remove_home
+from pytest_mlebench.sandbox.local.home import HOME, MEMORY_GROUP, create_home
 from pytest_mlebench.sandbox.logs import LogWriter, tail
 from pytest_mlebench.sandbox.network.policy import NETWORKS
 from pytest_mlebench.sandbox.redaction import Redactor, environment_secrets, validations
@@ -164,7 +165,7 @@ class LocalSandbox:
             )
         finally:
             if not task.keep:
-                remove_home(home)
+                remove_tree(home)
 
 
 def _supervise(home: Path, task: Task, environment: dict[str, str], redactor: Redactor) -> dict[str, Any]:

@@ -163,6 +163,7 @@ def test_an_agent_without_a_limit_wants_to_fill_the_disk_of_all_runs(
 ) -> None:
     left = 4 * MB
     monkeypatch.setattr("pytest_mlebench.sandbox.docker.sandbox.free_space", lambda info: left)
+    monkeypatch.setattr("pytest_mlebench.extras.apptainer.sandbox.free_space", lambda folder: left)
     run = make_runner(docker_sandbox(), tmp_path)
     write = "head -c {} /dev/zero > /home/x; {}; sleep {}"
     greedy = run(write.format(100 * MB, SUBMIT, 300), time_limit=200)

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from pytest_mlebench.sandbox import Ending
-from pytest_mlebench.sandbox.docker.sandbox import want_descriptors
+from pytest_mlebench.sandbox.wiring import want_descriptors
 from tests.sandbox.scripted import MB, SAMPLE, Runner
 
 pytestmark = [pytest.mark.docker, pytest.mark.serial]

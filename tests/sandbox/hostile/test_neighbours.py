@@ -16,7 +16,7 @@ import docker
 import pytest
 
 from pytest_mlebench.errors import SandboxError
-from tests.sandbox.scripted import ENGINE, MB, Runner
+from tests.sandbox.scripted import ENGINE, MB, Runner, kill_containers
 
 pytestmark = [pytest.mark.docker, pytest.mark.serial]
 
@@ -70,10 +70,7 @@ def neighbours(attack: Runner) -> Iterator[Neighbours]:
         return attack(_program(other)).log
 
     yield run
-    client = docker.from_env()
-    for container in client.containers.list(filters={"label": f"mlebench.pid={os.getpid()}"}):
-        container.kill()
-    client.close()
+    kill_containers()
     for thread in threads:
         thread.join()
 

@@ -1,14 +1,11 @@
-"""A limit on what a container writes, where the storage driver has none: look every few seconds, stop what is over."""
+"""A limit on what a container writes, where nothing keeps one: look every few seconds, stop what is over."""
 
 from __future__ import annotations
 
-import shutil
 import threading
 import time
 from collections.abc import Callable
-from contextlib import suppress
 from types import TracebackType
-from typing import Any
 
 from pytest_mlebench.io.units import format_size
 
@@ -19,21 +16,6 @@ _SHARE = 0.1
 
 _NEARLY_FULL = 5 << 30
 _TIMES = 20
-
-
-def has_quota(info: dict[str, Any]) -> bool:
-    """Whether the engine's storage driver may be able to limit what a container writes; it says for sure when asked.
-
-    That is overlay2 on XFS with project quotas. What btrfs and zfs limit is a container together with its image.
-    """
-    return info.get("Driver") == "overlay2" and ["Backing Filesystem", "xfs"] in (info.get("DriverStatus") or [])
-
-
-def free_space(info: dict[str, Any]) -> int | None:
-    """Bytes that are free where the engine keeps containers; None where that is not a folder of this machine."""
-    with suppress(OSError):
-        return shutil.disk_usage(str(info.get("DockerRootDir") or "")).free
-    return None
 
 
 class DiskWatcher:

@@ -1,0 +1,287 @@
+"""Dockerfiles for Apptainer: a shell script that does what their instructions say, one after the other.
+
+Apptainer's own definition files copy all files before they run commands, and know no working directory. So a definition
+has one command, this script, which sees the files of the build in a folder of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pytest_mlebench import SandboxError
+from pytest_mlebench.sandbox.dockerfile import Instruction, instructions
+from pytest_mlebench.sandbox.wiring import CONTAINER_DIRS
+
+BUILD = "/mnt"
+"""Where the script finds ``context``, and writes ``workdir``: most images have this folder, and nothing in it."""
+_IGNORED = frozenset("CMD EXPOSE HEALTHCHECK LABEL MAINTAINER STOPSIGNAL VOLUME ENTRYPOINT".split())
+_ARCHIVE = re.compile(r"\.(tar|tgz|tbz2?|txz|tar\.\w+)$")
+_ELSEWHERE = re.compile(r"\$|://|^git@")
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
+_PRELUDE = r"""set -e
+unset TMPDIR
+for file in /.singularity.d/env/10-docker*.sh /.singularity.d/env/50-mlebench.sh /.singularity.d/env/9?-env*.sh; do
+    [ ! -f "$file" ] || . "$file"
+done
+user=root workdir=/ group=
+[ ! -f /.singularity.d/mlebench-workdir ] || workdir=$(cat /.singularity.d/mlebench-workdir)
+step() { printf 'line %s: %s\n' "$1" "$2"; }
+absolute() { case $1 in /*) printf %s "$1" ;; *) printf %s "${workdir%/}/$1" ;; esac; }
+run() (
+    cd "$workdir"
+    [ "$user" != root ] && [ "$user" != 0 ] || exec "$@"
+    exec setpriv --reuid "${user%%:*}" --regid "$(id -g "${user%%:*}")" --init-groups -- "$@"
+)
+remember() {
+    printf "export %s='%s'\n" "$1" "$(eval "printf %s \"\$$1\"" | sed "s/'/'\\\\\\\\''/g")" \
+        >>/.singularity.d/env/50-mlebench.sh
+}
+copy() {
+    mode=$1 owner=$2 to=$(absolute "$3")
+    case $3 in */ | . | */.) mkdir -p "$to" ;; esac
+    shift 3
+    stage=$(mktemp -d)
+    for source in "$@"; do
+        if [ -d "$source" ]; then
+            mkdir -p "$to"
+            cp -R -P --preserve=mode,timestamps "$source/." "$stage/"
+        else
+            cp -P --preserve=mode,timestamps "$source" "$stage/"
+        fi
+    done
+    chown -R -h "${owner:-0:0}" "$stage"
+    [ -z "$mode" ] || chmod -R "$mode" "$stage"
+    [ $# -eq 1 ] || mkdir -p "$to"
+    if [ -d "$to" ]; then
+        find "$stage" -mindepth 1 -maxdepth 1 -exec cp -a {} "$to/" \;
+    else
+        mkdir -p "$(dirname "$to")"
+        cp -a "$stage/$(basename "$1")" "$to"
+    fi
+    rm -rf "$stage"
+}
+"""
+# Squashed files keep their owners, and where the kernel mounts them, the agent's user is another one.
+_END = f"""
+printf %s "$workdir" >/.singularity.d/mlebench-workdir
+printf %s "$workdir" >{BUILD}/workdir
+mkdir -p {" ".join(CONTAINER_DIRS.values())}
+for folder in /home /opt/agent; do
+    [ ! -d "$folder" ] || chmod -R a+rwX "$folder"
+done
+"""
+
+
+@dataclass
+class Script:
+    """The script of one Dockerfile; ``context`` is the folder of the build's files on this machine.
+
+    ``base`` is the image of its ``FROM``, with the arguments before it filled in. ``entrypoint``: it may have one.
+    """
+
+    text: str
+    context: Path
+    arguments: Mapping[str, str]
+    entrypoint: bool = False
+    base: str = ""
+    _lines: list[str] = field(default_factory=list)
+    _shell: Sequence[str] = ("/bin/sh", "-c")
+    _before: dict[str, str] = field(default_factory=dict)
+    """The arguments before ``FROM``."""
+
+    def script(self) -> str:
+        """Raises SandboxError that names the line of what is not supported."""
+        for own in instructions(self.text):
+            try:
+                self._take(own)
+            except ValueError as error:
+                raise SandboxError(f"line {own.line}: {error}") from None
+        if not self.base:
+            raise SandboxError("there is no FROM")
+        return _PRELUDE + "\n".join(self._lines) + _END
+
+    def _take(self, own: Instruction) -> None:
+        if not self.base and own.name not in ("FROM", "ARG"):
+            raise ValueError(f"{own.name} before FROM")
+        match own.name:
+            case "FROM":
+                self._from(own.rest)
+                return
+            case "ARG":
+                self._arguments(own.rest)
+                return
+            case "ENTRYPOINT" if not self.entrypoint:
+                raise ValueError("ENTRYPOINT would not run, since the container starts the agent's start script: call "
+                                 "it there, and take the ENTRYPOINT out")  # fmt: skip
+        if own.name in _IGNORED:
+            return
+        self._lines.append(f"step {own.line} {shlex.quote(f'{own.name} {own.rest}'[:200])}")
+        match own.name:
+            case "RUN":
+                self._lines.append(f"run {shlex.join(self._command(own.rest))}")
+            case "COPY" | "ADD":
+                self._lines.append(self._copy(own.name, own.rest))
+            case "ENV":
+                self._environment(own.rest)
+            case "WORKDIR":
+                self._lines += [f"workdir=$(absolute {shell_word(own.rest)})", 'mkdir -p "$workdir"']
+            case "USER":
+                self._lines.append(f"user={shell_word(own.rest)}")
+            case "SHELL":
+                self._shell = _listed(own.rest) or _fail("SHELL takes a list of strings")
+            case _:
+                raise ValueError(f"{own.name} is not supported by builds without Docker")
+
+    def _from(self, rest: str) -> None:
+        words = [word for word in rest.split() if not word.startswith("--")]
+        if self.base:
+            raise ValueError("several stages are not supported by builds without Docker")
+        known = {**self._before, **{name: self.arguments[name] for name in self._before if name in self.arguments}}
+        self.base = re.sub(r"\$\{(\w+)\}|\$(\w+)", lambda match: known.get(match[1] or match[2], ""), words[0])
+
+    def _arguments(self, rest: str) -> None:
+        for word in split(rest):
+            name, given, default = word.partition("=")
+            if not self.base:
+                self._before[name] = default.strip("\"'")
+                continue
+            if name in self.arguments:
+                value = shlex.quote(self.arguments[name])
+            elif name in self._before and not given:
+                value = shlex.quote(self._before[name])
+            elif given:
+                value = shell_word(default)
+            else:
+                continue
+            self._lines.append(f'[ -n "${{{name}+x}}" ] || export {name}={value}')
+
+    def _command(self, rest: str) -> Sequence[str]:
+        if rest.startswith("--"):
+            raise ValueError(f"RUN {rest.split()[0]} is not supported by builds without Docker")
+        return _listed(rest) or [*self._shell, rest]
+
+    def _environment(self, rest: str) -> None:
+        words = split(rest)
+        if words and not _ASSIGNMENT.match(words[0]):  # ENV NAME VALUE
+            name, _, value = rest.partition(" ")
+            words = [f"{name}={json.dumps(value.strip())}" if '"' not in value else f"{name}={value.strip()}"]
+        for word in words:
+            name, equals, value = word.partition("=")
+            if not equals or not name.isidentifier():
+                raise ValueError(f"ENV {word!r:.100} is not NAME=VALUE")
+            self._lines += [f"export {name}={shell_word(value)}", f"remember {name}"]
+
+    def _copy(self, kind: str, rest: str) -> str:
+        mode = owner = ""
+        while rest.startswith("--"):
+            flag, _, rest = rest.partition(" ")
+            name, _, value = flag.partition("=")
+            rest = rest.strip()
+            match name:
+                case "--chown":
+                    owner = value
+                case "--chmod":
+                    mode = value
+                case "--link":
+                    pass
+                case _:
+                    raise ValueError(f"{kind} {flag} is not supported by builds without Docker")
+        *sources, target = _listed(rest) or split(rest)
+        if not sources:
+            raise ValueError(f"{kind} takes what to copy, and where to")
+        paths = [path for source in sources for path in self._sources(kind, source)]
+        return " ".join(["copy", shlex.quote(mode), shell_word(owner), shell_word(target), *map(shlex.quote, paths)])
+
+    def _sources(self, kind: str, pattern: str) -> list[str]:
+        if _ELSEWHERE.search(pattern) or (kind == "ADD" and _ARCHIVE.search(pattern)):
+            raise ValueError(
+                f"{kind} of {pattern!r:.100} is not supported by builds without Docker: name files of the folder, and "
+                "download or unpack others in a RUN"
+            )
+        relative = pattern.strip("\"'").lstrip("/") or "."
+        if ".." in Path(relative).parts:
+            raise ValueError(f"{kind} of {pattern!r:.100}: this is outside of the folder")
+        found = [self.context] if relative in (".", "./") else sorted(self.context.glob(relative))
+        if not found:
+            raise ValueError(f"{kind} of {pattern!r:.100}: the folder has no such file")
+        return [f"{BUILD}/context/{path.relative_to(self.context)}" for path in found]
+
+
+def definition(base: str) -> str:
+    """The definition file whose one command is the script, on a base: an image of a registry, or a path of a SIF file,
+    a folder, or an archive that Docker saved."""
+    kind = "docker"
+    if "/" in base and base.startswith("/"):
+        kind = "docker-archive" if base.endswith(".tar") else "localimage"
+    return f"Bootstrap: {kind}\nFrom: {base}\n\n%post\n    /bin/sh {BUILD}/build.sh\n"
+
+
+def split(text: str) -> list[str]:
+    """Words as a Dockerfile separates them: quotes and backslashes stay in them.
+
+    >>> split('A=1 B="two words" C=a\\\\ b')
+    ['A=1', 'B="two words"', 'C=a\\\\ b']
+    """
+    words, word, quote, escaped = [], "", "", False
+    for character in text:
+        if not (quote or escaped) and character.isspace():
+            if word:
+                words.append(word)
+            word = ""
+            continue
+        word += character
+        if escaped:
+            escaped = False
+        elif character == "\\" and quote != "'":
+            escaped = True
+        elif quote:
+            quote = "" if character == quote else quote
+        elif character in "\"'":
+            quote = character
+    return [*words, word] if word else words
+
+
+def shell_word(word: str) -> str:
+    """A word of a Dockerfile for the shell, which fills in variables and nothing else.
+
+    >>> print(shell_word('a"b c"$HOME`ls`'), shell_word("'$x'"))
+    "ab c$HOME\\`ls\\`" "\\$x"
+    """
+    made, quote, position = "", "", 0
+    while position < len(word):
+        character = word[position]
+        position += 1
+        following = word[position : position + 1]
+        if character == "\\" and quote != "'" and following and (not quote or following in '"\\$'):
+            made += "\\" + following if following in '"\\$`' else following
+            position += 1
+        elif character == quote:
+            quote = ""
+        elif not quote and character in "\"'":
+            quote = character
+        elif character in '"\\`' or (character == "$" and (quote == "'" or following in "(")):
+            made += "\\" + character
+        else:
+            made += character
+    return f'"{made}"'
+
+
+def _listed(text: str) -> list[str]:
+    """The strings of a JSON list; empty for anything else."""
+    if text.startswith("["):
+        try:
+            found = json.loads(text)
+        except (ValueError, RecursionError):
+            return []
+        if isinstance(found, list) and all(isinstance(word, str) for word in found):
+            return found
+    return []
+
+
+def _fail(problem: str) -> list[str]:
+    raise ValueError(problem)

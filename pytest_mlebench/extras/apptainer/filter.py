@@ -1,0 +1,66 @@
+"""Our filter of system calls, as the kernel takes it.
+
+Apptainer reads profiles itself, but knows only one error for all calls that it refuses. Programs need two: they fall
+back to older calls where the kernel does not seem to know a new one. So libseccomp, which Apptainer needs as well,
+compiles the profile here, and the container's first process has the kernel apply it to the agent.
+"""
+
+from __future__ import annotations
+
+import base64
+import ctypes
+import ctypes.util
+import json
+import tempfile
+from functools import cache
+from typing import Any
+
+from pytest_mlebench.sandbox.seccomp import profile
+
+_ALLOW, _ERRNO = 0x7FFF0000, 0x00050000
+_EPERM = 1
+_OPERATORS = {"SCMP_CMP_EQ": 4, "SCMP_CMP_MASKED_EQ": 7}
+_MOST_ARGUMENTS = 6
+
+
+class _Comparison(ctypes.Structure):
+    _fields_ = (("argument", ctypes.c_uint), ("operator", ctypes.c_int), ("a", ctypes.c_uint64), ("b", ctypes.c_uint64))
+
+
+@cache
+def compiled() -> str:
+    """The filter in base64; empty where there is no libseccomp.
+
+    Nothing else than this filter keeps processes on the processors that they start on.
+    """
+    name = ctypes.util.find_library("seccomp") or "libseccomp.so.2"
+    try:
+        library = ctypes.CDLL(name)
+    except OSError:
+        return ""
+    library.seccomp_init.restype = ctypes.c_void_p
+    library.seccomp_init.argtypes = [ctypes.c_uint32]
+    context = ctypes.c_void_p(library.seccomp_init(_ERRNO | _EPERM))
+    try:
+        for rule in json.loads(profile(without=["sched_setaffinity"]))["syscalls"]:
+            _add(library, context, rule)
+        with tempfile.TemporaryFile() as file:
+            if library.seccomp_export_bpf(context, file.fileno()):
+                return ""
+            file.seek(0)
+            return base64.b64encode(file.read()).decode()
+    finally:
+        library.seccomp_release(context)
+
+
+def _add(library: ctypes.CDLL, context: ctypes.c_void_p, rule: dict[str, Any]) -> None:
+    action = _ALLOW if rule["action"] == "SCMP_ACT_ALLOW" else _ERRNO | rule["errnoRet"]
+    given = [
+        _Comparison(own["index"], _OPERATORS[own["op"]], own["value"], own.get("valueTwo", 0))
+        for own in rule.get("args", ())
+    ]
+    comparisons = (_Comparison * _MOST_ARGUMENTS)(*given)
+    for name in rule["names"]:
+        number = library.seccomp_syscall_resolve_name(name.encode())
+        if number >= 0:  # others are not this machine's
+            library.seccomp_rule_add_array(context, ctypes.c_uint32(action), number, len(given), comparisons)

@@ -1,0 +1,247 @@
+"""SIF files, in a folder that all nodes share: built once, named by what they are made from, read by every run.
+
+An image is taken from Docker where an engine answers, else built from its Dockerfile. A machine with Docker and without
+Apptainer leaves an archive, ``NAME.tar``, which the first machine with Apptainer makes a SIF file of.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Callable, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from pytest_mlebench import Agent, DockerSandbox, Note, SandboxError, Step
+from pytest_mlebench import defaults as general
+from pytest_mlebench.bench import Bench
+from pytest_mlebench.extras.apptainer.definition import BUILD, Script, definition
+from pytest_mlebench.extras.apptainer.program import Program, build_environment, find_program, last_line
+from pytest_mlebench.io.disk import remove_tree
+from pytest_mlebench.io.durable import publish, write_text
+from pytest_mlebench.io.json_files import json_text, loads
+from pytest_mlebench.io.paths import bundled
+from pytest_mlebench.io.processes import owned
+from pytest_mlebench.sandbox.contract import check_agent_folder
+from pytest_mlebench.sandbox.dockerfile import Rules
+from pytest_mlebench.sandbox.leftovers import SOCKETS
+from pytest_mlebench.sandbox.recipe import (
+    BASE_IMAGE,
+    ENVIRONMENT,
+    OWNED_BY_AGENT,
+    BuildNetwork,
+    Recipe,
+    agent_recipe,
+    environment_recipe,
+    one_builder,
+)
+
+_TAIL_LINES = 40
+_QUICKLY = ("--mksquashfs-args", "-comp gzip -Xcompression-level 1")
+"""Half the time for a file that is a twelfth larger; every installation reads gzip."""
+
+
+class SifImages:
+    """The images of agents below ``folder``, as ``NAME-DIGEST.sif``, each with a small file of what is known of it."""
+
+    def __init__(self, bench: Bench) -> None:
+        self.folder = bench.settings.sif or bench.data_dir / ".sif"
+        self._bench, self._reporter = bench, bench.reporter
+        options = bench.container_options
+        self._base, self._heavy = options["base_image"] or BASE_IMAGE, options["heavy"] or ""
+        self._build_network: BuildNetwork = options["build_network"]
+        self._bundled_build_network: BuildNetwork = options.get("bundled_build_network") or self._build_network
+
+    def environment(self, base_image: str | None = None) -> str:
+        recipe = self._environment(base_image)
+        return self._provide(recipe, lambda engine: engine.images.environment(base_image), lambda: None)
+
+    def agent(self, agent: Agent) -> str:
+        check_agent_folder(agent)
+        if agent.base_image and not agent.bundled:  # the package permits what its own agents are built from
+            try:
+                Rules(_NoImages(), (self._base,)).check_image(agent.base_image, "base_image")
+            except SandboxError as error:
+                raise SandboxError(f"agent {agent.id}: {error}") from None
+        recipe = self._agent(agent)
+        return self._provide(
+            recipe, lambda engine: engine.images.agent(agent), lambda: self.environment(agent.base_image)
+        )
+
+    def built(self, agent: Agent) -> int | None:
+        file = self.file(self._agent(agent).tag())
+        return file.stat().st_size if file.is_file() else None
+
+    def build_network_of(self, agent: Agent) -> BuildNetwork:
+        """What the Dockerfile of an agent reaches."""
+        return self._bundled_build_network if agent.bundled else self._build_network
+
+    def file(self, tag: str) -> Path:
+        """Where the image with this tag is, or will be."""
+        return self.folder / f"{tag.replace(':', '-')}.sif"
+
+    def workdir(self, tag: str) -> str:
+        """The folder in which its programs start."""
+        return str(self._known(tag).get("workdir") or "/")
+
+    def digest(self, tag: str) -> str:
+        """The digest of its file when it was built."""
+        return str(self._known(tag).get("digest") or "")
+
+    def _known(self, tag: str) -> Mapping[str, Any]:
+        file = self.file(tag).with_suffix(".json")
+        try:
+            found = loads(file.read_bytes())
+        except (OSError, ValueError):
+            found = None
+        return found if isinstance(found, dict) else {}
+
+    def _environment(self, base_image: str | None) -> Recipe:
+        base = base_image or self._base
+        arguments = {"BASE_IMAGE": base, "HEAVY": self._heavy}
+        if base.startswith("/"):  # of a registry's image the name says which it is
+            try:
+                with Path(base).open("rb") as file:
+                    arguments["BASE_DIGEST"] = hashlib.file_digest(file, "sha256").hexdigest()
+            except OSError as error:
+                raise SandboxError(f"base image {base}: {error.strerror}") from error
+        return environment_recipe(bundled("environment"), arguments)
+
+    def _agent(self, agent: Agent) -> Recipe:
+        return agent_recipe(agent, self._environment(agent.base_image).tag(), self.build_network_of(agent))
+
+    @cached_property
+    def _program(self) -> Program | None:
+        try:
+            return find_program()
+        except SandboxError:
+            return None
+
+    @cached_property
+    def _engine(self) -> DockerSandbox | None:
+        """Docker's or Podman's, if one answers."""
+        for kind in ("docker", "podman") if shutil.which("podman") else ("docker",):
+            try:
+                return self._bench.with_settings(sandbox=kind).container_sandbox(kind)
+            except SandboxError:
+                continue
+        return None
+
+    def _provide(
+        self, recipe: Recipe, from_engine: Callable[[DockerSandbox], str], build_parent: Callable[[], object]
+    ) -> str:
+        tag = recipe.tag()
+        if self.file(tag).is_file():
+            return tag
+        self.folder.mkdir(parents=True, exist_ok=True)
+        archive = self.file(tag).with_suffix(".tar")
+        with one_builder(self.folder, tag, self._reporter):
+            if self.file(tag).is_file():  # somebody built it while we waited
+                return tag
+            if not archive.is_file() and not recipe.arguments.get("BASE_DIGEST") and self._engine is not None:
+                self._save(self._engine, from_engine(self._engine), archive)
+            if self._program is None:
+                if not archive.is_file():
+                    raise SandboxError(f"image {tag} cannot be built: there is neither Docker nor Apptainer here")
+                self._reporter(Note(f"{archive}: the first machine with Apptainer that needs it makes an image of it"))
+                return tag
+            self._reporter(Step(tag, "building"))
+            if archive.is_file():
+                self._finish(tag, self._program, [f"docker-archive:{archive}"], self._known(tag))
+                archive.unlink()
+            else:
+                build_parent()
+                self._build(recipe, tag, self._program)
+        return tag
+
+    def _save(self, engine: DockerSandbox, image: str, archive: Path) -> None:
+        """Have the engine write an image as an archive."""
+        known = {"workdir": engine.images.workdir(image)}
+        write_text(archive.with_suffix(".json"), json_text(known))
+        engine.images.save(image, archive)
+
+    def _build(self, recipe: Recipe, tag: str, program: Program) -> None:
+        """Build an image from its Dockerfile, as root in a user namespace."""
+        source = f"{recipe.folder}/Dockerfile"
+        if recipe.network != "full":
+            raise SandboxError(
+                f"image {tag} cannot be built with --build-network={recipe.network}: builds of Apptainer reach the "
+                "whole network. Permit that with --build-network=full, or build it with Docker"
+            )
+        work = Path(tempfile.mkdtemp(prefix=owned(SOCKETS), dir=os.environ.get("APPTAINER_TMPDIR")))
+        try:
+            context = work / "context"
+            _copy_context(recipe, context)
+            text = recipe.dockerfile.removesuffix(OWNED_BY_AGENT)  # the script's end does the same for SIF files
+            own = Script(text, context, recipe.arguments, entrypoint=recipe.name == ENVIRONMENT)
+            try:
+                if recipe.parent:
+                    Rules(_NoImages(), (recipe.parent,)).check(recipe.dockerfile)
+                (work / "build.sh").write_text(own.script())
+            except SandboxError as error:
+                raise SandboxError(f"{source}: {error}") from None
+            base = str(self.file(recipe.parent)) if own.base == recipe.parent else own.base
+            (work / "image.def").write_text(definition(base))
+            self._finish(tag, program, ["--fakeroot", "--bind", f"{work}:{BUILD}", str(work / "image.def")], {}, work)
+        finally:
+            remove_tree(work)
+
+    def _finish(
+        self, tag: str, program: Program, source: list[str], known: Mapping[str, Any], work: Path | None = None
+    ) -> None:
+        """Have Apptainer build a file, and publish it with what is known of it; raises SandboxError with the log."""
+        *options, what = source
+        file = self.file(tag)
+        part = file.with_name(f".{file.name}.part")
+        part.unlink(missing_ok=True)
+        try:
+            done = subprocess.run(
+                [program.path, "build", "--force", *_QUICKLY, *options, str(part), what],
+                env=build_environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                timeout=general.BUILD_SECONDS,
+                check=False,
+            )
+        except subprocess.TimeoutExpired as error:
+            part.unlink(missing_ok=True)
+            raise SandboxError(f"image {tag}: the build takes longer than {error.timeout:g} s") from error
+        log = done.stdout.decode(errors="replace")
+        if done.returncode or not part.is_file():
+            part.unlink(missing_ok=True)
+            shown = "\n".join(log.splitlines()[-_TAIL_LINES:])
+            raise SandboxError(f"image {tag} does not build: {last_line(log)}; its log ends with:\n{shown}")
+        if work is not None and (work / "workdir").is_file():
+            known = {**known, "workdir": (work / "workdir").read_text()}
+        with part.open("rb") as built:
+            digest = f"sha256:{hashlib.file_digest(built, 'sha256').hexdigest()}"
+        write_text(file.with_suffix(".json"), json_text({**known, "digest": digest, "builder": program.version}))
+        publish(part, file)
+
+
+class _NoImages:
+    """What is known of images where there is no engine."""
+
+    def triggers(self, image: str) -> None:
+        return None
+
+    def registries(self, image: str) -> tuple[str, ...]:
+        return ()
+
+
+def _copy_context(recipe: Recipe, context: Path) -> None:
+    context.mkdir()
+    for name in recipe.files():
+        source, target = recipe.folder / name, context / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        if source.is_symlink():
+            target.symlink_to(source.readlink())
+        elif source.is_dir():
+            target.mkdir(exist_ok=True)
+        else:
+            shutil.copy2(source, target)

@@ -1,0 +1,114 @@
+"""What an installation can do: tried once, in a container that is as confined as an agent's.
+
+Apptainer runs with user namespaces or with a setuid program, with or without control groups, on kernels of all ages.
+What this tells is what runs have; nothing is taken from configuration files.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from pytest_mlebench.errors import SandboxError
+
+CHILDREN = 256
+"""The probe limits processes to this number and tries to start as many. Apptainer has some threads in the container, so
+the last ones fail where such a limit is the container's own; all fail where the user has many processes elsewhere."""
+PROGRAM = f"""
+import json, os, resource, signal, socket, sys
+sys.path.insert(0, os.path.dirname(sys.argv[1]))
+import base64, init
+if len(sys.argv) > 2:
+    init.apply(base64.b64decode(sys.argv[2]))
+status = dict(line.split(":\\t", 1) for line in open("/proc/self/status").read().splitlines() if ":\\t" in line)
+try:
+    open("/home/.probe", "w").close()
+    os.remove("/home/.probe")
+    writable = True
+except OSError:
+    writable = False
+try:
+    os.sched_setaffinity(0, os.sched_getaffinity(0))
+    pinned = False
+except OSError:
+    pinned = True
+hard = resource.getrlimit(resource.RLIMIT_NPROC)[1]
+resource.setrlimit(resource.RLIMIT_NPROC, ({CHILDREN}, hard))
+children = []
+try:
+    while len(children) < {CHILDREN}:
+        pid = os.fork()
+        if not pid:
+            signal.pause()
+        children.append(pid)
+except OSError:
+    pass
+print(json.dumps(dict(
+    first=os.getpid() == 1, interfaces=[name for _, name in socket.if_nameindex()], writable=writable, pinned=pinned,
+    capabilities=status["CapEff"].strip("0\\n"), no_new_privileges=status["NoNewPrivs"].strip() == "1",
+    filtered=status["Seccomp"].strip() == "2", children=len(children),
+)), flush=True)
+os._exit(0)
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Abilities:
+    """What the containers of an installation have."""
+
+    writable: bool
+    """The agent may write outside of the folders that are its own."""
+    filtered: bool
+    """Our filter of system calls applies."""
+    pinned: bool
+    """Processes cannot leave the processors that they were given."""
+    counted: bool
+    """A limit on processes is the container's own."""
+    groups: bool = False
+    """The kernel limits memory and processors, by a control group of the container."""
+
+    @property
+    def unenforced(self) -> dict[str, str]:
+        """The limits that nothing keeps, and why."""
+        missing = {}
+        if not (self.pinned or self.groups):
+            missing["processors"] = "there are neither control groups nor the filter that keeps processes on theirs"
+        if not (self.counted or self.groups):
+            missing["processes"] = "the kernel counts those of all containers of a user together"
+        return missing
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a run's record says of them."""
+        memory, cpus = ("by a control group",) * 2 if self.groups else ("by looking", "whole ones, by affinity")
+        notes = [f"limit on memory kept {memory}"]
+        notes += [] if "processors" in self.unenforced else [f"limit on processors kept {cpus}"]
+        notes += [f"not enforced by this installation: {name} ({why})" for name, why in self.unenforced.items()]
+        notes += [] if self.filtered else ["system calls are not filtered by this installation"]
+        return tuple(notes)
+
+
+def read(output: str, *, network: bool, groups: bool) -> Abilities:
+    """What the probe's program printed. ``network``: the container shares the host's network, as was asked for.
+
+    Raises SandboxError for a container that would not confine an agent, whatever is allowed.
+    """
+    try:
+        found = json.loads(output.splitlines()[-1])
+        confined = {
+            "a process namespace": found["first"],
+            "a network namespace": network or found["interfaces"] == ["lo"],
+            "no capabilities": not found["capabilities"],
+            "no-new-privileges": found["no_new_privileges"],
+        }
+        if missing := [name for name, has in confined.items() if not has]:
+            raise SandboxError(f"the containers of this Apptainer lack what confines agents: {', '.join(missing)}")
+        return Abilities(
+            writable=found["writable"],
+            filtered=found["filtered"],
+            pinned=found["pinned"],
+            counted=0 < found["children"] < CHILDREN,
+            groups=groups,
+        )
+    except (ValueError, LookupError, TypeError) as error:
+        raise SandboxError(f"the probe of Apptainer's containers printed {output[-200:]!r}, not its result") from error

@@ -1,0 +1,70 @@
+"""Apptainer's command, or that of Singularity CE, which takes the same options."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from pytest_mlebench.errors import SandboxError, reason
+
+_COMMANDS = ("apptainer", "singularity")
+_KEPT = ("PATH", "HOME", "TMPDIR", "XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS")
+_KEPT_FOR_BUILDS = ("http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY")
+_SETTINGS = ("APPTAINER_CACHEDIR", "APPTAINER_TMPDIR", "SINGULARITY_CACHEDIR", "SINGULARITY_TMPDIR")
+
+
+@dataclass(frozen=True)
+class Program:
+    """An installed command: its path, and what it says of its version."""
+
+    path: str
+    version: str
+
+    def call(self, *arguments: str, timeout: float | None = None) -> str:
+        """Run it to its end; returns what it printed. Raises SandboxError with the end of its errors."""
+        try:
+            done = subprocess.run(
+                [self.path, *arguments],
+                env=environment(),
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                timeout=timeout,
+                check=False,
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise SandboxError(f"{self.path} fails: {reason(error)}") from error
+        if done.returncode:
+            raise SandboxError(last_line(done.stderr.decode(errors="replace")))
+        return done.stdout.decode(errors="replace")
+
+
+def find_program() -> Program:
+    """Raises SandboxError where there is none."""
+    for name in _COMMANDS:
+        if path := shutil.which(name):
+            return Program(path, Program(path, "").call("--version", timeout=60).strip())
+    raise SandboxError(
+        f"there is no Apptainer here (none of {', '.join(_COMMANDS)} is a command): load its module, for example "
+        "`module load apptainer`, or install it; --sandbox=docker needs none"
+    )
+
+
+def environment(variables: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """What the command needs of the harness's environment, which has keys in it: an ``APPTAINERENV_…`` would even be
+    set in containers."""
+    return {name: variables[name] for name in (*_KEPT, *_SETTINGS) if name in variables}
+
+
+def build_environment() -> dict[str, str]:
+    """The same for builds, which may need a proxy to reach registries."""
+    return environment() | {name: os.environ[name] for name in _KEPT_FOR_BUILDS if name in os.environ}
+
+
+def last_line(text: str) -> str:
+    """The last line of an output, without the level that Apptainer puts before it."""
+    lines: Sequence[str] = [line.strip() for line in text.splitlines() if line.strip()]
+    chosen = next((line for line in reversed(lines) if line.startswith("FATAL")), lines[-1] if lines else "no output")
+    return chosen.removeprefix("FATAL:").strip()[:500]

@@ -1,0 +1,379 @@
+"""A sandbox for clusters without a container daemon: each run in an Apptainer container, started by an ordinary user.
+
+The agent has the user's number in the container and no rights beyond it: namespaces for processes, network, IPC and
+host name, no capabilities, and our filter of system calls. What it writes lands in a folder of the run on the node's
+local disk, which is removed afterwards.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import resource
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, suppress
+from dataclasses import replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import cast
+
+from pytest_mlebench import Agent, Execution, Limits, SandboxAccount, SandboxError, WarningNote
+from pytest_mlebench.bench import Bench
+from pytest_mlebench.extras.apptainer import probe
+from pytest_mlebench.extras.apptainer.container import Container, MemoryWatcher
+from pytest_mlebench.extras.apptainer.filter import compiled
+from pytest_mlebench.extras.apptainer.images import SifImages
+from pytest_mlebench.extras.apptainer.program import Program, find_program
+from pytest_mlebench.io.disk import open_up, remove_tree
+from pytest_mlebench.io.paths import bundled
+from pytest_mlebench.io.processes import owned, sigterm_interrupts
+from pytest_mlebench.io.units import format_size, listed, pluralize
+from pytest_mlebench.records.account import COLLECTED, RUN_LOG
+from pytest_mlebench.sandbox.collection import Collector, FilesWriter
+from pytest_mlebench.sandbox.contract import Task, check_agent_folder
+from pytest_mlebench.sandbox.disk import DiskWatcher, FreeSpaceWatcher
+from pytest_mlebench.sandbox.endings import End, Machine, apply, describe
+from pytest_mlebench.sandbox.gpus import Gpu, GpuPool, GpuUsage, machine_size
+from pytest_mlebench.sandbox.leftovers import SOCKETS
+from pytest_mlebench.sandbox.local.home import link_tree
+from pytest_mlebench.sandbox.logs import LogWriter, tail
+from pytest_mlebench.sandbox.network.policy import Network, check_form
+from pytest_mlebench.sandbox.redaction import Redactor, environment_secrets
+from pytest_mlebench.sandbox.snapshots import SubmissionFile, taking_snapshots
+from pytest_mlebench.sandbox.wiring import DATA, HOME, Wiring, await_end, start_agent, want_descriptors, wire
+
+_HARNESS = "/opt/mlebench-harness"
+_INIT = "/opt/mlebench/init.py"
+_PYTHON = "/usr/bin/python3"
+_PROBE_SECONDS = 120.0
+_SHARES, _LEAST = 32, 1024
+"""Of what the kernel counts for each user a run gets one part of so many, and at least this number."""
+_GPU_ADVICE = "is this job given GPUs, and does `apptainer exec --nv` find NVIDIA's libraries?"
+
+
+class ApptainerSandbox:
+    """Runs each agent in an Apptainer container. ``bench`` has the options.
+
+    >>> from pytest_mlebench import Bench
+    >>> ApptainerSandbox(Bench(sandbox="apptainer")).name
+    'apptainer'
+    """
+
+    name = "apptainer"
+
+    def __init__(self, bench: Bench) -> None:
+        self._settings = bench.settings
+        self._limits, self._workers, self._reporter = bench.limits, bench.workers, bench.reporter
+        self._gpu_pool = GpuPool(bench.settings.gpu_ids)
+        self.images = SifImages(bench)
+        self._abilities: dict[str, probe.Abilities] = {}
+        want_descriptors()
+
+    @cached_property
+    def _program(self) -> Program:
+        return find_program()
+
+    def check(self, agent: Agent) -> None:
+        if agent.privileged:
+            raise SandboxError(f"agent {agent.id} asks for a privileged container, which Apptainer does not give")
+        if self._settings.runtime is not None:
+            raise SandboxError("--runtime is for Docker and Podman: leave it out with --sandbox=apptainer")
+        _ = self._program
+        check_agent_folder(agent)
+        self._gpu_pool.check(self._settings.gpus)
+        self._share(self._limits)
+        check_form(agent, self._settings.allow_hosts)
+
+    def _share(self, limits: Limits) -> Limits:
+        cpus, memory = machine_size()
+        return apply(limits, Machine(cpus=cpus, memory=memory), workers=self._workers)
+
+    def prepare(self, agent: Agent) -> None:
+        self.check(agent)
+        abilities = self._probed(self.images.agent(agent))
+        if abilities.unenforced:
+            self._reporter(WarningNote(f"runs have no limit on {listed([*abilities.unenforced])}"))
+        if self._settings.network == "full":
+            self._reporter(
+                WarningNote(
+                    "--network=full shares this machine's network with agents: they reach whatever your user reaches "
+                    "on the cluster, and each other"
+                )
+            )
+
+    def describe(self) -> Iterator[tuple[str, str]]:
+        """Whether it can be used here, for ``mlebench doctor``: ``ok``, ``note`` or ``problem``, and why."""
+        try:
+            version = self._program.version
+        except SandboxError as error:
+            if shutil.which("docker") is None:  # else nobody asks
+                yield "note", str(error)
+            return
+        files = sorted(self.images.folder.glob("*.sif"))
+        size = format_size(sum(file.stat().st_size for file in files))
+        yield "ok", f"{version}, {pluralize(len(files), 'image')} ({size}) in {self.images.folder}: --sandbox=apptainer"
+        if not files:
+            yield "note", "what its containers can do is known when there is an image: mlebench build --sif=DIR dummy"
+            return
+        try:
+            abilities = self._probed(files[0].stem)
+        except SandboxError as error:
+            yield "problem", str(error)
+        else:
+            yield "ok", "; ".join(abilities.notes)
+
+    def test_image(self, image: str) -> None:
+        with _scratch() as scratch:
+            command = self._command(image, scratch, network="none", gpus=0)
+            self._program.call(*command[1:], "/opt/agent/bin/python", "-u", "/opt/mlebench/check.py")
+
+    def _probed(self, image: str) -> probe.Abilities:
+        """What containers of this image have; raises SandboxError where that is not enough for an agent."""
+        if image not in self._abilities:
+            network = self._settings.network
+            with _scratch() as scratch:
+                command = self._command(image, scratch, network=network, gpus=0)
+                command[-1:] = ["--bind", f"{bundled('environment')}/init.py:{_INIT}:ro", command[-1]]
+                program = [_PYTHON, "-I", "-c", probe.PROGRAM, _INIT, *filter(None, [compiled()])]
+                try:
+                    output = self._program.call(*command[1:], *program, timeout=_PROBE_SECONDS)
+                except SandboxError as error:
+                    raise SandboxError(f"{self._program.version} starts no confined container: {error}") from error
+            self._abilities[image] = probe.read(output, network=network == "full", groups=False)
+        abilities = self._abilities[image]
+        if abilities.unenforced and not self._settings.allow_unenforced_limits:
+            raise SandboxError(
+                f"this installation of Apptainer keeps no limit on {listed([*abilities.unenforced])}: "
+                f"{'; '.join(dict.fromkeys(abilities.unenforced.values()))}; run without these limits with "
+                "--allow-unenforced-limits, which the records will say"
+            )
+        if not abilities.writable:
+            raise SandboxError("containers of this Apptainer cannot be written to: install fuse-overlayfs")
+        return abilities
+
+    def _command(self, image: str, scratch: Path, *, network: str, gpus: int) -> list[str]:
+        """The command that starts a container, up to the program that is to run in it."""
+        for name in ("overlay/upper", "overlay/work", "tmp"):
+            (scratch / name).mkdir(parents=True)
+        options = [
+            *("--containall", "--no-home", "--no-init", "--no-eval", "--userns"),
+            *("--no-mount", "sys,bind-paths,hostfs"),
+            *("--hostname", "sandbox", "--pwd", self.images.workdir(image)),
+            *("--overlay", str(scratch / "overlay"), "--workdir", str(scratch / "tmp")),
+            *(() if network == "full" else ("--net", "--network", "none")),
+            *(("--nv",) if gpus else ()),
+        ]
+        return [self._program.path, "--silent", "exec", *options, str(self.images.file(image))]
+
+    def run(self, task: Task) -> Execution:
+        self.check(task.agent)
+        task = replace(task, limits=self._share(task.limits))
+        image = self.images.agent(task.agent)
+        abilities = self._probed(image)
+        try:
+            with ExitStack() as stack:
+                return self._run(task, image, abilities, stack)
+        except OSError as error:
+            raise SandboxError(f"the Apptainer sandbox failed: {error}") from error
+
+    def _run(self, task: Task, image: str, abilities: probe.Abilities, stack: ExitStack) -> Execution:
+        stack.enter_context(sigterm_interrupts())
+        gpus = stack.enter_context(self._gpu_pool.lease(task.limits.gpus, self._reporter))
+        network = cast("Network", self._settings.network)
+        visible = {"CUDA_VISIBLE_DEVICES": ",".join(gpu.uuid for gpu in gpus)}
+        task = replace(task, launch=replace(task.launch, environment={**visible, **task.launch.environment}))
+        allowed = self._settings.allow_hosts
+        wiring = wire(task, stack, network=network, allow_hosts=allowed, own_network=network != "full")
+        task = wiring.task
+        task.run_dir.mkdir(parents=True, exist_ok=True)
+        redactor = Redactor({*task.launch.secrets, *environment_secrets()})
+        log = LogWriter(task.run_dir / RUN_LOG, task.limits.log_bytes, redactor)
+        stack.callback(log.close)
+        scratch = _Scratch(keep=task.keep)
+        stack.callback(scratch.remove)
+        container = Container()
+        stack.callback(container.close)
+        stack.callback(container.kill)
+        command = self._command(image, scratch.folder, network=network, gpus=len(gpus))
+        mounts = _mounts(scratch.folder, task, wiring.folder)
+        program = [_PYTHON, "-I", _INIT, _HARNESS]
+        container.start([*command[:-1], *mounts, command[-1], *program], _processors(task), log)
+        disk = _disk_watcher(task.limits.disk, scratch.folder, container)
+        memory = MemoryWatcher(task.limits.memory or 0, container, container.kill)
+        usage = GpuUsage(gpus)
+        source = SubmissionFile(scratch.folder / "submission")
+        try:
+            _start(wiring, container, gpus)
+            started = time.monotonic()
+            with disk, memory, taking_snapshots(task.snapshots, source, redactor), usage:
+                end = await_end(wiring, container)
+            seconds = time.monotonic() - started
+        except BaseException:
+            container.kill()
+            with suppress(SandboxError):  # the first error is the one to report
+                _collect(task, scratch.folder, redactor)
+            raise
+        container.kill()
+        collector = _collect(task, scratch.folder, redactor)
+        container.finish_output()
+        log.close()
+        end = _complete(end, disk, memory, task)
+        account = SandboxAccount(
+            name=self.name,
+            image=image,
+            image_digest=self.images.digest(image),
+            network=network,
+            build_network=self.images.build_network_of(task.agent),
+            runtime=self._program.version,
+            gpus=tuple(gpu.uuid for gpu in gpus),
+            gpu_usage=usage.summary,
+            disk="watched" if task.limits.disk is not None else "",
+            limits=describe(task.limits),
+            notes=abilities.notes,
+            left_out=tuple(collector.left_out),
+            left_out_unnamed=collector.unnamed,
+            kept=str(scratch.folder) if task.keep else "",
+            **wiring.account(redactor),
+        )
+        ending, detail = end.judge()
+        return Execution(
+            ending=ending, seconds=seconds, exit_code=end.exit_code, signal=end.signal, detail=detail, sandbox=account
+        )
+
+
+def create(bench: Bench) -> ApptainerSandbox:
+    """The sandbox of the entry point."""
+    return ApptainerSandbox(bench)
+
+
+class _Scratch:
+    """The folder of a run on this machine's disk; its name says whose it is, for ``mlebench clean``."""
+
+    def __init__(self, *, keep: bool = False) -> None:
+        self.folder = Path(tempfile.mkdtemp(prefix="mlebench-kept-" if keep else owned(SOCKETS)))
+        self._keep = keep
+
+    def remove(self) -> None:
+        if not self._keep:
+            remove_tree(self.folder)
+
+    def __enter__(self) -> Path:
+        return self.folder
+
+    def __exit__(self, *_: object) -> None:
+        self.remove()
+
+
+def _scratch() -> _Scratch:
+    return _Scratch()
+
+
+def _mounts(scratch: Path, task: Task, sockets: Path) -> list[str]:
+    """The options that bind what the run has into its container."""
+    if task.anonymous:  # the container's table of mounts has the path of the data
+        (scratch / "data").mkdir()
+        link_tree(task.public, scratch / "data")
+    else:  # a link, as the paths of binds have no room for every character: `:` and `,` separate
+        (scratch / "data").symlink_to(task.public.resolve())
+    shutil.copyfile(bundled("environment") / "init.py", scratch / "init.py")
+    for name in COLLECTED:
+        (scratch / name).mkdir()
+    binds = {
+        f"{scratch}/data": f"{DATA}:ro",
+        f"{scratch}/init.py": f"{_INIT}:ro",
+        str(sockets): f"{_HARNESS}:ro",
+        **{f"{scratch}/{name}": f"{HOME}/{name}" for name in COLLECTED},
+    }
+    return [word for source, target in binds.items() for word in ("--bind", f"{source}:{target}")]
+
+
+def _start(wiring: Wiring, container: Container, gpus: Sequence[Gpu]) -> None:
+    uuids = [gpu.uuid for gpu in gpus]
+    order = {"limits": _numbers(wiring.task.limits), "user": os.getuid(), "filter": compiled()}
+    start_agent(wiring, container, order, gpus=uuids, gpu_advice=_GPU_ADVICE)
+    container.find_first()
+
+
+def _numbers(limits: Limits) -> dict[str, int]:
+    """The kernel's limits for the agent's processes.
+
+    It counts some things for each user, whatever namespace they are in: a run that takes its share leaves enough for
+    the harness and for other runs of the user.
+    """
+    numbers = {"RLIMIT_CORE": 0}
+    for name in ("RLIMIT_NOFILE", "RLIMIT_SIGPENDING", "RLIMIT_MSGQUEUE"):
+        hard = resource.getrlimit(getattr(resource, name))[1]
+        if hard != resource.RLIM_INFINITY:
+            numbers[name] = max(hard // _SHARES, min(hard, _LEAST))
+    hard = resource.getrlimit(resource.RLIMIT_NPROC)[1]
+    numbers["RLIMIT_NPROC"] = limits.processes if hard == resource.RLIM_INFINITY else min(limits.processes, hard // 2)
+    if limits.disk is not None:  # at once, and not only when somebody looks
+        numbers["RLIMIT_FSIZE"] = limits.disk
+    return numbers
+
+
+def _processors(task: Task) -> list[int]:
+    """Which processors the agent may use; workers of one session take different ones."""
+    usable, number = sorted(os.sched_getaffinity(0)), task.limits.cpus
+    if number is None or number >= len(usable):
+        return []
+    count = max(1, math.ceil(number))
+    first = count * int("".join(filter(str.isdigit, task.labels.get("worker", ""))) or 0)
+    return [usable[(first + k) % len(usable)] for k in range(count)]
+
+
+def _disk_watcher(limit: int | None, scratch: Path, container: Container) -> DiskWatcher:
+    written = partial(_written, scratch)
+    if limit is None:
+        return FreeSpaceWatcher(partial(free_space, scratch), written, container.kill)
+    return DiskWatcher(limit, written, container.kill)
+
+
+def free_space(scratch: Path) -> int | None:
+    """Bytes that are free where runs write."""
+    return shutil.disk_usage(scratch).free
+
+
+def _written(scratch: Path) -> int | None:
+    """Bytes on the disk below the run's folder; None where a folder cannot be looked into."""
+    total, seen = 0, set()
+    waiting = [str(scratch)]
+    while waiting:
+        try:
+            with os.scandir(waiting.pop()) as entries:
+                for entry in entries:
+                    about = entry.stat(follow_symlinks=False)
+                    if about.st_nlink > 1 and not entry.is_dir(follow_symlinks=False):
+                        if about.st_ino in seen:
+                            continue
+                        seen.add(about.st_ino)
+                    total += about.st_blocks * 512
+                    if entry.is_dir(follow_symlinks=False) and entry.path != f"{scratch}/overlay/work":
+                        waiting.append(entry.path)
+        except FileNotFoundError:
+            continue
+        except OSError:
+            return None
+    return total
+
+
+def _complete(end: End, disk: DiskWatcher, memory: MemoryWatcher, task: Task) -> End:
+    """Add what the watchers and the log know."""
+    if end.exit_code != 0:
+        end = replace(end, disk_full=disk.full, out_of_memory=memory.full)
+    return end.with_clues(task.limits, tail(task.run_dir / RUN_LOG))
+
+
+def _collect(task: Task, scratch: Path, redactor: Redactor) -> Collector:
+    """Take out what the agent left; the collector says what was left out."""
+    limits = task.limits
+    size = limits.collect_bytes if limits.disk is None else min(limits.collect_bytes, limits.disk)
+    with FilesWriter(task.run_dir) as files:
+        collector = Collector(files, size, limits.collect_files, redactor)
+        for name in COLLECTED:
+            open_up(scratch / name)
+            collector.collect(scratch / name, first="submission.csv")
+    return collector

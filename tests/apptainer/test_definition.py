@@ -1,0 +1,120 @@
+"""Dockerfiles as scripts: what they say to a shell, and what is refused, by its line."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_mlebench.agents.registry import default_agents
+from pytest_mlebench.errors import SandboxError
+from pytest_mlebench.extras.apptainer.definition import Script, definition, shell_word, split
+from pytest_mlebench.io.paths import bundled
+from pytest_mlebench.sandbox.wiring import CONTAINER_DIRS
+
+
+def script(text: str, context: Path, **arguments: str) -> str:
+    return Script(text, context, arguments).script()
+
+
+def said(word: str, **variables: str) -> str:
+    """What a shell makes of a word."""
+    command = f"printf %s {shell_word(word)}"
+    return subprocess.run(
+        ["sh", "-c", command], env=variables, capture_output=True, text=True, check=True, errors="surrogateescape"
+    ).stdout
+
+
+@pytest.mark.parametrize(
+    ("word", "meaning"),
+    [
+        ("plain", "plain"),
+        ("$NAME/bin", "value/bin"),
+        ("${NAME}s", "values"),
+        ("${OTHER:-else}", "else"),
+        ("${NAME:+set}", "set"),
+        ('"two $NAME words"', "two value words"),
+        ("'two $NAME words'", "two $NAME words"),
+        (r"\$NAME", "$NAME"),
+        (r"a\ b", "a b"),
+        (r'"a \"quoted\" word"', 'a "quoted" word'),
+        ("`id`$(id)", "`id`$(id)"),
+        (r'"C:\dir"', r"C:\dir"),
+    ],
+)
+def test_a_word_means_what_a_dockerfile_means_by_it(word: str, meaning: str) -> None:
+    assert said(word, NAME="value") == meaning
+
+
+@given(st.text(st.characters(codec="ascii", exclude_characters="$\\\0\r\n"), max_size=30))
+def test_no_word_runs_a_command(text: str) -> None:
+    quoted = "'" + text.replace("'", "") + "'"
+    assert said(quoted) == text.replace("'", "")
+
+
+def test_words_are_separated_where_no_quote_is_open() -> None:
+    assert split(r'A=1 B="two words" C=a\ b D=$X') == ["A=1", 'B="two words"', r"C=a\ b", "D=$X"]
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("FROM a\nFROM b\n", "line 2: several stages"),
+        ("RUN true\n", "line 1: RUN before FROM"),
+        ("# only a comment\n", "there is no FROM"),
+        ("FROM a\nRUN --mount=type=bind,source=x,target=/x true\n", "line 2: RUN --mount"),
+        ("FROM a\nCOPY --from=b x y\n", "line 2: COPY --from=b"),
+        ("FROM a\n\n\nCOPY missing /x\n", "line 4: COPY of 'missing': the folder has no such file"),
+        ("FROM a\nCOPY ../secret /x\n", "line 2: COPY of '../secret': this is outside"),
+        ("FROM a\nCOPY $FILE /x\n", r"line 2: COPY of '\$FILE' is not supported"),
+        ("FROM a\nADD https://example.org/x /x\n", "line 2: ADD of 'https://example.org/x'"),
+        ("FROM a\nADD x.tar.gz /x\n", "line 2: ADD of 'x.tar.gz'"),
+        ("FROM a\nONBUILD RUN true\n", "line 2: ONBUILD"),
+        ('FROM a\nENTRYPOINT ["x"]\n', "line 2: ENTRYPOINT would not run"),
+        ("FROM a\nENV =x\n", "line 2: ENV"),
+        ("FROM a\nSHELL bash\n", "line 2: SHELL"),
+    ],
+)
+def test_what_is_not_supported_is_an_error_with_its_line(text: str, problem: str, tmp_path: Path) -> None:
+    with pytest.raises(SandboxError, match=problem):
+        script(text, tmp_path)
+
+
+def test_a_link_in_a_pattern_leads_nowhere_else(tmp_path: Path) -> None:
+    (tmp_path / "a b.txt").write_text("x")
+    made = script('FROM a\nCOPY ["a b.txt", "/x/"]\n', tmp_path)
+    assert "'/mnt/context/a b.txt'" in made
+
+
+def test_arguments_before_from_name_the_base(tmp_path: Path) -> None:
+    own = Script("ARG BASE=debian:x\nARG TAG=1\nFROM ${BASE}\nARG TAG\nRUN true\n", tmp_path, {"BASE": "other"})
+    own.script()
+    assert own.base == "other"
+
+
+@pytest.mark.parametrize(
+    ("base", "kind"), [("debian:bookworm-slim", "docker"), ("/a/b.sif", "localimage"), ("/a/b.tar", "docker-archive")]
+)
+def test_a_base_is_an_image_of_a_registry_or_a_file(base: str, kind: str) -> None:
+    assert definition(base).startswith(f"Bootstrap: {kind}\nFrom: {base}\n")
+
+
+def test_every_bundled_dockerfile_is_supported() -> None:
+    for agent in default_agents().load().values():
+        assert script(agent.dockerfile.read_text(), agent.folder, **CONTAINER_DIRS)
+    folder = bundled("environment")
+    assert Script((folder / "Dockerfile").read_text(), folder, {"BASE_IMAGE": "x"}, entrypoint=True).script()
+
+
+def test_every_script_is_one_for_a_shell(tmp_path: Path) -> None:
+    text = (
+        'FROM a\nENV A="it\'s" B=2\nARG C=3\nUSER nobody\nWORKDIR /x\n'
+        'RUN echo "a" \\\n  && echo \'b\'\nRUN ["x", "y z"]\n'
+    )
+    file = tmp_path / "build.sh"
+    file.write_text(script(text, tmp_path))
+    assert subprocess.run(["sh", "-n", file], env=dict(os.environ), check=False).returncode == 0

@@ -1,0 +1,31 @@
+"""Which attacks Apptainer's containers do not withstand, and which tests are about Docker's own means.
+
+``MLEBENCH_TEST_ENGINE=apptainer`` runs all others as they are.
+"""
+
+from __future__ import annotations
+
+DOES_NOT_HOLD = {
+    "test_an_agent_wants_to_tell_another_something_by": "runs share the files of the data, and so locks on them",
+    "test_an_agent_wants_to_see_which_files_another_reads": "runs share the files of the data, and so watches of them",
+    "test_an_agent_wants_all[inotify instances]": "the kernel counts them for the user, in all namespaces",
+    "test_an_agent_wants_all[terminals]": "the kernel counts them for all mounts without a limit of their own",
+    "test_an_agent_wants_all[pages of pipes]": "the kernel counts them for the user, in all namespaces",
+    "test_two_runs_are_users_of_different_numbers_and_none_of_this_machine": "agents have the number of the user",
+    "test_the_harnesss_sockets_are_out_of_reach": "they lie where the agent's user may enter; relays lead to the same",
+    "test_descriptors_want_to_be_inherited": "the folder of the sockets is open to the agent's user",
+    "test_signals_want_to_end_or_stop_the_first_process": "they may be sent; the kernel does not deliver them",
+}
+"""What does not hold, by name, and why."""
+OF_DOCKER = {
+    "test_builds.py": "builds of Docker's engine; tests/apptainer has Apptainer's",
+    "test_dockerfiles.py": "images of Docker's engine",
+    "test_a_daemon_does_not_outlive_the_time_limit": "it asks Docker; the contract's test looks for processes",
+    "test_other_agents_secrets_are_not_to_be_found": "it makes a container with Docker",
+    "test_nothing_of_a_run_goes_on_when_it_has_returned": "it asks Docker; the contract's test looks for processes",
+    "test_another_container_is_out_of_reach": "it makes a container with Docker",
+    "test_nothing_of_a_run_stays_with_the_engine": "there is no engine",
+    "test_data_may_lie_in_a_folder_of_any_name": "it looks for Docker's overlay; tests/apptainer has Apptainer's",
+    "test_an_image_wants": "it makes an image with Docker",
+}
+"""Tests that need Docker, by the beginning of their names or by their files."""
