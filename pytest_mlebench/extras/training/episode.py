@@ -15,6 +15,7 @@ import time
 from collections.abc import Collection, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any, Self
@@ -44,11 +45,6 @@ _CLOSE_TO_THE_END = 1.0
 """Seconds before its time limit, when an episode's sandbox may have ended because of it."""
 _ANSWER_SECONDS = 30.0
 """Beyond a step's own time limit."""
-_SHOW_INSTRUCTIONS = (
-    'case "$DATA_DIR" in /home/data) cat "$INSTRUCTIONS";; *) sed -e "s#$DATA_DIR#\\$DATA_DIR#g" '
-    '-e "s#$SUBMISSION_DIR#\\$SUBMISSION_DIR#g" -e "s#$LOGS_DIR#\\$LOGS_DIR#g" -e "s#$CODE_DIR#\\$CODE_DIR#g" '
-    '-e "s#${INSTRUCTIONS%/*}#\\$(dirname \\$INSTRUCTIONS)#g" "$INSTRUCTIONS";; esac'
-)
 _SHOWN_FILES, _SHOWN_LINES, _SHOWN_BYTES = 100, 5, 2000
 
 
@@ -267,13 +263,8 @@ class _Running:
         self._options, self._reward = episode.options, episode._reward
         self._channel = StepChannel()
         folder = group or self._scratch / "episodes"
-        options = replace(bench.run_options(folder), steps=self._channel)
-        self._checker = FormChecker(
-            dataset.competition, dataset.public, max_bytes=options.max_submission_bytes, limits=options.grading
-        )
-        self._halves: tuple[Half, Half] | None = None
-        if dataset.competition.is_twin:
-            self._halves = halves(dataset, self._scratch / "halves", secret=f"{seed} of {dataset.answers}")
+        self._run_options = options = replace(bench.run_options(folder), steps=self._channel)
+        self._secret = f"{seed} of {dataset.answers}"
         self._result: RunRecord | BaseException | None = None
         self._folder = folder
 
@@ -285,31 +276,47 @@ class _Running:
                 self._result = error
 
         self._thread = threading.Thread(target=run, daemon=True)
+        self._thread.start()
         self._started = 0.0
         self._state: object = None
-        self._measured = Measured(time_limit=self._options.time_limit)
+        lower = dataset.competition.lower_is_better
+        self._measured = Measured(time_limit=self._options.time_limit, lower_is_better=lower)
         self._verdict = "absent"
 
+    @cached_property
+    def _halves(self) -> tuple[Half, Half] | None:
+        """Made when there is something to grade."""
+        if not self._dataset.competition.is_twin:
+            return None
+        made = halves(self._dataset, self._scratch / "halves", self._secret)
+        if made is not None:
+            sample = made[0].report(self._dataset.sample_submission, certainty=False)
+            self._measured = replace(self._measured, sample=sample.score)
+        return made
+
+    @cached_property
+    def _check(self) -> FormChecker:
+        data, options = self._dataset, self._run_options
+        return FormChecker(
+            data.competition, data.public, max_bytes=options.max_submission_bytes, limits=options.grading
+        )
+
     def start(self) -> Observation:
-        self._thread.start()
         deadline = time.monotonic() + _START_SECONDS
         while not self._channel.wait(0.05):
             if not self._thread.is_alive() or time.monotonic() > deadline:
                 raise SandboxError(f"the episode's sandbox did not start: {self._why_ended()}")
-        self._channel.receive(_ANSWER_SECONDS)
+        hello = self._channel.receive(_ANSWER_SECONDS)
         self._started = time.monotonic()
-        sample = self._halves[0].report(self._dataset.sample_submission).score if self._halves else None
-        lower = self._dataset.competition.lower_is_better
-        self._measured = replace(self._measured, sample=sample, lower_is_better=lower)
-        return self._observe()
+        return self._observe(hello)
 
-    def _observe(self) -> Observation:
+    def _observe(self, hello: Mapping[str, Any]) -> Observation:
         public = self._dataset.public
         files = {str(path.relative_to(public)): path.stat().st_size for path in public.rglob("*") if path.is_file()}
         names = sorted(files)[:_SHOWN_FILES]
         heads = {name: text for name in names if (text := _head(public / name))}
         return Observation(
-            instructions=self._read_instructions(),
+            instructions=self._read_instructions(hello["folders"]),
             description=(public / "description.md").read_text(encoding="utf-8"),
             files=files,
             heads=heads,
@@ -317,10 +324,13 @@ class _Running:
             step_timeout=self._options.step_timeout,
         )
 
-    def _read_instructions(self) -> str:
+    def _read_instructions(self, folders: Mapping[str, str]) -> str:
         """With variables in place of the folders of a local sandbox, which differ each time."""
-        answer = self._ask({"run": _SHOW_INSTRUCTIONS, "timeout": 30, "keep": 1 << 16}, 30)
-        return _text(answer.get("head")) + _text(answer.get("tail"))
+        text = self.read("$INSTRUCTIONS", MAX_FILE).decode()
+        if folders["$DATA_DIR"] != "/home/data":
+            for variable, folder in folders.items():
+                text = text.replace(folder, variable)
+        return text
 
     def step(self, command: str, timeout: float) -> Step:
         left = self._options.time_limit - (time.monotonic() - self._started)
@@ -381,12 +391,12 @@ class _Running:
         except UsageError as error:
             self._verdict = f"malformed: {error}"
             return
-        said = self._checker(copy)
+        said = self._check(copy)
         valid = said == VALID
         self._verdict = "valid" if valid else f"malformed: {said}"
         self._measured = replace(self._measured, exists=True, valid=valid)
         if valid and self._halves is not None:
-            report = self._halves[0].report(copy)
+            report = self._halves[0].report(copy, certainty=False)
             board = self._dataset.competition.leaderboard
             self._measured = replace(
                 self._measured,

@@ -4,11 +4,14 @@
 {"read": path, "most": bytes}                        ->  {"data": base64} or {"error": text}
 {"write": path, "data": base64}                      ->  {} or {"error": text}
 
-Each answer has ``submission``: what identifies the state of the submission's file, or null. Python's standard library
-is all that it needs. Whatever a command does to it, the harness trusts nothing that it says.
+The first line that goes out has ``folders``, by their variables. Each answer has ``submission``: what identifies the
+state of the submission's file, or null. It needs only Python's standard library, and little of it, since each episode
+waits for its imports. Whatever a command does to it, the harness trusts nothing that it says.
 """
 
-import base64
+from __future__ import annotations
+
+import binascii
 import json
 import os
 import signal
@@ -16,10 +19,13 @@ import socket
 import subprocess
 import threading
 import time
-from pathlib import Path
-from typing import IO, Any
 
-SUBMISSION = Path(os.environ["SUBMISSION_DIR"], "submission.csv")
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import IO, Any
+
+SUBMISSION = os.path.join(os.environ["SUBMISSION_DIR"], "submission.csv")
+FOLDERS = ("DATA_DIR", "SUBMISSION_DIR", "LOGS_DIR", "CODE_DIR")
 DRAIN_SECONDS = 0.2
 BLOCK = 1 << 16
 
@@ -82,23 +88,24 @@ def run(order: dict[str, Any]) -> dict[str, Any]:
 
 
 def read(order: dict[str, Any]) -> dict[str, Any]:
-    with Path(os.path.expandvars(order["read"])).open("rb") as file:
+    with open(os.path.expandvars(order["read"]), "rb") as file:
         data = file.read(order["most"] + 1)
     if len(data) > order["most"]:
         return {"error": f"it has more than {order['most']} bytes"}
-    return {"data": base64.b64encode(data).decode()}
+    return {"data": binascii.b2a_base64(data, newline=False).decode()}
 
 
 def write(order: dict[str, Any]) -> dict[str, Any]:
-    path = Path(os.path.expandvars(order["write"]))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(base64.b64decode(order["data"]))
+    path = os.path.expandvars(order["write"])
+    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+    with open(path, "wb") as file:
+        file.write(binascii.a2b_base64(order["data"]))
     return {}
 
 
 def submission() -> list[int] | None:
     try:
-        about = SUBMISSION.lstat()
+        about = os.lstat(SUBMISSION)
     except OSError:
         return None
     return [about.st_ino, about.st_size, about.st_mtime_ns]
@@ -114,7 +121,9 @@ def main() -> None:
         connection = socket.create_connection((host, int(port)))
     os.chdir(os.environ["CODE_DIR"])
     with connection, connection.makefile("rb") as orders:
-        connection.sendall(json.dumps({"submission": submission()}).encode() + b"\n")
+        folders = {f"${name}": os.environ[name] for name in FOLDERS}
+        folders["$(dirname $INSTRUCTIONS)"] = os.path.dirname(os.environ["INSTRUCTIONS"])
+        connection.sendall(json.dumps({"folders": folders}).encode() + b"\n")
         for line in orders:
             order = json.loads(line)
             act = run if "run" in order else read if "read" in order else write
