@@ -259,10 +259,9 @@ def _signal(number: int) -> None:
 
 def _reap(agent: subprocess.Popen[bytes]) -> None:
     """Take leave of adopted children; the agent itself is ``Popen``'s."""
-    for pid in _children().get(os.getpid(), ()):
-        if pid != agent.pid:
-            with contextlib.suppress(ChildProcessError):
-                os.waitpid(pid, os.WNOHANG)
+    with contextlib.suppress(ChildProcessError):
+        while (ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) and ended.si_pid != agent.pid:
+            os.waitpid(ended.si_pid, os.WNOHANG)
 
 
 def _children() -> dict[int, list[int]]:
