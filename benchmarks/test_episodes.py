@@ -41,7 +41,9 @@ Rows = list[dict[str, Any]]
 def bench(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Bench:
     """One whose twins are made."""
     ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
-    options = {"sandbox": "local"} if request.param == "local" else {"sandbox": "docker", "network": "none"}
+    options: dict[str, Any] = (
+        {"sandbox": "local"} if request.param == "local" else {"sandbox": "docker", "network": "none"}
+    )
     made = Bench(data_dir=tmp_path_factory.mktemp("data"), **options)
     try:
         with made.episode(TWIN) as episode:

@@ -92,6 +92,15 @@ def test_files_are_written_and_read(episode: Episode) -> None:
         episode.write_file("/proc/nowhere/x", "text")
 
 
+def test_a_pipe_that_nobody_writes_to_is_not_waited_for(episode: Episode) -> None:
+    step = episode.step("mkfifo pipe $SUBMISSION_DIR/submission.csv")
+    assert step.submission.startswith("malformed") and not step.terminated
+    assert episode.read_file("pipe") == b""
+    with pytest.raises(UsageError, match="pipe cannot be written"):
+        episode.write_file("pipe", b"x")
+    assert episode.step("echo on").output == "on\n"
+
+
 def test_on_real_data_a_step_tells_no_score(episode: Episode) -> None:
     step = episode.step(COPY_SAMPLE)
     measured = step.info["measured"]
