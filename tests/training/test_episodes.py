@@ -92,9 +92,11 @@ def test_files_are_written_and_read(episode: Episode) -> None:
         episode.write_file("/proc/nowhere/x", "text")
 
 
-def test_a_pipe_that_nobody_writes_to_is_not_waited_for(episode: Episode) -> None:
+def test_pipes_are_not_waited_for_and_neither_they_nor_links_are_submissions(episode: Episode) -> None:
     step = episode.step("mkfifo pipe $SUBMISSION_DIR/submission.csv")
-    assert step.submission.startswith("malformed") and not step.terminated
+    assert step.submission.endswith("it is not a regular file") and not step.terminated
+    link = episode.step("ln -sf $DATA_DIR/sample_submission.csv $SUBMISSION_DIR/submission.csv")
+    assert link.submission.endswith("it is not a regular file"), "as it is none when the episode has ended"
     assert episode.read_file("pipe") == b""
     with pytest.raises(UsageError, match="pipe cannot be written"):
         episode.write_file("pipe", b"x")
@@ -236,7 +238,7 @@ def test_episodes_are_played_at_once_and_one_that_fails_costs_no_other(bench: Be
 
     def policy(episode: Episode, observation: Observation) -> None:
         episode.step(COPY_SAMPLE)
-        number = int(episode.step("echo $SEED").output)
+        number = episode.seed
         if number in (0, 1):
             together.wait()  # both are being played
         if number == 2:
@@ -262,12 +264,14 @@ def test_episodes_are_played_at_once_and_one_that_fails_costs_no_other(bench: Be
             bench.play(policy, [], **options)
 
 
-def crashing(times: int, crash: Callable[[Episode], None]) -> tuple[Callable[[Episode, Observation], None], list[int]]:
+def crashing(
+    times: int, crash: Callable[[Episode], None]
+) -> tuple[Callable[[Episode, Observation], None], list[int | None]]:
     """A policy whose sandboxes crash the first times, and the seeds with which it was called."""
-    seeds: list[int] = []
+    seeds: list[int | None] = []
 
     def policy(episode: Episode, observation: Observation) -> None:
-        seeds.append(int(episode.step("echo $SEED").output))
+        seeds.append(episode.seed)
         if len(seeds) <= times:
             crash(episode)
         assert not episode.step(COPY_SAMPLE).terminated

@@ -159,6 +159,8 @@ class Episode:
         if group is None:
             self._bench = self._bench.with_settings(snapshots="off")
         self._running: _Running | None = None
+        self.seed: int | None = None
+        """Of the last ``reset``."""
 
     def __enter__(self) -> Self:
         return self
@@ -174,7 +176,7 @@ class Episode:
         With twins each seed is another task; real data is the same for all. Raises UsageError, DataError, SandboxError.
         """
         self._end()
-        number = secrets.randbits(63) if seed is None else seed
+        self.seed = number = secrets.randbits(63) if seed is None else seed
         bench = self._bench
         dataset = bench.store_of(number).prepare(self.competition, reporter=bench.reporter, **bench.prepare_options)
         sandbox = bench.ready_sandbox(self._agent)
@@ -398,7 +400,7 @@ class _Running:
             return
         copy = self._scratch / "submission.csv"
         try:
-            copy.write_bytes(self._read("$SUBMISSION_DIR/submission.csv", MAX_FILE))
+            copy.write_bytes(self._read("$SUBMISSION_DIR/submission.csv", MAX_FILE, plain=True))
         except UsageError as error:
             self._verdict = f"malformed: {error}"
             return
@@ -428,8 +430,8 @@ class _Running:
         if self._trajectory is not None:
             self._trajectory.add("write_file", {"path": path, "data": data.decode("utf-8", "replace")}, "")
 
-    def _read(self, path: str, most: int) -> bytes:
-        answer = self._ask({"read": path, "most": most}, _ANSWER_SECONDS)
+    def _read(self, path: str, most: int, *, plain: bool = False) -> bytes:
+        answer = self._ask({"read": path, "most": most, "plain": plain}, _ANSWER_SECONDS)
         if "error" in answer:
             raise UsageError(f"{path} cannot be read: {_text(answer['error'])[:300]}")
         try:

@@ -1,7 +1,7 @@
 """Runs an episode's commands in the sandbox: one JSON object a line comes in, one goes out.
 
 {"run": command, "timeout": seconds, "keep": bytes}  ->  {"output", "omitted", "exit_code", "seconds", "killed", …}
-{"read": path, "most": bytes}                        ->  {"data": base64} or {"error": text}
+{"read": path, "most": bytes, "plain": true}         ->  {"data": base64} or {"error": text}; if plain, of no link
 {"write": path, "data": base64}                      ->  {} or {"error": text}
 
 The first line that goes out has ``folders``, by their variables. Each answer has ``submission``: what identifies the
@@ -16,6 +16,7 @@ import json
 import os
 import signal
 import socket
+import stat
 import subprocess
 import threading
 import time
@@ -92,8 +93,11 @@ def at_once(path: str, flags: int) -> int:
 
 
 def read(order: dict[str, Any]) -> dict[str, Any]:
-    with open(os.path.expandvars(order["read"]), "rb", opener=at_once) as file:
-        data = file.read(order["most"] + 1)
+    path = os.path.expandvars(order["read"])
+    if order.get("plain") and not stat.S_ISREG(os.lstat(path).st_mode):
+        return {"error": "it is not a regular file"}
+    with open(path, "rb", opener=at_once) as file:
+        data = file.read(order["most"] + 1) or b""
     if len(data) > order["most"]:
         return {"error": f"it has more than {order['most']} bytes"}
     return {"data": binascii.b2a_base64(data, newline=False).decode()}
