@@ -39,6 +39,8 @@ def pytest_configure(config: pytest.Config) -> None:
         "engines": [],
         "view": [],
         "export": [],
+        "episodes": [],
+        "episodes at once": [],
     }
     config.stash[FIGURES] = figures
 
@@ -103,6 +105,17 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         terminalreporter.section(f"mlebench {name}")
         for row in rows:
             terminalreporter.line(f"{row['what']:<64}{row['figure']:>10,.2f}")
+    if rows := figures["episodes"]:
+        terminalreporter.section("episodes: CPU (mean) and wall (median)")
+        for row in rows:
+            terminalreporter.line(f"{row['what']:<44}{row['cpu_ms']:8.1f} ms CPU{row['wall_ms']:9.1f} ms wall")
+    if rows := figures["episodes at once"]:
+        terminalreporter.section("episodes at once")
+        for row in rows:
+            terminalreporter.line(
+                f"{row['what']:<44}{row['parallel']:>2} at once{row['each_cpu']:8.2f} for each CPU second"
+                f"{row['each_wall']:8.2f} for each second"
+            )
     if rows := figures["worst cases"]:
         terminalreporter.section("worst cases: the worst of each competition, beyond an honest submission")
         _write_worst_cases(terminalreporter, rows)

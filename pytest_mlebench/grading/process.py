@@ -2,8 +2,8 @@
 
 The harness starts it with ``start_command`` and writes requests to its standard input, one JSON object per line; each
 is answered by one on its standard output. The helper itself never opens a submission: it imports what graders need,
-once, and forks. The worker of a job is kept for further requests of the same job, so that a competition's answers are
-read once; whatever becomes of a worker, the helper lives on and forks the next one.
+once, and forks. The workers of the latest jobs are kept for further requests of the same jobs, so that a competition's
+answers are read once; whatever becomes of a worker, the helper lives on and forks the next one.
 
 request: ``{"job": {…}, "path": "submission.csv", "seconds": 600}``, without ``path`` to see that the job can be done;
 with ``"certainty": true`` to learn how certain the submission's score is;
@@ -55,10 +55,20 @@ MAX_REPLY = 1 << 16
 _MAX_REQUEST = 1 << 20
 _POLL_SECONDS = 0.05
 _IDLE_SECONDS = 60.0
+MAX_WORKERS = 4
+"""Workers that a helper keeps, each for a job of its own."""
+_LARGE_WORKER = 256 << 20
+"""Bytes; a larger worker is not kept while another one is at work."""
 _MAX_TEXT = 4000
 _GET_NO_NEW_PRIVILEGES, _GET_SECCOMP = 39, 21  # of prctl
 # What graders import takes longer than most gradings: the helper imports it once for all its workers.
-_PRELOADED = ("pandas", "pyarrow.compute", "pytest_mlebench.grading.form", "pytest_mlebench.grading.scorer")
+_PRELOADED = (
+    "pandas",
+    "pyarrow.compute",
+    "pytest_mlebench.authoring.resampling",
+    "pytest_mlebench.grading.form",
+    "pytest_mlebench.grading.scorer",
+)
 _PRELOADED_IF_USED = re.compile(
     r"^from ((?:scipy|sklearn|pytest_mlebench\.grading\.(?:metrics|resampling))\b[\w.]*) import", re.M
 )
@@ -81,32 +91,48 @@ def main() -> None:
     control, replies = _Lines(os.dup(0)), os.dup(1)
     _import(_PRELOADED)
     _silence()
-    worker: _Worker | None = None
+    workers: dict[str, _Worker] = {}  # by their jobs, the latest last
     while True:
-        line = control.next(_IDLE_SECONDS if worker else None)
-        request = {} if line is None else json.loads(line)
+        line = control.next(_IDLE_SECONDS if workers else None)
+        if line is None:  # their memory is given back
+            _keep(workers, 0)
+            continue
+        request = json.loads(line)
         if "cancel" in request:  # too late
             continue
-        if (job := request.get("job")) and job.get("third_party") and request.get("path"):
+        job = request["job"]
+        if job.get("third_party") and request["path"]:
             job["submissions"] = str(Path(request["path"]).parent)  # all that its worker can read beside the data
-        if worker is not None and (not worker.alive or worker.job != job):
-            worker.kill()  # also when idle: its memory is given back
-            worker = None
-        if line is None:
-            continue
-        if worker is None:
-            _import(_used_by(Path(request["job"]["competition"])))
-            worker = _fork(request["job"], close=(control.descriptor, replies))
+        key = json.dumps(job)
+        worker = workers.pop(key, None)
+        _keep(workers, MAX_WORKERS - 1)
+        if worker is None or not worker.alive:
+            _import(_used_by(Path(job["competition"])))
+            close = [descriptor for other in workers.values() for descriptor in other.descriptors]
+            worker = _fork(job, close=(control.descriptor, replies, *close))
+        workers[key] = worker
         reply = _attend(worker, request, control)
         if "beyond" in reply:
             worker.kill()
         os.write(replies, json.dumps(reply).encode() + b"\n")
 
 
+def _keep(workers: dict[str, _Worker], most: int) -> None:
+    """Of the idle workers, keep the latest and small ones."""
+    for key in list(workers):
+        worker = workers[key]
+        if len(workers) > most or not worker.alive or _memory(worker.pid) > _LARGE_WORKER:
+            worker.kill()
+            del workers[key]
+
+
 def _import(names: Iterable[str]) -> None:
     for name in names:
         with suppress(Exception):  # a competition that needs it will say so
             importlib.import_module(name)
+    if "sklearn.utils.multiclass" in sys.modules:  # which looks through all installed packages once
+        with suppress(Exception):
+            sys.modules["sklearn.utils.multiclass"].type_of_target(sys.modules["pandas"].Series([0, 1]))
     gc.collect()
     gc.freeze()  # a worker that collects garbage need not copy these
 
@@ -161,6 +187,10 @@ class _Worker:
     replies: _Lines
     alive: bool = True
 
+    @property
+    def descriptors(self) -> tuple[int, int]:
+        return self.requests, self.replies.descriptor
+
     def death(self) -> Reply:
         """Why the process ended without a reply."""
         for _ in range(100):  # its pipe is closed, so it is ending
@@ -192,8 +222,8 @@ class _Worker:
 
     def _close(self) -> None:
         self.alive = False
-        os.close(self.requests)
-        os.close(self.replies.descriptor)
+        for descriptor in self.descriptors:
+            os.close(descriptor)
 
 
 def _fork(job: Job, close: Sequence[int]) -> _Worker:

@@ -9,6 +9,7 @@ import os
 import subprocess
 import tempfile
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
@@ -20,7 +21,7 @@ from pytest_mlebench.data.confined import is_third_party, plain_environment
 from pytest_mlebench.defaults import MAX_SUBMISSION_BYTES
 from pytest_mlebench.errors import CompetitionError, DataError, MLEBenchError
 from pytest_mlebench.grading.limits import GradingLimits
-from pytest_mlebench.grading.process import ENVIRONMENT, MAX_REPLY, Job, Reply, start_command
+from pytest_mlebench.grading.process import ENVIRONMENT, MAX_REPLY, MAX_WORKERS, Job, Reply, start_command
 
 _ERRORS = {"CompetitionError": CompetitionError, "DataError": DataError}
 _STOP_SECONDS = 5.0
@@ -31,7 +32,8 @@ class GradingProcess:
     """A process that grades; one request at a time. It ends when ``stop`` is called, or with this process."""
 
     def __init__(self) -> None:
-        self.job: Job | None = None
+        self.jobs: deque[Job] = deque(maxlen=MAX_WORKERS)
+        """The latest ones, for which it may still have workers."""
         self._complaints = tempfile.TemporaryFile()  # noqa: SIM115
         self._process = subprocess.Popen(
             start_command(),
@@ -49,7 +51,9 @@ class GradingProcess:
         Raises ProcessDied, after which this process is of no more use.
         """
         assert self._process.stdout is not None
-        self.job = job
+        if job in self.jobs:
+            self.jobs.remove(job)
+        self.jobs.append(job)
         asked = None if path is None else str(path.absolute())
         self._send({"job": job, "path": asked, "seconds": seconds, "certainty": certainty})
         line = self._process.stdout.readline(MAX_REPLY + 1)
@@ -104,11 +108,12 @@ class ProcessDied(MLEBenchError):
 
 def job_of(competition: Competition, data: Path, **parameters: Any) -> Job:
     """A job for a competition with the files at ``data``; another one when its code or these have changed."""
-    files = [*competition.folder.glob("**/*.py"), data]
+    code = competition.folder.glob("**/*.py")
     return {
         "competition": str(competition.folder.absolute()),
         "version": competition.version,
-        "changed": max((file.stat().st_mtime_ns for file in files if file.exists()), default=0),
+        "changed": max((file.stat().st_mtime_ns for file in code), default=0),
+        "data_changed": data.stat().st_mtime_ns if data.exists() else 0,
         **({"third_party": True} if is_third_party(competition) else {}),
         **({"leaderboard": asdict(competition.leaderboard)} if competition.is_twin else {}),
         **parameters,
@@ -123,7 +128,7 @@ _idle: list[GradingProcess] = []
 def grading_process(job: Job) -> Iterator[GradingProcess]:
     """A grading process, if possible the one that did this job before: starting one takes a second."""
     with _lock:
-        known = next((process for process in _idle if process.job == job), _idle[-1] if _idle else None)
+        known = next((process for process in _idle if job in process.jobs), _idle[-1] if _idle else None)
         if known is not None:
             _idle.remove(known)
     process = known or GradingProcess()
@@ -169,12 +174,24 @@ def ask(
     return reply
 
 
+_prepared: dict[str, Reply] = {}
+
+
 def prepare(job: Job, seconds: float) -> Reply:
-    """See that a job can be done, and how; raises CompetitionError or DataError where it cannot."""
+    """See that a job can be done, and how; raises CompetitionError or DataError where it cannot.
+
+    What was prepared before is not prepared again. All twins of a competition count as one: their data is made alike.
+    """
+    data = "answers" if "answers" in job else "public"
+    apart = ("leaderboard", data, "data_changed") if "leaderboard" in job else ()
+    key = json.dumps({name: value for name, value in job.items() if name not in apart} | {"data": data})
+    if key in _prepared and Path(job[data]).exists():
+        return _prepared[key]
     reply = ask(job, None, seconds)
     if "ready" not in reply:
         reason = reply.get("defect") or f"it takes more {reply.get('beyond')} than grading may"
         raise CompetitionError(f"{Path(job['competition']) / 'grade.py'} cannot be used: {reason}")
+    _prepared[key] = reply
     return reply
 
 

@@ -143,7 +143,8 @@ def run_agent(
     key = RunKey(agent.id, competition.id, seed)
     run_id = _new_run_id(key)
     run_dir = options.folder / run_id
-    variables = {"SEED": str(seed), "UNTIL": options.until}
+    # An episode's seed gives its twin, so the commands of one must not find it.
+    variables = {"SEED": str(seed), "UNTIL": options.until} if options.steps is None else {}
     settings = options.gateway() if options.gateway is not None and agent.may_ask_models else None
     given = run_environment(agent, options.permissions, settings, replayed=options.replay is not None)
     gateway = None if settings is None else _gateway(settings, agent, run_dir, options, key, variables, given)

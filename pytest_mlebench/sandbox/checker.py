@@ -12,6 +12,7 @@ import json
 import logging
 import math
 import re
+import selectors
 import socket
 import socketserver
 import tempfile
@@ -84,7 +85,7 @@ class SubmissionChecker:
         else:
             self._server = _tcp_server(port, handler)
             self.url = f"http://localhost:{self._server.server_address[1]}"
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.1,), daemon=True)
+        self._thread = threading.Thread(target=self._server.serve, daemon=True)
 
     @classmethod
     def of(cls, task: Task, *, unix_socket: Path | None = None) -> SubmissionChecker:
@@ -98,7 +99,8 @@ class SubmissionChecker:
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
         self._closing.set()
-        self._server.shutdown()
+        self._server.stop()
+        self._thread.join()
         self._stop()
         self._server.close()
         self._uploads.cleanup()
@@ -219,10 +221,23 @@ class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
 
     daemon_threads = True
     allow_reuse_address = True
+    timeout = 0.0  # for a request that was there a moment ago
 
     def __init__(self, *arguments: Any) -> None:
         self._connections: dict[socket.socket, threading.Thread] = {}
         super().__init__(*arguments)
+        self._stopped, self._stopping = socket.socketpair()
+
+    def serve(self) -> None:
+        """Until ``stop`` is called, which ``serve_forever`` would look for at intervals only."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self, selectors.EVENT_READ)
+            selector.register(self._stopped, selectors.EVENT_READ)
+            while all(key.fileobj is self for key, _ in selector.select()):
+                self.handle_request()
+
+    def stop(self) -> None:
+        self._stopping.close()
 
     def process_request(self, request: Any, client_address: Any) -> None:
         if len(self._connections) >= _MAX_CONNECTIONS:
@@ -239,6 +254,7 @@ class _Server(socketserver.ThreadingMixIn, socketserver.TCPServer):
     def close(self) -> None:
         """Close all connections, and wait until nothing is done for them any more."""
         self.server_close()
+        self._stopped.close()
         for connection, thread in list(self._connections.items()):
             with suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)

@@ -20,6 +20,7 @@ from pytest_mlebench.errors import CompetitionError, DataError
 from pytest_mlebench.grading import process_client
 from pytest_mlebench.grading.grader import Grader
 from pytest_mlebench.grading.limits import GradingLimits
+from pytest_mlebench.grading.process import MAX_WORKERS
 from pytest_mlebench.records.report import Report
 
 pytestmark = pytest.mark.serial
@@ -201,6 +202,22 @@ def test_the_answers_are_read_once_for_submissions_in_a_row(
     assert not log.exists()
     assert [grader.report(submission).score for _ in range(3)] == [1, 1, 1]
     assert log.read_text() == "x"
+
+
+@pytest.mark.usefixtures("as_bundled")
+def test_the_latest_graders_keep_their_workers_of_which_none_holds_the_pipes_of_another(
+    make_grader: MakeGrader, submission: Path, tmp_path: Path
+) -> None:
+    log = tmp_path / "pids"
+    body = f"open({str(log)!r}, 'a').write(f'{{os.getpid()}} ')\nreturn len(os.listdir('/proc/self/fd'))"
+    graders = [make_grader(body, head=f"import os  # {number}") for number in range(MAX_WORKERS + 1)]
+    turns = [0, 1, 0, 1, *range(2, MAX_WORKERS + 1), 1, 0]
+    open_files = {graders[number].report(submission).score for number in turns}
+    workers = list(map(int, log.read_text().split()))
+    assert len(open_files) == 1
+    assert workers[0] == workers[2] and workers[1] == workers[3] == workers[-2], "kept"
+    assert len(set(workers)) == MAX_WORKERS + 2 and not _lives(workers[0]), "the first was the oldest"
+    assert sum(map(_lives, set(workers))) <= MAX_WORKERS
 
 
 def test_a_grader_cannot_write_to_the_terminal(

@@ -65,7 +65,8 @@ AGENTS = {
 def harbor(work: Path, *words: str) -> str:
     """What Harbor, or another program of its environment, prints. It reaches servers of this machine."""
     options = ["--network=host", "-v/var/run/docker.sock:/var/run/docker.sock", f"-v{work}:{work}", f"-w{work}",
-        f"-eMLEBENCH_DATA_DIR={work / 'real'}", "-eOPENAI_API_KEY=sk-stand-in", "-eLITELLM_LOCAL_MODEL_COST_MAP=True"]  # fmt: skip
+        f"-eMLEBENCH_DATA_DIR={work / 'real'}", "-eOPENAI_API_KEY=sk-stand-in",
+        "-eLITELLM_LOCAL_MODEL_COST_MAP=True"]  # fmt: skip
     command = ["docker", "run", "--rm", *options, IMAGE, *words]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=1500)
     if os.getuid():  # what a container wrote is root's

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import os
 import shutil
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -88,6 +90,17 @@ def test_files_are_written_and_read(episode: Episode) -> None:
         episode.read_file("nothing.txt")
     with pytest.raises(UsageError, match="cannot be written"):
         episode.write_file("/proc/nowhere/x", "text")
+
+
+def test_pipes_are_not_waited_for_and_neither_they_nor_links_are_submissions(episode: Episode) -> None:
+    step = episode.step("mkfifo pipe $SUBMISSION_DIR/submission.csv")
+    assert step.submission.endswith("it is not a regular file") and not step.terminated
+    link = episode.step("ln -sf $DATA_DIR/sample_submission.csv $SUBMISSION_DIR/submission.csv")
+    assert link.submission.endswith("it is not a regular file"), "as it is none when the episode has ended"
+    assert episode.read_file("pipe") == b""
+    with pytest.raises(UsageError, match="pipe cannot be written"):
+        episode.write_file("pipe", b"x")
+    assert episode.step("echo on").output == "on\n"
 
 
 def test_on_real_data_a_step_tells_no_score(episode: Episode) -> None:
@@ -225,7 +238,7 @@ def test_episodes_are_played_at_once_and_one_that_fails_costs_no_other(bench: Be
 
     def policy(episode: Episode, observation: Observation) -> None:
         episode.step(COPY_SAMPLE)
-        number = int(episode.step("echo $SEED").output)
+        number = episode.seed
         if number in (0, 1):
             together.wait()  # both are being played
         if number == 2:
@@ -242,8 +255,60 @@ def test_episodes_are_played_at_once_and_one_that_fails_costs_no_other(bench: Be
     for first in bench.play(policy, endless, parallel=1, data="real"):
         assert first.report is not None
         break
-    with pytest.raises(UsageError, match="parallel: 0 is not"):
-        bench.play(policy, [], parallel=0)
+    for options, message in (
+        ({"parallel": 0}, "parallel: 0 is not an integer of at least 1"),
+        ({"replacements": -1}, "replacements: -1 is not an integer of at least 0"),
+        ({"rewards": "x"}, "episode has no option rewards; it has data"),
+    ):
+        with pytest.raises(UsageError, match=message):
+            bench.play(policy, [], **options)
+
+
+def crashing(
+    times: int, crash: Callable[[Episode], None]
+) -> tuple[Callable[[Episode, Observation], None], list[int | None]]:
+    """A policy whose sandboxes crash the first times, and the seeds with which it was called."""
+    seeds: list[int | None] = []
+
+    def policy(episode: Episode, observation: Observation) -> None:
+        seeds.append(episode.seed)
+        if len(seeds) <= times:
+            crash(episode)
+        assert not episode.step(COPY_SAMPLE).terminated
+
+    return policy, seeds
+
+
+def kill_supervisor(episode: Episode) -> None:
+    episode.step("kill -9 $(cut -d' ' -f4 /proc/$PPID/stat); sleep 9")
+
+
+def test_an_episode_whose_sandbox_crashed_is_replaced_and_reported(bench: Bench, tmp_path: Path) -> None:
+    policy, seeds = crashing(1, kill_supervisor)
+    (played,) = bench.play(policy, [(REAL, 7)], data="real", group=tmp_path / "episodes")
+    assert seeds == [7, 7] and played.error is None and played.report is not None
+    assert played.report.score == 72.61873 and len(played.crashes) == 1
+    assert "supervisor ended" in played.crashes[0]
+    (record,) = read_group(tmp_path / "episodes").records
+    assert record.error is None, "the run that counts"
+    policy, seeds = crashing(9, kill_supervisor)
+    (played,) = bench.play(policy, [(REAL, 7)], data="real", replacements=2)
+    assert seeds == [7, 7, 7] and len(played.crashes) == 2
+    assert played.report is None and "supervisor ended" in str(played.error)
+
+
+@pytest.mark.docker
+def test_an_episode_whose_container_was_stopped_is_replaced(bench: Bench) -> None:
+    def stop(episode: Episode) -> None:
+        mine = f"label=mlebench.pid={os.getpid()}"
+        found = subprocess.run(["docker", "ps", "-q", "--filter", mine], check=True, capture_output=True, text=True)
+        subprocess.run(["docker", "kill", *found.stdout.split()], check=True, capture_output=True)
+
+    policy, seeds = crashing(1, stop)
+    contained = bench.with_settings(sandbox="docker", network="none")
+    (played,) = contained.play(policy, [(REAL, 7)], data="real")
+    assert seeds == [7, 7] and "was stopped from outside" in played.crashes[0]
+    assert played.error is None and played.report is not None and played.report.score == 72.61873
 
 
 def test_gymnasium_finds_nothing_wrong_with_the_environment(bench: Bench) -> None:

@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from pytest_mlebench import Bench, SandboxError, UsageError
+from pytest_mlebench import Bench, SandboxError, UsageError, read_group
 from pytest_mlebench.extras.training.async_episode import AsyncEpisode
 from pytest_mlebench.extras.training.client import EpisodeClient
 from pytest_mlebench.extras.training.gym import CompetitionEnv
@@ -73,7 +73,8 @@ def test_an_episode_at_a_server_goes_as_one_here(client: EpisodeClient, bench: B
 def test_errors_are_those_of_episodes_here(client: EpisodeClient) -> None:
     for options, message in (
         ({"reward": "fame"}, "reward: 'fame' is not one of"),
-        ({"group": "x"}, "episode has no option group here; it has data, size"),
+        ({"rewards": "x"}, "episode has no option rewards here; it has data, size"),
+        ({"group": "../x"}, "group: '../x' is not a name of"),
         ({"size": 3}, "size must be text, not 3"),
         ({"time_limit": -1}, "time_limit: -1.0 is not a positive number"),
     ):
@@ -92,6 +93,30 @@ def test_errors_are_those_of_episodes_here(client: EpisodeClient) -> None:
     with pytest.raises(UsageError, match="there is no episode '"):
         episode.reset()
     episode.close()  # once more is no error
+
+
+def test_episodes_of_several_clients_are_recorded_in_the_group_that_they_name(bench: Bench, tmp_path: Path) -> None:
+    server = EpisodeServer(bench.with_settings(runs_dir=tmp_path))
+    thread = threading.Thread(target=server.serve)
+    thread.start()
+    clients = [EpisodeClient(server.url, server.token) for _ in range(2)]
+    try:
+        with (
+            clients[0].episode(REAL, data="real", group="mine") as one,
+            clients[1].episode(REAL, data="real", group="mine") as two,
+            clients[1].episode(REAL, data="real", group="mine", time_limit=9) as other,
+        ):
+            for seed, episode in enumerate((one, two)):
+                episode.reset(seed)
+                episode.step(COPY_SAMPLE)
+            with pytest.raises(UsageError, match="run group mine has episodes with other options"):
+                other.reset(2)
+            assert [episode.submit().score for episode in (one, two)] == [72.61873] * 2
+    finally:
+        server.stop()
+        thread.join(60)
+    assert {record.seed for record in read_group(tmp_path / "mine").records} == {0, 1}
+    assert len(list(tmp_path.glob("mine/*/trajectory.json"))) == 2 and (tmp_path / "mine/report.html").is_file()
 
 
 def test_no_more_episodes_are_open_than_the_server_allows(client: EpisodeClient) -> None:

@@ -46,7 +46,7 @@ class EpisodeClient:
         return self.call("GET", "/health")
 
     def episode(self, competition: str, **options: Any) -> RemoteEpisode:
-        """An episode; ``options`` are those of ``Bench.episode`` but ``group``, and rewards are named."""
+        """An episode; ``options`` are those of ``Bench.episode``; rewards are named, and so is ``group``."""
         answer = self.call("POST", "/episodes", competition=competition, options=options)
         return RemoteEpisode(self, str(answer.get("id")))
 

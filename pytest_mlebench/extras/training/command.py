@@ -26,7 +26,14 @@ def add(commands: Any) -> None:
         "--max-episodes", type=int, default=8, metavar="N", help="episodes that are open at once (default: 8)"
     )
     add_options(
-        command, "--sandbox", "--data-dir", "--competitions-dir", "--base-image", "--network", "--build-network"
+        command,
+        "--sandbox",
+        "--data-dir",
+        "--competitions-dir",
+        "--runs-dir",
+        "--base-image",
+        "--network",
+        "--build-network",
     )
     add_options(command, "--cpus", "--memory", "--disk", "--gpus", "--gpu-ids", "--runtime")
     command.set_defaults(command=_serve)

@@ -15,6 +15,7 @@ import time
 from collections.abc import Collection, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Any, Self
@@ -27,12 +28,11 @@ from pytest_mlebench.data.twins import SIZES
 from pytest_mlebench.errors import SandboxError, UsageError
 from pytest_mlebench.extras.training.channel import EpisodeOver, StepChannel
 from pytest_mlebench.extras.training.halves import Half, halves
+from pytest_mlebench.extras.training.recording import Recording, Trajectory
 from pytest_mlebench.grading.process_client import VALID, FormChecker
 from pytest_mlebench.grading.rewards import REWARDS, Measured, Reward
-from pytest_mlebench.group import OpenGroup
-from pytest_mlebench.io.paths import AnyPath, expanded
-from pytest_mlebench.records.manifest import PlannedRun
-from pytest_mlebench.records.record import RunKey, RunRecord
+from pytest_mlebench.io.paths import AnyPath
+from pytest_mlebench.records.record import RunRecord
 from pytest_mlebench.records.report import Report
 from pytest_mlebench.runs.run import run_agent
 
@@ -44,11 +44,6 @@ _CLOSE_TO_THE_END = 1.0
 """Seconds before its time limit, when an episode's sandbox may have ended because of it."""
 _ANSWER_SECONDS = 30.0
 """Beyond a step's own time limit."""
-_SHOW_INSTRUCTIONS = (
-    'case "$DATA_DIR" in /home/data) cat "$INSTRUCTIONS";; *) sed -e "s#$DATA_DIR#\\$DATA_DIR#g" '
-    '-e "s#$SUBMISSION_DIR#\\$SUBMISSION_DIR#g" -e "s#$LOGS_DIR#\\$LOGS_DIR#g" -e "s#$CODE_DIR#\\$CODE_DIR#g" '
-    '-e "s#${INSTRUCTIONS%/*}#\\$(dirname \\$INSTRUCTIONS)#g" "$INSTRUCTIONS";; esac'
-)
 _SHOWN_FILES, _SHOWN_LINES, _SHOWN_BYTES = 100, 5, 2000
 
 
@@ -96,6 +91,14 @@ class EpisodeOptions:
     step_timeout: float = 300.0
     output_bytes: int = 16_384
 
+    @classmethod
+    def of(cls, options: Mapping[str, Any]) -> Self:
+        """Options by their names. Raises UsageError."""
+        if unknown := sorted(options.keys() - cls.__dataclass_fields__.keys()):
+            known = ", ".join(cls.__dataclass_fields__)
+            raise UsageError(f"episode has no option {', '.join(unknown)}; it has {known}")
+        return cls(**options)
+
     def __post_init__(self) -> None:
         choices: Mapping[str, Collection[str]] = {"data": ("twin", "real"), "size": SIZES, "reward": REWARDS}
         for name, known in choices.items():
@@ -116,9 +119,9 @@ def agent_of_episodes() -> Agent:
 
 
 def bench_of_episodes(bench: Bench) -> Bench:
-    """The benchmark as episodes use it: no models, no snapshots."""
+    """The benchmark as episodes use it: no models."""
     settings = bench.settings
-    changed = bench.with_settings(llm_gateway="off", snapshots="off")
+    changed = bench.with_settings(llm_gateway="off")
     if settings.sandbox == "local":  # whoever asks for no isolation trusts the commands
         return changed.with_settings(trust_agents=(*settings.trust_agents, AGENT))
     return changed.with_settings(sandbox="docker") if settings.sandbox == "auto" else changed
@@ -137,7 +140,11 @@ class Episode:
     """
 
     def __init__(
-        self, bench: Bench, competition: str | Competition, options: EpisodeOptions, group: AnyPath | None = None
+        self,
+        bench: Bench,
+        competition: str | Competition,
+        options: EpisodeOptions,
+        group: AnyPath | Recording | None = None,
     ) -> None:
         (self.competition,) = bench._chosen((competition,), None)
         self.options = options
@@ -147,9 +154,13 @@ class Episode:
         self._agent = agent_of_episodes()
         reward = options.reward
         self._reward = REWARDS[reward] if isinstance(reward, str) else reward
-        self._group = None if group is None else expanded(group).absolute()
-        self._opened: OpenGroup | None = None
+        self._is_shared = isinstance(group, Recording)
+        self._recording = group if group is None or isinstance(group, Recording) else Recording(group)
+        if group is None:
+            self._bench = self._bench.with_settings(snapshots="off")
         self._running: _Running | None = None
+        self.seed: int | None = None
+        """Of the last ``reset``."""
 
     def __enter__(self) -> Self:
         return self
@@ -165,12 +176,13 @@ class Episode:
         With twins each seed is another task; real data is the same for all. Raises UsageError, DataError, SandboxError.
         """
         self._end()
-        number = secrets.randbits(63) if seed is None else seed
+        self.seed = number = secrets.randbits(63) if seed is None else seed
         bench = self._bench
         dataset = bench.store_of(number).prepare(self.competition, reporter=bench.reporter, **bench.prepare_options)
         sandbox = bench.ready_sandbox(self._agent)
-        folder = None if self._group is None else self._open_group(sandbox.name, number)
-        self._running = _Running(bench, self._agent, dataset, sandbox, self, number, folder)
+        if self._recording is not None:
+            self._recording.plan(bench, self._agent, self.competition, sandbox.name, number)
+        self._running = _Running(bench, self._agent, dataset, sandbox, self, number)
         try:
             return self._running.start()
         except BaseException:
@@ -192,7 +204,7 @@ class Episode:
     def read_file(self, path: str) -> bytes:
         """A file of the sandbox, at most ``MAX_FILE`` bytes. Raises EpisodeOver, and UsageError for what cannot be
         read."""
-        return self._current.read(path, MAX_FILE)
+        return self._current.read_file(path)
 
     def write_file(self, path: str, data: bytes | str) -> None:
         """Write a file of the sandbox, and the folders it is in. Raises EpisodeOver, and UsageError for what cannot be
@@ -200,7 +212,7 @@ class Episode:
         content = data.encode() if isinstance(data, str) else data
         if len(content) > MAX_FILE:
             raise UsageError(f"{path}: {len(content):,} bytes, and at most {MAX_FILE:,} can be written")
-        self._current.write(path, content)
+        self._current.write_file(path, content)
 
     def submit(self) -> Report:
         """End the episode, and grade what is in the submission's place: with twins on the test half."""
@@ -209,34 +221,20 @@ class Episode:
         return running.submit()
 
     def close(self) -> None:
-        """End the episode, if there is one, and complete the run group that episodes are recorded in."""
+        """End the episode, if there is one, and complete the run group that episodes are recorded in, unless it is
+        shared."""
         self._end()
-        opened, self._opened = self._opened, None
-        if opened is not None:
-            opened.close()
+        if self._recording is not None and not self._is_shared:
+            self._recording.close()
 
     def _end(self) -> None:
         running, self._running = self._running, None
         if running is not None:
             running.close()
 
-    def _open_group(self, sandbox: str, seed: int) -> Path:
-        """The run group's folder, in which the episode is planned."""
-        assert self._group is not None
-        if self._opened is None:
-            self._opened = self._bench.open_group(
-                self._group,
-                agents=(self._agent,),
-                sandboxes={AGENT: sandbox},
-                competition_file=lambda _: self.competition.folder / "competition.yaml",
-            )
-        key = RunKey(AGENT, self.competition.id, seed)
-        self._opened.plan([PlannedRun(*key, nodeid=f"{self.competition.id}/competition.yaml::{AGENT}[seed={seed}]")])
-        return self._opened.folder
-
     @property
     def record(self) -> RunRecord | None:
-        """The record of the last episode that was submitted."""
+        """The record of the last episode that ended; its ``error`` says why the sandbox failed, if it did."""
         return self._record
 
     _record: RunRecord | None = None
@@ -259,21 +257,17 @@ class _Running:
         sandbox: Any,
         episode: Episode,
         seed: int,
-        group: Path | None,
     ) -> None:
         self._stack = ExitStack()
         self._scratch = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="mlebench-episode-")))
         self._dataset, self._episode = dataset, episode
         self._options, self._reward = episode.options, episode._reward
         self._channel = StepChannel()
-        folder = group or self._scratch / "episodes"
-        options = replace(bench.run_options(folder), steps=self._channel)
-        self._checker = FormChecker(
-            dataset.competition, dataset.public, max_bytes=options.max_submission_bytes, limits=options.grading
-        )
-        self._halves: tuple[Half, Half] | None = None
-        if dataset.competition.is_twin:
-            self._halves = halves(dataset, self._scratch / "halves", secret=f"{seed} of {dataset.answers}")
+        recording = episode._recording
+        folder = self._scratch / "episodes" if recording is None else recording.folder
+        self._trajectory = None if recording is None else Trajectory(AGENT)
+        self._run_options = options = replace(bench.run_options(folder), steps=self._channel)
+        self._secret = f"{seed} of {dataset.answers}"
         self._result: RunRecord | BaseException | None = None
         self._folder = folder
 
@@ -285,31 +279,50 @@ class _Running:
                 self._result = error
 
         self._thread = threading.Thread(target=run, daemon=True)
+        self._thread.start()
         self._started = 0.0
         self._state: object = None
-        self._measured = Measured(time_limit=self._options.time_limit)
+        lower = dataset.competition.lower_is_better
+        self._measured = Measured(time_limit=self._options.time_limit, lower_is_better=lower)
         self._verdict = "absent"
 
+    @cached_property
+    def _halves(self) -> tuple[Half, Half] | None:
+        """Made when there is something to grade."""
+        if not self._dataset.competition.is_twin:
+            return None
+        made = halves(self._dataset, self._scratch / "halves", self._secret)
+        if made is not None:
+            sample = made[0].report(self._dataset.sample_submission, certainty=False)
+            self._measured = replace(self._measured, sample=sample.score)
+        return made
+
+    @cached_property
+    def _check(self) -> FormChecker:
+        data, options = self._dataset, self._run_options
+        return FormChecker(
+            data.competition, data.public, max_bytes=options.max_submission_bytes, limits=options.grading
+        )
+
     def start(self) -> Observation:
-        self._thread.start()
         deadline = time.monotonic() + _START_SECONDS
         while not self._channel.wait(0.05):
             if not self._thread.is_alive() or time.monotonic() > deadline:
                 raise SandboxError(f"the episode's sandbox did not start: {self._why_ended()}")
-        self._channel.receive(_ANSWER_SECONDS)
+        hello = self._channel.receive(_ANSWER_SECONDS)
         self._started = time.monotonic()
-        sample = self._halves[0].report(self._dataset.sample_submission).score if self._halves else None
-        lower = self._dataset.competition.lower_is_better
-        self._measured = replace(self._measured, sample=sample, lower_is_better=lower)
-        return self._observe()
+        return self._observe(hello)
 
-    def _observe(self) -> Observation:
+    def _observe(self, hello: Mapping[str, Any]) -> Observation:
         public = self._dataset.public
         files = {str(path.relative_to(public)): path.stat().st_size for path in public.rglob("*") if path.is_file()}
         names = sorted(files)[:_SHOWN_FILES]
         heads = {name: text for name in names if (text := _head(public / name))}
+        instructions = self._read_instructions(hello["folders"])
+        if self._trajectory is not None:
+            self._trajectory.begin(instructions)
         return Observation(
-            instructions=self._read_instructions(),
+            instructions=instructions,
             description=(public / "description.md").read_text(encoding="utf-8"),
             files=files,
             heads=heads,
@@ -317,12 +330,22 @@ class _Running:
             step_timeout=self._options.step_timeout,
         )
 
-    def _read_instructions(self) -> str:
+    def _read_instructions(self, folders: Mapping[str, str]) -> str:
         """With variables in place of the folders of a local sandbox, which differ each time."""
-        answer = self._ask({"run": _SHOW_INSTRUCTIONS, "timeout": 30, "keep": 1 << 16}, 30)
-        return _text(answer.get("head")) + _text(answer.get("tail"))
+        text = self._read("$INSTRUCTIONS", MAX_FILE).decode()
+        if folders["$DATA_DIR"] != "/home/data":
+            for variable, folder in folders.items():
+                text = text.replace(folder, variable)
+        return text
 
     def step(self, command: str, timeout: float) -> Step:
+        step = self._step(command, timeout)
+        if self._trajectory is not None:
+            known = {name: getattr(step, name) for name in ("exit_code", "seconds", "submission", "reward")}
+            self._trajectory.add("bash", {"command": command}, step.output, known)
+        return step
+
+    def _step(self, command: str, timeout: float) -> Step:
         left = self._options.time_limit - (time.monotonic() - self._started)
         if left <= 0:
             return self._ended(truncated=True)
@@ -377,16 +400,16 @@ class _Running:
             return
         copy = self._scratch / "submission.csv"
         try:
-            copy.write_bytes(self.read("$SUBMISSION_DIR/submission.csv", MAX_FILE))
+            copy.write_bytes(self._read("$SUBMISSION_DIR/submission.csv", MAX_FILE, plain=True))
         except UsageError as error:
             self._verdict = f"malformed: {error}"
             return
-        said = self._checker(copy)
+        said = self._check(copy)
         valid = said == VALID
         self._verdict = "valid" if valid else f"malformed: {said}"
         self._measured = replace(self._measured, exists=True, valid=valid)
         if valid and self._halves is not None:
-            report = self._halves[0].report(copy)
+            report = self._halves[0].report(copy, certainty=False)
             board = self._dataset.competition.leaderboard
             self._measured = replace(
                 self._measured,
@@ -396,8 +419,19 @@ class _Running:
                 medal=report.medal,
             )
 
-    def read(self, path: str, most: int) -> bytes:
-        answer = self._ask({"read": path, "most": most}, _ANSWER_SECONDS)
+    def read_file(self, path: str) -> bytes:
+        data = self._read(path, MAX_FILE)
+        if self._trajectory is not None:
+            self._trajectory.add("read_file", {"path": path}, data.decode("utf-8", "replace"))
+        return data
+
+    def write_file(self, path: str, data: bytes) -> None:
+        self._write(path, data)
+        if self._trajectory is not None:
+            self._trajectory.add("write_file", {"path": path, "data": data.decode("utf-8", "replace")}, "")
+
+    def _read(self, path: str, most: int, *, plain: bool = False) -> bytes:
+        answer = self._ask({"read": path, "most": most, "plain": plain}, _ANSWER_SECONDS)
         if "error" in answer:
             raise UsageError(f"{path} cannot be read: {_text(answer['error'])[:300]}")
         try:
@@ -408,7 +442,7 @@ class _Running:
             raise EpisodeOver("the sandbox gave more than was asked for")
         return data
 
-    def write(self, path: str, data: bytes) -> None:
+    def _write(self, path: str, data: bytes) -> None:
         answer = self._ask({"write": path, "data": base64.b64encode(data).decode()}, _ANSWER_SECONDS)
         if "error" in answer:
             raise UsageError(f"{path} cannot be written: {_text(answer['error'])[:300]}")
@@ -422,12 +456,10 @@ class _Running:
             raise
 
     def submit(self) -> Report:
-        self._end()
-        result = self._result
+        result = self._end()
         if not isinstance(result, RunRecord):
             self._stack.close()
             raise result if result is not None else SandboxError("the episode's run gave no record")
-        self._episode._record = result
         report = result.report
         submission = self._folder / result.run_id / "submission" / "submission.csv"
         if self._halves is not None and report.valid_submission:
@@ -439,13 +471,18 @@ class _Running:
         self._end()
         self._stack.close()
 
-    def _end(self) -> None:
-        """Let the run end by itself, or after a while without its consent."""
+    def _end(self) -> RunRecord | BaseException | None:
+        """Let the run end by itself, or after a while without its consent; returns what came of it."""
         self._channel.close()
         if self._thread.ident is not None:
             self._thread.join(_ANSWER_SECONDS)
             self._channel.is_over.set()
             self._thread.join()
+        if isinstance(self._result, RunRecord):
+            self._episode._record = self._result
+            if self._trajectory is not None:
+                self._trajectory.write(self._folder / self._result.run_id)
+        return self._result
 
     def _why_ended(self) -> str:
         if isinstance(self._result, BaseException):
@@ -455,17 +492,16 @@ class _Running:
         return "it took too long"
 
 
-def episode(bench: Bench, competition: str | Competition, *, group: AnyPath | None = None, **options: Any) -> Episode:
+def episode(
+    bench: Bench, competition: str | Competition, *, group: AnyPath | Recording | None = None, **options: Any
+) -> Episode:
     """An episode of a competition, in the sandbox that the bench's options name.
 
     ``options`` are those of ``EpisodeOptions``: ``data`` (``twin``, or ``real``, where steps have no scores), ``size``,
-    ``reward``, ``time_limit``, ``step_timeout``, ``output_bytes``. With ``group``, a folder, each episode is recorded
-    there as a run. Raises UsageError.
+    ``reward``, ``time_limit``, ``step_timeout``, ``output_bytes``. With ``group``, a folder, or a ``Recording`` that
+    several episodes share, each episode is recorded there as a run. Raises UsageError.
     """
-    if unknown := sorted(options.keys() - EpisodeOptions.__dataclass_fields__.keys()):
-        known = ", ".join(EpisodeOptions.__dataclass_fields__)
-        raise UsageError(f"episode has no option {', '.join(unknown)}; it has {known}")
-    return Episode(bench, competition, EpisodeOptions(**options), group)
+    return Episode(bench, competition, EpisodeOptions.of(options), group)
 
 
 def _head(path: Path) -> str:

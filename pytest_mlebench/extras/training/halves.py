@@ -33,15 +33,15 @@ class Half:
     grader: Grader
     folder: Path
 
-    def report(self, submission: Path) -> Report:
+    def report(self, submission: Path, *, certainty: bool = True) -> Report:
         """Grade this half of a submission, whose rows with unknown ids stay, to be refused."""
         mine = self.folder / submission.name
         try:
             self._write(submission, mine)
         except (OSError, ValueError, csv.Error) as error:
-            found = self.grader.report(submission)  # which says what is wrong with the file
+            found = self.grader.report(submission, certainty=False)  # which says what is wrong with the file
             return replace(found, score=None, valid_submission=False, error=found.error or str(error))
-        return self.grader.report(mine)
+        return self.grader.report(mine, certainty=certainty)
 
     def _write(self, submission: Path, mine: Path) -> None:
         csv.field_size_limit(_MAX_FIELD)
@@ -81,7 +81,7 @@ def halves(dataset: Dataset, scratch: Path, secret: str) -> tuple[Half, Half] | 
             half = Half(column=column, others=others, grader=Grader(dataset.competition, own), folder=own.folder)
         except (CompetitionError, DataError):
             return None
-        if not half.report(dataset.sample_submission).valid_submission:
+        if not half.report(dataset.sample_submission, certainty=False).valid_submission:
             return None
         made.append(half)
     return made[0], made[1]

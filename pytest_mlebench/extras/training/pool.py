@@ -5,12 +5,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 
 from pytest_mlebench.bench import Bench
-from pytest_mlebench.errors import UsageError
+from pytest_mlebench.errors import SandboxError, UsageError
 from pytest_mlebench.extras.training.episode import Episode, EpisodeOptions, Observation
+from pytest_mlebench.extras.training.recording import Recording
+from pytest_mlebench.io.paths import AnyPath
 from pytest_mlebench.records.report import Report
 
 
@@ -24,12 +28,16 @@ class Job:
 
 @dataclass(frozen=True, kw_only=True)
 class Played:
-    """How an episode went. ``error`` says why it has no report: its sandbox did not start, or the policy raised."""
+    """How an episode went. ``error`` says why it has no report: its sandbox failed, or the policy raised.
+
+    ``crashes`` has the reasons why sandboxes failed that the episode had before, each of which another one replaced.
+    """
 
     job: Job
     report: Report | None = None
     seconds: float = 0.0
     error: BaseException | None = None
+    crashes: tuple[str, ...] = ()
 
 
 Policy = Callable[[Episode, Observation], Report | None]
@@ -37,46 +45,78 @@ Policy = Callable[[Episode, Observation], Report | None]
 
 
 def play(
-    bench: Bench, policy: Policy, jobs: Iterable[tuple[str, int]], *, parallel: int = 2, **options: object
+    bench: Bench,
+    policy: Policy,
+    jobs: Iterable[tuple[str, int]],
+    *,
+    parallel: int = 2,
+    replacements: int = 2,
+    group: AnyPath | None = None,
+    **options: object,
 ) -> Iterator[Played]:
     """Play episodes, ``parallel`` at once in threads, and yield each as it ends: ``Bench.play``.
 
     ``jobs`` are competitions and seeds; they are taken as they are needed, and may be endless. ``options`` are those of
-    ``Bench.episode`` but ``group``. An episode that fails is reported, and costs no other. Raises UsageError.
+    ``Bench.episode``. An episode whose sandbox failed, other than by what its commands did, is played again from the
+    beginning, with the same seed, at most ``replacements`` times. An episode that fails costs no other. Raises
+    UsageError.
     """
-    if isinstance(parallel, bool) or not isinstance(parallel, int) or parallel < 1:
-        raise UsageError(f"parallel: {parallel!r} is not an integer of at least 1")
-    if "group" in options:
-        raise UsageError("group: episodes that are played at once are not recorded in a group")
-    return _played(bench, policy, (Job(*job) for job in jobs), parallel, EpisodeOptions(**options))  # type: ignore[arg-type]
+    for name, value, least in (("parallel", parallel, 1), ("replacements", replacements, 0)):
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise UsageError(f"{name}: {value!r} is not an integer of at least {least}")
+    asked = EpisodeOptions.of(options)
+    recording = None if group is None else Recording(group)
+
+    def start(job: Job) -> tuple[Episode, Observation]:
+        episode = Episode(bench, job.competition, asked, recording)
+        return episode, episode.reset(job.seed)
+
+    return _played(start, policy, (Job(*job) for job in jobs), parallel, replacements, recording)
+
+
+Start = Callable[[Job], tuple[Episode, Observation]]
+
+
+def _attempt(policy: Policy, job: Job, start: Callable[[], tuple[Episode, Observation]]) -> tuple[Played, str | None]:
+    """How an episode went once, and why its sandbox failed, if it did."""
+    started = time.monotonic()
+    try:
+        episode, observation = start()
+    except BaseException as error:
+        return Played(job=job, error=error), str(error) if isinstance(error, SandboxError) else None
+    report, problem = None, None
+    try:
+        with episode:
+            report = policy(episode, observation) or episode.submit()
+    except BaseException as error:
+        problem = error
+    crash = None if episode.record is None else episode.record.error
+    if crash is not None:
+        report, problem = None, SandboxError(crash)
+    return Played(job=job, report=report, seconds=time.monotonic() - started, error=problem), crash
 
 
 def _played(
-    bench: Bench, policy: Policy, jobs: Iterator[Job], parallel: int, options: EpisodeOptions
+    start: Start, policy: Policy, jobs: Iterator[Job], parallel: int, replacements: int, recording: Recording | None
 ) -> Iterator[Played]:
-    def ready(job: Job) -> tuple[Episode, Observation]:
-        episode = Episode(bench, job.competition, options)
-        return episode, episode.reset(job.seed)
-
     def playing(job: Job, waiting: Future[tuple[Episode, Observation]]) -> Played:
-        try:
-            episode, observation = waiting.result()
-        except BaseException as error:
-            return Played(job=job, error=error)
-        started = time.monotonic()
-        try:
-            with episode:
-                report = policy(episode, observation) or episode.submit()
-        except BaseException as error:
-            return Played(job=job, seconds=time.monotonic() - started, error=error)
-        return Played(job=job, report=report, seconds=time.monotonic() - started)
+        crashes: list[str] = []
+        played, crash = _attempt(policy, job, waiting.result)
+        while crash is not None and len(crashes) < replacements:
+            crashes.append(crash)
+            played, crash = _attempt(policy, job, partial(start, job))
+        return replace(played, crashes=tuple(crashes))
 
-    with ThreadPoolExecutor(parallel) as starting, ThreadPoolExecutor(parallel) as players:
+    with (
+        closing(recording or ExitStack()),
+        ThreadPoolExecutor(parallel) as starting,
+        ThreadPoolExecutor(parallel) as players,
+    ):
         running: dict[Future[Played], Future[tuple[Episode, Observation]]] = {}
         try:
             while True:
                 for job in islice(jobs, 2 * parallel - len(running)):
-                    waiting = starting.submit(ready, job)
+                    waiting = starting.submit(start, job)
                     running[players.submit(playing, job, waiting)] = waiting
                 if not running:
                     return

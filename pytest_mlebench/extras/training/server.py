@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import hmac
+import re
 import secrets
 import sys
 import threading
@@ -31,11 +32,13 @@ from pytest_mlebench.extras.training.episode import (
     agent_of_episodes,
     bench_of_episodes,
 )
+from pytest_mlebench.extras.training.recording import Recording
 from pytest_mlebench.io.json_files import json_text, loads, parse
 
 MAX_BODY = 2 * MAX_FILE
 """Bytes of a request: a file in Base64, and what is around it."""
 _READ_SECONDS = 60
+_GROUP = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
 _Request = TypeVar("_Request")
 
 
@@ -58,6 +61,8 @@ class _Options:
     time_limit: float = EpisodeOptions.time_limit
     step_timeout: float = EpisodeOptions.step_timeout
     output_bytes: int = EpisodeOptions.output_bytes
+    group: str = ""
+    """The name of a run group in the folder of all run groups."""
 
 
 @dataclass(frozen=True)
@@ -113,6 +118,7 @@ class EpisodeServer:
         self.token = token or secrets.token_urlsafe(24)
         self._bench, self._most, self._idle = bench, max_episodes, idle
         self._open: dict[str, _Open] = {}
+        self._recordings: dict[str, Recording] = {}
         self._lock = threading.Lock()
         try:
             bench.data_dir.mkdir(parents=True, exist_ok=True)
@@ -139,6 +145,8 @@ class EpisodeServer:
             open_, self._open = self._open, {}
             for one in open_.values():  # without its lock: a step that still runs ends with its sandbox
                 one.episode.close()
+            for recording in self._recordings.values():
+                recording.close()
 
     def stop(self) -> None:
         """End ``serve``, from another thread."""
@@ -177,8 +185,9 @@ class EpisodeServer:
         known = _Options.__dataclass_fields__.keys()
         if unknown := sorted(request.options.keys() - known):
             raise UsageError(f"episode has no option {', '.join(unknown)} here; it has {', '.join(known)}")
-        options = EpisodeOptions(**vars(_parsed(_Options, request.options)))
-        episode = Episode(self._bench, request.competition, options)
+        options = vars(_parsed(_Options, request.options))
+        recording = self._recording(options.pop("group"))
+        episode = Episode(self._bench, request.competition, EpisodeOptions(**options), recording)
         with self._lock:
             if len(self._open) >= self._most:
                 text = f"{len(self._open)} episodes are open, as many as --max-episodes allows: close one"
@@ -186,6 +195,15 @@ class EpisodeServer:
             id = secrets.token_hex(8)
             self._open[id] = _Open(episode)
         return id
+
+    def _recording(self, group: str) -> Recording | None:
+        """The run group that episodes are recorded in, one for all that name it."""
+        if not group:
+            return None
+        if not _GROUP.fullmatch(group):
+            raise UsageError(f"group: {group[:100]!r} is not a name of up to 100 letters, digits, and . _ -")
+        with self._lock:
+            return self._recordings.setdefault(group, Recording(self._bench.settings.runs_dir / group))
 
     def _found(self, id: str) -> _Open:
         try:

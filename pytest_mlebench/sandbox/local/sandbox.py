@@ -220,6 +220,7 @@ def _supervise(home: Path, task: Task, environment: dict[str, str], redactor: Re
         os.close(reader)
         log.close()
     if not answer:
+        supervisor.clean_up(order)
         raise SandboxError(f"the agent's supervisor ended with status {process.returncode} and no result")
     result: dict[str, Any] = json.loads(answer)
     return result

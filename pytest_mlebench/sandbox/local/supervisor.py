@@ -20,6 +20,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +33,9 @@ _LEAST_SECONDS = 0.01
 _BYTES_PER_SECOND = 4e9
 """How fast processes may take memory: the less is left, the sooner the next look."""
 _QUIET_ROUNDS = 3
+_SWEEP_SECONDS = 10.0
+_ONE, _TWO = Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")
+"""Where control groups are that limit memory, of version 1 and 2."""
 _ENOUGH = 0.95
 """Where this program has to look, it stops an agent at this share of its memory: what it takes meanwhile counts too."""
 
@@ -117,10 +121,17 @@ def _guard(home: str) -> int:
         os._exit(0)
 
 
-def _sweep(home: bytes) -> None:
+def clean_up(task: Mapping[str, Any]) -> None:
+    """Remove what a supervisor that was killed left: processes, and the control group."""
+    _sweep(os.fsencode(task["home"]), seconds=_SWEEP_SECONDS)
+    if (group := _group(task)).is_dir():
+        _remove_group(group)
+
+
+def _sweep(home: bytes, seconds: float = math.inf) -> None:
     """Kill all processes whose environment names the folder, until there are none: they may start others meanwhile."""
-    quiet = 0
-    while quiet < _QUIET_ROUNDS:
+    quiet, deadline = 0, time.monotonic() + seconds
+    while quiet < _QUIET_ROUNDS and time.monotonic() < deadline:
         found = [
             int(folder.name) for folder in Path("/proc").iterdir() if folder.name.isdigit() and _names(folder, home)
         ]
@@ -170,14 +181,13 @@ def _memory_group(task: dict[str, Any]) -> Path | None:
     limit = task["limits"].get("memory")
     if limit is None:
         return None
-    one, two = Path("/sys/fs/cgroup/memory"), Path("/sys/fs/cgroup")
-    group = Path(one if one.is_dir() else two, task["memory_group"])
+    group = _group(task)
     files = (
-        {"memory.limit_in_bytes": "memory.memsw.limit_in_bytes"} if one.is_dir() else {"memory.max": "memory.swap.max"}
+        {"memory.limit_in_bytes": "memory.memsw.limit_in_bytes"} if _ONE.is_dir() else {"memory.max": "memory.swap.max"}
     )
     try:
-        if not one.is_dir() and "memory" not in (two / "cgroup.subtree_control").read_text().split():
-            (two / "cgroup.subtree_control").write_text("+memory")
+        if not _ONE.is_dir() and "memory" not in (_TWO / "cgroup.subtree_control").read_text().split():
+            (_TWO / "cgroup.subtree_control").write_text("+memory")
         group.mkdir()
     except OSError:
         return None
@@ -185,11 +195,15 @@ def _memory_group(task: dict[str, Any]) -> Path | None:
         for total, with_swap in files.items():
             (group / total).write_text(str(math.ceil(limit)))
             if (group / with_swap).exists():
-                (group / with_swap).write_text(str(math.ceil(limit)) if one.is_dir() else "0")
+                (group / with_swap).write_text(str(math.ceil(limit)) if _ONE.is_dir() else "0")
     except OSError:
         _remove_group(group)
         return None
     return group
+
+
+def _group(task: Mapping[str, Any]) -> Path:
+    return Path(_ONE if _ONE.is_dir() else _TWO, task["memory_group"])
 
 
 def _remove_group(group: Path | None) -> int:
@@ -259,10 +273,9 @@ def _signal(number: int) -> None:
 
 def _reap(agent: subprocess.Popen[bytes]) -> None:
     """Take leave of adopted children; the agent itself is ``Popen``'s."""
-    for pid in _children().get(os.getpid(), ()):
-        if pid != agent.pid:
-            with contextlib.suppress(ChildProcessError):
-                os.waitpid(pid, os.WNOHANG)
+    with contextlib.suppress(ChildProcessError):
+        while (ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) and ended.si_pid != agent.pid:
+            os.waitpid(ended.si_pid, os.WNOHANG)
 
 
 def _children() -> dict[int, list[int]]:

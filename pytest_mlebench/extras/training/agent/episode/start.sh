@@ -1,2 +1,2 @@
 #!/bin/bash
-exec python3 -I "$AGENT_DIR/step_server.py"
+exec python3 -I -S "$AGENT_DIR/step_server.py"

@@ -1,25 +1,32 @@
 """Runs an episode's commands in the sandbox: one JSON object a line comes in, one goes out.
 
 {"run": command, "timeout": seconds, "keep": bytes}  ->  {"output", "omitted", "exit_code", "seconds", "killed", …}
-{"read": path, "most": bytes}                        ->  {"data": base64} or {"error": text}
+{"read": path, "most": bytes, "plain": true}         ->  {"data": base64} or {"error": text}; if plain, of no link
 {"write": path, "data": base64}                      ->  {} or {"error": text}
 
-Each answer has ``submission``: what identifies the state of the submission's file, or null. Python's standard library
-is all that it needs. Whatever a command does to it, the harness trusts nothing that it says.
+The first line that goes out has ``folders``, by their variables. Each answer has ``submission``: what identifies the
+state of the submission's file, or null. It needs only Python's standard library, and little of it, since each episode
+waits for its imports. Whatever a command does to it, the harness trusts nothing that it says.
 """
 
-import base64
+from __future__ import annotations
+
+import binascii
 import json
 import os
 import signal
 import socket
+import stat
 import subprocess
 import threading
 import time
-from pathlib import Path
-from typing import IO, Any
 
-SUBMISSION = Path(os.environ["SUBMISSION_DIR"], "submission.csv")
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import IO, Any
+
+SUBMISSION = os.path.join(os.environ["SUBMISSION_DIR"], "submission.csv")
+FOLDERS = ("DATA_DIR", "SUBMISSION_DIR", "LOGS_DIR", "CODE_DIR")
 DRAIN_SECONDS = 0.2
 BLOCK = 1 << 16
 
@@ -81,24 +88,32 @@ def run(order: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def at_once(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK, 0o666)  # a pipe without another end is not waited for
+
+
 def read(order: dict[str, Any]) -> dict[str, Any]:
-    with Path(os.path.expandvars(order["read"])).open("rb") as file:
-        data = file.read(order["most"] + 1)
+    path = os.path.expandvars(order["read"])
+    if order.get("plain") and not stat.S_ISREG(os.lstat(path).st_mode):
+        return {"error": "it is not a regular file"}
+    with open(path, "rb", opener=at_once) as file:
+        data = file.read(order["most"] + 1) or b""
     if len(data) > order["most"]:
         return {"error": f"it has more than {order['most']} bytes"}
-    return {"data": base64.b64encode(data).decode()}
+    return {"data": binascii.b2a_base64(data, newline=False).decode()}
 
 
 def write(order: dict[str, Any]) -> dict[str, Any]:
-    path = Path(os.path.expandvars(order["write"]))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(base64.b64decode(order["data"]))
+    path = os.path.expandvars(order["write"])
+    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+    with open(path, "wb", opener=at_once) as file:
+        file.write(binascii.a2b_base64(order["data"]))
     return {}
 
 
 def submission() -> list[int] | None:
     try:
-        about = SUBMISSION.lstat()
+        about = os.lstat(SUBMISSION)
     except OSError:
         return None
     return [about.st_ino, about.st_size, about.st_mtime_ns]
@@ -114,7 +129,9 @@ def main() -> None:
         connection = socket.create_connection((host, int(port)))
     os.chdir(os.environ["CODE_DIR"])
     with connection, connection.makefile("rb") as orders:
-        connection.sendall(json.dumps({"submission": submission()}).encode() + b"\n")
+        folders = {f"${name}": os.environ[name] for name in FOLDERS}
+        folders["$(dirname $INSTRUCTIONS)"] = os.path.dirname(os.environ["INSTRUCTIONS"])
+        connection.sendall(json.dumps({"folders": folders}).encode() + b"\n")
         for line in orders:
             order = json.loads(line)
             act = run if "run" in order else read if "read" in order else write
