@@ -16,6 +16,14 @@ PACKAGE = ROOT / "pytest_mlebench"
 COMMAND = re.compile(r"(?:`|^|\n *|: |; )(?P<program>mlebench|pytest) (?P<rest>[a-z<*-][^`\n;]*)")
 """A command in backticks, at the start of a text or a line, or behind a colon."""
 OPTION = re.compile(r"(?<![\w./-])--[a-z][a-z0-9-]*[a-z0-9](?![\w{-])")
+OF_PROGRAMS = {
+    "--init-groups": "setpriv",
+    "--nv": "apptainer exec",
+    "--preserve": "setpriv",
+    "--regid": "setpriv",
+    "--reuid": "setpriv",
+}
+"""Options of other programs, beside those that pages mention."""
 PLACE = "{}"
 """What a text has for a value that is filled in."""
 
@@ -71,7 +79,7 @@ def test_commands_that_the_program_shows_have_their_options() -> None:
 
 
 def test_options_that_the_program_names_exist() -> None:
-    known = known_options() | OF_OTHERS.keys() | {"--help", "--version", "--markers"}
+    known = known_options() | OF_OTHERS.keys() | OF_PROGRAMS.keys() | {"--help", "--version", "--markers"}
     sentences = {
         place: text
         for place, text in TEXTS.items()
