@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from pytest_mlebench import Bench, read_group
 from pytest_mlebench.cli.main import main
 from pytest_mlebench.data.dataset import Dataset
+from pytest_mlebench.extras.interop.harbor.job import JobError, read_trial
 from pytest_mlebench.records.account import RUN_LOG, SUBMISSION, Ending
 from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.results.profile import State, fairness_profile
@@ -118,6 +123,12 @@ def test_tokens_cost_and_calls_are_taken_up(job: Path) -> None:
     assert record.models_called == {"gpt-5": 1}
     trajectory = json.loads((group.folder / record.run_id / "trajectory.json").read_text())
     assert trajectory["steps"] == STEPS
+
+
+def test_a_cost_is_known_without_the_number_of_calls(job: Path) -> None:
+    add_trial(job, usage={"cost_usd": 0.25})
+    (record,) = imported(job).records
+    assert record.cost == 0.25 and "calls" not in record.llm
 
 
 @pytest.mark.parametrize("cost", [float("nan"), -1, "much", True, {"usd": 1}])
@@ -286,3 +297,31 @@ def test_an_imported_group_that_claims_a_sandbox_is_rejected(
     capsys.readouterr()
     assert main(["bundle", str(group.folder), "-o", str(tmp_path / "mine.tar.zst")]) == 2
     assert "its record has a sandbox" in capsys.readouterr().err
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20) | st.datetimes().map(str),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+KEYS = ("task_name", "agent_info", "agent_result", "verifier_result", "exception_info", "started_at", "finished_at",
+    "agent_execution", "config")  # fmt: skip
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(changed=st.dictionaries(st.sampled_from(KEYS), VALUES, max_size=4), agent=VALUES, task=VALUES)
+def test_any_result_is_read_or_refused(tmp_path: Path, changed: dict[str, Any], agent: Any, task: Any) -> None:
+    with tempfile.TemporaryDirectory(dir=tmp_path) as folder:
+        own = {"agent_info": {"name": agent, "model_info": {"name": agent}}, **changed}
+        trial_folder = add_trial(make_job(Path(folder, "job")), **own)
+        (trial_folder / "verifier/report.json").write_text(json.dumps({"task": task, "report": {"score": task}}))
+        with suppress(JobError):
+            trial = read_trial(trial_folder)
+            assert trial is not None and len(trial.agent) < 150 and trial.seconds >= 0
+
+
+def test_folders_with_strange_names_are_no_trials(job: Path, dataset: Dataset) -> None:
+    add_trial(job, submission=dataset.perfect_submission)
+    add_trial(job, "smoke-diabetes__\x1b[31m")
+    add_trial(job, ".hidden__1")
+    assert len(imported(job).records) == 1

@@ -64,8 +64,13 @@ AGENTS = {
 
 def harbor(work: Path, *words: str) -> str:
     """What Harbor, or another program of its environment, prints. It reaches servers of this machine."""
-    options = ["--network=host", "-v/var/run/docker.sock:/var/run/docker.sock", f"-v{work}:{work}", f"-w{work}",
-        f"-eMLEBENCH_DATA_DIR={work / 'real'}", "-eOPENAI_API_KEY=sk-stand-in", "-eLITELLM_LOCAL_MODEL_COST_MAP=True"]  # fmt: skip
+    variables = {
+        "MLEBENCH_DATA_DIR": str(work / "real"),
+        "OPENAI_API_KEY": "sk-stand-in",
+        "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+    }
+    options = ["--network=host", "-v/var/run/docker.sock:/var/run/docker.sock", f"-v{work}:{work}", f"-w{work}"]
+    options += [f"-e{name}={value}" for name, value in variables.items()]
     command = ["docker", "run", "--rm", *options, IMAGE, *words]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=1500)
     if os.getuid():  # what a container wrote is root's
