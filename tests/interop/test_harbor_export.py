@@ -341,7 +341,7 @@ def test_mistakes_are_one_line(tmp_path: Path, smoke: Path, capsys: pytest.Captu
     again = refusal(capsys, "--to=harbor", "-c", "smoke-diabetes", "-o", str(smoke.parent))
     assert "exists already" in again
     assert "--to=atif needs a run group" in refusal(capsys, "--to=atif")
-    assert "-c, --cpus: only for competitions" in refusal(
+    assert "-c (--competition-id), --cpus: only for competitions" in refusal(
         capsys, "--to=atif", "-c", "smoke-digits", "--cpus=2", "reports/first"
     )
     assert "--reward has no effect" in refusal(capsys, "--to=atif", "--reward=medal", "reports/first")

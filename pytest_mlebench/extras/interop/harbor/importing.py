@@ -58,7 +58,7 @@ def add(commands: Any) -> None:
     command = commands.add_parser("import", help="make a run group of a job that Harbor ran on exported competitions")
     command.add_argument("job", type=user_path, metavar="JOB", help="folder of a job, as in jobs/2026-01-31__12-00-00")
     command.add_argument(
-        "-o", "--output", type=user_path, metavar="GROUP", help="folder of the run group (default: below --runs-dir)"
+        "-o", "--output", type=user_path, metavar="DIR", help="folder of the run group (default: below --runs-dir)"
     )
     add_options(command, "--runs-dir", "--competitions-dir", "--bench-version", "--data", "--data-dir",
         "--data-source", "--max-submission-size", "--grading-memory", "--grading-time")  # fmt: skip
