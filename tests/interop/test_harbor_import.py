@@ -17,10 +17,13 @@ from pytest_mlebench import Bench, read_group
 from pytest_mlebench.cli.main import main
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.extras.interop.harbor.job import JobError, read_trial
+from pytest_mlebench.extras.viewer.app import application
+from pytest_mlebench.extras.viewer.index import Index
 from pytest_mlebench.records.account import RUN_LOG, SUBMISSION, Ending
 from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.results.profile import State, fairness_profile
 from tests.interop.harbor_jobs import TASK, add_trial, make_job
+from tests.viewer.conftest import asker
 
 STEPS = [
     {"step_id": 1, "source": "user", "message": "solve it"},
@@ -268,7 +271,7 @@ def test_an_existing_group_is_not_overwritten(job: Path, dataset: Dataset, capsy
 
 
 @pytest.mark.full
-def test_an_imported_group_is_audited_bundled_and_viewed(
+def test_an_imported_group_is_audited_bundled_and_ranked_nowhere(
     job: Path, dataset: Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     usage = {"n_input_tokens": 100, "n_output_tokens": 7, "cost_usd": 0.25}
@@ -276,13 +279,32 @@ def test_an_imported_group_is_audited_bundled_and_viewed(
     add_trial(job, "smoke-diabetes__lost", minute=1, exception="SandboxBuildFailedError", began=False)
     group = imported(job)
     assert main(["audit", str(group.folder)]) in (0, 1)
-    bundle = tmp_path / "mine.tar.zst"
+    bundle = tmp_path / "bundles/mine.tar.zst"
+    bundle.parent.mkdir()
     assert main(["bundle", str(group.folder), "-o", str(bundle)]) == 0
     capsys.readouterr()
     assert main(["verify", "--json", str(bundle)]) == 1, "its settings cannot be checked"
     card = json.loads(capsys.readouterr().out)
     assert card["result"] == "cannot be checked"
     assert {own["name"] for own in card["checks"] if own["result"] != "agrees"} == {"settings"}
+    assert main(["board", str(tmp_path / "bundles"), f"--out={tmp_path / 'site'}"]) == 0
+    assert "0 ranked rows, 1 not comparable" in capsys.readouterr().out
+
+
+@pytest.mark.full
+def test_the_viewer_shows_an_imported_group(job: Path, dataset: Dataset) -> None:
+    usage = {"n_input_tokens": 100, "n_output_tokens": 7, "cost_usd": 0.25}
+    add_trial(job, submission=dataset.sample_submission, usage=usage, trajectory=TRAJECTORY)
+    group = imported(job)
+    index = Index(group.folder.parent)
+    index.refresh(thorough=True)
+    ask, run = asker(application(index, address="127.0.0.1")), f"/run/mine/{group.records[0].run_id}"
+    pages = {path: ask(path) for path in ("/", "/group/mine", run, f"{run}/trajectory", f"{run}/log", f"{run}/record")}
+    index.close()
+    assert {answer.status for answer in pages.values()} == {200}
+    assert "harbor 0.25.0 did these runs" in pages["/group/mine"].text
+    assert "run by Harbor 0.25.0 (docker)" in pages[run].text
+    assert "solve it" in pages[f"{run}/trajectory"].text
 
 
 def test_an_imported_group_that_claims_a_sandbox_is_rejected(
