@@ -230,7 +230,7 @@ for folder in sorted(Path(sys.argv[1]).iterdir()):
     task = Task(folder)
     assert task.config.task.name == f"mlebench/{folder.name}"
     read = parse_task(folder, 0, HarborConfig())
-    assert read.image == f"registry.example/{folder.name}" and read.verifier_image == f"{read.image}-verifier"
+    assert read.image == f"registry.example/{folder.name.lower()}" and read.verifier_image == f"{read.image}-verifier"
     assert read.verifier is not None and [own.source for own in read.artifacts] == ["/home/submission/submission.csv"]
     print(folder.name)
 """
