@@ -698,6 +698,7 @@ TOPICS: Mapping[str, tuple[str, str]] = {
         "--max-requeues --detach",
         "stop run-one",
     ),
+    "Run on a cloud with Harbor": ("", "import"),
     "Sandboxes": (
         "--sandbox --network --build-network --allow-secret --allow-host --trust-agent --gpus --gpu-ids --heavy "
         "--base-image --sif --runtime --allow-unenforced-limits --allow-privileged",

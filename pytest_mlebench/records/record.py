@@ -108,9 +108,12 @@ class RunRecord:
 
     @property
     def cost(self) -> float | None:
-        """US dollars that its model calls cost; None where that is not known, or it made none by the gateway."""
+        """US dollars that its model calls cost; None where that is not known, or it made none by the gateway.
+
+        How many calls an imported run made may be unknown.
+        """
         cost = self.llm.get("cost")
-        return float(cost) if isinstance(cost, int | float) and self.llm.get("calls") else None
+        return float(cost) if isinstance(cost, int | float) and self.llm.get("calls", 1) else None
 
     @property
     def models_called(self) -> dict[str, int]:

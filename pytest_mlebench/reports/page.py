@@ -199,6 +199,7 @@ def _group(group: RunGroup) -> dict[str, Any]:
     return {
         "name": group.name,
         "canonical": group.manifest.canonical,
+        "run_by": group.manifest.run_by,
         "planned": len(group.planned),
         "fairness": fairness_profile(group),
         "missing": len(group.planned - group.runs.keys()),

@@ -20,6 +20,7 @@ from pytest_mlebench import Bench
 from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.cli.main import main, parser_and_commands
 from tests.groups import make_group
+from tests.interop.harbor_jobs import add_trial, make_job
 
 pytestmark = pytest.mark.full
 
@@ -121,7 +122,8 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     bench = Bench(sandbox="local", runs_dir=folder / "reports", data_dir=folder / "data")
     bench.run("dummy", "smoke-diabetes", group="real")
     assert main(["bundle", str(folder / "reports/real"), f"--output={folder / 'real.tar.zst'}"]) == 0
-    names = {name: str(folder / name) for name in ("folder", "file", "broken", "subs.jsonl", "real.tar.zst")}
+    add_trial(make_job(folder / "job"))
+    names = {name: str(folder / name) for name in ("folder", "file", "broken", "subs.jsonl", "real.tar.zst", "job")}
     return {**names, "here": str(folder), "long": "x" * 300, "run": f"good/{run.name}"}
 
 
@@ -164,6 +166,7 @@ def right(place: Place, here: dict[str, str]) -> str:
         "URL": "http://127.0.0.1:9",
         "NAME": "some-name",
         "AGENT": "dummy",
+        "JOB": here["job"],
     }[place.kind]
 
 

@@ -91,7 +91,7 @@ def test_limits_and_network_are_those_of_the_options(tmp_path: Path) -> None:
 
 
 def test_images_that_the_user_pushes_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    tasks = exported(tmp_path, "-c", "smoke-digits", "--image-prefix=ghcr.io/me/")
+    tasks = exported(tmp_path, "-c", "smoke-digits", "--image-prefix=ghcr.io/Me/")  # Docker knows no capital letters
     config = tomllib.loads((tasks / "smoke-digits/task.toml").read_text())
     assert config["environment"]["docker_image"] == "ghcr.io/me/smoke-digits"
     assert config["verifier"]["environment"]["docker_image"] == "ghcr.io/me/smoke-digits-verifier"
@@ -341,7 +341,7 @@ def test_mistakes_are_one_line(tmp_path: Path, smoke: Path, capsys: pytest.Captu
     again = refusal(capsys, "--to=harbor", "-c", "smoke-diabetes", "-o", str(smoke.parent))
     assert "exists already" in again
     assert "--to=atif needs a run group" in refusal(capsys, "--to=atif")
-    assert "-c, --cpus: only for competitions" in refusal(
+    assert "-c (--competition-id), --cpus: only for competitions" in refusal(
         capsys, "--to=atif", "-c", "smoke-digits", "--cpus=2", "reports/first"
     )
     assert "--reward has no effect" in refusal(capsys, "--to=atif", "--reward=medal", "reports/first")

@@ -4,18 +4,26 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from pytest_mlebench import Bench, read_group
 from pytest_mlebench.cli.main import main
 from pytest_mlebench.data.dataset import Dataset
+from pytest_mlebench.extras.interop.harbor.job import JobError, read_trial
+from pytest_mlebench.extras.viewer.app import application
+from pytest_mlebench.extras.viewer.index import Index
 from pytest_mlebench.records.account import RUN_LOG, SUBMISSION, Ending
 from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.results.profile import State, fairness_profile
 from tests.interop.harbor_jobs import TASK, add_trial, make_job
+from tests.viewer.conftest import asker
 
 STEPS = [
     {"step_id": 1, "source": "user", "message": "solve it"},
@@ -118,6 +126,12 @@ def test_tokens_cost_and_calls_are_taken_up(job: Path) -> None:
     assert record.models_called == {"gpt-5": 1}
     trajectory = json.loads((group.folder / record.run_id / "trajectory.json").read_text())
     assert trajectory["steps"] == STEPS
+
+
+def test_a_cost_is_known_without_the_number_of_calls(job: Path) -> None:
+    add_trial(job, usage={"cost_usd": 0.25})
+    (record,) = imported(job).records
+    assert record.cost == 0.25 and "calls" not in record.llm
 
 
 @pytest.mark.parametrize("cost", [float("nan"), -1, "much", True, {"usd": 1}])
@@ -257,7 +271,7 @@ def test_an_existing_group_is_not_overwritten(job: Path, dataset: Dataset, capsy
 
 
 @pytest.mark.full
-def test_an_imported_group_is_audited_bundled_and_viewed(
+def test_an_imported_group_is_audited_bundled_and_ranked_nowhere(
     job: Path, dataset: Dataset, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     usage = {"n_input_tokens": 100, "n_output_tokens": 7, "cost_usd": 0.25}
@@ -265,13 +279,32 @@ def test_an_imported_group_is_audited_bundled_and_viewed(
     add_trial(job, "smoke-diabetes__lost", minute=1, exception="SandboxBuildFailedError", began=False)
     group = imported(job)
     assert main(["audit", str(group.folder)]) in (0, 1)
-    bundle = tmp_path / "mine.tar.zst"
+    bundle = tmp_path / "bundles/mine.tar.zst"
+    bundle.parent.mkdir()
     assert main(["bundle", str(group.folder), "-o", str(bundle)]) == 0
     capsys.readouterr()
     assert main(["verify", "--json", str(bundle)]) == 1, "its settings cannot be checked"
     card = json.loads(capsys.readouterr().out)
     assert card["result"] == "cannot be checked"
     assert {own["name"] for own in card["checks"] if own["result"] != "agrees"} == {"settings"}
+    assert main(["board", str(tmp_path / "bundles"), f"--out={tmp_path / 'site'}"]) == 0
+    assert "0 ranked rows, 1 not comparable" in capsys.readouterr().out
+
+
+@pytest.mark.full
+def test_the_viewer_shows_an_imported_group(job: Path, dataset: Dataset) -> None:
+    usage = {"n_input_tokens": 100, "n_output_tokens": 7, "cost_usd": 0.25}
+    add_trial(job, submission=dataset.sample_submission, usage=usage, trajectory=TRAJECTORY)
+    group = imported(job)
+    index = Index(group.folder.parent)
+    index.refresh(thorough=True)
+    ask, run = asker(application(index, address="127.0.0.1")), f"/run/mine/{group.records[0].run_id}"
+    pages = {path: ask(path) for path in ("/", "/group/mine", run, f"{run}/trajectory", f"{run}/log", f"{run}/record")}
+    index.close()
+    assert {answer.status for answer in pages.values()} == {200}
+    assert "harbor 0.25.0 did these runs" in pages["/group/mine"].text
+    assert "run by Harbor 0.25.0 (docker)" in pages[run].text
+    assert "solve it" in pages[f"{run}/trajectory"].text
 
 
 def test_an_imported_group_that_claims_a_sandbox_is_rejected(
@@ -286,3 +319,31 @@ def test_an_imported_group_that_claims_a_sandbox_is_rejected(
     capsys.readouterr()
     assert main(["bundle", str(group.folder), "-o", str(tmp_path / "mine.tar.zst")]) == 2
     assert "its record has a sandbox" in capsys.readouterr().err
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20) | st.datetimes().map(str),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=8,
+)
+KEYS = ("task_name", "agent_info", "agent_result", "verifier_result", "exception_info", "started_at", "finished_at",
+    "agent_execution", "config")  # fmt: skip
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(changed=st.dictionaries(st.sampled_from(KEYS), VALUES, max_size=4), agent=VALUES, task=VALUES)
+def test_any_result_is_read_or_refused(tmp_path: Path, changed: dict[str, Any], agent: Any, task: Any) -> None:
+    with tempfile.TemporaryDirectory(dir=tmp_path) as folder:
+        own = {"agent_info": {"name": agent, "model_info": {"name": agent}}, **changed}
+        trial_folder = add_trial(make_job(Path(folder, "job")), **own)
+        (trial_folder / "verifier/report.json").write_text(json.dumps({"task": task, "report": {"score": task}}))
+        with suppress(JobError):
+            trial = read_trial(trial_folder)
+            assert trial is not None and len(trial.agent) < 150 and trial.seconds >= 0
+
+
+def test_folders_with_strange_names_are_no_trials(job: Path, dataset: Dataset) -> None:
+    add_trial(job, submission=dataset.perfect_submission)
+    add_trial(job, "smoke-diabetes__\x1b[31m")
+    add_trial(job, ".hidden__1")
+    assert len(imported(job).records) == 1

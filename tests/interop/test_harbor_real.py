@@ -64,9 +64,13 @@ AGENTS = {
 
 def harbor(work: Path, *words: str) -> str:
     """What Harbor, or another program of its environment, prints. It reaches servers of this machine."""
-    options = ["--network=host", "-v/var/run/docker.sock:/var/run/docker.sock", f"-v{work}:{work}", f"-w{work}",
-        f"-eMLEBENCH_DATA_DIR={work / 'real'}", "-eOPENAI_API_KEY=sk-stand-in",
-        "-eLITELLM_LOCAL_MODEL_COST_MAP=True"]  # fmt: skip
+    variables = {
+        "MLEBENCH_DATA_DIR": str(work / "real"),
+        "OPENAI_API_KEY": "sk-stand-in",
+        "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+    }
+    options = ["--network=host", "-v/var/run/docker.sock:/var/run/docker.sock", f"-v{work}:{work}", f"-w{work}"]
+    options += [f"-e{name}={value}" for name, value in variables.items()]
     command = ["docker", "run", "--rm", *options, IMAGE, *words]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=1500)
     if os.getuid():  # what a container wrote is root's
@@ -226,7 +230,7 @@ for folder in sorted(Path(sys.argv[1]).iterdir()):
     task = Task(folder)
     assert task.config.task.name == f"mlebench/{folder.name}"
     read = parse_task(folder, 0, HarborConfig())
-    assert read.image == f"registry.example/{folder.name}" and read.verifier_image == f"{read.image}-verifier"
+    assert read.image == f"registry.example/{folder.name.lower()}" and read.verifier_image == f"{read.image}-verifier"
     assert read.verifier is not None and [own.source for own in read.artifacts] == ["/home/submission/submission.csv"]
     print(folder.name)
 """

@@ -131,7 +131,7 @@ def _export_competitions(options: argparse.Namespace, chosen: CompetitionExporte
 
 def _competition_options(options: argparse.Namespace) -> list[str]:
     """Which options about competitions were given."""
-    chosen = {"-c": options.competition, "--split": options.split, "--list": options.list}
+    chosen = {"-c (--competition-id)": options.competition, "--split": options.split, "--list": options.list}
     others = {
         name: getattr(options, settings.OPTIONS[name].dest)
         for name in ("--competitions-dir", "--bench-version", *_OF_COMPETITIONS)

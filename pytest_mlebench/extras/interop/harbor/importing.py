@@ -25,6 +25,7 @@ from pytest_mlebench.extras.interop.harbor.job import (
     JobError,
     Trial,
     logs,
+    number,
     opened,
     read_bytes,
     read_object,
@@ -57,7 +58,7 @@ def add(commands: Any) -> None:
     command = commands.add_parser("import", help="make a run group of a job that Harbor ran on exported competitions")
     command.add_argument("job", type=user_path, metavar="JOB", help="folder of a job, as in jobs/2026-01-31__12-00-00")
     command.add_argument(
-        "-o", "--output", type=user_path, metavar="GROUP", help="folder of the run group (default: below --runs-dir)"
+        "-o", "--output", type=user_path, metavar="DIR", help="folder of the run group (default: below --runs-dir)"
     )
     add_options(command, "--runs-dir", "--competitions-dir", "--bench-version", "--data", "--data-dir",
         "--data-source", "--max-submission-size", "--grading-memory", "--grading-time")  # fmt: skip
@@ -129,7 +130,7 @@ def _write(folder: Path, job: Path, bench: Bench, trials: Sequence[Trial]) -> li
     harbor = _harbor(job)
     graders: dict[str, Grader] = {}
     attempts: dict[tuple[str, str], int] = defaultdict(int)
-    records = []
+    records: list[RunRecord] = []
     for trial in trials:
         if trial.competition_id not in bench.catalogue:
             logger.warning("warning: %s: there is no competition %s here", trial.folder, trial.competition_id)
@@ -139,7 +140,7 @@ def _write(folder: Path, job: Path, bench: Bench, trials: Sequence[Trial]) -> li
             graders[trial.competition_id] = Grader(dataset.competition, dataset, **bench.grading_options)
         key = RunKey(trial.agent, trial.competition_id, attempts[trial.agent, trial.competition_id])
         attempts[trial.agent, trial.competition_id] += 1
-        run_dir = folder / f"{key.run_prefix}{trial.folder.name.rpartition('__')[2][:20]}"
+        run_dir = folder / f"{key.run_prefix}{len(records)}-{trial.folder.name.rpartition('__')[2][:20]}"
         run_dir.mkdir()
         records.append(_record(run_dir, trial, key, dataset, graders[trial.competition_id], harbor))
     if not records:
@@ -286,8 +287,8 @@ def _llm(trial: Trial, run_dir: Path) -> dict[str, Any]:
 
 
 def _dollars(value: Any) -> float | None:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if is_number and math.isfinite(value) and value >= 0 else None
+    found = number(value)
+    return found if found is not None and math.isfinite(found) and found >= 0 else None
 
 
 def _count(value: Any) -> int | None:

@@ -22,7 +22,10 @@ MAX_JSON = 16 << 20
 MAX_TRAJECTORY = 64 << 20
 _MAX_TRIALS = 100_000
 _TEXT = 1000
-_NAME = re.compile(r"[^A-Za-z0-9._-]+")
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
+_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]+")
+_AGENT_NAME = 60
+"""Characters of an agent's name, and of its model's: they are part of the names of folders."""
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 _ENDINGS: Mapping[str, Ending] = {
@@ -127,7 +130,8 @@ def trial_folders(job: Path) -> list[Path]:
         entries = sorted(entry.name for entry in os.scandir(job) if entry.is_dir(follow_symlinks=False))
     except OSError as error:
         raise UsageError(f"{job} cannot be read: {reason(error)}") from error
-    folders = [job / name for name in entries if (job / name / "config.json").is_file()]
+    names = (name for name in entries if _NAME.fullmatch(name))
+    folders = [job / name for name in names if (job / name / "config.json").is_file()]
     if not folders or not (job / RESULT).is_file():
         raise UsageError(f"{job} is not a job of Harbor: it has no {RESULT}, or no trial")
     if len(folders) > _MAX_TRIALS:
@@ -158,7 +162,7 @@ def read_trial(folder: Path) -> Trial | None:
     return Trial(
         folder=folder,
         competition_id=competition_id,
-        agent="/".join(_NAME.sub("-", agent[key]) for key in ("name", "model") if agent.get(key)),
+        agent="/".join(_NOT_IN_NAMES.sub("-", agent[key])[:_AGENT_NAME] for key in ("name", "model") if key in agent),
         harbor_agent=agent,
         started_at=began or started,
         ended_at=stopped or ended,
@@ -168,12 +172,12 @@ def read_trial(folder: Path) -> Trial | None:
         error=f"Harbor could not run the agent: {about}" if why else None,
         usage=_object(found.get("agent_result")),
         rewards={
-            name[:_TEXT]: float(value)
+            name[:_TEXT]: known
             for name, value in _object(_object(found.get("verifier_result")).get("rewards")).items()
-            if isinstance(value, int | float)
+            if (known := number(value)) is not None
         },
         task=_object(noted.get("task")),
-        score=_number(report.get("score")),
+        score=number(report.get("score")),
         graded="score" in report,
         environment=_text(_object(_object(found.get("config")).get("environment")).get("type")),
     )
@@ -208,17 +212,21 @@ def _text(value: Any) -> str:
     return " ".join(value.split())[:_TEXT] if isinstance(value, str) else ""
 
 
-def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+def number(value: Any) -> float | None:
+    """A number of a result; None for anything else."""
+    try:
+        return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
+    except OverflowError:
+        return None
 
 
 def _moment(value: Any) -> datetime | None:
     """A time of a result; those without an offset are UTC."""
     try:
         moment = datetime.fromisoformat(value)
-    except (TypeError, ValueError):
+        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except (TypeError, ValueError, OverflowError):
         return None
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
 def logs(trial: Trial) -> Iterator[Path]:

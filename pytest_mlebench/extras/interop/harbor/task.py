@@ -278,7 +278,7 @@ def _copy_below(file: Path, source: Path, target: Path) -> None:
 def _images(dataset: Dataset, options: TaskOptions) -> dict[str, str]:
     if not options.image_prefix:
         return {}
-    name = f"{options.image_prefix}{dataset.competition.id}"
+    name = f"{options.image_prefix}{dataset.competition.id}".lower()  # as names of images have to be
     return {"environment": name, "tests": f"{name}-verifier"}
 
 
