@@ -281,7 +281,11 @@ def _mounts(scratch: Path, task: Task, sockets: Path) -> list[str]:
     shutil.copyfile(bundled("environment") / "init.py", scratch / "init.py")
     for name in COLLECTED:
         (scratch / name).mkdir()
+    (scratch / "hosts").write_text("127.0.0.1\tlocalhost sandbox\n::1\tlocalhost ip6-localhost\n")
     binds = {
+        # Not all of it, as control groups of the user's jobs may be the user's to change.
+        "/sys/devices/system": "/sys/devices/system:ro",
+        f"{scratch}/hosts": "/etc/hosts:ro",
         f"{scratch}/data": f"{DATA}:ro",
         f"{scratch}/init.py": f"{_INIT}:ro",
         str(sockets): f"{_HARNESS}:ro",
@@ -293,8 +297,7 @@ def _mounts(scratch: Path, task: Task, sockets: Path) -> list[str]:
 def _start(wiring: Wiring, container: Container, gpus: Sequence[Gpu]) -> None:
     uuids = [gpu.uuid for gpu in gpus]
     order = {"limits": _numbers(wiring.task.limits), "user": os.getuid(), "filter": compiled()}
-    start_agent(wiring, container, order, gpus=uuids, gpu_advice=_GPU_ADVICE)
-    container.find_first()
+    start_agent(wiring, container, order, gpus=uuids, gpu_advice=_GPU_ADVICE, waiting=container.find_first)
 
 
 def _numbers(limits: Limits) -> dict[str, int]:
