@@ -38,7 +38,7 @@ run() (
     exec setpriv --reuid "${user%%:*}" --regid "$(id -g "${user%%:*}")" --init-groups -- "$@"
 )
 remember() {
-    printf "export %s='%s'\n" "$1" "$(eval "printf %s \"\$$1\"" | sed "s/'/'\\\\\\\\''/g")" \
+    printf "export %s='%s'\n" "$1" "$(eval "printf %s \"\$$1\"" | sed "s/'/'\\\\''/g")" \
         >>/.singularity.d/env/50-mlebench.sh
 }
 copy() {
