@@ -7,7 +7,6 @@ Apptainer leaves an archive, ``NAME.tar``, which the first machine with Apptaine
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 import shutil
 import subprocess
@@ -166,7 +165,7 @@ class SifImages:
                 f"image {tag} cannot be built with --build-network={recipe.network}: builds of Apptainer reach the "
                 "whole network. Permit that with --build-network=full, or build it with Docker"
             )
-        work = Path(tempfile.mkdtemp(prefix=owned(SOCKETS), dir=os.environ.get("APPTAINER_TMPDIR")))
+        work = Path(tempfile.mkdtemp(prefix=owned(SOCKETS)))
         try:
             context = work / "context"
             _copy_context(recipe, context)
