@@ -221,17 +221,9 @@ class ApptainerSandbox:
         container.finish_output()
         log.close()
         end = _complete(end, disk, memory, task)
-        account = SandboxAccount(
-            name=self.name,
-            image=image,
-            image_digest=self.images.digest(image),
-            network=network,
-            build_network=self.images.build_network_of(task.agent),
-            runtime=self._program.version,
-            gpus=tuple(gpu.uuid for gpu in gpus),
+        account = replace(
+            self._account(task, image, gpus),
             gpu_usage=usage.summary,
-            disk="watched" if task.limits.disk is not None else "",
-            limits=describe(task.limits),
             notes=abilities.notes,
             left_out=tuple(collector.left_out),
             left_out_unnamed=collector.unnamed,
@@ -241,6 +233,20 @@ class ApptainerSandbox:
         ending, detail = end.judge()
         return Execution(
             ending=ending, seconds=seconds, exit_code=end.exit_code, signal=end.signal, detail=detail, sandbox=account
+        )
+
+    def _account(self, task: Task, image: str, gpus: Sequence[Gpu]) -> SandboxAccount:
+        """What is known of a run before it starts."""
+        return SandboxAccount(
+            name=self.name,
+            image=image,
+            image_digest=self.images.digest(image),
+            network=self._settings.network,
+            build_network=self.images.build_network_of(task.agent),
+            runtime=self._program.version,
+            gpus=tuple(gpu.uuid for gpu in gpus),
+            disk="watched" if task.limits.disk is not None else "",
+            limits=describe(task.limits),
         )
 
 
