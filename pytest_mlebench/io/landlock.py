@@ -25,7 +25,7 @@ class _Ruleset(ctypes.Structure):
 
 
 class _PathBeneath(ctypes.Structure):
-    _pack_ = 1
+    _pack_, _layout_ = 1, "ms"  # which Python 3.14 asks for
     _fields_ = (("allowed", ctypes.c_uint64), ("parent", ctypes.c_int32))
 
 

@@ -11,7 +11,7 @@ import shutil
 import socket
 import tempfile
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -175,15 +175,23 @@ class _GpusMissingError(SandboxError):
 
 
 def start_agent(
-    wiring: Wiring, inside: Inside, order: Mapping[str, Any], *, gpus: Sequence[str] = (), gpu_advice: str = ""
+    wiring: Wiring,
+    inside: Inside,
+    order: Mapping[str, Any],
+    *,
+    gpus: Sequence[str] = (),
+    gpu_advice: str = "",
+    waiting: Callable[[], None] = lambda: None,
 ) -> None:
     """Give the container's first process its order; returns when the agent runs, which sees ``gpus``.
 
-    ``order`` is what depends on the runtime; ``gpu_advice`` says what to do where GPUs are missing.
+    ``order`` is what depends on the runtime; ``gpu_advice`` says what to do where GPUs are missing; ``waiting`` is
+    called when the first process waits for its order.
     """
     task, channel = wiring.task, wiring.channel
     try:
         channel.accept(timeout=START_SECONDS, alive=inside.alive)
+        waiting()
         channel.send({**_order(wiring), "gpus": list(gpus), **order})
         answer = channel.receive(START_SECONDS)
         if isinstance(answer, GpusMissing):

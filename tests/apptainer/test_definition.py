@@ -96,9 +96,7 @@ def test_arguments_before_from_name_the_base(tmp_path: Path) -> None:
     assert own.base == "other"
 
 
-@pytest.mark.parametrize(
-    ("base", "kind"), [("debian:bookworm-slim", "docker"), ("/a/b.sif", "localimage"), ("/a/b.tar", "docker-archive")]
-)
+@pytest.mark.parametrize(("base", "kind"), [("debian:bookworm-slim", "docker"), ("/a/b.sif", "localimage")])
 def test_a_base_is_an_image_of_a_registry_or_a_file(base: str, kind: str) -> None:
     assert definition(base).startswith(f"Bootstrap: {kind}\nFrom: {base}\n")
 

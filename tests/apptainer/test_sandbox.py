@@ -199,8 +199,7 @@ def test_a_build_that_fails_names_the_line_and_leaves_no_file(run: Runner, tmp_p
 
 def test_what_apptainer_cannot_limit_is_not_built(tmp_path: Path) -> None:
     agent = agent_of(tmp_path / "own", "FROM mlebench-env\nRUN true\n")
-    sif, base_image = os.environ["MLEBENCH_TEST_SIF"], os.environ["MLEBENCH_TEST_BASE_IMAGE"]
-    images = SifImages(Bench(sandbox="apptainer", network="none", sif=sif, base_image=base_image))
+    images = SifImages(Bench(sandbox="apptainer", network="none", sif=os.environ["MLEBENCH_TEST_SIF"]))
     with pytest.raises(SandboxError, match="--build-network=full"):
         images.agent(agent)
 

@@ -76,14 +76,13 @@ def docker_sandbox(**options: Any) -> Sandbox:
 
 
 def _apptainer_sandbox(**options: Any) -> Sandbox:
-    """Apptainer's, with images that later tests find again, from the base image that the environment names."""
+    """Apptainer's, with images that later tests find again, in the folder that the environment names."""
     if foreign := options.keys() - {"network", "allow_hosts"}:
         pytest.skip(f"Apptainer has no {', '.join(foreign)}")
     from pytest_mlebench import Bench
 
-    own = {"sif": os.environ["MLEBENCH_TEST_SIF"], "base_image": os.environ["MLEBENCH_TEST_BASE_IMAGE"]}
-    usual = {"network": "llm", "build_network": "full"}
-    return Bench(sandbox="apptainer", reporter=print, **{**usual, **own, **options}).building_sandbox()
+    usual = {"network": "llm", "build_network": "full", "sif": os.environ["MLEBENCH_TEST_SIF"]}
+    return Bench(sandbox="apptainer", reporter=print, **{**usual, **options}).building_sandbox()
 
 
 def kill_containers() -> None:

@@ -23,6 +23,7 @@ _END_SECONDS = 20.0
 _LOOK_SECONDS, _LEAST_SECONDS = 0.1, 0.01
 _BYTES_PER_SECOND = 4e9
 """How fast processes may take memory: the less is left, the sooner the next look."""
+_IN_MEMORY = "/dev/shm"
 _ENOUGH = 0.95
 """An agent is stopped at this share of its memory: what it takes meanwhile counts too."""
 _PIN = "import os, sys; os.sched_setaffinity(0, map(int, sys.argv[1].split(','))); os.execv(sys.argv[2], sys.argv[2:])"
@@ -37,6 +38,8 @@ class Container:
         self._log_error: OSError | None = None
         self._first: int | None = None
         """A descriptor of the first process, whose end is that of all others."""
+        self._files: int | None = None
+        """A descriptor of its ``/dev/shm``."""
         self.first_pid = 0
 
     def start(self, command: Sequence[str], cpus: Sequence[int], log: LogWriter) -> None:
@@ -64,12 +67,19 @@ class Container:
                         self._log_error = error
 
     def find_first(self) -> None:
-        """Hold on to its first process, which is there once it has called the harness; raises SandboxError."""
+        """Hold on to its first process, which waits for its order, and to its folder of files in memory.
+
+        Raises SandboxError.
+        """
         assert self._process is not None
         for pid in family(self._process.pid):
             if _number_inside(pid) == 1:
                 with suppress(OSError):
                     self._first, self.first_pid = os.pidfd_open(pid), pid
+                    # Not by its path, which leads through a file system in user space that lets nobody else in.
+                    for link in Path(f"/proc/{pid}/fd").iterdir():
+                        if str(link.readlink()) == _IN_MEMORY:
+                            self._files = os.open(link, os.O_RDONLY | os.O_DIRECTORY)
                     return
         raise SandboxError("the container's first process is not below Apptainer's")
 
@@ -99,9 +109,10 @@ class Container:
             raise SandboxError(f"the agent's output could not be written: {self._log_error}")
 
     def close(self) -> None:
-        if self._first is not None:
-            os.close(self._first)
-            self._first = None
+        for descriptor in (self._first, self._files):
+            if descriptor is not None:
+                os.close(descriptor)
+        self._first = self._files = None
 
     def oom_kills(self) -> int | None:
         return None  # without a control group that we know of, nobody counts them
@@ -120,8 +131,8 @@ class Container:
                     private += int(line.split()[1]) << 10 if line.startswith(own) else 0
                     mapped += int(line.split()[1]) << 10 if line.startswith(shared) else 0
         files = 0
-        with suppress(OSError):
-            about = os.statvfs(f"/proc/{self.first_pid}/root/dev/shm")
+        if self._files is not None:
+            about = os.fstatvfs(self._files)
             files = (about.f_blocks - about.f_bfree) * about.f_frsize
         return private + max(mapped, files)
 

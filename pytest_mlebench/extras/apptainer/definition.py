@@ -37,8 +37,8 @@ run() (
     [ "$user" != root ] && [ "$user" != 0 ] || exec "$@"
     exec setpriv --reuid "${user%%:*}" --regid "$(id -g "${user%%:*}")" --init-groups -- "$@"
 )
-remember() {
-    printf "export %s='%s'\n" "$1" "$(eval "printf %s \"\$$1\"" | sed "s/'/'\\\\\\\\''/g")" \
+remember() {  # in double quotes: Apptainer's shell keeps the backslash of a quote between single ones
+    printf 'export %s="%s"\n' "$1" "$(eval "printf %s \"\$$1\"" | sed 's/[\\"$`]/\\&/g')" \
         >>/.singularity.d/env/50-mlebench.sh
 }
 copy() {
@@ -213,11 +213,8 @@ class Script:
 
 
 def definition(base: str) -> str:
-    """The definition file whose one command is the script, on a base: an image of a registry, or a path of a SIF file,
-    a folder, or an archive that Docker saved."""
-    kind = "docker"
-    if "/" in base and base.startswith("/"):
-        kind = "docker-archive" if base.endswith(".tar") else "localimage"
+    """The definition file whose one command is the script, on a base: an image of a registry, or the path of a file."""
+    kind = "localimage" if base.startswith("/") else "docker"
     return f"Bootstrap: {kind}\nFrom: {base}\n\n%post\n    /bin/sh {BUILD}/build.sh\n"
 
 

@@ -7,7 +7,7 @@ Apptainer leaves an archive, ``NAME.tar``, which the first machine with Apptaine
 from __future__ import annotations
 
 import hashlib
-import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -101,14 +101,7 @@ class SifImages:
         return found if isinstance(found, dict) else {}
 
     def _environment(self, base_image: str | None) -> Recipe:
-        base = base_image or self._base
-        arguments = {"BASE_IMAGE": base, "HEAVY": self._heavy}
-        if base.startswith("/"):  # of a registry's image the name says which it is
-            try:
-                with Path(base).open("rb") as file:
-                    arguments["BASE_DIGEST"] = hashlib.file_digest(file, "sha256").hexdigest()
-            except OSError as error:
-                raise SandboxError(f"base image {base}: {error.strerror}") from error
+        arguments = {"BASE_IMAGE": base_image or self._base, "HEAVY": self._heavy}
         return environment_recipe(bundled("environment"), arguments)
 
     def _agent(self, agent: Agent) -> Recipe:
@@ -142,7 +135,7 @@ class SifImages:
         with one_builder(self.folder, tag, self._reporter):
             if self.file(tag).is_file():  # somebody built it while we waited
                 return tag
-            if not archive.is_file() and not recipe.arguments.get("BASE_DIGEST") and self._engine is not None:
+            if not archive.is_file() and self._engine is not None:
                 self._save(self._engine, from_engine(self._engine), archive)
             if self._program is None:
                 if not archive.is_file():
@@ -172,7 +165,7 @@ class SifImages:
                 f"image {tag} cannot be built with --build-network={recipe.network}: builds of Apptainer reach the "
                 "whole network. Permit that with --build-network=full, or build it with Docker"
             )
-        work = Path(tempfile.mkdtemp(prefix=owned(SOCKETS), dir=os.environ.get("APPTAINER_TMPDIR")))
+        work = Path(tempfile.mkdtemp(prefix=owned(SOCKETS)))
         try:
             context = work / "context"
             _copy_context(recipe, context)
@@ -184,8 +177,10 @@ class SifImages:
                 (work / "build.sh").write_text(own.script())
             except SandboxError as error:
                 raise SandboxError(f"{source}: {error}") from None
-            base = str(self.file(recipe.parent)) if own.base == recipe.parent else own.base
-            (work / "image.def").write_text(definition(base))
+            base = self.file(own.base)  # the environment, or what somebody put there since no registry can be reached
+            if not base.is_file():
+                base = base.with_name(f"{re.sub(r'[^a-z0-9.]+', '-', own.base)}.sif")
+            (work / "image.def").write_text(definition(str(base) if base.is_file() else own.base))
             self._finish(tag, program, ["--fakeroot", "--bind", f"{work}:{BUILD}", str(work / "image.def")], {}, work)
         finally:
             remove_tree(work)

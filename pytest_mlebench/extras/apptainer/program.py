@@ -60,7 +60,7 @@ def environment(variables: Mapping[str, str] = os.environ) -> dict[str, str]:
 
 def build_environment() -> dict[str, str]:
     """The same for builds, which may need a proxy to reach registries."""
-    return environment() | {name: os.environ[name] for name in _KEPT_FOR_BUILDS if name in os.environ}
+    return environment() | {name: value for name, value in os.environ.items() if name in _KEPT_FOR_BUILDS}
 
 
 def last_line(text: str) -> str:

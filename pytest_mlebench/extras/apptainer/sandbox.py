@@ -221,17 +221,9 @@ class ApptainerSandbox:
         container.finish_output()
         log.close()
         end = _complete(end, disk, memory, task)
-        account = SandboxAccount(
-            name=self.name,
-            image=image,
-            image_digest=self.images.digest(image),
-            network=network,
-            build_network=self.images.build_network_of(task.agent),
-            runtime=self._program.version,
-            gpus=tuple(gpu.uuid for gpu in gpus),
+        account = replace(
+            self._account(task, image, gpus),
             gpu_usage=usage.summary,
-            disk="watched" if task.limits.disk is not None else "",
-            limits=describe(task.limits),
             notes=abilities.notes,
             left_out=tuple(collector.left_out),
             left_out_unnamed=collector.unnamed,
@@ -241,6 +233,20 @@ class ApptainerSandbox:
         ending, detail = end.judge()
         return Execution(
             ending=ending, seconds=seconds, exit_code=end.exit_code, signal=end.signal, detail=detail, sandbox=account
+        )
+
+    def _account(self, task: Task, image: str, gpus: Sequence[Gpu]) -> SandboxAccount:
+        """What is known of a run before it starts."""
+        return SandboxAccount(
+            name=self.name,
+            image=image,
+            image_digest=self.images.digest(image),
+            network=self._settings.network,
+            build_network=self.images.build_network_of(task.agent),
+            runtime=self._program.version,
+            gpus=tuple(gpu.uuid for gpu in gpus),
+            disk="watched" if task.limits.disk is not None else "",
+            limits=describe(task.limits),
         )
 
 
@@ -281,7 +287,11 @@ def _mounts(scratch: Path, task: Task, sockets: Path) -> list[str]:
     shutil.copyfile(bundled("environment") / "init.py", scratch / "init.py")
     for name in COLLECTED:
         (scratch / name).mkdir()
+    (scratch / "hosts").write_text("127.0.0.1\tlocalhost sandbox\n::1\tlocalhost ip6-localhost\n")
     binds = {
+        # Not all of it, as control groups of the user's jobs may be the user's to change.
+        "/sys/devices/system": "/sys/devices/system:ro",
+        f"{scratch}/hosts": "/etc/hosts:ro",
         f"{scratch}/data": f"{DATA}:ro",
         f"{scratch}/init.py": f"{_INIT}:ro",
         str(sockets): f"{_HARNESS}:ro",
@@ -293,8 +303,7 @@ def _mounts(scratch: Path, task: Task, sockets: Path) -> list[str]:
 def _start(wiring: Wiring, container: Container, gpus: Sequence[Gpu]) -> None:
     uuids = [gpu.uuid for gpu in gpus]
     order = {"limits": _numbers(wiring.task.limits), "user": os.getuid(), "filter": compiled()}
-    start_agent(wiring, container, order, gpus=uuids, gpu_advice=_GPU_ADVICE)
-    container.find_first()
+    start_agent(wiring, container, order, gpus=uuids, gpu_advice=_GPU_ADVICE, waiting=container.find_first)
 
 
 def _numbers(limits: Limits) -> dict[str, int]:

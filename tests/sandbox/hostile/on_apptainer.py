@@ -12,6 +12,12 @@ DOES_NOT_HOLD = {
     "test_an_agent_wants_all[terminals]": "the kernel counts them for all mounts without a limit of their own",
     "test_an_agent_wants_all[pages of pipes]": "the kernel counts them for the user, in all namespaces",
     "test_two_runs_are_users_of_different_numbers_and_none_of_this_machine": "agents have the number of the user",
+    "test_an_agent_wants_all[descriptors in flight]": "the kernel counts them for the user; the harness may have more",
+    "test_the_agent_gains_no_rights": "the files of the image are the agent's, so it reads the image's /etc/shadow",
+    "test_an_agent_that_survives_the_end_of_a_child_for_memory_is_finished_and_the_record_tells": (
+        "no control group ends one process: the harness looks, and ends the run"
+    ),
+    "test_a_memory_bomb_ends_its_run_and_no_other": "the harness ends the run, and says so in other words",
     "test_the_harnesss_sockets_are_out_of_reach": "they lie where the agent's user may enter; relays lead to the same",
     "test_descriptors_want_to_be_inherited": "the folder of the sockets is open to the agent's user",
     "test_signals_want_to_end_or_stop_the_first_process": "they may be sent; the kernel does not deliver them",
@@ -27,5 +33,6 @@ OF_DOCKER = {
     "test_nothing_of_a_run_stays_with_the_engine": "there is no engine",
     "test_data_may_lie_in_a_folder_of_any_name": "it looks for Docker's overlay; tests/apptainer has Apptainer's",
     "test_an_image_wants": "it makes an image with Docker",
+    "test_an_agent_without_a_limit_wants_to_fill_the_disk_of_all_runs": "it assumes that 100 MB are written at once",
 }
 """Tests that need Docker, by the beginning of their names or by their files."""
