@@ -170,5 +170,5 @@ def test_neither_the_seed_nor_what_rewards_are_made_of_is_inside(tmp_path: Path)
         assert measured.score is not None and measured.sample == measured.score, "it was graded by now"
         found = episode.step(LOOK)
     assert "step_server.py" in found.output and "bytes omitted" not in found.output
-    for secret in (seed, world, "halves", "milestones", "mlebench-episode-", "private/", tmp_path, measured.score):
+    for secret in (seed, world, "halves", "milestones", "mlebench-episode-", "prepared/", tmp_path, measured.score):
         assert str(secret) not in found.output, secret
