@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from pytest_mlebench import Bench, Competition
-from pytest_mlebench.extras.training.episode import agent_of_episodes
+from pytest_mlebench.extras.training.episode import agent_of_episodes, bench_of_episodes
 from pytest_mlebench.sandbox import Ending, Execution
 from tests.sandbox.conftest import require_docker
 from tests.sandbox.hostile import test_leavings
@@ -50,6 +50,10 @@ from tests.sandbox.hostile.test_resources import (
     test_a_memory_bomb_ends_its_run_and_no_other,
     test_limits_cannot_be_raised_from_within,
     test_shared_memory_counts_as_memory,
+)
+from tests.sandbox.hostile.test_submission import (
+    test_a_hard_link_of_ones_own_is_at_most_a_copy,
+    test_a_submission_that_is_no_file_is_none,
 )
 from tests.sandbox.hostile.test_system_calls import (
     answers,
@@ -122,21 +126,24 @@ class EpisodeRunner(Runner):
         return Result(execution, run_dir, self.verdicts)
 
 
-@pytest.fixture(scope="module")
-def module_runner(tmp_path_factory: pytest.TempPathFactory) -> Runner:
-    """Episodes of a toy competition, whose answers have a mark."""
-    require_docker()
-    folder = tmp_path_factory.mktemp("attacks")
+def episodes_of_a_toy(folder: Path, sandbox: str) -> Runner:
+    """Episodes of a competition whose answers have a mark."""
     (folder / "toy-competition").mkdir()
     for name, text in TOY.items():
         (folder / "toy-competition" / name).write_text(text)
     competition = Competition.load(folder / "toy-competition")
-    bench = Bench(sandbox="docker", data_dir=folder / "data")
+    bench = bench_of_episodes(Bench(sandbox=sandbox, data_dir=folder / "data"))
     dataset = bench.store.prepare(competition)
     assert b"ANSWER-" in dataset.answers.read_bytes()
     runner = EpisodeRunner(bench.sandbox(agent_of_episodes()), folder, dataset.public, dataset.answers.parent)
     runner.bench, runner.competition = bench, competition
     return runner
+
+
+@pytest.fixture(scope="module")
+def module_runner(tmp_path_factory: pytest.TempPathFactory) -> Runner:
+    require_docker()
+    return episodes_of_a_toy(tmp_path_factory.mktemp("attacks"), "docker")
 
 
 @pytest.fixture
@@ -170,5 +177,5 @@ def test_neither_the_seed_nor_what_rewards_are_made_of_is_inside(tmp_path: Path)
         assert measured.score is not None and measured.sample == measured.score, "it was graded by now"
         found = episode.step(LOOK)
     assert "step_server.py" in found.output and "bytes omitted" not in found.output
-    for secret in (seed, world, "halves", "milestones", "mlebench-episode-", "private/", tmp_path, measured.score):
+    for secret in (seed, world, "halves", "milestones", "mlebench-episode-", "prepared/", tmp_path, measured.score):
         assert str(secret) not in found.output, secret

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import itertools
 import os
@@ -33,7 +34,8 @@ TWIN, SEEDS = "spaceship-titanic", 4
 PARALLEL = 4
 MOST_SECONDS = 180.0
 """Without the end of any episode, on a machine that is busy."""
-MOST_MEGABYTES = 24
+MOST_MEGABYTES, MOST_OBJECTS = 24, 2000
+LIBC, _M_ARENA_MAX, _M_MMAP_THRESHOLD = ctypes.CDLL(None), -8, -3
 PIPES = 3
 """Files of a grading process, of which a few more may be started."""
 COPY_SAMPLE = "cat $DATA_DIR/sample_submission.csv > $SUBMISSION_DIR/submission.csv"
@@ -147,6 +149,9 @@ def one_by_one(played: Iterator[Played]) -> Iterator[Played]:
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The folder that all temporary files are in; names in the environments of processes tell whose they are."""
     with tempfile.TemporaryDirectory(prefix="e-", dir="/tmp") as folder:  # paths of sockets must be short
+        with suppress(AttributeError):  # memory that is freed goes back: what grows is what is held
+            LIBC.mallopt(_M_ARENA_MAX, 1)
+            LIBC.mallopt(_M_MMAP_THRESHOLD, 1 << 17)
         monkeypatch.setattr(tempfile, "tempdir", folder)
         monkeypatch.setattr("pytest_mlebench.extras.training.episode._ANSWER_SECONDS", 2.0)
         yield Path(folder)
@@ -163,8 +168,11 @@ def check(bench: Bench, chaos: Chaos, episodes: int, place: Path) -> None:
             assert played.error is None or isinstance(played.error, ALLOWED), repr(played.error)
             errors[type(played.error).__name__] += 1
         gc.collect()
+        with suppress(AttributeError):
+            LIBC.malloc_trim(0)
+        objects = len(gc.get_objects())
         pages = int(read("/proc/self/statm").split()[1])
-        used.append((pages * os.sysconf("SC_PAGE_SIZE"), len(os.listdir("/proc/self/fd"))))  # noqa: PTH208
+        used.append((pages * os.sysconf("SC_PAGE_SIZE"), objects, len(os.listdir("/proc/self/fd"))))  # noqa: PTH208
     assert errors.total() == episodes and errors["NoneType"] > episodes / 4
     deadline = time.monotonic() + 20
     while left(place) and time.monotonic() < deadline:
@@ -172,10 +180,10 @@ def check(bench: Bench, chaos: Chaos, episodes: int, place: Path) -> None:
     assert left(place) == []
     assert list(Path("/sys/fs/cgroup").glob(f"**/mlebench-memory-{os.getpid()}-*")) == []
     assert [thread.name for thread in threading.enumerate() if "ThreadPool" in thread.name] == []
-    (before, files_before), (after, files_after) = used
-    grown = (after - before) / 1e6
-    print(f"{episodes} episodes: {dict(errors)}, {grown:+.1f} MB, {files_before} to {files_after} files; {chaos.done}")
-    assert grown < MOST_MEGABYTES and files_after <= files_before + PIPES * PARALLEL
+    (before, objects_before, files_before), (after, objects_after, files_after) = used
+    grown, more = (after - before) / 1e6, objects_after - objects_before
+    print(f"{episodes} episodes: {dict(errors)}, {grown:+.1f} MB, {more:+} objects; {chaos.done}")
+    assert grown < MOST_MEGABYTES and more < MOST_OBJECTS and files_after <= files_before + PIPES * PARALLEL
 
 
 def left(place: Path) -> list[str]:
