@@ -101,6 +101,8 @@ def solve(data: Path, tables: list[Source], sample_source: Source, submission: P
     description = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
     metric = metric_of(description)
     sample = sample_source.read()
+    if _solve_pixels(data, sample, tables, submission, description):
+        return
     roles = _roles(data, sample, tables, seconds)
     log.info("tables: %s and %s; metric: %s", roles.train.name, roles.test.name, metric or "not named")
     log.info(
@@ -122,6 +124,20 @@ def solve(data: Path, tables: list[Source], sample_source: Source, submission: P
         classes = f" of {len(target.classes)} classes" if target.classes else ""
         log.info("%s: %s%s", ", ".join(target.columns[:10]), target.kind, classes)
     improve(roles, train, test, targets, metric, lambda attempt: _write(attempt, targets, sample, submission))
+
+
+def _solve_pixels(
+    data: Path, sample: pd.DataFrame, tables: list[Source], submission: Path, description: str
+) -> bool:
+    """Whether masks or values of pixels are asked for, which are then predicted."""
+    from masks import asks_for_pixels, submissions
+
+    if not asks_for_pixels(data, sample, tables):
+        return False
+    for made in submissions(data, sample, tables, description):
+        _replace(submission, lambda path, made=made: made.to_csv(path, index=False))
+        log.info("submission: a model of pixels")
+    return True
 
 
 def improve(
