@@ -206,9 +206,7 @@ def _values(sample: pd.DataFrame, files: list[Path]) -> pd.DataFrame:
         raise CannotSolve("there are no pairs of pictures to learn from")
     numbers = pd.to_numeric(sample.iloc[:, 1], errors="coerce")
     scale = 1 if numbers.max() > 1 else 255
-    scenes = [
-        Scene(path.stem, (path,), {"": read_array(clean)[..., 0] / scale}) for path, clean in pairs[:MAX_SCENES]
-    ]
+    scenes = [Scene(path.stem, (path,), {"": read_array(clean)[..., 0] / scale}) for path, clean in pairs[:MAX_SCENES]]
     model = PixelModel(scenes, "", is_mask=False)
     places = sample.iloc[:, 0].str.extract(_PLACE.pattern)
     values = np.zeros(len(sample))
@@ -224,9 +222,12 @@ def _values(sample: pd.DataFrame, files: list[Path]) -> pd.DataFrame:
 
 def _masks(sample: pd.DataFrame, tables: list[Source], files: list[Path], description: str) -> Iterable[pd.DataFrame]:
     id, (answer, rows) = sample.columns[0], _answer(sample, tables)
-    target = answer if answer in sample else next(name for name in sample.columns[1:] if _are_runs(sample[name]))
+    targets = [name for name in sample.columns[1:] if _are_runs(sample[name]) or name not in rows]
+    target = answer if answer in sample else targets[0]
     classes = [name for name in sample.columns[1:] if name != target and name in rows]
-    tests = _scenes([path for path in files if any(_TEST.search(own.name) for own in path.parents)], sample[id].unique())
+    tests = _scenes(
+        [path for path in files if any(_TEST.search(own.name) for own in path.parents)], sample[id].unique()
+    )
     if len(tests) < sample[id].nunique():
         raise CannotSolve("not every id of the sample submission is the name of a file or a folder")
     order = order_of(description)
@@ -306,7 +307,9 @@ def _tuned(scenes: list[Scene], name: str) -> tuple[PixelModel, Callable[[np.nda
                 value = np.mean([_dice(mask if mask.sum() > least else np.zeros_like(mask), t) for mask, t in masks])
                 found.append((float(value), scale, float(share), least))
     value, scale, share, least = max(found)
-    log.info("%s: Dice %.4f on held-out pictures; threshold %.2f, at least %d pixels", name or "mask", value, share, least)
+    log.info(
+        "%s: Dice %.4f on held-out pictures; threshold %.2f, at least %d pixels", name or "mask", value, share, least
+    )
 
     def finish(values: np.ndarray) -> np.ndarray:
         mask = (gaussian_filter(values, scale) if scale else values) > share
