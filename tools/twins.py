@@ -1,6 +1,10 @@
 """What twins cost, what their data is worth, and which agents without knowledge of it earn medals.
 
 python -m tools.twins ID ... [--seeds 2] [--size small] [--versions] [--baseline] [--shortcuts] [--jsonl FILE]
+python -m tools.twins --markdown FILE
+
+With --jsonl, each twin is a line of the file. Twins that have a line are not made again, so a run can be interrupted
+and repeated. It makes all twins of one seed before those of the next. --markdown prints the lines as a table.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -122,36 +126,93 @@ def main() -> None:
         help="score a model on metadata alone, and the baseline on permuted labels")  # fmt: skip
     parser.add_argument("--keep", type=Path, help="leave the data in this folder")
     parser.add_argument("--jsonl", type=Path, help="append each line to this file as JSON")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", help="print a table of a file that --jsonl wrote")
     options = parser.parse_args()
-    for competition in _competitions(default_catalogue(), options.ids, versions=options.versions):
-        found: list[tuple[float, float]] = []
-        for seed in range(options.seeds):
-            with tempfile.TemporaryDirectory() as name:
-                folder = (
-                    Path(name, "twin")
-                    if options.keep is None
-                    else options.keep / competition.id / f"{competition.version}-{seed}"
-                )
-                shutil.rmtree(folder, ignore_errors=True)
-                try:
-                    row = measure(
-                        competition,
-                        seed,
-                        options.size,
-                        folder,
-                        baseline=options.baseline,
-                        control=options.shortcuts,
-                    )
-                except MLEBenchError as error:
-                    print(f"{competition.id} {competition.version} seed {seed}: {error}", flush=True)
-                    continue
+    if options.markdown is not None:
+        print(markdown(_read_rows(options.markdown)))
+        return
+    known = {_key(row) for row in _read_rows(options.jsonl)} if options.jsonl and options.jsonl.is_file() else set()
+    competitions = list(_competitions(default_catalogue(), options.ids, versions=options.versions))
+    shortcuts: dict[tuple[str, int], list[tuple[float, float]]] = {}
+    for seed in range(options.seeds):
+        for competition in competitions:
+            own = competition.id, competition.version
+            if (*own, seed, options.size) in known:
+                continue
+            row = _measured(competition, seed, options)
+            if row is None:
+                continue
             if options.jsonl is not None:
                 with options.jsonl.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(row) + "\n")
             print(_line(row), flush=True)
-            found += [row["shortcuts"]] if row["shortcuts"] else []
-        if options.shortcuts:
+            if row["shortcuts"]:
+                shortcuts.setdefault(own, []).append(row["shortcuts"])
+    if options.shortcuts:
+        for competition in competitions:
+            found = shortcuts.get((competition.id, competition.version), [])
             print(f"{competition.id} {competition.version} {verdict(found)}", flush=True)
+
+
+def _measured(competition: Competition, seed: int, options: argparse.Namespace) -> dict[str, Any] | None:
+    """What ``measure`` found in a folder of the twin's own; None, with a line, where no twin could be made."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name, "twin")
+        if options.keep is not None:
+            folder = options.keep / competition.id / f"{competition.version}-{seed}"
+        shutil.rmtree(folder, ignore_errors=True)
+        try:
+            return measure(
+                competition, seed, options.size, folder, baseline=options.baseline, control=options.shortcuts
+            )
+        except MLEBenchError as error:
+            print(f"{competition.id} {competition.version} seed {seed}: {error}", flush=True)
+            return None
+
+
+def _read_rows(path: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def _key(row: dict[str, Any]) -> tuple[str, int, int, str]:
+    return row["id"], row["version"], row["seed"], row["size"]
+
+
+def markdown(rows: list[dict[str, Any]]) -> str:
+    """A table with a row for each competition and size: medians over the seeds, and all medals of the baseline.
+
+    >>> row = {"id": "a", "version": 1, "size": "small", "seed": 0, "rows": 500, "seconds": [1, 1, 2], "refused": []}
+    >>> row |= {"skills": {"simple": 0.5, "baseline": 0.7}, "medals": {"baseline": "silver"}, "megabytes": 1.5}
+    >>> print(markdown([row, row | {"seed": 1, "medals": {"baseline": None}}]).splitlines()[2])
+    | a | 2 | 500 | 1.5 | 4.0 | 0 | 0.50 | 0.70 | silver, none |
+    """
+    groups: dict[tuple[str, int, str], list[dict[str, Any]]] = {}
+    for row in sorted(rows, key=_key):
+        groups.setdefault((row["id"], row["version"], row["size"]), []).append(row)
+    lines = [
+        "| competition | seeds | rows | MB | CPU s | refused | simple | baseline | baseline's medals |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for (id, version, size), own in groups.items():
+        notes = [f"version {version}"] * (version != 1) + [size] * (size != "small")
+        name = id + (f" ({', '.join(notes)})" if notes else "")
+        baseline = [row for row in own if "baseline" in row["skills"]]
+        cells = [
+            str(len(own)),
+            f"{_median(row['rows'] for row in own):.0f}",
+            f"{_median(row['megabytes'] for row in own):.1f}",
+            f"{_median(sum(row['seconds']) for row in own):.1f}",
+            str(sum(len(row["refused"]) for row in own)),
+            f"{_median(row['skills']['simple'] for row in own):.2f}",
+            f"{_median(row['skills']['baseline'] for row in baseline):.2f}" if baseline else "–",
+            ", ".join(row["medals"]["baseline"] or "none" for row in baseline) or "–",
+        ]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _median(values: Iterable[float]) -> float:
+    return float(np.median(list(values)))
 
 
 def _line(row: dict[str, Any]) -> str:

@@ -38,6 +38,8 @@ MEDIA_SHARE = 0.3
 MAX_ROWS = 60_000
 MAX_CELLS = 20_000_000
 
+_PLACE = "place in the submission"
+
 log = logging.getLogger("baseline")
 
 
@@ -101,6 +103,8 @@ def solve(data: Path, tables: list[Source], sample_source: Source, submission: P
     description = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
     metric = metric_of(description)
     sample = sample_source.read()
+    if _solve_pixels(data, sample, tables, submission, description):
+        return
     roles = _roles(data, sample, tables, seconds)
     log.info("tables: %s and %s; metric: %s", roles.train.name, roles.test.name, metric or "not named")
     log.info(
@@ -116,12 +120,25 @@ def solve(data: Path, tables: list[Source], sample_source: Source, submission: P
         train = train.sample(rows, random_state=SEED)
     if len(train) < 10:
         raise CannotSolve(f"there are {len(train)} training rows")
-    test = _in_order(roles, sample)
+    test, places = _in_order(roles, sample)
     targets = find_targets(roles, train, sample, metric, wants_probability(description, metric))
     for target in targets[:10]:
         classes = f" of {len(target.classes)} classes" if target.classes else ""
         log.info("%s: %s%s", ", ".join(target.columns[:10]), target.kind, classes)
-    improve(roles, train, test, targets, metric, lambda attempt: _write(attempt, targets, sample, submission))
+    improve(roles, train, test, targets, metric,
+        lambda attempt: _write(attempt.averaged(places), targets, sample, submission))  # fmt: skip
+
+
+def _solve_pixels(data: Path, sample: pd.DataFrame, tables: list[Source], submission: Path, description: str) -> bool:
+    """Whether masks or values of pixels are asked for, which are then predicted."""
+    from masks import asks_for_pixels, submissions
+
+    if not asks_for_pixels(data, sample, tables):
+        return False
+    for made in submissions(data, sample, tables, description):
+        _replace(submission, lambda path, made=made: made.to_csv(path, index=False))
+        log.info("submission: a model of pixels")
+    return True
 
 
 def improve(
@@ -162,18 +179,16 @@ def improve(
         consider(blend(ranked[:count]))
 
 
-def _in_order(roles: Roles, sample: pd.DataFrame) -> pd.DataFrame:
-    """The test rows that the sample submission asks for, in its order."""
+def _in_order(roles: Roles, sample: pd.DataFrame) -> tuple[pd.DataFrame, np.ndarray]:
+    """The test rows that the sample submission asks for, and for each the row of the submission that it counts for."""
     test = roles.test.read(as_text=roles.ids)
     if len(test) == len(sample) and (test[roles.ids].to_numpy() == sample[roles.ids].to_numpy()).all():
-        return test
-    test = test.set_index(roles.ids, drop=False)
-    wanted = pd.MultiIndex.from_frame(sample[roles.ids]) if len(roles.ids) > 1 else pd.Index(sample[roles.ids[0]])
-    if not test.index.is_unique:
-        raise CannotSolve(f"a row of the submission stands for several rows of {roles.test.name}")
-    if not wanted.isin(test.index).all():
+        return test, np.arange(len(sample))
+    wanted = sample[roles.ids].assign(**{_PLACE: np.arange(len(sample))})
+    found = wanted.merge(test, on=roles.ids, how="inner")
+    if found[_PLACE].nunique() < len(sample):
         raise CannotSolve(f"{roles.test.name} lacks rows that the sample submission asks for")
-    return test.loc[wanted].reset_index(drop=True)
+    return found.drop(columns=_PLACE), found[_PLACE].to_numpy()
 
 
 def _write(attempt: Attempt, targets: list[Target], sample: pd.DataFrame, submission: Path) -> None:

@@ -12,10 +12,21 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from readings import (
+    ARRAYS,
+    SCANS,
+    SOUNDS,
+    array_numbers,
+    folder_numbers,
+    plane_numbers,
+    read_array,
+    read_scan,
+    read_sound,
+)
 from tables import SEED, Source
 
 PICTURES = (".jpg", ".jpeg", ".png", ".tif", ".tiff", ".bmp", ".gif")
-SOUNDS = (".wav",)
+SUFFIXES = (*PICTURES, *SOUNDS, *SCANS, *ARRAYS)
 LEAST_FOUND = 0.9
 """The share of the sample submission's ids that must be names of files."""
 MIN_FILES = 200
@@ -23,11 +34,12 @@ MIN_FILES = 200
 LABEL = "label"
 _TRAIN, _SIDE, _SIDES, _BANDS = re.compile("train", re.I), 32, (4, 8), 32
 _PREFIX = re.compile(r"([A-Za-z]+)[._-]?\d+")
+_END = re.compile(r".*_([A-Za-z0-9]+)")
 
 
 @dataclass(frozen=True)
 class File:
-    """A picture or a sound: a file, or a member of a zip archive; ``name`` is its path."""
+    """What an id stands for: a file, a member of a zip archive or a folder of scans; ``name`` is its path."""
 
     path: Path
     name: str
@@ -68,12 +80,16 @@ class Frame:
 
 
 def find_files(data: Path) -> list[File]:
-    """All pictures and sounds below a folder, and in zip archives that are not unpacked beside."""
-    found = []
+    """Files that are not tables, also in zip archives that are not unpacked beside, and folders of scans."""
+    found, folders = [], {}
     for path in sorted(data.rglob("*")):
         name = path.relative_to(data).as_posix()
-        if path.suffix.lower() in (*PICTURES, *SOUNDS):
+        suffix = path.suffix.lower()
+        if suffix in SUFFIXES and not (suffix == ".csv" and path.parent == data):
             found.append(File(path, name))
+            if suffix in SCANS:
+                own = (path.parent, path.parent.parent)
+                folders |= {folder: File(folder, folder.relative_to(data).as_posix()) for folder in own}
         elif path.suffix.lower() == ".zip" and path.is_file() and not path.with_suffix("").is_dir():
             try:
                 with zipfile.ZipFile(path) as archive:
@@ -85,7 +101,7 @@ def find_files(data: Path) -> list[File]:
                 for member in members
                 if Path(member).suffix.lower() in (*PICTURES, *SOUNDS) and not member.startswith("__MACOSX")
             ]
-    return found
+    return [*found, *folders.values()]
 
 
 def media_tables(data: Path, sample: pd.DataFrame, tables: list[Source], seconds: float) -> list[Frame]:
@@ -96,27 +112,58 @@ def media_tables(data: Path, sample: pd.DataFrame, tables: list[Source], seconds
     files = find_files(data)
     id = sample.columns[0]
     tests = _by_key(file for file in files if not _TRAIN.search(file.name)) or _by_key(files)
-    wanted = sample[id].drop_duplicates()
-    if not files or wanted.isin(tests.keys()).mean() < LEAST_FOUND:
+    test = _named_files(sample, tables, tests)
+    if test is None:
         return []
-    known = _labelled(files, set(wanted), tables) or _labelled_by_name(files, set(wanted))
+    keys = test.iloc[:, -1]
+    known = _labelled(files, set(keys), tables) or _labelled_by_name(files, set(keys))
     if known is None:
         return []
     labels, names = known
-    asked = [tests[key] for key in wanted if key in tests]
+    asked = {key: tests[key] for key in keys.unique()}
     started = time.monotonic()
-    seen = [numbers(file) for file in asked]
+    seen = {key: numbers(file) for key, file in asked.items()}
     each = (time.monotonic() - started) / max(1, len(asked))
     count = max(MIN_FILES, int((seconds - each * len(asked)) / max(each, 1e-4)))
     if len(labels) > count:
         chosen = np.sort(np.random.default_rng(SEED).permutation(len(labels))[:count])
         labels, names = labels.iloc[chosen].reset_index(drop=True), [names[k] for k in chosen]
-    test = pd.DataFrame({id: [key for key in wanted if key in tests]})
-    test = _beside(test, tables, id)
-    train = labels.rename(columns={labels.columns[0]: id})
+    train = _with_numbers(labels.iloc[:, 1:], map(numbers, names))
+    test = _with_numbers(test.iloc[:, :-1], [seen[key] for key in keys])
     train = _with_classes_as_columns(train, [name for name in sample.columns if name != id])
-    train, test = (_with_numbers(table, own) for table, own in ((train, map(numbers, names)), (test, seen)))
-    return [Frame("train.csv", train), Frame("test.csv", test)]
+    return [Frame("train.csv", _melted(train, test, sample.columns[-1])), Frame("test.csv", test)]
+
+
+def _named_files(sample: pd.DataFrame, tables: list[Source], files: dict[str, File]) -> pd.DataFrame | None:
+    """Rows of the test, the file's key in the last column: by the ids, or by a column of a table that has the ids."""
+    id, wanted = sample.columns[0], sample.iloc[:, 0].drop_duplicates()
+    if not files:
+        return None
+    if wanted.isin(files.keys()).mean() >= LEAST_FOUND:
+        test = pd.DataFrame({id: [key for key in wanted if key in files]})
+        return _beside(test, tables, id).assign(file=test[id])
+    for table in tables:
+        if "test" not in table.name or id not in table.columns():
+            continue
+        rows = table.read()
+        for column in rows.columns:
+            if column != id and rows[column].head(200).isin(files.keys()).mean() >= LEAST_FOUND:
+                rows = rows[rows[column].isin(files.keys()) & rows[id].isin(wanted)].reset_index(drop=True)
+                keys = rows.pop(column)
+                return rows.assign(file=keys)
+    return None
+
+
+def _melted(train: pd.DataFrame, test: pd.DataFrame, target: str) -> pd.DataFrame:
+    """Where a column of the test says which of the training's columns is asked for, a row for each of these."""
+    if target in train:
+        return train
+    for column in test:
+        asked = test[column].unique()
+        if column not in train and 1 < len(asked) <= 50 and set(asked) <= set(train.columns):
+            rest = [name for name in train if name not in set(asked)]
+            return train.melt(rest, list(asked), column, target)
+    return train
 
 
 def _by_key(files: Iterable[File]) -> dict[str, File]:
@@ -151,7 +198,8 @@ def _labelled_by_name(files: list[File], test: set[str]) -> tuple[pd.DataFrame, 
     rest = [file for file in files if _TRAIN.search(file.name) and not (test & set(file.keys) and "test" in file.name)]
     folders = [Path(file.name).parent.name for file in rest]
     starts = [match[1] if (match := _PREFIX.match(file.keys[1])) else "" for file in rest]
-    for classes in (folders, starts):
+    ends = [match[1] if (match := _END.match(file.keys[1])) else "" for file in rest]
+    for classes in (folders, starts, ends):
         is_class = all(classes) and not any(_TRAIN.search(name) for name in set(classes))
         if is_class and 1 < len(set(classes)) <= max(2, len(rest) // 2):
             return pd.DataFrame({"file": [file.keys[0] for file in rest], LABEL: classes}), rest
@@ -192,8 +240,14 @@ def _with_numbers(table: pd.DataFrame, rows: Iterable[np.ndarray]) -> pd.DataFra
 def numbers(file: File) -> np.ndarray:
     """What is measured of a file; empty where it cannot be read."""
     try:
-        content = file.read()
-        return sound_numbers(content) if Path(file.name).suffix.lower() in SOUNDS else picture_numbers(content)
+        if file.path.is_dir():
+            return folder_numbers(file.path).round(5)
+        content, suffix = file.read(), Path(file.name).suffix.lower()
+        if suffix in ARRAYS:
+            return array_numbers(read_array(content, suffix)).round(5)
+        if suffix in SCANS:
+            return plane_numbers(read_scan(content)).round(5)
+        return sound_numbers(*read_sound(content)) if suffix in SOUNDS else picture_numbers(content)
     except Exception:  # a library raises what it likes for a damaged file
         return np.zeros(0)
 
@@ -228,11 +282,8 @@ def _regions(values: np.ndarray, side: int) -> np.ndarray:
     return values.reshape(side, width, side, width, -1).mean(axis=(1, 3)).reshape(side, side, -1)
 
 
-def sound_numbers(content: bytes) -> np.ndarray:
+def sound_numbers(rate: int, samples: np.ndarray) -> np.ndarray:
     """Loudness of bands of frequencies, its change over time, and the rhythm of the whole."""
-    from scipy.io import wavfile
-
-    rate, samples = wavfile.read(io.BytesIO(content))
     samples = samples.reshape(len(samples), -1).mean(axis=1).astype(float)
     samples = samples / (samples.std() + 1e-9)
     size, hop = 2048, 512

@@ -132,6 +132,8 @@ def _single_targets(
         numeric = bool(numbers.notna().all())
         classes = sorted(truth.unique())
         asked = pd.to_numeric(sample[column], errors="coerce")
+        if set(classes) <= {"0", "1"} and len(roles.targets) > 1:  # one of them may not occur
+            classes = ["0", "1"]
         between = bool(((asked > 0) & (asked < 1)).any())
         many = len(classes) > MANY_NUMBERS and metric != "accuracy"
         quantity = metric in ("rmse", "rmsle", "mae") or many or (between and len(classes) > 2)

@@ -10,6 +10,7 @@ from pytest_mlebench.authoring.worlds.text import lexicon, pick, zipf
 from .prepare import TEST_ROWS
 
 TOPICS = 60
+MENTIONS = 4
 
 
 def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFrame]:
@@ -52,17 +53,28 @@ def deal(submission: pd.DataFrame, rng: np.random.Generator) -> pd.DataFrame:
 
 
 class World:
-    """Topics come in about the same order in all notebooks, and have words of their own in texts and in code."""
+    """Topics come in about the same order in all notebooks, and have words of their own in texts and in code.
+
+    Texts mention names of several code cells. One of the words before such names says that its cell comes next: which
+    word that is, only the orders of the training notebooks tell.
+    """
 
     def __init__(self, rng: np.random.Generator) -> None:
         taken: set[str] = set()
         self.words, self.names = lexicon(rng, 400, taken), lexicon(rng, 300, taken)
+        self.cues = lexicon(rng, MENTIONS, taken)
         self.spoken = [lexicon(rng, 8, taken) for _ in range(TOPICS)]
         self.coded = [lexicon(rng, 8, taken) for _ in range(TOPICS)]
 
     def topics(self, rng: np.random.Generator) -> list[int]:
         chosen = rng.choice(TOPICS, rng.integers(5, 15), replace=False)
         return [int(topic) for topic in sorted(chosen, key=lambda topic: topic + rng.normal(0, 4))]
+
+    def mentions(self, rng: np.random.Generator, name: str, called: list[str]) -> list[str]:
+        """The name after the word that matters, and other names of the notebook after words that do not."""
+        others = [other for other in called if other != name]
+        chosen = [name, *(others[k] for k in rng.permutation(len(others))[: MENTIONS - 1])]
+        return [f"{cue} `{own}`" for cue, own in zip(self.cues, chosen, strict=False)]
 
     def notebook(self, rng: np.random.Generator, topics: list[int], path: Path) -> list[str]:
         """Writes a notebook; its true order, what shared names tell of it, and what topics tell as well."""
@@ -72,13 +84,13 @@ class World:
         named: dict[str, int] = {}  # the code cell that a text is put before: where names tell, or topics
         meant: dict[str, int] = {}
         cells = iter(random_names(rng, 5 * len(topics) + 1, 8))
-        for topic in topics:
-            name = pick(rng, self.names)
+        called = [self.names[k] for k in rng.choice(len(self.names), len(topics), replace=False)]
+        for topic, name in zip(topics, called, strict=True):
             if rng.random() < 0.75:
                 cell, shared = next(cells), rng.random() < 0.35
                 heading = "## " if rng.random() < 0.5 else ""
                 words = [pick(rng, self.spoken[topic]) for _ in range(rng.integers(1, 4))]
-                words = [*zipf(rng, self.words, 4), *words, *([f"`{name}`"] if shared else [])]
+                words = [*zipf(rng, self.words, 4), *words, *(self.mentions(rng, name, called) if shared else [])]
                 texts.append((cell, heading + " ".join(words[k] for k in rng.permutation(len(words)))))
                 meant[cell] = len(codes)
                 if shared:

@@ -2,23 +2,28 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from scipy.spatial.transform import Rotation
 
 from pytest_mlebench.authoring.worlds.labels import by_size
 
 from .columns import ANGLES
 
 LIGHT = 0.3  # metres a nanosecond
+SENSORS = 60  # of a string
 
 
 def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFrame]:
     """Version 1 holds a tenth of the batches out, version 2 five of them: of fifty these are as many."""
     batches, events = 50, by_size(size, 30, 120, 400)
-    # the world: 86 strings of 60 sensors each, and ice in which light gets dim and late
+    # the world: 86 strings of 60 sensors each, and ice in which light gets dim and late. Only labels tell which way the
+    # axes of the angles point, and how late the clock of each string is.
     dim, late, dark = rng.uniform(25, 40), rng.uniform(0.5, 2.0), rng.uniform(0.3, 0.5)
+    axes = Rotation.from_rotvec(_direction(rng.normal(size=3)) * rng.uniform(0.65, 1) * np.pi)
+    clocks = np.repeat(rng.normal(0, 250, 86), SENSORS)
     strings = np.array([(x, y) for x in range(-5, 6) for y in range(-5, 6)]) * [110.0, 95.0]
     strings = strings[np.argsort(np.hypot(*strings.T), kind="stable")[:86]] + rng.normal(0, 8, (86, 2))
-    depth = np.linspace(500, -500, 60)
-    places = np.column_stack([np.repeat(strings, 60, axis=0), np.tile(depth, 86)]).round(2)
+    depth = np.linspace(500, -500, SENSORS)
+    places = np.column_stack([np.repeat(strings, SENSORS, axis=0), np.tile(depth, 86)]).round(2)
     geometry = pd.DataFrame(places, columns=list("xyz")).rename_axis("sensor_id").reset_index()
     geometry.to_csv(raw / "sensor_geometry.csv", index=False)
 
@@ -29,7 +34,7 @@ def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFra
         ids = last + np.cumsum(rng.integers(1, 40, events))
         last = int(ids[-1])
         truth = _direction(rng.normal(size=(events, 3)))
-        pulses = [_event(rng, -way, places, dim, late, dark) for way in truth]
+        pulses = [_event(rng, -way, places, clocks, dim, late, dark) for way in truth]
         counts = np.array([len(event) for event in pulses])
         ends = np.cumsum(counts) - 1
         values = np.concatenate(pulses)
@@ -37,10 +42,11 @@ def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFra
         table = pd.DataFrame(values, columns=list(columns), index=pd.Index(np.repeat(ids, counts), name="event_id"))
         table.astype(columns).to_parquet(raw / "train" / f"batch_{batch}.parquet")
         meta = {"batch_id": batch, "event_id": ids, "first_pulse_index": ends - counts + 1, "last_pulse_index": ends}
-        tables.append(pd.DataFrame(meta).assign(**_angles(truth)))
+        tables.append(pd.DataFrame(meta).assign(**_angles(axes.apply(truth))))
         fitted = np.stack([-_fit(places[event[:, 0].astype(int)], event[:, 1]) for event in pulses])
-        guesses["simple"].append(pd.DataFrame(_angles(fitted), index=ids))
-        guesses["ceiling"].append(pd.DataFrame(_angles(truth + rng.normal(0, 0.2, truth.shape)), index=ids))
+        guesses["simple"].append(pd.DataFrame(_angles(axes.apply(fitted)), index=ids))
+        near = truth + rng.normal(0, 0.2, truth.shape)
+        guesses["ceiling"].append(pd.DataFrame(_angles(axes.apply(near)), index=ids))
     meta = pd.concat(tables, ignore_index=True)
     meta.to_parquet(raw / "train_meta.parquet", index=False)
     meta.drop(columns=ANGLES).head(1).to_parquet(raw / "test_meta.parquet", index=False)
@@ -49,7 +55,15 @@ def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFra
     return {name: pd.concat(tables).rename_axis("event_id") for name, tables in guesses.items()}
 
 
-def _event(rng: np.random.Generator, way: np.ndarray, places: np.ndarray, dim: float, late: float, dark: float):
+def _event(
+    rng: np.random.Generator,
+    way: np.ndarray,
+    places: np.ndarray,
+    clocks: np.ndarray,
+    dim: float,
+    late: float,
+    dark: float,
+) -> np.ndarray:
     """Pulses along a track, near ones mostly and early, and dark noise at any time, most of it marked as auxiliary."""
     vertex = rng.uniform(-150, 150, 3)
     along = (places - vertex) @ way
@@ -57,7 +71,7 @@ def _event(rng: np.random.Generator, way: np.ndarray, places: np.ndarray, dim: f
     chance = np.exp(-away / dim) * (np.abs(along) < 450)
     count = int(rng.integers(10, 26))
     hit = rng.choice(len(places), count, p=chance / chance.sum())
-    time = along[hit] / LIGHT + late * away[hit] * rng.exponential(1, count) + rng.normal(0, 5, count)
+    time = along[hit] / LIGHT + late * away[hit] * rng.exponential(1, count) + clocks[hit] + rng.normal(0, 5, count)
     noise = rng.random(count) < dark
     hit[noise] = rng.integers(0, len(places), noise.sum())
     time[noise] = rng.uniform(-2500, 2500, noise.sum())
