@@ -33,7 +33,7 @@ WRONG = [
     ("--seeds", "²", "'²' is not a whole number of at least 1"),
     ("--network", "foo", "'foo' is not one of llm, none, full"),
     ("--build-network", "all", "'all' is not one of none, registries, full"),
-    ("--sandbox", "vm", "'vm' is not one of auto, docker, podman, local"),
+    ("--sandbox", "vm", "'vm' is not one of auto, docker, podman, local, apptainer"),
     ("--prepare", "maybe", "'maybe' is not one of auto, never"),
     ("--description", "mine", "'mine' is not one of bundled, kaggle, obfuscated"),
     ("--min-medal", "iron", "'iron' is not one of gold, silver, bronze, median"),
