@@ -13,10 +13,12 @@ import pytest
 from pytest_mlebench import Bench
 from pytest_mlebench import options as settings
 from pytest_mlebench.errors import UsageError
+from pytest_mlebench.io.extensions import extensions
 from pytest_mlebench.options import OPTIONS, Settings
 from pytest_mlebench.records.manifest import Manifest, PlannedRun
 from pytest_mlebench.sandbox.docker.sandbox import ContainerOptions
 
+SANDBOXES = ("auto", "docker", "podman", "local", *sorted(extensions("mlebench.sandboxes")))
 WRONG = [
     ("--cpus", "abc", "'abc' is not a positive number"),
     ("--cpus", "-2", "'-2' is not a positive number"),
@@ -33,7 +35,7 @@ WRONG = [
     ("--seeds", "²", "'²' is not a whole number of at least 1"),
     ("--network", "foo", "'foo' is not one of llm, none, full"),
     ("--build-network", "all", "'all' is not one of none, registries, full"),
-    ("--sandbox", "vm", "'vm' is not one of auto, docker, podman, local, apptainer"),
+    ("--sandbox", "vm", f"'vm' is not one of {', '.join(SANDBOXES)}"),
     ("--prepare", "maybe", "'maybe' is not one of auto, never"),
     ("--description", "mine", "'mine' is not one of bundled, kaggle, obfuscated"),
     ("--min-medal", "iron", "'iron' is not one of gold, silver, bronze, median"),
