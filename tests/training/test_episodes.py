@@ -162,6 +162,17 @@ def test_a_twin_gives_scores_on_one_half_and_is_graded_on_the_other(bench: Bench
     assert [run.run_id for run in group.records] == [record.run_id] and group.records[0].split == "dev twin"
 
 
+def test_a_seed_has_the_same_rewards_in_another_data_folder(bench: Bench, tmp_path: Path) -> None:
+    other = Bench(sandbox="local", data_dir=tmp_path)
+    scores = []
+    for one in (bench, other):
+        with one.episode(TWIN) as episode:
+            episode.reset(seed=3)
+            step = episode.step("sed 2~3s/False/True/ $DATA_DIR/sample_submission.csv > $SUBMISSION_DIR/submission.csv")
+            scores.append((step.info["measured"].score, episode.submit().score))
+    assert scores[0] == scores[1] and scores[0][0] != scores[0][1]
+
+
 def test_what_a_step_returns_does_not_depend_on_the_test_half(bench: Bench, tmp_path: Path) -> None:
     dataset = bench.with_settings(data="twin:5:micro").store.prepare(bench.catalogue[TWIN])
     pair = halves(dataset, tmp_path / "first", "secret")

@@ -267,7 +267,7 @@ class _Running:
         folder = self._scratch / "episodes" if recording is None else recording.folder
         self._trajectory = None if recording is None else Trajectory(AGENT)
         self._run_options = options = replace(bench.run_options(folder), steps=self._channel)
-        self._secret = f"{seed} of {dataset.answers}"
+        self._secret = f"{dataset.competition.id} {episode.options.world} {seed}"  # the same on every machine
         self._result: RunRecord | BaseException | None = None
         self._folder = folder
 
