@@ -23,7 +23,7 @@ from pytest_mlebench.extras.interop.harbor import check, verify
 from pytest_mlebench.records.report import Report
 from tests.sandbox.conftest import require_docker
 
-pytestmark = [pytest.mark.docker, pytest.mark.serial]
+pytestmark = [pytest.mark.docker, pytest.mark.serial, pytest.mark.timeout(3600)]  # CI allows 15 minutes otherwise
 
 REPOSITORY = Path(__file__).parents[2]
 IMAGE = "mlebench-harbor:0.25.0-0.4.0"
@@ -72,7 +72,7 @@ def harbor(work: Path, *words: str) -> str:
     options = ["--network=host", "-v/var/run/docker.sock:/var/run/docker.sock", f"-v{work}:{work}", f"-w{work}"]
     options += [f"-e{name}={value}" for name, value in variables.items()]
     command = ["docker", "run", "--rm", *options, IMAGE, *words]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=1500)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=3000)
     if os.getuid():  # what a container wrote is root's
         owner = ["docker", "run", "--rm", f"-v{work}:{work}", IMAGE, "chown", "-R", f"{os.getuid()}:{os.getgid()}"]
         subprocess.run([*owner, str(work)], check=True, timeout=60)
