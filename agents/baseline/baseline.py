@@ -1,9 +1,10 @@
 """An honest agent without a language model.
 
-It reads the public tables, pictures and sounds, infers from the sample submission what is asked for, compares a few
-scikit-learn pipelines by cross-validation, and leaves the best one's predictions, or those of the best ones' mean. The
+It reads the public tables, texts, pictures, scans, sounds and series, infers from the sample submission what is asked
+for, compares a few scikit-learn pipelines by cross-validation, and leaves the best one's predictions, or those of the
+best ones' mean. Masks come from a model of single pixels, texts from training answers and from the given text. The
 submission is there from the first second (a copy of the sample) and replaced whenever something better is found, so
-that the end of the time may come at any moment. Where it has no model (masks, boxes, free text to write), it says so
+that the end of the time may come at any moment. Where it has no model (boxes, videos, recommendations), it says so
 and the copy stays.
 """
 
