@@ -106,7 +106,7 @@ def classifiers(features: Features, rows: int, classes: int) -> Iterator[tuple[s
     if rows <= MAX_KERNEL_ROWS and not features.text:
         machine = CalibratedClassifierCV(SVC(C=10.0), ensemble=False, cv=3)
         yield "support vectors", make_pipeline(features.for_linear(), machine)
-    trees = ExtraTreesClassifier(TREES, min_samples_leaf=2 if rows <= MAX_KERNEL_ROWS else 3, random_state=SEED)
+    trees = ExtraTreesClassifier(TREES, min_samples_leaf=1 if rows <= MAX_KERNEL_ROWS else 3, random_state=SEED)
     yield "extra trees", make_pipeline(features.for_trees(), trees)
     if classes <= MAX_BOOSTED_CLASSES:
         boosting = HistGradientBoostingClassifier(learning_rate=0.08, max_leaf_nodes=15, random_state=SEED)
