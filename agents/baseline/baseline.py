@@ -170,9 +170,13 @@ def _solve_pixels(data: Path, sample: pd.DataFrame, tables: list[Source], submis
 
     if not asks_for_pixels(data, sample, tables):
         return False
-    for made in submissions(data, sample, tables, description):
-        _replace(submission, lambda path, made=made: made.to_csv(path, index=False))
-        log.info("submission: a model of pixels")
+    try:
+        for made in submissions(data, sample, tables, description):
+            _replace(submission, lambda path, made=made: made.to_csv(path, index=False))
+            log.info("submission: a model of pixels")
+    except CannotSolve as reason:  # then the numbers may be labels
+        log.info("no masks: %s", reason)
+        return False
     return True
 
 
