@@ -133,7 +133,7 @@ def main() -> None:
         return
     known = {_key(row) for row in _read_rows(options.jsonl)} if options.jsonl and options.jsonl.is_file() else set()
     competitions = list(_competitions(default_catalogue(), options.ids, versions=options.versions))
-    shortcuts: dict[tuple[str, int], list[tuple[float, float]]] = {}
+    shortcuts: dict[tuple[str, str], list[tuple[float, float]]] = {}
     for seed in range(options.seeds):
         for competition in competitions:
             own = competition.id, competition.version
@@ -174,19 +174,19 @@ def _read_rows(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
-def _key(row: dict[str, Any]) -> tuple[str, int, int, str]:
+def _key(row: dict[str, Any]) -> tuple[str, str, int, str]:
     return row["id"], row["version"], row["seed"], row["size"]
 
 
 def markdown(rows: list[dict[str, Any]]) -> str:
     """A table with a row for each competition and size: medians over the seeds, and all medals of the baseline.
 
-    >>> row = {"id": "a", "version": 1, "size": "small", "seed": 0, "rows": 500, "seconds": [1, 1, 2], "refused": []}
+    >>> row = {"id": "a", "version": "v1", "size": "small", "seed": 0, "rows": 500, "seconds": [1, 1, 2], "refused": []}
     >>> row |= {"skills": {"simple": 0.5, "baseline": 0.7}, "medals": {"baseline": "silver"}, "megabytes": 1.5}
     >>> print(markdown([row, row | {"seed": 1, "medals": {"baseline": None}}]).splitlines()[2])
     | a | 2 | 500 | 1.5 | 4.0 | 0 | 0.50 | 0.70 | silver, none |
     """
-    groups: dict[tuple[str, int, str], list[dict[str, Any]]] = {}
+    groups: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
     for row in sorted(rows, key=_key):
         groups.setdefault((row["id"], row["version"], row["size"]), []).append(row)
     lines = [
@@ -194,7 +194,7 @@ def markdown(rows: list[dict[str, Any]]) -> str:
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for (id, version, size), own in groups.items():
-        notes = [f"version {version}"] * (version != 1) + [size] * (size != "small")
+        notes = [version] * (version != "v1") + [size] * (size != "small")
         name = id + (f" ({', '.join(notes)})" if notes else "")
         baseline = [row for row in own if "baseline" in row["skills"]]
         cells = [

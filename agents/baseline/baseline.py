@@ -1,9 +1,10 @@
 """An honest agent without a language model.
 
-It reads the public tables, pictures and sounds, infers from the sample submission what is asked for, compares a few
-scikit-learn pipelines by cross-validation, and leaves the best one's predictions, or those of the best ones' mean. The
+It reads the public tables, texts, pictures, scans, sounds and series, infers from the sample submission what is asked
+for, compares a few scikit-learn pipelines by cross-validation, and leaves the best one's predictions, or those of the
+best ones' mean. Masks come from a model of single pixels, texts from training answers and from the given text. The
 submission is there from the first second (a copy of the sample) and replaced whenever something better is found, so
-that the end of the time may come at any moment. Where it has no model (masks, boxes, free text to write), it says so
+that the end of the time may come at any moment. Where it has no model (boxes, videos, recommendations), it says so
 and the copy stays.
 """
 
@@ -18,6 +19,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
+from itertools import permutations
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
@@ -25,10 +27,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pandas as pd
 from tables import SEED, Source, find_sample, find_tables, find_test_in_form
-from task import CannotSolve, Roles, Target, are_shares, find_roles, find_targets, metric_of, wants_probability
+from task import (
+    CannotSolve,
+    NoClasses,
+    Roles,
+    Target,
+    are_shares,
+    find_roles,
+    find_targets,
+    metric_of,
+    wants_probability,
+)
 
 if TYPE_CHECKING:
     from attempts import Attempt
+    from media import Frame
 
 TIME_SHARE = 0.6
 """Of the time limit: an interrupted fit may take a while to notice."""
@@ -92,9 +105,25 @@ def _roles(data: Path, sample: pd.DataFrame, tables: list[Source], seconds: floa
 
     made = media_tables(data, sample, tables, MEDIA_SHARE * seconds)
     if not made:
-        return find_roles(sample, tables)
+        return find_roles(sample, [_with_joined_id(table, sample) for table in tables])
     log.info("pictures or sounds: %d for training, %d of the test", *(len(frame.table) for frame in made))
     return find_roles(sample, made)
+
+
+def _with_joined_id(table: Source, sample: pd.DataFrame) -> Source | Frame:
+    """A test table with the submission's id, where that joins the values of several of its columns."""
+    from media import Frame
+
+    id, example = sample.columns[0], str(sample.iloc[0, 0])
+    names = table.columns() if "test" in table.name and "_" in example else []
+    if id in names or len(names) < 2:
+        return table
+    rows = table.read()
+    for first, second in permutations(names[:6], 2):
+        joined = rows[first] + "_" + rows[second]
+        if sample[id].isin(set(joined)).all():
+            return Frame(table.name, rows.assign(**{id: joined}))
+    return table
 
 
 def solve(data: Path, tables: list[Source], sample_source: Source, submission: Path, seconds: float) -> None:
@@ -121,7 +150,13 @@ def solve(data: Path, tables: list[Source], sample_source: Source, submission: P
     if len(train) < 10:
         raise CannotSolve(f"there are {len(train)} training rows")
     test, places = _in_order(roles, sample)
-    targets = find_targets(roles, train, sample, metric, wants_probability(description, metric))
+    try:
+        targets = find_targets(roles, train, sample, metric, wants_probability(description, metric))
+    except NoClasses as reason:
+        if len(roles.targets) != 1:
+            raise CannotSolve(str(reason)) from reason
+        _write_texts(roles, sample, submission)
+        return
     for target in targets[:10]:
         classes = f" of {len(target.classes)} classes" if target.classes else ""
         log.info("%s: %s%s", ", ".join(target.columns[:10]), target.kind, classes)
@@ -135,10 +170,28 @@ def _solve_pixels(data: Path, sample: pd.DataFrame, tables: list[Source], submis
 
     if not asks_for_pixels(data, sample, tables):
         return False
-    for made in submissions(data, sample, tables, description):
-        _replace(submission, lambda path, made=made: made.to_csv(path, index=False))
-        log.info("submission: a model of pixels")
+    try:
+        for made in submissions(data, sample, tables, description):
+            _replace(submission, lambda path, made=made: made.to_csv(path, index=False))
+            log.info("submission: a model of pixels")
+    except CannotSolve as reason:  # then the numbers may be labels
+        log.info("no masks: %s", reason)
+        return False
     return True
+
+
+def _write_texts(roles: Roles, sample: pd.DataFrame, submission: Path) -> None:
+    from answers import text_answers
+
+    train, test = roles.train.read(), roles.test.read()
+    answer, id = roles.label or roles.targets[0], roles.ids[0]
+    features = [name for name in roles.features if name in test and name in train and name != id]
+    rows = test.drop_duplicates(id).set_index(id, drop=False).reindex(sample[id])
+    if rows[id].isna().any():
+        raise CannotSolve(f"{roles.test.name} lacks rows that the sample submission asks for")
+    table = sample.assign(**{roles.targets[0]: text_answers(train, rows, features, answer)})
+    _replace(submission, lambda path: table.to_csv(path, index=False))
+    log.info("submission: written texts")
 
 
 def improve(

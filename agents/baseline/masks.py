@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from scipy.ndimage import gaussian_filter, gaussian_gradient_magnitude, zoom
+from scipy.ndimage import gaussian_filter, gaussian_gradient_magnitude
 from tables import SEED, Source
 from task import CannotSolve
 
@@ -72,8 +72,8 @@ def _answer(sample: pd.DataFrame, tables: list[Source]) -> tuple[str, pd.DataFra
     return "", pd.DataFrame()
 
 
-def read_array(path: Path) -> np.ndarray:
-    """A picture or an array as floats of shape (height, width, channels)."""
+def read_array(path: Path, *, reduced: bool = False) -> np.ndarray:
+    """A picture or an array, shape (height, width, channels): if ``reduced``, as floats, with ``step_of`` left out."""
     if path.suffix == ".npy":
         array = np.load(path, allow_pickle=False)
     else:
@@ -81,8 +81,14 @@ def read_array(path: Path) -> np.ndarray:
 
         Image.MAX_IMAGE_PIXELS = MAX_PIXELS
         array = np.asarray(Image.open(io.BytesIO(path.read_bytes())))
-    array = np.asarray(array, dtype=np.float32)
-    return array.reshape(*array.shape[:2], -1)
+    array = array.reshape(*array.shape[:2], -1)
+    step = step_of(array.shape)
+    return array[::step, ::step].astype(np.float32) if reduced else array
+
+
+def step_of(shape: tuple[int, ...]) -> int:
+    """Of so many rows and columns of a picture one is looked at."""
+    return -(-max(shape[:2]) // MAX_SIDE)
 
 
 def keys(path: Path) -> list[str]:
@@ -104,12 +110,8 @@ def _scenes(files: list[Path], ids: Iterable[str]) -> dict[str, list[Path]]:
     return {id: own for id, own in found.items() if own}
 
 
-def _local_names(files: list[Path]) -> set[str]:
-    return {path.name for path in files}
-
-
 def _channels(files: Iterable[Path]) -> np.ndarray:
-    return np.concatenate([read_array(path) for path in files], axis=2)
+    return np.concatenate([read_array(path, reduced=True) for path in files], axis=2)
 
 
 def _truth(files: list[Path], folder: list[Path]) -> np.ndarray | None:
@@ -143,12 +145,6 @@ def features(channels: np.ndarray) -> np.ndarray:
     return np.dstack(found).astype(np.float32)
 
 
-def _reduced(channels: np.ndarray) -> tuple[np.ndarray, int]:
-    """The channels with the longer side below MAX_SIDE, and the factor."""
-    step = -(-max(channels.shape[:2]) // MAX_SIDE)
-    return channels[::step, ::step], step
-
-
 class PixelModel:
     """Boosted trees over the pixels of scenes."""
 
@@ -159,8 +155,10 @@ class PixelModel:
         rng = np.random.default_rng(SEED)
         rows, answers = [], []
         for scene in scenes:
-            channels, step = _reduced(_channels(scene.files))
-            truth = scene.truths[name][::step, ::step]
+            channels = _channels(scene.files)
+            truth = scene.truths[name]
+            step = step_of(truth.shape)
+            truth = truth[::step, ::step]
             if truth.shape != channels.shape[:2]:
                 continue
             each = min(truth.size, SAMPLED // len(scenes) + 1)
@@ -176,16 +174,14 @@ class PixelModel:
         self.model = kind(max_iter=150, learning_rate=0.1, random_state=SEED, early_stopping=False)
         self.model.fit(np.concatenate(rows), target)
 
-    def predict(self, files: Iterable[Path]) -> np.ndarray:
+    def predict(self, files: tuple[Path, ...]) -> np.ndarray:
         """Shares or values, in the shape of the files' arrays."""
-        whole = _channels(files)
-        channels, step = _reduced(whole)
+        shape, channels = read_array(files[0]).shape[:2], _channels(files)
         table = features(channels).reshape(channels.shape[0] * channels.shape[1], -1)
         values = self.model.predict_proba(table)[:, 1] if self.is_mask else self.model.predict(table)
-        values = values.reshape(channels.shape[:2])
-        if step > 1:
-            values = zoom(np.kron(values, np.ones((step, step))), 1, order=0)
-        return np.asarray(values[: whole.shape[0], : whole.shape[1]])
+        step = step_of(shape)
+        whole = np.kron(values.reshape(channels.shape[:2]), np.ones((step, step)))
+        return np.asarray(whole[: shape[0], : shape[1]])
 
 
 # ---- values of pixels --------------------------------------------------------------------------------------------
@@ -211,7 +207,7 @@ def _values(sample: pd.DataFrame, files: list[Path]) -> pd.DataFrame:
     places = sample.iloc[:, 0].str.extract(_PLACE.pattern)
     values = np.zeros(len(sample))
     for name, rows in places.groupby(0).groups.items():
-        predicted = model.predict([tests[str(name)]]).clip(0, 255 / scale)
+        predicted = model.predict((tests[str(name)],)).clip(0, 255 / scale)
         own = places.loc[rows].astype({1: int, 2: int})
         values[rows] = predicted[own[1] - 1, own[2] - 1]
     return sample.assign(**{sample.columns[1]: values.round(5)})
@@ -242,7 +238,7 @@ def _masks(sample: pd.DataFrame, tables: list[Source], files: list[Path], descri
         model, finish = _tuned(scenes, name)
         own = made.index if not classes else made.index[made[classes[0]] == name]
         made.loc[own, target] = [
-            encode(finish(model.predict(tests[key])), order) or nothing for key in made.loc[own, id]
+            encode(finish(model.predict(tuple(tests[key]))), order) or nothing for key in made.loc[own, id]
         ]
         yield made
 
@@ -259,7 +255,7 @@ def _training(
     """Scenes with masks: from a table of run lengths, or else from pictures of masks."""
     used = {path for own in tests.values() for path in own}
     others = [path for path in files if path not in used]
-    wanted = _local_names([path for own in tests.values() for path in own])
+    wanted = {path.name for path in used}
     scenes = []
     rng = np.random.default_rng(SEED)
     if answer:

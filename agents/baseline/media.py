@@ -247,7 +247,7 @@ def numbers(file: File) -> np.ndarray:
             return array_numbers(read_array(content, suffix)).round(5)
         if suffix in SCANS:
             return plane_numbers(read_scan(content)).round(5)
-        return sound_numbers(*read_sound(content)) if suffix in SOUNDS else picture_numbers(content)
+        return sound_numbers(*read_sound(content, suffix)) if suffix in SOUNDS else picture_numbers(content)
     except Exception:  # a library raises what it likes for a damaged file
         return np.zeros(0)
 

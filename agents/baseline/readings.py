@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from scipy.io import wavfile
 
 SOUNDS = (".wav", ".aif", ".aiff", ".flac", ".ogg", ".mp3")
 ARRAYS = (".npy", ".parquet", ".csv")
@@ -16,8 +17,11 @@ MAX_CHANNELS, MAX_STEPS, MAX_SLICES = 20, 200_000, 16
 _SIDE, _BANDS = 64, 12
 
 
-def read_sound(content: bytes) -> tuple[int, np.ndarray]:
-    """Rate and samples of a sound in any format that libsndfile knows."""
+def read_sound(content: bytes, suffix: str) -> tuple[int, np.ndarray]:
+    """Rate and samples of a sound in any format that libsndfile knows, or of a WAV file without it."""
+    if suffix == ".wav":
+        rate, samples = wavfile.read(io.BytesIO(content))
+        return rate, samples
     import soundfile
 
     samples, rate = soundfile.read(io.BytesIO(content), always_2d=True)

@@ -28,6 +28,10 @@ METRICS = (  # the first that the description mentions
 )
 
 
+class NoClasses(Exception):
+    """The target is free text."""
+
+
 class CannotSolve(Exception):
     """Why this agent has no model for the competition."""
 
@@ -103,6 +107,9 @@ def _roles(
     labels = answers if len(answers) == 1 else [column for column in answers if column.lower() in ("target", "label")]
     if len(targets) == 1 and len(labels) == 1:
         return Roles(train, test, ids, targets, features, labels[0])
+    texts = [column for column in answers if re.search("answer|text|after|labels?$", column, re.I)]
+    if len(targets) == 1 and len(texts) >= 1:
+        return Roles(train, test, ids, targets, features, texts[0])
     if len(targets) > 1 and answers:
         values = train.read(as_text=answers)
         for column in answers:
@@ -140,7 +147,7 @@ def _single_targets(
         if numeric and (quantity or (numbers % 1 != 0).any()):
             yield Target([column], "regression", numbers.to_numpy(float), [])
         elif not 1 < len(classes) <= min(MAX_CLASSES, max(2, len(truth) // 2)):
-            raise CannotSolve(f"{column!r} has {len(classes)} different values in {len(truth)} rows: no classes")
+            raise NoClasses(f"{column!r} has {len(classes)} different values in {len(truth)} rows: no classes")
         elif len(classes) == 2 and asked.notna().all() and (between or probability):
             yield Target([column], "probability", truth.to_numpy(object), classes)
         else:

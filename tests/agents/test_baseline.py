@@ -11,10 +11,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 import pytest
+import soundfile
 from PIL import Image
 
+from pytest_mlebench.authoring.rle import encode_rle, mask_from_rle
+from pytest_mlebench.authoring.worlds.scans import dicom
+from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.grading import Report, grade
+from pytest_mlebench.grading.twins import make_twin
 
 pytestmark = pytest.mark.full
 
@@ -116,12 +121,99 @@ def test_it_learns_from_pictures_that_the_ids_name(tmp_path: Path, start: Start)
     assert ((found["red"] > 0.5).to_numpy() == reds[80:]).mean() > 0.9
 
 
-def test_masks_are_beyond_it_and_it_says_so(synthetic: Synthetic, start: Start) -> None:
-    dataset = synthetic("tgs-salt-identification-challenge")
+def test_it_marks_pixels_in_the_order_that_the_description_gives(tmp_path: Path, start: Start) -> None:
+    rng, rows = np.random.default_rng(0), []
+    for k in range(16):
+        part = "train" if k < 12 else "test"
+        (data := tmp_path / "data" / part).mkdir(parents=True, exist_ok=True)
+        mask = np.zeros((24, 36), dtype=bool)
+        y, x = rng.integers(2, 14), rng.integers(2, 24)
+        mask[y : y + 8, x : x + 10] = True
+        pixels = rng.integers(0, 120, mask.shape) + 80 * mask
+        Image.fromarray(pixels.astype(np.uint8)).save(data / f"p{k:02}.png")
+        rows.append({"id": f"p{k:02}", "runs": encode_rle(mask, "C")})
+    table = pd.DataFrame(rows)
+    table[:12].to_csv(tmp_path / "data" / "train.csv", index=False)
+    table[12:].assign(runs="1 1").to_csv(tmp_path / "data" / "sample_submission.csv", index=False)
+    (tmp_path / "data" / "description.md").write_text("Pixels count from left to right, then from top to bottom.\n")
+    ran = start("baseline", tmp_path / "data")
+    found = pd.read_csv(ran.submission)
+    for true, marked in zip(table["runs"][12:], found["runs"], strict=True):
+        masks = [mask_from_rle(text, (24, 36), "C") for text in (true, marked)]
+        assert (masks[0] & masks[1]).sum() / (masks[0] | masks[1]).sum() > 0.7, ran.output
+
+
+def test_it_finds_salt_of_a_twin(tmp_path: Path, start: Start) -> None:
+    competition = default_catalogue()["tgs-salt-identification-challenge"]
+    dataset = make_twin(competition, tmp_path / "twin", 0, "micro", medals=False).dataset
     ran = start("baseline", dataset.public)
-    assert "this agent has no model for this competition, the sample submission stays" in ran.output
-    assert ran.submission.read_bytes() == dataset.sample_submission.read_bytes()
-    assert report(dataset, ran).valid_submission
+    score = report(dataset, ran).score
+    assert score is not None and score > 0.4, ran.output
+
+
+def test_it_writes_the_part_of_a_text_that_training_answers_point_at(tmp_path: Path, start: Start) -> None:
+    rng, rows = np.random.default_rng(0), []
+    words = [f"w{k}" for k in range(40)]
+    for k in range(240):
+        parts = list(rng.choice(words, 6))
+        place = int(rng.integers(0, 5))
+        parts[place : place + 2] = ["very", rng.choice(["good", "bad"])]
+        rows.append({"key": f"t{k}", "text": " ".join(parts), "answer": " ".join(parts[place : place + 2])})
+    table, data = pd.DataFrame(rows), tmp_path / "data"
+    data.mkdir()
+    table[:200].to_csv(data / "train.csv", index=False)
+    table[200:].drop(columns="answer").to_csv(data / "test.csv", index=False)
+    sample = table[200:][["key"]].assign(answer="")
+    sample.to_csv(data / "sample_submission.csv", index=False)
+    ran = start("baseline", data)
+    assert (submission_of(ran, sample)["answer"].to_numpy() == table["answer"][200:]).mean() > 0.8, ran.output
+
+
+def test_it_learns_from_sounds_scans_and_series_that_the_ids_name(tmp_path: Path, start: Start) -> None:
+    rng, loud = np.random.default_rng(0), np.arange(90) % 2
+    names = [f"{k:03}" for k in rng.permutation(90)]
+    for suffix in ("flac", "npy", "parquet", "dcm"):
+        data = tmp_path / suffix
+        for k, name in enumerate(names):
+            folder = data / ("train" if k < 60 else "test")
+            folder.mkdir(parents=True, exist_ok=True)
+            wave = np.sin(np.arange(2048) * (0.1 if loud[k] else 0.5)) + rng.normal(0, 0.3, 2048)
+            write(folder / f"{name}.{suffix}", wave / 4, rng)
+        table = pd.DataFrame({"key": names, "low": loud})
+        table[:60].to_csv(data / "train.csv", index=False)
+        sample = table[60:].assign(low=0.5)
+        sample.to_csv(data / "sample_submission.csv", index=False)
+        (data / "description.md").write_text("# Evaluation\nArea under the ROC curve (AUC).\n")
+        ran = start("baseline", data)
+        found = submission_of(ran, sample)
+        assert ((found["low"] > 0.5).to_numpy() == loud[60:]).mean() > 0.9, (suffix, ran.output)
+
+
+def write(path: Path, wave: np.ndarray, rng: np.random.Generator) -> None:
+    """A file of the kind that its suffix names, with the wave in it."""
+    if path.suffix == ".flac":
+        soundfile.write(path, wave, 8000)
+    elif path.suffix == ".npy":
+        np.save(path, wave)
+    elif path.suffix == ".parquet":
+        pd.DataFrame({"left": wave, "right": rng.normal(size=len(wave))}).to_parquet(path)
+    else:
+        path.write_bytes(dicom(np.rint(1000 + 900 * wave.reshape(32, 64)).astype(np.uint16), "CT", "1.2.3"))
+
+
+def test_the_mean_of_several_rows_counts_where_an_id_has_several(tmp_path: Path, start: Start) -> None:
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame({"key": np.repeat(np.arange(90), 2), "x": rng.normal(size=180)})
+    table["sold"] = (table.groupby("key")["x"].transform("mean") > 0).astype(int)
+    (data := tmp_path / "data").mkdir()
+    table[:120].to_csv(data / "train.csv", index=False)
+    table[120:].drop(columns="sold").to_csv(data / "test.csv", index=False)
+    truth = table[120:].drop_duplicates("key").set_index("key")["sold"]
+    pd.DataFrame({"key": truth.index, "sold": 0.5}).to_csv(data / "sample_submission.csv", index=False)
+    (data / "description.md").write_text("# Evaluation\nArea under the ROC curve (AUC).\n")
+    found = pd.read_csv(start("baseline", data).submission).set_index("key")["sold"]
+    assert len(found) == 30
+    assert ((found > 0.5) == (truth == 1)).mean() > 0.7
 
 
 def test_tables_may_be_zipped_and_the_classes_be_columns(tmp_path: Path, rows: pd.DataFrame, start: Start) -> None:

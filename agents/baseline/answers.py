@@ -1,0 +1,150 @@
+"""Texts to write: remembered answers, parts of the text that is given, and lists of labels."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pandas as pd
+from sklearn.feature_extraction import FeatureHasher
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import Ridge, SGDClassifier
+from tables import SEED
+from task import CannotSolve
+
+MAX_ROWS, MAX_LABELS, MAX_WORDS = 20_000, 500, 300_000
+Model = Callable[[pd.DataFrame], list[str]]
+
+log = logging.getLogger("baseline")
+
+
+def text_answers(train: pd.DataFrame, test: pd.DataFrame, features: list[str], answer: str) -> list[str]:
+    """The answers to the test rows by whichever way of writing them is best for held-out training rows.
+
+    All columns are text. Raises CannotSolve where no way beats the most frequent answer.
+    """
+    rows = train.sample(min(len(train), MAX_ROWS), random_state=SEED)
+    columns = [name for name in features if rows[name].nunique() > 1]
+    cut = max(1, len(rows) // 4)
+    held, rest = rows[:cut], rows[cut:]
+    usual = rest[answer].mode().iloc[0]
+    best = (_likeness([usual] * len(held), held[answer]), "", "")
+    for name, column, fit in _ways(rest, columns, answer):
+        score = _likeness(fit(rest, column, columns, answer)(held), held[answer])
+        log.info("%s, %s: %.4f of the words are right in held-out rows", name, column, score)
+        best = max(best, (score, name, column))
+    if not best[1]:
+        raise CannotSolve(f"the texts of {answer!r} follow from no column")
+    fit = next(fit for name, column, fit in _ways(rest, columns, answer) if (name, column) == best[1:])
+    return fit(train, best[2], columns, answer)(test)
+
+
+def _ways(rows: pd.DataFrame, columns: list[str], answer: str) -> Iterator[tuple[str, str, Callable[..., Model]]]:
+    answers = rows[answer]
+    words = answers.str.split()
+    counts = Counter(word for own in words for word in set(own))
+    for column in columns:
+        yield "remembered answers", column, _remembered
+        if np.mean([own in text for own, text in zip(answers, rows[column], strict=True)]) > 0.8:
+            yield "a part of the text", column, _part
+        elif len(counts) < 0.2 * sum(counts.values()) and rows[column].str.split().str.len().mean() > 3:
+            yield "labels of the text", column, _labels
+
+
+def _likeness(found: list[str], true: pd.Series) -> float:
+    """The mean Jaccard index of the words."""
+    pairs = [(set(a.split()), set(b.split())) for a, b in zip(found, true, strict=True)]
+    return float(np.mean([len(a & b) / max(1, len(a | b)) if a or b else 1.0 for a, b in pairs]))
+
+
+def _remembered(rows: pd.DataFrame, column: str, columns: list[str], answer: str) -> Model:
+    """The most frequent answer to the same text; a text that was never seen is its own answer."""
+    known = rows.groupby(column)[answer].agg(lambda own: own.mode().iloc[0]).to_dict()
+    return lambda table: [str(known.get(text, text)) for text in table[column]]
+
+
+def _labels(rows: pd.DataFrame, column: str, columns: list[str], answer: str) -> Model:
+    """Several of the frequent words of answers for each text: a linear model for each word."""
+    lists = rows[answer].str.split()
+    names = [name for name, _ in Counter(word for own in lists for word in own).most_common(MAX_LABELS)]
+    truth = np.array([[name in own for name in names] for own in lists], dtype=float)
+    vectors = TfidfVectorizer(sublinear_tf=True, max_features=20_000)
+    model = Ridge(alpha=0.5, solver="sparse_cg").fit(vectors.fit_transform(rows[column]), truth)
+    usual = max(1, round(float(truth.sum(axis=1).mean())))
+
+    def predict(table: pd.DataFrame) -> list[str]:
+        values = model.predict(vectors.transform(table[column]))
+        ranks = np.argsort(-values, axis=1)[:, : usual + 3]
+        return [
+            " ".join(names[k] for place, k in enumerate(own) if place == 0 or row[k] > (0.25 if place < usual else 0.4))
+            for row, own in zip(values, ranks, strict=True)
+        ]
+
+    return predict
+
+
+def _part(rows: pd.DataFrame, column: str, columns: list[str], answer: str) -> Model:
+    """The run of words of the text whose words are likeliest to belong to answers."""
+    short = [name for name in columns if name != column and rows[name].nunique() <= 20]
+    other = [name for name in columns if name != column and name not in short]
+    hasher = FeatureHasher(1 << 18, input_type="string")
+    inputs, truth = [], []
+    for row in rows.to_dict("records"):
+        start = row[column].find(row[answer])
+        if start < 0 or not row[answer].strip():
+            continue
+        first = len(row[column][:start].split())
+        last = first + len(row[answer].split())
+        words = list(_words(row, column, short, other))
+        inputs += words
+        truth += [first <= k < last for k in range(len(words))]
+        if len(inputs) > MAX_WORDS:
+            break
+    if len(set(truth)) < 2:
+        return lambda table: list(table[column])
+    model = SGDClassifier(loss="log_loss", alpha=1e-5, max_iter=20, random_state=SEED)
+    model.fit(hasher.transform(inputs), truth)
+    level = float(np.mean(truth))
+
+    def predict(table: pd.DataFrame) -> list[str]:
+        found = []
+        for row in table.to_dict("records"):
+            own = list(_words(row, column, short, other))
+            shares = model.predict_proba(hasher.transform(own))[:, 1] if own else np.zeros(0)
+            first, last = _best_run(shares - max(level, 0.3))
+            found.append(" ".join(row[column].split()[first:last]))
+        return found
+
+    return predict
+
+
+def _words(row: dict[str, str], column: str, short: list[str], other: list[str]) -> Iterator[list[str]]:
+    """What is known of each word of a text: itself, its neighbours, and what other columns say."""
+    words = row[column].split()
+    kinds = [f"{name}={row[name]}" for name in short]
+    asked = {word.lower() for name in other for word in row[name].split()}
+    padded = ["<", "<", *(word.lower() for word in words), ">", ">"]
+    for k in range(len(words)):
+        near = padded[k : k + 5]
+        seen = [f"{place}:{word}" for place, word in enumerate(near)]
+        seen += [f"asked {place}" for place, word in enumerate(near) if word in asked]
+        seen += [f"asked {place}:{near[2]}" for place in (0, 1, 3, 4) if near[place] in asked]
+        yield [*seen, *kinds, *(f"{kind} {own}" for kind in kinds for own in seen)]
+
+
+def _best_run(values: np.ndarray) -> tuple[int, int]:
+    """The run with the largest sum, of one word at least.
+
+    >>> _best_run(np.array([-1, 2, -1, 3, -2]))
+    (1, 4)
+    """
+    best, first, total, run = -np.inf, 0, 0.0, (0, min(1, len(values)))
+    for k, value in enumerate(values):
+        if total <= 0:
+            first, total = k, 0.0
+        total += float(value)
+        if total > best:
+            best, run = total, (first, k + 1)
+    return run
