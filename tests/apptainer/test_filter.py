@@ -26,7 +26,7 @@ def filtered(code: str) -> str:
     if not compiled():
         pytest.skip("there is no libseccomp")
     folder = str(Path(bundled("environment")))
-    command = [sys.executable, "-I", "-c", APPLY + code, folder, compiled()]
+    command = [sys.executable, "-IB", "-c", APPLY + code, folder, compiled()]
     return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout.strip()
 
 
