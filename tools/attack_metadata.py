@@ -45,6 +45,7 @@ LEVEL = 0.01
 EXPLAINED = {
     ("AI4Code", CONTENT): "A notebook with more cells is a larger file: the answer lists its cells.",
     ("denoising-dirty-documents", ROWS): "A pixel's place is in its id; pages have margins.",
+    ("ml2021spring-hw2", ROWS): "Frames are in the order of time, as Kaggle's were: neighbours are of the same sound.",
     ("rsna-2022-cervical-spine-fracture-detection", ROWS): "Which vertebra is in the id; all break more often.",
     ("stanford-covid-vaccine", ROWS): "A base's place is in its id; the ends of molecules react in another way.",
     ("text-normalization-challenge-english-language", ROWS): "A token's place in its sentence is in its id.",
