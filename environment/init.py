@@ -68,6 +68,8 @@ async def main():
     if not ROOT:
         ctypes.CDLL(None).prctl(PR_SET_DUMPABLE, 0, 0, 0, 0)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
+        hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # relays need more than the agent, which has a limit
         rename()
     if ROOT:
         renumber(order["user"])
