@@ -250,10 +250,10 @@ def test_a_command_that_is_not_run_is_right_as_far_as_it_can_be_told(command: Co
     pytest.skip(f"only collected: {why}")
 
 
-def test_most_commands_are_run() -> None:
+def test_at_least_half_of_the_commands_are_run() -> None:
     ours = [found(*own)[0] for own in SHOWN if found(*own)[0] != LEAVE]
     print(f"{ours.count(RUN)} commands are run, {ours.count(COLLECT)} collected, {ours.count(PARSE)} parsed")
-    assert ours.count(RUN) > len(ours) / 2
+    assert ours.count(RUN) >= len(ours) / 2
 
 
 def test_shell_programs_that_pages_show_are_right_for_bash() -> None:

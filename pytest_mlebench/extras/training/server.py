@@ -109,7 +109,8 @@ class EpisodeServer:
     """Episodes of one benchmark, for whoever knows ``token``; ``serve`` goes on until ``stop``, or an interrupt.
 
     At most ``max_episodes`` are open at once; one that is not used for ``idle`` seconds is closed.
-    Data folder and sandbox are made ready first: raises DataError and SandboxError, UsageError where the port is taken.
+    Data folder and sandbox are made ready first: raises DataError and SandboxError, UsageError where the port is taken
+    or the folder of run groups cannot be made.
     """
 
     def __init__(
@@ -126,6 +127,10 @@ class EpisodeServer:
             raise DataError(
                 f"data folder {bench.data_dir} cannot be written: {reason(error)}; choose another one with --data-dir"
             ) from error
+        try:
+            bench.settings.runs_dir.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(f"--runs-dir: {bench.settings.runs_dir} cannot be written: {reason(error)}") from error
         bench_of_episodes(bench).ready_sandbox(agent_of_episodes())
         try:
             self._http = _Server(("127.0.0.1", port), _Handler)
