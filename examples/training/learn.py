@@ -1,6 +1,6 @@
 """Learn which strategy suits which competition, without a language model: python learn.py [PLOT.svg].
 
-A policy sees what an agent sees at the beginning, chooses one of four strategies, and is told the reward. It is a
+The policy sees what an agent sees at the start, picks one of four strategies, and receives the reward. It is a
 softmax over strategies, linear in four features of the observation, and learns by REINFORCE on twins of ten
 competitions. A reward is the share of the leaderboard's teams that the submission leaves behind. The policy's expected
 reward is measured on seeds and on competitions that it never learns from.

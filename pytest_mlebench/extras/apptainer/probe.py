@@ -1,7 +1,7 @@
-"""What an installation can do: tried once, in a container that is as confined as an agent's.
+"""What an installation can do. It is tried once, in a container with the same restrictions as an agent's.
 
 Apptainer runs with user namespaces or with a setuid program, with or without control groups, on kernels of all ages.
-What this tells is what runs have; nothing is taken from configuration files.
+So the result is what runs actually get; configuration files are not consulted.
 """
 
 from __future__ import annotations

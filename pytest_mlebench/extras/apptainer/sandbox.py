@@ -116,7 +116,7 @@ class ApptainerSandbox:
         size = format_size(sum(file.stat().st_size for file in files))
         yield "ok", f"{version}, {pluralize(len(files), 'image')} ({size}) in {self.images.folder}: --sandbox=apptainer"
         if not files:
-            yield "note", "what its containers can do is known when there is an image: mlebench build --sif=DIR dummy"
+            yield "note", "to test what its containers can do, build an image: mlebench build --sif=DIR dummy"
             return
         try:
             abilities = self._probed(files[0].stem)
@@ -282,7 +282,7 @@ def _mounts(scratch: Path, task: Task, sockets: Path) -> list[str]:
     if task.anonymous:  # the container's table of mounts has the path of the data
         (scratch / "data").mkdir()
         link_tree(task.public, scratch / "data")
-    else:  # a link, as the paths of binds have no room for every character: `:` and `,` separate
+    else:  # a link, because `:` and `,` in a bind's path would separate its parts
         (scratch / "data").symlink_to(task.public.resolve())
     shutil.copyfile(bundled("environment") / "init.py", scratch / "init.py")
     for name in COLLECTED:

@@ -18,7 +18,7 @@ DATA = Path("/home/data")
 def main(file: str, folder: Path = Path(__file__).parent, data: Path = DATA) -> int:
     """Print the verdict; the status is 0 for a submission that is well formed."""
     task = json.loads((folder / "checker.json").read_bytes())
-    unknown = math.nan  # agents are told no thresholds
+    unknown = math.nan  # agents do not learn the thresholds
     board = Leaderboard(teams=0, lower_is_better=False, gold=unknown, silver=unknown, bronze=unknown, median=unknown)
     competition = Competition(
         folder=folder / task["competition_id"],

@@ -264,7 +264,7 @@ def _disagreements(trial: Trial, report: Report, grader: Grader, dataset: Datase
 
 
 def _llm(trial: Trial, run_dir: Path) -> dict[str, Any]:
-    """What the agent says of its models: past our gateway, so that nothing of it was checked here."""
+    """What the agent reports about its models. The calls did not go through our gateway, so none of it was checked."""
     usage = trial.usage
     tokens = {
         name: count

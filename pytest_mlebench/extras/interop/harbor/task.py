@@ -40,7 +40,7 @@ _GRADING_EXTRA_SECONDS = 120.0
 """For starting Python, and for grading the sample submission."""
 _TEMPLATES = Path(__file__).with_name("templates")
 _NOT_FOR_AGENTS = ("prepare.py", "synthetic.py", "twin.py")
-"""How real data was split would tell the answers to whoever has the whole of it."""
+"""Anyone with the complete real data could derive the answers from how it was split."""
 _MOUNT = """\
 # Real data is not part of the task: MLEBENCH_DATA_DIR is the folder, on the machine of the container runtime, that
 # `mlebench prepare` filled.
