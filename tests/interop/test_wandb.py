@@ -122,6 +122,7 @@ class Tracker(BaseHTTPRequestHandler):
     takes: int | str = 200
     """The status with which what a run sends is answered; or ``drop`` its connection, or ``stall`` till the client
     closes it."""
+    takes_uploads = True
     talks_sense = True
     """If not, answers lack what was asked for."""
     runs: dict[str, dict[str, Any]]
@@ -134,6 +135,12 @@ class Tracker(BaseHTTPRequestHandler):
             return
         if self.path.endswith("/file_stream") and self.takes == 200:
             self.stream(self.path.split("/")[4], json.loads(body).get("files") or {})
+        if self.path.startswith("/upload/") and self.takes == 200:
+            _, _, id, name = self.path.split("/", 3)
+            if self.takes_uploads:
+                self.runs[id]["files"][name] = len(body)
+            self.answer(200 if self.takes_uploads else 413, {})
+            return
         if isinstance(self.takes, int):
             self.answer(self.takes, {})
             return
@@ -155,10 +162,12 @@ class Tracker(BaseHTTPRequestHandler):
         values = variables or {}
         if "query Runs" in query:
             return {"project": self.found()}
+        if "query RunFiles" in query:
+            return {"project": {"internalId": "1", "run": self.uploaded(values["name"], values["fileNames"])}}
         project = {"name": values.get("project"), "entity": {"name": "me"}}
         bucket = {"id": "r", "name": values.get("name"), "displayName": "r", "project": project}
         if "mutation UpsertBucket" in query:
-            own = self.runs.setdefault(values["name"], {"history": [], "summary": {}})
+            own = self.runs.setdefault(values["name"], {"history": [], "summary": {}, "files": {}})
             own |= {name: values[name] for name in ("displayName", "groupName", "project") if values[name]}
         answer: dict[str, Any] = {
             "viewer": {"id": "u", "entity": "me", "username": "me", "email": "", "flags": "{}", "teams": {"edges": []}},
@@ -166,7 +175,7 @@ class Tracker(BaseHTTPRequestHandler):
             "upsertBucket": {"bucket": bucket, "inserted": True},
         }
         if self.talks_sense:
-            url = f"http://{self.headers['Host']}/upload/"
+            url = f"http://{self.headers['Host']}/upload/{values.get('run')}/"
             files = [{"name": name, "uploadUrl": url + name} for name in values.get("files") or []]
             answer["createRunFiles"] = {"runID": "r", "uploadHeaders": [], "files": files}
             answer["project"] = {"artifact": None}
@@ -187,6 +196,18 @@ class Tracker(BaseHTTPRequestHandler):
             | {"displayName": own["displayName"], "summaryMetrics": summary, "config": "{}"}
             | {"historyTail": tail, "eventsTail": "[]", "notes": "", "wandbConfig": json.dumps({"t": 1})}
         )
+
+    def uploaded(self, id: str, names: list[str]) -> dict[str, Any]:
+        kept = {name: size for name, size in self.runs[id]["files"].items() if name in names}
+        empty = dict.fromkeys(("url", "directUrl", "mimetype", "updatedAt", "md5"))
+        edges = [
+            {"node": empty | {"id": name, "name": name, "sizeBytes": size}, "cursor": "1"}
+            for name, size in kept.items()
+        ]
+        return {
+            "fileCount": len(edges),
+            "files": {"edges": edges, "pageInfo": {"endCursor": "1", "hasNextPage": False}},
+        }
 
     def found(self) -> dict[str, Any]:
         empty = ("sweepName", "jobType", "commit", "description", "notes", "historyKeys")
@@ -271,6 +292,13 @@ def test_data_that_a_server_refuses_without_its_client_telling_is_missed(tmp_pat
     (record,) = read_group(group).records
     expected = f"mlebench: W&B lacks data of 2 of 2 runs ({record.run_id}, outcomes): "
     assert done.stderr.splitlines()[-1].startswith(expected), done.stderr
+
+
+def test_a_file_that_a_server_refuses_is_missed(tmp_path: Path) -> None:
+    recorded_group(tmp_path / "runs/mine", runs=1)
+    (bad, good), _ = exported(tmp_path / "runs/mine", {"takes_uploads": False}, {})
+    assert bad.returncode == 2 and "W&B lacks data of 1 of 2 runs (outcomes): " in bad.stderr, bad.stderr
+    assert good.returncode == 0, good.stderr
 
 
 @pytest.mark.parametrize(

@@ -116,7 +116,8 @@ class _Target:
         data = [[self._text(cell) for cell in row] for row in rows]
         with _client_errors(self._wandb):
             run = self._init(f"{self._group.name} outcomes", config={}, tags=[], job_type="outcomes")
-            run.log({"outcomes": self._wandb.Table(columns=list(_COLUMNS), data=data)}, step=0)
+            # Without a step, it takes the next one: W&B ignores the same step of an earlier export.
+            run.log({"outcomes": self._wandb.Table(columns=list(_COLUMNS), data=data)})
             self._finish(run, "outcomes")
 
     def read_back(self) -> None:
@@ -126,8 +127,8 @@ class _Target:
             time.sleep(seconds)
             with _client_errors(self._wandb):
                 asked = {"group": self._shared["group"]}
-                found = list(self._wandb.Api().runs(self._path, filters=asked, per_page=100, lazy=False))
-            arrived = {run.id for run in found if run.summary_metrics.get(_EXPORTED_AT) == self._exported_at}
+                found = self._wandb.Api().runs(self._path, filters=asked, per_page=100, lazy=False)
+                arrived = {run.id for run in found if self._is_whole(run)}
             if not (missing := [name for id, name in self._sent.items() if id not in arrived]):
                 return
         names = ", ".join(missing[:_NAMED]) + (", …" if len(missing) > _NAMED else "")
@@ -136,6 +137,14 @@ class _Target:
             f"W&B lacks data of {len(missing)} of {runs} ({names}): its server may limit the size of requests; "
             "the same command updates what was sent, and adds nothing twice"
         )
+
+    def _is_whole(self, run: Any) -> bool:
+        """Whether the server has a run as it was sent: its summary, which comes last, and the files that it names."""
+        values = run.summary_metrics
+        if values.get(_EXPORTED_AT) != self._exported_at:
+            return False
+        sizes = {own["path"]: own["size"] for own in values.values() if isinstance(own, dict) and "path" in own}
+        return not sizes or sizes == {file.name: file.size for file in run.files(names=[*sizes])}
 
     def _finish(self, run: Any, name: str, exit_code: int = 0) -> None:
         run.summary.update({_EXPORTED_AT: self._exported_at})
