@@ -19,7 +19,7 @@ from pytest_mlebench.bench import Bench
 from pytest_mlebench.cli.common import add_options, print_json, read_bench
 from pytest_mlebench.data.download.kaggle_client import find_credentials
 from pytest_mlebench.data.download.retry import RetryPolicy
-from pytest_mlebench.errors import MLEBenchError, SandboxError
+from pytest_mlebench.errors import MLEBenchError, SandboxError, UsageError
 from pytest_mlebench.io import disk
 from pytest_mlebench.io.extensions import extensions
 from pytest_mlebench.io.progress import Event, Note, WarningNote
@@ -57,8 +57,16 @@ def _add_agents(commands: Any) -> None:
     doctor.set_defaults(command=_doctor)
 
 
-def _agents(options: argparse.Namespace) -> int:
+def _read_bench(options: argparse.Namespace) -> Bench:
+    """For a command that only reads: raises UsageError if the folder of ``--sif`` does not exist."""
     bench = read_bench(options)
+    if options.mlebench_sif is not None and bench.settings.sif is not None and not bench.settings.sif.is_dir():
+        raise UsageError(f"--sif: {bench.settings.sif} is not a folder; `mlebench build --sif=DIR` makes one")
+    return bench
+
+
+def _agents(options: argparse.Namespace) -> int:
+    bench = _read_bench(options)
     settings, images = bench.settings, None
     try:
         images = bench.building_sandbox().images
@@ -97,7 +105,7 @@ def _key_names(agent: Agent) -> str:
 
 
 def _doctor(options: argparse.Namespace) -> int:
-    bench = read_bench(options)
+    bench = _read_bench(options)
     checks: tuple[Callable[[Bench], Iterator[Line]], ...] = (
         _engine,
         _sandboxes,
@@ -282,8 +290,13 @@ def _add_sandbox(commands: Any) -> None:
 def _build(options: argparse.Namespace) -> int:
     reporter = Lines()
     bench = read_bench(options, reporter)
-    if bench.settings.sif is not None and bench.settings.sandbox == "auto":
-        bench = bench.with_settings(sandbox="apptainer")
+    if (folder := bench.settings.sif) is not None:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(f"--sif: {folder} cannot be made: {error.strerror}") from error
+        if bench.settings.sandbox == "auto":
+            bench = bench.with_settings(sandbox="apptainer")
     registry = bench.registry
     # Each by its name; an agent's variants are one image.
     wanted = {id: None if id == ENVIRONMENT else registry[id] for id in options.agents} or registry.load()
