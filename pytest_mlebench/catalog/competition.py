@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import reprlib
 import shlex
@@ -112,6 +113,25 @@ class Competition:
         if not competition.description.is_file():
             raise CompetitionError(f"{competition.description} is missing: it is what agents read of the task")
         return competition
+
+    @classmethod
+    def bare(cls, folder: Path, *, id: str, version: str, sample_submission: str = "") -> Competition:
+        """A competition of which its files alone are known: no thresholds, and nothing of its metric."""
+        unknown = Leaderboard(
+            teams=0, lower_is_better=False, gold=math.nan, silver=math.nan, bronze=math.nan, median=math.nan
+        )
+        return cls(
+            folder=folder,
+            id=id,
+            title="",
+            split="",
+            category="",
+            metric="",
+            direction="higher",
+            leaderboard=unknown,
+            sample_submission=sample_submission,
+            version=version,
+        )
 
     @staticmethod
     def is_ours(path: Path) -> bool:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.data.source_url import SOURCES, redacted
+from pytest_mlebench.data.verification import SIDES
 from pytest_mlebench.errors import DataError
 from pytest_mlebench.io.extensions import load_extension
 from pytest_mlebench.io.progress import Reporter
@@ -22,12 +23,15 @@ class NotPushed(DataError):
 
 
 class Head(Protocol):
-    """What a source says of a competition's data: bytes in all, and whose description it has."""
+    """What a source says of a competition's data: bytes in all, whose description it has, and a digest that only the
+    same files have."""
 
     @property
     def size(self) -> int: ...
     @property
     def description(self) -> str | None: ...
+    @property
+    def digest(self) -> str: ...
 
 
 class Source(Protocol):
@@ -42,8 +46,16 @@ class Source(Protocol):
     def bytes_there(self, work: Path) -> int:
         """How many bytes an earlier call of ``pull`` has left in its folder."""
 
-    def pull(self, competition: Competition, head: Head, work: Path, reporter: Reporter) -> Path:
-        """Pull all files into ``work``, and return the folder in it that has ``public`` and ``private``."""
+    def pull(
+        self,
+        competition: Competition,
+        head: Head,
+        work: Path,
+        reporter: Reporter,
+        only: Collection[str] = SIDES,
+    ) -> Path:
+        """Pull all files into ``work``, or ``only`` some: parts and single files, as ``public/description.md``. Returns
+        the folder in it that has ``public`` and ``private``."""
 
     def push(self, dataset: Dataset, *, replace: bool, reporter: Reporter) -> int:
         """Write what is missing, and return how many files that were."""

@@ -31,11 +31,19 @@ from pytest_mlebench.data.source import Head
 from pytest_mlebench.data.store import DataStore, PrepareOptions
 from pytest_mlebench.data.twins import Twins
 from pytest_mlebench.errors import CompetitionError, DataError
-from pytest_mlebench.grading.twin_medals import NoMedals, Predictions, TwinMedals, twin_medals
+from pytest_mlebench.grading.twin_medals import (
+    NoMedals,
+    Predictions,
+    TwinMedals,
+    as_submission,
+    read_sample,
+    twin_medals,
+)
 from pytest_mlebench.io import durable
 from pytest_mlebench.io.json_files import loads
 from pytest_mlebench.io.progress import Reporter, Step, silent
 
+SOLUTION = "solution.csv"
 ATTEMPTS = 10
 """How many worlds are drawn until one tells skill from luck."""
 
@@ -63,8 +71,13 @@ def no_twin(competition: Competition) -> str:
     return f"{competition.id} has no twin: {competition.file('twin.py')} is missing; choose --data=real"
 
 
-def make_twin(competition: Competition, folder: Path, seed: int, size: str, *, medals: bool = True) -> MadeTwin:
+def make_twin(
+    competition: Competition, folder: Path, seed: int, size: str, *, medals: bool = True, solution: bool = False
+) -> MadeTwin:
     """Make and prepare a twin in a folder that does not exist yet, from the first world that has medals.
+
+    With ``solution``, the folder has a file ``SOLUTION`` too: its ceiling as a submission. Third-party code may have
+    written something else under this name.
 
     Raises CompetitionError where there is no ``twin.py``, and with file and line where it fails, NoMedals where ten
     worlds were refused.
@@ -75,7 +88,7 @@ def make_twin(competition: Competition, folder: Path, seed: int, size: str, *, m
     refused: list[str] = []
     for attempt in range(ATTEMPTS):
         folder.mkdir(parents=True)
-        arguments = (str(folder.absolute()), seed, attempt, size, medals)
+        arguments = (str(folder.absolute()), seed, attempt, size, medals, solution)
         predictions: Predictions = {}
         if is_third_party(competition):
             reply = call(make_world_here, competition, *arguments, write=[folder])
@@ -98,14 +111,14 @@ def make_twin(competition: Competition, folder: Path, seed: int, size: str, *, m
 
 
 def make_world_here(
-    competition: Competition, folder: str, seed: int, attempt: int, size: str, medals: bool
+    competition: Competition, folder: str, seed: int, attempt: int, size: str, medals: bool, solution: bool = False
 ) -> dict[str, Any]:
     """One world in an empty folder, made in this process, as JSON: ``medals`` and ``seconds``, or ``refused``."""
-    return _make_world(competition, folder, seed, attempt, size, medals)[0]
+    return _make_world(competition, folder, seed, attempt, size, medals, solution)[0]
 
 
 def _make_world(
-    competition: Competition, folder: str, seed: int, attempt: int, size: str, medals: bool
+    competition: Competition, folder: str, seed: int, attempt: int, size: str, medals: bool, solution: bool
 ) -> tuple[dict[str, Any], Predictions]:
     dataset = Dataset(competition, Path(folder))
     dataset.raw.mkdir()
@@ -127,6 +140,9 @@ def _make_world(
         except NoMedals as error:
             return {"refused": str(error)}, {}
     seconds = made - started, prepared - made, time.process_time() - prepared
+    if solution:
+        ceiling = as_submission(predictions["ceiling"], read_sample(dataset), f"{competition.id}: twin.py")
+        ceiling.to_csv(dataset.folder / SOLUTION, index=False)
     return {"medals": None if won is None else asdict(won), "seconds": seconds}, predictions
 
 

@@ -201,9 +201,7 @@ def run_agent(
     complete = RunRecord(
         run_id=run_id,
         run_group=options.folder.name,
-        competition_id=competition.id,
-        split=competition.split_label,
-        category=competition.category,
+        **about_data(competition, dataset),
         agent=agent.id,
         seed=seed,
         started_at=started.isoformat(),
@@ -221,11 +219,6 @@ def run_agent(
         confinement={"checker": checker.confinement, "grader": grader.confinement},
         llm=llm,
         agent_definition={**agent.describe(), "until": options.until},
-        data_verified=dataset.is_verified,
-        data=fingerprint(dataset),
-        synthetic_data=dataset.is_synthetic,
-        twin=dataset.twin,
-        data_source=dataset.source,
         description=_description(dataset, options),
         validation_score=read_validation_score(run_dir),
         permissions=permissions_of_run(agent, options.permissions, settings, execution.sandbox),
@@ -243,6 +236,20 @@ def run_agent(
     if all(point.final for point in record.timeline):
         return record
     return with_timeline(partial(grader.report, certainty=False))
+
+
+def about_data(competition: Competition, dataset: Dataset) -> dict[str, Any]:
+    """What a record says of the competition and its data."""
+    return {
+        "competition_id": competition.id,
+        "split": competition.split_label,
+        "category": competition.category,
+        "data_verified": dataset.is_verified,
+        "data": fingerprint(dataset),
+        "synthetic_data": dataset.is_synthetic,
+        "twin": dataset.twin,
+        "data_source": dataset.source,
+    }
 
 
 def graded(grader: Grader, run_dir: Path) -> Report:
@@ -299,9 +306,7 @@ def record_lost(
     lost = RunRecord(
         run_id=run_dir.name,
         run_group=options.folder.name,
-        competition_id=competition.id,
-        split=competition.split_label,
-        category=competition.category,
+        **about_data(competition, dataset),
         agent=agent.id,
         seed=seed,
         started_at=started.isoformat(),
@@ -314,11 +319,6 @@ def record_lost(
         versions=_versions(),
         limits=asdict(options.limits),
         agent_definition={**agent.describe(), "until": options.until},
-        data_verified=dataset.is_verified,
-        data=fingerprint(dataset),
-        synthetic_data=dataset.is_synthetic,
-        twin=dataset.twin,
-        data_source=dataset.source,
         description=_description(dataset, options),
         job=options.job,
     )
