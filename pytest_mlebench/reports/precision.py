@@ -27,9 +27,9 @@ _CAUSES = (
     "Below: the rate without the competition that changes it most."
 )
 _POINTS = (
-    "Differences are in percentage points, over pairs of runs of the same competition and seed. 6 on 3: six pairs, three "
-    "competitions. The 95 % interval generalizes to similar competitions, the one over seeds to more seeds of the "
-    "same competitions. p: two-sided exact sign test over competitions"
+    "Differences are in percentage points, over pairs of runs of the same competition and seed. 6 on 3: six pairs, "
+    "three competitions. The 95 % interval generalizes to similar competitions, the one over seeds to more seeds of "
+    "the same competitions. p: two-sided exact sign test over competitions"
 )
 
 
