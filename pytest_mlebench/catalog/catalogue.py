@@ -50,7 +50,7 @@ _SHOWN = 12
 def unknown(kind: str, name: str, choices: Iterable[str], *, advice: str = "") -> UsageError:
     """The error for a name that is none of the choices; lists close matches, or what there is.
 
-    With ``advice`` on how to add a choice, it lists all of them, unless one is close.
+    With ``advice`` on how to add a choice, it lists all of them, but no variants (``id/variant``).
     """
     names = sorted(choices)
     close = close_matches(name, names)
@@ -60,7 +60,8 @@ def unknown(kind: str, name: str, choices: Iterable[str], *, advice: str = "") -
     elif own := _in_this_folder(kind, name):
         found = [own]
     elif advice:
-        found += [advice] if close else [f"there are {', '.join(names)}.", advice]
+        without_variants = [own for own in names if own.split("/")[0] not in names or "/" not in own]
+        found += [f"there are {', '.join(without_variants)}.", advice]
     elif not close:
         found = [f"there are {', '.join(names[:_SHOWN])}{', …' if len(names) > _SHOWN else ''}"]
     return UsageError(f"unknown {kind} {name!r}; {' '.join(found)}")
