@@ -335,6 +335,8 @@ class Bench:
         settings, granted, gateway, replayed = self.settings, self.permissions, None, False
         if settings.llm_gateway == "on" and agent.may_ask_models:
             gateway, replayed = self.gateway, self.replayed_group is not None
+        elif settings.llm_replay is not None:
+            _ = self.replayed_group  # an unknown group is an error for every agent
         elif settings.llm_providers or settings.prices:
             _ = self.gateway  # an invalid file is not ignored
         environment = run_environment(agent, granted, gateway, replayed=replayed)

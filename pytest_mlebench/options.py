@@ -602,7 +602,7 @@ class Settings:
     )
     detach: bool = _flag(
         "--detach",
-        "leave jobs running when the session is interrupted; --resume picks them up",
+        "let jobs continue when you press Ctrl-C; --resume picks them up",
         needs=(
             AGENT,
             ENGINE,

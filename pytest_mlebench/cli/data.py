@@ -175,9 +175,10 @@ def _prepare_in(
             **how,
         )
         how["check_disk"] = False  # it was, for all of them
+        ready = {own.id for own in competitions if store.is_ready(own, **how)}
 
         def ended(result: jobs.Result) -> None:
-            reporter.end(result.competition.id, _ended(store, result))
+            reporter.end(result.competition.id, _ended(store, result, already=result.competition.id in ready))
 
         results = jobs.prepare_all(
             store, competitions, KaggleDownloads, reporter, ended=ended, jobs=options.jobs, **how
@@ -223,12 +224,15 @@ def _chosen_or_prepared(options: argparse.Namespace, bench: Bench) -> list[Compe
     raise DataError(f"nothing is prepared in {store.root}: prepare it first, see `mlebench prepare --help`")
 
 
-def _ended(store: DataStore, result: jobs.Result) -> str:
+def _ended(store: DataStore, result: jobs.Result, *, already: bool) -> str:
     if result.error:
         return result.error
     dataset = store.dataset(result.competition)
     source = f" from {dataset.source}" if dataset.source else ""
-    return f"{result.competition.id}: prepared in {dataset.prepared}{source}{_verification(store, dataset)}"
+    place = f"{dataset.prepared}{source}{_verification(store, dataset)}"
+    if already:
+        return f"{result.competition.id}: already prepared in {place}; --force prepares it again"
+    return f"{result.competition.id}: prepared in {place}"
 
 
 def _as_json(store: DataStore, result: jobs.Result) -> dict[str, Any]:
@@ -250,7 +254,7 @@ def _verification(store: DataStore, dataset: Dataset) -> str:
         return f" ({TWIN_DATA}; runs use it with --data=twin:{dataset.twin['key']}:{dataset.twin['size']})"
     if dataset.is_synthetic:
         command = store.command("prepare", dataset.competition, "--force")
-        return f" (synthetic data; `{command}` replaces it by the real data)"
+        return f" (synthetic data; `{command}` replaces it with real data)"
     if dataset.is_verified is False:
         return " (not the reference's data: checksums differ)"
     return " (checksums match)" if dataset.is_verified and dataset.competition.checksums else ""

@@ -191,7 +191,7 @@ def _files(options: argparse.Namespace) -> int:
             if len(left) > _LISTED:
                 logger.warning("and %s more", f"{len(left) - _LISTED:,}")
             if not left:
-                logger.info("%s has no files of its agent beside its submission and its log", run_dir)
+                logger.info("%s has no files of its agent besides its submission and its log", run_dir)
             return 0
         if (chosen := files.get(options.path)) is None:
             raise UsageError(f"{run_dir.name} has no file {options.path!r}: `mlebench files {options.run}` lists them")

@@ -42,8 +42,8 @@ def _new_competition(options: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory() as scratch:
         write_golden(competition, make_golden(competition, Path(scratch)))
     logger.info("Created %s. Edit its files, then run:", folder)
-    logger.info("    mlebench golden %s    writes down what they give", folder)
-    logger.info("    pytest %s             checks them", folder)
+    logger.info("    mlebench golden %s    records the results", folder)
+    logger.info("    pytest %s             checks the competition", folder)
     return 0
 
 

@@ -57,7 +57,7 @@ def _regrade(options: argparse.Namespace) -> int:
             print(one_line(remark))
         print(summary(result))
     if is_bundle:
-        logger.info("not written, as a bundle stays as it is: `mlebench unbundle` makes a run group of it")
+        logger.info("not saved, because bundles are never changed: unpack it with `mlebench unbundle` first")
     else:
         logger.info("%s", path)
     return 1 if result.not_graded else 0

@@ -13,6 +13,8 @@ from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.errors import CompetitionError, DataError, MLEBenchError, reason
 from pytest_mlebench.io import disk
 
+_SHOWN_NAMES = 8
+
 
 def make_synthetic(competition: Competition, raw: Path, seed: int) -> None:
     """Have ``synthetic.py`` make raw data in an empty folder; raises CompetitionError with the line that failed."""
@@ -79,7 +81,14 @@ def prepare_here(competition: Competition, raw: str, folder: str, maker: str, ke
             (dataset.public / "description.md").write_text(_description(competition), encoding="utf-8", newline="")
     except (Exception, SystemExit) as error:
         source = f" on the data of {maker}" if maker else f"; is {raw} the complete, unpacked download?"
+        if isinstance(error, FileNotFoundError):
+            source = f"; {maker or 'the raw data'} has {_listed(Path(raw))}"
         raise _translated(competition, error, source, dataset.folder) from error
+
+
+def _listed(folder: Path) -> str:
+    names = sorted(path.name for path in folder.iterdir())
+    return ", ".join([*names[:_SHOWN_NAMES], *["…"][: len(names) > _SHOWN_NAMES]]) or "no files"
 
 
 def _description(competition: Competition) -> str:
@@ -104,5 +113,6 @@ def _translated(competition: Competition, error: BaseException, source: str, fol
     if isinstance(error, OSError):
         name = f" ({error.filename})" if error.filename else ""
         place = f" in {found}" if (found := competition.place_of(error)) else ""
-        return DataError(f"{competition.id}: preparation stopped: {error.strerror or error}{name}{place}")
+        has = source if isinstance(error, FileNotFoundError) else ""
+        return DataError(f"{competition.id}: preparation stopped: {error.strerror or error}{name}{place}{has}")
     return DataError(f"{competition.id}: prepare.py raised {competition.describe_error(error)}{source}")

@@ -92,9 +92,11 @@ def _markers(config: pytest.Config) -> dict[str, str]:
 def explain_nothing(reporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """Where -k or -m matches none of the competitions that were collected: the close ones, or how to see all."""
     expression = config.option.markexpr
-    if expression and offered(config):
+    if expression:
         known = _markers(config)
         words = [word for word in re.findall(r"\w+", expression) if word not in {"and", "or", "not", *known}]
+        if not offered(config) and known.keys().isdisjoint(map(marker_name, words)):
+            return  # the markers of another project
         close = [name for word in words for name in close_matches(marker_name(word), known)]
         meant = f"did you mean {' or '.join(dict.fromkeys(close))}?" if close else "`pytest --markers` lists them"
         reporter.write_line(f"-m {expression!r} matches no competition; {meant}")

@@ -205,7 +205,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatu
         from pytest_mlebench.plugin.reporting import summarise
 
         summarise(terminalreporter, config)
-    if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and own.offered(config):
+    if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and (own.offered(config) or config.option.markexpr):
         from pytest_mlebench.plugin.choosing import explain_nothing
 
         explain_nothing(terminalreporter, config)

@@ -250,7 +250,7 @@ def find_group(name: AnyPath, runs_dir: AnyPath) -> Path:
         if name.endswith(GRADING_REPORT) and Path(name).is_file():
             raise UsageError(f"{name} is a grading report: name its folder, {Path(name).resolve().parent}")
         is_file = Path(name).is_file()
-        what = "is a file (`mlebench unbundle` makes a run group of a bundle)" if is_file else "does not exist"
+        what = "is a file (`mlebench unbundle` unpacks a bundle to a run group)" if is_file else "does not exist"
         raise UsageError(f"run group {name} {what}; `mlebench groups` lists those below {runs_dir}")
     if name == LAST:  # one without runs was stopped before it began
         found = [group for group in groups if any((runs_dir / group).glob(f"*/{RUN_LOG}"))][-1:]

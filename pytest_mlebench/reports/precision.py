@@ -21,15 +21,15 @@ _SHOWN_CHANGES = 8
 _SHOWN_TEXT = 200
 _WORDS = {"any_medal": "any medal", "percentile": "percentile"}
 _CAUSES = (
-    "Competition, seed, test rows: their shares of the variance of a run's result; test rows by resampling them. "
-    f"Seeds for {DIFFERENCE:g}: the seeds with which a difference of {DIFFERENCE:g} points from a similar agent shows "
-    f"in {POWER:g} of 100 cases, on these competitions; shown now: the difference that shows so often with the seeds "
-    "that were run. Below: the rate without the competition that moves it most."
+    "Competition, seed, test rows: the share of each in the variance of a run's result; it needs two seeds. "
+    f"Seeds for {DIFFERENCE:g}: how many seeds reveal a difference of {DIFFERENCE:g} points from a similar agent in "
+    f"{POWER:g} of 100 cases, on these competitions. Shown now: the difference that the present seeds reveal as often. "
+    "Below: the rate without the competition that changes it most."
 )
 _POINTS = (
-    "In percentage points, over pairs of runs of the same competition and seed, so many on so many competitions. The "
-    "95 % interval is what similar competitions could have given, the one over seeds what more seeds of the same "
-    "competitions could; p is of the two-sided exact sign test over competitions"
+    "Differences are in percentage points, over pairs of runs of the same competition and seed. 6 on 3: six pairs, "
+    "three competitions. The 95 % interval generalizes to similar competitions, the one over seeds to more seeds of "
+    "the same competitions. p: two-sided exact sign test over competitions"
 )
 
 

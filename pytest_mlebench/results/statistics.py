@@ -201,12 +201,12 @@ def paired_difference(pairs: Sequence[Sequence[tuple[float, float]]]) -> PairedD
     if noise:
         error = math.sqrt(noise * sum(1 / len(own) for own in by_run)) / len(by_run)
         half = _t_quantile(_freedom(by_run)) * error
-        seeds_interval = Interval(mean - half, mean + half)
+        seeds_interval = Interval(max(-100.0, mean - half), min(100.0, mean + half))
     return PairedDifference(
         competitions=len(differences),
         runs=sum(map(len, by_run)),
         mean=mean,
-        interval=mean_interval(differences),
+        interval=mean_interval(differences, low=-100, high=100),
         seeds_interval=seeds_interval,
         wins=wins,
         ties=len(differences) - wins - losses,

@@ -396,7 +396,8 @@ def test_an_untouched_bundle_verifies_and_every_number_is_computed_again(
     assert states["models called"] == states["provider tools"] == "unknown"
 
     assert main(["verify", "toys.tar.zst", *options, "--digest", "0" * 64]) == 1
-    assert "toys: differs (index)" in capsys.readouterr().out
+    refused = capsys.readouterr().out
+    assert "toys: differs (index)" in refused and "which `mlebench bundle` prints" in refused
     # Without the data nothing is claimed.
     assert main(["verify", "toys.tar.zst", f"--data-dir={tmp_path / 'none'}", options[1]]) == 1
     assert "grades: cannot be checked: 4 of 4 runs" in capsys.readouterr().out

@@ -194,7 +194,8 @@ def _check(name: str, found: Iterable[str], detail: str) -> Check:
 def _origin(bundle: Bundle, digest: str | None, allowed_signers: Path | None) -> Iterator[Check]:
     count = pluralize(len(bundle.index.files), "file")
     if digest is not None and digest.lower() != bundle.digest:
-        yield Check("index", Result.differs, "its digest is not the one that was given", (f"given: {digest}",))
+        found = f"you gave {digest}; the SHA-256 of a file is not its digest, which `mlebench bundle` prints"
+        yield Check("index", Result.differs, "its digest is not the one that you gave", (found,))
     else:
         yield Check("index", Result.verified, f"{count}, each with the SHA-256 that the index says")
     if bundle.signature is not None:

@@ -186,6 +186,10 @@ def _queue(config: pytest.Config, ours: Sequence[AgentRun]) -> RunQueue:
     if asked and settings.cluster != "local":
         check_largest(chosen, settings, asked)
         reporter_of(config)(Note(request_text(chosen.name, settings, asked)))
+    if settings.detach:
+        reporter_of(config)(
+            Note("this session waits for its jobs; press Ctrl-C to leave, and they continue (--detach)")
+        )
     return RunQueue(
         session.group,
         chosen,

@@ -63,7 +63,9 @@ def add_verify(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "bundle", nargs="?", type=user_path, metavar="FILE", help="a bundle that `mlebench bundle` made"
     )
-    parser.add_argument("--digest", metavar="SHA256", help="for a bundle: its published digest")
+    parser.add_argument(
+        "--digest", metavar="SHA256", help="for a bundle: its published digest, which `mlebench bundle` printed"
+    )
     parser.add_argument("--allowed-signers", type=user_path, metavar="FILE",
         help="for a bundle: the keys that may have signed it, as described in ssh-keygen(1)")  # fmt: skip
     parser.add_argument("--max-size", metavar="SIZE", help="for a bundle: maximum unpacked size (default: 256g)")
