@@ -303,7 +303,7 @@ class Settings:
     disk: int | None = _option(
         "--disk",
         "SIZE",
-        "disk space that a run may use, for example 100g (default: no limit)",
+        "disk space that a run may use, for example 100g (default: a fair share of what is free, in containers)",
         parse_size,
         INI | RESTORED,
     )

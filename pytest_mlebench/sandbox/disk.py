@@ -16,6 +16,16 @@ _SHARE = 0.1
 
 _NEARLY_FULL = 5 << 30
 _TIMES = 20
+_SHARED = 0.9
+
+
+def disk_share(free: int | None, workers: int) -> int | None:
+    """What each of ``workers`` runs without a limit may write to a disk with ``free`` bytes; None if that is unknown.
+
+    >>> disk_share(100 << 30, 4) == int(22.5 * (1 << 30))
+    True
+    """
+    return None if free is None else max(_NEARLY_FULL, int(free * _SHARED) // workers)
 
 
 class DiskWatcher:
@@ -63,23 +73,37 @@ class DiskWatcher:
 
 
 class FreeSpaceWatcher(DiskWatcher):
-    """For a run without a limit: calls ``stop`` when the engine's disk is nearly full and this run filled much of it.
+    """For a run without a limit: calls ``stop`` when it wrote more than its share, or filled much of a full disk.
 
-    That is when less is free than a twentieth of what the run wrote, and less than 5 GiB: the run that wrote most is
-    stopped first, and one that would have fitted goes on. ``free`` gives the bytes that are free, None if unknown.
+    A disk is full when less is free than a twentieth of what the run wrote, and less than 5 GiB: the run that wrote
+    most is stopped first, and one that would have fitted goes on. ``free`` gives the bytes that are free, None if
+    unknown.
     """
 
     def __init__(
-        self, free: Callable[[], int | None], written: Callable[[], int | None], stop: Callable[[], None]
+        self,
+        free: Callable[[], int | None],
+        written: Callable[[], int | None],
+        stop: Callable[[], None],
+        *,
+        share: int | None = None,
     ) -> None:
-        super().__init__(0, written, stop)
-        self._free = free
+        super().__init__(share or 0, written, stop)
+        self._free, self._share = free, share
+        self._free_at_start = free() or 0
 
     def look(self) -> bool:
         free = self._free()
-        if free is not None and free < _NEARLY_FULL:  # only then: to measure what was written takes long
+        if free is None:
+            return False
+        taken = self._free_at_start - free
+        # Only then, because it takes long to measure what was written.
+        if free < _NEARLY_FULL or (self._share is not None and taken > self._share):
             size = self._written() or 0
-            if free * _TIMES < size:
+            if self._share is not None and size > self._share:
+                share = format_size(self._share)
+                self.full = f"{format_size(size)} written, and its share of the disk is {share}; --disk sets a limit"
+            elif free * _TIMES < size:
                 left = format_size(free)
                 self.full = f"{format_size(size)} written, and only {left} are left for all runs; --disk sets a limit"
         return bool(self.full)

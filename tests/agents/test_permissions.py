@@ -349,3 +349,15 @@ def test_a_bundled_agent_is_trusted_only_where_its_definition_says_so() -> None:
     trusted = {id for id, agent in every.items() if Permissions().trusts(agent)}
     assert trusted == {id for id, agent in every.items() if agent.trusted}
     assert trusted and trusted != {*every}
+
+
+def test_a_provider_without_its_key_is_not_there_but_for_a_replay(stranger: MakeAgent) -> None:
+    keyed = Provider(
+        name="mine", flavour="openai", base_url="https://models.example/v1", keys=("MY_KEY",), url_variables=("MY_URL",)
+    )
+    gateway = GatewaySettings(providers={"mine": keyed})
+    given = {"MY_URL": "https://models.example/v2"}
+    assert run_environment(stranger(), Permissions(), gateway, given) == {}
+    assert run_environment(stranger(), Permissions(), gateway, given, replayed=True) == given
+    assert run_environment(stranger(), Permissions(), gateway, {**given, "MY_KEY": "k"}) == {**given, "MY_KEY": "k"}
+    assert run_environment(stranger(), Permissions(), gateway, {**given, "MY_KEY": ""}) == {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -65,7 +66,10 @@ def tables(group: Path) -> bytes:
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     """Two agents × two seeds on the toy competition; one run with a ledger of model calls, as the gateway writes it."""
-    project = tmp_path_factory.mktemp("project")
+    kept = os.environ.get("MLEBENCH_TEST_WORLD")
+    project = Path(kept) if kept else tmp_path_factory.mktemp("project")
+    if (project / "runs/toys").is_dir():
+        return world_in(project)
     shutil.copytree(TOYS, project, dirs_exist_ok=True)
     return made_world(project, ("toy/gold", "toy/silver"), seeds=2)
 
@@ -78,8 +82,12 @@ def made_world(project: Path, agents: Sequence[str], *, seeds: int) -> World:
     command += ["--sandbox=local", "--run-group=toys", "--runs-dir=runs", "-c", "/dev/null", f"--rootdir={project}"]
     done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+    _with_models(project / "runs/toys")
+    return world_in(project)
+
+
+def world_in(project: Path) -> World:
     group = project / "runs/toys"
-    _with_models(group)
     return World(group, project / "data", Regrader(Catalogue(project / "competitions"), DataStore(project / "data")))
 
 

@@ -34,7 +34,7 @@ from pytest_mlebench.io.units import format_size, listed, pluralize
 from pytest_mlebench.records.account import COLLECTED, RUN_LOG
 from pytest_mlebench.sandbox.collection import Collector, FilesWriter
 from pytest_mlebench.sandbox.contract import Task, check_agent_folder
-from pytest_mlebench.sandbox.disk import DiskWatcher, FreeSpaceWatcher
+from pytest_mlebench.sandbox.disk import DiskWatcher, FreeSpaceWatcher, disk_share
 from pytest_mlebench.sandbox.endings import End, Machine, apply, describe
 from pytest_mlebench.sandbox.gpus import Gpu, GpuPool, GpuUsage, machine_size
 from pytest_mlebench.sandbox.leftovers import SOCKETS
@@ -67,6 +67,7 @@ class ApptainerSandbox:
     def __init__(self, bench: Bench) -> None:
         self._settings = bench.settings
         self._limits, self._workers, self._reporter = bench.limits, bench.workers, bench.reporter
+        self._disk_share = disk_share(free_space(Path(tempfile.gettempdir())), bench.workers)
         self._gpu_pool = GpuPool(bench.settings.gpu_ids)
         self.images = SifImages(bench)
         self._abilities: dict[str, probe.Abilities] = {}
@@ -201,7 +202,7 @@ class ApptainerSandbox:
         mounts = _mounts(scratch.folder, task, wiring.folder)
         program = [_PYTHON, "-I", _INIT, _HARNESS]
         container.start([*command[:-1], *mounts, command[-1], *program], _processors(task), log)
-        disk = _disk_watcher(task.limits.disk, scratch.folder, container)
+        disk = _disk_watcher(task.limits.disk, scratch.folder, container, self._disk_share)
         memory = MemoryWatcher(task.limits.memory or 0, container, container.kill)
         usage = GpuUsage(gpus)
         source = SubmissionFile(scratch.folder / "submission")
@@ -245,8 +246,10 @@ class ApptainerSandbox:
             build_network=self.images.build_network_of(task.agent),
             runtime=self._program.version,
             gpus=tuple(gpu.uuid for gpu in gpus),
-            disk="watched" if task.limits.disk is not None else "",
-            limits=describe(task.limits),
+            disk="watched",
+            limits=describe(
+                task.limits if task.limits.disk is not None else replace(task.limits, disk=self._disk_share)
+            ),
         )
 
 
@@ -334,10 +337,10 @@ def _processors(task: Task) -> list[int]:
     return [usable[(first + k) % len(usable)] for k in range(count)]
 
 
-def _disk_watcher(limit: int | None, scratch: Path, container: Container) -> DiskWatcher:
+def _disk_watcher(limit: int | None, scratch: Path, container: Container, share: int | None) -> DiskWatcher:
     written = partial(_written, scratch)
     if limit is None:
-        return FreeSpaceWatcher(partial(free_space, scratch), written, container.kill)
+        return FreeSpaceWatcher(partial(free_space, scratch), written, container.kill, share=share)
     return DiskWatcher(limit, written, container.kill)
 
 

@@ -106,6 +106,8 @@ def _call(line: Mapping[str, Any]) -> Call:
     known = {name: value for name, value in line.items() if name in Call.__dataclass_fields__}
     tokens, cost = known.get("tokens"), known.get("cost")
     if tokens is not None:
+        if not isinstance(tokens, Mapping):
+            raise ValueError("tokens must be an object")
         values = {name: tokens.get(name, 0) for name in Tokens.__dataclass_fields__}
         if not all(type(value) is int and value >= 0 for value in values.values()):
             raise ValueError("tokens must be counts")

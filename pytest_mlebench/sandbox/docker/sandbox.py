@@ -25,7 +25,7 @@ from pytest_mlebench.io.units import listed
 from pytest_mlebench.records.account import COLLECTED, RUN_LOG, SUBMISSION, Limits, SandboxAccount
 from pytest_mlebench.sandbox.collection import Collector, DiskFull, FilesWriter
 from pytest_mlebench.sandbox.contract import Execution, Task, check_agent_folder
-from pytest_mlebench.sandbox.disk import DiskWatcher, FreeSpaceWatcher
+from pytest_mlebench.sandbox.disk import DiskWatcher, FreeSpaceWatcher, disk_share
 from pytest_mlebench.sandbox.docker.archive import collect_archive, collect_submission
 from pytest_mlebench.sandbox.docker.container import Container, configuration
 from pytest_mlebench.sandbox.docker.engine import DOCKER, engine_errors, free_space, has_quota
@@ -142,6 +142,7 @@ class DockerSandbox:
             limit_memory="memory" not in self._engine.unenforced,
         )
         self._limits = options.limits or Limits()
+        self._disk_share = disk_share(free_space(self._info), options.workers)
         self._checked: list[Agent] = []
 
     def close(self) -> None:
@@ -248,7 +249,8 @@ class DockerSandbox:
         account = self._start(container, wiring, image, gpus, log, stack)
         watcher: DiskWatcher | None = None
         if task.limits.disk is None:
-            watcher = FreeSpaceWatcher(partial(free_space, self._info), container.written, container.kill)
+            free = partial(free_space, self._info)
+            watcher = FreeSpaceWatcher(free, container.written, container.kill, share=self._disk_share)
         elif account.disk != "loop":
             watcher = DiskWatcher(task.limits.disk, container.written, container.kill)
         usage = GpuUsage(gpus)
@@ -339,8 +341,8 @@ class DockerSandbox:
             runtime=runtime,
             privileged=task.agent.privileged,
             gpus=tuple(gpu.uuid for gpu in gpus),
-            disk=enforced if limits.disk is not None else "",
-            limits=describe(limits),
+            disk=enforced if limits.disk is not None else "watched" if self._disk_share is not None else "",
+            limits=describe(limits if limits.disk is not None else replace(limits, disk=self._disk_share)),
             notes=tuple(notes),
             kept=f"container {container.name}" if task.keep else "",
         )
