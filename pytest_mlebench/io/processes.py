@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import signal
@@ -55,12 +56,18 @@ def start_time(pid: int) -> str:
 
 def owned(prefix: str) -> str:
     """The beginning of a temporary folder's name that says which process it belongs to (see ``dead_folders``)."""
-    return f"{prefix}{os.getpid()}-{start_time(os.getpid())}-"
+    return f"{prefix}{_machine()}-{os.getpid()}-{start_time(os.getpid())}-"
+
+
+def _machine() -> str:
+    """Short for the host name and the process namespace: folders on shared storage outlive this boot."""
+    host, _, namespace = _here()
+    return hashlib.sha256(f"{host} {namespace}".encode()).hexdigest()[:6]
 
 
 def dead_folders(prefix: str, bases: Iterable[Path]) -> list[Path]:
-    """This user's folders below ``bases`` with ``owned(prefix)`` names whose processes have ended."""
-    name = re.compile(rf"{re.escape(prefix)}(?P<pid>\d+)-(?P<start>\d+)-")
+    """This user's folders below ``bases`` with ``owned(prefix)`` names whose processes, on this machine, have ended."""
+    name = re.compile(rf"{re.escape(prefix)}{_machine()}-(?P<pid>\d+)-(?P<start>\d+)-")
     found = []
     for base in set(bases):
         for folder in base.glob(f"{prefix}*"):

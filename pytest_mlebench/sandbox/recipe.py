@@ -54,6 +54,8 @@ class Recipe:
     arguments: Mapping[str, str]
     parent: str = ""
     network: BuildNetwork = "full"
+    builder: str = ""
+    """What turns it into an image, if that is part of the tag."""
 
     @property
     def origin_of_base(self) -> str:
@@ -86,6 +88,7 @@ class Recipe:
             self.dockerfile,
             self.parent,
             self.network,
+            *filter(None, [self.builder]),
             *(f"{key}={value}" for key, value in sorted(self.arguments.items())),
         )
         for name in self.files():

@@ -1,4 +1,4 @@
-"""Taking out of a container what an agent left: the engine's tar stream, read as if an enemy had written it."""
+"""Taking out of a container what an agent left: a tar stream, read as if an enemy had written it."""
 
 from __future__ import annotations
 
@@ -42,16 +42,16 @@ class _Stream(io.RawIOBase):
         return block
 
 
-def collect_archive(chunks: Iterator[bytes], folder: str, collector: Collector) -> None:
-    """Take the regular files of a tar stream, whose first folder is ``folder``; the collector notes what is left out.
+def collect_archive(chunks: Iterator[bytes], folders: Sequence[str], collector: Collector) -> None:
+    """Take the regular files of a tar stream that lie below ``folders``; the collector notes what is left out.
 
     Raises DiskFull.
     """
     if not (begin := next(chunks, b"")):
-        collector.note(f"{folder} (no folder)")
+        collector.note(f"{', '.join(folders)} (no folder)")
         return
     stream = _Stream(chain([begin], chunks), collector.max_bytes + collector.max_files * 2048 + _SKIP)
-    last = folder
+    last = folders[0]
     try:
         with tarfile.open(fileobj=stream, mode="r|", bufsize=_BLOCK) as tar:
             for number, member in enumerate(tar):
@@ -62,7 +62,7 @@ def collect_archive(chunks: Iterator[bytes], folder: str, collector: Collector) 
                 if number > 2 * collector.max_files + _MORE_ENTRIES:
                     collector.note(f"{shown(last)}, and all that follows it")
                     return
-                _member(tar, member, folder, collector)
+                _member(tar, member, folders, collector)
     except _TooMuch:
         collector.note(f"all after {shown(last)} (more data than is read)")
     except tarfile.TarError as error:
@@ -82,10 +82,10 @@ def collect_submission(chunks: Iterator[bytes], collector: Collector) -> None:
         collector.note(f"{SUBMISSION} (the archive is damaged)")
 
 
-def _member(tar: tarfile.TarFile, member: tarfile.TarInfo, folder: str, collector: Collector) -> None:
+def _member(tar: tarfile.TarFile, member: tarfile.TarInfo, folders: Sequence[str], collector: Collector) -> None:
     name = shown(member.name)
     first, *parts = member.name.rstrip("/").split("/")
-    if first != folder or any(part in ("", ".", "..") or "\0" in part for part in parts):
+    if first not in folders or any(part in ("", ".", "..") or "\0" in part for part in parts):
         collector.note(f"{name} (not a path below the folder)")
     elif len(parts) > MAX_DEPTH:
         collector.note(f"{name[:200]}… (folders too deep)")
