@@ -9,12 +9,15 @@ generator has seed 0.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+import secrets
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import TypeVar
 
 import numpy as np
 
+T = TypeVar("T")
 _KEY: ContextVar[bytes | None] = ContextVar("key of private randomness", default=None)
 
 
@@ -35,3 +38,10 @@ def private_generator(purpose: str) -> np.random.RandomState:
         return np.random.RandomState(0)
     digest = hashlib.blake2b(purpose.encode(), key=key).digest()
     return np.random.RandomState(np.frombuffer(digest, dtype="<u4"))
+
+
+def shuffled(values: Iterable[T]) -> list[T]:
+    """A list in an order that nobody can find out, nor repeat."""
+    drawn = list(values)
+    secrets.SystemRandom().shuffle(drawn)
+    return drawn

@@ -92,6 +92,14 @@ class Dataset:
         return self.is_prepared and levelling.is_level(self.private) and levelling.is_level(self.public)
 
     @property
+    def has_moved_files(self) -> bool:
+        """Whether public files were moved from raw data, and their times are still to be set (see ``levelling``).
+
+        The state has the inode of their folder, since a copy of it may be in another order.
+        """
+        return self.is_prepared and self.state.get("moved") == self.public.stat().st_ino
+
+    @property
     def kernels(self) -> Path:
         """The competition's public notebooks, which plagiarism is looked for in (see ``data.kernels``)."""
         return self.folder / "kernels"

@@ -406,14 +406,26 @@ class DataStore:
             self._make_synthetic(dataset, seed, reporter)
             return
         had_raw = dataset.has_raw or disk.is_file(dataset.archive)
+        is_kept, is_mixed = (had_raw if keep_raw is None else keep_raw), False
         if self._needs_raw(competition, **options):
             if self.needs_archive(competition, **options):
                 self._download(dataset, downloads, reporter, **options)
             self._unpack(dataset, reporter)
-        self._prepare(dataset, raw_dir, reporter, verify=options.get("verify", True))
-        if not (had_raw if keep_raw is None else keep_raw):
+            is_mixed = True
+        self._prepare(dataset, raw_dir, reporter, verify=options.get("verify", True), moves=is_mixed and not is_kept)
+        if not is_kept:
             _remove(dataset.raw)
             _remove(dataset.archive)  # which a call leaves that is killed just after it unpacked it
+        if dataset.has_moved_files:
+            self._finish_moving(dataset)
+
+    def _finish_moving(self, dataset: Dataset) -> None:
+        """Set the times of files that were moved, once nothing can change them: not even the end of their raw data."""
+        _remove(dataset.raw)
+        _remove(dataset.archive)
+        dataset.note(moved=None)  # if this is stopped below, all is copied by the next call
+        for side in (dataset.private, dataset.public):
+            levelling.set_times(side)
 
     def _download(
         self, dataset: Dataset, downloads: Downloads | None, reporter: Reporter, **options: Unpack[PrepareOptions]
@@ -442,7 +454,9 @@ class DataStore:
             disk.require(self.root, [disk.Need(peak=size, rest=size)], 1)
             with durable.scratch(dataset.folder, ".unpacking-") as name:
                 work = Path(name, "raw")
-                unpack_zip(archive, work, progress=ByteCounter(reporter, dataset.competition.id, "unpacking", size))
+                (mixed := Path(name, "mixed")).mkdir()
+                progress = ByteCounter(reporter, dataset.competition.id, "unpacking", size)
+                unpack_zip(archive, work, progress=progress, mixed_in=mixed)
                 durable.sync(dataset.folder)
                 durable.publish(work, dataset.raw)
         except ArchiveError as error:
@@ -465,7 +479,10 @@ class DataStore:
             self._level(new, Path(name))
             self._publish(dataset, new, verified=False, description="bundled", synthetic=True)
 
-    def _prepare(self, dataset: Dataset, raw_dir: Path | None, reporter: Reporter, *, verify: bool) -> None:
+    def _prepare(
+        self, dataset: Dataset, raw_dir: Path | None, reporter: Reporter, *, verify: bool, moves: bool
+    ) -> None:
+        """Prepare raw data. With ``moves``, files that it links may be moved (see ``levelling.replace_by_level``)."""
         competition = dataset.competition
         reporter(Step(competition.id, "preparing"))
         with durable.scratch(dataset.folder, ".preparing-") as name:
@@ -482,14 +499,20 @@ class DataStore:
                 new.prepared.rename(mismatch)
                 raise DataError(self._mismatch(dataset, mismatch, wrong))
             sides = count_sides(new)
-            self._level(new, Path(name))
-            self._publish(dataset, new, verified=not wrong if verify else None, description="bundled", sides=sides)
+            self._require_times(new.folder)
+            moved = levelling.replace_by_level(new.public, Path(name), raw if moves else None)
+            levelling.replace_by_level(new.private, Path(name))
+            about = {"verified": not wrong if verify else None, "description": "bundled", "sides": sides}
+            self._publish(dataset, new, **about, moved=new.public.stat().st_ino if moved else None)
         if is_comparable(competition) and "cells_are_kept" not in competition.exceptions:
             for problem in changed_cells(competition, dataset.raw if raw_dir is None else raw_dir, dataset):
                 reporter(WarningNote(f"{competition.id}: prepare.py changed cells: {problem}"))
 
     def _level_again(self, dataset: Dataset, reporter: Reporter) -> None:
         """Level what an earlier version, or another program, prepared; it stays complete meanwhile."""
+        if dataset.has_moved_files:  # a call was killed before it could set their times
+            self._finish_moving(dataset)
+            return
         disk.require(self.root, [self._need_to_level(dataset)], 1)
         reporter(Step(dataset.competition.id, "copying in another order, as times and inodes may tell answers"))
         with durable.scratch(dataset.folder, ".levelling-") as name:
@@ -497,15 +520,20 @@ class DataStore:
 
     @staticmethod
     def _need_to_level(dataset: Dataset) -> disk.Need:
-        size = 0 if dataset.is_level else sum(size for _, size in prepared_files(dataset.prepared))
+        is_done = dataset.is_level or dataset.has_moved_files
+        size = 0 if is_done else sum(size for _, size in prepared_files(dataset.prepared))
         return disk.Need(peak=size, rest=0)
 
     def _level(self, dataset: Dataset, scratch: Path) -> None:
+        self._require_times(scratch)
         for side in (dataset.private, dataset.public):
             levelling.replace_by_level(side, scratch)
-        if not dataset.is_level:
+
+    def _require_times(self, scratch: Path) -> None:
+        levelling.keep_level(scratch)
+        if not levelling.is_level(scratch):
             raise DataError(
-                f"{dataset.competition.id}: the file system of {self.root} does not keep the times that files are "
+                f"{scratch.parent.name}: the file system of {self.root} does not keep the times that files are "
                 "given; choose another one with --data-dir or MLEBENCH_DATA_DIR"
             )
 
@@ -516,7 +544,7 @@ class DataStore:
         if dataset.prepared.exists():
             dataset.prepared.rename(new.folder / "replaced")
         new.listing.replace(dataset.listing)
-        replaced = {name: None for name in ("source", "synthetic", "sides") if dataset.state.get(name)}
+        replaced = {name: None for name in ("source", "synthetic", "sides", "moved") if dataset.state.get(name)}
         dataset.note(**{**replaced, **state}, fingerprint=make_fingerprint(new), bytes=size)
         durable.publish(new.prepared, dataset.prepared)
 
