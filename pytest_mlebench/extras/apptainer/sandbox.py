@@ -212,7 +212,8 @@ class ApptainerSandbox:
         mounts = _mounts(scratch.folder, task, wiring.folder, disk)
         program = [_PYTHON, "-I", _INIT, _HARNESS]
         container.start([*command[:-1], *mounts, command[-1], *program], _processors(task), log)
-        space = _disk_watcher(None if disk.is_limited else task.limits.disk, scratch.folder, container, self._disk_share)
+        watched, share = (None, None) if disk.is_limited else (task.limits.disk, self._disk_share)
+        space = _disk_watcher(watched, scratch.folder, container, share)
         memory = MemoryWatcher(task.limits.memory or 0, container, container.kill)
         usage = GpuUsage(gpus)
         collect = partial(_collect, task, disk, self.images.file(image), redactor)
