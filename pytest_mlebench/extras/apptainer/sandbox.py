@@ -35,6 +35,7 @@ from pytest_mlebench.io.units import format_size, listed, pluralize
 from pytest_mlebench.records.account import RUN_LOG
 from pytest_mlebench.sandbox.collection import Collector, FilesWriter
 from pytest_mlebench.sandbox.contract import Task, check_agent_folder
+from pytest_mlebench.sandbox.control_groups import memory_limit
 from pytest_mlebench.sandbox.disk import DiskWatcher, FreeSpaceWatcher, disk_share
 from pytest_mlebench.sandbox.endings import End, Machine, apply, describe
 from pytest_mlebench.sandbox.gpus import Gpu, GpuPool, GpuUsage, machine_size
@@ -237,7 +238,7 @@ class ApptainerSandbox:
             self._account(task, image, gpus),
             disk="image" if disk.is_limited else "watched",
             gpu_usage=usage.summary,
-            notes=abilities.notes,
+            notes=(*abilities.notes, *_job_notes()),
             left_out=tuple(collector.left_out),
             left_out_unnamed=collector.unnamed,
             kept=str(scratch.folder) if task.keep else "",
@@ -380,6 +381,12 @@ def _written(scratch: Path) -> int | None:
         except OSError:
             return None
     return total
+
+
+def _job_notes() -> Iterator[str]:
+    """What the record says of the batch system's limit, which the harness shares with the agent."""
+    if (limit := memory_limit(os.getpid())) is not None:
+        yield f"the control group of the job limits memory to {format_size(limit)}"
 
 
 def _complete(end: End, disk: DiskWatcher, memory: MemoryWatcher, task: Task) -> End:

@@ -18,6 +18,7 @@ from docker.types import DeviceRequest, LogConfig, Mount, Ulimit
 from pytest_mlebench import defaults
 from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.records.account import Limits
+from pytest_mlebench.sandbox.control_groups import oom_events, oom_kills
 from pytest_mlebench.sandbox.docker.engine import PODMAN, Engine, engine_errors
 from pytest_mlebench.sandbox.docker.separation import INIT
 from pytest_mlebench.sandbox.gpus import Gpu
@@ -159,7 +160,8 @@ class Container:
             self._output = threading.Thread(target=self._copy, args=(stream, log), daemon=True)
             self._output.start()
             self._client.api.start(self.name)
-        self._oom_events = self._find_oom_events()
+        with suppress(OSError, ValueError, SandboxError):
+            self._oom_events = oom_events(int(self.state()["Pid"]))
 
     def _copy(self, stream: Iterator[bytes], log: Output) -> None:
         with suppress(DockerException, OSError, ValueError):  # the engine closed the stream
@@ -206,22 +208,8 @@ class Container:
         if self._oom_events is None:
             return None
         with suppress(OSError, ValueError, KeyError):
-            return int(dict(line.split() for line in self._oom_events.read_text().splitlines())["oom_kill"])
+            return oom_kills(self._oom_events)
         return int(bool(self.state().get("OOMKilled")))
-
-    def _find_oom_events(self) -> Path | None:
-        with suppress(OSError, ValueError, SandboxError):
-            groups = Path(f"/proc/{self.state()['Pid']}/cgroup").read_text().splitlines()
-            for number, controllers, path in (line.split(":", 2) for line in groups):
-                if number == "0" and not controllers:
-                    file = Path(f"/sys/fs/cgroup{path}/memory.events")
-                elif "memory" in controllers.split(","):
-                    file = Path(f"/sys/fs/cgroup/memory{path}/memory.oom_control")
-                else:
-                    continue
-                if file.exists():
-                    return file
-        return None
 
     def was_stopped_from_outside(self) -> bool:
         """Whether somebody else stopped or removed it, by way of the engine."""
