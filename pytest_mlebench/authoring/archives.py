@@ -86,7 +86,7 @@ def unpack_zip(
     that a mapping names but the archive lacks.
     """
     new_name = rename.get if isinstance(rename, Mapping) else (rename or (lambda name: name))
-    names = []
+    names: list[str] = []
     unpacked = 0
     folders: set[Path] = set()
     with open_zip(path) as archive:

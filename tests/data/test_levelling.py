@@ -301,15 +301,14 @@ def test_a_call_that_is_stopped_before_times_are_set_is_finished_by_the_next_one
         if (tmp_path / "one/data" / competition.id / "prepared").exists():
             raise Killed
 
+    unpatched = levelling._set_times_of_folders
+
+    def stop_or_set(top: Path, folders: list[str]) -> None:
+        stop()
+        unpatched(top, folders)
+
     with monkeypatch.context() as patch, pytest.raises(Killed):
-        if where == "store._remove":
-            patch.setattr("pytest_mlebench.data.store._remove", stop)
-        else:
-            unpatched = levelling._set_times_of_folders
-            patch.setattr(
-                "pytest_mlebench.data.levelling._set_times_of_folders",
-                lambda *given: (stop(), unpatched(*given))[1],
-            )
+        patch.setattr(f"pytest_mlebench.data.{where}", stop if where == "store._remove" else stop_or_set)
         by_moving_what_only_this_call_unpacked(archive, competition, tmp_path / "one/data")
     store, competition = DataStore(tmp_path / "one/data"), Competition.load(competition.folder)
     assert store.dataset(competition).is_prepared and not store.is_usable(competition)
