@@ -332,3 +332,28 @@ def test_some_folders_of_a_run_are_copied_and_what_stays_behind_is_named(tmp_pat
     leave(tmp_path / "run", {"code/a": "a", "code/deep/c": "c", "logs/b": "b"})
     assert [file.path for file in copy_files(tmp_path / "run", tmp_path / "copy", ["code"])] == ["logs/b"]
     assert left(tmp_path / "copy") == {"code/a": b"a", "code/deep/c": b"c"}
+
+
+def test_what_cannot_be_opened_is_an_error_that_says_what_and_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "files.zip").write_bytes(GOOD.replace(b"PK\x03\x04", b"PK\x09\x09"))
+    with open_files(tmp_path) as files:
+        with pytest.raises(FilesError, match="has no file code/b"):
+            files.read("code/b", 1)
+        with pytest.raises(FilesError, match=r"code/a of .* cannot be read"):
+            files.read("code/a", 1)
+
+    def fail(*_: object) -> None:
+        raise EOFError
+
+    monkeypatch.setattr("pytest_mlebench.runs.files.zipfile.ZipFile", fail)
+    with pytest.raises(FilesError, match="cannot be read: EOFError"), open_files(tmp_path):
+        pass
+
+
+def test_a_copy_goes_to_a_new_folder(tmp_path: Path) -> None:
+    leave(tmp_path / "run", {"code/a": "a"})
+    (tmp_path / "copy").mkdir()
+    with pytest.raises(FileExistsError):
+        copy_files(tmp_path / "run", tmp_path / "copy", ["code"])

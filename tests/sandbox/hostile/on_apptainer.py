@@ -30,6 +30,8 @@ OF_DOCKER = {
     "test_nothing_of_a_run_stays_with_the_engine": "there is no engine",
     "test_data_may_lie_in_a_folder_of_any_name": "it looks for Docker's overlay; tests/apptainer has Apptainer's",
     "test_an_image_wants": "it makes an image with Docker",
+    "test_an_agent_without_a_limit_wants_more_than_its_share_of_the_disk": "it assumes that 100 MB are written at once",
+    "test_kernel_files.py": "it was never tried with Apptainer",
     "test_an_agent_without_a_limit_wants_to_fill_the_disk_of_all_runs": "it assumes that 100 MB are written at once",
 }
 """Tests that need Docker, by the beginning of their names or by their files."""
