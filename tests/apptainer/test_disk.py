@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
 import threading
 import zipfile
@@ -13,9 +12,8 @@ from pathlib import Path
 import pytest
 
 from pytest_mlebench import Bench
-from pytest_mlebench.sandbox import Ending, Sandbox
+from pytest_mlebench.sandbox import Sandbox
 from pytest_mlebench.sandbox.leftovers import SOCKETS
-from pytest_mlebench.sandbox.snapshots import SnapshotPolicy, Snapshots
 from tests.sandbox.hostile.test_disk import LIMIT, SUBMIT, WAYS, WRITE
 from tests.sandbox.scripted import ENGINE, SAMPLE, Runner, make_runner
 
@@ -63,7 +61,7 @@ class Peak:
             self.bytes = max(self.bytes, total)
 
 
-@pytest.mark.parametrize("way", ["many files", "temporary files", "deleted files that are open"])
+@pytest.mark.parametrize("way", ["temporary files"])
 def test_an_agent_gets_no_more_of_the_hosts_disk_by(way: str, run: Runner) -> None:
     """Its writes may succeed, as they wait in memory; nothing beyond the limit gets to the disk."""
     script = f"{SUBMIT}; sync $SUBMISSION_DIR/submission.csv; cat > /home/x.py <<'EOF'\n{WRITE}\n{WAYS[way]}\nEOF\n"
@@ -72,12 +70,6 @@ def test_an_agent_gets_no_more_of_the_hosts_disk_by(way: str, run: Runner) -> No
     assert result.execution.sandbox.disk == "image"
     assert LIMIT / 2 < peak.bytes <= LIMIT * 1.25, peak.bytes
     assert result.submission == SAMPLE
-
-
-def test_a_full_disk_is_an_error_that_the_agent_sees_and_the_record_tells(run: Runner) -> None:
-    result = run(f"{SUBMIT}; head -c 60M /dev/zero > /home/code/a && head -c 60M /dev/zero > /tmp/b", disk=LIMIT)
-    assert result.execution.ending is Ending.CRASHED and "disk full" in result.execution.detail
-    assert "No space left on device" in result.log and result.submission == SAMPLE
 
 
 def test_what_an_agent_left_is_taken_out_and_nothing_else(run: Runner, tmp_path: Path) -> None:
@@ -90,32 +82,3 @@ def test_what_an_agent_left_is_taken_out_and_nothing_else(run: Runner, tmp_path:
         assert sorted(files.namelist()) == ["code/a.py", "logs/d/e/f"]
     assert result.submission == SAMPLE
     assert result.execution.sandbox.left_out == ("logs/link (link)",)
-
-
-@pytest.mark.parametrize(
-    "trick",
-    [
-        "rm -rf $SUBMISSION_DIR; ln -s /etc $SUBMISSION_DIR",
-        "rm -rf $SUBMISSION_DIR $LOGS_DIR $CODE_DIR",
-        "printf '#!/bin/bash\nsleep 600' > /tmp/t; chmod +x /tmp/t; cp /tmp/t /usr/bin/tar; cp /tmp/t /bin/sh",
-        "mkfifo $SUBMISSION_DIR/submission.csv; ln -s /etc/passwd $LOGS_DIR/x",
-    ],
-)
-def test_an_agent_wants_to_mislead_what_takes_its_files_out(trick: str, run: Runner) -> None:
-    result = run(f"{trick}; true", disk=LIMIT)
-    assert result.execution.ending is Ending.FINISHED
-    assert result.submission is None and not (result.run_dir / "files.zip").exists()
-
-
-def test_snapshots_are_taken_of_a_limited_disk(run: Runner, tmp_path: Path) -> None:
-    snapshots = Snapshots(tmp_path / "snapshots", policy=SnapshotPolicy(look_every=0.1, spacing=0.1))
-    run(f"{SUBMIT}; sleep 3; echo more >> $SUBMISSION_DIR/submission.csv; sleep 3", disk=LIMIT, snapshots=snapshots)
-    assert len(snapshots.taken) == 2 and snapshots.taken[0].path.read_text() == SAMPLE
-
-
-def test_a_run_that_is_kept_keeps_its_disk(run: Runner) -> None:
-    kept = Path(run("true", disk=LIMIT, keep=True).execution.sandbox.kept)
-    try:
-        assert (kept / "disk.img").is_file()
-    finally:
-        shutil.rmtree(kept)
