@@ -36,7 +36,7 @@ from pytest_mlebench.errors import AgentError, SandboxError
 from pytest_mlebench.records.account import Ending, Limits, SandboxAccount
 
 if TYPE_CHECKING:
-    from pytest_mlebench.llm.run_gateway import RunGateway
+    from pytest_mlebench.llm.gateway import RunGateway
     from pytest_mlebench.sandbox.snapshots import Snapshots
 
 
