@@ -149,8 +149,8 @@ def chosen(kind: str, agent: Agent, *trusted: str) -> str:
     def none(engine: str) -> Any:
         raise SandboxError("no engine answers")
 
-    sandbox = choose(kind, agent, Permissions(trust_agents=trusted), local=lambda: cast(Any, "local"), container=none)
-    return cast(str, sandbox)
+    sandbox = choose(kind, agent, Permissions(trust_agents=trusted), local=lambda: cast("Any", "local"), container=none)
+    return cast("str", sandbox)
 
 
 @pytest.mark.parametrize("kind", ["auto", "local"])

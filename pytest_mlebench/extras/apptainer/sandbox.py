@@ -34,11 +34,11 @@ from pytest_mlebench.io.units import format_size, listed, pluralize
 from pytest_mlebench.records.account import COLLECTED, RUN_LOG
 from pytest_mlebench.sandbox.collection import Collector, FilesWriter
 from pytest_mlebench.sandbox.contract import Task, check_agent_folder
-from pytest_mlebench.sandbox.disk import DiskWatcher, FreeSpaceWatcher
-from pytest_mlebench.sandbox.endings import End, Machine, apply, describe
+from pytest_mlebench.sandbox.endings import End
 from pytest_mlebench.sandbox.gpus import Gpu, GpuPool, GpuUsage, machine_size
 from pytest_mlebench.sandbox.leftovers import SOCKETS
-from pytest_mlebench.sandbox.local.home import link_tree
+from pytest_mlebench.sandbox.limits import DiskWatcher, FreeSpaceWatcher, Machine, apply, describe
+from pytest_mlebench.sandbox.local.sandbox import link_tree
 from pytest_mlebench.sandbox.logs import LogWriter, tail
 from pytest_mlebench.sandbox.network.policy import Network, check_form
 from pytest_mlebench.sandbox.redaction import Redactor, environment_secrets

@@ -25,7 +25,7 @@ class RemoteSource(Storage):
         return bytes_there(work)
 
     def pull(self, competition: Competition, head: Head, work: Path, reporter: Reporter) -> Path:
-        return pull(self, competition, cast(index.Head, head), work, reporter)
+        return pull(self, competition, cast("index.Head", head), work, reporter)
 
     def push(self, dataset: Dataset, *, replace: bool, reporter: Reporter) -> int:
         return push(self, dataset, replace=replace, reporter=reporter)

@@ -23,7 +23,7 @@ from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.extras.interop.harbor import wheel
 from pytest_mlebench.io.json_files import loads
 from pytest_mlebench.io.paths import bundled
-from pytest_mlebench.sandbox.instructions import render_instructions
+from pytest_mlebench.sandbox.contract import render_instructions
 
 if TYPE_CHECKING:
     import pandas as pd
