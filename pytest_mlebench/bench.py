@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from pytest_mlebench.data.dataset import Dataset, Description
     from pytest_mlebench.data.store import DataStore, PrepareOptions
     from pytest_mlebench.group import OpenGroup
+    from pytest_mlebench.llm.accounting import GatewaySettings
     from pytest_mlebench.llm.ledger import Recording
-    from pytest_mlebench.llm.settings import GatewaySettings
     from pytest_mlebench.records.group import RunGroup
     from pytest_mlebench.records.record import RunKey
     from pytest_mlebench.records.report import Report
@@ -203,10 +203,10 @@ class Bench:
     @cached_property
     def gateway(self) -> GatewaySettings:
         """What the gateways to language models do; raises UsageError for an invalid file of providers or prices."""
+        from pytest_mlebench.llm.accounting import GatewaySettings
         from pytest_mlebench.llm.budget import Limits as Budget
         from pytest_mlebench.llm.prices import Prices
         from pytest_mlebench.llm.providers import load_providers
-        from pytest_mlebench.llm.settings import GatewaySettings
 
         settings = self.settings
         return GatewaySettings(
@@ -345,7 +345,7 @@ class Bench:
         if gateway is None:
             agent.launch(environment)
             return
-        from pytest_mlebench.llm.run_gateway import check_secrets
+        from pytest_mlebench.llm.gateway import check_secrets
 
         check_secrets(gateway, agent, replayed=replayed)
 

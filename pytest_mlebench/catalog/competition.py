@@ -303,7 +303,7 @@ class Competition:
         function = getattr(self.module(module), name, None)
         if not callable(function):
             raise CompetitionError(f"{self.file(f'{module}.py')} has no function {name!r}")
-        return cast(Callable[..., Any], function)
+        return cast("Callable[..., Any]", function)
 
 
 def split_label(split: str, version: str, *, is_twin: bool = False) -> str:

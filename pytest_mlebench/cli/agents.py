@@ -30,9 +30,9 @@ from pytest_mlebench.reports.progress import Lines
 from pytest_mlebench.reports.tables import Table, terminal_width
 from pytest_mlebench.sandbox.docker.cleanup import clean_all
 from pytest_mlebench.sandbox.docker.engine import DOCKER, PODMAN
-from pytest_mlebench.sandbox.docker.opening import open_engine
+from pytest_mlebench.sandbox.docker.podman import open_engine
+from pytest_mlebench.sandbox.dockerfile import BASE_IMAGE, ENVIRONMENT
 from pytest_mlebench.sandbox.gpus import GpuPool, machine_size
-from pytest_mlebench.sandbox.recipe import BASE_IMAGE, ENVIRONMENT
 
 Line = tuple[str, str, str]
 """``ok``, ``note`` or ``problem``; what was looked at; what was found, and what to do."""

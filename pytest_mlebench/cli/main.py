@@ -59,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.reconfigure(errors="backslashreplace")  # a locale may lack "×"
     out, err = sys.stdout, sys.stderr
     inert = import_module("pytest_mlebench.reports.untrusted").Inert
-    sys.stdout, sys.stderr = cast(TextIO, inert(out)), cast(TextIO, inert(err))  # whatever is quoted of an agent
+    sys.stdout, sys.stderr = cast("TextIO", inert(out)), cast("TextIO", inert(err))  # whatever is quoted of an agent
     try:
         return _run(words)
     except KeyboardInterrupt:

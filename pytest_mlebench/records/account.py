@@ -6,13 +6,10 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pytest_mlebench import defaults
 from pytest_mlebench.io.json_files import parse
-
-if TYPE_CHECKING:
-    pass
 
 SUBMISSION = "submission/submission.csv"
 """Where a run directory holds the agent's result."""

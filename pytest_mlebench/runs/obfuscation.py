@@ -16,7 +16,7 @@ from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.data.levelling import keep_level, level_file
 from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.io.processes import dead_folders, owned
-from pytest_mlebench.sandbox.local.home import link_tree
+from pytest_mlebench.sandbox.local.sandbox import link_tree
 
 NAME = "competition"
 """What an obfuscated competition is called."""

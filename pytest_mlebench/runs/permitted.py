@@ -14,8 +14,8 @@ from pytest_mlebench.records.account import SandboxAccount
 from pytest_mlebench.sandbox.network.policy import Endpoint, endpoints
 
 if TYPE_CHECKING:
+    from pytest_mlebench.llm.accounting import GatewaySettings
     from pytest_mlebench.llm.providers import Provider
-    from pytest_mlebench.llm.settings import GatewaySettings
 
 _MAX_HOSTS = 100
 

@@ -43,8 +43,8 @@ from pytest_mlebench.sandbox.redaction import Redactor
 from pytest_mlebench.sandbox.snapshots import FOLDER, SnapshotPolicy, Snapshots
 
 if TYPE_CHECKING:
-    from pytest_mlebench.llm.run_gateway import RunGateway
-    from pytest_mlebench.llm.settings import GatewaySettings
+    from pytest_mlebench.llm.accounting import GatewaySettings
+    from pytest_mlebench.llm.gateway import RunGateway
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ _UNCONFINED = "this kernel has no Landlock: only its own code keeps the submissi
 
 @cache
 def _default_gateway() -> GatewaySettings:
-    from pytest_mlebench.llm.settings import GatewaySettings
+    from pytest_mlebench.llm.accounting import GatewaySettings
 
     return GatewaySettings()
 
@@ -374,7 +374,7 @@ def _gateway(
     environment: Mapping[str, str],
 ) -> RunGateway | None:
     """The gateway of a run; None where the agent needs none. Raises SandboxError."""
-    from pytest_mlebench.llm.run_gateway import RunGateway, providers_of
+    from pytest_mlebench.llm.gateway import RunGateway, providers_of
 
     if not providers_of(settings, agent, environment, replayed=options.replay is not None):
         return None

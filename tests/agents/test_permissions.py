@@ -16,8 +16,8 @@ from pytest_mlebench.agents.config import check_folder
 from pytest_mlebench.agents.registry import parse_agent_ids
 from pytest_mlebench.errors import AgentError, MLEBenchError, SandboxError
 from pytest_mlebench.io.paths import bundled
+from pytest_mlebench.llm.accounting import GatewaySettings
 from pytest_mlebench.llm.providers import Provider
-from pytest_mlebench.llm.settings import GatewaySettings
 from pytest_mlebench.records.account import Connection, SandboxAccount
 from pytest_mlebench.runs.permitted import check_hosts, permissions_of_run, run_environment, used_permissions
 from pytest_mlebench.sandbox.endings import choose
@@ -149,8 +149,8 @@ def chosen(kind: str, agent: Agent, *trusted: str) -> str:
     def none(engine: str) -> Any:
         raise SandboxError("no engine answers")
 
-    sandbox = choose(kind, agent, Permissions(trust_agents=trusted), local=lambda: cast(Any, "local"), container=none)
-    return cast(str, sandbox)
+    sandbox = choose(kind, agent, Permissions(trust_agents=trusted), local=lambda: cast("Any", "local"), container=none)
+    return cast("str", sandbox)
 
 
 @pytest.mark.parametrize("kind", ["auto", "local"])

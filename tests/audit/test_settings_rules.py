@@ -17,7 +17,7 @@ from pytest_mlebench.records.account import Connection, Ending, Hardware, Limits
 from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.records.manifest import Canonical, Manifest, PlannedRun, Session, canonical_differences
 from pytest_mlebench.records.report import TimelinePoint
-from pytest_mlebench.sandbox.endings import describe
+from pytest_mlebench.sandbox.limits import describe
 from tests.groups import record_with
 
 Change = Callable[[RunGroup], RunGroup]

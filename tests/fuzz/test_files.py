@@ -20,8 +20,7 @@ from pytest_mlebench.catalog import Competition, default_catalogue
 from pytest_mlebench.errors import AgentError, CompetitionError, SandboxError, UsageError
 from pytest_mlebench.records.group import read_group
 from pytest_mlebench.records.running import latest_events, runs_in_progress
-from pytest_mlebench.sandbox.archive import collect_archive, collect_submission
-from pytest_mlebench.sandbox.collection import Collector, FilesWriter
+from pytest_mlebench.sandbox.collection import Collector, FilesWriter, collect_archive, collect_submission
 from tests.fuzz.bounded import fuzzing, limited_time, run_limited
 from tests.left import left
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_mlebench.sandbox.disk import FreeSpaceWatcher, disk_share
+from pytest_mlebench.sandbox.limits import FreeSpaceWatcher, disk_share
 
 GIB = 1 << 30
 

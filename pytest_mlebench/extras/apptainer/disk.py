@@ -17,8 +17,7 @@ from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.extras.apptainer.program import Program, environment
 from pytest_mlebench.io.disk import open_up
 from pytest_mlebench.records.account import COLLECTED, SUBMISSION
-from pytest_mlebench.sandbox.archive import collect_archive
-from pytest_mlebench.sandbox.collection import Collector
+from pytest_mlebench.sandbox.collection import Collector, collect_archive
 from pytest_mlebench.sandbox.wiring import HOME
 
 CONFINED = ("--containall", "--no-home", "--no-init", "--no-eval", "--userns", "--hostname", "sandbox")

@@ -29,18 +29,18 @@ from pytest_mlebench.io.json_files import json_text, loads
 from pytest_mlebench.io.paths import bundled
 from pytest_mlebench.io.processes import owned
 from pytest_mlebench.sandbox.contract import check_agent_folder
-from pytest_mlebench.sandbox.dockerfile import Rules
-from pytest_mlebench.sandbox.leftovers import SOCKETS
-from pytest_mlebench.sandbox.recipe import (
+from pytest_mlebench.sandbox.dockerfile import (
     BASE_IMAGE,
     ENVIRONMENT,
     OWNED_BY_AGENT,
     BuildNetwork,
     Recipe,
+    Rules,
     agent_recipe,
     environment_recipe,
     one_builder,
 )
+from pytest_mlebench.sandbox.leftovers import SOCKETS
 
 _TAIL_LINES = 40
 _QUICKLY = ("--mksquashfs-args", "-comp gzip -Xcompression-level 1")

@@ -33,19 +33,19 @@ from pytest_mlebench.io.paths import bundled
 from pytest_mlebench.io.processes import owned, sigterm_interrupts
 from pytest_mlebench.io.units import format_size, listed, pluralize
 from pytest_mlebench.records.account import RUN_LOG
+from pytest_mlebench.sandbox.channels import SubmissionChannel
 from pytest_mlebench.sandbox.collection import Collector, FilesWriter
 from pytest_mlebench.sandbox.contract import Task, check_agent_folder
 from pytest_mlebench.sandbox.control_groups import memory_limit
-from pytest_mlebench.sandbox.disk import DiskWatcher, FreeSpaceWatcher, disk_share
-from pytest_mlebench.sandbox.endings import End, Machine, apply, describe
+from pytest_mlebench.sandbox.endings import End
 from pytest_mlebench.sandbox.gpus import Gpu, GpuPool, GpuUsage, machine_size
 from pytest_mlebench.sandbox.leftovers import SOCKETS, clean_folders
-from pytest_mlebench.sandbox.local.home import link_tree
+from pytest_mlebench.sandbox.limits import DiskWatcher, FreeSpaceWatcher, Machine, apply, describe, disk_share
+from pytest_mlebench.sandbox.local.sandbox import link_tree
 from pytest_mlebench.sandbox.logs import LogWriter, tail
 from pytest_mlebench.sandbox.network.policy import Network, check_form
 from pytest_mlebench.sandbox.redaction import Redactor, environment_secrets
 from pytest_mlebench.sandbox.snapshots import taking_snapshots
-from pytest_mlebench.sandbox.submission_channel import SubmissionChannel
 from pytest_mlebench.sandbox.wiring import DATA, Wiring, await_end, start_agent, want_descriptors, wire
 
 _HARNESS = "/opt/mlebench-harness"

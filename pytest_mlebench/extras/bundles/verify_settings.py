@@ -29,7 +29,7 @@ from pytest_mlebench.records.manifest import (
 from pytest_mlebench.records.outcome import Outcome
 from pytest_mlebench.records.record import RunRecord
 from pytest_mlebench.runs.permitted import used_permissions
-from pytest_mlebench.sandbox.endings import describe
+from pytest_mlebench.sandbox.limits import describe
 
 SLACK_SECONDS = 120.0
 """Clocks of the machines that took part may differ by this much."""

@@ -34,7 +34,7 @@ class RemoteSource(Storage):
         reporter: Reporter,
         only: Collection[str] = SIDES,
     ) -> Path:
-        return pull(self, competition, cast(index.Head, head), work, reporter, only)
+        return pull(self, competition, cast("index.Head", head), work, reporter, only)
 
     def push(self, dataset: Dataset, *, replace: bool, reporter: Reporter) -> int:
         return push(self, dataset, replace=replace, reporter=reporter)

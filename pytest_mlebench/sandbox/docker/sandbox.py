@@ -23,25 +23,22 @@ from pytest_mlebench.io.processes import LABEL, owner_labels, sigterm_interrupts
 from pytest_mlebench.io.progress import Reporter, silent
 from pytest_mlebench.io.units import listed
 from pytest_mlebench.records.account import COLLECTED, RUN_LOG, SUBMISSION, Limits, SandboxAccount
-from pytest_mlebench.sandbox.archive import collect_archive, collect_submission
-from pytest_mlebench.sandbox.collection import Collector, DiskFull, FilesWriter
+from pytest_mlebench.sandbox.channels import SubmissionChannel
+from pytest_mlebench.sandbox.collection import Collector, DiskFull, FilesWriter, collect_archive, collect_submission
 from pytest_mlebench.sandbox.contract import Execution, Task, check_agent_folder
-from pytest_mlebench.sandbox.disk import DiskWatcher, FreeSpaceWatcher, disk_share
-from pytest_mlebench.sandbox.docker.container import Container, configuration
+from pytest_mlebench.sandbox.docker.container import Container, configuration, run_self_test
 from pytest_mlebench.sandbox.docker.engine import DOCKER, engine_errors, free_space, has_quota
 from pytest_mlebench.sandbox.docker.images import Images
-from pytest_mlebench.sandbox.docker.loop_disk import limited_disk
-from pytest_mlebench.sandbox.docker.opening import open_engine
-from pytest_mlebench.sandbox.docker.self_test import run_self_test
-from pytest_mlebench.sandbox.docker.separation import new_user, own_files, own_mounts, shared_data
-from pytest_mlebench.sandbox.endings import End, Machine, apply, describe
+from pytest_mlebench.sandbox.docker.mounts import limited_disk, new_user, own_files, own_mounts, shared_data
+from pytest_mlebench.sandbox.docker.podman import open_engine
+from pytest_mlebench.sandbox.dockerfile import BASE_IMAGE, BuildNetwork
+from pytest_mlebench.sandbox.endings import End
 from pytest_mlebench.sandbox.gpus import Gpu, GpuPool, GpuUsage
+from pytest_mlebench.sandbox.limits import DiskWatcher, FreeSpaceWatcher, Machine, apply, describe, disk_share
 from pytest_mlebench.sandbox.logs import LogWriter, tail
 from pytest_mlebench.sandbox.network.policy import NETWORKS, Network, check_form
-from pytest_mlebench.sandbox.recipe import BASE_IMAGE, BuildNetwork
 from pytest_mlebench.sandbox.redaction import Redactor, environment_secrets
 from pytest_mlebench.sandbox.snapshots import taking_snapshots
-from pytest_mlebench.sandbox.submission_channel import SubmissionChannel
 from pytest_mlebench.sandbox.wiring import CONTAINER_DIRS, HOME, Wiring, await_end, start_agent, want_descriptors, wire
 
 logger = logging.getLogger(__name__)

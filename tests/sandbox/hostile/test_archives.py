@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from pytest_mlebench.runs.files import unpack
-from pytest_mlebench.sandbox.archive import collect_archive
-from pytest_mlebench.sandbox.collection import Collector, FilesWriter
+from pytest_mlebench.sandbox.collection import Collector, FilesWriter, collect_archive
 from tests.left import left
 from tests.sandbox.scripted import MB, SAMPLE, Runner
 

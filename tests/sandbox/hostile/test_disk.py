@@ -178,7 +178,7 @@ def test_an_agent_without_a_limit_wants_more_than_its_share_of_the_disk(
     docker_engine: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The default, on any storage driver: here two runs share what is free."""
-    monkeypatch.setattr("pytest_mlebench.sandbox.disk._NEARLY_FULL", 40 * MB)
+    monkeypatch.setattr("pytest_mlebench.sandbox.limits._NEARLY_FULL", 40 * MB)
     for module in ("sandbox.docker.sandbox", "extras.apptainer.sandbox"):
         monkeypatch.setattr(f"pytest_mlebench.{module}.free_space", lambda _: 39 * MB)
     run = make_runner(docker_sandbox.__wrapped__(), tmp_path)

@@ -29,7 +29,7 @@ from pytest_mlebench.extras.interop.harbor.data import ANSWERS, DATA, Source
 from pytest_mlebench.extras.interop.harbor.toml import to_toml
 from pytest_mlebench.io.json_files import loads
 from pytest_mlebench.io.paths import bundled
-from pytest_mlebench.sandbox.instructions import render_instructions
+from pytest_mlebench.sandbox.contract import render_instructions
 
 if TYPE_CHECKING:
     from pytest_mlebench.options import Settings

@@ -1,8 +1,8 @@
-"""Allow-lists: what a request may hold, at every level, and its body written anew from what was found.
+"""Requests: read in the one way in which everybody reads them, and what they may hold, at every level.
 
 A rule takes a value and returns the value to be sent. It raises ``Wrong`` for a value of another type. A field that no
 list names does not reach the provider: it is dropped and noted, so clients that are newer than the lists still work.
-A field that would change what is asked, if it were dropped, is refused by name.
+A field that would change what is asked, if it were dropped, is refused by name. The lists are with their APIs.
 """
 
 from __future__ import annotations
@@ -12,8 +12,28 @@ import re
 import unicodedata
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import parse_qsl
 
+from pytest_mlebench.io.json_files import json_decoder, loads
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+Problem = Literal[
+    "authentication",
+    "not_found",
+    "invalid",
+    "too_large",
+    "unsupported",
+    "budget",
+    "model",
+    "overloaded",
+    "upstream",
+    "timeout",
+]
+MAX_ELEMENTS = 1_000_000
+"""Commas and brackets in a body: parsed, each may take a hundred bytes."""
 MOST_NOTED = 50
 MOST_TOKENS = 1 << 31
 DROPPED = object()
@@ -24,6 +44,80 @@ INLINE = (
     "this run reaches no network but its model, so the provider may not fetch files for it: send text, or media inline "
     "as base64"
 )
+
+
+class Refusal(Exception):
+    """Why the gateway does not pass a request on; the text is meant for the agent's author."""
+
+    def __init__(self, problem: Problem, message: str) -> None:
+        super().__init__(message)
+        self.problem = problem
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """What a request's first line names: a provider, the path below it, and the query."""
+
+    provider: str
+    path: str
+    query: Mapping[str, str]
+
+    @classmethod
+    def of(cls, raw: str) -> Target:
+        """The provider is empty for what is no plain path."""
+        path, _, query = raw.partition("?")
+        parts = path.split("/")
+        if parts[0] or len(parts) < 3 or any(part in ("", ".", "..") for part in parts[1:]) or set(path) & set("%\\;#"):
+            return cls(provider="", path=path, query=dict(parse_qsl(query)))
+        below = "/" + "/".join(parts[2:])
+        return cls(provider=parts[1], path=below, query=dict(parse_qsl(query, keep_blank_values=True)))
+
+
+def check_content_type(request: web.BaseRequest) -> None:
+    """Raises Refusal for a body that its own headers say to be read in another way than as JSON in UTF-8."""
+    for name, right in (("Content-Type", _JSON), ("Content-Encoding", _PLAIN)):
+        given = request.headers.getall(name, [])
+        if len(given) > 1 or not all(right.fullmatch(value) for value in given):
+            needed = "application/json in UTF-8" if right is _JSON else "uncompressed"
+            raise Refusal("unsupported", f"{name}: {', '.join(given)[:100]}: bodies must be {needed}")
+
+
+_JSON = re.compile(r'application/json(\s*;\s*charset="?utf-?8"?)?\s*;?', re.IGNORECASE)
+_PLAIN = re.compile("identity", re.IGNORECASE)
+
+
+def parse_body(raw: bytes) -> dict[str, Any]:
+    """A request's JSON object, read in the one way in which everybody reads it. Raises Refusal."""
+    if sum(map(raw.count, (b",", b"[", b"{"))) > MAX_ELEMENTS:
+        raise Refusal("too_large", "the body has too many elements")
+    try:
+        body = loads(raw.decode("utf-8"), decoder=_STRICT)
+    except ValueError as error:
+        raise Refusal("invalid", f"the body is not JSON: {error}") from None
+    if not isinstance(body, dict):
+        raise Refusal("invalid", "the body must be a JSON object")
+    return body
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Readers disagree on a duplicate key: some use its first value, others the last."""
+    values = dict(pairs)
+    if len(values) != len(pairs):
+        raise ValueError("duplicate key")
+    return values
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not valid JSON")
+
+
+def _finite(digits: str) -> float:
+    if not math.isfinite(value := float(digits)):
+        raise ValueError(f"{digits[:20]} is larger than a number can be")
+    return value
+
+
+_STRICT = json_decoder(object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_finite)
 
 
 class Wrong(Exception):

@@ -4,15 +4,38 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
 from pytest_mlebench.io.json_files import loads
-from pytest_mlebench.llm.allowed import (
+from pytest_mlebench.llm.api import (
+    ANSWER,
+    API,
+    MEDIA_TOKENS,
+    Body,
+    Endpoint,
+    Expected,
+    Message,
+    Question,
+    Said,
+    StreamReader,
+    ToolResult,
+    as_count,
+    as_object,
+    as_objects,
+    as_string,
+    called,
+    content_text,
+    grouped,
+    joined,
+    withheld_tool,
+)
+from pytest_mlebench.llm.requests import (
     DROPPED,
     Admission,
     Fields,
+    Problem,
     Rule,
     Tagged,
     Wrong,
@@ -30,17 +53,6 @@ from pytest_mlebench.llm.allowed import (
     text,
     whole,
     word,
-)
-from pytest_mlebench.llm.flavours.base import (
-    MEDIA_TOKENS,
-    Body,
-    Endpoint,
-    Expected,
-    Flavour,
-    Problem,
-    StreamReader,
-    as_count,
-    withheld_tool,
 )
 
 _PATHS = {
@@ -207,7 +219,7 @@ _SYSTEM_TOKENS = 4096
 """More than the system prompt that tools bring along."""
 
 
-class Anthropic(Flavour):
+class Anthropic(API):
     name = "anthropic"
     key_header = "x-api-key"
     usage_of = "anthropic"
@@ -266,6 +278,20 @@ class Anthropic(Flavour):
     def as_stream(self, endpoint: Endpoint, answer: Body) -> Iterator[tuple[str | None, Body | str]]:
         for event in _events(answer):
             yield event["type"], event
+
+    def said(self, path: str, request: Body, answer: Body) -> Said:
+        return _said(request, answer)
+
+    def question(self, question: Question) -> tuple[str, Body]:
+        tool = {"name": ANSWER, "description": "Give the answers.", "input_schema": question.schema}
+        return "/v1/messages", {
+            "model": question.model,
+            "max_tokens": question.max_tokens,
+            "system": question.system,
+            "messages": [{"role": "user", "content": question.user}],
+            "tools": [tool],
+            "tool_choice": {"type": "tool", "name": ANSWER},
+        }
 
 
 def _is_clients(tool: Body) -> bool:
@@ -355,3 +381,40 @@ def _block(block: Body) -> tuple[Body, list[Any]]:
             ]
         case _:
             return block, []
+
+
+def _said(request: Mapping[str, Any], answer: Mapping[str, Any]) -> Said:
+    messages = [Message(role="system", text=told)] if (told := content_text(request.get("system"))) else []
+    for message in as_objects(request.get("messages")):
+        if message.get("role") == "assistant":
+            messages.append(_agent_message(message.get("content")))
+            continue
+        blocks = message.get("content")
+        results = [
+            ToolResult(id=as_string(block.get("tool_use_id")), content=content_text(block.get("content")))
+            for block in as_objects(blocks)
+            if block.get("type") == "tool_result"
+        ]
+        if results:
+            messages.append(Message(role="results", results=tuple(results)))
+        rest = blocks
+        if isinstance(blocks, list):
+            rest = [block for block in blocks if as_object(block).get("type") != "tool_result"]
+        if rest or not results:
+            messages.append(Message(role="user", text=content_text(rest)))
+    reply = _agent_message(answer.get("content")) if answer else None
+    return Said(messages=grouped(messages), answer=reply, tools=as_objects(request.get("tools")))
+
+
+def _agent_message(content: Any) -> Message:
+    blocks = as_objects(content)
+    return Message(
+        role="agent",
+        text=content if isinstance(content, str) else joined(b.get("text") for b in blocks if b.get("type") == "text"),
+        reasoning=joined(block.get("thinking") for block in blocks if block.get("type") == "thinking"),
+        calls=tuple(
+            called(block.get("id"), block.get("name"), block.get("input"))
+            for block in blocks
+            if as_string(block.get("type")).endswith("tool_use")
+        ),
+    )

@@ -6,10 +6,33 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pytest_mlebench.llm.allowed import (
+from pytest_mlebench.llm.api import (
+    API,
+    MEDIA_TOKENS,
+    Body,
+    Endpoint,
+    Expected,
+    Message,
+    Question,
+    Said,
+    StreamReader,
+    ToolResult,
+    as_count,
+    as_object,
+    as_objects,
+    as_string,
+    as_text,
+    called,
+    content_text,
+    grouped,
+    joined,
+    withheld_tool,
+)
+from pytest_mlebench.llm.requests import (
     DROPPED,
     Admission,
     Fields,
+    Problem,
     Rule,
     Wrong,
     base64,
@@ -26,18 +49,6 @@ from pytest_mlebench.llm.allowed import (
     text,
     whole,
     word,
-)
-from pytest_mlebench.llm.flavours.base import (
-    MEDIA_TOKENS,
-    Body,
-    Endpoint,
-    Expected,
-    Flavour,
-    Problem,
-    StreamReader,
-    as_count,
-    as_text,
-    withheld_tool,
 )
 
 _CALL = re.compile(r"/v1(?:beta|alpha)?/models/([A-Za-z0-9][A-Za-z0-9._-]*):([A-Za-z]+)")
@@ -212,7 +223,7 @@ _STATUS: dict[Problem, str] = {
 }
 
 
-class Gemini(Flavour):
+class Gemini(API):
     name = "gemini"
     key_header = "x-goog-api-key"
     usage_of = "google"
@@ -292,6 +303,16 @@ class Gemini(Flavour):
     def answered_model(self, answer: Body) -> str | None:
         return as_text(answer.get("modelVersion"))
 
+    def said(self, path: str, request: Body, answer: Body) -> Said:
+        return _said(request, answer)
+
+    def question(self, question: Question) -> tuple[str, Body]:
+        return f"/v1beta/models/{question.model}:generateContent", {
+            "systemInstruction": {"parts": [{"text": question.system}]},
+            "contents": [{"role": "user", "parts": [{"text": question.user}]}],
+            "generationConfig": {"responseMimeType": "application/json", "maxOutputTokens": question.max_tokens},
+        }
+
 
 class _Contents(StreamReader):
     """Parts of a ``GenerateContentResponse`` to one."""
@@ -337,3 +358,52 @@ def _is_text(part: Any) -> bool:
 
 def _kind(part: Body) -> bool:
     return bool(part.get("thought"))
+
+
+def _said(request: Mapping[str, Any], answer: Mapping[str, Any]) -> Said:
+    system = as_object(request.get("systemInstruction") or request.get("system_instruction"))
+    messages = [Message(role="system", text=told)] if (told := content_text(system.get("parts"))) else []
+    number, open_calls = 0, dict[str, list[str]]()
+    for content in as_objects(request.get("contents")):
+        message, number = _content_messages(content, number, open_calls)
+        messages += message
+    candidates = as_objects(answer.get("candidates"))
+    reply = None
+    if candidates:
+        content = {**as_object(candidates[0].get("content")), "role": "model"}
+        found, _ = _content_messages(content, number, {})
+        reply = found[0] if found else None
+    tools = [
+        declaration
+        for tool in as_objects(request.get("tools"))
+        for declaration in as_objects(tool.get("functionDeclarations") or tool.get("function_declarations"))
+    ]
+    return Said(messages=grouped(messages), answer=reply, tools=tools)
+
+
+def _content_messages(
+    content: Mapping[str, Any], number: int, open_calls: dict[str, list[str]]
+) -> tuple[list[Message], int]:
+    """A content's messages. Calls without an id are numbered, and results belong to the oldest call of the name."""
+    parts = as_objects(content.get("parts"))
+    calls, results = [], []
+    for part in parts:
+        if call := as_object(part.get("functionCall") or part.get("function_call")):
+            number += 1
+            name = as_string(call.get("name"))
+            id = as_string(call.get("id")) or f"call-{number}"
+            open_calls.setdefault(name, []).append(id)
+            calls.append(called(id, name, call.get("args")))
+        if gave := as_object(part.get("functionResponse") or part.get("function_response")):
+            waiting = open_calls.get(as_string(gave.get("name"))) or [""]
+            id = as_string(gave.get("id")) or waiting.pop(0)
+            results.append(ToolResult(id=id, content=content_text(gave.get("response"))))
+    text = content_text([part for part in parts if not part.get("thought") and not part.keys() & _FUNCTIONS])
+    if content.get("role") == "model":
+        reasoning = joined(part.get("text") for part in parts if part.get("thought"))
+        return [Message(role="agent", text=text, reasoning=reasoning, calls=tuple(calls))], number
+    messages = [Message(role="results", results=tuple(results))] if results else []
+    return [*messages, *([Message(role="user", text=text)] if text or not results else [])], number
+
+
+_FUNCTIONS = {"functionCall", "function_call", "functionResponse", "function_response"}

@@ -4,13 +4,37 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from pytest_mlebench.llm.allowed import (
+from pytest_mlebench.llm.api import (
+    ANSWER,
+    API,
+    MEDIA_TOKENS,
+    Body,
+    Endpoint,
+    Expected,
+    Message,
+    Question,
+    Said,
+    StreamReader,
+    ToolResult,
+    as_count,
+    as_object,
+    as_objects,
+    as_string,
+    as_text,
+    called,
+    content_text,
+    grouped,
+    withheld_tool,
+)
+from pytest_mlebench.llm.requests import (
     DROPPED,
     Admission,
     Fields,
+    Problem,
+    Refusal,
     Rule,
     Tagged,
     Wrong,
@@ -34,20 +58,6 @@ from pytest_mlebench.llm.allowed import (
     whole,
     word,
 )
-from pytest_mlebench.llm.flavours.base import (
-    MEDIA_TOKENS,
-    Body,
-    Endpoint,
-    Expected,
-    Flavour,
-    Problem,
-    Refusal,
-    StreamReader,
-    as_count,
-    as_text,
-    withheld_tool,
-)
-from pytest_mlebench.llm.providers import Provider
 
 CHAT, RESPONSES = "chat", "responses"
 _PATHS = {
@@ -376,7 +386,7 @@ _TYPES: dict[Problem, tuple[str, str | None]] = {
 }
 
 
-class OpenAI(Flavour):
+class OpenAI(API):
     name = "openai"
     key_header = "authorization"
     usage_of = "openai"
@@ -406,13 +416,11 @@ class OpenAI(Flavour):
             for name in ("tools", "tool_choice", "parallel_tool_calls"):
                 body.pop(name, None)
 
-    def why_not_model(self, provider: Provider, model: str) -> str:
+    def why_not_model(self, model: str, *, routed: bool) -> str:
         if _MODEL_NAME.fullmatch(model) is None:
             return "it is not the name of one model"
         variant = model.partition(":")[2]
-        if provider.prices == "openrouter" and (
-            model.startswith("openrouter/") or (variant and variant not in _OPENROUTER_VARIANTS)
-        ):
+        if routed and (model.startswith("openrouter/") or (variant and variant not in _OPENROUTER_VARIANTS)):
             return "it leaves the choice of a model or a price to OpenRouter"
         return ""
 
@@ -452,8 +460,8 @@ class OpenAI(Flavour):
         return True
 
     def kept_by_provider(self, endpoint: Endpoint, answer: Body) -> Iterable[str]:
-        kept: list[Any] = [answer, *_objects(answer.get("output"))] if endpoint.api == RESPONSES else []
-        for choice in _objects(answer.get("choices")):
+        kept: list[Any] = [answer, *as_objects(answer.get("output"))] if endpoint.api == RESPONSES else []
+        for choice in as_objects(answer.get("choices")):
             message = choice.get("message")
             kept.append(message.get("audio") if isinstance(message, dict) else None)
         return (id for one in kept if isinstance(one, dict) and (id := as_text(one.get("id"))) is not None)
@@ -467,6 +475,24 @@ class OpenAI(Flavour):
         else:
             for number, event in enumerate(_response_events(answer)):
                 yield event["type"], {**event, "sequence_number": number}
+
+    def said(self, path: str, request: Body, answer: Body) -> Said:
+        in_response = path.rstrip("/").endswith("/responses")
+        return _said_in_response(request, answer) if in_response else _said_in_chat(request, answer)
+
+    def question(self, question: Question) -> tuple[str, Body]:
+        body: Body = {
+            "model": question.model,
+            "messages": [
+                {"role": "system", "content": question.system},
+                {"role": "user", "content": question.user},
+            ],
+            question.output_limit: question.max_tokens,
+        }
+        if question.with_schema:
+            form = {"name": ANSWER, "strict": True, "schema": question.schema}
+            body["response_format"] = {"type": "json_schema", "json_schema": form}
+        return "/v1/chat/completions", body
 
 
 def _is_reference(item: Body) -> bool:
@@ -484,10 +510,6 @@ def _is_clients(tool: Body) -> bool:
         environment = tool.get("environment")
         return isinstance(environment, dict) and environment.get("type") == "local"
     return isinstance(type, str) and type in _CLIENT_TOOLS and not {"server_url", "connector_id"} & tool.keys()
-
-
-def _objects(values: Any) -> list[Body]:
-    return [value for value in values if isinstance(value, dict)] if isinstance(values, list) else []
 
 
 class _Chat(StreamReader):
@@ -640,3 +662,70 @@ def _response_events(answer: Body) -> Iterator[Body]:
         yield {"type": "response.output_item.done", "output_index": index, "item": item}
     ended = {"incomplete": "response.incomplete", "failed": "response.failed"}
     yield {"type": ended.get(str(answer.get("status")), "response.completed"), "response": answer}
+
+
+def _said_in_chat(request: Mapping[str, Any], answer: Mapping[str, Any]) -> Said:
+    messages = grouped(one for message in as_objects(request.get("messages")) for one in _chat_messages(message))
+    choices = as_objects(answer.get("choices"))
+    reply = _chat_agent(as_object(choices[0].get("message"))) if choices else None
+    return Said(messages=messages, answer=reply, tools=as_objects(request.get("tools")))
+
+
+def _chat_messages(message: Mapping[str, Any]) -> Iterator[Message]:
+    role = message.get("role")
+    if role == "assistant":
+        yield _chat_agent(message)
+    elif role in ("tool", "function"):
+        id = as_string(message.get("tool_call_id") or message.get("name"))
+        yield Message(role="results", results=(ToolResult(id=id, content=content_text(message.get("content"))),))
+    else:
+        system = role in ("system", "developer")
+        yield Message(role="system" if system else "user", text=content_text(message.get("content")))
+
+
+def _chat_agent(message: Mapping[str, Any]) -> Message:
+    calls = []
+    for call in as_objects(message.get("tool_calls")):
+        function = as_object(call.get("function") or call.get("custom"))
+        calls.append(called(call.get("id"), function.get("name"), function.get("arguments", function.get("input"))))
+    if legacy := as_object(message.get("function_call")):
+        calls.append(called(legacy.get("name"), legacy.get("name"), legacy.get("arguments")))
+    reasoning = message.get("reasoning_content") or message.get("reasoning")
+    text = content_text(message.get("content")) or as_string(message.get("refusal"))
+    return Message(role="agent", text=text, reasoning=content_text(reasoning), calls=tuple(calls))
+
+
+def _said_in_response(request: Mapping[str, Any], answer: Mapping[str, Any]) -> Said:
+    given = request.get("input")
+    items = [{"role": "user", "content": given}] if isinstance(given, str) else as_objects(given)
+    messages = [Message(role="system", text=told)] if (told := content_text(request.get("instructions"))) else []
+    messages += grouped(map(_item_message, items))
+    output = [
+        message for message in grouped(map(_item_message, as_objects(answer.get("output")))) if message.role == "agent"
+    ]
+    previous = request.get("previous_response_id")
+    return Said(
+        messages=messages,
+        answer=output[0] if output else None,
+        tools=as_objects(request.get("tools")),
+        id=as_string(answer.get("id")) or None,
+        previous=previous if isinstance(previous, str) else None,
+    )
+
+
+def _item_message(item: Mapping[str, Any]) -> Message:
+    """An item of a response's input or output."""
+    type, id = as_string(item.get("type") or "message"), item.get("call_id") or item.get("id")
+    if type.endswith("_output"):
+        return Message(
+            role="results", results=(ToolResult(id=as_string(id), content=content_text(item.get("output"))),)
+        )
+    if type == "reasoning":
+        return Message(role="agent", reasoning=content_text(item.get("summary")) or content_text(item.get("content")))
+    if type.endswith("_call"):
+        given: Any = next((item[key] for key in ("arguments", "input", "action") if key in item), {})
+        return Message(role="agent", calls=(called(id, item.get("name") or type, given),))
+    role, text = item.get("role"), content_text(item.get("content"))
+    if role == "assistant":
+        return Message(role="agent", text=text)
+    return Message(role="system" if role in ("system", "developer") else "user", text=text)

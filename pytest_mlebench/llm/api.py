@@ -1,34 +1,26 @@
-"""What every flavour of API offers to the gateway."""
+"""What the gateway knows of an API: the contract of ``openai``, ``anthropic`` and ``gemini``, and what these share.
+
+What was said in a recorded call has one form for all APIs: messages, with tools' calls and results. Requests come from
+agents and answers from models, so nothing in them need be of the type that an API asks for.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal
 
 from pytest_mlebench.io.json_files import loads
-from pytest_mlebench.llm.allowed import Admission, Rule, Wrong
-from pytest_mlebench.llm.providers import Provider
+from pytest_mlebench.llm.requests import MAX_ELEMENTS, Admission, Problem, Refusal, Rule, Wrong
 
 Body = dict[str, Any]
 Kind = Literal["generate", "embed", "count", "models", "other"]
-Problem = Literal[
-    "authentication",
-    "not_found",
-    "invalid",
-    "too_large",
-    "unsupported",
-    "budget",
-    "model",
-    "overloaded",
-    "upstream",
-    "timeout",
-]
 STATUS: dict[Problem, int] = {
     "authentication": 401,
     "not_found": 404,
@@ -43,16 +35,10 @@ STATUS: dict[Problem, int] = {
     "timeout": 504,
 }
 _MODEL_NAME = re.compile(r"[A-Za-z0-9][\w.@-]*", re.ASCII)
+ANSWER = "answer"
+"""What a tool, or a form, is called by which a model answers a question of the harness's own."""
 MEDIA_TOKENS = 16_384
 """More than any provider counts for one image, however small its file."""
-
-
-class Refusal(Exception):
-    """Why the gateway does not pass a request on; the text is meant for the agent's author."""
-
-    def __init__(self, problem: Problem, message: str) -> None:
-        super().__init__(message)
-        self.problem = problem
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +93,74 @@ class StreamReader(ABC):
         return event
 
 
-class Flavour(ABC):
+Role = Literal["system", "user", "agent", "results"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolCall:
+    """A tool that a model called."""
+
+    id: str
+    name: str
+    arguments: Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolResult:
+    """What a tool gave; ``id`` is its call's."""
+
+    id: str
+    content: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Message:
+    """One message; ``results`` are only in messages of that role, ``calls`` and ``reasoning`` only in the agent's."""
+
+    role: Role
+    text: str = ""
+    reasoning: str = ""
+    calls: tuple[ToolCall, ...] = ()
+    results: tuple[ToolResult, ...] = ()
+
+    @property
+    def fingerprint(self) -> bytes:
+        """Equal for messages that say the same: agents repeat no reasoning, and no spaces at the ends."""
+        called = [[call.name, call.arguments] for call in self.calls]
+        gave = [result.content for result in self.results]
+        text = json.dumps([self.role, self.text.strip(), called, gave], sort_keys=True, default=str)
+        return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
+
+
+@dataclass(kw_only=True)
+class Said:
+    """A call: what the agent sent, and what the model answered (None if nothing came)."""
+
+    messages: list[Message] = field(default_factory=list)
+    answer: Message | None = None
+    tools: list[dict[str, Any]] = field(default_factory=list)
+    id: str | None = None
+    """Of the answer, where a later request may refer to it."""
+    previous: str | None = None
+    """Of the answer that the request continues, without repeating it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """A question of the harness's own to a model, whose answer is a JSON object by ``schema``."""
+
+    model: str
+    system: str
+    user: str
+    schema: Mapping[str, Any]
+    max_tokens: int
+    output_limit: str
+    """See ``Provider``."""
+    with_schema: bool = True
+    """Whether the server of OpenAI's API takes a schema; some do not know it."""
+
+
+class API(ABC):
     """One API: which requests there are, and how to read and write what the gateway must know of them."""
 
     name: ClassVar[str]
@@ -144,8 +197,8 @@ class Flavour(ABC):
         self.without_tools(made, admission)
         return made
 
-    def why_not_model(self, provider: Provider, model: str) -> str:
-        """Why a model's name is not passed on; empty where it is."""
+    def why_not_model(self, model: str, *, routed: bool) -> str:
+        """Why a model's name is not passed on; empty where it is. ``routed``: see ``Provider.is_router``."""
         return "" if _MODEL_NAME.fullmatch(model) else "it is not the name of one model"
 
     @abstractmethod
@@ -159,6 +212,14 @@ class Flavour(ABC):
     @abstractmethod
     def limit_output(self, endpoint: Endpoint, body: Body, tokens: int, name: str, admission: Admission) -> bool:
         """Limit the length of the answer; False where that is not possible. ``name``: ``Provider.output_limit``."""
+
+    @abstractmethod
+    def said(self, path: str, request: Body, answer: Body) -> Said:
+        """What was said in a call, as ``bodies.jsonl.zst`` has it."""
+
+    @abstractmethod
+    def question(self, question: Question) -> tuple[str, Body]:
+        """The path and the body of a request that asks a question."""
 
     @abstractmethod
     def stream(self, endpoint: Endpoint, *, drop_usage: bool) -> StreamReader:
@@ -206,6 +267,72 @@ def withheld_tool(name: str) -> Refusal:
     return Refusal("invalid", f"{name[:64]!r}: {why}; the request makes no sense without it")
 
 
+def grouped(messages: Iterable[Message]) -> list[Message]:
+    """The messages with what belongs together in one: an agent's reasoning, text and calls; several results."""
+    grouped: list[Message] = []
+    for message in messages:
+        last = grouped[-1] if grouped else None
+        if last is not None and last.role == message.role and message.role in ("agent", "results"):
+            grouped[-1] = Message(
+                role=message.role,
+                text=joined((last.text, message.text)),
+                reasoning=joined((last.reasoning, message.reasoning)),
+                calls=last.calls + message.calls,
+                results=last.results + message.results,
+            )
+        else:
+            grouped.append(message)
+    return grouped
+
+
+def called(id: Any, name: Any, arguments: Any) -> ToolCall:
+    if isinstance(arguments, str):
+        try:
+            parsed = json.loads(arguments)
+        except (ValueError, RecursionError):
+            parsed = None
+        arguments = parsed if isinstance(parsed, dict) else {"input": arguments}
+    return ToolCall(id=as_string(id), name=as_string(name), arguments=as_object(arguments))
+
+
+def content_text(value: Any) -> str:
+    """Content as text: of parts the texts, with a word for each of another kind."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list):
+        return joined(part_text(part) for part in value)
+    return "" if value is None else json.dumps(value, ensure_ascii=False, default=str)
+
+
+def part_text(part: Any) -> str:
+    if not isinstance(part, Mapping):
+        return as_string(part)
+    for key in ("text", "refusal", "thinking"):
+        if isinstance(part.get(key), str):
+            return str(part[key])
+    if part.get("type") == "tool_result":
+        return content_text(part.get("content"))
+    return f"[{as_string(part.get('type')) or ', '.join(map(str, part))}]"[:100]
+
+
+def joined(texts: Iterable[Any]) -> str:
+    return "\n".join(text for text in texts if isinstance(text, str) and text)
+
+
+def as_string(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def as_object(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def as_objects(value: Any) -> list[dict[str, Any]]:
+    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+
+
+MAX_ANSWERED_NUMBERS = 8_000_000
+"""Commas in an answer: the largest answer of embeddings has six million numbers."""
 MAX_EVENT = 32 << 20
 _END = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 _BETWEEN = re.compile(r"[\s,\[]*")
@@ -281,3 +408,13 @@ def parse_array(content: bytes) -> list[dict[str, Any]]:
         if isinstance(value, dict):
             values.append(value)
     return values
+
+
+def json_object(content: bytes) -> dict[str, Any] | None:
+    if content.count(b"{") + content.count(b"[") > MAX_ELEMENTS or content.count(b",") > MAX_ANSWERED_NUMBERS:
+        return None
+    try:
+        value = loads(content)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) else None
