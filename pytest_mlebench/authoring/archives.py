@@ -15,7 +15,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO, cast
 
-from pytest_mlebench.authoring.private_random import shuffled
+from pytest_mlebench.authoring.corrections import shuffled
 from pytest_mlebench.errors import DataError
 
 # Kinds of file that deflate makes no smaller: storing them is many times as fast.

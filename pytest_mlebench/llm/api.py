@@ -16,7 +16,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal
 
-from pytest_mlebench.io.json_files import loads
+from pytest_mlebench.io.values import loads
 from pytest_mlebench.llm.requests import MAX_ELEMENTS, Admission, Problem, Refusal, Rule, Wrong
 
 Body = dict[str, Any]

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import yaml
 
 from pytest_mlebench.errors import UsageError
-from pytest_mlebench.io.yaml_files import load_yaml
+from pytest_mlebench.io.values import load_yaml
 from pytest_mlebench.llm.anthropic import Anthropic
 from pytest_mlebench.llm.api import API, Said, as_object
 from pytest_mlebench.llm.gemini import Gemini

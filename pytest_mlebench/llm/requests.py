@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import parse_qsl
 
-from pytest_mlebench.io.json_files import json_decoder, loads
+from pytest_mlebench.io.values import json_decoder, loads
 
 if TYPE_CHECKING:
     from aiohttp import web

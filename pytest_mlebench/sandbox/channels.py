@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import Any
 
 from pytest_mlebench.errors import SandboxError
-from pytest_mlebench.io.json_files import loads
+from pytest_mlebench.io.values import loads
 from pytest_mlebench.sandbox.snapshots import Identity
 
 _MAX_MESSAGE = 1 << 12

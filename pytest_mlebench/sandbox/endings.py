@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pytest_mlebench.agents import Agent, Permissions
 from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.io.units import format_size
-from pytest_mlebench.records.account import Ending, Limits
+from pytest_mlebench.records.outcome import Ending, Limits
 from pytest_mlebench.sandbox.contract import Sandbox, format_duration
 
 _MEMORY_ERRORS = ("MemoryError", "Cannot allocate memory", "std::bad_alloc")

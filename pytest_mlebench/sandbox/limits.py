@@ -12,7 +12,7 @@ from typing import Any
 
 from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.io.units import format_size, pluralize
-from pytest_mlebench.records.account import Limits
+from pytest_mlebench.records.outcome import Limits
 
 _INTERVAL = 0.25
 _UNMEASURED = 3

@@ -16,7 +16,7 @@ from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.extras.apptainer import definition as definition_module
 from pytest_mlebench.extras.apptainer import images
 from pytest_mlebench.extras.apptainer.definition import Script, definition, shell_word, split
-from pytest_mlebench.io.paths import bundled
+from pytest_mlebench.io.files import bundled
 from pytest_mlebench.sandbox.wiring import CONTAINER_DIRS
 
 

@@ -19,14 +19,13 @@ from pytest_mlebench import LocalSandbox, default_agents, default_catalogue
 from pytest_mlebench.authoring.archives import unpack_zip
 from pytest_mlebench.authoring.files import link
 from pytest_mlebench.catalog import Competition
-from pytest_mlebench.data import levelling
-from pytest_mlebench.data.dataset import Dataset
-from pytest_mlebench.data.levelling import level
+from pytest_mlebench.data import dataset as data_dataset
+from pytest_mlebench.data.dataset import Dataset, level
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import DataError
 from pytest_mlebench.extras.engines.scratch import copied
 from pytest_mlebench.extras.remote_data.source import RemoteSource as Storage
-from pytest_mlebench.runs.obfuscation import obfuscated_data
+from pytest_mlebench.runs.environment import obfuscated_data
 from pytest_mlebench.runs.run import RunOptions, run_agent
 
 CLASSES, EACH = 5, 60
@@ -256,7 +255,7 @@ def test_files_that_are_moved_in_the_order_of_their_archive_tell(
 def test_files_are_moved_where_all_of_them_are_links_to_raw_data_in_random_order(
     archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pytest_mlebench.data.levelling.os.sendfile", None)  # a copy would fail
+    monkeypatch.setattr("pytest_mlebench.data.dataset.os.sendfile", None)  # a copy would fail
     source, raw = tmp_path / "source", tmp_path / "raw"
     unpack_zip(archive, raw, mixed_in=made(tmp_path / "mixed"))
     made(source / "test")
@@ -301,7 +300,7 @@ def test_a_call_that_is_stopped_before_times_are_set_is_finished_by_the_next_one
         if (tmp_path / "one/data" / competition.id / "prepared").exists():
             raise Killed
 
-    unpatched = levelling._set_times_of_folders
+    unpatched = data_dataset._set_times_of_folders
 
     def stop_or_set(top: Path, folders: list[str]) -> None:
         stop()

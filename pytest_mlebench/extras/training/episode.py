@@ -19,7 +19,7 @@ from pytest_mlebench.extras.training.observation import Observation, Step
 from pytest_mlebench.extras.training.options import EpisodeOptions, with_options
 from pytest_mlebench.extras.training.recording import Recording
 from pytest_mlebench.extras.training.running import MAX_FILE, Running
-from pytest_mlebench.io.paths import AnyPath
+from pytest_mlebench.io.files import AnyPath
 from pytest_mlebench.records.record import RunRecord
 from pytest_mlebench.records.report import Report
 

@@ -20,7 +20,7 @@ from pytest_mlebench import defaults
 from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.io.processes import owner_labels, sigterm_interrupts
 from pytest_mlebench.io.progress import Note, Reporter
-from pytest_mlebench.records.account import Limits
+from pytest_mlebench.records.outcome import Limits
 from pytest_mlebench.sandbox.control_groups import oom_events, oom_kills
 from pytest_mlebench.sandbox.docker.engine import PODMAN, Engine, engine_errors
 from pytest_mlebench.sandbox.docker.mounts import INIT

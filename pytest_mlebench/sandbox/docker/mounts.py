@@ -34,7 +34,7 @@ from typing import Any
 from docker.types import DriverConfig, Mount
 
 from pytest_mlebench.errors import SandboxError
-from pytest_mlebench.io.paths import bundled
+from pytest_mlebench.io.files import bundled
 from pytest_mlebench.io.processes import owned
 from pytest_mlebench.sandbox.wiring import DATA
 

@@ -30,7 +30,7 @@ from typing import Any
 from urllib.parse import SplitResult, unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-from pytest_mlebench.records.account import Connection
+from pytest_mlebench.records.outcome import Connection
 from pytest_mlebench.sandbox.network.policy import HOST_ALIAS, Endpoint, as_address, is_here
 from pytest_mlebench.sandbox.network.request import BadRequest, HelloError, ProxyRequest, read_request, server_name
 from pytest_mlebench.sandbox.redaction import bounded

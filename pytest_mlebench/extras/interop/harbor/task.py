@@ -22,13 +22,13 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_mlebench.data import levelling
+from pytest_mlebench.data import dataset as data_dataset
 from pytest_mlebench.data.dataset import OBFUSCATED, Dataset
 from pytest_mlebench.extras.interop.harbor import data, wheel
 from pytest_mlebench.extras.interop.harbor.data import ANSWERS, DATA, Source
 from pytest_mlebench.extras.interop.harbor.toml import to_toml
-from pytest_mlebench.io.json_files import loads
-from pytest_mlebench.io.paths import bundled
+from pytest_mlebench.io.files import bundled
+from pytest_mlebench.io.values import loads
 from pytest_mlebench.sandbox.contract import render_instructions
 
 if TYPE_CHECKING:
@@ -228,7 +228,7 @@ def _write_environment(folder: Path, task: Task) -> None:
         data.write_compose(folder, data.mounts(dataset, "public", DATA))
     else:
         lines = f"COPY data {DATA}"
-        levelling.level(dataset.public, folder / "data")
+        data_dataset.level(dataset.public, folder / "data")
         if task.options.is_obfuscated:
             (folder / "data/description.md").unlink(missing_ok=True)
             shutil.copyfile(task.description, folder / "data/description.md")
@@ -289,7 +289,7 @@ def _write_answers(folder: Path, answers: Dataset, task: Task) -> None:
         data.write_compose(folder, data.mounts(dataset, "", target))
     else:
         answers.prepared.mkdir()
-        levelling.level(dataset.private, answers.private)
+        data_dataset.level(dataset.private, answers.private)
         answers.sample_submission.parent.mkdir(exist_ok=True)
         if not answers.sample_submission.exists():
             shutil.copyfile(dataset.sample_submission, answers.sample_submission)
@@ -357,7 +357,7 @@ def _copy_below(file: Path, source: Path, target: Path) -> Path:
 def _set_times(folder: Path) -> None:
     """Set all times to the same one, those of folders last: when a file was written tells something about it."""
     for path in sorted((folder, *folder.rglob("*")), key=lambda path: len(path.parts), reverse=True):
-        os.utime(path, ns=(levelling.TIME_NS, levelling.TIME_NS), follow_symlinks=False)
+        os.utime(path, ns=(data_dataset.TIME_NS, data_dataset.TIME_NS), follow_symlinks=False)
 
 
 def _megabytes(size: int | None) -> int | None:
