@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 from pytest_mlebench import options as declared
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.io.extensions import load_extension
-from pytest_mlebench.io.paths import AnyPath, bundled
+from pytest_mlebench.io.files import AnyPath, bundled
 from pytest_mlebench.io.progress import Reporter, silent
 
 if TYPE_CHECKING:
@@ -195,7 +195,7 @@ class Bench:
     @property
     def grading_options(self) -> dict[str, Any]:
         """How submissions are graded, as ``Grader`` takes it."""
-        from pytest_mlebench.grading.limits import GradingLimits
+        from pytest_mlebench.grading.process_client import GradingLimits
 
         limits = GradingLimits(memory=self.settings.grading_memory, seconds=self.settings.grading_time)
         return {"max_bytes": self.settings.max_submission_size, "limits": limits}
@@ -328,8 +328,8 @@ class Bench:
 
         Raises AgentError, SandboxError or UsageError.
         """
-        from pytest_mlebench.agents.config import check_folder
-        from pytest_mlebench.runs.permitted import check_hosts, run_environment
+        from pytest_mlebench.agents.registry import check_folder
+        from pytest_mlebench.runs.environment import check_hosts, run_environment
 
         check_folder(agent)  # before anything reads what is in it
         settings, granted, gateway, replayed = self.settings, self.permissions, None, False
@@ -517,7 +517,7 @@ class Bench:
     def grade(self, competition: str | Competition, submission: AnyPath) -> Report:
         """Grade a submission against the competition's prepared answers. Raises DataError where these are missing."""
         from pytest_mlebench.grading.grader import Grader
-        from pytest_mlebench.io.paths import expanded
+        from pytest_mlebench.io.files import expanded
 
         (own,) = self._chosen((competition,), None)
         return Grader(own, self.store.dataset(own), **self.grading_options).report(expanded(submission))

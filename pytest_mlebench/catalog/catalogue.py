@@ -10,7 +10,7 @@ from pathlib import Path
 from pytest_mlebench.catalog.competition import FILE_NAME, FIRST, VERSIONS, Competition
 from pytest_mlebench.catalog.schema import SPLITS, close_matches
 from pytest_mlebench.errors import UsageError, expect, reason
-from pytest_mlebench.io.paths import AnyPath, bundled, expanded
+from pytest_mlebench.io.files import AnyPath, bundled, expanded
 from pytest_mlebench.io.units import pluralize
 
 BENCHMARK = ("low", "medium", "high")

@@ -17,8 +17,8 @@ from pytest_mlebench import defaults
 from pytest_mlebench.agents import Agent
 from pytest_mlebench.bench import Bench
 from pytest_mlebench.cli.common import add_options, print_json, read_bench
-from pytest_mlebench.data.download.kaggle_client import find_credentials
-from pytest_mlebench.data.download.retry import RetryPolicy
+from pytest_mlebench.data.download.client import find_credentials
+from pytest_mlebench.data.download.contract import RetryPolicy
 from pytest_mlebench.errors import MLEBenchError, SandboxError
 from pytest_mlebench.io import disk
 from pytest_mlebench.io.extensions import extensions

@@ -13,7 +13,7 @@ from pytest_mlebench.catalog import Competition, default_catalogue
 from pytest_mlebench.cli.common import user_path
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.gate.golden import make_golden, write_golden
-from pytest_mlebench.io.paths import bundled
+from pytest_mlebench.io.files import bundled
 
 TEMPLATES = Path(__file__).parent / "templates"
 

@@ -12,14 +12,12 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack, get_args
 
 from pytest_mlebench.authoring.archives import ArchiveError, unpack_zip, unpacked_size
 from pytest_mlebench.catalog.competition import FIRST, Competition, command
-from pytest_mlebench.data import levelling
-from pytest_mlebench.data.cells import changed_cells, is_comparable
+from pytest_mlebench.data import dataset as data_dataset
 from pytest_mlebench.data.dataset import OTHER, Dataset, Description
 from pytest_mlebench.data.download.contract import Downloads
-from pytest_mlebench.data.preparing import make_synthetic, run_prepare
-from pytest_mlebench.data.private_key import key_of
-from pytest_mlebench.data.sides import count_sides
+from pytest_mlebench.data.preparing import key_of, make_synthetic, run_prepare
 from pytest_mlebench.data.source import Head, NotPushed, Source, open_source
+from pytest_mlebench.data.tables import changed_cells, count_sides, is_comparable
 from pytest_mlebench.data.verification import (
     checksum_errors,
     listing_errors,
@@ -28,12 +26,12 @@ from pytest_mlebench.data.verification import (
     write_listing,
 )
 from pytest_mlebench.errors import DataError, UsageError, expect
-from pytest_mlebench.io import disk, durable, locks
-from pytest_mlebench.io.paths import AnyPath, expanded
+from pytest_mlebench.io import disk, files, locks
+from pytest_mlebench.io.files import AnyPath, expanded
 from pytest_mlebench.io.progress import ByteCounter, Note, Reporter, Step, WarningNote, silent
 
 if TYPE_CHECKING:
-    from pytest_mlebench.data.download.retry import RetryPolicy
+    from pytest_mlebench.data.download.contract import RetryPolicy
 
 ENVIRONMENT_VARIABLE = "MLEBENCH_DATA_DIR"
 PARALLEL_DOWNLOADS = 4
@@ -440,11 +438,11 @@ class DataStore:
         try:
             size = unpacked_size(archive)
             disk.require(self.root, [disk.Need(peak=size, rest=size)], 1)
-            with durable.scratch(dataset.folder, ".unpacking-") as name:
+            with files.scratch(dataset.folder, ".unpacking-") as name:
                 work = Path(name, "raw")
                 unpack_zip(archive, work, progress=ByteCounter(reporter, dataset.competition.id, "unpacking", size))
-                durable.sync(dataset.folder)
-                durable.publish(work, dataset.raw)
+                files.sync(dataset.folder)
+                files.publish(work, dataset.raw)
         except ArchiveError as error:
             aside = archive.replace(archive.with_name(f"{archive.name}.damaged"))
             raise DataError(
@@ -455,7 +453,7 @@ class DataStore:
     def _make_synthetic(self, dataset: Dataset, seed: int, reporter: Reporter) -> None:
         """Nothing but prepared data comes of it: raw data in the store is real."""
         competition = dataset.competition
-        with durable.scratch(dataset.folder, ".making-") as name:
+        with files.scratch(dataset.folder, ".making-") as name:
             raw, new = Path(name, "raw"), Dataset(competition, Path(name))
             raw.mkdir()
             reporter(Step(competition.id, "making synthetic data"))
@@ -468,7 +466,7 @@ class DataStore:
     def _prepare(self, dataset: Dataset, raw_dir: Path | None, reporter: Reporter, *, verify: bool) -> None:
         competition = dataset.competition
         reporter(Step(competition.id, "preparing"))
-        with durable.scratch(dataset.folder, ".preparing-") as name:
+        with files.scratch(dataset.folder, ".preparing-") as name:
             new = Dataset(competition, Path(name))
             raw, key = raw_dir if raw_dir is not None else dataset.raw, key_of(competition, self.root)
             run_prepare(competition, raw, new, key=key)
@@ -492,7 +490,7 @@ class DataStore:
         """Level what an earlier version, or another program, prepared; it stays complete meanwhile."""
         disk.require(self.root, [self._need_to_level(dataset)], 1)
         reporter(Step(dataset.competition.id, "copying in another order, as times and inodes may tell answers"))
-        with durable.scratch(dataset.folder, ".levelling-") as name:
+        with files.scratch(dataset.folder, ".levelling-") as name:
             self._level(dataset, Path(name))
 
     @staticmethod
@@ -502,7 +500,7 @@ class DataStore:
 
     def _level(self, dataset: Dataset, scratch: Path) -> None:
         for side in (dataset.private, dataset.public):
-            levelling.replace_by_level(side, scratch)
+            data_dataset.replace_by_level(side, scratch)
         if not dataset.is_level:
             raise DataError(
                 f"{dataset.competition.id}: the file system of {self.root} does not keep the times that files are "
@@ -512,13 +510,13 @@ class DataStore:
     def _publish(self, dataset: Dataset, new: Dataset, **state: Any) -> None:
         """Let complete data become the data set's, durably; what it replaces stays in ``new``'s folder."""
         size = write_listing(new.prepared, new.listing)
-        durable.sync(dataset.folder)
+        files.sync(dataset.folder)
         if dataset.prepared.exists():
             dataset.prepared.rename(new.folder / "replaced")
         new.listing.replace(dataset.listing)
         replaced = {name: None for name in ("source", "synthetic", "sides") if dataset.state.get(name)}
         dataset.note(**{**replaced, **state}, fingerprint=make_fingerprint(new), bytes=size)
-        durable.publish(new.prepared, dataset.prepared)
+        files.publish(new.prepared, dataset.prepared)
 
     def _describe(self, dataset: Dataset, source: Description, downloads: Downloads | None, reporter: Reporter) -> None:
         competition = dataset.competition
@@ -532,14 +530,14 @@ class DataStore:
             command = self.command("prepare", competition, "--description kaggle")
             raise DataError(f"{competition.id}: Kaggle's description must be fetched: {command}")
         # A new file replaces the old one, which may be a hard link to raw data, or be open in another process.
-        with durable.scratch(dataset.folder, ".describing-") as name:
+        with files.scratch(dataset.folder, ".describing-") as name:
             new = Path(name, "description.md")
             new.write_text(text, encoding="utf-8")
-            levelling.level_file(new)
+            data_dataset.level_file(new)
             dataset.note(description=None)  # in case this call is stopped before the next note
-            durable.sync(dataset.folder)
+            files.sync(dataset.folder)
             new.replace(dataset.public / "description.md")
-            levelling.keep_level(dataset.public)
+            data_dataset.keep_level(dataset.public)
         dataset.note(description=source)
 
     def _mismatch(self, dataset: Dataset, aside: Path, wrong: list[str]) -> str:

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl
 
-from pytest_mlebench.io.json_files import json_decoder, loads
+from pytest_mlebench.io.values import json_decoder, loads
 from pytest_mlebench.llm.allowed import Admission
 from pytest_mlebench.llm.flavours import Endpoint, Flavour, Refusal
 from pytest_mlebench.llm.flavours.base import StreamReader

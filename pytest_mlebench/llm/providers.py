@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import yaml
 
 from pytest_mlebench.errors import UsageError
-from pytest_mlebench.io.yaml_files import load_yaml
+from pytest_mlebench.io.values import load_yaml
 
 FlavourName = Literal["openai", "anthropic", "gemini"]
 BUNDLED = Path(__file__).parent / "providers.yaml"

@@ -13,7 +13,8 @@ import pytest
 from pytest_mlebench.bench import Bench
 from pytest_mlebench.errors import MLEBenchError, UsageError, unusable
 from pytest_mlebench.io.extensions import extensions, load_extension
-from pytest_mlebench.plugin import combinations, internals, options
+from pytest_mlebench.plugin import internals, options
+from pytest_mlebench.plugin import options as plugin_options
 
 if TYPE_CHECKING:
     from pytest_mlebench.agents import Agent
@@ -145,12 +146,12 @@ def check_options(config: pytest.Config) -> None:
     """See that each option on the command line has an effect; raises pytest.UsageError."""
     if not is_worker(config):
         with usage_errors():
-            combinations.check(session_of(config).settings, options.given(config))
+            plugin_options.check(session_of(config).settings, options.given(config))
 
 
 def header(config: pytest.Config) -> list[str]:
     """What a session without ``--agent`` says at its start: options that may have no effect."""
-    ignored = combinations.without_effect(session_of(config).settings, options.given(config))
+    ignored = plugin_options.without_effect(session_of(config).settings, options.given(config))
     return [f"mlebench: without --agent, only tests that run agents use {', '.join(ignored)}"] if ignored else []
 
 

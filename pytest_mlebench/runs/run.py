@@ -24,18 +24,15 @@ from pytest_mlebench.data.dataset import OBFUSCATED, Dataset
 from pytest_mlebench.data.verification import fingerprint
 from pytest_mlebench.errors import DataError, SandboxError, UsageError, expect, number
 from pytest_mlebench.grading.grader import Grader
-from pytest_mlebench.grading.limits import GradingLimits
-from pytest_mlebench.grading.process_client import FormChecker
-from pytest_mlebench.io.json_files import write_json
-from pytest_mlebench.io.paths import expanded
-from pytest_mlebench.records.group import GroupReader
-from pytest_mlebench.records.layout import RUNNING, SUBMISSION, VALIDATION
-from pytest_mlebench.records.record import RunKey, RunRecord, bounded
+from pytest_mlebench.grading.process_client import FormChecker, GradingLimits
+from pytest_mlebench.io.files import expanded
+from pytest_mlebench.io.values import write_json
+from pytest_mlebench.records.group import GroupReader, runs_in_progress, shown_as_running
+from pytest_mlebench.records.record import RUNNING, SUBMISSION, VALIDATION, RunKey, RunRecord, bounded
 from pytest_mlebench.records.report import NO_SUBMISSION, Report
-from pytest_mlebench.records.running import runs_in_progress, shown_as_running
-from pytest_mlebench.runs import obfuscation
+from pytest_mlebench.runs import environment as runs_environment
+from pytest_mlebench.runs.environment import permissions_of_run, run_environment
 from pytest_mlebench.runs.files import open_files
-from pytest_mlebench.runs.permitted import permissions_of_run, run_environment
 from pytest_mlebench.runs.timeline import read_validation_score, timeline
 from pytest_mlebench.sandbox import Ending, Execution, Limits, Sandbox, Task
 from pytest_mlebench.sandbox.contract import Steps
@@ -163,7 +160,7 @@ def run_agent(
     except OSError as problem:
         raise SandboxError(f"run directory {run_dir} cannot be made: {problem.strerror}") from problem
     task = Task(
-        competition_id=obfuscation.NAME if options.obfuscated else competition.id,
+        competition_id=runs_environment.NAME if options.obfuscated else competition.id,
         agent=agent,
         launch=launch,
         gateway=gateway,
@@ -257,7 +254,7 @@ def graded(grader: Grader, run_dir: Path) -> Report:
 def _shown(dataset: Dataset, options: RunOptions) -> AbstractContextManager[Path]:
     """The public files as the agent sees them."""
     if options.obfuscated:
-        return obfuscation.obfuscated_data(dataset, keep=options.keep_sandbox)
+        return runs_environment.obfuscated_data(dataset, keep=options.keep_sandbox)
     return nullcontext(dataset.public)
 
 

@@ -20,7 +20,7 @@ from types import TracebackType
 from typing import IO, Self
 
 from pytest_mlebench.errors import SandboxError
-from pytest_mlebench.records.account import FILES, SUBMISSION
+from pytest_mlebench.records.outcome import FILES, SUBMISSION
 from pytest_mlebench.sandbox.redaction import Redactor
 
 _BLOCK = 1 << 20

@@ -30,10 +30,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from pytest_mlebench import defaults
-from pytest_mlebench.agents.config import check_folder
 from pytest_mlebench.agents.definition import Agent, Launch
+from pytest_mlebench.agents.registry import check_folder
 from pytest_mlebench.errors import AgentError, SandboxError
-from pytest_mlebench.records.account import Ending, Limits, SandboxAccount
+from pytest_mlebench.records.outcome import Ending, Limits, SandboxAccount
 
 if TYPE_CHECKING:
     from pytest_mlebench.llm.run_gateway import RunGateway

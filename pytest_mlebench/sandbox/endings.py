@@ -11,7 +11,7 @@ from typing import Any
 from pytest_mlebench.agents import Agent, Permissions
 from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.io.units import format_size, pluralize
-from pytest_mlebench.records.account import Ending, Limits
+from pytest_mlebench.records.outcome import Ending, Limits
 from pytest_mlebench.sandbox.contract import Sandbox
 from pytest_mlebench.sandbox.instructions import format_duration
 

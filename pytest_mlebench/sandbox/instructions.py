@@ -6,11 +6,11 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pytest_mlebench.io.paths import bundled
+from pytest_mlebench.io.files import bundled
 from pytest_mlebench.io.units import format_size, pluralize
 
 if TYPE_CHECKING:
-    from pytest_mlebench.records.account import Limits
+    from pytest_mlebench.records.outcome import Limits
 
 INSTRUCTIONS = "instructions.txt"
 VALIDATE = "validate_submission.sh"

@@ -21,7 +21,7 @@ from pytest_mlebench import defaults
 from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.io.processes import owned
 from pytest_mlebench.io.units import pluralize
-from pytest_mlebench.records.account import RUN_LOG
+from pytest_mlebench.records.outcome import RUN_LOG
 from pytest_mlebench.sandbox.checker import PORT, SubmissionChecker
 from pytest_mlebench.sandbox.contract import Task, with_steps
 from pytest_mlebench.sandbox.control_channel import (

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_mlebench.io.paths import bundled
+from pytest_mlebench.io.files import bundled
 from pytest_mlebench.sandbox import Limits
 from pytest_mlebench.sandbox.instructions import render_instructions, scripts
 

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from pytest_mlebench.agents import AgentRegistry
-from pytest_mlebench.agents.config import check_folder
-from pytest_mlebench.agents.registry import default_agents
+from pytest_mlebench.agents.registry import check_folder, default_agents
 from pytest_mlebench.errors import AgentError, UsageError
 
 CONFIG = """

@@ -12,14 +12,13 @@ from typing import Any, cast
 import pytest
 
 from pytest_mlebench import Agent, AgentRegistry, Permissions, default_agents
-from pytest_mlebench.agents.config import check_folder
-from pytest_mlebench.agents.registry import parse_agent_ids
+from pytest_mlebench.agents.registry import check_folder, parse_agent_ids
 from pytest_mlebench.errors import AgentError, MLEBenchError, SandboxError
-from pytest_mlebench.io.paths import bundled
+from pytest_mlebench.io.files import bundled
 from pytest_mlebench.llm.providers import Provider
 from pytest_mlebench.llm.settings import GatewaySettings
-from pytest_mlebench.records.account import Connection, SandboxAccount
-from pytest_mlebench.runs.permitted import check_hosts, permissions_of_run, run_environment, used_permissions
+from pytest_mlebench.records.outcome import Connection, SandboxAccount
+from pytest_mlebench.runs.environment import check_hosts, permissions_of_run, run_environment, used_permissions
 from pytest_mlebench.sandbox.endings import choose
 from pytest_mlebench.sandbox.redaction import environment_secrets
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pytest_mlebench.agents.registry import default_agents
 from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.extras.apptainer.definition import Script, definition, shell_word, split
-from pytest_mlebench.io.paths import bundled
+from pytest_mlebench.io.files import bundled
 from pytest_mlebench.sandbox.wiring import CONTAINER_DIRS
 
 

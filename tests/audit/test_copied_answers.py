@@ -13,7 +13,7 @@ from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.extras.audit.run import Run
 from pytest_mlebench.extras.audit.scanners import copied
-from pytest_mlebench.records.layout import SUBMISSION
+from pytest_mlebench.records.record import SUBMISSION
 from tests.groups import record_with
 
 ANSWERS = [round(0.1234567 * k + 1 / (k + 3), 5) for k in range(100)]

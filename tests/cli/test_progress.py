@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_mlebench.io.paths import bundled
+from pytest_mlebench.io.files import bundled
 from pytest_mlebench.sandbox.leftovers import SOCKETS
 from tests.cli.test_cli import mlebench
 

@@ -21,8 +21,7 @@ from pytest_mlebench.extras.engines.local import LocalEngine
 from pytest_mlebench.extras.engines.plan import ALIVE, job_folder, open_plans
 from pytest_mlebench.io.processes import start_time
 from pytest_mlebench.records.group import read_group
-from pytest_mlebench.records.layout import JOBS, RUNNING
-from pytest_mlebench.records.record import RunKey, RunRecord
+from pytest_mlebench.records.record import JOBS, RUNNING, RunKey, RunRecord
 
 pytestmark = pytest.mark.full
 

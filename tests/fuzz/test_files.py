@@ -15,11 +15,10 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pytest_mlebench.agents.config import read_config
+from pytest_mlebench.agents.registry import read_config
 from pytest_mlebench.catalog import Competition, default_catalogue
 from pytest_mlebench.errors import AgentError, CompetitionError, SandboxError, UsageError
-from pytest_mlebench.records.group import read_group
-from pytest_mlebench.records.running import latest_events, runs_in_progress
+from pytest_mlebench.records.group import latest_events, read_group, runs_in_progress
 from pytest_mlebench.sandbox.collection import Collector, FilesWriter
 from pytest_mlebench.sandbox.docker.archive import collect_archive, collect_submission
 from tests.fuzz.bounded import fuzzing, limited_time, run_limited

@@ -19,8 +19,7 @@ import pytest
 from PIL import Image, PngImagePlugin
 
 from pytest_mlebench.catalog import Competition
-from pytest_mlebench.data.dataset import Dataset
-from pytest_mlebench.data.levelling import replace_by_level
+from pytest_mlebench.data.dataset import Dataset, replace_by_level
 from pytest_mlebench.gate.leaks import find_leaks
 from pytest_mlebench.gate.public_files import PublicFile, entries
 

@@ -16,8 +16,7 @@ import pytest
 
 from pytest_mlebench import Bench, default_catalogue
 from pytest_mlebench.cli.main import main
-from pytest_mlebench.data.dataset import Dataset
-from pytest_mlebench.data.levelling import TIME_NS
+from pytest_mlebench.data.dataset import TIME_NS, Dataset
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.extras.interop.harbor import check, verify, wheel
 from pytest_mlebench.extras.interop.harbor.task import to_toml
@@ -157,7 +156,7 @@ def test_times_of_files_tell_nothing(twin: Path) -> None:
 def test_the_wheel_holds_no_competition_and_no_maker_of_twins(smoke: Path) -> None:
     with zipfile.ZipFile(smoke / "environment/mlebench" / wheel.NAME) as archive:
         names = archive.namelist()
-    assert "pytest_mlebench/grading/form.py" in names
+    assert "pytest_mlebench/grading/scorer.py" in names
     strange = [name for name in names if any(f"/{part}/" in name for part in ("worlds", "bundled", "extras"))]
     assert not strange
 

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from pytest_mlebench.agents.config import read_config
+from pytest_mlebench.agents.registry import read_config
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.llm.budget import Limits
 from pytest_mlebench.llm.ledger import read_calls

@@ -19,7 +19,7 @@ from pytest_mlebench.agents.registry import AgentRegistry
 from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import AgentError, SandboxError
-from pytest_mlebench.io.paths import bundled
+from pytest_mlebench.io.files import bundled
 from pytest_mlebench.llm.budget import Limits as Budget
 from pytest_mlebench.llm.ledger import CALLS, read_bodies, read_calls
 from pytest_mlebench.llm.settings import GatewaySettings

@@ -226,7 +226,7 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
     require_docker()
     if os.geteuid() != 0:
         pytest.skip("only root can start an engine")
-    from pytest_mlebench.agents.config import read_config
+    from pytest_mlebench.agents.registry import read_config
 
     (agent, *_) = read_config(Path(__file__).parents[1] / "toys/agents/toy/config.yaml")
     images = docker_sandbox().images  # type: ignore[attr-defined]

@@ -18,7 +18,7 @@ import pytest
 from docker.types import Ulimit
 
 from pytest_mlebench.agents import Agent, Launch
-from pytest_mlebench.agents.config import read_config
+from pytest_mlebench.agents.registry import read_config
 from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.sandbox import Execution, Limits, Sandbox, Task
 from pytest_mlebench.sandbox.snapshots import Snapshots

@@ -17,7 +17,7 @@ import pytest
 
 from pytest_mlebench.agents.definition import Agent
 from pytest_mlebench.errors import SandboxError
-from pytest_mlebench.io.paths import bundled
+from pytest_mlebench.io.files import bundled
 from pytest_mlebench.io.progress import Event, Note, Step, log_reported
 from pytest_mlebench.sandbox.docker.images import Images
 from pytest_mlebench.sandbox.docker.images import logger as builder_log

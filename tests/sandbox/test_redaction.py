@@ -15,7 +15,7 @@ from urllib.parse import quote, quote_plus
 
 import pytest
 
-from pytest_mlebench.records.account import Connection
+from pytest_mlebench.records.outcome import Connection
 from pytest_mlebench.sandbox import redaction
 from pytest_mlebench.sandbox.collection import Collector, FilesWriter
 from pytest_mlebench.sandbox.redaction import Redactor, bounded, connections, validations

@@ -15,7 +15,7 @@ import docker.errors
 import pytest
 
 from pytest_mlebench.errors import SandboxError
-from pytest_mlebench.io.paths import bundled
+from pytest_mlebench.io.files import bundled
 from pytest_mlebench.io.progress import Event, Note, Step
 from pytest_mlebench.sandbox.docker.images import Images
 from pytest_mlebench.sandbox.docker.opening import open_engine

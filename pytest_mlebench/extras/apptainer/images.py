@@ -22,10 +22,9 @@ from pytest_mlebench.bench import Bench
 from pytest_mlebench.extras.apptainer.definition import BUILD, Script, definition
 from pytest_mlebench.extras.apptainer.program import Program, build_environment, find_program, last_line
 from pytest_mlebench.io.disk import remove_tree
-from pytest_mlebench.io.durable import publish, write_text
-from pytest_mlebench.io.json_files import json_text, loads
-from pytest_mlebench.io.paths import bundled
+from pytest_mlebench.io.files import bundled, publish, write_text
 from pytest_mlebench.io.processes import owned
+from pytest_mlebench.io.values import json_text, loads
 from pytest_mlebench.sandbox.contract import check_agent_folder
 from pytest_mlebench.sandbox.dockerfile import Rules
 from pytest_mlebench.sandbox.leftovers import SOCKETS

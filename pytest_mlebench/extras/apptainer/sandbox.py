@@ -28,10 +28,10 @@ from pytest_mlebench.extras.apptainer.filter import compiled
 from pytest_mlebench.extras.apptainer.images import SifImages
 from pytest_mlebench.extras.apptainer.program import Program, find_program
 from pytest_mlebench.io.disk import open_up, remove_tree
-from pytest_mlebench.io.paths import bundled
+from pytest_mlebench.io.files import bundled
 from pytest_mlebench.io.processes import owned, sigterm_interrupts
 from pytest_mlebench.io.units import format_size, listed, pluralize
-from pytest_mlebench.records.account import COLLECTED, RUN_LOG
+from pytest_mlebench.records.outcome import COLLECTED, RUN_LOG
 from pytest_mlebench.sandbox.collection import Collector, FilesWriter
 from pytest_mlebench.sandbox.contract import Task, check_agent_folder
 from pytest_mlebench.sandbox.disk import DiskWatcher, FreeSpaceWatcher

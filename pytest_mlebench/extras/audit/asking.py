@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from pytest_mlebench.errors import UsageError
-from pytest_mlebench.io.json_files import loads
+from pytest_mlebench.io.values import loads
 from pytest_mlebench.llm.gateway import Gateway
 from pytest_mlebench.llm.messages import said_in
 from pytest_mlebench.llm.providers import Provider

@@ -9,8 +9,8 @@ from typing import Any
 
 from pytest_mlebench.extras.bundles.bundle import Bundle
 from pytest_mlebench.extras.bundles.verify_settings import SLACK_SECONDS, counts
-from pytest_mlebench.io.json_files import loads
 from pytest_mlebench.io.units import pluralize
+from pytest_mlebench.io.values import loads
 from pytest_mlebench.llm.ledger import BODIES, CALLS, MAX_CALLS_BYTES, Call, Totals, read_bodies, read_calls
 from pytest_mlebench.llm.prices import Tokens
 from pytest_mlebench.llm.trajectory import TRAJECTORY

@@ -40,9 +40,9 @@ from pytest_mlebench.io.processes import sigterm_interrupts
 from pytest_mlebench.io.progress import Event, event_text
 from pytest_mlebench.io.units import pluralize
 from pytest_mlebench.options import Settings, from_plan, read
-from pytest_mlebench.records.account import Ending
 from pytest_mlebench.records.group import find_group, read_group
 from pytest_mlebench.records.manifest import folder_digest
+from pytest_mlebench.records.outcome import Ending
 from pytest_mlebench.records.record import RunRecord
 from pytest_mlebench.runs import run
 from pytest_mlebench.sandbox.gpus import this_machine

@@ -35,8 +35,8 @@ from pytest_mlebench.plugin.events import reporter_of, resume_command
 from pytest_mlebench.plugin.planning import provide
 from pytest_mlebench.plugin.running import AgentRun
 from pytest_mlebench.plugin.session import Session, session_of, usage_errors
-from pytest_mlebench.records.account import Ending
 from pytest_mlebench.records.manifest import folder_digest
+from pytest_mlebench.records.outcome import Ending
 from pytest_mlebench.runs import run
 
 if TYPE_CHECKING:

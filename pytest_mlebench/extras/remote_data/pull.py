@@ -13,7 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 from pytest_mlebench.catalog import Competition
-from pytest_mlebench.data.levelling import set_times, shuffled
+from pytest_mlebench.data.dataset import set_times, shuffled
 from pytest_mlebench.data.source import NotPushed
 from pytest_mlebench.data.verification import SIDES
 from pytest_mlebench.errors import DataError

@@ -22,7 +22,7 @@ from pytest_mlebench.errors import CompetitionError, DataError, MLEBenchError, S
 from pytest_mlebench.extras.training.channel import EpisodeOver
 from pytest_mlebench.extras.training.episode import Observation, Step
 from pytest_mlebench.grading.rewards import Measured
-from pytest_mlebench.io.json_files import loads, parse
+from pytest_mlebench.io.values import loads, parse
 from pytest_mlebench.records.report import Report
 
 _Answer = TypeVar("_Answer")

@@ -31,7 +31,7 @@ from pytest_mlebench.extras.training.halves import Half, halves
 from pytest_mlebench.extras.training.recording import Recording, Trajectory
 from pytest_mlebench.grading.process_client import VALID, FormChecker
 from pytest_mlebench.grading.rewards import REWARDS, Measured, Reward
-from pytest_mlebench.io.paths import AnyPath
+from pytest_mlebench.io.files import AnyPath
 from pytest_mlebench.records.record import RunRecord
 from pytest_mlebench.records.report import Report
 from pytest_mlebench.runs.run import run_agent

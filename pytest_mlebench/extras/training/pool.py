@@ -14,7 +14,7 @@ from pytest_mlebench.bench import Bench
 from pytest_mlebench.errors import SandboxError, UsageError
 from pytest_mlebench.extras.training.episode import Episode, EpisodeOptions, Observation
 from pytest_mlebench.extras.training.recording import Recording
-from pytest_mlebench.io.paths import AnyPath
+from pytest_mlebench.io.files import AnyPath
 from pytest_mlebench.records.report import Report
 
 

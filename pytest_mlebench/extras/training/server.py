@@ -33,7 +33,7 @@ from pytest_mlebench.extras.training.episode import (
     bench_of_episodes,
 )
 from pytest_mlebench.extras.training.recording import Recording
-from pytest_mlebench.io.json_files import json_text, loads, parse
+from pytest_mlebench.io.values import json_text, loads, parse
 
 MAX_BODY = 2 * MAX_FILE
 """Bytes of a request: a file in Base64, and what is around it."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from types import MappingProxyType
 from typing import Any
 
-from pytest_mlebench.io.json_files import loads
+from pytest_mlebench.io.values import loads
 from pytest_mlebench.llm.allowed import (
     DROPPED,
     Admission,

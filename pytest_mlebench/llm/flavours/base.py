@@ -11,7 +11,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Any, ClassVar, Literal
 
-from pytest_mlebench.io.json_files import loads
+from pytest_mlebench.io.values import loads
 from pytest_mlebench.llm.allowed import Admission, Rule, Wrong
 from pytest_mlebench.llm.providers import Provider
 

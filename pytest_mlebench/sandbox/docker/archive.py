@@ -7,7 +7,7 @@ import tarfile
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
-from pytest_mlebench.records.account import SUBMISSION
+from pytest_mlebench.records.outcome import SUBMISSION
 from pytest_mlebench.sandbox.collection import MAX_DEPTH, Collector
 
 _BLOCK = 1 << 20

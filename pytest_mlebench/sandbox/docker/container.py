@@ -17,7 +17,7 @@ from docker.types import DeviceRequest, LogConfig, Mount, Ulimit
 
 from pytest_mlebench import defaults
 from pytest_mlebench.errors import SandboxError
-from pytest_mlebench.records.account import Limits
+from pytest_mlebench.records.outcome import Limits
 from pytest_mlebench.sandbox.docker.engine import PODMAN, Engine, engine_errors
 from pytest_mlebench.sandbox.docker.separation import INIT
 from pytest_mlebench.sandbox.gpus import Gpu

@@ -19,7 +19,7 @@ from docker.errors import APIError, DockerException, ImageNotFound
 from pytest_mlebench import defaults
 from pytest_mlebench.agents.definition import Agent
 from pytest_mlebench.errors import SandboxError
-from pytest_mlebench.io.paths import bundled
+from pytest_mlebench.io.files import bundled
 from pytest_mlebench.io.processes import LABEL
 from pytest_mlebench.io.progress import Reporter, Step, silent
 from pytest_mlebench.io.units import format_size

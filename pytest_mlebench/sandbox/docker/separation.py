@@ -22,7 +22,7 @@ from pathlib import Path
 
 from docker.types import DriverConfig, Mount
 
-from pytest_mlebench.io.paths import bundled
+from pytest_mlebench.io.files import bundled
 from pytest_mlebench.sandbox.wiring import DATA
 
 INIT = "/opt/mlebench/init.py"

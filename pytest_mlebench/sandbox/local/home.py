@@ -7,7 +7,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from pytest_mlebench.records.account import COLLECTED
+from pytest_mlebench.records.outcome import COLLECTED
 from pytest_mlebench.sandbox.contract import Task
 from pytest_mlebench.sandbox.instructions import INSTRUCTIONS, VALIDATE, clock, render_instructions, scripts
 

@@ -27,7 +27,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from pytest_mlebench.records.account import Connection
+from pytest_mlebench.records.outcome import Connection
 from pytest_mlebench.sandbox.network.policy import HOST_ALIAS, Endpoint, as_address, is_here
 from pytest_mlebench.sandbox.network.request import BadRequest, ProxyRequest, read_request
 from pytest_mlebench.sandbox.network.tls import HelloError, server_name

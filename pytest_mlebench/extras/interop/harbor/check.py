@@ -10,7 +10,7 @@ from pathlib import Path
 from pytest_mlebench.catalog.competition import Competition
 from pytest_mlebench.catalog.leaderboard import Leaderboard
 from pytest_mlebench.errors import InvalidSubmission, MLEBenchError
-from pytest_mlebench.grading.form import Form
+from pytest_mlebench.grading.scorer import Form
 
 DATA = Path("/home/data")
 

@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING
 
 from pytest_mlebench.bench import Bench
 from pytest_mlebench.catalog import Competition
-from pytest_mlebench.data.confined import is_third_party
 from pytest_mlebench.data.dataset import OBFUSCATED, Dataset
+from pytest_mlebench.data.preparing import is_third_party
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.extras.interop.contract import ExportOption, Request
 from pytest_mlebench.extras.interop.harbor.task import TaskOptions, Written, is_public_data, write_task
-from pytest_mlebench.grading.twin_medals import as_submission, read_sample
-from pytest_mlebench.grading.twins import TwinStore, make_twin
+from pytest_mlebench.grading.twins import TwinStore, as_submission, make_twin, read_sample
 
 if TYPE_CHECKING:
     import pandas as pd

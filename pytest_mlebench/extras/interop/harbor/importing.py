@@ -35,11 +35,11 @@ from pytest_mlebench.extras.interop.harbor.job import (
 from pytest_mlebench.extras.interop.harbor.verify import BEATS_SAMPLE, rewards
 from pytest_mlebench.grading.grader import Grader
 from pytest_mlebench.grading.rewards import REWARDS
-from pytest_mlebench.io.json_files import loads, write_json
 from pytest_mlebench.io.units import pluralize
+from pytest_mlebench.io.values import loads, write_json
 from pytest_mlebench.llm.trajectory import TRAJECTORY
-from pytest_mlebench.records.account import RUN_LOG, SUBMISSION, SandboxAccount
 from pytest_mlebench.records.manifest import UNKNOWN, Manifest, PlannedRun, folder_digest
+from pytest_mlebench.records.outcome import RUN_LOG, SUBMISSION, SandboxAccount
 from pytest_mlebench.records.record import RunKey, RunRecord, bounded
 from pytest_mlebench.records.report import Report
 from pytest_mlebench.reports.progress import Lines

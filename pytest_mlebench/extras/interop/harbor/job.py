@@ -14,8 +14,8 @@ from typing import IO, Any
 
 from pytest_mlebench.errors import UsageError, reason
 from pytest_mlebench.extras.interop.harbor.task import ORGANISATION, SUBMISSION
-from pytest_mlebench.io.json_files import loads
-from pytest_mlebench.records.account import Ending
+from pytest_mlebench.io.values import loads
+from pytest_mlebench.records.outcome import Ending
 
 RESULT = "result.json"
 MAX_JSON = 16 << 20

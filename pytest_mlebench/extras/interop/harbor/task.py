@@ -18,11 +18,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_mlebench.data import levelling
+from pytest_mlebench.data import dataset as data_dataset
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.extras.interop.harbor import wheel
-from pytest_mlebench.io.json_files import loads
-from pytest_mlebench.io.paths import bundled
+from pytest_mlebench.io.files import bundled
+from pytest_mlebench.io.values import loads
 from pytest_mlebench.sandbox.instructions import render_instructions
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ def _write_environment(
     if mounted:
         _write_mount(folder, dataset, "public", "/home/data")
     else:
-        levelling.level(dataset.public, folder / "data")
+        data_dataset.level(dataset.public, folder / "data")
 
 
 def _write_tests(folder: Path, dataset: Dataset, options: TaskOptions, *, mounted: bool) -> None:
@@ -220,7 +220,7 @@ def _write_tests(folder: Path, dataset: Dataset, options: TaskOptions, *, mounte
         _write_mount(folder, dataset, "", f"/tests/data/{dataset.prepared.name}")
         return
     data.prepared.mkdir()
-    levelling.level(dataset.private, data.private)
+    data_dataset.level(dataset.private, data.private)
     data.sample_submission.parent.mkdir(exist_ok=True)
     if not data.sample_submission.exists():
         shutil.copyfile(dataset.sample_submission, data.sample_submission)
@@ -285,7 +285,7 @@ def _images(dataset: Dataset, options: TaskOptions) -> dict[str, str]:
 def _set_times(folder: Path) -> None:
     """Set all times to the same one, those of folders last: when a file was written tells something about it."""
     for path in sorted((folder, *folder.rglob("*")), key=lambda path: len(path.parts), reverse=True):
-        os.utime(path, ns=(levelling.TIME_NS, levelling.TIME_NS), follow_symlinks=False)
+        os.utime(path, ns=(data_dataset.TIME_NS, data_dataset.TIME_NS), follow_symlinks=False)
 
 
 def _megabytes(size: int | None) -> int | None:

@@ -1,4 +1,7 @@
-"""JSON values as values of a declared type, and the reverse."""
+"""JSON values as values of a declared type, and the reverse.
+
+Values from YAML of any origin.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,9 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from pytest_mlebench.io.durable import write_text
+import yaml
+
+from pytest_mlebench.io.files import write_text
 
 Value = TypeVar("Value")
 MAX_DEPTH = 100
@@ -163,3 +168,19 @@ def write_json(path: Path, values: Any) -> None:
 def read_json(path: Path, kind: type[Value]) -> Value:
     """A file's JSON as a dataclass; raises OSError, or ValueError that names the key and what it must be."""
     return parse(kind, loads(path.read_text(encoding="utf-8")))
+
+
+LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""The fast one where PyYAML has it."""
+
+
+def load_yaml(text: str) -> Any:
+    """What a YAML text holds; raises yaml.YAMLError. A value that does not fit its tag is one, as in ``!!int x``."""
+    try:
+        return yaml.load(text, Loader=LOADER)
+    except RecursionError as error:
+        raise yaml.YAMLError("it is nested too deeply") from error
+    except (ValueError, ArithmeticError) as error:
+        raise yaml.YAMLError(f"a value does not fit its type: {error}") from error
+    except (AttributeError, LookupError, TypeError) as error:
+        raise yaml.YAMLError("a value does not fit its tag, such as !!bool or !!timestamp") from error

@@ -1,11 +1,24 @@
-"""Files and folders that a reader, or a power cut, finds whole: the old ones or the new ones."""
+"""Files and folders that a reader, or a power cut, finds whole: the old ones or the new ones.
+
+Paths: the package's own folders, those that users write, and files that only their owner may read.
+
+Zstandard: Python's own module, or the one of the same form for Pythons that have none yet.
+"""
 
 from __future__ import annotations
 
 import ctypes
 import os
+import stat
+import sys
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+
+from pytest_mlebench.errors import UsageError, reason
+
+__all__ = ["CompressionParameter", "DecompressionParameter", "ZstdError", "ZstdFile"]
+
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
@@ -68,3 +81,43 @@ def exchange(one: Path, other: Path) -> None:
 def scratch(folder: Path, prefix: str) -> tempfile.TemporaryDirectory[str]:
     """A temporary folder inside ``folder``, whose name begins with ``prefix``."""
     return tempfile.TemporaryDirectory(prefix=prefix, dir=folder, ignore_cleanup_errors=True)
+
+
+AnyPath = str | os.PathLike[str]
+
+
+def bundled(name: str) -> Path:
+    """``competitions``, ``agents``, ``environment`` or ``reports``, which come along in a wheel as in a checkout."""
+    package = Path(__file__).parents[1]
+    inside = package / "bundled" / name
+    return inside if inside.is_dir() else package.parent / name
+
+
+def expanded(path: AnyPath) -> Path:
+    """A path that a user wrote, with ``~`` as the home folder; raises ValueError where that is not known."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError as error:
+        raise ValueError(f"there is no home folder {Path(path).parts[0]}") from error
+
+
+def secret_lines(file: Path) -> Iterator[tuple[int, str]]:
+    """The numbered lines of a file with secrets, without blank lines and comments.
+
+    Raises UsageError for a file that somebody else owns or may read.
+    """
+    try:
+        with file.open(encoding="utf-8") as opened:
+            about = os.fstat(opened.fileno())
+            if not stat.S_ISREG(about.st_mode) or about.st_uid != os.geteuid() or about.st_mode & 0o077:
+                raise UsageError(f"{file} must be a file of yours that only you can read: chmod 600 {file}")
+            lines = opened.read().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{file}: {reason(error)}") from error
+    return ((number, line) for number, line in enumerate(map(str.strip, lines), 1) if line and not line.startswith("#"))
+
+
+if sys.version_info >= (3, 14):
+    from compression.zstd import CompressionParameter, DecompressionParameter, ZstdError, ZstdFile
+else:
+    from backports.zstd import CompressionParameter, DecompressionParameter, ZstdError, ZstdFile
