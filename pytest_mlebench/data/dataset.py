@@ -1,4 +1,4 @@
-"""Prepared files whose metadata tells nothing: not when, nor in which order, nor from what they were made.
+"""One competition's data in the store, and copies of it whose metadata tells nothing.
 
 Archives often hold files class by class. Whoever unpacks them, or links what was unpacked, keeps that order in times,
 inode numbers, the order of directories and the places on the disk. An agent can read all of these, also below a
@@ -7,8 +7,6 @@ and that nobody keeps: what depends on the order alone tells no answer. Times th
 
 Hard links and clones (reflinks) would not do: they share an inode, or places on the disk, with files that were unpacked
 in their old order, and removing raw data later would change the times of its links in that order.
-
-One competition's data in the store.
 """
 
 from __future__ import annotations

@@ -1,9 +1,4 @@
-"""Files and folders that a reader, or a power cut, finds whole: the old ones or the new ones.
-
-Paths: the package's own folders, those that users write, and files that only their owner may read.
-
-Zstandard: Python's own module, or the one of the same form for Pythons that have none yet.
-"""
+"""Files and folders: written so that a reader or a power cut finds them whole, and where they lie."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
 """What pytest collects: a competition's folder, the runs of agents on it, or the checks of its grader.
 
-What a session collects where it is not told by paths: a split, a run group's runs, or the benchmark.
-
-What agents left is never collected: neither by a plain ``pytest`` above run groups, nor by naming it.
+Without paths that is a split, a run group's runs, or the benchmark. What agents left is never collected.
 """
 
 from __future__ import annotations
