@@ -105,8 +105,7 @@ __all__ = [
 
 _NAMES_BY_MODULE = {
     "_version": "__version__",
-    "agents.definition": "Agent",
-    "agents.definition": "Permissions",
+    "agents.definition": "Agent Permissions",
     "agents.registry": "AgentRegistry default_agents",
     "bench": "Bench",
     "catalog.catalogue": "Catalogue default_catalogue",
@@ -120,9 +119,8 @@ _NAMES_BY_MODULE = {
     "grading.process_client": "GradingLimits",
     "io.progress": "Event Note Reporter Step WarningNote",
     "results.summary": "SplitSummary summarise",
-    "records.outcome": "Ending Limits SandboxAccount",
     "records.group": "RunGroup find_group read_group",
-    "records.outcome": "Outcome",
+    "records.outcome": "Ending Limits Outcome SandboxAccount",
     "records.record": "RunKey RunRecord",
     "records.report": "Report",
     "runs.run": "RunOptions run_agent",

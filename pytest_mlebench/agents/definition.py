@@ -1,6 +1,6 @@
-"""Agent definitions in MLE-bench's format: ``agents/<name>/config.yaml``.
+"""Agents as ``agents/<name>/config.yaml`` defines them, in MLE-bench's format, and what the user grants to them.
 
-What the user grants to agents. An agent's folder describes the agent and grants it nothing.
+An agent's folder describes the agent and grants it nothing.
 """
 
 from __future__ import annotations
@@ -157,12 +157,12 @@ class Permissions:
     trust_agents: Iterable[str] = ()
 
     def __post_init__(self) -> None:
-        for field in fields(self):
-            given = getattr(self, field.name)
+        for grant in fields(self):
+            given = getattr(self, grant.name)
             names = () if isinstance(given, str) else tuple(dict.fromkeys(given))
             if isinstance(given, str) or not all(isinstance(name, str) for name in names):
-                raise TypeError(f"{field.name} must be a list of strings, not {given!r}")
-            object.__setattr__(self, field.name, names)
+                raise TypeError(f"{grant.name} must be a list of strings, not {given!r}")
+            object.__setattr__(self, grant.name, names)
 
     def check_secrets(self, agent: Agent, replaced: Iterable[str] = ()) -> None:
         """Raise AgentError for secrets that an agent asks for and was not granted.

@@ -1,7 +1,4 @@
-"""Reading ``agents/<name>/config.yaml``: bounded, checked against a schema, every error one line.
-
-Finding agents by id.
-"""
+"""Finding agents by id, and reading ``agents/<name>/config.yaml``: bounded, checked, every error one line."""
 
 from __future__ import annotations
 

@@ -1,16 +1,15 @@
-"""Randomness that nobody outside can repeat: it depends on a key that is kept with the answers.
-
-Code and data of competitions are public, so whatever is drawn with a fixed seed can be drawn again, and with it what
-the draw decides. Corrected versions draw with ``private_generator``. While real data is prepared, the key is that of
-the data store. Synthetic data has no answers to keep, and goldens need the same draws everywhere: without a key the
-generator has seed 0.
-
-What corrected versions of competitions share: splits that keep groups together, and files without what leaks.
+"""What corrected versions of competitions share: splits that keep groups together, files without what leaks, and
+randomness that nobody outside can repeat.
 
 ``hold_out_groups(key)`` has the signature of ``tables.split``, so that a preparer that takes its split as an argument
 is corrected in a line::
 
     prepare = partial(first.prepare, split=hold_out_groups("PatientID"))
+
+Code and data of competitions are public, so whatever is drawn with a fixed seed can be drawn again, and with it what
+the draw decides. Corrected versions draw with ``private_generator``. While real data is prepared, the key is that of
+the data store. Synthetic data has no answers to keep, and goldens need the same draws everywhere: without a key the
+generator has seed 0.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Tables as preparers and graders read, split and write them, so that the bytes come out as the reference's do.
-
-Competitions from data that is installed along with a library: ``prepare.py`` without raw data.
-"""
+"""Tables as preparers and graders read, split and write them, so that the bytes come out as the reference's do."""
 
 from __future__ import annotations
 

@@ -1,9 +1,7 @@
-"""A competition's folder as a Python package, so that its files import each other in the ordinary way.
+"""A competition: a folder with ``competition.yaml`` and the short files that prepare, grade and imitate its data.
 
 A file imports its neighbours with ``from .labels import VOTES``. A file of a later version, which is one folder below,
 imports the common ones with ``from .. import prepare as first`` or ``from ..labels import VOTES``.
-
-A competition: a folder with ``competition.yaml`` and the short files that prepare, grade and imitate its data.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""``mlebench prepare``, ``list``, ``verify`` and ``remove``: the competitions and their data.
-
-``mlebench leaderboard``: whether the bundled thresholds are those of Kaggle's private leaderboards.
-"""
+"""``mlebench prepare``, ``list``, ``verify``, ``remove`` and ``leaderboard``: the competitions and their data."""
 
 from __future__ import annotations
 
@@ -115,6 +112,7 @@ def add(commands: Any) -> None:
     add_options(remove, "--data", "--data-dir")
     remove.add_argument("--raw", action="store_true", help="remove only raw data and archives, keep prepared data")
     remove.set_defaults(command=_remove)
+    _add_leaderboard(commands)
 
 
 def _prepare(options: argparse.Namespace) -> int:
@@ -388,7 +386,7 @@ _FIELDS = ("teams", *MEDALS, "median")
 _HEADS = ("competition", "leaderboard", *_FIELDS, "differs")
 
 
-def add_leaderboard(commands: Any) -> None:
+def _add_leaderboard(commands: Any) -> None:
     leaderboard = commands.add_parser("leaderboard", help="compare the bundled thresholds with Kaggle's leaderboards")
     add_selection(leaderboard, required=True)
     leaderboard.add_argument("--json", action="store_true", help="print as JSON")

@@ -1,7 +1,4 @@
-"""``mlebench grade``, ``grade-sample`` and ``golden``: submissions and graders.
-
-``mlebench regrade``: a group's stored submissions, graded again beside the first result.
-"""
+"""``mlebench grade``, ``grade-sample``, ``golden`` and ``regrade``: submissions and graders."""
 
 from __future__ import annotations
 
@@ -74,6 +71,7 @@ def add(commands: Any) -> None:
         help="replace the reference's results with those of the files in the folder")  # fmt: skip
     add_options(golden, "--competitions-dir", "--bench-version")
     golden.set_defaults(command=_golden)
+    _add_regrade(commands)
 
 
 def _add_grading(parser: argparse.ArgumentParser) -> None:
@@ -236,7 +234,7 @@ def _golden(options: argparse.Namespace) -> int:
     return 0
 
 
-def add_regrade(commands: Any) -> None:
+def _add_regrade(commands: Any) -> None:
     command = commands.add_parser("regrade", help="regrade a run group's stored submissions; its results stay",
         description="Regrade a run group's stored submissions, after a grader was fixed or with another version of the "
         "benchmark. The runs' records stay; the new grades are written to regraded-*.json in the group."

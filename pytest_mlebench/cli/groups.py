@@ -1,7 +1,4 @@
-"""``mlebench trajectory``: what an agent and its models said in a run.
-
-``mlebench groups``, ``watch``, ``files`` and ``unpack``: run groups, and what agents left in them.
-"""
+"""``mlebench groups``, ``watch``, ``files``, ``unpack`` and ``trajectory``: run groups, what agents did and left."""
 
 from __future__ import annotations
 
@@ -45,7 +42,7 @@ SHOWN = 5
 """The most runs that are named where one has to be chosen."""
 
 
-def add_trajectory(commands: Any) -> None:
+def _add_trajectory(commands: Any) -> None:
     command = commands.add_parser("trajectory", help="show the messages of a run: its agent and its models")
     command.add_argument(
         "run",
@@ -159,6 +156,7 @@ def add(commands: Any) -> None:
     _add_groups(commands)
     _add_watch(commands)
     _add_files(commands)
+    _add_trajectory(commands)
 
 
 def _add_groups(commands: Any) -> None:

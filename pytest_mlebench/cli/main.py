@@ -28,14 +28,11 @@ _EXTENSIONS = "mlebench.commands"
 _MODULES = {
     "agents": "agents doctor build clean",
     "completion": "completion",
-    "data": "prepare push list verify remove",
-    "grading": "grade grade-sample golden",
-    "leaderboard": "leaderboard dev",
+    "data": "prepare push list verify remove leaderboard dev",
+    "grading": "grade grade-sample golden regrade",
     "new": "new-competition new-agent",
-    "regrade": "regrade",
-    "groups": "groups files unpack watch",
+    "groups": "groups files unpack watch trajectory",
     "report": "report",
-    "trajectory": "trajectory",
 }
 """The core's commands by the modules of this package that have them. Only the module of the command is imported."""
 _ELSEWHERE = {

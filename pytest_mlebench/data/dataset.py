@@ -1,4 +1,4 @@
-"""Prepared files whose metadata tells nothing: not when, nor in which order, nor from what they were made.
+"""One competition's data in the store, and copies of it whose metadata tells nothing.
 
 Archives often hold files class by class. Whoever unpacks them, or links what was unpacked, keeps that order in times,
 inode numbers, the order of directories and the places on the disk. An agent can read all of these, also below a
@@ -11,8 +11,6 @@ unpacked in a random order, into one folder (see ``unpack_zip``), and are remove
 set, can be moved in place of being copied: this saves writing all of them again, and their place on the disk meanwhile.
 That some were unpacked and others written would tell them apart. So either all files in a side's folders are moved, or
 none is.
-
-One competition's data in the store.
 """
 
 from __future__ import annotations

@@ -1,15 +1,13 @@
-"""Running code of competitions that do not come with the package in a process of its own.
-
-Its environment holds no secrets. Where the kernel has Landlock, it opens only the competition's folder,
-the folders that it is given, Python and the system's libraries, and speaks TCP with nobody.
-
-Running a competition's ``prepare.py`` into an empty folder, on real data or on that of its ``synthetic.py`` or
+"""Running a competition's ``prepare.py`` into an empty folder, on real data or on that of its ``synthetic.py`` or
 ``twin.py``.
 
-The key of a data store, from which the private randomness of version 2 follows (see ``authoring.corrections``).
+Code of competitions that do not come with the package runs in a process of its own, whose environment holds no secrets.
+Where the kernel has Landlock, it opens only the competition's folder, the folders that it is given, Python and the
+system's libraries, and speaks TCP with nobody.
 
-It is a file in the store's folder, which no agent sees. Whoever wants the same data in another store copies it there
-before preparing, or pushes and pulls what is prepared.
+The private randomness of version 2 follows from the data store's key (see ``authoring.corrections``), a file that no
+agent sees. Whoever wants the same data in another store copies it there before preparing, or pushes and pulls what is
+prepared.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""URLs of prepared data: which are accepted, and how they are shown.
-
-Where prepared data is pulled from and pushed to: the contract of what extras and other distributions provide.
-"""
+"""Where prepared data is pulled from and pushed to: URLs, and the contract of what other distributions provide."""
 
 from __future__ import annotations
 

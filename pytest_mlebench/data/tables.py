@@ -1,12 +1,10 @@
-"""Whether ``prepare.py`` has changed cells that it was to copy: numbers without their zeros, "NA" that is now empty.
+"""What prepared tables hold: cells that ``prepare.py`` has changed, and how many rows and classes each side has.
 
-pandas converts what it reads, and writes the converted values. Nobody asked for these changes and nothing fails, but
-ids no longer match, and categories are missing.
-
-How large both sides of a split are, and how many rows of each class they have: what ``state.json`` records.
+pandas converts what it reads, and writes the converted values: numbers without their zeros, "NA" that is now empty.
+Nobody asked for these changes and nothing fails, but ids no longer match, and categories are missing.
 
 Version 2 draws whole groups, with a key of the data store. So how many rows come out on either side, and whether each
-class is on both, is only known when real data is prepared.
+class is on both, is only known when real data is prepared: ``state.json`` records it.
 """
 
 from __future__ import annotations

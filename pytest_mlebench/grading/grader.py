@@ -1,7 +1,4 @@
-"""The grade of one submission, with the fields of MLE-bench's grading report.
-
-Grading: from a submission and the answers to a report.
-"""
+"""Grading: from a submission and the answers to a report."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""What the process that grades a submission may use.
-
-Having a grading process do a job (see ``process``): the harness itself opens no submission.
-"""
+"""Having a grading process, with its limits, do a job (see ``process``): the harness opens no submission."""
 
 from __future__ import annotations
 

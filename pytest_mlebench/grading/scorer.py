@@ -1,7 +1,4 @@
-"""Scoring in this process: for submissions that are trusted, and for the process that grades the others.
-
-Whether a submission has the form that its competition asks for, from what is public alone.
-"""
+"""Scoring, and checking a submission's form, in this process: for the process that grades, and for trusted files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Medals of a twin: thresholds from predictions of known quality, in the competition's own metric.
+"""Making twins: learnable raw data from a competition's ``twin.py``, prepared, with medals of its own.
+
+``twin.py`` has ``make(raw, rng, size)``, which returns the predictions ``simple`` and ``ceiling``, and where its form
+asks for them ``units(submission)``, ``deal(submission, rng)`` and ``mix(submission, other, share, rng)``.
 
 A twin's maker knows what somebody would predict who knows its world (``ceiling``), or only the obvious part of it
 (``simple``). The floor needs no data: the best of the sample submission, the mode, the mean, the median, and the
@@ -6,12 +9,6 @@ ceiling's own predictions dealt out to other rows. An entrant of skill s ≤ 1/2
 of the test's units and the floor's for the others; above, the ceiling's for a share 2s - 1, and the simple one for the
 others. The mean score over some draws, made monotone by isotonic regression, is what a skill is worth; thresholds and
 percentiles are those of 100 teams of fixed skills.
-
-Making twins: learnable raw data from a competition's ``twin.py``, prepared, with medals of its own.
-
-``twin.py`` has ``make(raw, rng, size)``, which returns the predictions ``simple`` and ``ceiling`` (see
-``twin_medals``), and where its form asks for them ``units(submission)``, ``deal(submission, rng)`` and
-``mix(submission, other, share, rng)``.
 """
 
 from __future__ import annotations

@@ -1,26 +1,15 @@
-"""Files and folders that a reader, or a power cut, finds whole: the old ones or the new ones.
-
-Paths: the package's own folders, those that users write, and files that only their owner may read.
-
-Zstandard: Python's own module, or the one of the same form for Pythons that have none yet.
-"""
+"""Files and folders: written so that a reader or a power cut finds them whole, and where they lie."""
 
 from __future__ import annotations
 
-import ctypes
 import os
 import stat
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 from pytest_mlebench.errors import UsageError, reason
 
-__all__ = ["CompressionParameter", "DecompressionParameter", "ZstdError", "ZstdFile"]
-
-
-_libc = ctypes.CDLL(None, use_errno=True)
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 
 
@@ -47,11 +36,17 @@ def sync(folder: Path) -> None:
     """
     descriptor = os.open(folder, os.O_RDONLY)
     try:
-        if _libc.syncfs(descriptor):
-            error = ctypes.get_errno()
-            raise OSError(error, os.strerror(error), str(folder))
+        _call_libc("syncfs", descriptor, path=folder)
     finally:
         os.close(descriptor)
+
+
+def _call_libc(name: str, *arguments: int | bytes, path: Path) -> None:
+    import ctypes  # takes several milliseconds, and most starts of pytest do not need it
+
+    if getattr(ctypes.CDLL(None, use_errno=True), name)(*arguments):
+        error = ctypes.get_errno()
+        raise OSError(error, os.strerror(error), str(path))
 
 
 def publish(work: Path, target: Path) -> None:
@@ -66,7 +61,9 @@ def publish(work: Path, target: Path) -> None:
 
 def exchange(one: Path, other: Path) -> None:
     """Durably let two folders of a file system change places, in one step where the file system can (not NFS)."""
-    if _libc.renameat2(_AT_FDCWD, bytes(one), _AT_FDCWD, bytes(other), _RENAME_EXCHANGE):
+    try:
+        _call_libc("renameat2", _AT_FDCWD, bytes(one), _AT_FDCWD, bytes(other), _RENAME_EXCHANGE, path=one)
+    except OSError:
         aside = one.with_name(f"{one.name}.aside")
         other.rename(aside)
         one.rename(other)
@@ -115,9 +112,3 @@ def secret_lines(file: Path) -> Iterator[tuple[int, str]]:
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{file}: {reason(error)}") from error
     return ((number, line) for number, line in enumerate(map(str.strip, lines), 1) if line and not line.startswith("#"))
-
-
-if sys.version_info >= (3, 14):
-    from compression.zstd import CompressionParameter, DecompressionParameter, ZstdError, ZstdFile
-else:
-    from backports.zstd import CompressionParameter, DecompressionParameter, ZstdError, ZstdFile

@@ -1,8 +1,7 @@
-"""Whose a container or a temporary folder is: enough to know, later, that its session is dead.
+"""Processes: whose a container or a temporary folder is, to know later that its session is dead; and confining them.
 
-Giving up the right to open files, for this process and its children, by Linux's Landlock.
-
-See https://docs.kernel.org/userspace-api/landlock.html
+A process gives up the right to open files, for itself and its children, by Linux's Landlock
+(https://docs.kernel.org/userspace-api/landlock.html).
 """
 
 from __future__ import annotations

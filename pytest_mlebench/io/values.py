@@ -1,7 +1,4 @@
-"""JSON values as values of a declared type, and the reverse.
-
-Values from YAML of any origin.
-"""
+"""Values from JSON and YAML of any origin, as values of a declared type, and the reverse."""
 
 from __future__ import annotations
 

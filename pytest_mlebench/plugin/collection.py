@@ -1,13 +1,10 @@
 """What pytest collects: a competition's folder, the runs of agents on it, or the checks of its grader.
 
-What a session collects where it is not told by paths: a split, a run group's runs, or the benchmark.
-
-What agents left is never collected: neither by a plain ``pytest`` above run groups, nor by naming it.
+Without paths that is a split, a run group's runs, or the benchmark.
 """
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
@@ -35,7 +32,6 @@ from pytest_mlebench.plugin.session import (
     usage_errors,
     ways_below,
 )
-from pytest_mlebench.runs.guard import CONFTEST, group_of, has_guard, is_group
 
 if TYPE_CHECKING:
     from pytest_mlebench.catalog import Catalogue
@@ -240,29 +236,3 @@ def explain_nothing(reporter: pytest.TerminalReporter, config: pytest.Config) ->
     close = close_matches(word, ids)
     meant = f"did you mean {' or '.join(close)}?" if close else f"there are {', '.join(sorted(ids)[:4])}, …"
     reporter.write_line(f"-k {word!r} matches nothing in {len(ids)} competitions; {meant} (`mlebench list` lists them)")
-
-
-class Leavings(pytest.Directory):
-    """The folder of a run group or of a run: nothing in it is collected, and no conftest of it imported."""
-
-    def collect(self) -> Iterator[pytest.Collector]:
-        return iter(())
-
-
-def is_ignored(path: Path) -> bool:
-    return path.is_dir() and is_group(path)
-
-
-def refuse_paths(config: pytest.Config) -> None:
-    """Raise UsageError for a path in a run group: pytest would import each ``conftest.py`` on the way to it."""
-    for name in internals.initial_paths(config):
-        path = Path(os.path.abspath(config.invocation_params.dir / name.split("::")[0]))  # noqa: PTH100 - links count
-        # pytest looks for conftests in folders called test… as well.
-        tests = [folder for folder in path.glob("test*") if (folder / CONFTEST).exists()] if path.is_dir() else []
-        for way in {path, path.resolve(), *(folder for folder in tests if not has_guard(folder))}:
-            if (group := group_of(way)) is not None:
-                raise pytest.UsageError(
-                    f"{name} is in the run group {group}, whose files agents wrote: pytest does not collect or import "
-                    "them. Name your tests, or start pytest in the folder of your project. To look at these files: "
-                    "mlebench files, mlebench unpack"
-                )

@@ -1,7 +1,4 @@
-"""The start of a session that runs agents: its run group and its agents.
-
-The run group of a session: opened before the first run, given the planned runs, closed after the last.
-"""
+"""The run group of a session and its agents: opened before the first run, given the planned runs, closed at the end."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_mlebench.plugin import collection, options
+from pytest_mlebench.plugin import options
 from pytest_mlebench.plugin import session as own
 from pytest_mlebench.plugin.fixtures import (
     agent,
@@ -52,7 +52,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_load_initial_conftests(
     early_config: pytest.Config, parser: pytest.Parser
 ) -> Generator[None, object, object]:
-    collection.refuse_paths(early_config)
+    own.refuse_paths(early_config)
     try:
         return (yield)
     finally:  # all other plugins and conftests have their names by now
@@ -114,12 +114,12 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
-    return collection.is_ignored(collection_path) or None
+    return own.is_ignored(collection_path) or None
 
 
 def pytest_collect_directory(path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-    if collection.is_ignored(path):
-        return collection.Leavings.from_parent(parent, path=path)
+    if own.is_ignored(path):
+        return own.Leavings.from_parent(parent, path=path)
     if not own.ways_below(parent.config, path):
         return None
     from pytest_mlebench.plugin.collection import ChosenFolder

@@ -1,6 +1,6 @@
 """Runs in a report of pytest-html: summary and plots on top, columns of the table, and details.
 
-pytest-html's hooks; registered where agents run, so that reports of other suites stay as they are.
+These hooks are registered where agents run, so that reports of other suites stay as they are.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""The options as pytest has them: its command line, its ini file, and the run group that ``--resume`` names.
-
-Options that would have no effect together: a mistake of the user, which is said instead of ignored.
-"""
+"""The options as pytest has them: command line, ini file, what ``--resume`` restores, and useless combinations."""
 
 from __future__ import annotations
 

@@ -1,6 +1,4 @@
-"""What a session shows: its header, each run's outcome, the failed runs, and the medal table.
-
-Extras, and other packages, that are told of runs as they end.
+"""What a session shows: its header, each run's outcome, the failed runs, the medal table; and who else is told.
 
 Entry points of the group ``mlebench.live`` are functions ``(settings, group folder) -> Live | None``; None where the
 user did not ask for it. They are called in the session's own process, and raise UsageError.

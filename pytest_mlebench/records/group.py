@@ -1,7 +1,4 @@
-"""A run group as it lies on disk: its manifest and the records of its runs.
-
-Runs in progress, as others can see them: a file in the run directory that its process refreshes.
-"""
+"""A run group as it lies on disk: its manifest, the records of its runs, and the runs in progress."""
 
 from __future__ import annotations
 

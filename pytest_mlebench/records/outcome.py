@@ -1,7 +1,4 @@
-"""What a run may use, how it ended, and what its sandbox did: as the record holds it.
-
-The outcomes of a run: what an agent earned, or why it earned nothing.
-"""
+"""The outcome of a run: what the agent earned, or why nothing; its limits, how it ended, what its sandbox did."""
 
 from __future__ import annotations
 

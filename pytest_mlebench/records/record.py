@@ -1,9 +1,7 @@
-"""Names of the files in a run group's folder and in the directories of its runs.
+"""A run's record: everything that is known of one run of an agent, kept in ``run.json``; and where files lie.
 
 ``RUN_LOG``, ``SUBMISSION``, ``FILES`` and ``COLLECTED`` are what a sandbox leaves in a run directory (see its
 contract).
-
-A run's record: everything that is known of one run of an agent, kept in ``run.json``.
 """
 
 from __future__ import annotations

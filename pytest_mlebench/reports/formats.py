@@ -1,9 +1,4 @@
-"""Every run of some run groups as a row, and these as CSV.
-
-One row for each agent and split, as CSV and JSON for further work, and as LaTeX for a paper.
-
-An overview as JSON values.
-"""
+"""Overviews, and every run of some run groups, as CSV, JSON and LaTeX for further work."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""The templates of pages and their style: those of the report, which the viewer's pages share.
-
-The HTML report of run groups: one self-contained page, the summary first.
-"""
+"""The HTML report of run groups: one self-contained page. The viewer's pages share its templates and style."""
 
 from __future__ import annotations
 

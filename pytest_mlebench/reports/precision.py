@@ -1,7 +1,4 @@
-"""How sure results are, and every pair of agents compared, as titled tables.
-
-Fairness profiles and the card of a verified bundle, as titled tables.
-"""
+"""How sure and how fair results are, and every pair of agents compared, as titled tables."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""How the progress of work on several subjects is shown: bars on a terminal, lines elsewhere.
-
-A run group's progress as text: what each worker is doing, and the medals so far.
-"""
+"""Progress as text: bars on a terminal, lines elsewhere, and what each worker of a run group is doing."""
 
 from __future__ import annotations
 

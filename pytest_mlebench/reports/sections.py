@@ -1,7 +1,4 @@
-"""What grading stored submissions again came to, beside the first results.
-
-An overview as titled tables, which ``mlebench report`` shows in a terminal and as Markdown.
-"""
+"""An overview, and regraded submissions, as titled tables for a terminal and for Markdown."""
 
 from __future__ import annotations
 

@@ -1,9 +1,4 @@
-"""The published results of MLE-bench, to compare with.
-
-Comparisons: where an agent stands among the published results, and two agents competition by competition.
-
-How sure a result is: its variance by cause, the seeds that a difference takes, and each competition's weight.
-"""
+"""Comparisons with the published results, and of two agents competition by competition; how sure they are."""
 
 from __future__ import annotations
 

@@ -1,12 +1,8 @@
-"""What an audit found in the runs of a group, kept in ``audit.json`` in the group's folder.
-
-What models know of competitions, as ``mlebench familiarity`` measured it in a run group.
-
-What the last audit of a run group says of its runs, for every report that shows their results.
+"""What is known of a group's runs beside their scores: an audit's findings, and what models know of competitions.
 
 An audit writes ``audit.json`` into the group: an object with ``runs`` (the ids of the runs that were audited) and
-``findings`` (objects with ``run_id`` and ``verdict``: ``clean``, ``look`` or ``violation``). This module reads nothing
-else of it, so that reports need not know what an audit is.
+``findings`` (objects with ``run_id`` and ``verdict``: ``clean``, ``look`` or ``violation``). Reports read nothing else
+of it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Run groups summed up and compared: everything that reports show.
-
-Medals over time and over money, from the timelines of runs, and what the last changes cost.
-"""
+"""Run groups summed up and compared, over time and money too: everything that reports show."""
 
 from __future__ import annotations
 

@@ -1,10 +1,4 @@
-"""Data as an agent sees it that must not find out which competition it works on.
-
-The public files keep their names and contents. Around them nothing names the competition: an agent reads another
-description, and finds the files below a path that says nothing, as the paths of mounts can be read in a container.
-
-What of the harness's environment a run may use: what the user granted, and what the gateway needs itself.
-"""
+"""What a run is given of this machine: variables, as far as the user granted them, and data that hides its origin."""
 
 from __future__ import annotations
 

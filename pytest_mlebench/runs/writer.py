@@ -1,6 +1,6 @@
 """Writing a run group: one session at a time opens it, plans its runs and closes it; a later one may resume it.
 
-Renaming, deleting and annotating run groups, so that all files of a group stay consistent.
+Renaming, deleting and annotating keep all of its files consistent.
 """
 
 from __future__ import annotations

@@ -18,8 +18,7 @@ from pytest_mlebench.records.group import RunGroup, read_group
 from pytest_mlebench.records.outcome import Outcome
 from pytest_mlebench.records.record import RunKey, RunRecord
 from pytest_mlebench.reports.palette import COLOURS, READABLE
-from pytest_mlebench.reports.plots import rates as plots_rates
-from pytest_mlebench.reports.plots import runs, score_plot, time_plot, write_plots
+from pytest_mlebench.reports.plots import heat_map, medal_rates, score_plot, time_plot, write_plots
 from pytest_mlebench.reports.plots.runs import medal_shares, position, share_beaten
 from pytest_mlebench.results.comparison import PublishedResult
 from pytest_mlebench.results.overview import overview
@@ -50,7 +49,7 @@ def titles(plot: str) -> list[str]:
 
 def test_the_heat_map_has_a_cell_for_every_run_with_its_letter() -> None:
     records = [run(outcome, seed=k) for k, outcome in enumerate(Outcome)]
-    tree = ElementTree.fromstring(runs(records).file())
+    tree = ElementTree.fromstring(heat_map(records).file())
     cells = {cell.get("data-run"): cell.findtext(f"{SVG}text") for cell in tree.iter(f"{SVG}g") if cell.get("data-run")}
     assert cells == {str(number): record.outcome.letter for number, record in enumerate(records)}
     legend = "".join(tree.itertext())
@@ -61,16 +60,16 @@ def test_the_heat_map_marks_planned_runs_that_have_no_record() -> None:
     done = run("gold")
     planned = {RunKey("agent", SPACESHIP.id, seed): "dev" for seed in range(3)}
     planned |= {RunKey("agent", "leaf-classification", 0): "low"}
-    plot = runs([done], planned).file()
+    plot = heat_map([done], planned).file()
     assert "without a record yet: 3" in plot and "low · 1 competition" in plot
-    assert "without a record" not in runs([done]).file()
+    assert "without a record" not in heat_map([done]).file()
 
 
 def test_the_heat_map_shows_the_best_competitions_first() -> None:
     chosen = default_catalogue().split("dev")[:3]
     outcomes = ("no_medal", "gold", "bronze")
     records = [record_with(competition, outcome) for competition, outcome in zip(chosen, outcomes, strict=True)]
-    shown = [title for title in titles(runs(records).file()) if title in {c.id for c in chosen}]
+    shown = [title for title in titles(heat_map(records).file()) if title in {c.id for c in chosen}]
     assert shown == [chosen[1].id, chosen[2].id, chosen[0].id]
 
 
@@ -132,7 +131,7 @@ def test_rates_stand_among_the_published_with_error_bars() -> None:
     table = [published(f"p{mean}", mean) for mean in range(90, 10, -10)]
     table.append(published("peeked", 95, comparable=False, note="test-set feedback"))
     # Seeds of 100 and 0 per cent: 50 ± 50.
-    (panel,) = plots_rates(summed(run_low("gold", 0), run_low("no_medal", 1)), table, best=2).panels
+    (panel,) = medal_rates(summed(run_low("gold", 0), run_low("no_medal", 1)), table, best=2).panels
     own = "agent (1 competition only): 50.0 % ± 50.0"
     names = panel.description.split("; ")
     assert names == ["† peeked · llm: 95.0 % ± 1.0", "p90 · llm: 90.0 % ± 1.0", "p80 · llm: 80.0 % ± 1.0", own]
@@ -141,7 +140,7 @@ def test_rates_stand_among_the_published_with_error_bars() -> None:
     words = [float(y) for y in re.findall(r'y="([\d.]+)" class="(?:e )?f-ink b"', panel.body)]
     assert whisker and mark and whisker[1] == mark[1] and len(words) == 2
     assert all(abs(y - float(mark[1])) < 6 for y in words), "name, mark, whisker and number are on one line"
-    assert "† does not compare (test-set feedback)" in plots_rates(summed(run_low("gold", 0)), table).more
+    assert "† does not compare (test-set feedback)" in medal_rates(summed(run_low("gold", 0)), table).more
 
 
 def test_files_are_whole_svg_for_eyes_and_screen_readers(tmp_path: Path) -> None:

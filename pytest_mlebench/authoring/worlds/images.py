@@ -1,13 +1,7 @@
-"""Pictures: textures of smooth noise, and files whose format matches the real data's.
-
-Pictures of made-up things whose looks are a few numbers, and classes of things that look alike.
+"""Pictures: textures of noise, made-up things and classes that look alike, masks, boxes, and files in real formats.
 
 A look is a row of eight traits, each with mean 0 and a standard deviation near 1. Where a thing lies, how it is turned
 and lit, and what is behind it differs from picture to picture and tells nothing.
-
-Masks: shapes with rough outlines, what annotators draw of them, and mixing masks of tasks with few images.
-
-Boxes around things in pictures: what readers draw, and predictions as text.
 """
 
 from __future__ import annotations

@@ -1,7 +1,4 @@
-"""Labels and values that features explain up to a known share; missing values; ids that mean nothing.
-
-Hidden functions of a table's columns: a plain part that anybody finds, and more that takes a better model.
-"""
+"""Labels, values and tables that features explain up to a known share; missing values; ids that mean nothing."""
 
 from __future__ import annotations
 

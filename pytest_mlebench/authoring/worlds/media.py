@@ -1,7 +1,4 @@
-"""Sounds with overtones, swell and hiss.
-
-Small videos: MP4 files of JPEG pictures, which common players and libraries decode.
-"""
+"""Sounds with overtones, swell and hiss, and small videos: MP4 files of JPEG pictures that common players decode."""
 
 from __future__ import annotations
 

@@ -1,8 +1,6 @@
 """Made-up language: words that nobody knows, so that their meaning must be learned from the data.
 
-Pages that state made-up facts, and questions that a statement of the page answers.
-
-Written tokens and how they are read aloud, in a made-up language with its own numbers, units and abbreviations.
+Also pages that state made-up facts, with questions about them, and written tokens with how they are read aloud.
 """
 
 from __future__ import annotations

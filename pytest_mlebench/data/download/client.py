@@ -1,11 +1,4 @@
-"""Trying again after failures that may pass, with growing delays.
-
-Kaggle's own client, with the user's credentials and time limits, and with errors that name their cause.
-
-This is the client's lower layer, ``kagglesdk``, which makes every request of the ``kaggle`` package and chooses the
-server (``KAGGLE_API_ENVIRONMENT``). The upper layer is not used: importing it logs in, it prints to stdout, and its
-requests have no time limit.
-"""
+"""Kaggle's own client with the user's credentials and time limits, and transfers that resume."""
 
 from __future__ import annotations
 

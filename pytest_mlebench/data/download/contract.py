@@ -1,7 +1,4 @@
-"""Where competitions' archives come from, as a contract that the store works with.
-
-Trying again after failures that may pass, with growing delays.
-"""
+"""Where competitions' archives come from, as a contract that the store works with, and trying again after failures."""
 
 from __future__ import annotations
 

@@ -1,7 +1,4 @@
-"""A competition's pages on Kaggle as one description in Markdown.
-
-Kaggle's competitions: rules, archives, pages and leaderboards, through Kaggle's own client.
-"""
+"""Kaggle's competitions: rules, archives, pages and leaderboards, through Kaggle's own client."""
 
 from __future__ import annotations
 

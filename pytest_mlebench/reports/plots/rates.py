@@ -1,7 +1,4 @@
-"""Any-medal rates by split with their standard errors, among the published results.
-
-Any-medal rates over time and over money, from snapshots of the submissions, with the final results.
-"""
+"""Any-medal rates: by split, among the published results, and over time and money, from snapshots."""
 
 from __future__ import annotations
 

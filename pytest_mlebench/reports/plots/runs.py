@@ -1,7 +1,4 @@
-"""What several plots need of runs: their agents and splits, and the shares of teams that they beat.
-
-Competitions × seeds: the outcome of every run, agents side by side.
-"""
+"""Every run in a plot: competitions × seeds, agents side by side; and what several plots need of runs."""
 
 from __future__ import annotations
 
