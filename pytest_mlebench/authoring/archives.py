@@ -15,8 +15,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path, PurePosixPath
 from typing import IO, cast
 
-from pytest_mlebench.authoring.corrections import shuffled
 from pytest_mlebench.errors import DataError
+from pytest_mlebench.io.files import shuffled
 
 # Kinds of file that deflate makes no smaller: storing them is many times as fast.
 _COMPRESSED = {".jpg", ".jpeg", ".png", ".gif", ".mp3", ".mp4", ".zip", ".gz", ".7z", ".npz", ".parquet", ".tfrec"}

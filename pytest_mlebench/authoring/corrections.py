@@ -16,12 +16,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import secrets
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -29,7 +28,6 @@ from numpy.typing import NDArray
 
 from pytest_mlebench.errors import DataError, reason
 
-T = TypeVar("T")
 _KEY: ContextVar[bytes | None] = ContextVar("key of private randomness", default=None)
 
 
@@ -52,13 +50,6 @@ def private_generator(purpose: str) -> np.random.RandomState:
     return np.random.RandomState(np.frombuffer(digest, dtype="<u4"))
 
 
-def shuffled(values: Iterable[T]) -> list[T]:
-    """A list in an order that nobody can find out, nor repeat."""
-    drawn = list(values)
-    secrets.SystemRandom().shuffle(drawn)
-    return drawn
-
-
 Split = Callable[..., tuple[Any, Any]]
 Key = str | Callable[[Any], Iterable[Hashable]]
 """A column, or what gives a value for each row."""
@@ -70,7 +61,7 @@ def hold_out_groups(key: Key, *, classes: Key | None = None) -> Split:
     """A split of a table, an array or a list into (train, test) that leaves the rows of a group on one side.
 
     ``key`` is the column that names the groups, or gives the group of each row. Groups are drawn with the key of the
-    data store (see ``private_random``) until the test has its size in rows: a share where ``test_size`` is a float,
+    data store (see ``private_generator``) until the test has its size in rows: a share where ``test_size`` is a float,
     else a number. A group that would make the test more than ``OVERSHOOT`` larger than asked stays in the training
     data, so the test may be a bit smaller. The order of rows is kept. Neither side is empty: raises ValueError for a
     single group, or if none is small enough.

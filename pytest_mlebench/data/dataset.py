@@ -24,10 +24,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Literal
 
-from pytest_mlebench.authoring.corrections import shuffled
 from pytest_mlebench.catalog.competition import Competition
 from pytest_mlebench.io import disk
 from pytest_mlebench.io import files as io_files
+from pytest_mlebench.io.files import shuffled
 
 READ_ONLY = 0o444
 TIME_NS = 946_684_800 * 10**9
@@ -221,7 +221,7 @@ class Dataset:
 
     @property
     def is_level(self) -> bool:
-        """Whether the files' times, inodes and order tell nothing of what they were made from (see ``levelling``).
+        """Whether the files' times, inodes and order tell nothing of what they were made from (see ``data.dataset``).
 
         That of earlier versions, and of other programs, may tell answers. False where nothing is prepared.
         """
@@ -229,7 +229,7 @@ class Dataset:
 
     @property
     def has_moved_files(self) -> bool:
-        """Whether public files were moved from raw data, and their times are still to be set (see ``levelling``).
+        """Whether public files were moved from raw data, and their times are still to be set (see ``data.dataset``).
 
         The state has the inode of their folder, since a copy of it may be in another order.
         """

@@ -238,7 +238,7 @@ class DataStore:
         archive is removed once it is unpacked. Every step, wait and warning goes to ``reporter``.
 
         Data that an earlier version or another program prepared is copied once, as its files' times and inodes may tell
-        answers (see ``levelling``).
+        answers (see ``data.dataset``).
 
         Options: ``raw_dir`` is an unpacked download outside of the store, which stays as it is; checksums are compared
         and recorded, but need not match. ``synthetic`` is a seed: the data
@@ -480,7 +480,7 @@ class DataStore:
     def _prepare(
         self, dataset: Dataset, raw_dir: Path | None, reporter: Reporter, *, verify: bool, moves: bool
     ) -> None:
-        """Prepare raw data. With ``moves``, files that it links may be moved (see ``levelling.replace_by_level``)."""
+        """Prepare raw data. With ``moves``, files that it links may be moved (see ``dataset.replace_by_level``)."""
         competition = dataset.competition
         reporter(Step(competition.id, "preparing"))
         with files.scratch(dataset.folder, ".preparing-") as name:
@@ -501,7 +501,9 @@ class DataStore:
             moved = data_dataset.replace_by_level(new.public, Path(name), raw if moves else None)
             data_dataset.replace_by_level(new.private, Path(name))
             about = {"verified": not wrong if verify else None, "description": "bundled", "sides": sides}
-            self._publish(dataset, new, **about, moved=new.public.stat().st_ino if moved else None)
+            if moved:
+                about["moved"] = new.public.stat().st_ino
+            self._publish(dataset, new, **about)
         if is_comparable(competition) and "cells_are_kept" not in competition.exceptions:
             for problem in changed_cells(competition, dataset.raw if raw_dir is None else raw_dir, dataset):
                 reporter(WarningNote(f"{competition.id}: prepare.py changed cells: {problem}"))

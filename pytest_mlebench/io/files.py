@@ -5,10 +5,14 @@ from __future__ import annotations
 import os
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from random import SystemRandom
+from typing import TypeVar
 
 from pytest_mlebench.errors import UsageError, reason
+
+T = TypeVar("T")
 
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 
@@ -112,3 +116,10 @@ def secret_lines(file: Path) -> Iterator[tuple[int, str]]:
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{file}: {reason(error)}") from error
     return ((number, line) for number, line in enumerate(map(str.strip, lines), 1) if line and not line.startswith("#"))
+
+
+def shuffled(values: Iterable[T]) -> list[T]:
+    """A list in an order that nobody can find out, nor repeat."""
+    drawn = list(values)
+    SystemRandom().shuffle(drawn)
+    return drawn

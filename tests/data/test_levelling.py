@@ -292,7 +292,7 @@ class Killed(Exception):
     """In place of a kill."""
 
 
-@pytest.mark.parametrize("where", ["store._remove", "levelling._set_times_of_folders"])
+@pytest.mark.parametrize("where", ["store._remove", "dataset._set_times_of_folders"])
 def test_a_call_that_is_stopped_before_times_are_set_is_finished_by_the_next_one(
     where: str, archive: Path, competition: Competition, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

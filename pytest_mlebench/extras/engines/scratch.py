@@ -30,7 +30,7 @@ _USERS = "users"
 def copied(dataset: Dataset, folder: Path, reporter: Reporter = silent) -> Iterator[Dataset]:
     """A copy of prepared data below ``folder``, which all processes of this user on this machine share.
 
-    The first one that needs it copies it, in another order (see ``levelling``), and the last one removes it. Each has a
+    The first one that needs it copies it, in another order (see ``data.dataset``); the last one removes it. Each has a
     file that it keeps locked; the kernel drops that lock when the process dies, so a killed process is no user. What it
     leaves is removed by the next one. Raises DataError where there is too little space, before anything is copied, and
     where the copy is not what the data is.

@@ -12,7 +12,6 @@ from collections.abc import Collection, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
-from pytest_mlebench.authoring.corrections import shuffled
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.data.dataset import set_times
 from pytest_mlebench.data.source import NotPushed
@@ -29,6 +28,7 @@ from pytest_mlebench.extras.remote_data.index import (
     read_list,
 )
 from pytest_mlebench.extras.remote_data.storage import Absent, Short, Storage
+from pytest_mlebench.io.files import shuffled
 from pytest_mlebench.io.progress import ByteCounter, Reporter, Step, silent
 
 FILES_AT_ONCE = 16
