@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 from scipy.ndimage import gaussian_filter
 
-from pytest_mlebench.authoring.worlds.labels import by_size, standard
+from pytest_mlebench.authoring.worlds.labels import by_size
+from pytest_mlebench.authoring.worlds.tables import standard
 
 from .synthetic import SMOKING
 

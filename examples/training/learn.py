@@ -19,8 +19,7 @@ from functools import partial
 from pathlib import Path
 
 from pytest_mlebench import Bench
-from pytest_mlebench.extras.training.episode import Episode
-from pytest_mlebench.extras.training.observation import Observation
+from pytest_mlebench.extras.training.episode import Episode, Observation
 
 SOLVE = Path(__file__).with_name("solve.py").read_text(encoding="utf-8")
 STRATEGIES = ("sample", "mean", "numbers", "words")

@@ -19,7 +19,6 @@ GOOD = {
     "no_new_privileges": True,
     "filtered": True,
     "children": CHILDREN - 20,
-    "disk": False,
 }
 
 
