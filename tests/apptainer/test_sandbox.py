@@ -12,6 +12,7 @@ import sys
 import tempfile
 import threading
 import time
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -127,7 +128,8 @@ def test_sigterm_to_all_processes_of_a_job_ends_a_run_cleanly(run: Runner, tmp_p
         time.sleep(0.05)
     family = psutil.Process(process.pid).children(recursive=True)
     for own in [psutil.Process(process.pid), *family]:
-        own.send_signal(signal.SIGTERM)
+        with suppress(psutil.NoSuchProcess):  # it ended by itself
+            own.send_signal(signal.SIGTERM)
     process.wait(60)
     assert not psutil.wait_procs(family, timeout=30)[1]
     assert not {name for name in folders() if f"{SOCKETS}{process.pid}-" in name}
