@@ -61,8 +61,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         terminalreporter.section("preparing")
         terminalreporter.line(
             f"{row['competition']}, {row['megabytes']:,} MB: {row['seconds']:.1f} s, unzip alone "
-            f"{row['unzip_seconds']:.1f} s ({row['ratio']:.2f} x), {row['written']:.3f} bytes written for each of the "
-            f"archive, {row['peak_mb']} MB of memory"
+            f"{row['unzip_seconds']:.1f} s (by turns {', '.join(f'{ratio:.2f}' for ratio in row['ratios'])} x); CPU "
+            f"{row['cpu']:.1f} s, unzip {row['unzip_cpu']:.1f} s; {row['written']:.3f} bytes written for each of the "
+            f"archive, {row['disk']:.2f} more on the disk at most, {row['peak_mb']} MB of memory"
         )
     if rows := figures["start"]:
         terminalreporter.section("start, in CPU seconds")

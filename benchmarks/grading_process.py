@@ -20,8 +20,7 @@ from pytest_mlebench.catalog import Competition
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.defaults import GRADING_MEMORY
 from pytest_mlebench.errors import InvalidSubmission, MLEBenchError
-from pytest_mlebench.grading.form import Form
-from pytest_mlebench.grading.scorer import GraderDefect, Scorer
+from pytest_mlebench.grading.scorer import Form, GraderDefect, Scorer
 
 
 def main(folder: str, data: str, what: str = "grade") -> None:

@@ -22,7 +22,8 @@ import pytest
 
 from pytest_mlebench import Bench
 from pytest_mlebench.errors import SandboxError
-from pytest_mlebench.extras.training.episode import Episode, Observation, agent_of_episodes
+from pytest_mlebench.extras.training.episode import Episode, agent_of_episodes
+from pytest_mlebench.extras.training.observation import Observation
 from pytest_mlebench.sandbox.docker.sandbox import DockerSandbox
 
 TWIN, SEEDS = "spaceship-titanic", 4

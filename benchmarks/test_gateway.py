@@ -42,7 +42,7 @@ GATEWAY = """
 import sys, time
 from pathlib import Path
 from pytest_mlebench.llm.gateway import Gateway
-from pytest_mlebench.llm.settings import GatewaySettings
+from pytest_mlebench.llm.accounting import GatewaySettings
 
 def memory(name):
     return next(line.split()[1] for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(name))

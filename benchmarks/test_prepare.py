@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import shutil
 import statistics
 import subprocess
@@ -35,15 +36,15 @@ def test_preparing_two_gigabytes_of_pictures(benchmark: BenchmarkFixture, tmp_pa
         archive = folder / "kept.zip"
         make_archive(archive)
         data = folder / "data"
-        unzip_seconds, runs = [], []
+        unzips, runs = [], []
 
         def make_ready() -> None:
             shutil.rmtree(data, ignore_errors=True)
             target = folder / "unzipped"
             os.sync()
-            begin = time.perf_counter()
+            begin, cpu = time.perf_counter(), cpu_of_children()
             subprocess.run(["unzip", "-q", str(archive), "-d", str(target)], check=True)
-            unzip_seconds.append(time.perf_counter() - begin)
+            unzips.append({"seconds": time.perf_counter() - begin, "cpu": cpu_of_children() - cpu})
             shutil.rmtree(target)
             (data / ID).mkdir(parents=True)
             os.link(archive, data / ID / f"{ID}.zip")
@@ -52,13 +53,16 @@ def test_preparing_two_gigabytes_of_pictures(benchmark: BenchmarkFixture, tmp_pa
         benchmark.pedantic(lambda: runs.append(prepare(data)), setup=make_ready, rounds=ROUNDS)
         size = archive.stat().st_size
         assert sum(1 for _ in (data / ID / "prepared/public/images").iterdir()) == PICTURES
-    seconds, alone = (statistics.median(times) for times in ([run["seconds"] for run in runs], unzip_seconds))
+    pairs = list(zip(runs, unzips, strict=True))
     benchmark.extra_info.update(
         competition=ID,
         megabytes=round(size / 1e6),
-        seconds=round(seconds, 2),
-        unzip_seconds=round(alone, 2),
-        ratio=round(seconds / alone, 2),
+        seconds=round(statistics.median(run["seconds"] for run in runs), 2),
+        unzip_seconds=round(statistics.median(own["seconds"] for own in unzips), 2),
+        ratios=[round(run["seconds"] / own["seconds"], 2) for run, own in pairs],
+        cpu=round(statistics.median(run["cpu"] for run in runs), 2),
+        unzip_cpu=round(statistics.median(own["cpu"] for own in unzips), 2),
+        disk=round(max(run["disk"] for run in runs) / size, 2),
         written=round(max(run["written"] for run in runs) / size, 3),
         peak_mb=round(max(run["peak"] for run in runs) / 1e6),
     )
@@ -76,10 +80,18 @@ def make_archive(path: Path) -> None:
             archive.writestr(f"images/Train_{k}.jpg", noise[start : start + PICTURE_BYTES])
 
 
+def cpu_of_children() -> float:
+    """CPU seconds of all child processes that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def prepare(data: Path) -> dict[str, float]:
-    """Seconds, bytes written by all processes, and the sum of what each of them had in memory at most."""
+    """Seconds, CPU seconds, bytes written by all processes, the most that its folder took on the disk beside the
+    archive, and the sum of what each process had in memory at most."""
     command = [sys.executable, "-m", "pytest_mlebench.cli", "prepare", "-c", ID, "--data-dir", str(data)]
-    begin = time.perf_counter()
+    begin, cpu = time.perf_counter(), cpu_of_children()
+    free = shutil.disk_usage(data).free
     process = subprocess.Popen(
         [sys.executable, "-c", COUNTING, *command, "--skip-verification"],
         stdout=subprocess.PIPE,
@@ -87,7 +99,8 @@ def prepare(data: Path) -> dict[str, float]:
         text=True,
     )
     peaks: dict[int, int] = {}
-    watcher = threading.Thread(target=watch, args=(process.pid, lambda: process.poll() is None, peaks))
+    least = [free]
+    watcher = threading.Thread(target=watch, args=(process.pid, lambda: process.poll() is None, peaks, data, least))
     watcher.start()
     text = process.communicate()[0]
     seconds = time.perf_counter() - begin
@@ -95,12 +108,15 @@ def prepare(data: Path) -> dict[str, float]:
     assert process.returncode == 0
     written = int(next(line for line in text.splitlines() if line.startswith("wchar")).split()[1])
     peaks.pop(process.pid)  # it only counts
-    return {"seconds": seconds, "written": written, "peak": sum(peaks.values())}
+    used = {"written": written, "peak": sum(peaks.values()), "disk": free - least[0]}
+    return {"seconds": seconds, "cpu": cpu_of_children() - cpu, **used}
 
 
-def watch(pid: int, is_running: Callable[[], bool], peaks: dict[int, int]) -> None:
-    """Note the largest resident memory, in bytes, of a process and all below it, by process id."""
+def watch(pid: int, is_running: Callable[[], bool], peaks: dict[int, int], data: Path, least: list[int]) -> None:
+    """Note the largest resident memory, in bytes, of a process and all below it, by process id, and the least space
+    that is free on the disk."""
     while is_running():
+        least[0] = min(least[0], shutil.disk_usage(data).free)
         todo = [pid]
         while todo:
             each = todo.pop()

@@ -30,11 +30,10 @@ from pytest_mlebench.extras.engines.plan import (
     note_id,
     write_plan,
 )
-from pytest_mlebench.io.json_files import write_json
 from pytest_mlebench.io.processes import LABEL, owner_labels, start_time
+from pytest_mlebench.io.values import write_json
 from pytest_mlebench.records.group import read_group
-from pytest_mlebench.records.layout import RUNNING
-from pytest_mlebench.records.record import RunKey
+from pytest_mlebench.records.record import RUNNING, RunKey
 
 FINISHED, RUNNING_NOW = 1000, 225
 SECONDS = 60.0

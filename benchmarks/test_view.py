@@ -23,8 +23,8 @@ from pytest_benchmark.fixture import BenchmarkFixture
 from benchmarks.conftest import FIGURES
 from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.extras.viewer.index import Index
+from pytest_mlebench.records.group import shown_as_running
 from pytest_mlebench.records.record import RunKey
-from pytest_mlebench.records.running import shown_as_running
 from tests.groups import make_group, record_with, save_group
 from tests.reports.browser import Browser, Tab
 from tests.viewer.conftest import write_trajectory

@@ -21,8 +21,7 @@ TYPE_CHECKING = False  # type checkers take it for typing.TYPE_CHECKING, whose i
 
 if TYPE_CHECKING:
     from pytest_mlebench._version import __version__
-    from pytest_mlebench.agents.definition import Agent
-    from pytest_mlebench.agents.permissions import Permissions
+    from pytest_mlebench.agents.definition import Agent, Permissions
     from pytest_mlebench.agents.registry import AgentRegistry, default_agents
     from pytest_mlebench.bench import Bench
     from pytest_mlebench.catalog.catalogue import Catalogue, default_catalogue
@@ -41,11 +40,10 @@ if TYPE_CHECKING:
         UsageError,
     )
     from pytest_mlebench.grading.grader import Grader, grade
-    from pytest_mlebench.grading.limits import GradingLimits
+    from pytest_mlebench.grading.process_client import GradingLimits
     from pytest_mlebench.io.progress import Event, Note, Reporter, Step, WarningNote
-    from pytest_mlebench.records.account import Ending, Limits, SandboxAccount
     from pytest_mlebench.records.group import RunGroup, find_group, read_group
-    from pytest_mlebench.records.outcome import Outcome
+    from pytest_mlebench.records.outcome import Ending, Limits, Outcome, SandboxAccount
     from pytest_mlebench.records.record import RunKey, RunRecord
     from pytest_mlebench.records.report import Report
     from pytest_mlebench.results.summary import SplitSummary, summarise
@@ -107,8 +105,7 @@ __all__ = [
 
 _NAMES_BY_MODULE = {
     "_version": "__version__",
-    "agents.definition": "Agent",
-    "agents.permissions": "Permissions",
+    "agents.definition": "Agent Permissions",
     "agents.registry": "AgentRegistry default_agents",
     "bench": "Bench",
     "catalog.catalogue": "Catalogue default_catalogue",
@@ -119,12 +116,11 @@ _NAMES_BY_MODULE = {
     "data.store": "DataStore default_data_dir",
     "errors": "AgentError CompetitionError DataError InvalidSubmission MLEBenchError SandboxError UsageError",
     "grading.grader": "Grader grade",
-    "grading.limits": "GradingLimits",
+    "grading.process_client": "GradingLimits",
     "io.progress": "Event Note Reporter Step WarningNote",
     "results.summary": "SplitSummary summarise",
-    "records.account": "Ending Limits SandboxAccount",
     "records.group": "RunGroup find_group read_group",
-    "records.outcome": "Outcome",
+    "records.outcome": "Ending Limits Outcome SandboxAccount",
     "records.record": "RunKey RunRecord",
     "records.report": "Report",
     "runs.run": "RunOptions run_agent",

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 from pytest_mlebench import options as declared
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.io.extensions import load_extension
-from pytest_mlebench.io.paths import AnyPath, bundled
+from pytest_mlebench.io.files import AnyPath, bundled
 from pytest_mlebench.io.progress import Reporter, silent
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from pytest_mlebench.data.dataset import Dataset, Description
     from pytest_mlebench.data.store import DataStore, PrepareOptions
     from pytest_mlebench.group import OpenGroup
+    from pytest_mlebench.llm.accounting import GatewaySettings
     from pytest_mlebench.llm.ledger import Recording
-    from pytest_mlebench.llm.settings import GatewaySettings
     from pytest_mlebench.records.group import RunGroup
     from pytest_mlebench.records.record import RunKey
     from pytest_mlebench.records.report import Report
@@ -195,7 +195,7 @@ class Bench:
     @property
     def grading_options(self) -> dict[str, Any]:
         """How submissions are graded, as ``Grader`` takes it."""
-        from pytest_mlebench.grading.limits import GradingLimits
+        from pytest_mlebench.grading.process_client import GradingLimits
 
         limits = GradingLimits(memory=self.settings.grading_memory, seconds=self.settings.grading_time)
         return {"max_bytes": self.settings.max_submission_size, "limits": limits}
@@ -203,10 +203,10 @@ class Bench:
     @cached_property
     def gateway(self) -> GatewaySettings:
         """What the gateways to language models do; raises UsageError for an invalid file of providers or prices."""
+        from pytest_mlebench.llm.accounting import GatewaySettings
         from pytest_mlebench.llm.budget import Limits as Budget
         from pytest_mlebench.llm.prices import Prices
         from pytest_mlebench.llm.providers import load_providers
-        from pytest_mlebench.llm.settings import GatewaySettings
 
         settings = self.settings
         return GatewaySettings(
@@ -328,13 +328,15 @@ class Bench:
 
         Raises AgentError, SandboxError or UsageError.
         """
-        from pytest_mlebench.agents.config import check_folder
-        from pytest_mlebench.runs.permitted import check_hosts, run_environment
+        from pytest_mlebench.agents.registry import check_folder
+        from pytest_mlebench.runs.environment import check_hosts, run_environment
 
         check_folder(agent)  # before anything reads what is in it
         settings, granted, gateway, replayed = self.settings, self.permissions, None, False
         if settings.llm_gateway == "on" and agent.may_ask_models:
             gateway, replayed = self.gateway, self.replayed_group is not None
+        elif settings.llm_replay is not None:
+            _ = self.replayed_group  # an unknown group is an error for every agent
         elif settings.llm_providers or settings.prices:
             _ = self.gateway  # an invalid file is not ignored
         environment = run_environment(agent, granted, gateway, replayed=replayed)
@@ -343,7 +345,7 @@ class Bench:
         if gateway is None:
             agent.launch(environment)
             return
-        from pytest_mlebench.llm.run_gateway import check_secrets
+        from pytest_mlebench.llm.gateway import check_secrets
 
         check_secrets(gateway, agent, replayed=replayed)
 
@@ -517,7 +519,7 @@ class Bench:
     def grade(self, competition: str | Competition, submission: AnyPath) -> Report:
         """Grade a submission against the competition's prepared answers. Raises DataError where these are missing."""
         from pytest_mlebench.grading.grader import Grader
-        from pytest_mlebench.io.paths import expanded
+        from pytest_mlebench.io.files import expanded
 
         (own,) = self._chosen((competition,), None)
         return Grader(own, self.store.dataset(own), **self.grading_options).report(expanded(submission))

@@ -45,7 +45,7 @@ def data(text: str) -> str:
 
 
 def data_source(text: str) -> str:
-    from pytest_mlebench.data.source_url import check
+    from pytest_mlebench.data.source import check
 
     return check(text)
 

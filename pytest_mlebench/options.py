@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from pytest_mlebench import defaults
 from pytest_mlebench import option_values as parse
 from pytest_mlebench.errors import UsageError, unusable
-from pytest_mlebench.io.paths import expanded
+from pytest_mlebench.io.files import expanded
 from pytest_mlebench.io.units import parse_duration, parse_size
 
 if TYPE_CHECKING:
@@ -303,7 +303,7 @@ class Settings:
     disk: int | None = _option(
         "--disk",
         "SIZE",
-        "disk space that a run may use, for example 100g (default: no limit)",
+        "disk space that a run may use, for example 100g (default: a fair share of what is free, in containers)",
         parse_size,
         INI | RESTORED,
     )
@@ -602,7 +602,7 @@ class Settings:
     )
     detach: bool = _flag(
         "--detach",
-        "leave jobs running when the session is interrupted; --resume picks them up",
+        "let jobs continue when you press Ctrl-C; --resume picks them up",
         needs=(
             AGENT,
             ENGINE,
@@ -867,7 +867,7 @@ def _to_json(option: Option, value: Any) -> Any:
     if isinstance(value, tuple):
         return list(map(str, value)) if option.traits & LIST else ",".join(value)
     if option.name == "--data-source" and value is not None:
-        from pytest_mlebench.data.source_url import redacted
+        from pytest_mlebench.data.source import redacted
 
         return redacted(value)
     return str(value) if isinstance(value, Path) else value

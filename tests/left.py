@@ -6,7 +6,7 @@ import io
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from pytest_mlebench.records.layout import FILES
+from pytest_mlebench.records.record import FILES
 from pytest_mlebench.runs.files import open_files
 from pytest_mlebench.sandbox.collection import FilesWriter
 

@@ -12,8 +12,8 @@ import pytest
 
 from pytest_mlebench import Bench, UsageError
 from pytest_mlebench.io.extensions import extensions
-from pytest_mlebench.records.layout import MANIFEST, REPORT
 from pytest_mlebench.records.outcome import Outcome
+from pytest_mlebench.records.record import MANIFEST, REPORT
 
 DIABETES = "smoke-diabetes"
 

@@ -29,3 +29,25 @@ def test_an_old_import_works_and_names_the_new_one(line: str) -> None:
 def test_what_never_existed_is_an_import_error() -> None:
     with pytest.raises(ImportError, match="cannot import name 'prediction'"):
         from pytest_mlebench.grading import prediction  # noqa: F401
+
+
+MOVED = {
+    "bundled": "write_competition",
+    "private_random": "keyed",
+    "worlds.audio": "tone",
+    "worlds.boxes": "redrawn",
+    "worlds.facts": "Facts",
+    "worlds.masks": "blob",
+    "worlds.spoken": "Speech",
+    "worlds.tables": "hidden_score",
+    "worlds.things": "Camera",
+    "worlds.video": "mp4",
+}
+
+
+def test_moved_helpers_work_and_name_their_new_modules() -> None:
+    lines = [f"from pytest_mlebench.authoring.{old} import {name}" for old, name in MOVED.items()]
+    command = [sys.executable, "-W", "always", "-c", "\n".join(lines)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    for old in MOVED:
+        assert f"pytest_mlebench.authoring.{old} is now pytest_mlebench.authoring." in done.stderr

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_mlebench.io.json_files import MAX_DEPTH, loads
+from pytest_mlebench.io.values import MAX_DEPTH, loads
 
 
 @pytest.mark.parametrize(("before", "after"), [("[", "]"), ('{"a":', "}"), ('[{"a":', "}]")], ids=["[", "{", "[{"])

@@ -39,7 +39,7 @@ from pytest_mlebench import (
 )
 
 DIGITS = "smoke-digits"
-any_: Callable[[object], Any] = lambda value: cast(Any, value)  # noqa: E731
+any_: Callable[[object], Any] = lambda value: cast("Any", value)  # noqa: E731
 
 
 @pytest.fixture(autouse=True)
@@ -140,7 +140,7 @@ def test_paths_may_be_texts(elsewhere: Path) -> None:
     dataset = DataStore("data").prepare(competition)
     assert grade(str(dataset.sample_submission), competition, dataset).score is not None
     record = run_agent(
-        default_agents()["dummy"], competition, dataset, LocalSandbox(), RunOptions(folder=cast(Path, "group"))
+        default_agents()["dummy"], competition, dataset, LocalSandbox(), RunOptions(folder=cast("Path", "group"))
     )
     assert read_group("group").records[0].run_id == record.run_id
     assert find_group("group", "reports") == Path("group")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_mlebench.agents.config import read_config
+from pytest_mlebench.agents.registry import read_config
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.errors import MLEBenchError
 from pytest_mlebench.llm.prices import Prices

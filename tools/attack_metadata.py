@@ -3,6 +3,7 @@
     python -m tools.attack_metadata -c alaska2-image-steganalysis
     python -m tools.attack_metadata --image=debian:bookworm-slim   # read in containers
     python -m tools.attack_metadata --twin=7                       # twins of the seed 7 in place of synthetic data
+    python -m tools.attack_metadata --keep=results.jsonl           # goes on where an earlier call ended
 
 The synthetic raw data of each competition is packed class by class, as real archives often are, and prepared from the
 archive as a user prepares it. Then classifiers try to predict the answers from times, inodes, modes, order, sizes,
@@ -19,13 +20,15 @@ listed as too small.
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
 import zipfile
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from scipy.stats import combine_pvalues
@@ -82,16 +85,24 @@ def _labels(dataset: Dataset) -> dict[str, str]:
 
 def as_in_a_container(opened: Sequence[PublicFile], public: Path, image: str) -> list[PublicFile]:
     """The public files with what the file system says of them in a container."""
-    form = r"%P\t%T@\t%C@\t%i\t%m\n"
+    form = r"%P\t%T@\t%C@\t%i\t%m\t%U\t%G\t%n\t%b\t%B@\n"
     mount = f"type=bind,source={public.absolute()},target=/home/data,readonly"
     command = ["docker", "run", "--rm", "--network=none", "--user=65534", "--mount", mount, image]
     listed = subprocess.run([*command, "find", "/home/data", "-printf", form], check=True, capture_output=True)
     noted = {}
     for place, line in enumerate(listed.stdout.decode().splitlines()):
-        name, changed, of_inode, inode, mode = line.split("\t")
-        values = (changed.replace(".", ""), of_inode.replace(".", ""), inode, str(int(mode, 8)), str(place))
-        names = ("time of change", "time of the inode's change", "inode", "mode", "place in the directory")
-        noted[name] = tuple(zip(names, values, strict=True))
+        name, changed, of_inode, inode, mode, user, group, links, blocks, born = line.split("\t")
+        noted[name] = (
+            ("time of change", changed.replace(".", "")),
+            ("time of the inode's change", of_inode.replace(".", "")),
+            ("time of birth", re.sub(r"\D", "", born) or "0"),  # where the file system keeps it
+            ("inode", inode),
+            ("mode", str(int(mode, 8))),
+            ("owner", str(int(user) << 32 | int(group))),
+            ("links", links),
+            ("blocks", blocks),
+            ("place in the directory", str(place)),
+        )
     return [replace(entry, noted=noted.get(entry.name, entry.noted)) for entry in opened]
 
 
@@ -125,13 +136,29 @@ def attacked(
         yield from attacks(opened, truth, sample_order(dataset, truth))
 
 
+class _Kept:
+    """Results in a file of JSON lines, one for each competition and version, if there is a file."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        lines = path.read_text().splitlines() if path is not None and path.exists() else ()
+        self.results = {(v, id): [Attack(**own) for own in results] for v, id, results in map(json.loads, lines)}
+
+    def add(self, version: str, id: str, results: Sequence[Attack]) -> None:
+        if self._path is not None:
+            with self._path.open("a") as file:
+                file.write(json.dumps([version, id, [asdict(own) for own in results]]) + "\n")
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tools.attack_metadata", description=(__doc__ or "").split("\n")[0])
     parser.add_argument("-c", "--competition", action="append", help="an id; repeatable (default: all)")
     parser.add_argument("--image", help="read what the file system says in a container of this image")
     parser.add_argument("--spoil", action="store_true", help="write files class by class first")
     parser.add_argument("--twin", type=int, metavar="SEED", help="attack twins of this seed")
+    parser.add_argument("--keep", type=Path, metavar="FILE", help="keep results there; what it has is not done again")
     options = parser.parse_args(arguments)
+    kept = _Kept(options.keep)
     found: list[tuple[str, Competition, Attack]] = []
     for version in ("v1", "v2"):
         for competition in default_catalogue(version=version):
@@ -139,7 +166,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 continue
             if version == "v2" and not competition.is_corrected:
                 continue
-            results = list(attacked(competition, options.image, spoiled=options.spoil, twin=options.twin))
+            if (results := kept.results.get((version, competition.id))) is None:
+                results = list(attacked(competition, options.image, spoiled=options.spoil, twin=options.twin))
+                kept.add(version, competition.id, results)
             found += [(version, competition, result) for result in results]
             kinds = {kind: min(r.p for r in results if r.kind == kind) for kind in sorted({r.kind for r in results})}
             shown = ", ".join(f"{kind} p = {p:.3g}" for kind, p in kinds.items()) or "too small"

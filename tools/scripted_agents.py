@@ -19,7 +19,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-from pytest_mlebench.io.paths import bundled
+from pytest_mlebench.io.files import bundled
 
 AGENTS = ("planner", "tinkerer")
 _CONFIG = """

@@ -16,7 +16,7 @@ from sklearn.ensemble import ExtraTreesClassifier
 from sklearn.model_selection import cross_val_score
 
 from pytest_mlebench.data.dataset import Dataset
-from pytest_mlebench.grading.twin_medals import read_sample, row_keys
+from pytest_mlebench.grading.twins import read_sample, row_keys
 
 _LETTERS, _LONG, _HEADER = 16, 40, 64
 _LEAST = 20

@@ -30,8 +30,7 @@ from pytest_mlebench import Catalogue, Competition, default_catalogue
 from pytest_mlebench.errors import InvalidSubmission, MLEBenchError
 from pytest_mlebench.gate.leaks import find_leaks
 from pytest_mlebench.grading.scorer import Scorer
-from pytest_mlebench.grading.twin_medals import as_submission, read_sample
-from pytest_mlebench.grading.twins import MadeTwin, make_twin
+from pytest_mlebench.grading.twins import MadeTwin, as_submission, make_twin, read_sample
 from tools.shortcuts import permuted, shortcut_auc, verdict
 
 BASELINE = Path(__file__).parents[1] / "agents/baseline"

@@ -4,9 +4,8 @@ import numpy as np
 import pandas as pd
 
 from pytest_mlebench.authoring.archives import write_zip
-from pytest_mlebench.authoring.worlds.images import jpeg
+from pytest_mlebench.authoring.worlds.images import Camera, draw_prototypes, draw_things, jpeg
 from pytest_mlebench.authoring.worlds.labels import by_size, random_names
-from pytest_mlebench.authoring.worlds.things import Camera, draw_prototypes, draw_things
 
 GROUND = (0.52, 0.46, 0.40)  # dry soil
 

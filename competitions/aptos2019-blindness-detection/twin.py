@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 
 from pytest_mlebench.authoring.synthetic import png
+from pytest_mlebench.authoring.worlds.images import Camera, draw_prototypes, draw_things
 from pytest_mlebench.authoring.worlds.labels import by_size, random_names
-from pytest_mlebench.authoring.worlds.things import Camera, draw_prototypes, draw_things
 
 SIDE = 56
 LETTER = "abcdf"  # with e, a code may look like a number

@@ -4,10 +4,9 @@ import numpy as np
 import pandas as pd
 from PIL import Image
 
-from pytest_mlebench.authoring.worlds.images import jpeg
+from pytest_mlebench.authoring.worlds.images import Camera, draw_species, jpeg
 from pytest_mlebench.authoring.worlds.labels import by_size
 from pytest_mlebench.authoring.worlds.text import lexicon
-from pytest_mlebench.authoring.worlds.things import Camera, draw_species
 
 from .synthetic import binary, document, element, int32
 

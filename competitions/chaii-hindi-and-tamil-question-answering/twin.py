@@ -3,8 +3,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.authoring.worlds.facts import Facts, obvious
 from pytest_mlebench.authoring.worlds.labels import by_size, random_names
+from pytest_mlebench.authoring.worlds.text import Facts, obvious
 
 LANGUAGES = {"hindi": ("devanagari", "।"), "tamil": ("tamil", ".")}
 

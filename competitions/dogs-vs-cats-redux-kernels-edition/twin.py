@@ -5,9 +5,8 @@ import pandas as pd
 
 from pytest_mlebench.authoring.archives import write_zip
 from pytest_mlebench.authoring.tables import split
-from pytest_mlebench.authoring.worlds.images import jpeg
+from pytest_mlebench.authoring.worlds.images import Camera, draw_prototypes, draw_things, jpeg
 from pytest_mlebench.authoring.worlds.labels import by_size
-from pytest_mlebench.authoring.worlds.things import Camera, draw_prototypes, draw_things
 
 
 def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFrame]:

@@ -5,8 +5,8 @@ import pandas as pd
 
 from pytest_mlebench.authoring.archives import write_zip
 from pytest_mlebench.authoring.synthetic import wav
-from pytest_mlebench.authoring.worlds.audio import tone
 from pytest_mlebench.authoring.worlds.labels import by_size, random_names
+from pytest_mlebench.authoring.worlds.media import tone
 
 from .prepare import META
 from .synthetic import CLASSES

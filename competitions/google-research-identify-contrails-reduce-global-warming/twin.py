@@ -5,9 +5,8 @@ import numpy as np
 import pandas as pd
 
 from pytest_mlebench.authoring.rle import encode_rle
-from pytest_mlebench.authoring.worlds.images import smooth_noise
+from pytest_mlebench.authoring.worlds.images import sloppy, smooth_noise
 from pytest_mlebench.authoring.worlds.labels import by_size, random_names
-from pytest_mlebench.authoring.worlds.masks import sloppy
 from pytest_mlebench.authoring.worlds.scans import tube
 
 from .prepare import BANDS, MASKS

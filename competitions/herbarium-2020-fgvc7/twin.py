@@ -5,10 +5,9 @@ import numpy as np
 import pandas as pd
 
 from pytest_mlebench.authoring.rle import split_by_category
-from pytest_mlebench.authoring.worlds.images import jpeg
+from pytest_mlebench.authoring.worlds.images import Camera, draw_species, jpeg
 from pytest_mlebench.authoring.worlds.labels import by_size
 from pytest_mlebench.authoring.worlds.text import lexicon
-from pytest_mlebench.authoring.worlds.things import Camera, draw_species
 
 SIDE = 64  # the real sheets have up to 1000 pixels, which nothing depends on
 INFO = {"contributor": "garden", "date_created": "2020-01-01", "description": "sheets", "url": "", "version": "1.0"}

@@ -5,10 +5,9 @@ import numpy as np
 import pandas as pd
 
 from pytest_mlebench.authoring.rle import split_by_category
-from pytest_mlebench.authoring.worlds.images import jpeg
+from pytest_mlebench.authoring.worlds.images import Camera, draw_species, jpeg
 from pytest_mlebench.authoring.worlds.labels import by_size
 from pytest_mlebench.authoring.worlds.text import lexicon
-from pytest_mlebench.authoring.worlds.things import Camera, draw_species
 
 INFO = {"contributor": "nobody", "date_created": "2021-02-27", "description": "herbarium", "url": "", "version": "1.0"}
 

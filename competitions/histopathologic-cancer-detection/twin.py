@@ -3,9 +3,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.authoring.worlds.images import tiff
+from pytest_mlebench.authoring.worlds.images import Camera, draw_prototypes, draw_things, tiff
 from pytest_mlebench.authoring.worlds.labels import by_size, random_names
-from pytest_mlebench.authoring.worlds.things import Camera, draw_prototypes, draw_things
 
 MARGIN = [(-0.7, -0.6), (-0.75, 0.5), (0.6, -0.75), (0.7, 0.7)]
 

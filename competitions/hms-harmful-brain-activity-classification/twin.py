@@ -5,8 +5,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from pytest_mlebench.authoring.worlds.audio import coloured_noise
 from pytest_mlebench.authoring.worlds.labels import by_size
+from pytest_mlebench.authoring.worlds.media import coloured_noise
 
 from .labels import VOTES
 from .synthetic import CLASSES, COLUMNS

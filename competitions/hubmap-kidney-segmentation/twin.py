@@ -7,9 +7,8 @@ import pandas as pd
 from PIL import Image
 
 from pytest_mlebench.authoring.rle import encode_rle
-from pytest_mlebench.authoring.worlds.images import smooth_noise
+from pytest_mlebench.authoring.worlds.images import blob, deal_tiles, ellipse, mix_tiles, outline, sloppy, smooth_noise
 from pytest_mlebench.authoring.worlds.labels import by_size, random_names
-from pytest_mlebench.authoring.worlds.masks import blob, deal_tiles, ellipse, mix_tiles, outline, sloppy
 
 from .prepare import INFORMATION
 

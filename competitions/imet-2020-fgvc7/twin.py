@@ -4,10 +4,9 @@ import numpy as np
 import pandas as pd
 
 from pytest_mlebench.authoring.synthetic import png
-from pytest_mlebench.authoring.worlds.images import rgb
+from pytest_mlebench.authoring.worlds.images import TRAITS, Camera, draw_prototypes, draw_things, rgb
 from pytest_mlebench.authoring.worlds.labels import by_size, random_names
 from pytest_mlebench.authoring.worlds.text import lexicon
-from pytest_mlebench.authoring.worlds.things import TRAITS, Camera, draw_prototypes, draw_things
 
 KINDS = {"culture": (8, [0, 1, 2]), "medium": (6, [3, 4, 7]), "tags": (4, [5, 6])}
 """How many attributes of each kind are in use, and on which traits of an object they depend."""

@@ -5,10 +5,9 @@ import numpy as np
 import pandas as pd
 
 from pytest_mlebench.authoring.archives import write_tar_gz
-from pytest_mlebench.authoring.worlds.images import jpeg
+from pytest_mlebench.authoring.worlds.images import Camera, draw_species, jpeg
 from pytest_mlebench.authoring.worlds.labels import by_size, random_names
 from pytest_mlebench.authoring.worlds.text import lexicon
-from pytest_mlebench.authoring.worlds.things import Camera, draw_species
 
 from .synthetic import KINGDOMS
 

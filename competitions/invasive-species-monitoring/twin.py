@@ -5,9 +5,8 @@ import pandas as pd
 
 from pytest_mlebench.authoring.archives import write_7z
 from pytest_mlebench.authoring.synthetic import write_zipped_csv
-from pytest_mlebench.authoring.worlds.images import jpeg
+from pytest_mlebench.authoring.worlds.images import Camera, draw_prototypes, draw_things, jpeg
 from pytest_mlebench.authoring.worlds.labels import by_size
-from pytest_mlebench.authoring.worlds.things import Camera, draw_prototypes, draw_things
 
 
 def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFrame]:

@@ -6,10 +6,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.authoring.worlds.images import jpeg
+from pytest_mlebench.authoring.worlds.images import Camera, Things, draw_species, jpeg
 from pytest_mlebench.authoring.worlds.labels import by_size
 from pytest_mlebench.authoring.worlds.text import lexicon
-from pytest_mlebench.authoring.worlds.things import Camera, Things, draw_species
 
 from .prepare import DETECTIONS, TEST, TRAIN
 

@@ -7,8 +7,8 @@ from scipy.signal import stft
 
 from pytest_mlebench.authoring.archives import write_zip
 from pytest_mlebench.authoring.synthetic import wav
-from pytest_mlebench.authoring.worlds.audio import coloured_noise, sweep
 from pytest_mlebench.authoring.worlds.labels import by_size
+from pytest_mlebench.authoring.worlds.media import coloured_noise, sweep
 
 from .synthetic import ESSENTIAL, ROOT, SUPPLEMENTAL
 

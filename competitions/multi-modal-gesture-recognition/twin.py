@@ -7,9 +7,8 @@ from scipy.io import savemat
 
 from pytest_mlebench.authoring.archives import write_7z, write_tar_gz, write_zip
 from pytest_mlebench.authoring.synthetic import wav
-from pytest_mlebench.authoring.worlds.audio import coloured_noise, speech
 from pytest_mlebench.authoring.worlds.labels import by_size
-from pytest_mlebench.authoring.worlds.video import mp4
+from pytest_mlebench.authoring.worlds.media import coloured_noise, mp4, speech
 
 from .synthetic import BATCHES
 

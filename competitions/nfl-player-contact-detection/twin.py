@@ -6,7 +6,7 @@ from scipy.ndimage import gaussian_filter1d
 from scipy.special import expit
 
 from pytest_mlebench.authoring.worlds.labels import by_size
-from pytest_mlebench.authoring.worlds.video import mp4
+from pytest_mlebench.authoring.worlds.media import mp4
 
 from .prepare import VIEWS
 from .synthetic import HEADERS

@@ -6,8 +6,7 @@ import pandas as pd
 from pytest_mlebench.authoring.archives import write_zip
 from pytest_mlebench.authoring.synthetic import write_zipped_csv
 from pytest_mlebench.authoring.tables import split
-from pytest_mlebench.authoring.worlds.labels import add_noise, by_size
-from pytest_mlebench.authoring.worlds.tables import hidden_score, standard
+from pytest_mlebench.authoring.worlds.labels import add_noise, by_size, hidden_score, standard
 
 from .columns import TARGETS
 

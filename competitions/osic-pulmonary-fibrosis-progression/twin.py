@@ -6,8 +6,7 @@ import numpy as np
 import pandas as pd
 from scipy.ndimage import gaussian_filter
 
-from pytest_mlebench.authoring.worlds.labels import by_size
-from pytest_mlebench.authoring.worlds.tables import standard
+from pytest_mlebench.authoring.worlds.labels import by_size, standard
 
 from .synthetic import SMOKING
 

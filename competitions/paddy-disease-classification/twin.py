@@ -3,9 +3,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.authoring.worlds.images import jpeg
+from pytest_mlebench.authoring.worlds.images import Camera, draw_prototypes, draw_things, jpeg
 from pytest_mlebench.authoring.worlds.labels import by_size
-from pytest_mlebench.authoring.worlds.things import Camera, draw_prototypes, draw_things
 
 from .synthetic import FREQUENCIES, LABELS
 

@@ -3,9 +3,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.authoring.worlds.images import jpeg
+from pytest_mlebench.authoring.worlds.images import COLOURS, TRAITS, Camera, jpeg
 from pytest_mlebench.authoring.worlds.labels import add_noise, by_size, random_names
-from pytest_mlebench.authoring.worlds.things import COLOURS, TRAITS, Camera
 
 from .synthetic import FLAGS
 

@@ -4,9 +4,8 @@ import numpy as np
 import pandas as pd
 
 from pytest_mlebench.authoring.tables import split
-from pytest_mlebench.authoring.worlds.images import jpeg
+from pytest_mlebench.authoring.worlds.images import Camera, draw_prototypes, draw_things, jpeg
 from pytest_mlebench.authoring.worlds.labels import by_size
-from pytest_mlebench.authoring.worlds.things import Camera, draw_prototypes, draw_things
 
 from .grade import STATES
 

@@ -3,8 +3,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.authoring.worlds.labels import by_size, positive_probabilities
-from pytest_mlebench.authoring.worlds.tables import correlated, hidden_score, standard
+from pytest_mlebench.authoring.worlds.labels import by_size, correlated, hidden_score, positive_probabilities, standard
 
 from .synthetic import FEATURES, SHARES
 

@@ -4,8 +4,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import norm
 
-from pytest_mlebench.authoring.worlds.labels import add_noise, by_size
-from pytest_mlebench.authoring.worlds.tables import standard
+from pytest_mlebench.authoring.worlds.labels import add_noise, by_size, standard
 
 from .synthetic import SENSORS
 

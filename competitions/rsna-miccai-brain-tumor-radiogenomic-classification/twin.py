@@ -4,9 +4,8 @@ import numpy as np
 import pandas as pd
 from scipy.special import expit
 
-from pytest_mlebench.authoring.worlds.images import smooth_noise
+from pytest_mlebench.authoring.worlds.images import ellipse, smooth_noise
 from pytest_mlebench.authoring.worlds.labels import by_size, positive_probabilities
-from pytest_mlebench.authoring.worlds.masks import ellipse
 from pytest_mlebench.authoring.worlds.scans import deep, dicom, uid
 
 from .synthetic import SERIES

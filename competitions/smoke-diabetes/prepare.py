@@ -2,7 +2,7 @@ from pathlib import Path
 
 from sklearn.datasets import load_diabetes
 
-from pytest_mlebench.authoring.bundled import write_competition
+from pytest_mlebench.authoring.tables import write_competition
 
 SERUM = {"s1": "tc", "s2": "ldl", "s3": "hdl", "s4": "tch", "s5": "ltg", "s6": "glu"}
 

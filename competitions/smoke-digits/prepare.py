@@ -2,7 +2,7 @@ from pathlib import Path
 
 from sklearn.datasets import load_digits
 
-from pytest_mlebench.authoring.bundled import write_competition
+from pytest_mlebench.authoring.tables import write_competition
 
 
 def prepare(raw: Path, public: Path, private: Path) -> None:

@@ -6,8 +6,7 @@ import numpy as np
 import pandas as pd
 from scipy.ndimage import uniform_filter1d
 
-from pytest_mlebench.authoring.worlds.labels import by_size, random_names
-from pytest_mlebench.authoring.worlds.tables import standard
+from pytest_mlebench.authoring.worlds.labels import by_size, random_names, standard
 
 from .prepare import TARGETS
 from .synthetic import ERRORS

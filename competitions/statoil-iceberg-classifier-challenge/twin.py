@@ -5,9 +5,8 @@ import numpy as np
 import pandas as pd
 
 from pytest_mlebench.authoring.archives import write_7z
-from pytest_mlebench.authoring.worlds.images import smooth_noise
+from pytest_mlebench.authoring.worlds.images import draw_prototypes, draw_things, smooth_noise
 from pytest_mlebench.authoring.worlds.labels import by_size, random_names
-from pytest_mlebench.authoring.worlds.things import draw_prototypes, draw_things
 
 SIDE = 75
 FOLDER = "data/processed"

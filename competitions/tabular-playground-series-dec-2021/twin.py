@@ -3,8 +3,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.authoring.worlds.labels import by_size, class_probabilities, draw_classes
-from pytest_mlebench.authoring.worlds.tables import hidden_score, standard
+from pytest_mlebench.authoring.worlds.labels import by_size, class_probabilities, draw_classes, hidden_score, standard
 
 from .synthetic import MEASURES
 

@@ -5,8 +5,7 @@ import numpy as np
 import pandas as pd
 
 from pytest_mlebench.authoring.tables import split
-from pytest_mlebench.authoring.worlds.labels import by_size, positive_probabilities
-from pytest_mlebench.authoring.worlds.tables import hidden_score
+from pytest_mlebench.authoring.worlds.labels import by_size, hidden_score, positive_probabilities
 
 from .synthetic import TEST_ROWS
 

@@ -6,8 +6,8 @@ import pandas as pd
 from pytest_mlebench.authoring.archives import write_7z
 from pytest_mlebench.authoring.synthetic import wav
 from pytest_mlebench.authoring.tables import split
-from pytest_mlebench.authoring.worlds.audio import coloured_noise, speech
 from pytest_mlebench.authoring.worlds.labels import by_size, random_names
+from pytest_mlebench.authoring.worlds.media import coloured_noise, speech
 
 from .synthetic import NOISES
 

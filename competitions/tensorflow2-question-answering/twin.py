@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.authoring.worlds.facts import Facts, Statement, obvious
 from pytest_mlebench.authoring.worlds.labels import by_size, random_names
+from pytest_mlebench.authoring.worlds.text import Facts, Statement, obvious
 
 from .prepare import TEST_KEYS
 

@@ -3,7 +3,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.authoring.worlds.spoken import Prepare, make_spoken
+from pytest_mlebench.authoring.worlds.text import Prepare, make_spoken
 
 from .prepare import prepare
 

@@ -4,8 +4,8 @@ import numpy as np
 import pandas as pd
 
 from pytest_mlebench.authoring.archives import write_zip
-from pytest_mlebench.authoring.worlds.audio import aiff, coloured_noise, sweep
 from pytest_mlebench.authoring.worlds.labels import by_size
+from pytest_mlebench.authoring.worlds.media import aiff, coloured_noise, sweep
 
 from .synthetic import DATES
 

@@ -5,9 +5,8 @@ import pandas as pd
 
 from pytest_mlebench.authoring.rle import encode_rle
 from pytest_mlebench.authoring.synthetic import png
-from pytest_mlebench.authoring.worlds.images import smooth_noise
+from pytest_mlebench.authoring.worlds.images import blob, ellipse, sloppy, smooth_noise
 from pytest_mlebench.authoring.worlds.labels import by_size
-from pytest_mlebench.authoring.worlds.masks import blob, ellipse, sloppy
 from pytest_mlebench.authoring.worlds.scans import deep
 
 from .synthetic import CLASSES

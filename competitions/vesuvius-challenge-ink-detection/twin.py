@@ -6,8 +6,7 @@ from PIL import Image
 
 from pytest_mlebench.authoring.rle import encode_rle
 from pytest_mlebench.authoring.synthetic import png
-from pytest_mlebench.authoring.worlds.images import grey, smooth_noise
-from pytest_mlebench.authoring.worlds.masks import coarse, deal_tiles, ellipse, mix_tiles, sloppy
+from pytest_mlebench.authoring.worlds.images import coarse, deal_tiles, ellipse, grey, mix_tiles, sloppy, smooth_noise
 from pytest_mlebench.authoring.worlds.scans import tube
 
 SLICES, TILE = 65, 16

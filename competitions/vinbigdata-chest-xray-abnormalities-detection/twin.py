@@ -3,10 +3,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.authoring.worlds.boxes import WHOLE, prediction, redrawn
-from pytest_mlebench.authoring.worlds.images import smooth_noise
+from pytest_mlebench.authoring.worlds.images import WHOLE, ellipse, prediction, redrawn, smooth_noise
 from pytest_mlebench.authoring.worlds.labels import by_size, random_names
-from pytest_mlebench.authoring.worlds.masks import ellipse
 from pytest_mlebench.authoring.worlds.scans import chest, deep, dicom, uid
 
 from .synthetic import CLASSES, COLUMNS, NO_FINDING

@@ -19,7 +19,8 @@ from functools import partial
 from pathlib import Path
 
 from pytest_mlebench import Bench
-from pytest_mlebench.extras.training.episode import Episode, Observation
+from pytest_mlebench.extras.training.episode import Episode
+from pytest_mlebench.extras.training.observation import Observation
 
 SOLVE = Path(__file__).with_name("solve.py").read_text(encoding="utf-8")
 STRATEGIES = ("sample", "mean", "numbers", "words")

@@ -1,7 +1,6 @@
 """Who runs: agent definitions and their variants."""
 
-from pytest_mlebench.agents.definition import Agent, Launch
-from pytest_mlebench.agents.permissions import Permissions
+from pytest_mlebench.agents.definition import Agent, Launch, Permissions
 from pytest_mlebench.agents.registry import AgentRegistry, parse_agent_ids
 
 __all__ = ["Agent", "AgentRegistry", "Launch", "Permissions", "parse_agent_ids"]

@@ -1,15 +1,305 @@
-"""Finding agents by id."""
+"""Finding agents by id, and reading ``agents/<name>/config.yaml``: bounded, checked, every error one line."""
 
 from __future__ import annotations
 
-from pathlib import Path
+import os
+import re
+import stat
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path, PurePosixPath
+from typing import Any
 
-from pytest_mlebench.agents.config import read_config
-from pytest_mlebench.agents.definition import CONFIG, Agent
+import yaml
+
+from pytest_mlebench.agents.definition import CONFIG, SECRET, Agent
 from pytest_mlebench.catalog.catalogue import unknown
-from pytest_mlebench.errors import UsageError, expect
-from pytest_mlebench.io.paths import AnyPath, bundled, expanded
-from pytest_mlebench.io.units import pluralize
+from pytest_mlebench.errors import AgentError, UsageError, expect, reason
+from pytest_mlebench.io.files import AnyPath, bundled, expanded
+from pytest_mlebench.io.units import format_size, pluralize
+from pytest_mlebench.io.values import LOADER, load_yaml
+
+_KEYS = {"start", "dockerfile", "kwargs_type", "kwargs", "env_vars", "privileged", "trusted", "llm_hosts", "base_image"}
+_ANCHORS = {"vars", "defaults"}
+_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[\w.-]+)*")
+_IMAGE = re.compile(r"[a-z0-9][\w.\-]*(:\d+)?(/[a-z0-9][\w.\-]*)*(:[\w][\w.\-]*)?(@sha256:[0-9a-f]{64})?")
+_VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_MAX_ID = 200
+_MAX_PATH = 200
+_MAX_INTEGER = 1 << 64
+_MAX_BYTES = 1 << 20
+_MAX_NODES = 20_000
+_MAX_DEPTH = 20
+_MAX_FILES = 20_000
+_MAX_FOLDER_BYTES = 1 << 30
+_MAX_FOLDER_DEPTH = 50
+
+
+def read_config(file: Path) -> list[Agent]:
+    """The agents that a ``config.yaml`` defines; raises AgentError that names the file and the key."""
+    values = _load(file)
+    if not isinstance(values, dict):
+        raise AgentError(f"{file}: must be a mapping of agent ids to definitions")
+    definitions = {
+        id: value for id, value in values.items() if isinstance(value, dict) and "start" in value and id not in _ANCHORS
+    }
+    if not definitions:
+        raise AgentError(f"{file}: defines no agent (a top-level key with `start` and `dockerfile`)")
+    return [_Definition(f"{file}: agent {_shown(id)}", value, file).agent(str(id)) for id, value in definitions.items()]
+
+
+def _load(file: Path) -> Any:
+    try:
+        if (size := file.stat().st_size) > _MAX_BYTES:
+            raise AgentError(f"{file}: has {size:,} bytes, may have {_MAX_BYTES:,}")
+        text = file.read_text(encoding="utf-8")
+        _check_size(file, text)
+        return load_yaml(text)
+    except yaml.YAMLError as error:
+        raise AgentError(f"{file}: is not YAML: {' '.join(str(error).split())}") from error
+    except (OSError, ValueError, ArithmeticError) as error:
+        raise AgentError(f"{file}: cannot be read: {reason(error)}") from error
+
+
+def _check_size(file: Path, text: str) -> None:
+    """Count nodes and levels as they are once aliases are expanded, before anything is made of them.
+
+    Of two equal keys a reader sees the first and YAML takes the last, so there may be none.
+    """
+    sizes: dict[str, int] = {}
+    open_nodes: list[tuple[str | None, int]] = []  # anchor, and how many nodes came before
+    keys = _Keys()
+    nodes = 0
+    for event in yaml.parse(text, Loader=LOADER):
+        if (key := keys.repeated(event)) is not None:
+            raise AgentError(f"{file}: has the key {key[:60]!r} twice{_line(event)}")
+        if isinstance(event, yaml.CollectionEndEvent):
+            anchor, before = open_nodes.pop()
+            if anchor is not None:
+                sizes[anchor] = nodes - before
+        elif isinstance(event, yaml.CollectionStartEvent):
+            open_nodes.append((event.anchor, nodes))
+            nodes += 1
+        elif isinstance(event, yaml.ScalarEvent):
+            nodes += 1
+        elif isinstance(event, yaml.AliasEvent):
+            if any(anchor == event.anchor for anchor, _ in open_nodes):
+                raise AgentError(f"{file}: the alias *{event.anchor} refers to what it is part of")
+            nodes += sizes.get(str(event.anchor), 1)
+        if len(open_nodes) > _MAX_DEPTH:
+            raise AgentError(f"{file}: has more than {_MAX_DEPTH} levels")
+        if nodes > _MAX_NODES:
+            raise AgentError(f"{file}: has more than {_MAX_NODES:,} values, aliases expanded")
+
+
+def _line(event: Any) -> str:
+    return f" (line {event.start_mark.line + 1})" if event.start_mark else ""
+
+
+class _Keys:
+    """Sees a text's YAML events go by, and which of them are keys."""
+
+    def __init__(self) -> None:
+        self._open: list[tuple[set[str], bool] | None] = []  # keys of a mapping and whether one is next; None: a list
+
+    def repeated(self, event: Any) -> str | None:
+        """The key that the event is, if its mapping has it already."""
+        if isinstance(event, yaml.CollectionEndEvent):
+            self._open.pop()
+            return None
+        found = None
+        if isinstance(event, yaml.NodeEvent) and self._open and (mapping := self._open[-1]) is not None:
+            keys, is_key = mapping
+            self._open[-1] = keys, not is_key
+            if is_key and isinstance(event, yaml.ScalarEvent) and event.value != "<<":
+                found = event.value if event.value in keys else None
+                keys.add(event.value)
+        if isinstance(event, yaml.CollectionStartEvent):
+            self._open.append((set(), True) if isinstance(event, yaml.MappingStartEvent) else None)
+        return found
+
+
+class _Definition:
+    """One agent's definition, being checked. ``where`` begins every error."""
+
+    def __init__(self, where: str, values: Mapping[Any, Any], file: Path) -> None:
+        self._where, self._values, self._file = where, values, file
+
+    def agent(self, id: str) -> Agent:
+        if extra := sorted(map(_shown, self._values.keys() - _KEYS)):
+            raise AgentError(f"{self._where} has unknown keys {', '.join(extra)}; known are {', '.join(sorted(_KEYS))}")
+        if not _ID.fullmatch(id) or len(id) > _MAX_ID or any(set(part) == {"."} for part in id.split("/")):
+            raise AgentError(f"{self._where}: an id is made of letters, digits, '-', '_', '.', '/' before a variant")
+        for key, value in self._values.items():
+            self._check_kind(str(key), value)
+        agents = self._file.parents[1]
+        start = self._path("start", "")
+        if len(start.parts) < 2:
+            raise AgentError(f"{self._where}: start is {str(start)!r}, must be <folder>/<script>")
+        if not (agents / start).is_file():
+            what = "is a folder" if (agents / start).is_dir() else "does not exist"
+            raise AgentError(f"{self._where}: start script {agents / start} {what}")
+        kwargs, env_vars = self._mapping("kwargs"), self._mapping("env_vars")
+        kwargs_type = self._values.get("kwargs_type")
+        if kwargs_type not in ("argparse", "omegaconf", None) or (kwargs and kwargs_type is None):
+            raise AgentError(f"{self._where}: kwargs_type is {kwargs_type!r}, must be argparse or omegaconf")
+        for name, value in env_vars.items():
+            if not _VARIABLE.fullmatch(name):
+                raise AgentError(f"{self._where}: env_vars: {name!r} is not the name of a variable")
+            if not isinstance(value, str | int | float | bool):
+                raise AgentError(f"{self._where}: env_vars: {name} is {_kind(value)}, must be text or a number")
+        for name, value in [*kwargs.items(), *env_vars.items()]:
+            if "\0" in f"{name}{value}":
+                raise AgentError(f"{self._where}: {_shown(name)} holds a zero byte")
+            if (at := SECRET.sub("", str(value)).find("${{")) >= 0:
+                text = SECRET.sub("", str(value))[at : at + 60]
+                raise AgentError(f"{self._where}: {name}: {text!r} must be of the form ${{{{ secrets.NAME }}}}")
+        for name, value in kwargs.items():
+            if found := SECRET.search(str(value)):
+                raise AgentError(
+                    f"{self._where}: kwargs: {name} asks for the secret {found[1]}, which everybody could read in the "
+                    "list of processes: ask for it in env_vars"
+                )
+        folder = agents / start.parts[0]
+        dockerfile = agents / self._path("dockerfile", f"{self._file.parent.name}/Dockerfile")
+        return Agent(
+            id=id,
+            folder=folder,
+            start=agents / start,
+            dockerfile=dockerfile,
+            bundled=all(map(_comes_with_the_package, (self._file, folder, agents / start, dockerfile))),
+            kwargs_type=kwargs_type,
+            kwargs=kwargs,
+            env_vars={name: str(value) for name, value in env_vars.items()},
+            privileged=self._flag("privileged"),
+            trusted=self._flag("trusted"),
+            llm_hosts=self._texts("llm_hosts"),
+            base_image=self._image("base_image"),
+        )
+
+    def _path(self, key: str, default: str) -> PurePosixPath:
+        """A file below the folder of all agents, also once links are followed."""
+        value = self._values.get(key) or default
+        agents = self._file.parents[1]
+        if not isinstance(value, str):
+            raise AgentError(f"{self._where}: {key} is {_kind(value)}, must be a path from the agents' folder")
+        path = PurePosixPath(value)
+        if path.is_absolute() or ".." in path.parts or not value.isprintable() or len(value) > _MAX_PATH:
+            raise AgentError(
+                f"{self._where}: {key} is {value!r:.100}, must be a path inside the agents' folder {agents}"
+            )
+        folder = agents / path.parts[0] if path.parts else agents
+        if _leaves(agents / path, folder):
+            raise AgentError(f"{self._where}: {key} {value!r:.100} is a link that leaves the agent's folder {folder}")
+        return path
+
+    def _check_kind(self, key: str, value: Any) -> None:
+        """That a value is text, a number, a truth value, nothing, or a list or mapping of such."""
+        if isinstance(value, dict):
+            for name, entry in value.items():
+                self._check_kind(f"{key}.{_shown(name)}", entry)
+        elif isinstance(value, list):
+            for entry in value:
+                self._check_kind(key, entry)
+        elif isinstance(value, int) and not -_MAX_INTEGER < value < _MAX_INTEGER:
+            raise AgentError(f"{self._where}: {key} is a number of more than 64 bits: write it in quotes")
+        elif not isinstance(value, str | int | float | None):
+            raise AgentError(f"{self._where}: {key} is a {type(value).__name__}: write it in quotes, as text")
+
+    def _flag(self, key: str) -> bool:
+        value = self._values.get(key, False)
+        if not isinstance(value, bool):
+            raise AgentError(f"{self._where}: {key} is {_kind(value)}, must be true or false, without quotes")
+        return value
+
+    def _image(self, key: str) -> str | None:
+        value = self._values.get(key)
+        if value is not None and not (isinstance(value, str) and _IMAGE.fullmatch(value)):
+            raise AgentError(f"{self._where}: {key} is {_kind(value)}, must name an image: debian:trixie-slim")
+        return value
+
+    def _mapping(self, key: str) -> dict[str, Any]:
+        value = self._values.get(key)
+        if not isinstance(value, dict | None):
+            raise AgentError(f"{self._where}: {key} is {_kind(value)}; kwargs and env_vars must be mappings")
+        return {str(name): entry for name, entry in (value or {}).items()}
+
+    def _texts(self, key: str) -> tuple[str, ...]:
+        value = self._values.get(key)
+        if value is None:
+            return ()
+        if not isinstance(value, list) or not all(isinstance(entry, str) for entry in value):
+            raise AgentError(f"{self._where}: {key} is {_kind(value)}, must be a list of texts: [api.example.com]")
+        return tuple(value)
+
+
+def _shown(key: Any) -> str:
+    """A key in one line, whatever is in it."""
+    try:
+        text = str(key)
+    except ValueError:  # a number of thousands of digits
+        return "of a huge number"
+    return text if text.isprintable() and len(text) <= _MAX_ID else ascii(text[:_MAX_ID])
+
+
+def _kind(value: Any) -> str:
+    kinds = {str: "the text", list: "a list", dict: "a mapping", bool: "the truth value"}
+    kind = next((word for kind, word in kinds.items() if isinstance(value, kind)), "the value")
+    return f"{kind} {value!r:.60}"
+
+
+def _leaves(path: Path, folder: Path) -> bool:
+    """Whether a path leads out of a folder, once links are followed, or nowhere, as links in a circle do."""
+    try:
+        end = path.resolve()
+    except (OSError, RuntimeError):  # in a circle: a RuntimeError before Python 3.13, and then the link itself
+        return True
+    return end.is_symlink() or not end.is_relative_to(folder.resolve())
+
+
+def _comes_with_the_package(path: Path) -> bool:
+    return path.resolve().is_relative_to(bundled("agents").resolve())
+
+
+def _check_line_ends(agent: Agent) -> None:
+    """Raise AgentError for a start script with Windows line ends, which bash takes as part of a line's last word."""
+    with suppress(OSError), agent.start.open("rb") as file:
+        if file.readline(_MAX_BYTES).endswith(b"\r\n"):
+            raise AgentError(
+                f"agent {agent.id}: {agent.start} has Windows line ends (CR LF), with which it writes files of other "
+                f"names, if it runs at all: sed -i 's/\\r$//' {agent.start}"
+            )
+
+
+def check_folder(agent: Agent) -> None:
+    """Raises AgentError if a link in the agent's folder leads out of it: it would take other files along."""
+    folder = agent.folder
+    files = size = 0
+    for place, folders, names in os.walk(folder):
+        depth = len(Path(place).relative_to(folder).parts)
+        for path in (Path(place, name) for name in (*folders, *names)):
+            try:
+                about = path.lstat()
+            except OSError as error:
+                raise AgentError(f"agent {agent.id}: {path} cannot be read: {reason(error)}") from error
+            if path.is_symlink() and _leaves(path, folder):
+                raise AgentError(f"agent {agent.id}: {path} is a link that leaves the agent's folder: copy it")
+            if not (stat.S_ISREG(about.st_mode) or stat.S_ISDIR(about.st_mode) or stat.S_ISLNK(about.st_mode)):
+                raise AgentError(f"agent {agent.id}: {path} is neither a file nor a folder nor a link: remove it")
+            files += 1
+            size += about.st_size if stat.S_ISREG(about.st_mode) else 0  # not its blocks: what reads it gets the zeros
+            if files > _MAX_FILES or size > _MAX_FOLDER_BYTES or depth > _MAX_FOLDER_DEPTH:
+                raise AgentError(
+                    f"agent {agent.id}: its folder {folder} is too large: it may have {_MAX_FILES:,} files, "
+                    f"{format_size(_MAX_FOLDER_BYTES)} and {_MAX_FOLDER_DEPTH} levels; let the Dockerfile fetch more"
+                )
+    _check_line_ends(agent)
+    for name, file in (("start", agent.start), ("dockerfile", agent.dockerfile)):
+        if name == "start" and _leaves(file, folder):
+            raise AgentError(f"agent {agent.id}: its start script {file} lies outside of its folder {folder}")
+        if file.exists() and not file.is_file():
+            raise AgentError(f"agent {agent.id}: {file} is not a file; remove it, or name another {CONFIG} {name}")
+
 
 _OWN = f"An agent of your own is a folder NAME with a {CONFIG} that names it; --agents-dir=DIR adds the folder it is in"
 

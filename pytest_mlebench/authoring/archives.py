@@ -16,6 +16,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, cast
 
 from pytest_mlebench.errors import DataError
+from pytest_mlebench.io.files import shuffled
 
 # Kinds of file that deflate makes no smaller: storing them is many times as fast.
 _COMPRESSED = {".jpg", ".jpeg", ".png", ".gif", ".mp3", ".mp4", ".zip", ".gz", ".7z", ".npz", ".parquet", ".tfrec"}
@@ -70,8 +71,13 @@ def unpack_zip(
     target: Path,
     rename: Callable[[str], str | None] | Mapping[str, str] | None = None,
     progress: Callable[[int], None] = lambda unpacked: None,
+    mixed_in: Path | None = None,
 ) -> list[str]:
     """Stream the files of a zip archive to a folder; returns their new names, relative to it, in archive order.
+
+    With ``mixed_in``, an empty folder on the same disk, the files are made there one after the other in a random order,
+    and then moved to their places: their inodes, times and places on the disk tell neither their order in the archive
+    nor their folders. Their names are returned in that order.
 
     ``rename`` maps a member's name to a new one; a member that it maps to None, or does not hold, is left out.
     ``progress`` is called after each file with the bytes that were unpacked so far. No member gives more bytes than the
@@ -80,13 +86,13 @@ def unpack_zip(
     that a mapping names but the archive lacks.
     """
     new_name = rename.get if isinstance(rename, Mapping) else (rename or (lambda name: name))
-    names = []
+    names: list[str] = []
     unpacked = 0
     folders: set[Path] = set()
     with open_zip(path) as archive:
         if isinstance(rename, Mapping) and (missing := rename.keys() - set(archive.namelist())):
             raise DataError(f"{path} has no member {min(missing)}")
-        for info in archive.infolist():
+        for info in archive.infolist() if mixed_in is None else shuffled(archive.infolist()):
             name = None if info.is_dir() else new_name(info.filename)
             if name is None:
                 continue
@@ -96,8 +102,11 @@ def unpack_zip(
             if destination.parent not in folders:
                 _make_folder(destination.parent, path)
                 folders.add(destination.parent)
-            with archive.open(info) as source, _create(destination, path) as file:
+            made = destination if mixed_in is None else mixed_in / str(len(names))
+            with archive.open(info) as source, _create(made, path) as file:
                 shutil.copyfileobj(source, file, _BLOCK)
+            if made != destination:
+                _move(made, destination, path)
             names.append(name)
             unpacked += info.file_size
             progress(unpacked)
@@ -115,7 +124,19 @@ def _create(file: Path, archive: Path) -> IO[bytes]:
     try:
         return file.open("xb")
     except FileExistsError as error:
-        raise ArchiveError(f"archive {archive} has more than one member for {file}") from error
+        raise _twice(file, archive) from error
+
+
+def _move(made: Path, destination: Path, archive: Path) -> None:
+    if destination.is_dir():
+        raise ArchiveError(f"archive {archive} has both a file and a folder {destination}")
+    if destination.exists():  # nobody else writes there
+        raise _twice(destination, archive)
+    made.rename(destination)
+
+
+def _twice(file: Path, archive: Path) -> ArchiveError:
+    return ArchiveError(f"archive {archive} has more than one member for {file}")
 
 
 def unpacked_size(path: Path) -> int:

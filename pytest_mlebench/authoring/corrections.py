@@ -1,15 +1,24 @@
-"""What corrected versions of competitions share: splits that keep groups together, and files without what leaks.
+"""What corrected versions of competitions share: splits that keep groups together, files without what leaks, and
+randomness that nobody outside can repeat.
 
 ``hold_out_groups(key)`` has the signature of ``tables.split``, so that a preparer that takes its split as an argument
 is corrected in a line::
 
     prepare = partial(first.prepare, split=hold_out_groups("PatientID"))
+
+Code and data of competitions are public, so whatever is drawn with a fixed seed can be drawn again, and with it what
+the draw decides. Corrected versions draw with ``private_generator``. While real data is prepared, the key is that of
+the data store. Synthetic data has no answers to keep, and goldens need the same draws everywhere: without a key the
+generator has seed 0.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Callable, Collection, Hashable, Iterable
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +26,29 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from pytest_mlebench.authoring.private_random import private_generator
 from pytest_mlebench.errors import DataError, reason
+
+_KEY: ContextVar[bytes | None] = ContextVar("key of private randomness", default=None)
+
+
+@contextmanager
+def keyed(key: bytes | None) -> Iterator[None]:
+    """Have ``private_generator`` use this key, of 64 bytes at most, in this context."""
+    token = _KEY.set(key)
+    try:
+        yield
+    finally:
+        _KEY.reset(token)
+
+
+def private_generator(purpose: str) -> np.random.RandomState:
+    """A generator that starts anew at each call; those of different purposes are independent of each other."""
+    key = _KEY.get()
+    if key is None:
+        return np.random.RandomState(0)
+    digest = hashlib.blake2b(purpose.encode(), key=key).digest()
+    return np.random.RandomState(np.frombuffer(digest, dtype="<u4"))
+
 
 Split = Callable[..., tuple[Any, Any]]
 Key = str | Callable[[Any], Iterable[Hashable]]
@@ -31,7 +61,7 @@ def hold_out_groups(key: Key, *, classes: Key | None = None) -> Split:
     """A split of a table, an array or a list into (train, test) that leaves the rows of a group on one side.
 
     ``key`` is the column that names the groups, or gives the group of each row. Groups are drawn with the key of the
-    data store (see ``private_random``) until the test has its size in rows: a share where ``test_size`` is a float,
+    data store (see ``private_generator``) until the test has its size in rows: a share where ``test_size`` is a float,
     else a number. A group that would make the test more than ``OVERSHOOT`` larger than asked stays in the training
     data, so the test may be a bit smaller. The order of rows is kept. Neither side is empty: raises ValueError for a
     single group, or if none is small enough.

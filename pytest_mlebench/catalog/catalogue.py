@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 from pytest_mlebench.catalog.competition import FILE_NAME, FIRST, VERSIONS, Competition
 from pytest_mlebench.catalog.schema import SPLITS, close_matches
 from pytest_mlebench.errors import UsageError, expect, reason
-from pytest_mlebench.io.paths import AnyPath, bundled, expanded
+from pytest_mlebench.io.files import AnyPath, bundled, expanded
 from pytest_mlebench.io.units import pluralize
 
 BENCHMARK = ("low", "medium", "high")
@@ -49,18 +50,32 @@ _SHOWN = 12
 def unknown(kind: str, name: str, choices: Iterable[str], *, advice: str = "") -> UsageError:
     """The error for a name that is none of the choices; lists close matches, or what there is.
 
-    With ``advice`` on how to add a choice, it lists all of them.
+    With ``advice`` on how to add a choice, it lists all of them, but no variants (``id/variant``).
     """
     names = sorted(choices)
     close = close_matches(name, names)
     found = [f"did you mean {' or '.join(close)}?"] if close else []
     if not names:
         found = ["there is none"]
+    elif own := _in_this_folder(kind, name):
+        found = [own]
     elif advice:
-        found += [f"there are {', '.join(names)}.", advice]
+        without_variants = [own for own in names if own.split("/")[0] not in names or "/" not in own]
+        found += [f"there are {', '.join(without_variants)}.", advice]
     elif not close:
         found = [f"there are {', '.join(names[:_SHOWN])}{', …' if len(names) > _SHOWN else ''}"]
     return UsageError(f"unknown {kind} {name!r}; {' '.join(found)}")
+
+
+def _in_this_folder(kind: str, name: str) -> str:
+    """How to use a folder of this name that is where the user is; empty if there is none."""
+    kinds = {"competition": ("competitions", FILE_NAME), "agent": ("agents", "config.yaml")}
+    folder_of, file_name = kinds.get(kind, ("", ""))
+    id = name.split("/")[0] if kind == "agent" else name
+    if not folder_of or not re.fullmatch(r"\w[\w.-]*", id):
+        return ""
+    folders = [folder for folder in (folder_of, ".") if (Path(folder) / id / file_name).is_file()]
+    return f"to use {Path(folders[0]) / id}, add --{folder_of}-dir={folders[0]}" if folders else ""
 
 
 class Catalogue:

@@ -1,25 +1,68 @@
-"""A competition: a folder with ``competition.yaml`` and the short files that prepare, grade and imitate its data."""
+"""A competition: a folder with ``competition.yaml`` and the short files that prepare, grade and imitate its data.
+
+A file imports its neighbours with ``from .labels import VOTES``. A file of a later version, which is one folder below,
+imports the common ones with ``from .. import prepare as first`` or ``from ..labels import VOTES``.
+"""
 
 from __future__ import annotations
 
+import importlib
+import math
 import re
 import reprlib
 import shlex
+import sys
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, lru_cache
-from importlib.util import find_spec
+from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
+from threading import RLock
 from types import ModuleType
 from typing import Any, cast
+from urllib.parse import quote
 
 from pytest_mlebench.catalog import schema
-from pytest_mlebench.catalog.code import import_file
 from pytest_mlebench.catalog.leaderboard import Leaderboard
 from pytest_mlebench.errors import CompetitionError, reason
-from pytest_mlebench.io.json_files import loads
-from pytest_mlebench.io.paths import AnyPath, bundled, expanded
+from pytest_mlebench.io.files import AnyPath, bundled, expanded
+from pytest_mlebench.io.values import loads
+
+_lock = RLock()
+_sources: dict[str, object] = {}
+"""The files of each imported folder as they were, to import them again when one has changed."""
+
+
+def import_file(folder: Path, path: Path) -> ModuleType:
+    """The module of a Python file in a competition's folder, or in a version's folder below it.
+
+    Modules are shared within the process until one of the folder's files changes. Raises whatever importing raises.
+    """
+    package = f"competition:{quote(str(folder.resolve())).replace('.', '%2E')}"  # folders of the same id do not clash
+    files = sorted([*folder.glob("*.py"), *folder.glob("*/*.py")])
+    with _lock:
+        sources = [(file, (stat := file.stat()).st_mtime_ns, stat.st_size) for file in files]
+        if package not in sys.modules or _sources.get(package) != sources:
+            for imported in [name for name in sys.modules if name == package or name.startswith(f"{package}.")]:
+                del sys.modules[imported]
+            importlib.invalidate_caches()
+            _add_package(package, folder.resolve())
+            _sources[package] = sources
+        return importlib.import_module(".".join([package, *path.relative_to(folder).with_suffix("").parts]))
+
+
+def _add_package(name: str, folder: Path) -> None:
+    """Its ``__path__`` is all that Python needs to find the modules in it."""
+    init = folder / "__init__.py"
+    if not init.is_file():
+        sys.modules[name] = ModuleType(name)
+        sys.modules[name].__path__ = [str(folder)]
+    elif spec := spec_from_file_location(name, init, submodule_search_locations=[str(folder)]):
+        sys.modules[name] = module_from_spec(spec)
+        if spec.loader:
+            spec.loader.exec_module(sys.modules[name])
+
 
 FILE_NAME = "competition.yaml"
 KERNELS = "kernels.json"
@@ -112,6 +155,25 @@ class Competition:
         if not competition.description.is_file():
             raise CompetitionError(f"{competition.description} is missing: it is what agents read of the task")
         return competition
+
+    @classmethod
+    def bare(cls, folder: Path, *, id: str, version: str, sample_submission: str = "") -> Competition:
+        """A competition of which its files alone are known: no thresholds, and nothing of its metric."""
+        unknown = Leaderboard(
+            teams=0, lower_is_better=False, gold=math.nan, silver=math.nan, bronze=math.nan, median=math.nan
+        )
+        return cls(
+            folder=folder,
+            id=id,
+            title="",
+            split="",
+            category="",
+            metric="",
+            direction="higher",
+            leaderboard=unknown,
+            sample_submission=sample_submission,
+            version=version,
+        )
 
     @staticmethod
     def is_ours(path: Path) -> bool:
@@ -283,7 +345,7 @@ class Competition:
         function = getattr(self.module(module), name, None)
         if not callable(function):
             raise CompetitionError(f"{self.file(f'{module}.py')} has no function {name!r}")
-        return cast(Callable[..., Any], function)
+        return cast("Callable[..., Any]", function)
 
 
 def split_label(split: str, version: str, *, is_twin: bool = False) -> str:

@@ -17,7 +17,7 @@ import yaml
 
 from pytest_mlebench.catalog.leaderboard import Leaderboard
 from pytest_mlebench.errors import CompetitionError
-from pytest_mlebench.io.yaml_files import LOADER, load_yaml
+from pytest_mlebench.io.values import LOADER, load_yaml
 
 SPLITS = ("low", "medium", "high", "dev", "smoke")
 SPLIT_ALIASES = ("lite", "all", "core")

@@ -17,8 +17,8 @@ from pytest_mlebench import defaults
 from pytest_mlebench.agents import Agent
 from pytest_mlebench.bench import Bench
 from pytest_mlebench.cli.common import add_options, print_json, read_bench
-from pytest_mlebench.data.download.kaggle_client import find_credentials
-from pytest_mlebench.data.download.retry import RetryPolicy
+from pytest_mlebench.data.download.client import find_credentials
+from pytest_mlebench.data.download.contract import RetryPolicy
 from pytest_mlebench.errors import MLEBenchError, SandboxError, UsageError
 from pytest_mlebench.io import disk
 from pytest_mlebench.io.extensions import extensions
@@ -30,9 +30,9 @@ from pytest_mlebench.reports.progress import Lines
 from pytest_mlebench.reports.tables import Table, terminal_width
 from pytest_mlebench.sandbox.docker.cleanup import clean_all
 from pytest_mlebench.sandbox.docker.engine import DOCKER, PODMAN
-from pytest_mlebench.sandbox.docker.opening import open_engine
+from pytest_mlebench.sandbox.docker.podman import open_engine
+from pytest_mlebench.sandbox.dockerfile import BASE_IMAGE, ENVIRONMENT
 from pytest_mlebench.sandbox.gpus import GpuPool, machine_size
-from pytest_mlebench.sandbox.recipe import BASE_IMAGE, ENVIRONMENT
 
 Line = tuple[str, str, str]
 """``ok``, ``note`` or ``problem``; what was looked at; what was found, and what to do."""

@@ -20,9 +20,9 @@ from pytest_mlebench.errors import UsageError
 from pytest_mlebench.ini import find_ini_file
 from pytest_mlebench.io.disk import is_dir
 from pytest_mlebench.io.extensions import load_extension
-from pytest_mlebench.io.json_files import json_text
-from pytest_mlebench.io.paths import expanded
+from pytest_mlebench.io.files import expanded
 from pytest_mlebench.io.progress import Reporter, silent
+from pytest_mlebench.io.values import json_text
 from pytest_mlebench.records.group import find_group
 
 if TYPE_CHECKING:

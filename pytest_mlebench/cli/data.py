@@ -1,14 +1,15 @@
-"""``mlebench prepare``, ``list``, ``verify`` and ``remove``: the competitions and their data."""
+"""``mlebench prepare``, ``list``, ``verify``, ``remove`` and ``leaderboard``: the competitions and their data."""
 
 from __future__ import annotations
 
 import argparse
 import logging
+import math
 from typing import Any
 
 from pytest_mlebench.bench import Bench
 from pytest_mlebench.catalog import Competition
-from pytest_mlebench.catalog.leaderboard import MEDALS
+from pytest_mlebench.catalog.leaderboard import MEDALS, Leaderboard
 from pytest_mlebench.cli.common import (
     add_options,
     add_selection,
@@ -22,12 +23,12 @@ from pytest_mlebench.cli.common import (
 from pytest_mlebench.data import jobs
 from pytest_mlebench.data.dataset import OBFUSCATED, Dataset
 from pytest_mlebench.data.download.kaggle import KaggleDownloads
-from pytest_mlebench.data.source import open_source
-from pytest_mlebench.data.source_url import check
+from pytest_mlebench.data.source import check, open_source
 from pytest_mlebench.data.store import DataStore, PrepareOptions
 from pytest_mlebench.errors import DataError, UsageError
 from pytest_mlebench.grading.twins import has_twin, no_twin
 from pytest_mlebench.io import disk
+from pytest_mlebench.io.progress import Note
 from pytest_mlebench.io.units import format_size, pluralize
 from pytest_mlebench.records.report import TWIN_DATA
 from pytest_mlebench.reports.progress import Lines, shown
@@ -111,6 +112,7 @@ def add(commands: Any) -> None:
     add_options(remove, "--data", "--data-dir")
     remove.add_argument("--raw", action="store_true", help="remove only raw data and archives, keep prepared data")
     remove.set_defaults(command=_remove)
+    _add_leaderboard(commands)
 
 
 def _prepare(options: argparse.Namespace) -> int:
@@ -175,9 +177,10 @@ def _prepare_in(
             **how,
         )
         how["check_disk"] = False  # it was, for all of them
+        ready = {own.id for own in competitions if store.is_ready(own, **how)}
 
         def ended(result: jobs.Result) -> None:
-            reporter.end(result.competition.id, _ended(store, result))
+            reporter.end(result.competition.id, _ended(store, result, already=result.competition.id in ready))
 
         results = jobs.prepare_all(
             store, competitions, KaggleDownloads, reporter, ended=ended, jobs=options.jobs, **how
@@ -223,12 +226,15 @@ def _chosen_or_prepared(options: argparse.Namespace, bench: Bench) -> list[Compe
     raise DataError(f"nothing is prepared in {store.root}: prepare it first, see `mlebench prepare --help`")
 
 
-def _ended(store: DataStore, result: jobs.Result) -> str:
+def _ended(store: DataStore, result: jobs.Result, *, already: bool) -> str:
     if result.error:
         return result.error
     dataset = store.dataset(result.competition)
     source = f" from {dataset.source}" if dataset.source else ""
-    return f"{result.competition.id}: prepared in {dataset.prepared}{source}{_verification(store, dataset)}"
+    place = f"{dataset.prepared}{source}{_verification(store, dataset)}"
+    if already:
+        return f"{result.competition.id}: already prepared in {place}; --force prepares it again"
+    return f"{result.competition.id}: prepared in {place}"
 
 
 def _as_json(store: DataStore, result: jobs.Result) -> dict[str, Any]:
@@ -250,7 +256,7 @@ def _verification(store: DataStore, dataset: Dataset) -> str:
         return f" ({TWIN_DATA}; runs use it with --data=twin:{dataset.twin['key']}:{dataset.twin['size']})"
     if dataset.is_synthetic:
         command = store.command("prepare", dataset.competition, "--force")
-        return f" (synthetic data; `{command}` replaces it by the real data)"
+        return f" (synthetic data; `{command}` replaces it with real data)"
     if dataset.is_verified is False:
         return " (not the reference's data: checksums differ)"
     return " (checksums match)" if dataset.is_verified and dataset.competition.checksums else ""
@@ -374,3 +380,79 @@ def _remove(options: argparse.Namespace) -> int:
                 print(f"{competition.id}: freed {format_size(size)}")
     print(f"freed {format_size(freed)} in total")
     return 1 if failed else 0
+
+
+_FIELDS = ("teams", *MEDALS, "median")
+_HEADS = ("competition", "leaderboard", *_FIELDS, "differs")
+
+
+def _add_leaderboard(commands: Any) -> None:
+    leaderboard = commands.add_parser("leaderboard", help="compare the bundled thresholds with Kaggle's leaderboards")
+    add_selection(leaderboard, required=True)
+    leaderboard.add_argument("--json", action="store_true", help="print as JSON")
+    leaderboard.set_defaults(command=_leaderboard)
+
+    dev = commands.add_parser("dev")  # MLE-bench's: no help, so that it is not listed
+    dev.add_argument("words", nargs=argparse.REMAINDER)
+    dev.set_defaults(command=_dev)
+
+
+def _dev(options: argparse.Namespace) -> int:
+    called = " ".join(["dev", *options.words])
+    raise UsageError(
+        f"`{called}` is not offered: `mlebench leaderboard` downloads leaderboards and compares "
+        "the bundled thresholds with them, without changing anything"
+    )
+
+
+def _leaderboard(options: argparse.Namespace) -> int:
+    chosen = selected(options, read_bench(options).catalogue)
+    downloads = KaggleDownloads()
+    downloads.credentials()
+    found: dict[str, dict[str, Any]] = {}
+    reporter = Lines()
+    for competition in chosen:
+        try:
+            scores = downloads.leaderboard(competition, reporter)
+            reporter(Note(f"{competition.id}: {pluralize(len(scores), 'team')}"))  # all of them take minutes
+            found[competition.id] = _compare(competition, scores)
+        except DataError as error:
+            logger.error("%s", error)
+            found[competition.id] = {"error": str(error)}
+    if options.json:
+        print_json(found)
+    else:
+        _print_table(found)
+    return 1 if any("error" in comparison for comparison in found.values()) else 0
+
+
+def _compare(competition: Competition, scores: list[float]) -> dict[str, Any]:
+    lower_is_better = competition.lower_is_better
+    bundled, kaggle = competition.leaderboard, Leaderboard.from_scores(scores, lower_is_better=lower_is_better)
+    return {
+        "bundled": {name: getattr(bundled, name) for name in _FIELDS},
+        "kaggle": {name: getattr(kaggle, name) for name in _FIELDS},
+        "differs": [name for name in _FIELDS if not _same(getattr(bundled, name), getattr(kaggle, name))],
+    }
+
+
+def _same(bundled: float, kaggle: float) -> bool:
+    # Kaggle ranks by five decimals, and that many are bundled.
+    return math.isclose(bundled, kaggle, rel_tol=0, abs_tol=0.5e-5 + 1e-12)
+
+
+def _print_table(found: dict[str, dict[str, Any]]) -> None:
+    rows = [_HEADS]
+    for id, comparison in found.items():
+        for which in ("bundled", "kaggle") if "error" not in comparison else ():
+            scores = [f"{comparison[which][name]:.5f}" for name in _FIELDS[1:]]
+            differs = ", ".join(comparison["differs"]) or "nothing"
+            label, verdict = (id, "") if which == "bundled" else ("", differs)
+            rows.append((label, which, str(comparison[which]["teams"]), *scores, verdict))
+    widths = [max(len(row[k]) for row in rows) for k in range(len(_HEADS))]
+    for row in rows:
+        cells = [
+            cell.rjust(width) if head in _FIELDS else cell.ljust(width)
+            for head, cell, width in zip(_HEADS, row, widths, strict=True)
+        ]
+        print("  ".join(cells).rstrip())

@@ -1,4 +1,4 @@
-"""``mlebench grade``, ``grade-sample`` and ``golden``: submissions and graders."""
+"""``mlebench grade``, ``grade-sample``, ``golden`` and ``regrade``: submissions and graders."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import json
 import logging
 import tempfile
 from collections.abc import Collection
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,21 +15,36 @@ from typing import TYPE_CHECKING, Any
 from pytest_mlebench.catalog import Catalogue, Competition
 from pytest_mlebench.catalog.competition import FIRST
 from pytest_mlebench.catalog.leaderboard import MEDALS
-from pytest_mlebench.cli.common import add_options, print_json, read_bench, user_path
+from pytest_mlebench.cli.common import (
+    GROUP_HELP,
+    add_options,
+    is_opened_bundle,
+    note_absent,
+    open_group,
+    print_json,
+    read_bench,
+    user_path,
+)
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import UsageError, reason
 from pytest_mlebench.gate.golden import make_golden, write_golden
 from pytest_mlebench.grading.grader import Grader, grade
-from pytest_mlebench.io.json_files import loads, write_json
 from pytest_mlebench.io.units import pluralize
+from pytest_mlebench.io.values import loads, write_json
+from pytest_mlebench.records.group import read_group
 from pytest_mlebench.records.report import TWIN_DATA
 from pytest_mlebench.reports.progress import Lines
+from pytest_mlebench.reports.sections import changes_table, not_graded_remarks, summary
+from pytest_mlebench.reports.tables import terminal_width
+from pytest_mlebench.reports.untrusted import one_line
+from pytest_mlebench.results.findings import SAYS_NOTHING
 from pytest_mlebench.results.grading_report import grading_report
-from pytest_mlebench.results.verdicts import SAYS_NOTHING
+from pytest_mlebench.runs.regrade import regrade, write_regrading
 
 if TYPE_CHECKING:
     from pytest_mlebench.records.report import Report
+
 
 logger = logging.getLogger("pytest_mlebench")
 
@@ -55,6 +71,7 @@ def add(commands: Any) -> None:
         help="replace the reference's results with those of the files in the folder")  # fmt: skip
     add_options(golden, "--competitions-dir", "--bench-version")
     golden.set_defaults(command=_golden)
+    _add_regrade(commands)
 
 
 def _add_grading(parser: argparse.ArgumentParser) -> None:
@@ -215,3 +232,41 @@ def _golden(options: argparse.Namespace) -> int:
         counts = (len(golden["scores"]), len(golden["invalid"]), golden["origin"])
         logger.info("%s: %d scores, %d invalid, origin: %s", competition.file("golden.json"), *counts)
     return 0
+
+
+def _add_regrade(commands: Any) -> None:
+    command = commands.add_parser("regrade", help="regrade a run group's stored submissions; its results stay",
+        description="Regrade a run group's stored submissions, after a grader was fixed or with another version of the "
+        "benchmark. The runs' records stay; the new grades are written to regraded-*.json in the group."
+        )  # fmt: skip
+    command.add_argument("group", metavar="GROUP", help=GROUP_HELP)
+    add_options(command, "--runs-dir", "--bench-version", "--competitions-dir", "--data-dir", "--max-submission-size",
+        "--grading-memory", "--grading-time")  # fmt: skip
+    command.add_argument("--json", action="store_true", help="print the result as JSON")
+    command.set_defaults(command=_regrade)
+
+
+def _regrade(options: argparse.Namespace) -> int:
+    bench = read_bench(options)
+    settings = bench.settings
+    group = read_group(open_group(options.group, settings.runs_dir))
+    for why in group.broken:
+        logger.warning("warning: %s", why)
+    version = settings.version if settings.bench_version is not None else group.version
+    note_absent(bench.store)
+    result = regrade(group, version, bench.regrader(version))
+    is_bundle = is_opened_bundle(group.folder)
+    path = None if is_bundle else write_regrading(group.folder, result)
+    if options.json:
+        print_json(asdict(result))
+    else:
+        if table := changes_table(result):
+            print(table.text(terminal_width()))
+        for remark in not_graded_remarks(result):
+            print(one_line(remark))
+        print(summary(result))
+    if is_bundle:
+        logger.info("not saved, because bundles are never changed: unpack it with `mlebench unbundle` first")
+    else:
+        logger.info("%s", path)
+    return 1 if result.not_graded else 0

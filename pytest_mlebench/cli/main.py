@@ -28,16 +28,22 @@ _EXTENSIONS = "mlebench.commands"
 _MODULES = {
     "agents": "agents doctor build clean",
     "completion": "completion",
-    "data": "prepare push list verify remove",
-    "grading": "grade grade-sample golden",
-    "leaderboard": "leaderboard dev",
+    "data": "prepare push list verify remove leaderboard dev",
+    "grading": "grade grade-sample golden regrade",
     "new": "new-competition new-agent",
-    "regrade": "regrade",
-    "groups": "groups files unpack watch",
+    "groups": "groups files unpack watch trajectory",
     "report": "report",
-    "trajectory": "trajectory",
 }
 """The core's commands by the modules of this package that have them. Only the module of the command is imported."""
+_ELSEWHERE = {
+    "compare": "`mlebench report GROUP OTHER` compares run groups",
+    "run": "`pytest --agent=AGENT` runs an agent",
+    "test": "`pytest competitions/ID` checks a competition",
+    "init": "`mlebench new-agent NAME` and `mlebench new-competition ID` write folders to start from",
+    "download": "`mlebench prepare` downloads and prepares data",
+    "status": "`mlebench watch GROUP` shows a group's runs",
+}
+"""Commands that people try, and what does it."""
 _OWN = {name: f"pytest_mlebench.cli.{module}" for module, names in _MODULES.items() for name in names.split()}
 
 
@@ -50,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.reconfigure(errors="backslashreplace")  # a locale may lack "×"
     out, err = sys.stdout, sys.stderr
     inert = import_module("pytest_mlebench.reports.untrusted").Inert
-    sys.stdout, sys.stderr = cast(TextIO, inert(out)), cast(TextIO, inert(err))  # whatever is quoted of an agent
+    sys.stdout, sys.stderr = cast("TextIO", inert(out)), cast("TextIO", inert(err))  # whatever is quoted of an agent
     try:
         return _run(words)
     except KeyboardInterrupt:
@@ -65,7 +71,9 @@ def _run(words: Sequence[str]) -> int:
     if words and not words[0].startswith("-") and words[0] not in known:
         from pytest_mlebench.catalog.catalogue import unknown
 
-        print(f"mlebench: {unknown('command', words[0], known)}", file=sys.stderr)
+        meant = _ELSEWHERE.get(words[0])
+        found = f"unknown command {words[0]!r}; {meant}" if meant else str(unknown("command", words[0], known))
+        print(f"mlebench: {found}", file=sys.stderr)
         return 2
     asked = os.environ.get("COMP_LINE", "").split()[1:2] if "_ARGCOMPLETE" in os.environ else words[:1]
     try:

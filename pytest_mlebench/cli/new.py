@@ -13,7 +13,7 @@ from pytest_mlebench.catalog import Competition, default_catalogue
 from pytest_mlebench.cli.common import user_path
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.gate.golden import make_golden, write_golden
-from pytest_mlebench.io.paths import bundled
+from pytest_mlebench.io.files import bundled
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -42,8 +42,8 @@ def _new_competition(options: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory() as scratch:
         write_golden(competition, make_golden(competition, Path(scratch)))
     logger.info("Created %s. Edit its files, then run:", folder)
-    logger.info("    mlebench golden %s    writes down what they give", folder)
-    logger.info("    pytest %s             checks them", folder)
+    logger.info("    mlebench golden %s    records the results", folder)
+    logger.info("    pytest %s             checks the competition", folder)
     return 0
 
 

@@ -66,7 +66,16 @@ def check(
     absent: dict[str, DataError] = {}
     if asked or (waiting and options.get("description") == "kaggle"):  # whose pages need credentials alone
         reporter(Note(f"checking access to {pluralize(len(asked), 'competition')} on Kaggle"))
-        absent = downloads.check(asked, skip_denied=skip_denied, reporter=reporter)
+        try:
+            absent = downloads.check(asked, skip_denied=skip_denied, reporter=reporter)
+        except DataError as error:
+            own = [
+                store.command("prepare", competition, "--raw-dir=FOLDER")
+                for competition in asked
+                if not competition.url
+            ]
+            advice = [f"If the data is your own: `{command}`; to try without it, --synthetic" for command in own]
+            raise DataError("\n".join([str(error), *advice])) from error
     if options.get("check_disk", True):
         rest = [competition for competition in waiting if competition.id not in absent]
         needs = [store.need(competition, downloads, reporter, **options) for competition in rest]

@@ -12,14 +12,12 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack, get_args
 
 from pytest_mlebench.authoring.archives import ArchiveError, unpack_zip, unpacked_size
 from pytest_mlebench.catalog.competition import FIRST, Competition, command
-from pytest_mlebench.data import levelling
-from pytest_mlebench.data.cells import changed_cells, is_comparable
+from pytest_mlebench.data import dataset as data_dataset
 from pytest_mlebench.data.dataset import OTHER, Dataset, Description
 from pytest_mlebench.data.download.contract import Downloads
-from pytest_mlebench.data.preparing import make_synthetic, run_prepare
-from pytest_mlebench.data.private_key import key_of
-from pytest_mlebench.data.sides import count_sides
+from pytest_mlebench.data.preparing import key_of, make_synthetic, run_prepare
 from pytest_mlebench.data.source import Head, NotPushed, Source, open_source
+from pytest_mlebench.data.tables import changed_cells, count_sides, is_comparable
 from pytest_mlebench.data.verification import (
     checksum_errors,
     listing_errors,
@@ -28,12 +26,12 @@ from pytest_mlebench.data.verification import (
     write_listing,
 )
 from pytest_mlebench.errors import DataError, UsageError, expect
-from pytest_mlebench.io import disk, durable, locks
-from pytest_mlebench.io.paths import AnyPath, expanded
+from pytest_mlebench.io import disk, files, locks
+from pytest_mlebench.io.files import AnyPath, expanded
 from pytest_mlebench.io.progress import ByteCounter, Note, Reporter, Step, WarningNote, silent
 
 if TYPE_CHECKING:
-    from pytest_mlebench.data.download.retry import RetryPolicy
+    from pytest_mlebench.data.download.contract import RetryPolicy
 
 ENVIRONMENT_VARIABLE = "MLEBENCH_DATA_DIR"
 PARALLEL_DOWNLOADS = 4
@@ -240,7 +238,7 @@ class DataStore:
         archive is removed once it is unpacked. Every step, wait and warning goes to ``reporter``.
 
         Data that an earlier version or another program prepared is copied once, as its files' times and inodes may tell
-        answers (see ``levelling``).
+        answers (see ``data.dataset``).
 
         Options: ``raw_dir`` is an unpacked download outside of the store, which stays as it is; checksums are compared
         and recorded, but need not match. ``synthetic`` is a seed: the data
@@ -406,14 +404,26 @@ class DataStore:
             self._make_synthetic(dataset, seed, reporter)
             return
         had_raw = dataset.has_raw or disk.is_file(dataset.archive)
+        is_kept, is_mixed = (had_raw if keep_raw is None else keep_raw), False
         if self._needs_raw(competition, **options):
             if self.needs_archive(competition, **options):
                 self._download(dataset, downloads, reporter, **options)
             self._unpack(dataset, reporter)
-        self._prepare(dataset, raw_dir, reporter, verify=options.get("verify", True))
-        if not (had_raw if keep_raw is None else keep_raw):
+            is_mixed = True
+        self._prepare(dataset, raw_dir, reporter, verify=options.get("verify", True), moves=is_mixed and not is_kept)
+        if not is_kept:
             _remove(dataset.raw)
             _remove(dataset.archive)  # which a call leaves that is killed just after it unpacked it
+        if dataset.has_moved_files:
+            self._finish_moving(dataset)
+
+    def _finish_moving(self, dataset: Dataset) -> None:
+        """Set the times of files that were moved, once nothing can change them: not even the end of their raw data."""
+        _remove(dataset.raw)
+        _remove(dataset.archive)
+        dataset.note(moved=None)  # if this is stopped below, all is copied by the next call
+        for side in (dataset.private, dataset.public):
+            data_dataset.set_times(side)
 
     def _download(
         self, dataset: Dataset, downloads: Downloads | None, reporter: Reporter, **options: Unpack[PrepareOptions]
@@ -440,11 +450,13 @@ class DataStore:
         try:
             size = unpacked_size(archive)
             disk.require(self.root, [disk.Need(peak=size, rest=size)], 1)
-            with durable.scratch(dataset.folder, ".unpacking-") as name:
+            with files.scratch(dataset.folder, ".unpacking-") as name:
                 work = Path(name, "raw")
-                unpack_zip(archive, work, progress=ByteCounter(reporter, dataset.competition.id, "unpacking", size))
-                durable.sync(dataset.folder)
-                durable.publish(work, dataset.raw)
+                (mixed := Path(name, "mixed")).mkdir()
+                progress = ByteCounter(reporter, dataset.competition.id, "unpacking", size)
+                unpack_zip(archive, work, progress=progress, mixed_in=mixed)
+                files.sync(dataset.folder)
+                files.publish(work, dataset.raw)
         except ArchiveError as error:
             aside = archive.replace(archive.with_name(f"{archive.name}.damaged"))
             raise DataError(
@@ -455,7 +467,7 @@ class DataStore:
     def _make_synthetic(self, dataset: Dataset, seed: int, reporter: Reporter) -> None:
         """Nothing but prepared data comes of it: raw data in the store is real."""
         competition = dataset.competition
-        with durable.scratch(dataset.folder, ".making-") as name:
+        with files.scratch(dataset.folder, ".making-") as name:
             raw, new = Path(name, "raw"), Dataset(competition, Path(name))
             raw.mkdir()
             reporter(Step(competition.id, "making synthetic data"))
@@ -465,10 +477,13 @@ class DataStore:
             self._level(new, Path(name))
             self._publish(dataset, new, verified=False, description="bundled", synthetic=True)
 
-    def _prepare(self, dataset: Dataset, raw_dir: Path | None, reporter: Reporter, *, verify: bool) -> None:
+    def _prepare(
+        self, dataset: Dataset, raw_dir: Path | None, reporter: Reporter, *, verify: bool, moves: bool
+    ) -> None:
+        """Prepare raw data. With ``moves``, files that it links may be moved (see ``dataset.replace_by_level``)."""
         competition = dataset.competition
         reporter(Step(competition.id, "preparing"))
-        with durable.scratch(dataset.folder, ".preparing-") as name:
+        with files.scratch(dataset.folder, ".preparing-") as name:
             new = Dataset(competition, Path(name))
             raw, key = raw_dir if raw_dir is not None else dataset.raw, key_of(competition, self.root)
             run_prepare(competition, raw, new, key=key)
@@ -482,43 +497,56 @@ class DataStore:
                 new.prepared.rename(mismatch)
                 raise DataError(self._mismatch(dataset, mismatch, wrong))
             sides = count_sides(new)
-            self._level(new, Path(name))
-            self._publish(dataset, new, verified=not wrong if verify else None, description="bundled", sides=sides)
+            self._require_times(new.folder)
+            moved = data_dataset.replace_by_level(new.public, Path(name), raw if moves else None)
+            data_dataset.replace_by_level(new.private, Path(name))
+            about = {"verified": not wrong if verify else None, "description": "bundled", "sides": sides}
+            if moved:
+                about["moved"] = new.public.stat().st_ino
+            self._publish(dataset, new, **about)
         if is_comparable(competition) and "cells_are_kept" not in competition.exceptions:
             for problem in changed_cells(competition, dataset.raw if raw_dir is None else raw_dir, dataset):
                 reporter(WarningNote(f"{competition.id}: prepare.py changed cells: {problem}"))
 
     def _level_again(self, dataset: Dataset, reporter: Reporter) -> None:
         """Level what an earlier version, or another program, prepared; it stays complete meanwhile."""
+        if dataset.has_moved_files:  # a call was killed before it could set their times
+            self._finish_moving(dataset)
+            return
         disk.require(self.root, [self._need_to_level(dataset)], 1)
         reporter(Step(dataset.competition.id, "copying in another order, as times and inodes may tell answers"))
-        with durable.scratch(dataset.folder, ".levelling-") as name:
+        with files.scratch(dataset.folder, ".levelling-") as name:
             self._level(dataset, Path(name))
 
     @staticmethod
     def _need_to_level(dataset: Dataset) -> disk.Need:
-        size = 0 if dataset.is_level else sum(size for _, size in prepared_files(dataset.prepared))
+        is_done = dataset.is_level or dataset.has_moved_files
+        size = 0 if is_done else sum(size for _, size in prepared_files(dataset.prepared))
         return disk.Need(peak=size, rest=0)
 
     def _level(self, dataset: Dataset, scratch: Path) -> None:
+        self._require_times(scratch)
         for side in (dataset.private, dataset.public):
-            levelling.replace_by_level(side, scratch)
-        if not dataset.is_level:
+            data_dataset.replace_by_level(side, scratch)
+
+    def _require_times(self, scratch: Path) -> None:
+        data_dataset.keep_level(scratch)
+        if not data_dataset.is_level(scratch):
             raise DataError(
-                f"{dataset.competition.id}: the file system of {self.root} does not keep the times that files are "
+                f"{scratch.parent.name}: the file system of {self.root} does not keep the times that files are "
                 "given; choose another one with --data-dir or MLEBENCH_DATA_DIR"
             )
 
     def _publish(self, dataset: Dataset, new: Dataset, **state: Any) -> None:
         """Let complete data become the data set's, durably; what it replaces stays in ``new``'s folder."""
         size = write_listing(new.prepared, new.listing)
-        durable.sync(dataset.folder)
+        files.sync(dataset.folder)
         if dataset.prepared.exists():
             dataset.prepared.rename(new.folder / "replaced")
         new.listing.replace(dataset.listing)
-        replaced = {name: None for name in ("source", "synthetic", "sides") if dataset.state.get(name)}
+        replaced = {name: None for name in ("source", "synthetic", "sides", "moved") if dataset.state.get(name)}
         dataset.note(**{**replaced, **state}, fingerprint=make_fingerprint(new), bytes=size)
-        durable.publish(new.prepared, dataset.prepared)
+        files.publish(new.prepared, dataset.prepared)
 
     def _describe(self, dataset: Dataset, source: Description, downloads: Downloads | None, reporter: Reporter) -> None:
         competition = dataset.competition
@@ -532,14 +560,14 @@ class DataStore:
             command = self.command("prepare", competition, "--description kaggle")
             raise DataError(f"{competition.id}: Kaggle's description must be fetched: {command}")
         # A new file replaces the old one, which may be a hard link to raw data, or be open in another process.
-        with durable.scratch(dataset.folder, ".describing-") as name:
+        with files.scratch(dataset.folder, ".describing-") as name:
             new = Path(name, "description.md")
             new.write_text(text, encoding="utf-8")
-            levelling.level_file(new)
+            data_dataset.level_file(new)
             dataset.note(description=None)  # in case this call is stopped before the next note
-            durable.sync(dataset.folder)
+            files.sync(dataset.folder)
             new.replace(dataset.public / "description.md")
-            levelling.keep_level(dataset.public)
+            data_dataset.keep_level(dataset.public)
         dataset.note(description=source)
 
     def _mismatch(self, dataset: Dataset, aside: Path, wrong: list[str]) -> str:

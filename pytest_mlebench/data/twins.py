@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_mlebench.errors import DataError, reason
-from pytest_mlebench.io import durable
+from pytest_mlebench.io import files
 
 REAL = "real"
 SIZES = ("small", "medium", "micro")
@@ -109,7 +109,7 @@ def settled(choice: str, data_dir: Path, *, known: str | None = None) -> str:
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         if not file.exists():
-            durable.write_text(file, f"{number}\n")
+            files.write_text(file, f"{number}\n")
             file.chmod(0o600)
     except OSError as error:
         raise DataError(f"the seed of twins cannot be kept: {file}: {reason(error)}") from error

@@ -22,9 +22,8 @@ import numpy as np
 import pandas as pd
 
 from pytest_mlebench.catalog.competition import Competition, golden_command
-from pytest_mlebench.data.confined import call, is_third_party
 from pytest_mlebench.data.dataset import Dataset
-from pytest_mlebench.data.preparing import call_module, make_synthetic
+from pytest_mlebench.data.preparing import call, call_module, is_third_party, make_synthetic
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.data.verification import differences, listing
 from pytest_mlebench.errors import CompetitionError, InvalidSubmission

@@ -11,8 +11,8 @@ from pathlib import Path
 import pandas as pd
 
 from pytest_mlebench.catalog.competition import Competition
-from pytest_mlebench.data.confined import call, is_third_party
 from pytest_mlebench.data.dataset import Dataset
+from pytest_mlebench.data.preparing import call, is_third_party
 from pytest_mlebench.errors import CompetitionError, InvalidSubmission, reason
 from pytest_mlebench.gate.public_files import PublicFile, entries, table
 from pytest_mlebench.grading.scorer import GraderDefect, Scorer

@@ -30,7 +30,17 @@ _MOST_UNITS, _MOST_TARGETS, _MOST_FEATURES = 2000, 12, 300
 _LEAST_UNITS, _LEAST_OTHERS, _TREES = 8, 3, 30
 _LENGTH = "length"
 _DRAWS, _BATCH, _ENOUGH = 20_000, 500, 10
-_ALWAYS_NOTED = ("time of change", "time of the inode's change", "inode", "place in the directory", "mode")
+_ALWAYS_NOTED = (
+    "time of change",
+    "time of the inode's change",
+    "time of birth",
+    "inode",
+    "mode",
+    "owner",
+    "links",
+    "extended attributes",
+    "place in the directory",
+)
 _PURE = (*_ALWAYS_NOTED, "place in the archive")
 _END = re.compile(r"(.+)[^A-Za-z0-9]+([A-Za-z0-9]+)$")
 _REPEATED = 0.75

@@ -7,6 +7,7 @@ import gzip
 import io
 import json
 import lzma
+import os
 import struct
 import tarfile
 import tempfile
@@ -26,7 +27,7 @@ _MAX_ITEMS = 2000
 
 
 def header(content: bytes, suffix: str) -> dict[str, str]:
-    """The items of a DICOM, WAV, AIFF, NIfTI, NumPy or Parquet file's header, by their names; empty for other files.
+    """The items of the header of a DICOM, WAV, AIFF, NIfTI, NumPy, gzip or Parquet file, by name; empty for others.
 
     Of a NumPy array the first and the last value, too. A broken file's items end where it breaks.
     """
@@ -135,6 +136,24 @@ def _of_array(content: bytes) -> Items:
     yield "last value", str(values[-1])
 
 
+def _of_gzip(content: bytes) -> Items:
+    """See RFC 1952, chapter 2.3."""
+    flags, time, level, system = struct.unpack_from("<BIBB", content, 3)
+    yield "gzip flags", str(flags)
+    yield "gzip time", str(time)
+    yield "gzip level and system", f"{level} {system}"
+    place = 10
+    if flags & 4:
+        (length,) = struct.unpack_from("<H", content, place)
+        yield "gzip extra field", content[place + 2 : place + 2 + length].hex()
+        place += 2 + length
+    for flag, name in ((8, "name"), (16, "comment")):
+        if flags & flag:
+            end = content.index(b"\0", place)
+            yield f"gzip {name}", content[place:end].decode("latin-1")
+            place = end + 1
+
+
 def _of_parquet(content: bytes) -> Items:
     from pytest_mlebench.authoring.tables import module
 
@@ -164,6 +183,7 @@ _READERS: tuple[tuple[Callable[[bytes, str], bool], Callable[[bytes], Items]], .
     (lambda content, _: content[:4] in (b"RIFF", b"FORM"), _of_chunks),
     (lambda content, _: content[344:347] in (b"n+1", b"ni1"), _of_nifti),
     (lambda content, _: content[:6] == b"\x93NUMPY", _of_array),
+    (lambda content, _: content[:3] == b"\x1f\x8b\x08", _of_gzip),
     (lambda content, suffix: content[:4] == b"PAR1" and suffix in (".parquet", ".pq"), _of_parquet),
 )
 
@@ -220,6 +240,10 @@ def entries(public: Path) -> Iterator[PublicFile]:
             ("time of the inode's change", str(about.st_ctime_ns)),
             ("inode", str(about.st_ino)),
             ("mode", str(about.st_mode)),
+            ("owner", str(about.st_uid << 32 | about.st_gid)),
+            ("links", str(about.st_nlink)),
+            ("extended attributes", str(_attributes(path))),
+            ("blocks", str(about.st_blocks)),
             ("place in the directory", places[path]),
         )
         name, size = path.relative_to(public).as_posix(), about.st_size
@@ -228,6 +252,15 @@ def entries(public: Path) -> Iterator[PublicFile]:
         else:
             total += size
             yield from _opened(PublicFile(name, path.read_bytes(), noted), _MAX_DEPTH)
+
+
+def _attributes(path: Path) -> int:
+    """A number that stands for the names and values of a file's extended attributes; 0 if it has none."""
+    try:
+        names = sorted(os.listxattr(path))
+        return zlib.crc32(repr([(name, os.getxattr(path, name)) for name in names]).encode()) if names else 0
+    except OSError:  # the file system knows none
+        return 0
 
 
 def table(entry: PublicFile) -> pd.DataFrame | None:
@@ -270,6 +303,8 @@ def _of_image(content: bytes) -> dict[str, str]:
     try:
         with Image.open(io.BytesIO(content)) as image:
             said = {"mode": image.mode, "format": image.format, "width and height": image.size, **image.info}
+            if tables := getattr(image, "quantization", None):
+                said["quantization"] = zlib.crc32(repr(tables).encode())  # of JPEG: the quality it was saved with
             said |= {f"EXIF tag {tag}": value for tag, value in image.getexif().items()}
             said |= {f"tag {tag}": value for tag, value in getattr(image, "tag_v2", {}).items()}
     except Exception:  # whatever Pillow raises for what is no image
@@ -292,7 +327,14 @@ def _members(entry: PublicFile) -> Iterator[PublicFile]:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             for member in archive.infolist():
                 if not member.is_dir() and member.file_size <= MAX_BYTES:
-                    noted = {"time": member.date_time, "comment": member.comment, "extra field": member.extra}
+                    noted = {
+                        "time": member.date_time,
+                        "comment": member.comment,
+                        "extra field": member.extra,
+                        "attributes": (member.external_attr, member.internal_attr, member.flag_bits),
+                        "writer": (member.create_system, member.create_version, member.extract_version),
+                        "compression": member.compress_type,
+                    }
                     shown = tuple((f"archive's {key}", str(value)) for key, value in noted.items())
                     yield PublicFile(f"{entry.name}/{member.filename}", archive.read(member), shown)
     elif content[:6] == b"7z\xbc\xaf\x27\x1c":
@@ -303,8 +345,9 @@ def _members(entry: PublicFile) -> Iterator[PublicFile]:
                 if item.isfile() and item.size <= MAX_BYTES and (file := archive.extractfile(item)):
                     of_item: dict[str, Any] = {
                         "time": item.mtime,
-                        "owner": (item.uid, item.gid, item.uname),
+                        "owner": (item.uid, item.gid, item.uname, item.gname),
                         "mode": item.mode,
+                        "headers": sorted(item.pax_headers.items()),
                     }
                     shown = tuple((f"archive's {key}", str(value)) for key, value in of_item.items())
                     yield PublicFile(f"{entry.name}/{item.name}", file.read(), shown)

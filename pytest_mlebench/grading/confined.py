@@ -1,4 +1,4 @@
-"""The process in which code of competitions from elsewhere runs (see ``data.confined``)."""
+"""The process in which code of competitions from elsewhere runs (see ``data.preparing``)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Any
 
 from pytest_mlebench.catalog.competition import Competition
 from pytest_mlebench.errors import MLEBenchError
-from pytest_mlebench.io.landlock import read_only
+from pytest_mlebench.io.processes import read_only
 
 _SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/etc", "/dev/null", "/dev/urandom", "/dev/zero")
 

@@ -9,14 +9,33 @@ from pathlib import Path
 from typing import Any
 
 from pytest_mlebench.catalog.competition import Competition
+from pytest_mlebench.catalog.leaderboard import Leaderboard
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.defaults import MAX_SUBMISSION_BYTES
 from pytest_mlebench.errors import CompetitionError, DataError, expect, reason
 from pytest_mlebench.grading import process_client
-from pytest_mlebench.grading.limits import GradingLimits
-from pytest_mlebench.grading.report import standing
-from pytest_mlebench.io.paths import AnyPath, expanded
+from pytest_mlebench.grading.process_client import GradingLimits
+from pytest_mlebench.io.files import AnyPath, expanded
 from pytest_mlebench.records.report import TWIN, Report
+
+
+def standing(leaderboard: Leaderboard, score: float | None) -> dict[str, Any]:
+    """The fields of a report that follow from its score: thresholds, medals, and the place among the teams."""
+    medal = leaderboard.medal(score)
+    return {
+        "gold_threshold": leaderboard.gold,
+        "silver_threshold": leaderboard.silver,
+        "bronze_threshold": leaderboard.bronze,
+        "median_threshold": leaderboard.median,
+        "any_medal": medal is not None,
+        "gold_medal": medal == "gold",
+        "silver_medal": medal == "silver",
+        "bronze_medal": medal == "bronze",
+        "above_median": leaderboard.is_above_median(score),
+        "is_lower_better": leaderboard.lower_is_better,
+        "percentile": leaderboard.percentile(score),
+    }
+
 
 logger = logging.getLogger(__name__)
 

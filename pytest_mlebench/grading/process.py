@@ -48,8 +48,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
-from pytest_mlebench.io.json_files import loads
-from pytest_mlebench.io.landlock import read_only
+from pytest_mlebench.io.processes import read_only
+from pytest_mlebench.io.values import loads
 
 MAX_REPLY = 1 << 16
 _MAX_REQUEST = 1 << 20
@@ -66,7 +66,7 @@ _PRELOADED = (
     "pandas",
     "pyarrow.compute",
     "pytest_mlebench.authoring.resampling",
-    "pytest_mlebench.grading.form",
+    "pytest_mlebench.grading.scorer",
     "pytest_mlebench.grading.scorer",
 )
 _PRELOADED_IF_USED = re.compile(
@@ -334,8 +334,7 @@ def _evaluation(job: Job) -> Evaluation:
     """
     from pytest_mlebench.catalog.competition import Competition
     from pytest_mlebench.catalog.leaderboard import Leaderboard
-    from pytest_mlebench.grading.form import Form
-    from pytest_mlebench.grading.scorer import Scorer
+    from pytest_mlebench.grading.scorer import Form, Scorer
 
     folder, max_bytes = Path(job["competition"]), job["max_bytes"]
     if "answers" not in job:

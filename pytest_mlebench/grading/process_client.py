@@ -1,4 +1,4 @@
-"""Having a grading process do a job (see ``process``): the harness itself opens no submission."""
+"""Having a grading process, with its limits, do a job (see ``process``): the harness opens no submission."""
 
 from __future__ import annotations
 
@@ -12,16 +12,42 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from pytest_mlebench import defaults
 from pytest_mlebench.catalog.competition import Competition
-from pytest_mlebench.data.confined import is_third_party, plain_environment
+from pytest_mlebench.data.preparing import is_third_party, plain_environment
 from pytest_mlebench.defaults import MAX_SUBMISSION_BYTES
-from pytest_mlebench.errors import CompetitionError, DataError, MLEBenchError
-from pytest_mlebench.grading.limits import GradingLimits
+from pytest_mlebench.errors import CompetitionError, DataError, MLEBenchError, number
 from pytest_mlebench.grading.process import ENVIRONMENT, MAX_REPLY, MAX_WORKERS, Job, Reply, start_command
+from pytest_mlebench.io.units import format_size
+
+
+@dataclass(frozen=True)
+class GradingLimits:
+    """Limits for grading one submission, reading the answers included: memory in bytes, time in seconds.
+
+    >>> GradingLimits(memory=4 << 30, seconds=300)
+    GradingLimits(memory=4294967296, seconds=300)
+    """
+
+    memory: int = defaults.GRADING_MEMORY
+    seconds: float = defaults.GRADING_SECONDS
+
+    def __post_init__(self) -> None:
+        number(self.memory, "memory (bytes)")
+        number(self.seconds, "seconds")
+
+    def exceeded(self, what: str) -> str:
+        """The reason why a submission is invalid whose grading took more ``time`` or ``memory``."""
+        return f"grading takes {self.beyond(what)} (--grading-{what})"
+
+    def beyond(self, what: str) -> str:
+        """``more than`` the limit of ``time`` or ``memory``."""
+        return f"more than {self.seconds:g} s" if what == "time" else f"more than {format_size(self.memory)} of memory"
+
 
 _ERRORS = {"CompetitionError": CompetitionError, "DataError": DataError}
 _STOP_SECONDS = 5.0

@@ -1,8 +1,14 @@
 """Making twins: learnable raw data from a competition's ``twin.py``, prepared, with medals of its own.
 
-``twin.py`` has ``make(raw, rng, size)``, which returns the predictions ``simple`` and ``ceiling`` (see
-``twin_medals``), and where its form asks for them ``units(submission)``, ``deal(submission, rng)`` and
-``mix(submission, other, share, rng)``.
+``twin.py`` has ``make(raw, rng, size)``, which returns the predictions ``simple`` and ``ceiling``, and where its form
+asks for them ``units(submission)``, ``deal(submission, rng)`` and ``mix(submission, other, share, rng)``.
+
+A twin's maker knows what somebody would predict who knows its world (``ceiling``), or only the obvious part of it
+(``simple``). The floor needs no data: the best of the sample submission, the mode, the mean, the median, and the
+ceiling's own predictions dealt out to other rows. An entrant of skill s ≤ 1/2 has the simple prediction for a share 2s
+of the test's units and the floor's for the others; above, the ceiling's for a share 2s - 1, and the simple one for the
+others. The mean score over some draws, made monotone by isotonic regression, is what a skill is worth; thresholds and
+percentiles are those of 100 teams of fixed skills.
 """
 
 from __future__ import annotations
@@ -11,31 +17,249 @@ import hashlib
 import json
 import math
 import shutil
+import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Unpack
 
 import numpy as np
 import pandas as pd
 
-from pytest_mlebench.authoring.private_random import keyed
+from pytest_mlebench.authoring.corrections import keyed
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.catalog.leaderboard import Leaderboard
-from pytest_mlebench.data.confined import call, is_third_party
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.data.download.contract import Downloads
-from pytest_mlebench.data.preparing import call_module, check_prepared, prepare_here
+from pytest_mlebench.data.preparing import call, call_module, check_prepared, is_third_party, prepare_here
 from pytest_mlebench.data.source import Head
 from pytest_mlebench.data.store import DataStore, PrepareOptions
 from pytest_mlebench.data.twins import Twins
-from pytest_mlebench.errors import CompetitionError, DataError
-from pytest_mlebench.grading.twin_medals import NoMedals, Predictions, TwinMedals, twin_medals
-from pytest_mlebench.io import durable
-from pytest_mlebench.io.json_files import loads
+from pytest_mlebench.errors import CompetitionError, DataError, InvalidSubmission, MLEBenchError
+from pytest_mlebench.grading.scorer import GraderDefect, Scorer
+from pytest_mlebench.io import files
 from pytest_mlebench.io.progress import Reporter, Step, silent
+from pytest_mlebench.io.values import loads
 
+TEAMS = 100
+_RANKS, _SKILLS = (1, 10, 20, 40, 51, 75, 100), (0.95, 0.85, 0.70, 0.50, 0.40, 0.20, 0.0)
+"""Of 100 teams the tenth earns gold, the twentieth silver, the fortieth bronze: the skill of each."""
+BRONZE = 0.5
+_STEPS, _DRAWS, _CONTROLS = 13, 5, 30
+_SURE = 0.98
+"""The share of entrants without skill who must not earn a medal."""
+_CLEAR = 2.0
+"""So many standard errors must lie between the simple prediction and the ceiling."""
+
+Predictions = Mapping[str, pd.DataFrame]
+"""``ceiling`` and ``simple``: tables of the submission's columns, whose index is the id; other ids may be there.
+
+The index has several levels where it takes several columns to identify a row.
+"""
+Units = Callable[[pd.DataFrame], Sequence[object]]
+"""Says of a submission's rows which belong together, as those of a patient: one has them all right or none."""
+Deal = Callable[[pd.DataFrame, np.random.Generator], pd.DataFrame]
+"""Deals a submission's predictions out to other rows, in forms where exchanging whole cells makes it invalid."""
+
+Mix = Callable[[pd.DataFrame, pd.DataFrame, float, np.random.Generator], pd.DataFrame]
+"""Takes a share of what it predicts from a second submission: for tasks of so few rows that rows must be mixed too."""
+
+
+class NoMedals(MLEBenchError):
+    """A twin cannot tell skill from luck: it has too few test rows, or too little signal."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TwinMedals:
+    leaderboard: Leaderboard
+    curve: tuple[float, ...]
+    """The score that each skill is worth: skills from 0 to 1 at equal steps."""
+    controls: tuple[float, ...]
+    """Scores of entrants who deal the ceiling's predictions out at random."""
+    floor: str
+    """Which prediction without data scores best."""
+
+    def skill(self, score: float) -> float:
+        """The skill, from 0 to 1, that a score stands for."""
+        sign = -1 if self.leaderboard.lower_is_better else 1
+        return float(np.interp(sign * score, sign * np.array(self.curve), np.linspace(0, 1, len(self.curve))))
+
+
+def twin_medals(
+    dataset: Dataset,
+    predictions: Predictions,
+    rng: np.random.Generator,
+    units: Units | None = None,
+    deal: Deal | None = None,
+    mix: Mix | None = None,
+    *,
+    indicative: bool = False,
+) -> TwinMedals:
+    """The medals of a prepared twin. Raises NoMedals where its world does not tell skill from luck.
+
+    ``indicative`` medals may be luck: then a world only has to reward its ceiling.
+    """
+    competition = dataset.competition
+    sample = read_sample(dataset)
+    best, simple = (
+        as_submission(predictions[name], sample, f"{competition.id}: twin.py") for name in ("ceiling", "simple")
+    )
+    trial = _Trial(dataset, list(predictions["ceiling"].columns), best, units, rng, deal, mix)
+    with tempfile.TemporaryDirectory() as folder:
+        trial.path = Path(folder, dataset.sample_submission.name)
+        controls = np.array([trial.score(trial.dealt()) for _ in range(_CONTROLS)])
+        tables = _uninformed(sample, best, trial.asked)
+        constant = {name: (table, trial.score(table, may_break=True)) for name, table in tables.items()}
+        floor, (base, least) = max(constant.items(), key=lambda item: np.nan_to_num(item[1][1], nan=-np.inf))
+        start: Callable[[], pd.DataFrame] = partial(pd.DataFrame.copy, base)
+        if not least >= np.mean(controls):
+            floor, start, least = "dealt out", trial.dealt, float(np.mean(controls))
+
+        def entrant(skill: float) -> float:
+            if skill < BRONZE:
+                return trial.score(trial.mixed(start(), 2 * skill, simple))
+            return trial.score(trial.mixed(simple, 2 * skill - 1, best))
+
+        shares = np.linspace(0, 1, _STEPS)
+        draws = [[least], *([entrant(s) for _ in range(_DRAWS)] for s in shares[1:-1]), [trial.score(best)]]
+    return _medals(competition, draws, controls, floor, indicative=indicative)
+
+
+def _medals(
+    competition: Competition, draws: list[list[float]], controls: np.ndarray, floor: str, *, indicative: bool
+) -> TwinMedals:
+    sign = -1 if competition.leaderboard.lower_is_better else 1
+    shares = np.linspace(0, 1, _STEPS)
+    means = np.array([np.mean(scores) for scores in draws])
+    what = f"{competition.id}: the ceiling scores {sign * means[-1]:.5f}, {floor} {sign * means[0]:.5f}"
+    if not np.isfinite(means).all() or means[-1] <= means[0]:
+        raise NoMedals(what)
+    curve = _rising(means)
+    # Where a score is a mean over rows, mixing half of them spreads by half of the standard error of the difference.
+    error = 2 * float(np.sqrt(np.mean([np.var(scores, ddof=1) for scores in draws[_STEPS // 2 + 1 : -1]])))
+    above = curve[-1] - curve[_STEPS // 2]
+    if above < _CLEAR * error and not indicative:
+        raise NoMedals(f"{what}; {above:.4f} between simple and ceiling is too little for an error of {error:.4f}")
+    finite = controls[np.isfinite(controls)]
+    lucky = float(np.quantile(finite, _SURE)) if len(finite) else curve[0]
+    if lucky >= np.interp(BRONZE, shares, curve) and not indicative:
+        raise NoMedals(f"{what}; guessing scores {sign * lucky:.5f}: it takes more test rows, or more signal")
+    skills = np.interp(np.arange(1, TEAMS + 1), _RANKS, _SKILLS)
+    teams = np.round(np.interp(skills, shares, curve), 5)  # as scores are compared
+    board = Leaderboard.from_scores(sign * teams, lower_is_better=sign < 0, source="twin")
+    rounded = tuple(float(score) for score in np.round(sign * curve, 7))
+    return TwinMedals(leaderboard=board, curve=rounded, controls=tuple(float(c) for c in sign * controls), floor=floor)
+
+
+class _Trial:
+    """Scores submissions, higher is better, and mixes them by units."""
+
+    path: Path
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        asked: list[str],
+        best: pd.DataFrame,
+        units: Units | None,
+        rng: np.random.Generator,
+        deal: Deal | None,
+        mix: Mix | None,
+    ) -> None:
+        self.asked = asked
+        self._best = best
+        self._rng = rng
+        self._deal = deal
+        self._mix = mix
+        self._unit = np.unique(np.asarray(units(best)), return_inverse=True)[1] if units else np.arange(len(best))
+        self._sign = -1 if dataset.competition.leaderboard.lower_is_better else 1
+        self._scorer = Scorer(dataset.competition, dataset.answers)
+
+    def score(self, table: pd.DataFrame, *, may_break: bool = False) -> float:
+        """``may_break``: a table that the grader may not be made for, such as means of classes."""
+        table.to_csv(self.path, index=False)
+        try:
+            return self._sign * float(self._scorer.score(self.path))
+        except InvalidSubmission:
+            return -np.inf
+        except GraderDefect as error:
+            if may_break:
+                return -np.inf
+            raise NoMedals(str(error)) from error
+
+    def mixed(self, base: pd.DataFrame, share: float, other: pd.DataFrame) -> pd.DataFrame:
+        """The base with a share of the units as in the other one."""
+        if self._mix is not None:
+            return self._mix(base, other, share, self._rng)
+        count = int(self._unit.max()) + 1
+        taken = self._rng.permutation(count)[self._unit] < share * count
+        table = base.copy()
+        table.loc[taken, self.asked] = other.loc[taken, self.asked]
+        return table
+
+    def dealt(self) -> pd.DataFrame:
+        """The ceiling's predictions, each for another row."""
+        if self._deal is not None:
+            return self._deal(self._best, self._rng)
+        table = self._best.copy()
+        table[self.asked] = self._best[self.asked].to_numpy()[self._rng.permutation(len(table))]
+        return table
+
+
+def read_sample(dataset: Dataset) -> pd.DataFrame:
+    """The sample submission, all of it as text."""
+    return pd.read_csv(dataset.sample_submission, dtype=object, keep_default_na=False)
+
+
+def as_submission(predictions: pd.DataFrame, sample: pd.DataFrame, where: str = "twin.py") -> pd.DataFrame:
+    """Predictions by id in the form and order of the sample submission. Raises CompetitionError if ids are missing."""
+    names = [str(name) for name in predictions.index.names]
+    if odd := sorted({*names} - set(sample.columns)):  # it may lack columns that the grader asks for
+        raise CompetitionError(f"{where}: the sample submission has no column {odd[0]!r}")
+    by_id = predictions.set_axis(row_keys(predictions.index.to_frame()), axis=0)
+    keys = row_keys(sample[names])
+    if missing := sorted(set(keys) - set(by_id.index)):
+        raise CompetitionError(
+            f"{where}: a prediction lacks {len(missing)} of {len(keys)} rows, such as {missing[0]!r}"
+        )
+    rows = by_id.reindex(keys) if by_id.index.is_unique else by_id[~by_id.index.duplicated()].reindex(keys)
+    others = sample.drop(columns=[name for name in rows.columns if name in sample.columns])
+    made = pd.concat([others, rows.astype(object).set_axis(sample.index, axis=0)], axis=1)
+    return made[[*sample.columns, *(name for name in rows.columns if name not in sample.columns)]].astype(object)
+
+
+def row_keys(ids: pd.DataFrame) -> pd.Index:
+    """One text for each row of the columns that identify it."""
+    texts = ids.astype(str)
+    keys: pd.Index = pd.Index(texts.iloc[:, 0] if texts.shape[1] == 1 else texts.agg(" ".join, axis=1))
+    return keys
+
+
+def _rising(values: np.ndarray) -> np.ndarray:
+    """The means of neighbours where values fall (isotonic regression), none above the last or below the first.
+
+    >>> _rising(np.array([0.0, 2.0, 1.0, 4.0, 3.0])).tolist()
+    [0.0, 1.5, 1.5, 3.0, 3.0]
+    """
+    from sklearn.isotonic import isotonic_regression
+
+    return np.asarray(np.clip(isotonic_regression(values), values[0], values[-1]))
+
+
+def _uninformed(sample: pd.DataFrame, best: pd.DataFrame, asked: list[str]) -> dict[str, pd.DataFrame]:
+    """What can be predicted without looking at a row."""
+    made = {"sample": sample.astype(object)}
+    if best[asked].duplicated().any():  # else a row's own answer would be the most frequent one
+        made["mode"] = best.assign(**{name: best[name].mode(dropna=False).iloc[0] for name in asked})
+    numbers = best[asked].apply(pd.to_numeric, errors="coerce")
+    if numbers.notna().all(axis=None):
+        made |= {"mean": best.assign(**numbers.mean()), "median": best.assign(**numbers.median())}
+    return {name: table.astype(object) for name, table in made.items()}
+
+
+SOLUTION = "solution.csv"
 ATTEMPTS = 10
 """How many worlds are drawn until one tells skill from luck."""
 
@@ -63,8 +287,13 @@ def no_twin(competition: Competition) -> str:
     return f"{competition.id} has no twin: {competition.file('twin.py')} is missing; choose --data=real"
 
 
-def make_twin(competition: Competition, folder: Path, seed: int, size: str, *, medals: bool = True) -> MadeTwin:
+def make_twin(
+    competition: Competition, folder: Path, seed: int, size: str, *, medals: bool = True, solution: bool = False
+) -> MadeTwin:
     """Make and prepare a twin in a folder that does not exist yet, from the first world that has medals.
+
+    With ``solution``, the folder has a file ``SOLUTION`` too: its ceiling as a submission. Third-party code may have
+    written something else under this name.
 
     Raises CompetitionError where there is no ``twin.py``, and with file and line where it fails, NoMedals where ten
     worlds were refused.
@@ -75,7 +304,7 @@ def make_twin(competition: Competition, folder: Path, seed: int, size: str, *, m
     refused: list[str] = []
     for attempt in range(ATTEMPTS):
         folder.mkdir(parents=True)
-        arguments = (str(folder.absolute()), seed, attempt, size, medals)
+        arguments = (str(folder.absolute()), seed, attempt, size, medals, solution)
         predictions: Predictions = {}
         if is_third_party(competition):
             reply = call(make_world_here, competition, *arguments, write=[folder])
@@ -98,14 +327,14 @@ def make_twin(competition: Competition, folder: Path, seed: int, size: str, *, m
 
 
 def make_world_here(
-    competition: Competition, folder: str, seed: int, attempt: int, size: str, medals: bool
+    competition: Competition, folder: str, seed: int, attempt: int, size: str, medals: bool, solution: bool = False
 ) -> dict[str, Any]:
     """One world in an empty folder, made in this process, as JSON: ``medals`` and ``seconds``, or ``refused``."""
-    return _make_world(competition, folder, seed, attempt, size, medals)[0]
+    return _make_world(competition, folder, seed, attempt, size, medals, solution)[0]
 
 
 def _make_world(
-    competition: Competition, folder: str, seed: int, attempt: int, size: str, medals: bool
+    competition: Competition, folder: str, seed: int, attempt: int, size: str, medals: bool, solution: bool
 ) -> tuple[dict[str, Any], Predictions]:
     dataset = Dataset(competition, Path(folder))
     dataset.raw.mkdir()
@@ -127,6 +356,9 @@ def _make_world(
         except NoMedals as error:
             return {"refused": str(error)}, {}
     seconds = made - started, prepared - made, time.process_time() - prepared
+    if solution:
+        ceiling = as_submission(predictions["ceiling"], read_sample(dataset), f"{competition.id}: twin.py")
+        ceiling.to_csv(dataset.folder / SOLUTION, index=False)
     return {"medals": None if won is None else asdict(won), "seconds": seconds}, predictions
 
 
@@ -225,7 +457,7 @@ class TwinStore(DataStore):
         competition = dataset.competition
         self.find(competition)
         seed = self.twins.world_seed(self.data_dir)
-        with durable.scratch(dataset.folder, ".making-") as name:
+        with files.scratch(dataset.folder, ".making-") as name:
             reporter(Step(competition.id, "making its twin"))
             made = make_twin(competition, Path(name, "made"), seed, self.twins.size)
             assert made.medals is not None
@@ -239,7 +471,7 @@ class TwinStore(DataStore):
                 "seconds": made.seconds,
                 "medals": asdict(made.medals),
             }
-            durable.write_text(dataset.twin_record, json.dumps(record) + "\n")
+            files.write_text(dataset.twin_record, json.dumps(record) + "\n")
             dataset.twin_record.chmod(0o600)
             twin = {"key": self.twins.key, "size": self.twins.size, "run_seed": self.twins.run_seed}
             self._publish(dataset, made.dataset, verified=False, description="bundled", twin=twin)

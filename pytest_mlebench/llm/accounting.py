@@ -1,4 +1,4 @@
-"""A run's accounting: budgets are reserved before each call, and the ledger is written after it.
+"""A run's calls in progress and their accounting: a budget is reserved before each, the ledger is written after it.
 
 What may take long (the account's lock, long conversations) happens in one thread of its own, in order, and holds up no
 stream. A short call of a run without an account is noted where it is: to change threads there and back takes longer.
@@ -8,21 +8,26 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from decimal import Decimal
+from enum import Enum
 from functools import partial
+from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from pytest_mlebench.llm.budget import Account, Over, Wait
-from pytest_mlebench.llm.exchange import Exchange, Stage, json_object
-from pytest_mlebench.llm.flavours import Endpoint, Refusal
-from pytest_mlebench.llm.flavours.base import Expected
-from pytest_mlebench.llm.ledger import JsonText, Ledger, Totals
-from pytest_mlebench.llm.prices import Most, read_usage
-from pytest_mlebench.llm.providers import Provider
-from pytest_mlebench.llm.settings import GatewaySettings
+from pytest_mlebench.llm.api import API, Body, Endpoint, Expected, StreamReader, json_object
+from pytest_mlebench.llm.budget import Account, Limits, Over, Wait
+from pytest_mlebench.llm.ledger import Call, JsonText, Ledger, Recording, Totals
+from pytest_mlebench.llm.prices import Most, Prices, read_usage
+from pytest_mlebench.llm.providers import Provider, load_providers
+from pytest_mlebench.llm.requests import Admission, Refusal
+
+if TYPE_CHECKING:
+    from aiohttp import web
 
 LEAST_OUTPUT = 1024
 """An answer is limited to what a budget has left, but to no less than this."""
@@ -36,8 +41,130 @@ MAX_WAITING = 1024
 """Calls of one run that wait; further ones are refused."""
 WAIT_SECONDS = 600.0
 """The longest that a call waits for a place, its turn or its budget; clients give up by then."""
+_MOST_IDS, _LONGEST_ID = 1000, 256
+"""Of one answer."""
 _ZERO = Decimal(0)
 _T = TypeVar("_T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class GatewaySettings:
+    """What a session sets for its gateways; ``models`` are globs, none of which allows all."""
+
+    providers: Mapping[str, Provider] = field(default_factory=load_providers)
+    record: Recording = "bodies"
+    limits: Limits = field(default_factory=Limits)
+    models: tuple[str, ...] = ()
+    prices: Prices = field(default_factory=lambda: Prices({}))
+    retries: int = 0
+    rpm: float | None = None
+    allow_provider_tools: bool = False
+
+
+class Stage(Enum):
+    """How far a request has come."""
+
+    RECEIVED = "received"
+    SENT = "sent"
+    """The provider may have begun to answer, and to charge for it."""
+    REFUSED = "refused"
+    """By the provider, which costs nothing."""
+    STREAMING = "streaming"
+    """The client has the first part of the answer."""
+    COMPLETE = "complete"
+
+    @property
+    def begun(self) -> bool:
+        """Whether the client has a part of the answer already."""
+        return self in (Stage.STREAMING, Stage.COMPLETE)
+
+    @property
+    def costs(self) -> bool:
+        return self not in (Stage.RECEIVED, Stage.REFUSED)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Route:
+    """Where a request goes: ``path`` is below the provider's base URL, ``query`` is the listed part of its own."""
+
+    provider: Provider
+    endpoint: Endpoint
+    path: str
+    query: Mapping[str, str]
+
+    @property
+    def recorded(self) -> str:
+        """How recordings name it, whether it is answered in a stream or not."""
+        return f"/{self.provider.name}{self.path}".replace(":streamGenerateContent", ":generateContent")
+
+
+@dataclass(kw_only=True)
+class Answer:
+    """What came back, as far as it came: ``content`` is the whole, or ``chunks`` are the parts of a stream."""
+
+    value: dict[str, Any] | None = None
+    content: bytes = b""
+    chunks: list[bytes] | None = None
+    reader: StreamReader | None = None
+    """Puts the stream together."""
+    kept: int = 0
+    """Bytes of it that are in memory."""
+
+
+@dataclass(kw_only=True)
+class Exchange:
+    """A request on its way to a provider, and what is known of it by now."""
+
+    request: web.BaseRequest
+    call: Call
+    route: Route
+    admission: Admission
+    received: set[str]
+    """Ids by which the run can speak of answers that it has received; all its calls share them."""
+    raw: bytes = b""
+    body: Body | None = None
+    """As the agent wrote it, then as it is sent; None until it is read, and for what is no JSON object."""
+    models: list[str] = field(default_factory=list)
+    """The model that is asked, and those that the provider may ask in its place."""
+    context: dict[str, str] = field(default_factory=dict)
+    """What the price depends on beside the model: tier, speed, place."""
+    reservation: int | None = None
+    stage: Stage = Stage.RECEIVED
+    answer: Answer = field(default_factory=Answer)
+    noted: bool = False
+    """Whether it is in the ledger."""
+    started: float = field(default_factory=time.monotonic)
+
+    @property
+    def api(self) -> API:
+        return self.route.provider.api
+
+    @property
+    def size(self) -> int:
+        return len(self.raw) + self.call.response_bytes
+
+    def elapsed(self) -> float:
+        return round(time.monotonic() - self.started, 6)
+
+    def expected(self) -> Expected:
+        """The most that its answer can use."""
+        return self.api.expected(self.route.endpoint, self.body or {}, len(self.raw), self.admission)
+
+    def limit_output(self, tokens: int) -> bool:
+        """Limit the length of the answer; False where that is not possible."""
+        route = self.route
+        return self.api.limit_output(
+            route.endpoint, self.body or {}, tokens, route.provider.output_limit, self.admission
+        )
+
+    def remember(self) -> None:
+        """Put a stream together to its answer, and note the ids by which the run can speak of it from now on."""
+        answer = self.answer
+        if answer.reader is not None:
+            answer.value = answer.reader.answer()
+        if answer.value is not None:
+            ids = self.api.kept_by_provider(self.route.endpoint, answer.value)
+            self.received.update(id for id in islice(ids, _MOST_IDS) if len(id) <= _LONGEST_ID)
 
 
 class Accounting:
@@ -83,19 +210,13 @@ class Accounting:
     def _left_thread(self, _: object) -> None:
         self._in_thread -= 1
 
-    async def reserve(self, exchange: Exchange, body: dict[str, Any]) -> None:
+    async def reserve(self, exchange: Exchange) -> None:
         """Reserve the most that a call can cost; wait while other calls hold what it needs. Raises Refusal."""
-        flavour, call, account = exchange.flavour, exchange.call, self._account
-        provider, endpoint = exchange.provider, exchange.endpoint
-        assert account is not None and provider is not None and endpoint is not None
-        if endpoint.kind == "other":
+        call, account = exchange.call, self._account
+        assert account is not None
+        if exchange.route.endpoint.kind == "other":
             raise Refusal("invalid", f"what {call.endpoint} costs is not known, so a budget cannot be held")
-
-        def most() -> Most:
-            expected = flavour.expected(endpoint, body, len(exchange.raw), exchange.admission)
-            found = [self._most(provider, model, expected, exchange.context) for model in exchange.models]
-            return max(found, key=lambda most: (most.cost or _ZERO, most.tokens))
-
+        most = partial(self._most, exchange)
         wanted = await self.do(most)
         async with _patience("other calls hold what is left of the budget"), self._turn:  # in order of arrival
             while True:
@@ -106,9 +227,7 @@ class Accounting:
                 if got.left is not None:
                     length = wanted.affordable(got.left.tokens, got.left.cost)
                     short = got.left.calls != 0 and LEAST_OUTPUT <= length < wanted.output // wanted.answers
-                    if short and flavour.limit_output(
-                        endpoint, body, length, provider.output_limit, exchange.admission
-                    ):
+                    if short and exchange.limit_output(length):
                         call.output_limited = length
                         wanted = await self.do(most)
                         continue
@@ -118,14 +237,23 @@ class Accounting:
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._settled.wait(), 0.1)  # other workers' calls end unheard
 
-    def _most(self, provider: Provider, model: str, expected: Expected, context: Mapping[str, str]) -> Most:
-        """The most that a call of this model can cost. Raises Refusal where that is not known, but must be."""
-        prices = self._settings.prices
-        most = prices.most(provider, model, expected, context)
-        unknown = self._settings.limits.need_prices and prices.unknown(provider, model, expected, context, most)
-        if unknown:
-            raise Refusal("invalid", f"{unknown}, so a budget cannot be held: add it with --prices")
-        return most
+    def _most(self, exchange: Exchange) -> Most:
+        """The most that a call can cost: that of the dearest model. Raises Refusal where that is unknown, but must not
+        be."""
+        prices, provider, context, expected = (
+            self._settings.prices,
+            exchange.route.provider,
+            exchange.context,
+            exchange.expected(),
+        )
+        found = []
+        for model in exchange.models:
+            most = prices.most(provider, model, expected, context)
+            unknown = self._settings.limits.need_prices and prices.unknown(provider, model, expected, context, most)
+            if unknown:
+                raise Refusal("invalid", f"{unknown}, so a budget cannot be held: add it with --prices")
+            found.append(most)
+        return max(found, key=lambda most: (most.cost or _ZERO, most.tokens))
 
     @staticmethod
     def _take(exchange: Exchange, account: Account, wanted: Most) -> int | Wait | Over:
@@ -162,9 +290,9 @@ class Accounting:
 
     async def finish(self, exchange: Exchange) -> None:
         """Settle and record a call, once."""
-        if exchange.finished:
+        if exchange.noted:
             return
-        exchange.finished = True
+        exchange.noted = True
         if exchange.call.number in self._placed:
             self._placed.remove(exchange.call.number)
             self._places.release()
@@ -176,10 +304,14 @@ class Accounting:
             await self.do(lambda: self._note(exchange))
             self._settled.set()
 
+    async def refuse(self, call: Call) -> None:
+        """Record a call that is none of what this gateway passes on."""
+        await self.do(partial(self._ledger.write, call))
+
     def _note(self, exchange: Exchange) -> None:
-        call, provider, endpoint = exchange.call, exchange.provider, exchange.endpoint
-        if provider is not None and endpoint is not None and call.status is not None and call.status < 300:
-            self._account_for(exchange, provider, endpoint, exchange.answer or {})
+        call = exchange.call
+        if call.status is not None and call.status < 300:
+            self._account_for(exchange)
         if exchange.reservation is not None and self._account is not None:
             if not exchange.stage.costs:
                 self._account.settle(exchange.reservation, calls=0, tokens=0, cost=_ZERO)
@@ -187,42 +319,43 @@ class Accounting:
                 used = None if call.tokens is None else call.tokens.total
                 self._account.settle(exchange.reservation, calls=1, tokens=used, cost=call.cost)
         self._ledger.write(call)
-        if provider is not None and self._settings.record == "bodies":
+        if self._settings.record == "bodies":
             self._write_bodies(exchange)
 
     def _write_bodies(self, exchange: Exchange) -> None:
-        call = exchange.call
-        request = JsonText.of(exchange.raw) if exchange.is_read else None
+        call, came = exchange.call, exchange.answer
+        request = JsonText.of(exchange.raw) if exchange.body is not None else None
         bodies: dict[str, Any] = {
-            "path": exchange.path,
+            "path": exchange.route.recorded,
             "request": json_object(exchange.raw) if request is None else request,
         }
-        if exchange.answer is not None:
-            answer = JsonText.of(exchange.content) if exchange.content else None
+        if came.value is not None:
+            text = JsonText.of(came.content) if came.content else None
             name = "response" if call.status is not None and call.status < 300 else "error"
-            bodies[name] = exchange.answer if answer is None else answer
-        if exchange.stream:
-            bodies["stream"] = b"".join(exchange.stream).decode("utf-8", "replace")
+            bodies[name] = came.value if text is None else text
+        if came.chunks:
+            bodies["stream"] = b"".join(came.chunks).decode("utf-8", "replace")
         self._ledger.write_bodies(call.number, bodies)
 
-    def _account_for(self, exchange: Exchange, provider: Provider, endpoint: Endpoint, answer: dict[str, Any]) -> None:
+    def _account_for(self, exchange: Exchange) -> None:
         """What a successful call used and cost, by what its answer says."""
-        call, flavour = exchange.call, exchange.flavour
-        call.answered_model = flavour.answered_model(answer)
+        call, api, answer = exchange.call, exchange.api, exchange.answer.value or {}
+        provider, endpoint, prices = exchange.route.provider, exchange.route.endpoint, self._settings.prices
+        call.answered_model = api.answered_model(answer)
         if endpoint.kind not in PAID:
             call.cost = _ZERO
             return
-        whole = exchange.reader is None or exchange.stage is Stage.COMPLETE
-        usage = read_usage(flavour.usage_of, endpoint.api, answer) if whole else None
+        whole = exchange.answer.reader is None or exchange.stage is Stage.COMPLETE
+        usage = read_usage(api.usage_of, endpoint.api, answer) if whole else None
         if usage is not None:
             call.tokens = usage.tokens
             context = dict(exchange.context)
             if isinstance(tier := answer.get("service_tier"), str):
                 context["service_tier"] = tier
-            known = not self._settings.prices.unpriced(provider, call.model, exchange.context)
+            known = not prices.unpriced(provider, call.model, exchange.context)
             for model in filter(None, (call.answered_model, call.model)):
                 if call.cost is None and known:
-                    call.cost = self._settings.prices.cost(provider, model, usage, context)
+                    call.cost = prices.cost(provider, model, usage, context)
         if call.replayed:
             call.cost = _ZERO
 

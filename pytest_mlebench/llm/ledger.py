@@ -15,7 +15,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from pytest_mlebench.io.json_files import MAX_DEPTH, loads
+from pytest_mlebench.io.values import MAX_DEPTH, loads
 from pytest_mlebench.llm.prices import Tokens
 
 if TYPE_CHECKING:

@@ -14,8 +14,8 @@ from typing import Any
 import yaml
 
 from pytest_mlebench.errors import UsageError
-from pytest_mlebench.io.yaml_files import load_yaml
-from pytest_mlebench.llm.flavours.base import Expected
+from pytest_mlebench.io.values import load_yaml
+from pytest_mlebench.llm.api import Expected
 from pytest_mlebench.llm.providers import Provider
 
 _FIELDS = {

@@ -13,9 +13,15 @@ from urllib.parse import urlsplit
 import yaml
 
 from pytest_mlebench.errors import UsageError
-from pytest_mlebench.io.yaml_files import load_yaml
+from pytest_mlebench.io.values import load_yaml
+from pytest_mlebench.llm.anthropic import Anthropic
+from pytest_mlebench.llm.api import API, Said, as_object
+from pytest_mlebench.llm.gemini import Gemini
+from pytest_mlebench.llm.openai import OpenAI
 
 FlavourName = Literal["openai", "anthropic", "gemini"]
+APIS: Mapping[str, API] = {"openai": OpenAI(), "anthropic": Anthropic(), "gemini": Gemini()}
+"""By the flavour of a provider."""
 BUNDLED = Path(__file__).parent / "providers.yaml"
 HOST_ALIAS = "host.docker.internal"
 """How agents in containers name the harness's machine; the gateway runs on it."""
@@ -65,6 +71,21 @@ class Provider:
     query: Mapping[str, str] = field(default_factory=dict)
     headers: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def api(self) -> API:
+        return APIS[self.flavour]
+
+    @property
+    def is_router(self) -> bool:
+        """Whether the name of a model may leave the choice of a server, and of a price, to the provider."""
+        return self.prices == "openrouter"
+
+    @property
+    def output_limits(self) -> tuple[str, ...]:
+        """The names by which it limits the length of a chat completion."""
+        both = self.prices or self.output_limit == "max_completion_tokens"
+        return ("max_tokens", "max_completion_tokens") if both else (self.output_limit,)
+
     def key(self, environment: Mapping[str, str] = os.environ) -> str:
         """Its key; empty where none is set."""
         return next((environment[name] for name in self.keys if environment.get(name)), "")
@@ -100,6 +121,12 @@ def load_providers(*files: Path) -> dict[str, Provider]:
 def gateway_url(provider: Provider, url: str) -> str:
     """A provider's base URL on the gateway, in the form in which the flavour's clients expect it."""
     return f"{url}/{provider.name}" + ("/v1" if provider.flavour == "openai" else "")
+
+
+def said_in(flavour: str, body: Mapping[str, Any]) -> Said:
+    """What was said in a call as ``bodies.jsonl.zst`` has it."""
+    api = APIS.get(flavour, APIS["openai"])
+    return api.said(str(body.get("path")), as_object(body.get("request")), as_object(body.get("response")))
 
 
 def _read(file: Path) -> list[Provider]:

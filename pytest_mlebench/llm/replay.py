@@ -14,8 +14,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pytest_mlebench.llm.flavours import Refusal
 from pytest_mlebench.llm.ledger import read_bodies
+from pytest_mlebench.llm.requests import Refusal
 
 VOLATILE = frozenset(
     {

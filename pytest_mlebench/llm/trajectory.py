@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from pytest_mlebench.io.units import pluralize
+from pytest_mlebench.llm.api import Message, Said
 from pytest_mlebench.llm.ledger import read_bodies, read_calls
-from pytest_mlebench.llm.messages import Message, Said, said_in
+from pytest_mlebench.llm.providers import said_in
 
 TRAJECTORY = "trajectory.json"
 """In a run directory."""

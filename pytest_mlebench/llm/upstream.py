@@ -9,37 +9,29 @@ import re
 import secrets
 import ssl
 from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 from aiohttp import web
 from yarl import URL
 
-from pytest_mlebench.llm.accounting import PAID, Accounting
-from pytest_mlebench.llm.exchange import (
-    CANCELLED,
-    HIDDEN,
-    Exchange,
-    Hiding,
-    Outgoing,
-    Stage,
-    error_text,
-    json_object,
-    reason,
-)
-from pytest_mlebench.llm.flavours import Refusal
-from pytest_mlebench.llm.flavours.base import (
+from pytest_mlebench.llm.accounting import PAID, Accounting, Exchange, GatewaySettings, Stage
+from pytest_mlebench.llm.api import (
     Event,
-    Problem,
     ServerSentEvents,
     StreamReader,
     StreamTooLarge,
+    json_object,
     parse_array,
     sse,
 )
 from pytest_mlebench.llm.providers import HOST_ALIAS, Provider
-from pytest_mlebench.llm.settings import GatewaySettings
+from pytest_mlebench.llm.requests import Problem, Refusal
 
+HIDDEN = "[key]"
+CANCELLED = "cancelled by the client"
 CONNECT_SECONDS = 30.0
 IDLE_SECONDS = 900.0
 """The longest silence of a provider; models that reason long are silent that long."""
@@ -96,9 +88,9 @@ def proxy_of(url: URL) -> tuple[URL | None, dict[str, str]]:
     return proxy.with_user(None), {"Proxy-Authorization": f"Basic {login}"}
 
 
-def headers_there(headers: Mapping[str, str], provider: Provider, key: str, key_header: str) -> dict[str, str]:
-    """What is sent to the provider: the client's headers that may pass (see ``allowed``), and the provider's key."""
-    name = (provider.key_header or key_header).lower()
+def headers_there(headers: Mapping[str, str], provider: Provider, key: str) -> dict[str, str]:
+    """What is sent to the provider: the client's headers that may pass (see ``server``), and the provider's key."""
+    name = (provider.key_header or provider.api.key_header).lower()
     kept = {header: value for header, value in headers.items() if header.lower() != name}
     if key:
         kept[name] = f"Bearer {key}" if name == "authorization" else key
@@ -139,6 +131,16 @@ _MAX_BACKOFF_SECONDS = 60.0
 _RETRIED = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 
 
+@dataclass(frozen=True, kw_only=True)
+class Outgoing:
+    """A request as the gateway writes it."""
+
+    headers: Mapping[str, str]
+    content: bytes = b""
+    drop_usage: bool = False
+    """Whether the client has not asked for the usage in a stream."""
+
+
 class UpstreamClient:
     """Sends requests to providers and passes their answers back; ``keys`` are the providers'."""
 
@@ -154,10 +156,10 @@ class UpstreamClient:
 
     async def forward(self, exchange: Exchange, outgoing: Outgoing) -> web.StreamResponse:
         """Send a request, again where the provider asks for that, and pass its answer back. Raises Refusal."""
-        call, request, provider = exchange.call, exchange.request, outgoing.provider
-        url = url_of(provider, outgoing.path, outgoing.query)
+        call, request, provider = exchange.call, exchange.request, exchange.route.provider
+        url = url_of(provider, exchange.route.path, exchange.route.query)
         key = self._keys[provider.name]
-        headers = headers_there(outgoing.headers, provider, key, exchange.flavour.key_header)
+        headers = headers_there(outgoing.headers, provider, key)
         if provider.name not in self._proxies:  # the environment does not change, and is slow to look through
             self._proxies[provider.name] = proxy_of(url)
         proxy, login = self._proxies[provider.name]
@@ -202,8 +204,8 @@ class UpstreamClient:
                     raise Refusal(problem, f"{provider.name} did not answer: {reason(error, key)}") from error
                 pause = _pause(attempt, None)
             finally:
-                self._bytes -= exchange.kept
-                exchange.kept = 0
+                self._bytes -= exchange.answer.kept
+                exchange.answer.kept = 0
             await asyncio.sleep(pause)
         raise AssertionError("unreachable")
 
@@ -212,7 +214,7 @@ class UpstreamClient:
         if self._bytes + more > MAX_ANSWERS:
             return False
         self._bytes += more
-        exchange.kept += more
+        exchange.answer.kept += more
         return True
 
     async def _pass_back(
@@ -244,9 +246,9 @@ class UpstreamClient:
             content = content.replace(key.encode(), HIDDEN.encode())
         call.first_token = exchange.elapsed()
         call.response_bytes = len(content)
-        exchange.content, exchange.answer = content, json_object(content)
+        exchange.answer.content, exchange.answer.value = content, json_object(content)
         if upstream.status >= 400:
-            call.error = error_text(exchange.answer, content)
+            call.error = error_text(exchange.answer.value, content)
         await self.accounting.finish(exchange)
         return web.Response(status=upstream.status, reason=upstream.reason, body=content, headers=headers)
 
@@ -257,15 +259,14 @@ class PassedStream:
     def __init__(
         self, client: UpstreamClient, exchange: Exchange, upstream: aiohttp.ClientResponse, *, drop_usage: bool
     ) -> None:
-        assert exchange.endpoint is not None
         self._client = client
         self._exchange = exchange
         self._upstream = upstream
         self._drop_usage = drop_usage
-        self._reader = exchange.reader = exchange.flavour.stream(exchange.endpoint, drop_usage=drop_usage)
+        self._reader = exchange.api.stream(exchange.route.endpoint, drop_usage=drop_usage)
         self._events = ServerSentEvents() if upstream.content_type == "text/event-stream" else None
         self._recorded: list[bytes] = []
-        exchange.stream = self._recorded
+        exchange.answer.reader, exchange.answer.chunks = self._reader, self._recorded
 
     async def run(self, headers: Mapping[str, str], key: str) -> web.StreamResponse:
         exchange, upstream = self._exchange, self._upstream
@@ -360,3 +361,33 @@ def _pause(attempt: int, retry_after: str | None) -> float:
         if (seconds := float(retry_after)) >= 0:  # type: ignore[arg-type]
             return min(seconds, _MAX_BACKOFF_SECONDS) * jitter
     return float(min(_BACKOFF_SECONDS * 2**attempt, _MAX_BACKOFF_SECONDS)) * jitter
+
+
+class Hiding:
+    """Takes a provider's key out of a stream, should the provider repeat it, also where two chunks share it."""
+
+    def __init__(self, key: bytes) -> None:
+        self._key = key
+        self._rest = b""
+
+    def feed(self, chunk: bytes) -> bytes:
+        if not self._key:
+            return chunk
+        chunk = (self._rest + chunk).replace(self._key, HIDDEN.encode())
+        held = next((n for n in range(min(len(self._key) - 1, len(chunk)), 0, -1) if chunk.endswith(self._key[:n])), 0)
+        self._rest = chunk[len(chunk) - held :]
+        return chunk[: len(chunk) - held]
+
+    def rest(self) -> bytes:
+        return self._rest
+
+
+def error_text(answer: Mapping[str, Any] | None, content: bytes) -> str:
+    error = (answer or {}).get("error")
+    message = error.get("message") if isinstance(error, Mapping) else error
+    return str(message or content[:500].decode("utf-8", "replace"))[:1000]
+
+
+def reason(error: BaseException, key: str) -> str:
+    text = str(error) or type(error).__name__
+    return (text.replace(key, HIDDEN) if key else text)[:300]

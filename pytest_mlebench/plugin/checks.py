@@ -51,8 +51,8 @@ def synthetic_prepare(
     competition: Competition, synthetic_dataset: Dataset, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     """The prepared files are byte for byte (archives member for member) those of the golden; cells are kept."""
-    from pytest_mlebench.data.cells import changed_cells, is_comparable
     from pytest_mlebench.data.preparing import make_synthetic
+    from pytest_mlebench.data.tables import changed_cells, is_comparable
     from pytest_mlebench.gate.golden import advice, prepared_differences
 
     _none(prepared_differences(competition, synthetic_dataset), advice(competition, "prepare.py", "synthetic.py"))
@@ -112,7 +112,7 @@ def synthetic_answers_stay_private(
 
 def real_checksums(dataset: Dataset, request: pytest.FixtureRequest) -> None:
     """The prepared files are the reference's; without checksums, their cells are those of the raw files."""
-    from pytest_mlebench.data.cells import changed_cells
+    from pytest_mlebench.data.tables import changed_cells
     from pytest_mlebench.data.verification import checksum_errors
 
     competition = dataset.competition

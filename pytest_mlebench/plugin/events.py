@@ -20,10 +20,8 @@ from pytest_mlebench.errors import MLEBenchError
 from pytest_mlebench.io.progress import Thinned, event_from_json, event_to_json
 from pytest_mlebench.plugin import internals
 from pytest_mlebench.plugin.session import is_worker, session_of
-from pytest_mlebench.records.group import GroupReader
-from pytest_mlebench.records.running import log_event
-from pytest_mlebench.reports.progress import Lines
-from pytest_mlebench.reports.watch import pulse
+from pytest_mlebench.records.group import GroupReader, log_event
+from pytest_mlebench.reports.progress import Lines, pulse
 
 if TYPE_CHECKING:
     from pytest_mlebench.io.progress import Event, Reporter

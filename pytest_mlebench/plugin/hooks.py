@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pytest_mlebench.plugin import leavings, options
+from pytest_mlebench.plugin import options
 from pytest_mlebench.plugin import session as own
 from pytest_mlebench.plugin.fixtures import (
     agent,
@@ -52,7 +52,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_load_initial_conftests(
     early_config: pytest.Config, parser: pytest.Parser
 ) -> Generator[None, object, object]:
-    leavings.refuse_paths(early_config)
+    own.refuse_paths(early_config)
     try:
         return (yield)
     finally:  # all other plugins and conftests have their names by now
@@ -69,21 +69,21 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.option.help:
         return
     if config.option.markers:
-        from pytest_mlebench.plugin.choosing import list_markers
+        from pytest_mlebench.plugin.collection import list_markers
 
         list_markers(config)
     if not own.chooses(config):
         own.check_options(config)
         return
     if own.session_of(config).settings.has_runs:
-        from pytest_mlebench.plugin.start import start
+        from pytest_mlebench.plugin.group import start
 
         start(config)
     own.check_options(config)
     if own.hands_over(config):
         with own.usage_errors():
             own.engines().check(config)
-    from pytest_mlebench.plugin.choosing import choose_paths
+    from pytest_mlebench.plugin.collection import choose_paths
 
     choose_paths(config)
     if own.wants_html(config):
@@ -91,7 +91,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
         config.pluginmanager.register(MedalReport(config), "mlebench-html")
     if own.writes_group(config):
-        from pytest_mlebench.plugin.live import follow
+        from pytest_mlebench.plugin.reporting import follow
 
         follow(config)
 
@@ -114,12 +114,12 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_ignore_collect(collection_path: Path) -> bool | None:
-    return leavings.is_ignored(collection_path) or None
+    return own.is_ignored(collection_path) or None
 
 
 def pytest_collect_directory(path: Path, parent: pytest.Collector) -> pytest.Collector | None:
-    if leavings.is_ignored(path):
-        return leavings.Leavings.from_parent(parent, path=path)
+    if own.is_ignored(path):
+        return own.Leavings.from_parent(parent, path=path)
     if not own.ways_below(parent.config, path):
         return None
     from pytest_mlebench.plugin.collection import ChosenFolder
@@ -205,7 +205,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, exitstatu
         from pytest_mlebench.plugin.reporting import summarise
 
         summarise(terminalreporter, config)
-    if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and own.offered(config):
-        from pytest_mlebench.plugin.choosing import explain_nothing
+    if exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED and (own.offered(config) or config.option.markexpr):
+        from pytest_mlebench.plugin.collection import explain_nothing
 
         explain_nothing(terminalreporter, config)

@@ -24,10 +24,9 @@ from pytest_mlebench.errors import CompetitionError, DataError, UsageError
 from pytest_mlebench.grading.twins import has_twin, no_twin
 from pytest_mlebench.plugin import events, internals
 from pytest_mlebench.plugin.collection import competition_of
-from pytest_mlebench.plugin.group import plan_runs
+from pytest_mlebench.plugin.group import for_workers, plan_runs
 from pytest_mlebench.plugin.running import AgentRun
 from pytest_mlebench.plugin.session import NOT_PREPARED, is_worker, session_of, usage_errors
-from pytest_mlebench.plugin.start import for_workers
 
 if TYPE_CHECKING:
     from pytest_mlebench.catalog import Catalogue

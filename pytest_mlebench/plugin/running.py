@@ -12,8 +12,7 @@ from pytest_mlebench.plugin import internals
 from pytest_mlebench.plugin.collection import CompetitionFile, CompetitionItem
 from pytest_mlebench.plugin.reporting import note_run
 from pytest_mlebench.plugin.session import CANNOT_WORK, HARNESS_ERROR, NOT_RUN, RECORD, engines, session_of
-from pytest_mlebench.records.layout import RUN_LOG
-from pytest_mlebench.records.record import RunKey
+from pytest_mlebench.records.record import RUN_LOG, RunKey
 from pytest_mlebench.reports.run_details import failure_text
 from pytest_mlebench.reports.untrusted import plain
 from pytest_mlebench.sandbox.logs import tail

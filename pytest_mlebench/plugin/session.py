@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -13,7 +14,9 @@ import pytest
 from pytest_mlebench.bench import Bench
 from pytest_mlebench.errors import MLEBenchError, UsageError, unusable
 from pytest_mlebench.io.extensions import extensions, load_extension
-from pytest_mlebench.plugin import combinations, internals, options
+from pytest_mlebench.plugin import internals, options
+from pytest_mlebench.plugin import options as plugin_options
+from pytest_mlebench.runs.guard import CONFTEST, group_of, has_guard, is_group
 
 if TYPE_CHECKING:
     from pytest_mlebench.agents import Agent
@@ -145,12 +148,12 @@ def check_options(config: pytest.Config) -> None:
     """See that each option on the command line has an effect; raises pytest.UsageError."""
     if not is_worker(config):
         with usage_errors():
-            combinations.check(session_of(config).settings, options.given(config))
+            plugin_options.check(session_of(config).settings, options.given(config))
 
 
 def header(config: pytest.Config) -> list[str]:
     """What a session without ``--agent`` says at its start: options that may have no effect."""
-    ignored = combinations.without_effect(session_of(config).settings, options.given(config))
+    ignored = plugin_options.without_effect(session_of(config).settings, options.given(config))
     return [f"mlebench: without --agent, only tests that run agents use {', '.join(ignored)}"] if ignored else []
 
 
@@ -240,3 +243,29 @@ def is_ours(item: pytest.Item) -> bool:
 def has_competition(item: pytest.Item) -> bool:
     """Whether an item is about a competition."""
     return item.get_closest_marker("competition") is not None
+
+
+class Leavings(pytest.Directory):
+    """The folder of a run group or of a run: nothing in it is collected, and no conftest of it imported."""
+
+    def collect(self) -> Iterator[pytest.Collector]:
+        return iter(())
+
+
+def is_ignored(path: Path) -> bool:
+    return path.is_dir() and is_group(path)
+
+
+def refuse_paths(config: pytest.Config) -> None:
+    """Raise UsageError for a path in a run group: pytest would import each ``conftest.py`` on the way to it."""
+    for name in internals.initial_paths(config):
+        path = Path(os.path.abspath(config.invocation_params.dir / name.split("::")[0]))  # noqa: PTH100 - links count
+        # pytest looks for conftests in folders called test… as well.
+        tests = [folder for folder in path.glob("test*") if (folder / CONFTEST).exists()] if path.is_dir() else []
+        for way in {path, path.resolve(), *(folder for folder in tests if not has_guard(folder))}:
+            if (group := group_of(way)) is not None:
+                raise pytest.UsageError(
+                    f"{name} is in the run group {group}, whose files agents wrote: pytest does not collect or import "
+                    "them. Name your tests, or start pytest in the folder of your project. To look at these files: "
+                    "mlebench files, mlebench unpack"
+                )

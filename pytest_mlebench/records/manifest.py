@@ -33,11 +33,10 @@ from typing import Any
 
 from pytest_mlebench import defaults
 from pytest_mlebench.errors import UsageError, reason
-from pytest_mlebench.io.json_files import read_json, write_json
 from pytest_mlebench.io.units import format_duration, format_size
-from pytest_mlebench.records.account import Hardware, Limits
-from pytest_mlebench.records.layout import MANIFEST
-from pytest_mlebench.records.record import RunKey, RunRecord
+from pytest_mlebench.io.values import read_json, write_json
+from pytest_mlebench.records.outcome import Hardware, Limits
+from pytest_mlebench.records.record import MANIFEST, RunKey, RunRecord
 from pytest_mlebench.records.report import TWIN_DATA
 
 _LIBRARIES = ("numpy", "pandas", "scikit-learn", "scipy", "pytest")

@@ -1,11 +1,177 @@
-"""The outcomes of a run: what an agent earned, or why it earned nothing."""
+"""The outcome of a run: what the agent earned, or why nothing; its limits, how it ended, what its sandbox did."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
+from numbers import Real
+from typing import Any
 
+from pytest_mlebench import defaults
 from pytest_mlebench.catalog.leaderboard import MEDALS
-from pytest_mlebench.records.account import Ending
+from pytest_mlebench.io.values import parse
+
+SUBMISSION = "submission/submission.csv"
+"""Where a run directory holds the agent's result."""
+
+
+RUN_LOG = "run.log"
+FILES = "files.zip"
+"""Where a run directory holds whatever else the agent left: data that nothing can import or execute in passing."""
+
+
+COLLECTED = ("submission", "logs", "code")
+"""The folders of an agent that are collected."""
+
+
+class Ending(StrEnum):
+    """How an agent's run ended.
+
+    >>> Ending("timed out") is Ending.TIMED_OUT
+    True
+    """
+
+    FINISHED = "finished"
+    TIMED_OUT = "timed out"
+    OUT_OF_MEMORY = "out of memory"
+    CRASHED = "crashed"
+    BUDGET_ENDED = "budget ended"
+    """It ended by itself after calls of its model had been refused for a budget."""
+    NOT_STARTED = "not started"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What a run may use. Sizes in bytes, the time limit in seconds; None is unlimited.
+
+    >>> Limits(time_limit=3600.0, cpus=4, memory=16 << 30).gpus
+    0
+    """
+
+    time_limit: float = defaults.TIME_LIMIT
+    cpus: float | None = None
+    memory: int | None = None
+    gpus: int = 0
+    disk: int | None = None
+    """All that the agent writes, in total where the sandbox can measure it, else for each file."""
+    processes: int = defaults.PROCESSES
+    log_bytes: int = defaults.LOG_BYTES
+    """Of the agent's output this much is kept, its head and its tail."""
+    collect_bytes: int = defaults.COLLECT_BYTES
+    """At most this much is collected from each of ``submission``, ``logs`` and ``code``."""
+    collect_files: int = defaults.COLLECT_FILES
+
+    def __post_init__(self) -> None:
+        # A sandbox compares them with the machine (see ``fair_share``).
+        for name, value in asdict(self).items():
+            if not (isinstance(value, Real) or (value is None and name in ("cpus", "memory", "disk"))):
+                raise TypeError(f"{name} must be a number, not {value!r}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Connection:
+    """One connection that an agent made or tried to make, as the proxy saw it. Times in seconds, sizes in bytes."""
+
+    at: float = 0.0
+    """Since the run's start."""
+    host: str = ""
+    port: int = 0
+    method: str = ""
+    allowed: bool = False
+    reason: str = ""
+    """Why it was refused, or how it failed."""
+    sent: int = 0
+    received: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Validation:
+    """One verdict of the submission checker; ``at`` is seconds since the run's start."""
+
+    at: float
+    verdict: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class SandboxAccount:
+    """What a sandbox did for one run, for the run's record. Everything an agent can influence in it is bounded.
+
+    >>> from pathlib import Path
+    >>> from pytest_mlebench import read_group
+    >>> read_group(Path("reports/first")).records[0].sandbox.name
+    'local'
+    """
+
+    name: str = ""
+    """``docker`` or ``local``; empty where no sandbox came up."""
+    image: str = ""
+    image_digest: str = ""
+    container: str = ""
+    network: str = ""
+    """The network policy; ``not enforced`` where the sandbox cannot keep one."""
+    build_network: str = ""
+    """What the Dockerfile reached while the image was built."""
+    runtime: str = ""
+    privileged: bool = False
+    gpus: tuple[str, ...] = ()
+    gpu_usage: Mapping[str, Any] = field(default_factory=dict)
+    """What they did, by UUID: see ``sandbox.gpu_usage``."""
+    disk: str = ""
+    """How the limit on disk space was enforced."""
+    connections: tuple[Connection, ...] = ()
+    unrecorded_connections: int = 0
+    validations: tuple[Validation, ...] = ()
+    left_out: tuple[str, ...] = ()
+    """What was not collected, and why."""
+    left_out_unnamed: int = 0
+    """How many more were left out than ``left_out`` names."""
+    left_behind: int = 0
+    """Processes that the agent started and that still ran at its end."""
+    limits: Mapping[str, Any] = field(default_factory=dict)
+    """The limits that applied, by name."""
+    notes: tuple[str, ...] = ()
+    """What a reader should know: a limit that this sandbox does not enforce, for example."""
+    kept: str = ""
+    """Where to look, if what the sandbox ran in was kept."""
+
+    def to_json(self) -> dict[str, Any]:
+        """As ``run.json`` holds it: what is empty is left out; a validation is a pair of time and verdict."""
+        values: dict[str, Any] = {key: value for key, value in asdict(self).items() if value not in ("", (), {}, 0)}
+        for name, value in values.items():
+            if isinstance(value, tuple):
+                values[name] = list(value)
+        if self.validations:
+            values["validations"] = [[made.at, made.verdict] for made in self.validations]
+        return values
+
+    @classmethod
+    def from_json(cls, values: Mapping[str, Any]) -> SandboxAccount:
+        """The reverse of ``to_json``; keys that a later version added are ignored, and null is not given.
+
+        Raises ValueError for anything else.
+        """
+        if not isinstance(values, Mapping):
+            raise ValueError(f"an account must be an object, not {type(values).__name__}")
+        given = {key: value for key, value in values.items() if value is not None}
+        if isinstance(pairs := given.get("validations"), list):
+            given["validations"] = [
+                {"at": pair[0], "verdict": pair[1]} if isinstance(pair, list) and len(pair) == 2 else pair
+                for pair in pairs
+            ]
+        return parse(cls, given)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Hardware:
+    """A machine: processors that this process may use, memory in bytes, and GPUs by model with their number."""
+
+    host: str
+    cpu: str
+    cpus: int
+    memory: int
+    gpus: dict[str, int] = field(default_factory=dict)
 
 
 class Outcome(StrEnum):

@@ -1,4 +1,8 @@
-"""A run's record: everything that is known of one run of an agent, kept in ``run.json``."""
+"""A run's record: everything that is known of one run of an agent, kept in ``run.json``; and where files lie.
+
+``RUN_LOG``, ``SUBMISSION``, ``FILES`` and ``COLLECTED`` are what a sandbox leaves in a run directory (see its
+contract).
+"""
 
 from __future__ import annotations
 
@@ -9,11 +13,63 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
-from pytest_mlebench.io.json_files import parse, write_json
-from pytest_mlebench.records.account import Connection, Ending, SandboxAccount, Validation
-from pytest_mlebench.records.layout import RECORD
-from pytest_mlebench.records.outcome import THRESHOLDS, Outcome, without_submission
+from pytest_mlebench.io.values import parse, write_json
+from pytest_mlebench.records.outcome import (
+    COLLECTED,
+    FILES,
+    RUN_LOG,
+    SUBMISSION,
+    THRESHOLDS,
+    Connection,
+    Ending,
+    Outcome,
+    SandboxAccount,
+    Validation,
+    without_submission,
+)
 from pytest_mlebench.records.report import NO_SUBMISSION, LastChange, Report, TimelinePoint, last_change
+
+__all__ = [
+    "COLLECTED",
+    "EVENTS",
+    "FILES",
+    "GRADING_REPORT",
+    "JOBS",
+    "LOCK",
+    "MANIFEST",
+    "METADATA",
+    "RECORD",
+    "REPORT",
+    "RUNNING",
+    "RUN_LOG",
+    "SUBMISSION",
+    "VALIDATION",
+    "WORKERS",
+]
+
+
+MANIFEST = "manifest.json"
+"""What the runs of a group have in common (see ``runs.manifest``)."""
+METADATA = "metadata.json"
+"""Each run's success, as MLE-bench writes it."""
+GRADING_REPORT = "grading_report.json"
+"""All runs' grades, as MLE-bench writes them."""
+REPORT = "report.html"
+EVENTS = "events.jsonl"
+"""What the sessions of the group reported beside its runs (see ``runs.events``)."""
+JOBS = ".jobs"
+"""What was handed to an engine, by run."""
+LOCK = ".lock"
+"""Held by the session that writes the group."""
+WORKERS = ".workers"
+"""Held by the workers of a session."""
+
+RECORD = "run.json"
+"""In a run directory: the record of a run that has ended (see ``runs.record``)."""
+RUNNING = "running.json"
+"""In a run directory: a run that has not ended yet (see ``runs.running``)."""
+VALIDATION = "submission/validation.json"
+"""Among the files that a run left: the score that the agent itself expects, if it says so."""
 
 
 class RunKey(NamedTuple):
@@ -89,7 +145,7 @@ class RunRecord:
     validation_score: float | None = None
     """The score that the agent itself expected."""
     permissions: Mapping[str, Any] = field(default_factory=dict)
-    """What the user granted its agent, and which permissions it used (see ``runs.permitted``)."""
+    """What the user granted its agent, and which permissions it used (see ``runs.environment``)."""
     job: Mapping[str, Any] = field(default_factory=dict)
     """The job that did it, where it was handed to an engine (see ``runs.run.RunOptions``)."""
 

@@ -105,7 +105,7 @@ def _side_by_side(columns: Mapping[str, _Column]) -> Section:
     return Section(
         f"{listed(agents)}, competition by competition",
         [Table(heads, rows, numbers, (*reversed(THRESHOLDS), "better", "medal"))],
-        [*remarks, "Scores are means over the seeds of which all agents with a score have one."],
+        [*remarks, "Scores are means over the seeds that all agents with a score have in common."],
     )
 
 

@@ -1,4 +1,4 @@
-"""The HTML report of run groups: one self-contained page, the summary first."""
+"""The HTML report of run groups: one self-contained page. The viewer's pages share its templates and style."""
 
 from __future__ import annotations
 
@@ -6,32 +6,34 @@ import base64
 import hashlib
 import json
 import os
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from functools import cache
 from itertools import groupby
 from pathlib import Path
 from stat import S_ISDIR, S_ISREG
 from typing import Any
 from urllib.parse import quote, urlencode
 
-from markupsafe import Markup
+from jinja2 import ChoiceLoader, Environment, FileSystemLoader
+from markupsafe import Markup, escape
 
 from pytest_mlebench._version import __version__
 from pytest_mlebench.io.units import format_dollars, format_duration, format_score, pluralize
 from pytest_mlebench.records.group import RunGroup
-from pytest_mlebench.records.layout import FILES, RECORD, RUN_LOG, SUBMISSION
 from pytest_mlebench.records.outcome import Outcome
-from pytest_mlebench.records.record import RunRecord
+from pytest_mlebench.records.record import FILES, RECORD, RUN_LOG, SUBMISSION, RunRecord
 from pytest_mlebench.reports.medals import in_order
+from pytest_mlebench.reports.palette import stylesheet, variables
 from pytest_mlebench.reports.plots import agents_in, legend, plots
-from pytest_mlebench.reports.plots.svg import SCHEME
+from pytest_mlebench.reports.plots.svg import SCHEME, STYLE
 from pytest_mlebench.reports.precision import precision_sections
 from pytest_mlebench.reports.run_details import ending_as_sentence, run_details
 from pytest_mlebench.reports.sections import comparison_sections, cost_sections, rate_sections, timeline_sections
 from pytest_mlebench.reports.tables import Section
-from pytest_mlebench.reports.templates import asset, environment, style
 from pytest_mlebench.reports.untrusted import plain
 from pytest_mlebench.reports.verdict import Heading, heading, headlines
 from pytest_mlebench.results.findings import Verdict, read_findings
@@ -39,6 +41,52 @@ from pytest_mlebench.results.overview import Overview
 from pytest_mlebench.results.profile import fairness_profile
 from pytest_mlebench.results.summary import grader_defects, split_rank
 from pytest_mlebench.sandbox.logs import tail
+
+ASSETS = Path(__file__).parent / "assets"
+_TEXT = 2000
+_WHOLE = re.compile(r"\d+(?:–\d+)?(?: %| [A-Z][a-z]+(?: \d{4})?)|\d+–\d+")
+
+
+@cache
+def environment(*folders: Path) -> Environment:
+    """Templates of these folders and of the report; what they show is escaped, and without control sequences."""
+
+    def finalize(value: Any) -> Any:
+        return plain(value, _TEXT) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+    loader = ChoiceLoader([FileSystemLoader(folder) for folder in (*folders, ASSETS)])
+    made = Environment(loader=loader, autoescape=True, finalize=finalize, trim_blocks=True, lstrip_blocks=True)
+    made.filters["unbroken"] = unbroken
+    made.filters["with_code"] = with_code
+    return made
+
+
+def unbroken(text: str) -> Markup:
+    """A text as HTML whose dates, ranges and percentages stay on one line.
+
+    >>> unbroken("<b>, 1–9 March 2026")
+    Markup('&lt;b&gt;, <span class="whole">1–9 March 2026</span>')
+    """
+    return Markup(_WHOLE.sub(r'<span class="whole">\g<0></span>', str(escape(plain(text, _TEXT)))))
+
+
+def with_code(text: str) -> Markup:
+    """A text as HTML in which what stands between backticks is code.
+
+    >>> with_code("see `mlebench audit` & <b>")
+    Markup('see <code>mlebench audit</code> &amp; &lt;b&gt;')
+    """
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(plain(text, _TEXT)))))
+
+
+def asset(name: str, folder: Path = ASSETS) -> str:
+    return (folder / name).read_text(encoding="utf-8")
+
+
+def style(*more: str) -> str:
+    """The style of tables and plots with their colours, and that of further files."""
+    return f":root{{{variables()}}}{stylesheet()}" + STYLE + "".join(map(asset, ("summary.css", "plots.css", *more)))
+
 
 LOG_BYTES = 4096
 """The page has at most this much of each run's log."""

@@ -1,4 +1,4 @@
-"""How sure results are, and every pair of agents compared, as titled tables."""
+"""How sure and how fair results are, and every pair of agents compared, as titled tables."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.records.manifest import changes
 from pytest_mlebench.reports.tables import Section, Table, short
 from pytest_mlebench.reports.verdict import headlines
-from pytest_mlebench.results.comparison import SplitComparison
+from pytest_mlebench.results.comparison import Precision, SplitComparison, precisions
+from pytest_mlebench.results.findings import VERDICTS
 from pytest_mlebench.results.overview import Overview
-from pytest_mlebench.results.precision import Precision, precisions
+from pytest_mlebench.results.profile import Card, ProfileLine, Result, fairness_profile
 from pytest_mlebench.results.statistics import DIFFERENCE, MOST_SEEDS, POWER, Interval, PairedDifference
 from pytest_mlebench.results.summary import SplitSummary, split_rank
 
@@ -21,15 +22,15 @@ _SHOWN_CHANGES = 8
 _SHOWN_TEXT = 200
 _WORDS = {"any_medal": "any medal", "percentile": "percentile"}
 _CAUSES = (
-    "Competition, seed, test rows: their shares of the variance of a run's result; test rows by resampling them. "
-    f"Seeds for {DIFFERENCE:g}: the seeds with which a difference of {DIFFERENCE:g} points from a similar agent shows "
-    f"in {POWER:g} of 100 cases, on these competitions; shown now: the difference that shows so often with the seeds "
-    "that were run. Below: the rate without the competition that moves it most."
+    "Competition, seed, test rows: the share of each in the variance of a run's result; it needs two seeds. "
+    f"Seeds for {DIFFERENCE:g}: how many seeds reveal a difference of {DIFFERENCE:g} points from a similar agent in "
+    f"{POWER:g} of 100 cases, on these competitions. Shown now: the difference that the present seeds reveal as often. "
+    "Below: the rate without the competition that changes it most."
 )
 _POINTS = (
-    "In percentage points, over pairs of runs of the same competition and seed, so many on so many competitions. The "
-    "95 % interval is what similar competitions could have given, the one over seeds what more seeds of the same "
-    "competitions could; p is of the two-sided exact sign test over competitions"
+    "Differences are in percentage points, over pairs of runs of the same competition and seed. 6 on 3: six pairs, "
+    "three competitions. The 95 % interval generalizes to similar competitions, the one over seeds to more seeds of "
+    "the same competitions. p: two-sided exact sign test over competitions"
 )
 
 
@@ -143,3 +144,53 @@ def interval_text(interval: Interval | None) -> str:
 
 def _p_value(p: float) -> str:
     return "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+_SHOWN = 20
+"""Reasons that are shown of each check."""
+_NEEDED = (
+    "it shows that the files agree with each other and with the data; a published digest or a signature shows whose"
+)
+
+
+def fairness_sections(groups: Sequence[RunGroup]) -> Iterator[Section]:
+    """The fairness profile of each group."""
+    for group in groups:
+        name = f"Fairness profile, {group.name}" if len(groups) > 1 else "Fairness profile"
+        yield Section(name, remarks=_profile(fairness_profile(group)))
+
+
+def card_sections(card: Card) -> Iterator[Section]:
+    """What verifying a bundle came to: the verdict first, then each check, the findings, and what was not checked."""
+    remarks = [f"{text}" for text in card.warnings]
+    remarks += [f"{check.name}: {check.result}: {check.detail}" for check in card.checks]
+    remarks += [f"{check.name}: {reason}" for check in card.checks for reason in check.reasons[:_SHOWN]]
+    remarks += [
+        f"{check.name}: and {len(check.reasons) - _SHOWN} more" for check in card.checks if len(check.reasons) > _SHOWN
+    ]
+    remarks += [f"left out: {text}" for text in card.left_out]
+    remarks += [f"SHA-256 of the index: {card.digest}"]
+    if card.result is Result.verified and all(check.name != "signature" for check in card.checks):
+        remarks.append(f"not signed: {_NEEDED} they are")
+    yield Section(f"{card.run_group}: {card.headline}", remarks=remarks)
+    if found := list(_findings(card)):
+        yield Section("Findings of this audit", remarks=found)
+    yield Section("Not checked", remarks=card.not_checked)
+    if card.profile:
+        yield Section("Fairness profile", remarks=_profile(card.profile))
+
+
+def _findings(card: Card) -> Iterator[str]:
+    """The worst findings first, so many of them."""
+    found = () if card.findings is None else card.findings.findings
+    ordered = sorted(found, key=lambda own: -VERDICTS.index(own.verdict))
+    for own in ordered[:_SHOWN]:
+        place = f" [{own.file}{'' if own.line is None else f':{own.line}'}]" if own.file else ""
+        yield f"{own.run_id}: {own.verdict} ({own.scanner}): {own.text}{place}"
+    if len(ordered) > _SHOWN:
+        yield f"and {len(ordered) - _SHOWN} more"
+
+
+def _profile(lines: Sequence[ProfileLine]) -> list[str]:
+    """As sentences, which wrap where a terminal is narrow."""
+    return [f"{line.name}: {line.state}: {line.detail}" for line in lines]

@@ -1,19 +1,35 @@
-"""How the progress of work on several subjects is shown: bars on a terminal, lines elsewhere."""
+"""Progress as text: bars on a terminal, lines elsewhere, and what each worker of a run group is doing."""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pytest_mlebench.io.extensions import extensions, load_extension
 from pytest_mlebench.io.progress import SECONDS_BETWEEN_LINES, Event, Step, event_text
-from pytest_mlebench.io.units import format_seconds, format_size
+from pytest_mlebench.io.units import format_dollars, format_seconds, format_size
+from pytest_mlebench.records.group import (
+    GroupReader,
+    LoggedEvent,
+    RunGroup,
+    RunInProgress,
+    latest_events,
+    runs_in_progress,
+)
+from pytest_mlebench.records.outcome import Outcome
+from pytest_mlebench.records.record import RUN_LOG
+from pytest_mlebench.reports.tables import Table
 from pytest_mlebench.reports.untrusted import plain
+from pytest_mlebench.sandbox.logs import TAIL_SUFFIX, tail
 
 if TYPE_CHECKING:
     from tqdm import tqdm
+
 
 _BAR = "{desc:<55.55}{percentage:3.0f} %|{bar}| {n_fmt}iB/{total_fmt}iB {rate_fmt} {remaining}"
 _PLAIN = "{desc:<55.55}{elapsed}"
@@ -125,3 +141,103 @@ class Bars:
     def _remove(self, subject: str) -> None:
         if (bar := self._bars.pop(subject, None)) is not None:
             bar.close()
+
+
+_LATEST = 5
+_WATCH = "mlebench.watch"
+"""Entry points of functions ``(group folder, how many) -> lines`` about what a group waits for."""
+_CALLS = "llm/calls.jsonl"
+_HEADS = ("worker", "competition", "agent", "seed", "elapsed of limit", "end of its log")
+
+
+def progress(reader: GroupReader, *, width: int = 120) -> str:
+    """The state of a group, in lines of at most ``width`` characters; raises UsageError if there is none."""
+    group = reader.read()
+    in_progress = runs_in_progress(reader.folder)
+    running = [run for run in in_progress if not run.interrupted]
+    done = {record.key for record in group.records}
+    again = {run.key for run in running}
+    interrupted = {run.key for run in in_progress if run.interrupted} - done - again
+    waiting = len(group.planned - done - again - interrupted)
+    broken = [f"left out: {reason.removeprefix(f'{reader.folder}/')}" for reason in group.broken[:_LATEST]]
+    lines = [
+        *broken,
+        f"{group.name}: {len(done)} of {len(group.planned | done)} runs finished, {len(running)} running, "
+        f"{waiting} to come" + (f", {len(interrupted)} interrupted: resume with --resume" if interrupted else ""),
+        _outcomes(group) or "nothing yet",
+        "",
+    ]
+    if spent := _spent(group, [run.run_dir for run in running]):
+        lines[-1:] = [spent, ""]
+    if running:
+        lines += [*Table(_HEADS, [_row(run) for run in running]).fitted(width).lines(), ""]
+    for name in extensions(_WATCH):
+        waiting_lines: Callable[[Path, int], list[str]] | None = load_extension(_WATCH, name)
+        lines += waiting_lines(reader.folder, _LATEST) if waiting_lines else []
+    for record in sorted(group.records, key=lambda record: record.ended_at)[-_LATEST:]:
+        score = "" if record.score is None else f", score {record.score:.5f}"
+        lines.append(
+            f"{record.ended_at[11:19]} {record.competition_id}, {record.agent}, seed {record.seed}: "
+            f"{record.outcome.label}{score} after {format_seconds(record.seconds)}"
+        )
+    if latest := latest_events(reader.folder, _LATEST):
+        lines += ["", *map(_event_line, latest)]
+    return "\n".join(plain(line)[:width].rstrip() for line in lines)
+
+
+def pulse(reader: GroupReader, seconds: float) -> str:
+    """A group's state as one line, ``seconds`` after its session began; raises UsageError if there is none.
+
+    For example ``3 of 22 runs finished, 4 running; 1 gold, 2 no medal; 2:10:00; cost so far: $3.20``.
+    """
+    group = reader.read()
+    running = [run for run in runs_in_progress(reader.folder) if not run.interrupted]
+    parts = [
+        f"{len(group.runs)} of {len(group.planned | group.runs.keys())} runs finished, {len(running)} running",
+        _outcomes(group),
+        format_seconds(seconds),
+        _spent(group, [run.run_dir for run in running]),
+    ]
+    return plain("; ".join(filter(None, parts)))
+
+
+def _outcomes(group: RunGroup) -> str:
+    counts = Counter(record.outcome for record in group.records)
+    return ", ".join(f"{counts[outcome]} {outcome.label}" for outcome in Outcome if counts[outcome])
+
+
+def _event_line(logged: LoggedEvent) -> str:
+    worker = f"{logged.worker} " if logged.worker else ""
+    return f"{logged.at[11:19]} {worker}{event_text(logged.event)}"
+
+
+def _spent(group: RunGroup, running: Iterable[Path]) -> str:
+    """What finished runs and those in progress have spent on language models so far; empty where they use none."""
+    costs: list[float | None] = [record.cost for record in group.records if record.llm.get("calls")]
+    for run_dir in running:
+        if (run_dir / _CALLS).exists():
+            from pytest_mlebench.llm.ledger import read_calls
+
+            costs += [call.get("cost") for call in read_calls(run_dir) if (call.get("status") or 500) < 400]
+    if not costs:
+        return ""
+    known = format_dollars(sum(cost for cost in costs if cost is not None))
+    return f"cost so far: {known}" + (", and what is not known" if None in costs else "")
+
+
+def _row(run: RunInProgress) -> tuple[str, ...]:
+    elapsed = format_seconds(max(0.0, time.time() - run.started))
+    return (
+        run.worker or "-",
+        run.competition_id,
+        run.agent,
+        str(run.seed),
+        f"{elapsed} of {format_seconds(run.time_limit)}",
+        _last_line(run.run_dir),
+    )
+
+
+def _last_line(run_dir: Path) -> str:
+    log = run_dir / RUN_LOG
+    text = plain(tail(log.with_name(log.name + TAIL_SUFFIX)) or tail(log))
+    return next((line for line in reversed(text.splitlines()) if line.strip()), "")

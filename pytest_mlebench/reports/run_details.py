@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pytest_mlebench.io.units import format_dollars, format_duration, format_score, format_size, pluralize
-from pytest_mlebench.records.account import SandboxAccount
+from pytest_mlebench.records.outcome import SandboxAccount
 from pytest_mlebench.records.record import RunRecord
 from pytest_mlebench.records.report import TWIN_DATA
 from pytest_mlebench.reports.untrusted import plain

@@ -6,15 +6,15 @@ import pytest
 
 from pytest_mlebench.io.units import format_dollars, pluralize
 from pytest_mlebench.records.group import RunGroup
-from pytest_mlebench.records.layout import REPORT
+from pytest_mlebench.records.record import REPORT
 from pytest_mlebench.reports.medals import in_order, medal_table
 from pytest_mlebench.reports.palette import terminal_markup
 from pytest_mlebench.reports.run_details import counted
 from pytest_mlebench.reports.tables import terminal_width
 from pytest_mlebench.reports.untrusted import one_line
+from pytest_mlebench.results.findings import caveats
 from pytest_mlebench.results.overview import Spending, spending
 from pytest_mlebench.results.summary import SplitSummary, grader_defects, summarise
-from pytest_mlebench.results.verdicts import caveats
 
 
 def write_medal_table(writer: pytest.TerminalReporter, group: RunGroup) -> None:

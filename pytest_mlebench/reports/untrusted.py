@@ -16,7 +16,7 @@ _UNSHOWN = re.compile(
 # What continuous integration takes from a log for orders: GitHub's ``::add-mask::``, at the start of a line, wherever a
 # table may break one; and ``##[…]``, ``##vso[…]``, ``##teamcity[…]`` of GitHub, Azure and TeamCity, anywhere. GitLab's
 # sections need control characters.
-_COMMAND = re.compile(r"(?<!\S)::|::(?=[^\s:][^:\n]*::)|#(?=#+[^\s\[\]]{0,64}\[)")
+_COMMAND = re.compile(r"(?<!\S):{2,}|:{2,}(?=[^\s:][^:\n]*::)|#(?=#+[^\s\[\]]{0,64}\[)")
 
 
 def inert(text: str) -> str:
@@ -25,7 +25,11 @@ def inert(text: str) -> str:
     >>> inert("::add-mask::e")
     ': :add-mask::e'
     """
-    return _COMMAND.sub(lambda found: ": :" if found[0] == "::" else "# ", text) if _may_command(text) else text
+    return _COMMAND.sub(_spaced, text) if _may_command(text) else text
+
+
+def _spaced(found: re.Match[str]) -> str:
+    return "# " if found[0] == "#" else " ".join(found[0])
 
 
 def _may_command(text: str) -> bool:

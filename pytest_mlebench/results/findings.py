@@ -1,14 +1,23 @@
-"""What an audit found in the runs of a group, kept in ``audit.json`` in the group's folder."""
+"""What is known of a group's runs beside their scores: an audit's findings, and what models know of competitions.
+
+An audit writes ``audit.json`` into the group: an object with ``runs`` (the ids of the runs that were audited) and
+``findings`` (objects with ``run_id`` and ``verdict``: ``clean``, ``look`` or ``violation``). Reports read nothing else
+of it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
 
-from pytest_mlebench.io.json_files import loads, parse, write_json
+from pytest_mlebench.io.units import pluralize
+from pytest_mlebench.io.values import loads, parse, read_json, write_json
+from pytest_mlebench.records.group import RunGroup
+from pytest_mlebench.records.report import TWIN, TWIN_DATA
 
 FINDINGS = "audit.json"
 PAIRS, PAIRS_PAGE = "plagiarism.json", "plagiarism.html"
@@ -164,3 +173,141 @@ def findings(run_dir: Path) -> tuple[Finding, ...]:
 def worst(found: Iterable[Finding]) -> Verdict:
     """The worst verdict of findings; ``clean`` where there are none."""
     return max((finding.verdict for finding in found), key=list(Verdict).index, default=Verdict.clean)
+
+
+MEASURED, _MAX_FILES = "familiarity-*.json", 20
+
+
+@dataclass(frozen=True)
+class Knowledge:
+    """How familiar a model is with a competition: the mean over ``texts``, each with its positions and mean."""
+
+    competition_id: str
+    familiarity: float
+    texts: Mapping[str, tuple[int, float]]
+
+
+@dataclass(frozen=True)
+class Correlation:
+    """Pearson's r between familiarity and normalised score over competitions, with its 95 % interval (Fisher's z)."""
+
+    agent: str
+    competitions: int
+    r: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Known:
+    """A competition as ``to_json`` has it."""
+
+    competition_id: str
+    familiarity: float
+    scores: Mapping[str, float]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """What ``mlebench familiarity`` found with one model, as a group keeps it.
+
+    Of ``own_descriptions`` competitions the model read our own words, which no model was trained on; None where that
+    was not noted.
+    """
+
+    model: str
+    correlations: tuple[Correlation, ...]
+    competitions: tuple[_Known, ...]
+    own_descriptions: int | None = None
+
+    @property
+    def knowledge(self) -> list[Knowledge]:
+        """How familiar the model is with each competition."""
+        return [Knowledge(own.competition_id, own.familiarity, {}) for own in self.competitions]
+
+
+def measured(group_dir: Path) -> list[Measured]:
+    """What was measured of a group, by model. Raises OSError, or ValueError."""
+    return [read_json(path, Measured) for path in sorted(group_dir.glob(MEASURED))[:_MAX_FILES]]
+
+
+def in_words(one: Correlation) -> str:
+    """A correlation with its interval, for example ``r = 0.31 [-0.05, 0.60], 22 competitions``."""
+    return f"r = {one.r:.2f} [{one.low:.2f}, {one.high:.2f}], {one.competitions} competitions"
+
+
+AUDIT = "audit.json"
+LOCAL = "local"
+VERDICTS = ("clean", "look", "violation")
+"""The worst last."""
+NOT_ISOLATED = "nothing was isolated: agents could read the answers, other runs and the network"
+SAYS_NOTHING = "scores say nothing about the real competition"
+
+
+def read_verdicts(group_dir: Path) -> Mapping[str, str] | None:
+    """The worst verdict of each audited run, by run id; None where there was no audit.
+
+    Raises OSError, or ValueError for a file that is no audit.
+    """
+    path = group_dir / AUDIT
+    if not path.is_file():
+        return None
+    if path.stat().st_size > _MAX_BYTES:
+        raise ValueError(f"it has more than {_MAX_BYTES} bytes")
+    values = loads(path.read_bytes())
+    try:
+        found = {str(run_id): VERDICTS[0] for run_id in values["runs"]}
+        for finding in values.get("findings") or ():
+            run_id, verdict = str(finding["run_id"]), finding["verdict"]
+            if run_id in found:
+                found[run_id] = max(found[run_id], verdict, key=VERDICTS.index)
+    except (TypeError, LookupError, AttributeError) as error:
+        raise ValueError(f"it is no audit: {error}") from error
+    return found
+
+
+def of_verdicts(verdicts: Iterable[str | None]) -> str:
+    """For example ``2 of 3 runs have violations, 1 needs a look``.
+
+    >>> of_verdicts(["violation", "look", "violation"])
+    '2 of 3 runs have violations, 1 needs a look'
+    >>> of_verdicts(["clean"])
+    'no violation found in 1 run'
+    """
+    counts = Counter(verdicts)
+    runs = pluralize(counts.total(), "run")
+    found = []
+    if bad := counts["violation"]:
+        found.append(f"{bad} of {runs} {_have(bad)} violations")
+    if look := counts["look"]:
+        found.append(f"{look}{'' if bad else f' of {runs}'} {'needs' if look == 1 else 'need'} a look")
+    if unknown := counts[None]:
+        found.append(f"{unknown}{'' if found else f' of {runs}'} {_have(unknown)} not been audited")
+    return ", ".join(found) or f"no violation found in {runs}"
+
+
+def caveats(group: RunGroup) -> Iterator[str]:
+    """What stands above a group's results: that data is generated, nothing was isolated, what its last audit found."""
+    ids = {record.competition_id for record in group.records}
+    twins = {record.competition_id for record in group.records if record.twin or record.report.generated == TWIN}
+    synthetic = {record.competition_id for record in group.records if record.synthetic_data} - twins
+    for mark, found in ((TWIN_DATA, twins), (f"synthetic data: {SAYS_NOTHING}", synthetic)):
+        if found:
+            which = "" if found == ids else f" ({len(found)} of {pluralize(len(ids), 'competition')})"
+            what, _, why = mark.partition(":")
+            yield f"{what.capitalize()}{which}:{why}."
+    local = sum(record.sandbox.name == LOCAL for record in group.records)
+    if local:
+        which = "" if local == len(group.records) else f"{local} of {pluralize(len(group.records), 'run')}: "
+        yield f"Local sandbox: {which}{NOT_ISOLATED}."
+    try:
+        verdicts = read_verdicts(group.folder)
+    except (OSError, ValueError):
+        yield "The audit of this group cannot be read."
+        return
+    if verdicts is not None and group.records:
+        yield f"Audit: {of_verdicts(verdicts.get(record.run_id) for record in group.records)}."
+
+
+def _have(count: int) -> str:
+    return "has" if count == 1 else "have"

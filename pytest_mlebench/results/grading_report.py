@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from pytest_mlebench.io.json_files import write_json
-from pytest_mlebench.records.account import Ending
-from pytest_mlebench.records.layout import GRADING_REPORT, METADATA
-from pytest_mlebench.records.record import RunRecord
+from pytest_mlebench.io.values import write_json
+from pytest_mlebench.records.outcome import Ending
+from pytest_mlebench.records.record import GRADING_REPORT, METADATA, RunRecord
 from pytest_mlebench.records.report import Report
 
 _MAX_NAME = 150

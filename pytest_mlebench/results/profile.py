@@ -14,17 +14,14 @@ from enum import StrEnum
 
 from pytest_mlebench.catalog.competition import FIRST
 from pytest_mlebench.defaults import TIME_LIMIT
-from pytest_mlebench.io.json_files import parse
 from pytest_mlebench.io.units import format_duration, listed, pluralize
-from pytest_mlebench.records.account import Limits
+from pytest_mlebench.io.values import parse
 from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.records.manifest import Canonical, canonical_differences
-from pytest_mlebench.records.outcome import Outcome
+from pytest_mlebench.records.outcome import Limits, Outcome
 from pytest_mlebench.records.record import RunRecord
 from pytest_mlebench.records.report import TWIN_DATA
-from pytest_mlebench.results.familiarity import in_words, measured
-from pytest_mlebench.results.findings import Findings, Verdict, read_findings
-from pytest_mlebench.results.verdicts import of_verdicts
+from pytest_mlebench.results.findings import Findings, Verdict, in_words, measured, of_verdicts, read_findings
 
 _NAMED = 5
 _ENOUGH_SEEDS = 3

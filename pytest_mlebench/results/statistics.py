@@ -201,12 +201,12 @@ def paired_difference(pairs: Sequence[Sequence[tuple[float, float]]]) -> PairedD
     if noise:
         error = math.sqrt(noise * sum(1 / len(own) for own in by_run)) / len(by_run)
         half = _t_quantile(_freedom(by_run)) * error
-        seeds_interval = Interval(mean - half, mean + half)
+        seeds_interval = Interval(max(-100.0, mean - half), min(100.0, mean + half))
     return PairedDifference(
         competitions=len(differences),
         runs=sum(map(len, by_run)),
         mean=mean,
-        interval=mean_interval(differences),
+        interval=mean_interval(differences, low=-100, high=100),
         seeds_interval=seeds_interval,
         wins=wins,
         ties=len(differences) - wins - losses,
@@ -246,8 +246,8 @@ def split_variance(by_competition: Sequence[Sequence[float]], rows: float | None
     """Split the variance of a run's result into competitions, seeds and test rows, by the method of moments.
 
     ``by_competition`` has each run's result by competition, ``rows`` the mean variance of a result if the test's rows
-    were drawn again (see ``results.precision``). Seeds of a competition share its test rows, so that the spread between
-    seeds does not show these; the spread between the means of competitions holds all three: its expectation is
+    were drawn again (see ``results.comparison``). Seeds of a competition share its test rows, so that the spread
+    between seeds does not show these; the spread between the means of competitions holds all three: its expectation is
     competitions + rows + seeds / k. An estimate below zero is 0. A single seed, or a single competition, leaves the
     competitions' share unknown.
 

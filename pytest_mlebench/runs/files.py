@@ -22,7 +22,7 @@ from typing import IO
 from pytest_mlebench.defaults import COLLECT_BYTES
 from pytest_mlebench.errors import DataError, UsageError, unusable
 from pytest_mlebench.io.units import format_size
-from pytest_mlebench.records.layout import COLLECTED, FILES, SUBMISSION
+from pytest_mlebench.records.record import COLLECTED, FILES, SUBMISSION
 from pytest_mlebench.sandbox.collection import FilesWriter
 
 MAX_FILES = 400_000

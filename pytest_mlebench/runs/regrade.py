@@ -17,11 +17,10 @@ from pytest_mlebench.data.verification import fingerprint
 from pytest_mlebench.errors import CompetitionError, DataError, reason
 from pytest_mlebench.grading.grader import Grader
 from pytest_mlebench.grading.twins import TwinStore
-from pytest_mlebench.io.json_files import read_json, write_json
+from pytest_mlebench.io.values import read_json, write_json
 from pytest_mlebench.records.group import RunGroup
-from pytest_mlebench.records.layout import SUBMISSION
 from pytest_mlebench.records.manifest import library_versions
-from pytest_mlebench.records.record import RunRecord
+from pytest_mlebench.records.record import SUBMISSION, RunRecord
 from pytest_mlebench.records.report import Report
 from pytest_mlebench.sandbox.snapshots import digest_of
 

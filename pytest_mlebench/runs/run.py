@@ -24,18 +24,15 @@ from pytest_mlebench.data.dataset import OBFUSCATED, Dataset
 from pytest_mlebench.data.verification import fingerprint
 from pytest_mlebench.errors import DataError, SandboxError, UsageError, expect, number
 from pytest_mlebench.grading.grader import Grader
-from pytest_mlebench.grading.limits import GradingLimits
-from pytest_mlebench.grading.process_client import FormChecker
-from pytest_mlebench.io.json_files import write_json
-from pytest_mlebench.io.paths import expanded
-from pytest_mlebench.records.group import GroupReader
-from pytest_mlebench.records.layout import RUNNING, SUBMISSION, VALIDATION
-from pytest_mlebench.records.record import RunKey, RunRecord, bounded
+from pytest_mlebench.grading.process_client import FormChecker, GradingLimits
+from pytest_mlebench.io.files import expanded
+from pytest_mlebench.io.values import write_json
+from pytest_mlebench.records.group import GroupReader, runs_in_progress, shown_as_running
+from pytest_mlebench.records.record import RUNNING, SUBMISSION, VALIDATION, RunKey, RunRecord, bounded
 from pytest_mlebench.records.report import NO_SUBMISSION, Report
-from pytest_mlebench.records.running import runs_in_progress, shown_as_running
-from pytest_mlebench.runs import obfuscation
+from pytest_mlebench.runs import environment as runs_environment
+from pytest_mlebench.runs.environment import permissions_of_run, run_environment
 from pytest_mlebench.runs.files import open_files
-from pytest_mlebench.runs.permitted import permissions_of_run, run_environment
 from pytest_mlebench.runs.timeline import read_validation_score, timeline
 from pytest_mlebench.sandbox import Ending, Execution, Limits, Sandbox, Task
 from pytest_mlebench.sandbox.contract import Steps
@@ -43,8 +40,8 @@ from pytest_mlebench.sandbox.redaction import Redactor
 from pytest_mlebench.sandbox.snapshots import FOLDER, SnapshotPolicy, Snapshots
 
 if TYPE_CHECKING:
-    from pytest_mlebench.llm.run_gateway import RunGateway
-    from pytest_mlebench.llm.settings import GatewaySettings
+    from pytest_mlebench.llm.accounting import GatewaySettings
+    from pytest_mlebench.llm.gateway import RunGateway
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +53,7 @@ _UNCONFINED = "this kernel has no Landlock: only its own code keeps the submissi
 
 @cache
 def _default_gateway() -> GatewaySettings:
-    from pytest_mlebench.llm.settings import GatewaySettings
+    from pytest_mlebench.llm.accounting import GatewaySettings
 
     return GatewaySettings()
 
@@ -163,7 +160,7 @@ def run_agent(
     except OSError as problem:
         raise SandboxError(f"run directory {run_dir} cannot be made: {problem.strerror}") from problem
     task = Task(
-        competition_id=obfuscation.NAME if options.obfuscated else competition.id,
+        competition_id=runs_environment.NAME if options.obfuscated else competition.id,
         agent=agent,
         launch=launch,
         gateway=gateway,
@@ -201,9 +198,7 @@ def run_agent(
     complete = RunRecord(
         run_id=run_id,
         run_group=options.folder.name,
-        competition_id=competition.id,
-        split=competition.split_label,
-        category=competition.category,
+        **about_data(competition, dataset),
         agent=agent.id,
         seed=seed,
         started_at=started.isoformat(),
@@ -221,11 +216,6 @@ def run_agent(
         confinement={"checker": checker.confinement, "grader": grader.confinement},
         llm=llm,
         agent_definition={**agent.describe(), "until": options.until},
-        data_verified=dataset.is_verified,
-        data=fingerprint(dataset),
-        synthetic_data=dataset.is_synthetic,
-        twin=dataset.twin,
-        data_source=dataset.source,
         description=_description(dataset, options),
         validation_score=read_validation_score(run_dir),
         permissions=permissions_of_run(agent, options.permissions, settings, execution.sandbox),
@@ -245,6 +235,20 @@ def run_agent(
     return with_timeline(partial(grader.report, certainty=False))
 
 
+def about_data(competition: Competition, dataset: Dataset) -> dict[str, Any]:
+    """What a record says of the competition and its data."""
+    return {
+        "competition_id": competition.id,
+        "split": competition.split_label,
+        "category": competition.category,
+        "data_verified": dataset.is_verified,
+        "data": fingerprint(dataset),
+        "synthetic_data": dataset.is_synthetic,
+        "twin": dataset.twin,
+        "data_source": dataset.source,
+    }
+
+
 def graded(grader: Grader, run_dir: Path) -> Report:
     """The grade of the submission in a run directory; why it has none names no folder of this machine."""
     report = grader.report(run_dir / SUBMISSION)
@@ -257,7 +261,7 @@ def graded(grader: Grader, run_dir: Path) -> Report:
 def _shown(dataset: Dataset, options: RunOptions) -> AbstractContextManager[Path]:
     """The public files as the agent sees them."""
     if options.obfuscated:
-        return obfuscation.obfuscated_data(dataset, keep=options.keep_sandbox)
+        return runs_environment.obfuscated_data(dataset, keep=options.keep_sandbox)
     return nullcontext(dataset.public)
 
 
@@ -299,9 +303,7 @@ def record_lost(
     lost = RunRecord(
         run_id=run_dir.name,
         run_group=options.folder.name,
-        competition_id=competition.id,
-        split=competition.split_label,
-        category=competition.category,
+        **about_data(competition, dataset),
         agent=agent.id,
         seed=seed,
         started_at=started.isoformat(),
@@ -314,11 +316,6 @@ def record_lost(
         versions=_versions(),
         limits=asdict(options.limits),
         agent_definition={**agent.describe(), "until": options.until},
-        data_verified=dataset.is_verified,
-        data=fingerprint(dataset),
-        synthetic_data=dataset.is_synthetic,
-        twin=dataset.twin,
-        data_source=dataset.source,
         description=_description(dataset, options),
         job=options.job,
     )
@@ -374,7 +371,7 @@ def _gateway(
     environment: Mapping[str, str],
 ) -> RunGateway | None:
     """The gateway of a run; None where the agent needs none. Raises SandboxError."""
-    from pytest_mlebench.llm.run_gateway import RunGateway, providers_of
+    from pytest_mlebench.llm.gateway import RunGateway, providers_of
 
     if not providers_of(settings, agent, environment, replayed=options.replay is not None):
         return None

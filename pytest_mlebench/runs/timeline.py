@@ -10,8 +10,8 @@ from typing import Any
 
 from pytest_mlebench import defaults
 from pytest_mlebench.catalog.leaderboard import Medal
-from pytest_mlebench.io.json_files import loads
-from pytest_mlebench.records.layout import SUBMISSION, VALIDATION
+from pytest_mlebench.io.values import loads
+from pytest_mlebench.records.record import SUBMISSION, VALIDATION
 from pytest_mlebench.records.report import Report, TimelinePoint
 from pytest_mlebench.runs.files import FilesError, open_files
 from pytest_mlebench.sandbox.snapshots import Snapshots, digest_of

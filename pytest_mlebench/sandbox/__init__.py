@@ -1,6 +1,6 @@
 """Where an agent runs: the contract, the sandboxes that fulfil it, and the submission checker."""
 
-from pytest_mlebench.records.account import Connection, Ending, Limits, SandboxAccount, Validation
+from pytest_mlebench.records.outcome import Connection, Ending, Limits, SandboxAccount, Validation
 from pytest_mlebench.sandbox.contract import AddedSandbox, ContainerSandbox, Execution, Sandbox, Task
 
 __all__ = [

@@ -24,7 +24,7 @@ from types import TracebackType
 from pytest_mlebench.errors import SandboxError, reason
 from pytest_mlebench.io.progress import Note, Reporter, silent
 from pytest_mlebench.io.units import pluralize
-from pytest_mlebench.records.account import Hardware
+from pytest_mlebench.records.outcome import Hardware
 
 _PAUSE = (0.5, 1.5)
 _LISTED_GPU = re.compile(r"GPU \d+: .*\(UUID: (GPU-[\w-]+)\)")

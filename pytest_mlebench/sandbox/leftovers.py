@@ -12,8 +12,11 @@ from pytest_mlebench.io.disk import remove_tree
 from pytest_mlebench.io.processes import dead_folders
 from pytest_mlebench.io.progress import Note, Reporter, silent
 from pytest_mlebench.sandbox.checker import UPLOADS
-from pytest_mlebench.sandbox.local.home import HOME, MEMORY_GROUP
 
+HOME = ".home-"
+"""How the name of a local agent's home begins, in its run directory."""
+MEMORY_GROUP = "mlebench-memory-"
+"""How the names of control groups begin, which limit the memory of runs."""
 SOCKETS = "mlebench-run-"
 """How the names of folders of sockets begin (see ``wiring.socket_folder``)."""
 PODMAN = "mlebench-podman-"

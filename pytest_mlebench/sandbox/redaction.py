@@ -17,7 +17,7 @@ from typing import IO, Any
 from urllib.parse import quote, quote_plus
 
 from pytest_mlebench.agents.definition import MIN_SECRET
-from pytest_mlebench.records.account import Connection, Validation
+from pytest_mlebench.records.outcome import Connection, Validation
 
 MASK = "***"
 _SECRET_NAME = re.compile(

@@ -21,18 +21,17 @@ from pytest_mlebench import defaults
 from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.io.processes import owned
 from pytest_mlebench.io.units import pluralize
-from pytest_mlebench.records.account import RUN_LOG
-from pytest_mlebench.sandbox.checker import PORT, SubmissionChecker
-from pytest_mlebench.sandbox.contract import Task, with_steps
-from pytest_mlebench.sandbox.control_channel import (
+from pytest_mlebench.records.outcome import RUN_LOG
+from pytest_mlebench.sandbox.channels import (
     AgentEnded,
     ControlChannel,
     ControlChannelClosed,
     GpusMissing,
     Started,
 )
+from pytest_mlebench.sandbox.checker import PORT, SubmissionChecker
+from pytest_mlebench.sandbox.contract import INSTRUCTIONS, VALIDATE, Task, clock, render_instructions, with_steps
 from pytest_mlebench.sandbox.endings import End
-from pytest_mlebench.sandbox.instructions import INSTRUCTIONS, VALIDATE, clock, render_instructions
 from pytest_mlebench.sandbox.leftovers import SOCKETS
 from pytest_mlebench.sandbox.logs import tail
 from pytest_mlebench.sandbox.network.policy import Network, endpoints

@@ -15,7 +15,7 @@ import pytest
 from pytest_mlebench.catalog import Competition, default_catalogue
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.data.store import DataStore
-from pytest_mlebench.io.paths import bundled
+from pytest_mlebench.io.files import bundled
 from tests.llm.conftest import certificates, upstream
 
 __all__ = ["certificates", "upstream"]

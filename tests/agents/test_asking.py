@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from pytest_mlebench.io.paths import bundled
+from pytest_mlebench.io.files import bundled
 from pytest_mlebench.sandbox import Limits
-from pytest_mlebench.sandbox.instructions import render_instructions, scripts
+from pytest_mlebench.sandbox.contract import render_instructions, scripts
 
 PLACES = {name: f"/there/{name}" for name in ("data", "submission", "logs", "code", "validate")}
 

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from pytest_mlebench.agents import AgentRegistry
-from pytest_mlebench.agents.config import check_folder
-from pytest_mlebench.agents.registry import default_agents
+from pytest_mlebench.agents.registry import check_folder, default_agents
 from pytest_mlebench.errors import AgentError, UsageError
 
 CONFIG = """
@@ -104,11 +103,21 @@ def test_an_unknown_agent_is_told_with_close_matches(agents: Path) -> None:
         AgentRegistry(agents)["scaffold/def"]
 
 
+def test_an_unknown_agent_that_is_a_folder_here_is_answered_with_the_option(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "agents/mine").mkdir(parents=True)
+    (tmp_path / "agents/mine/config.yaml").write_text("mine: {start: mine/start.sh}\n")
+    with pytest.raises(UsageError, match=r"to use agents/mine, add --agents-dir=agents$"):
+        default_agents()["mine/fast"]
+
+
 def test_an_unknown_agent_is_told_which_there_are_and_how_to_add_one(agents: Path) -> None:
     with pytest.raises(UsageError) as caught:
         default_agents(agents)["mine"]
     text = str(caught.value)
-    assert "there are aide" in text and "baseline" in text and "scaffold, scaffold/dev" in text and "…" not in text
+    assert "there are aide" in text and "baseline" in text and ", scaffold." in text and "…" not in text
     assert text.endswith("; --agents-dir=DIR adds the folder it is in")
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from pytest_mlebench.agents import Agent, AgentRegistry
-from pytest_mlebench.io.paths import bundled
+from pytest_mlebench.io.files import bundled
 from tests.agents.scripted_model import ScriptedResearch
 from tests.agents.test_bundled_agents import Case, Runs, check_endings, tls
 from tests.llm.test_runs import run

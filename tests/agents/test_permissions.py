@@ -12,14 +12,13 @@ from typing import Any, cast
 import pytest
 
 from pytest_mlebench import Agent, AgentRegistry, Permissions, default_agents
-from pytest_mlebench.agents.config import check_folder
-from pytest_mlebench.agents.registry import parse_agent_ids
+from pytest_mlebench.agents.registry import check_folder, parse_agent_ids
 from pytest_mlebench.errors import AgentError, MLEBenchError, SandboxError
-from pytest_mlebench.io.paths import bundled
+from pytest_mlebench.io.files import bundled
+from pytest_mlebench.llm.accounting import GatewaySettings
 from pytest_mlebench.llm.providers import Provider
-from pytest_mlebench.llm.settings import GatewaySettings
-from pytest_mlebench.records.account import Connection, SandboxAccount
-from pytest_mlebench.runs.permitted import check_hosts, permissions_of_run, run_environment, used_permissions
+from pytest_mlebench.records.outcome import Connection, SandboxAccount
+from pytest_mlebench.runs.environment import check_hosts, permissions_of_run, run_environment, used_permissions
 from pytest_mlebench.sandbox.endings import choose
 from pytest_mlebench.sandbox.redaction import environment_secrets
 
@@ -149,8 +148,8 @@ def chosen(kind: str, agent: Agent, *trusted: str) -> str:
     def none(engine: str) -> Any:
         raise SandboxError("no engine answers")
 
-    sandbox = choose(kind, agent, Permissions(trust_agents=trusted), local=lambda: cast(Any, "local"), container=none)
-    return cast(str, sandbox)
+    sandbox = choose(kind, agent, Permissions(trust_agents=trusted), local=lambda: cast("Any", "local"), container=none)
+    return cast("str", sandbox)
 
 
 @pytest.mark.parametrize("kind", ["auto", "local"])
@@ -349,3 +348,15 @@ def test_a_bundled_agent_is_trusted_only_where_its_definition_says_so() -> None:
     trusted = {id for id, agent in every.items() if Permissions().trusts(agent)}
     assert trusted == {id for id, agent in every.items() if agent.trusted}
     assert trusted and trusted != {*every}
+
+
+def test_a_provider_without_its_key_is_not_there_but_for_a_replay(stranger: MakeAgent) -> None:
+    keyed = Provider(
+        name="mine", flavour="openai", base_url="https://models.example/v1", keys=("MY_KEY",), url_variables=("MY_URL",)
+    )
+    gateway = GatewaySettings(providers={"mine": keyed})
+    given = {"MY_URL": "https://models.example/v2"}
+    assert run_environment(stranger(), Permissions(), gateway, given) == {}
+    assert run_environment(stranger(), Permissions(), gateway, given, replayed=True) == given
+    assert run_environment(stranger(), Permissions(), gateway, {**given, "MY_KEY": "k"}) == {**given, "MY_KEY": "k"}
+    assert run_environment(stranger(), Permissions(), gateway, {**given, "MY_KEY": ""}) == {}

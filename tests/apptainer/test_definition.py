@@ -10,10 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_mlebench import Bench
 from pytest_mlebench.agents.registry import default_agents
 from pytest_mlebench.errors import SandboxError
+from pytest_mlebench.extras.apptainer import definition as definition_module
+from pytest_mlebench.extras.apptainer import images
 from pytest_mlebench.extras.apptainer.definition import Script, definition, shell_word, split
-from pytest_mlebench.io.paths import bundled
+from pytest_mlebench.io.files import bundled
 from pytest_mlebench.sandbox.wiring import CONTAINER_DIRS
 
 
@@ -99,6 +102,21 @@ def test_arguments_before_from_name_the_base(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("base", "kind"), [("debian:bookworm-slim", "docker"), ("/a/b.sif", "localimage")])
 def test_a_base_is_an_image_of_a_registry_or_a_file(base: str, kind: str) -> None:
     assert definition(base).startswith(f"Bootstrap: {kind}\nFrom: {base}\n")
+
+
+def test_a_change_of_the_builder_changes_the_names_of_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    agent = default_agents().load()["dummy"]
+    file = tmp_path / "definition.py"
+    file.write_bytes(Path(definition_module.__file__).read_bytes())
+    names = []
+    for addition in ("", "", "\n"):
+        file.write_bytes(file.read_bytes() + addition.encode())
+        monkeypatch.setattr(definition_module, "__file__", str(file))
+        images._builder.cache_clear()
+        sif = images.SifImages(Bench(sandbox="apptainer", sif=tmp_path))
+        names.append((sif._environment(None).tag(), sif._agent(agent).tag()))
+    images._builder.cache_clear()
+    assert names[0] == names[1] and not set(names[1]) & set(names[2])
 
 
 def test_every_bundled_dockerfile_is_supported() -> None:

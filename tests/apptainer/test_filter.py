@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pytest_mlebench.extras.apptainer.filter import compiled
-from pytest_mlebench.io.paths import bundled
+from pytest_mlebench.io.files import bundled
 
 APPLY = """
 import base64, sys

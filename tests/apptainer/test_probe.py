@@ -19,6 +19,7 @@ GOOD = {
     "no_new_privileges": True,
     "filtered": True,
     "children": CHILDREN - 20,
+    "disk": False,
 }
 
 

@@ -113,7 +113,7 @@ def test_a_killed_session_leaves_no_process_and_the_next_one_removes_its_folder(
     process.kill()
     process.wait()
     assert not psutil.wait_procs(family, timeout=30)[1]
-    left = {name for name in folders() if f"{SOCKETS}{process.pid}-" in name}
+    left = {name for name in folders() if f"-{process.pid}-" in name}
     assert left
     clean_folders()
     assert not left & folders()
@@ -132,7 +132,7 @@ def test_sigterm_to_all_processes_of_a_job_ends_a_run_cleanly(run: Runner, tmp_p
             own.send_signal(signal.SIGTERM)
     process.wait(60)
     assert not psutil.wait_procs(family, timeout=30)[1]
-    assert not {name for name in folders() if f"{SOCKETS}{process.pid}-" in name}
+    assert not {name for name in folders() if f"-{process.pid}-" in name}
 
 
 DOCKERFILE = r"""

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pytest_mlebench import Bench, UsageError
-from pytest_mlebench.records.layout import MANIFEST
+from pytest_mlebench.records.record import MANIFEST
 from pytest_mlebench.results.profile import Result
 
 DIABETES = "smoke-diabetes"

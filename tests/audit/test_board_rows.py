@@ -17,13 +17,12 @@ from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.extras.bundles.board.rows import Figure, Rejected, Row, published_rows, ranked, rows_of
 from pytest_mlebench.extras.bundles.board.site import Site, write_site
-from pytest_mlebench.records.account import SandboxAccount
 from pytest_mlebench.records.group import read_group
-from pytest_mlebench.records.layout import MANIFEST
-from pytest_mlebench.records.record import RunRecord
+from pytest_mlebench.records.outcome import SandboxAccount
+from pytest_mlebench.records.record import MANIFEST, RunRecord
+from pytest_mlebench.results.comparison import PublishedResult
 from pytest_mlebench.results.findings import Findings
 from pytest_mlebench.results.profile import Card, Check, Result
-from pytest_mlebench.results.published import PublishedResult
 from pytest_mlebench.results.statistics import Interval, Rate
 from pytest_mlebench.runs.regrade import Regrader
 from tests.groups import record_with, report_of, save_group
@@ -279,7 +278,7 @@ def test_a_site_that_cannot_be_written_leaves_the_one_before(tmp_path: Path, mon
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch:
-        patch.setattr("pytest_mlebench.io.durable.sync", full)
+        patch.setattr("pytest_mlebench.io.files.sync", full)
         with pytest.raises(UsageError, match="site cannot be written: No space left"):
             write_site(site(row("second", 50.0)), tmp_path / "site")
     assert {path: path.read_bytes() for path in (tmp_path / "site").rglob("*") if path.is_file()} == before

@@ -13,7 +13,7 @@ from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.extras.audit.run import Run
 from pytest_mlebench.extras.audit.scanners import copied
-from pytest_mlebench.records.layout import SUBMISSION
+from pytest_mlebench.records.record import SUBMISSION
 from tests.groups import record_with
 
 ANSWERS = [round(0.1234567 * k + 1 / (k + 3), 5) for k in range(100)]
@@ -30,11 +30,11 @@ def audited(
     dataset = SimpleNamespace(
         private=private, perfect_submission=private / "test.csv", sample_submission=private / "none.csv"
     )
-    competition = cast(Any, SimpleNamespace(known_leak=known_leak))
+    competition = cast("Any", SimpleNamespace(known_leak=known_leak))
     record = record_with(default_catalogue()["smoke-diabetes"], "gold")
     report = replace(record.report, score=1.0 if error is None else error, is_lower_better=error is not None)
     record = replace(record, report=report)
-    run = Run(record=record, run_dir=run_dir, competition=competition, dataset=cast(Dataset, dataset))
+    run = Run(record=record, run_dir=run_dir, competition=competition, dataset=cast("Dataset", dataset))
     return [(found.verdict.name, found.text) for found in copied(run)]
 
 

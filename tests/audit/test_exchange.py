@@ -21,8 +21,8 @@ from pytest_mlebench.data.verification import fingerprint
 from pytest_mlebench.grading.grader import Grader
 from pytest_mlebench.llm.ledger import Call, Ledger
 from pytest_mlebench.llm.prices import Tokens
-from pytest_mlebench.records.account import Ending
 from pytest_mlebench.records.group import read_group
+from pytest_mlebench.records.outcome import Ending
 from pytest_mlebench.records.record import RunRecord
 from tests.groups import record_with, save_group
 

@@ -14,7 +14,7 @@ from scipy.stats import pearsonr
 from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.cli.main import main
 from pytest_mlebench.extras.audit.familiarity import correlation, normalised
-from pytest_mlebench.results.familiarity import Knowledge
+from pytest_mlebench.results.findings import Knowledge
 from tests.groups import record_with, report_of, save_group
 from tests.llm.completions_server import Scripted, serving
 

@@ -13,7 +13,7 @@ from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.cli.main import main
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.data.store import DataStore
-from pytest_mlebench.io.paths import bundled
+from pytest_mlebench.io.files import bundled
 from pytest_mlebench.records.record import RunRecord
 from pytest_mlebench.results.findings import Findings, Verdict, read_findings
 from pytest_mlebench.runs.run import RunOptions, run_agent

@@ -12,10 +12,9 @@ import pytest
 from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.cli.main import main
 from pytest_mlebench.data.store import DataStore
-from pytest_mlebench.io.json_files import write_json
-from pytest_mlebench.llm.settings import GatewaySettings
-from pytest_mlebench.records.layout import MANIFEST
-from pytest_mlebench.records.record import RunRecord
+from pytest_mlebench.io.values import write_json
+from pytest_mlebench.llm.accounting import GatewaySettings
+from pytest_mlebench.records.record import MANIFEST, RunRecord
 from pytest_mlebench.results.findings import Finding, Verdict, read_findings
 from pytest_mlebench.runs.run import RunOptions, run_agent
 from pytest_mlebench.sandbox import Limits, Sandbox

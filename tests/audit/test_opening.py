@@ -13,7 +13,7 @@ from pytest_mlebench.cli.main import main
 from pytest_mlebench.extras.audit.programs import MAX_PARSED, code_of
 from pytest_mlebench.extras.bundles.bundle import TABLES, write_bundle
 from pytest_mlebench.records.group import read_group
-from pytest_mlebench.records.layout import MANIFEST
+from pytest_mlebench.records.record import MANIFEST
 from tests.audit.test_deceiving_bundles import READS_ANSWERS, card_of
 from tests.audit.test_verify import HOSTILE, World, copy, members, pack, run_json, tables, world
 from tests.plugin.conftest import TOYS

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -26,13 +27,13 @@ from pytest_mlebench.errors import DataError
 from pytest_mlebench.extras.bundles.api import group_files
 from pytest_mlebench.extras.bundles.bundle import TABLES, Bundle, read_bundle, write_bundle
 from pytest_mlebench.extras.bundles.verify import verify
-from pytest_mlebench.io.json_files import json_text
+from pytest_mlebench.io.values import json_text
 from pytest_mlebench.llm.ledger import CALLS, Call, Ledger
 from pytest_mlebench.llm.prices import Tokens
 from pytest_mlebench.records.group import read_group
-from pytest_mlebench.records.layout import MANIFEST
 from pytest_mlebench.records.manifest import Manifest
-from pytest_mlebench.reports.fairness import card_sections
+from pytest_mlebench.records.record import MANIFEST
+from pytest_mlebench.reports.precision import card_sections
 from pytest_mlebench.results.findings import FINDINGS
 from pytest_mlebench.results.grading_report import report_name, write_group
 from pytest_mlebench.results.profile import Card, Result
@@ -65,7 +66,10 @@ def tables(group: Path) -> bytes:
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> World:
     """Two agents × two seeds on the toy competition; one run with a ledger of model calls, as the gateway writes it."""
-    project = tmp_path_factory.mktemp("project")
+    kept = os.environ.get("MLEBENCH_TEST_WORLD")
+    project = Path(kept) if kept else tmp_path_factory.mktemp("project")
+    if (project / "runs/toys").is_dir():
+        return world_in(project)
     shutil.copytree(TOYS, project, dirs_exist_ok=True)
     return made_world(project, ("toy/gold", "toy/silver"), seeds=2)
 
@@ -78,8 +82,12 @@ def made_world(project: Path, agents: Sequence[str], *, seeds: int) -> World:
     command += ["--sandbox=local", "--run-group=toys", "--runs-dir=runs", "-c", "/dev/null", f"--rootdir={project}"]
     done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
+    _with_models(project / "runs/toys")
+    return world_in(project)
+
+
+def world_in(project: Path) -> World:
     group = project / "runs/toys"
-    _with_models(group)
     return World(group, project / "data", Regrader(Catalogue(project / "competitions"), DataStore(project / "data")))
 
 
@@ -396,7 +404,8 @@ def test_an_untouched_bundle_verifies_and_every_number_is_computed_again(
     assert states["models called"] == states["provider tools"] == "unknown"
 
     assert main(["verify", "toys.tar.zst", *options, "--digest", "0" * 64]) == 1
-    assert "toys: differs (index)" in capsys.readouterr().out
+    refused = capsys.readouterr().out
+    assert "toys: differs (index)" in refused and "which `mlebench bundle` prints" in refused
     # Without the data nothing is claimed.
     assert main(["verify", "toys.tar.zst", f"--data-dir={tmp_path / 'none'}", options[1]]) == 1
     assert "grades: cannot be checked: 4 of 4 runs" in capsys.readouterr().out

@@ -68,6 +68,17 @@ def test_a_bundled_split_takes_in_the_competitions_that_name_it(own: Path) -> No
     assert len(default_catalogue(own).split("all")) == 75
 
 
+def test_an_unknown_id_that_is_a_folder_here_is_answered_with_the_option(
+    own: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(own / "house-prices", "competitions/house-prices")
+    with pytest.raises(UsageError, match=r"to use competitions/house-prices, add --competitions-dir=competitions$"):
+        default_catalogue()["house-prices"]
+    with pytest.raises(UsageError, match="there are 3d-object"):
+        default_catalogue()["../competitions/house-prices"]
+
+
 def test_an_unknown_id_has_close_matches_in_all_folders(own: Path) -> None:
     with pytest.raises(UsageError, match="unknown competition 'house-price'; did you mean house-prices"):
         default_catalogue(own)["house-price"]

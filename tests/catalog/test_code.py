@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from pytest_mlebench.catalog import Competition
-from pytest_mlebench.catalog.code import import_file
+from pytest_mlebench.catalog.competition import import_file
 from pytest_mlebench.errors import CompetitionError
 
 YAML = """\

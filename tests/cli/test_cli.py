@@ -79,6 +79,7 @@ def test_synthetic_data_is_prepared_without_kaggle_and_said_to_be_synthetic(tmp_
     assert mlebench("verify", "-c", id, *data).returncode == 1, "checksums are those of the real data"
     again = mlebench("prepare", "-c", id, "--json", *data, home=tmp_path)
     assert json.loads(again.stdout)[id]["synthetic"] is True
+    assert f"{id}: already prepared in " in again.stderr and "--force prepares it again" in again.stderr
     assert mlebench("prepare", "-c", id, "--synthetic", "--raw-dir", tmp_path).returncode == 2
 
 
@@ -119,6 +120,7 @@ def test_a_wrong_call_is_a_line_and_status_2(arguments: list[str], message: str,
     [
         (["xyzzy"], "unknown command 'xyzzy'; there are agents, "),
         (["repot"], "unknown command 'repot'; did you mean report or"),
+        (["compare"], "unknown command 'compare'; `mlebench report GROUP OTHER` compares run groups"),
         (["watch", "g", "--interval=-1"], "--interval: -1 must be at least 0.1 seconds"),
         (["list", "-l", os.devnull], "/dev/null names no competition"),
         (["list", "--split=/usr"], "split file /usr is a folder"),

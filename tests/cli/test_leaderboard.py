@@ -9,7 +9,7 @@ import pytest
 
 from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.catalog.leaderboard import medal_ranks
-from pytest_mlebench.data.download.kaggle_pages import read_scores
+from pytest_mlebench.data.download.kaggle import read_scores
 from pytest_mlebench.errors import DataError
 from tests.cli.test_cli import mlebench
 from tests.kaggle_server import KaggleServer, leaderboard_zip, zip_bytes

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
 import pytest
 
-from pytest_mlebench.io.paths import bundled
+from pytest_mlebench.io.files import bundled
+from pytest_mlebench.io.processes import owned
 from pytest_mlebench.sandbox.leftovers import SOCKETS
 from tests.cli.test_cli import mlebench
 
@@ -26,7 +28,8 @@ def test_golden_reports_each_step_and_what_it_wrote(tmp_path: Path) -> None:
 @pytest.mark.docker
 def test_clean_reports_what_it_removes() -> None:
     no_process = Path("/proc/sys/kernel/pid_max").read_text().strip()  # numbers of processes are below it
-    folder = Path(f"/tmp/{SOCKETS}{no_process}-1-test")
+    name = owned(SOCKETS).replace(f"-{os.getpid()}-", f"-{no_process}-")
+    folder = Path(f"/tmp/{name}test")
     folder.mkdir()
     try:
         assert f"would remove folder {folder}" in mlebench("clean", "--dry-run").stdout.splitlines()

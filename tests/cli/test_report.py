@@ -19,7 +19,7 @@ from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.cli.main import main
 from pytest_mlebench.records.group import read_group
 from pytest_mlebench.records.record import RunKey
-from pytest_mlebench.reports.run_table import COLUMNS
+from pytest_mlebench.reports.formats import COLUMNS
 from tests.groups import make_group, record_with, save_group
 
 LOW = default_catalogue().split("low")

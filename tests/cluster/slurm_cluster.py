@@ -27,7 +27,6 @@ SlurmUser={user}
 SlurmdUser={user}
 AuthType=auth/munge
 AuthInfo=socket={folder}/munge.socket,cred_expire=15
-CryptoType=crypto/munge
 SlurmctldPort={port}
 StateSaveLocation={folder}/state
 SlurmctldPidFile={folder}/slurmctld.pid
@@ -45,7 +44,6 @@ SelectType=select/cons_tres
 SelectTypeParameters=CR_Core_Memory
 DefMemPerCPU=4000
 MpiDefault=none
-SwitchType=switch/none
 ReturnToService=2
 SlurmdTimeout=5
 SlurmctldTimeout=30
@@ -156,7 +154,7 @@ class SlurmCluster:
                 environment = process.environ()
                 ours = environment.get("SLURM_CONF") == self.environment["SLURM_CONF"]
                 if ours and environment.get("SLURMD_NODENAME") == node and (parent := process.parent()) is not None:
-                    found.append(parent if parent.name() == "slurmstepd" else process)
+                    found.append(parent if parent.name().startswith("slurmstepd") else process)
         return found
 
     def clear(self) -> None:

@@ -15,8 +15,7 @@ from pytest_mlebench.extras.engines.plan import End, Plan, ended_names, note_end
 from pytest_mlebench.extras.engines.queue import RunQueue, stop
 from pytest_mlebench.io.progress import Event, event_text
 from pytest_mlebench.records.group import GroupReader
-from pytest_mlebench.records.layout import JOBS
-from pytest_mlebench.records.record import RunRecord
+from pytest_mlebench.records.record import JOBS, RunRecord
 from tests.groups import record_with
 
 PLAN = Plan(

@@ -16,7 +16,7 @@ from pytest_mlebench.errors import ClusterError
 from pytest_mlebench.extras.engines.contract import Cause, Job, Resources, State
 from pytest_mlebench.extras.engines.plan import new_name
 from pytest_mlebench.extras.engines.ray import RayEngine
-from pytest_mlebench.records.layout import RUNNING
+from pytest_mlebench.records.record import RUNNING
 from tests.cluster.conftest import require_ray
 from tests.cluster.ray_cluster import RayCluster, running_ray
 from tests.cluster.test_sessions import Sessions, wait_until

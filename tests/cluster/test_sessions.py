@@ -21,8 +21,7 @@ from pytest_mlebench.extras.engines.local import LocalEngine
 from pytest_mlebench.extras.engines.plan import ALIVE, job_folder, open_plans
 from pytest_mlebench.io.processes import start_time
 from pytest_mlebench.records.group import read_group
-from pytest_mlebench.records.layout import JOBS, RUNNING
-from pytest_mlebench.records.record import RunKey, RunRecord
+from pytest_mlebench.records.record import JOBS, RUNNING, RunKey, RunRecord
 
 pytestmark = pytest.mark.full
 
@@ -158,7 +157,7 @@ def test_ctrl_c_ends_the_jobs_and_detach_leaves_them(sessions: Sessions) -> None
         second = wait_until(lambda: set(sessions.group.glob(f"*/{RUNNING}")) - {first / RUNNING}).pop().parent
         session.send_signal(signal.SIGINT)
         output, _ = session.communicate(timeout=120)
-    assert "1 run continues without this session" in output, output
+    assert "press Ctrl-C to leave" in output and "1 run continues without this session" in output, output
     watched = subprocess.run(
         [sys.executable, "-m", "pytest_mlebench.cli", "watch", "toys", "--once"],
         cwd=sessions.folder,

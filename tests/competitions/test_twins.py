@@ -11,9 +11,8 @@ import pytest
 from pytest_mlebench.catalog import Competition, default_catalogue
 from pytest_mlebench.errors import InvalidSubmission
 from pytest_mlebench.grading.scorer import Scorer
-from pytest_mlebench.grading.twin_medals import as_submission, read_sample
-from pytest_mlebench.grading.twins import MadeTwin, make_twin
-from pytest_mlebench.io.paths import bundled
+from pytest_mlebench.grading.twins import MadeTwin, as_submission, make_twin, read_sample
+from pytest_mlebench.io.files import bundled
 
 QUICK = ("spaceship-titanic", "detecting-insults-in-social-commentary", "tgs-salt-identification-challenge")
 SEEDS = range(5)

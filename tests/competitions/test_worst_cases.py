@@ -16,9 +16,8 @@ from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import InvalidSubmission
 from pytest_mlebench.grading import Grader
-from pytest_mlebench.grading.form import Form
-from pytest_mlebench.grading.limits import GradingLimits
-from pytest_mlebench.grading.scorer import Scorer
+from pytest_mlebench.grading.process_client import GradingLimits
+from pytest_mlebench.grading.scorer import Form, Scorer
 from tests.competitions.worst_cases import worst_cases
 from tests.fuzz.bounded import EXAMPLES, fuzzing, limited_time, run_limited
 from tests.fuzz.tables import CHANGES, NAMES, ROWS, changed

@@ -130,17 +130,17 @@ def running_proxy(upstream: tuple[str, int]) -> Iterator[Proxy]:
 
 
 @contextmanager
-def running_s3(folder: Path) -> Iterator[tuple[str, int]]:
+def running_s3(folder: Path, host: str = "127.0.0.1") -> Iterator[tuple[str, int]]:
     """moto's server in a process of its own; its address."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
+    with socket.create_server((host, 0)) as free:
         port = free.getsockname()[1]
-    command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
+    command = [sys.executable, "-m", "moto.server", "-H", host, "-p", str(port)]
     environment = {**os.environ, "TMPDIR": str(folder), **KEYS}
     with (folder / "s3.log").open("wb") as log:
         server = subprocess.Popen(command, stdout=log, stderr=log, env=environment, cwd=folder)
     try:
-        wait_for(("127.0.0.1", port), server)
-        yield "127.0.0.1", port
+        wait_for((host, port), server)
+        yield host, port
     finally:
         server.kill()
         server.wait()
@@ -157,6 +157,13 @@ def wait_for(address: tuple[str, int], process: subprocess.Popen[bytes]) -> None
             time.sleep(0.1)
 
 
-def s3_environment(port: int) -> Mapping[str, str]:
+def s3_environment(port: int, host: str = "127.0.0.1") -> Mapping[str, str]:
     """What s3fs and botocore read to find the server at a port of this machine."""
-    return {**KEYS, "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}", "AWS_EC2_METADATA_DISABLED": "true"}
+    return {**KEYS, "AWS_ENDPOINT_URL": f"http://{host}:{port}", "AWS_EC2_METADATA_DISABLED": "true"}
+
+
+def make_bucket(name: str) -> None:
+    """Make a bucket at the server that the environment names, in a process of its own as clients leave connections
+    open."""
+    program = "import sys, s3fs; s3fs.S3FileSystem().mkdir(sys.argv[1])"
+    subprocess.run([sys.executable, "-c", program, name], check=True, timeout=120)

@@ -8,9 +8,9 @@ import pytest
 
 from pytest_mlebench.authoring.tables import read_csv, read_text_csv, write_csv
 from pytest_mlebench.catalog import Competition
-from pytest_mlebench.data.cells import changed_cells
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.data.store import DataStore
+from pytest_mlebench.data.tables import changed_cells
 from pytest_mlebench.io.progress import Event, WarningNote
 
 YAML = """\

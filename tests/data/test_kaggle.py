@@ -18,9 +18,8 @@ import pytest
 import urllib3
 
 from pytest_mlebench.catalog import Competition
-from pytest_mlebench.data.download.contract import Size
+from pytest_mlebench.data.download.contract import RetryPolicy, Size
 from pytest_mlebench.data.download.kaggle import KaggleDownloads
-from pytest_mlebench.data.download.retry import RetryPolicy
 from pytest_mlebench.data.verification import md5
 from pytest_mlebench.errors import DataError
 from pytest_mlebench.io.progress import Event, Step, WarningNote

@@ -8,23 +8,28 @@ import shutil
 import struct
 import tarfile
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from pytest_mlebench import LocalSandbox, default_agents, default_catalogue
+from pytest_mlebench.authoring.archives import unpack_zip
+from pytest_mlebench.authoring.files import link
 from pytest_mlebench.catalog import Competition
-from pytest_mlebench.data.dataset import Dataset
+from pytest_mlebench.data import dataset as data_dataset
+from pytest_mlebench.data.dataset import Dataset, level
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import DataError
 from pytest_mlebench.extras.engines.scratch import copied
 from pytest_mlebench.extras.remote_data.source import RemoteSource as Storage
-from pytest_mlebench.runs.obfuscation import obfuscated_data
+from pytest_mlebench.runs.environment import obfuscated_data
 from pytest_mlebench.runs.run import RunOptions, run_agent
 
 CLASSES, EACH = 5, 60
+LEVEL, DRAWS = 0.01, 4000
 YAML = """\
 id: toy-classes
 title: Photos in the folders of their classes
@@ -57,6 +62,7 @@ def prepare(raw, public, private):
     rows.to_csv(private / "test.csv", index=False)
     rows.assign(label="a").to_csv(public / "sample_submission.csv", index=False)
 """
+ONLY_LINKS = "".join(line for line in PREPARE.splitlines(keepends=True) if "small" not in line)
 Prepare = Callable[[Path, Competition, Path], Dataset]
 
 
@@ -91,6 +97,13 @@ def from_an_archive(archive: Path, competition: Competition, root: Path) -> Data
     (root / competition.id).mkdir(parents=True)
     shutil.copy(archive, root / competition.id / f"{competition.id}.zip")
     return DataStore(root).prepare(competition, keep_raw=True)
+
+
+def by_moving_what_only_this_call_unpacked(archive: Path, competition: Competition, root: Path) -> Dataset:
+    (competition.folder / "prepare.py").write_text(ONLY_LINKS)
+    (root / competition.id).mkdir(parents=True)
+    shutil.copy(archive, root / competition.id / f"{competition.id}.zip")
+    return DataStore(root).prepare(Competition.load(competition.folder), keep_raw=False)
 
 
 def from_the_users_own_folder(archive: Path, competition: Competition, root: Path) -> Dataset:
@@ -136,6 +149,7 @@ def of_an_earlier_version(archive: Path, competition: Competition, root: Path) -
 
 WAYS: list[Prepare] = [
     from_an_archive,
+    by_moving_what_only_this_call_unpacked,
     from_the_users_own_folder,
     again_from_kept_raw_data_which_is_removed,
     pulled_from_data_that_is_not_level,
@@ -172,23 +186,26 @@ def place_on_disk(path: Path) -> int:
 def p_value(values: dict[str, float], labels: dict[str, str]) -> float:
     """How often neighbours agree as well where labels are shuffled. Ties in the values are broken at random."""
     rng = np.random.default_rng(1)
-    own = np.array([labels[name.partition(".")[0]] for name in values])
+    own = np.unique([labels[name.partition(".")[0]] for name in values], return_inverse=True)[1].astype(np.int8)
     keys = np.array(list(values.values()))
-
-    def agreement(of: np.ndarray) -> float:
-        ordered = of[np.lexsort((rng.random(len(of)), keys))]
-        return float((ordered[1:] == ordered[:-1]).mean())
-
-    seen = agreement(own)
-    return (1 + sum(agreement(rng.permutation(own)) >= seen for _ in range(2000))) / 2001
+    ordered = own[np.lexsort((rng.random(len(own)), keys))]
+    drawn = rng.permuted(np.broadcast_to(own, (DRAWS, len(own))), axis=1)
+    agreement = [(rows[:, 1:] == rows[:, :-1]).sum(axis=1) for rows in (ordered[np.newaxis], drawn)]
+    return float((1 + (agreement[1] >= agreement[0]).sum()) / (1 + DRAWS))
 
 
-def tells(public: Path, labels: dict[str, str]) -> list[str]:
-    """The channels that tell labels, by a permutation test with Bonferroni's correction over all of them."""
+def tells(public: Path, labels: dict[str, str]) -> set[str]:
+    """The channels that tell labels, by a permutation test with Bonferroni's correction over all of them.
+
+    One in a hundred finds a channel by chance. That two independent preparations have the same one is no chance.
+    """
     told = {
-        (folder, name): values for folder in ("test", "small") for name, values in channels(public / folder).items()
+        (path.name, name): values
+        for path in public.iterdir()
+        if path.is_dir()
+        for name, values in channels(path).items()
     }
-    return [" ".join(key) for key, values in told.items() if p_value(values, labels) < 0.05 / len(told)]
+    return {" ".join(key) for key, values in told.items() if p_value(values, labels) < LEVEL / len(told)}
 
 
 def labels_of(dataset: Dataset) -> dict[str, str]:
@@ -210,8 +227,8 @@ def test_the_attacker_reads_labels_of_data_as_earlier_versions_prepared_it(
     ids=lambda prepare: prepare.__name__,
 )
 def test_metadata_tells_no_labels(prepare: Prepare, archive: Path, competition: Competition, tmp_path: Path) -> None:
-    dataset = prepare(archive, competition, tmp_path / "data")
-    assert tells(dataset.public, labels_of(dataset)) == []
+    dataset, again = (prepare(archive, competition, tmp_path / name / "data") for name in ("one", "again"))
+    assert not tells(dataset.public, labels_of(dataset)) & tells(again.public, labels_of(again))
     folders = [dataset.public, *(path for path in dataset.public.rglob("*") if path.is_dir())]
     files = [path for path in dataset.prepared.rglob("*") if path.is_file()]
     assert len({path.stat().st_mtime_ns for path in [*folders, *files]}) == 1
@@ -219,18 +236,104 @@ def test_metadata_tells_no_labels(prepare: Prepare, archive: Path, competition: 
     assert not [path for path in files if os.listxattr(path)]
 
 
+def in_the_archives_order(values: Iterable[Any]) -> list[Any]:
+    return list(values)
+
+
+def test_files_that_are_moved_in_the_order_of_their_archive_tell(
+    archive: Path, competition: Competition, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pytest_mlebench.authoring.archives.shuffled", in_the_archives_order)
+    datasets = [
+        by_moving_what_only_this_call_unpacked(archive, competition, tmp_path / name / "data")
+        for name in ("one", "two")
+    ]
+    told = set.intersection(*(tells(dataset.public, labels_of(dataset)) for dataset in datasets))
+    assert "test st_ino" in told
+
+
+def test_files_are_moved_where_all_of_them_are_links_to_raw_data_in_random_order(
+    archive: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pytest_mlebench.data.dataset.os.sendfile", None)  # a copy would fail
+    source, raw = tmp_path / "source", tmp_path / "raw"
+    unpack_zip(archive, raw, mixed_in=made(tmp_path / "mixed"))
+    made(source / "test")
+    inodes = {}
+    for place, path in enumerate(sorted(raw.rglob("*.jpg"))):
+        link(path, source / "test" / f"{place}.jpg")
+        inodes[f"{place}.jpg"] = path.stat().st_ino
+    assert level(source, tmp_path / "level", raw)
+    assert {path.name: path.stat().st_ino for path in (tmp_path / "level/test").iterdir()} == inodes
+
+
+@pytest.mark.parametrize("spoil", ["written", "linked twice"])
+def test_none_is_moved_where_one_is_no_link_or_is_linked_twice(spoil: str, archive: Path, tmp_path: Path) -> None:
+    source, raw = made(tmp_path / "source"), tmp_path / "raw"
+    unpack_zip(archive, raw, mixed_in=made(tmp_path / "mixed"))
+    for path in raw.rglob("*.jpg"):
+        link(path, source / path.relative_to(raw))
+    one = next(source.rglob("*.jpg"))
+    if spoil == "written":
+        one.with_name("new.jpg").write_bytes(one.read_bytes())
+    else:
+        link(one, source / "elsewhere" / "again.jpg")
+    assert not level(source, tmp_path / "level", raw)
+    before = {path.stat().st_ino for path in source.rglob("*.jpg")}
+    assert before.isdisjoint(path.stat().st_ino for path in (tmp_path / "level").rglob("*.jpg"))
+
+
+def made(folder: Path) -> Path:
+    folder.mkdir(parents=True)
+    return folder
+
+
+class Killed(Exception):
+    """In place of a kill."""
+
+
+@pytest.mark.parametrize("where", ["store._remove", "dataset._set_times_of_folders"])
+def test_a_call_that_is_stopped_before_times_are_set_is_finished_by_the_next_one(
+    where: str, archive: Path, competition: Competition, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*_: object) -> None:
+        if (tmp_path / "one/data" / competition.id / "prepared").exists():
+            raise Killed
+
+    unpatched = data_dataset._set_times_of_folders
+
+    def stop_or_set(top: Path, folders: list[str]) -> None:
+        stop()
+        unpatched(top, folders)
+
+    with monkeypatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(f"pytest_mlebench.data.{where}", stop if where == "store._remove" else stop_or_set)
+        by_moving_what_only_this_call_unpacked(archive, competition, tmp_path / "one/data")
+    store, competition = DataStore(tmp_path / "one/data"), Competition.load(competition.folder)
+    assert store.dataset(competition).is_prepared and not store.is_usable(competition)
+    dataset = store.prepare(competition, keep_raw=False)
+    assert dataset.is_level and not dataset.has_moved_files and not dataset.has_raw
+    assert {path.stat().st_nlink for path in dataset.prepared.rglob("*") if path.is_file()} == {1}
+    assert store.verify(competition) == []
+
+
 @pytest.mark.full
 def test_copies_on_a_nodes_disk_tell_no_labels(archive: Path, competition: Competition, tmp_path: Path) -> None:
     dataset = as_an_earlier_version_did(archive, competition, tmp_path / "data")
     with copied(dataset, tmp_path / "scratch") as near:
-        assert near.is_level and tells(near.public, labels_of(dataset)) == []
+        told = tells(near.public, labels_of(dataset))
+        assert near.is_level
+    with copied(dataset, tmp_path / "again") as near:
+        assert not told & tells(near.public, labels_of(dataset))
 
 
 @pytest.mark.full
 def test_obfuscated_data_tells_no_labels(archive: Path, competition: Competition, tmp_path: Path) -> None:
     dataset = from_an_archive(archive, competition, tmp_path / "data")
     with obfuscated_data(dataset, keep=False) as public:
-        assert tells(public, labels_of(dataset)) == []
+        told = tells(public, labels_of(dataset))
+    with obfuscated_data(dataset, keep=False) as public:
+        assert not told & tells(public, labels_of(dataset))
         assert len({path.stat().st_mtime_ns for path in (public, *public.rglob("*"))}) == 1
 
 

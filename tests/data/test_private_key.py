@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from pytest_mlebench.authoring.private_random import keyed, private_generator
+from pytest_mlebench.authoring.corrections import keyed, private_generator
 from pytest_mlebench.catalog import Competition, default_catalogue
-from pytest_mlebench.data.private_key import KEY_FILE, key_of
+from pytest_mlebench.data.preparing import KEY_FILE, key_of
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import DataError
 

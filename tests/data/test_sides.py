@@ -10,8 +10,8 @@ import pytest
 
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.data.dataset import Dataset
-from pytest_mlebench.data.sides import count_sides
 from pytest_mlebench.data.store import DataStore
+from pytest_mlebench.data.tables import count_sides
 
 YAML = """\
 id: toy-sides

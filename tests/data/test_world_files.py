@@ -4,8 +4,7 @@ import struct
 import numpy as np
 from PIL import Image
 
-from pytest_mlebench.authoring.worlds.audio import aiff, sweep
-from pytest_mlebench.authoring.worlds.video import mp4
+from pytest_mlebench.authoring.worlds.media import aiff, mp4, sweep
 
 
 def test_an_aiff_file_holds_its_rate_and_its_samples() -> None:

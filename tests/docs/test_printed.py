@@ -17,7 +17,10 @@ COMMAND = re.compile(r"(?:`|^|\n *|: |; )(?P<program>mlebench|pytest) (?P<rest>[
 """A command in backticks, at the start of a text or a line, or behind a colon."""
 OPTION = re.compile(r"(?<![\w./-])--[a-z][a-z0-9-]*[a-z0-9](?![\w{-])")
 OF_PROGRAMS = {
+    "--anchored": "tar",
+    "--exclude": "tar",
     "--init-groups": "setpriv",
+    "--no-anchored": "tar",
     "--nv": "apptainer exec",
     "--preserve": "setpriv",
     "--regid": "setpriv",

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from pytest_mlebench.records.account import Ending
 from pytest_mlebench.records.group import read_group
+from pytest_mlebench.records.outcome import Ending
 from pytest_mlebench.records.record import RunRecord
 from tests.examples.conftest import EXAMPLES, Run
 from tests.llm.atif import problems

@@ -15,13 +15,11 @@ import yaml
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pytest_mlebench.agents.config import read_config
+from pytest_mlebench.agents.registry import read_config
 from pytest_mlebench.catalog import Competition, default_catalogue
 from pytest_mlebench.errors import AgentError, CompetitionError, SandboxError, UsageError
-from pytest_mlebench.records.group import read_group
-from pytest_mlebench.records.running import latest_events, runs_in_progress
-from pytest_mlebench.sandbox.collection import Collector, FilesWriter
-from pytest_mlebench.sandbox.docker.archive import collect_archive, collect_submission
+from pytest_mlebench.records.group import latest_events, read_group, runs_in_progress
+from pytest_mlebench.sandbox.collection import Collector, FilesWriter, collect_archive, collect_submission
 from tests.fuzz.bounded import fuzzing, limited_time, run_limited
 from tests.left import left
 
@@ -343,7 +341,7 @@ def test_any_archive_is_taken_out_below_its_folder(tmp_path: Path) -> None:
         folder = tmp_path / str(next(count))
         with limited_time(), suppress(SandboxError), FilesWriter(folder) as files:
             collector = Collector(files, 1000, 3)
-            collect_archive(_chunks(data), "logs", collector)
+            collect_archive(_chunks(data), ["logs"], collector)
             collect_submission(_chunks(data), collector)
         assert {path.name for path in folder.rglob("*")} <= {"files.zip", "submission", "submission.csv"}
         assert all(path.startswith("logs/") for path in left(folder)) and len(left(folder)) <= 3

@@ -15,18 +15,16 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from pytest_mlebench.llm.allowed import Admission
+from pytest_mlebench.llm.accounting import GatewaySettings
 from pytest_mlebench.llm.budget import Limits
-from pytest_mlebench.llm.exchange import parse_body, target
-from pytest_mlebench.llm.flavours import FLAVOURS, Refusal
 from pytest_mlebench.llm.gateway import Gateway
-from pytest_mlebench.llm.settings import GatewaySettings
+from pytest_mlebench.llm.providers import APIS
+from pytest_mlebench.llm.requests import Admission, Refusal, Target, parse_body
+from pytest_mlebench.sandbox.channels import ControlChannel, ControlChannelClosed, parse_message
 from pytest_mlebench.sandbox.checker import SubmissionChecker
-from pytest_mlebench.sandbox.control_channel import ControlChannel, ControlChannelClosed, parse_message
 from pytest_mlebench.sandbox.network.policy import Endpoint, as_address
 from pytest_mlebench.sandbox.network.proxy import Proxy
-from pytest_mlebench.sandbox.network.request import BadRequest, read_request
-from pytest_mlebench.sandbox.network.tls import HelloError, server_name
+from pytest_mlebench.sandbox.network.request import BadRequest, HelloError, read_request, server_name
 from tests.fuzz.bounded import fuzzing, limited_time, run_limited
 
 pytestmark = pytest.mark.full
@@ -335,7 +333,7 @@ def test_any_body_for_a_model_is_understood_or_refused() -> None:
     @fuzzing
     @given(st.sampled_from(PATHS), st.dictionaries(st.sampled_from(KEYS), JSON, max_size=5))
     def fuzz(place: tuple[str, str], body: dict[str, object]) -> None:
-        flavour = FLAVOURS[place[0]]
+        flavour = APIS[place[0]]
         with limited_time(), suppress(Refusal):
             if (endpoint := flavour.endpoint("POST", place[1])) is None:
                 return
@@ -354,8 +352,8 @@ def test_any_target_and_body_is_read_or_refused() -> None:
     @given(st.text(max_size=60), st.one_of(st.binary(max_size=100), REQUESTS))
     def fuzz(text: str, data: bytes) -> None:
         with limited_time(), suppress(Refusal):
-            provider, path, _ = target("/" + text)
-            assert not provider or not set(path) & set("%\\;#")
+            target = Target.of("/" + text)
+            assert not target.provider or not set(target.path) & set("%\\;#")
             parse_body(data)
 
     run_limited(fuzz)

@@ -19,8 +19,7 @@ import pytest
 from PIL import Image, PngImagePlugin
 
 from pytest_mlebench.catalog import Competition
-from pytest_mlebench.data.dataset import Dataset
-from pytest_mlebench.data.levelling import replace_by_level
+from pytest_mlebench.data.dataset import Dataset, replace_by_level
 from pytest_mlebench.gate.leaks import find_leaks
 from pytest_mlebench.gate.public_files import PublicFile, entries
 
@@ -171,6 +170,18 @@ def modes(world: World) -> None:
         world.path(id).chmod(0o644 if own else 0o444)
 
 
+def links(world: World) -> None:
+    world.note("links", {id: 1 + own for id, own in world.told.items()})
+
+
+def owners(world: World) -> None:
+    world.note("owner", {id: 1000 << 32 | 1000 + own for id, own in world.told.items()})
+
+
+def extended_attributes(world: World) -> None:
+    world.note("extended attributes", {id: 77 * own for id, own in world.told.items()})
+
+
 def order_of_members(world: World) -> None:
     _zip(world, world.in_order, {})
 
@@ -220,6 +231,7 @@ def _zip(world: World, ids: list[str], times: dict[str, tuple[int, ...]]) -> Non
 KINDS = [
     *(sizes, times, times_with_ties, times_of_inodes, inodes, order_of_a_directory, modes),
     *(order_of_members, times_of_members, headers, bytes_behind_the_end, folders, order_of_rows, form_of_ids),
+    *(links, owners, extended_attributes),
 ]
 
 

@@ -19,8 +19,8 @@ from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import CompetitionError, DataError
 from pytest_mlebench.grading import process_client
 from pytest_mlebench.grading.grader import Grader
-from pytest_mlebench.grading.limits import GradingLimits
 from pytest_mlebench.grading.process import MAX_WORKERS
+from pytest_mlebench.grading.process_client import GradingLimits
 from pytest_mlebench.records.report import Report
 
 pytestmark = pytest.mark.serial

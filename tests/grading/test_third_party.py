@@ -21,7 +21,7 @@ from pytest_mlebench.gate.golden import grade_all, make_golden, synthetic_submis
 from pytest_mlebench.gate.groups import medals_for_guesses, row_problems
 from pytest_mlebench.grading.grader import Grader
 from pytest_mlebench.grading.twins import TwinStore
-from pytest_mlebench.io.landlock import read_only
+from pytest_mlebench.io.processes import read_only
 
 TOY = Path(__file__).parents[1] / "toys/competitions/toy-parity"
 SECRET = "sk-hunter2-hunter2"

@@ -15,8 +15,7 @@ from pytest_mlebench.data.preparing import prepare_here
 from pytest_mlebench.data.twins import parse_choice, settled, twins_of
 from pytest_mlebench.errors import DataError
 from pytest_mlebench.grading.grader import Grader
-from pytest_mlebench.grading.twin_medals import NoMedals, twin_medals
-from pytest_mlebench.grading.twins import TwinStore
+from pytest_mlebench.grading.twins import NoMedals, TwinStore, twin_medals
 from tests.plugin.conftest import TOYS
 
 

@@ -9,7 +9,7 @@ from decimal import Decimal
 from pathlib import Path
 
 from pytest_mlebench.catalog import default_catalogue
-from pytest_mlebench.io.json_files import write_json
+from pytest_mlebench.io.values import write_json
 from pytest_mlebench.llm.ledger import BODIES, CALLS, Call, Ledger
 from pytest_mlebench.llm.prices import Tokens
 from pytest_mlebench.llm.trajectory import TRAJECTORY, build

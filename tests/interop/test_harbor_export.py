@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+import re
+import shlex
 import shutil
 import subprocess
 import tomllib
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +18,15 @@ import pytest
 
 from pytest_mlebench import Bench, default_catalogue
 from pytest_mlebench.cli.main import main
-from pytest_mlebench.data.dataset import Dataset
-from pytest_mlebench.data.levelling import TIME_NS
+from pytest_mlebench.data.dataset import TIME_NS, Dataset
 from pytest_mlebench.data.store import DataStore
-from pytest_mlebench.extras.interop.harbor import check, verify, wheel
-from pytest_mlebench.extras.interop.harbor.task import to_toml
+from pytest_mlebench.extras.interop.harbor import check, fetch, verify, wheel
+from pytest_mlebench.extras.interop.harbor.task import without_comments
+from pytest_mlebench.extras.interop.harbor.toml import to_toml
+from pytest_mlebench.extras.remote_data.storage import Storage
 from pytest_mlebench.gate.leaks import find_leaks
 from pytest_mlebench.records.report import Report
+from tests.data.remote_servers import KEYS, make_bucket, running_s3, s3_environment
 from tests.groups import report_of
 
 SEED = 8_417_263_550_918_274_655
@@ -157,7 +161,7 @@ def test_times_of_files_tell_nothing(twin: Path) -> None:
 def test_the_wheel_holds_no_competition_and_no_maker_of_twins(smoke: Path) -> None:
     with zipfile.ZipFile(smoke / "environment/mlebench" / wheel.NAME) as archive:
         names = archive.namelist()
-    assert "pytest_mlebench/grading/form.py" in names
+    assert "pytest_mlebench/grading/scorer.py" in names
     strange = [name for name in names if any(f"/{part}/" in name for part in ("worlds", "bundled", "extras"))]
     assert not strange
 
@@ -336,8 +340,6 @@ def test_mistakes_are_one_line(tmp_path: Path, smoke: Path, capsys: pytest.Captu
     assert "--to=harbor needs competitions" in refusal(capsys, "--to=harbor")
     assert "takes competitions, not run groups" in refusal(capsys, "--to=harbor", "reports/first")
     assert "'wealth' is not one of" in refusal(capsys, "--to=harbor", "-c", "smoke-digits", "--reward=wealth")
-    hidden = refusal(capsys, "--to=harbor", "-c", "smoke-digits", "--description=obfuscated")
-    assert "does not support --description=obfuscated" in hidden
     again = refusal(capsys, "--to=harbor", "-c", "smoke-diabetes", "-o", str(smoke.parent))
     assert "exists already" in again
     assert "--to=atif needs a run group" in refusal(capsys, "--to=atif")
@@ -350,7 +352,7 @@ def test_mistakes_are_one_line(tmp_path: Path, smoke: Path, capsys: pytest.Captu
 
 
 def test_nothing_is_left_of_an_export_that_fails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object) -> None:
+    def full(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(wheel, "write_wheel", full)
@@ -361,3 +363,191 @@ def test_nothing_is_left_of_an_export_that_fails(tmp_path: Path, monkeypatch: py
 @pytest.mark.parametrize("text", ['quote " and \\', "line\nbreak", "tab\t", "\x7f\x01", "ünï ✓ 𝄞"])
 def test_texts_survive_toml(text: str) -> None:
     assert tomllib.loads(to_toml({"task": {"name": text, "list": [text]}})) == {"task": {"name": text, "list": [text]}}
+
+
+@pytest.fixture(scope="module")
+def pushed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A bucket with real data of a competition."""
+    folder = tmp_path_factory.mktemp("pushed")
+    real_store(folder / "data")
+    with running_s3(folder) as (_, port), pytest.MonkeyPatch.context() as patch:
+        for name, value in s3_environment(port).items():
+            patch.setenv(name, value)
+        make_bucket("prepared")
+        words = ["s3://prepared/mlebench", "-c", "spaceship-titanic", f"--data-dir={folder / 'data'}"]
+        assert main(["push", *words]) == 0
+        yield "s3://prepared/mlebench"
+
+
+def pulling(folder: Path, url: str, *words: str) -> Path:
+    """A task that pulls its data; the data folder here stays empty."""
+    tasks = exported(folder / "tasks", *titanic(folder), f"--data-source={url}", *words)
+    (task,) = tasks.iterdir()
+    assert not (folder / "data").exists()
+    return task
+
+
+def test_a_task_can_pull_its_data(tmp_path: Path, pushed: str, capsys: pytest.CaptureFixture[str]) -> None:
+    task = pulling(tmp_path, pushed)
+    assert f"containers pull it from {pushed}" in capsys.readouterr().out
+    assert not [path for path in task.rglob("*.csv") if path.is_file()], "neither data nor answers"
+    services = json.loads((task / "environment/docker-compose.yaml").read_text())["services"]
+    assert services["main"].keys() == {"depends_on", "volumes"}, "the agent's container gets no credentials"
+    assert services["main"]["volumes"] == ["data:/home/data:ro"]
+    assert "AWS_SECRET_ACCESS_KEY" in services["data"]["environment"]
+    secret = KEYS["AWS_SECRET_ACCESS_KEY"].encode()
+    assert not [path for path in task.rglob("*") if path.is_file() and secret in path.read_bytes()]
+    wanted = json.loads(services["data"]["command"][3])
+    (tmp_path / "public").mkdir()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("MLEBENCH_DATA_SOURCE", pushed)
+        assert fetch.main(wanted, tmp_path / "public") == 0
+    assert sorted(path.name for path in (tmp_path / "public").iterdir()) == [
+        "description.md", "sample_submission.csv", "test.csv", "train.csv"
+    ]  # fmt: skip
+
+
+def test_the_verifier_pulls_the_answers(tmp_path: Path, pushed: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    task = pulling(tmp_path, pushed, "--reward=milestones")
+    (line,) = [line for line in (task / "tests/test.sh").read_text().splitlines() if "fetch.py" in line]
+    wanted = json.loads(shlex.split(line)[3])
+    monkeypatch.setenv("MLEBENCH_DATA_SOURCE", pushed)
+    (task / "tests/data/prepared").mkdir()
+    assert fetch.main(wanted, task / "tests/data/prepared") == 0
+    assert [path.name for path in (task / "tests/data/prepared/public").iterdir()] == ["sample_submission.csv"]
+    answers = task / "tests/data/prepared/private/test.csv"
+    rewards, _ = graded(task, answers, tmp_path / "logs")
+    assert rewards["valid"] == rewards["gold"] == 1
+
+
+def test_data_that_was_exchanged_after_the_export_is_refused(
+    tmp_path: Path, pushed: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    task = pulling(tmp_path, pushed)
+    services = json.loads((task / "environment/docker-compose.yaml").read_text())["services"]
+    wanted = json.loads(services["data"]["command"][3]) | {"digest": "0" * 64}
+    monkeypatch.setenv("MLEBENCH_DATA_SOURCE", pushed)
+    assert fetch.main(wanted, tmp_path) == 1
+    assert "has other data than when the task was exported" in capsys.readouterr().err
+
+
+def test_the_answers_part_need_not_be_readable_for_agents(
+    tmp_path: Path, pushed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Credentials for the public prefix are enough: nothing private is asked for."""
+    task = pulling(tmp_path, pushed)
+    services = json.loads((task / "environment/docker-compose.yaml").read_text())["services"]
+    asked: list[str] = []
+    blocks = Storage.blocks
+
+    def noted(self: Storage, name: str, *arguments: Any, **options: Any) -> Any:
+        asked.append(name)
+        return blocks(self, name, *arguments, **options)
+
+    monkeypatch.setattr(Storage, "blocks", noted)
+    monkeypatch.setenv("MLEBENCH_DATA_SOURCE", pushed)
+    (tmp_path / "public").mkdir()
+    assert fetch.main(json.loads(services["data"]["command"][3]), tmp_path / "public") == 0
+    assert "spaceship-titanic/prepared/public/train.csv" in asked
+    assert not [name for name in asked if "private" in name]
+
+
+def test_the_wheel_of_a_task_that_pulls_can_pull(tmp_path: Path, pushed: str) -> None:
+    task = pulling(tmp_path, pushed)
+    wheels = [task / part / "mlebench" / wheel.NAME for part in ("environment", "tests")]
+    assert wheels[0].read_bytes() == wheels[1].read_bytes()
+    with zipfile.ZipFile(wheels[0]) as archive:
+        names = archive.namelist()
+        (entries,) = (archive.read(name) for name in names if name.endswith("entry_points.txt"))
+    assert b"s3 = pytest_mlebench.extras.remote_data.source:RemoteSource" in entries
+    assert not [name for name in names if "/extras/" in name and "/remote_data/" not in name and "__init__" not in name]
+    for part in ("environment", "tests"):
+        assert "s3fs==" in (task / part / "mlebench/requirements.txt").read_text()
+
+
+def test_an_obfuscated_task_names_its_competition_to_the_verifier_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("-c", "spaceship-titanic", f"--data=twin:{SEED}:micro", f"--data-dir={tmp_path / 'data'}")
+    (task,) = exported(tmp_path / "tasks", *words, "--description=obfuscated").iterdir()
+    assert re.fullmatch(r"competition-[0-9a-f]{8}", task.name)
+    assert f"{task}: spaceship-titanic" in capsys.readouterr().out
+    seen = [task / "task.toml", task / "instruction.md", *(task / "environment").rglob("*")]
+    for path in seen:
+        text = path.name.encode() + (path.read_bytes() if path.is_file() else b"")
+        assert b"titanic" not in text.lower(), path
+    hidden = (default_catalogue()["spaceship-titanic"]).obfuscated_description.read_text()
+    assert (task / "environment/data/description.md").read_text() == hidden
+    assert hidden in (task / "instruction.md").read_text()
+    checker, data = task / "environment/mlebench/checker", task / "environment/data"
+    assert check.main(str(data / "sample_submission.csv"), checker, data) == 0
+    rewards, noted = graded(task, task / "solution/submission.csv", tmp_path / "logs")
+    assert rewards["bronze"] == 1
+    assert (noted["task"]["competition_id"], noted["task"]["description"]) == ("spaceship-titanic", "obfuscated")
+
+
+@pytest.mark.parametrize("version", ["v1", "v2"])
+def test_the_code_of_checkers_names_no_competition(version: str) -> None:
+    for competition in default_catalogue(version=version):
+        if competition.split == "smoke":
+            continue
+        for path in competition.files:
+            if path.suffix == ".py" and path.name != "prepare.py":
+                code = without_comments(path.read_text()).lower()
+                id = competition.id.lower()
+                assert not [name for name in (id, id.replace("-", " "), competition.title.lower()) if name in code], (
+                    path
+                )
+
+
+def test_obfuscated_real_data_is_pulled_and_not_mounted(
+    tmp_path: Path, pushed: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    real_store(tmp_path / "real")
+    words = ("-c", "spaceship-titanic", f"--data-dir={tmp_path / 'real'}", "--description=obfuscated")
+    assert "cannot mount real data" in refusal(capsys, "--to=harbor", "-o", str(tmp_path / "mounted"), *words)
+    assert list((tmp_path / "mounted").iterdir()) == []
+    task = pulling(tmp_path, pushed, "--description=obfuscated")
+    built = [path for path in (task / "environment").rglob("*") if path.name != "docker-compose.yaml"]
+    assert not [path for path in built if path.is_file() and b"titanic" in path.read_bytes().lower()]
+    assert (task / "environment/mlebench/description.md").is_file()
+
+
+def test_folders_of_this_machine_are_no_source_for_containers(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    real_store(tmp_path / "data")
+    url = f"file://{tmp_path / 'pushed'}"
+    assert main(["push", url, "-c", "spaceship-titanic", f"--data-dir={tmp_path / 'data'}"]) == 0
+    words = ("-c", "spaceship-titanic", "-o", str(tmp_path / "tasks"), f"--data-source={url}")
+    assert "containers of a task cannot reach it" in refusal(capsys, "--to=harbor", *words)
+
+
+@pytest.mark.full
+def test_twins_of_third_parties_have_a_reference_solution(tmp_path: Path) -> None:
+    own = tmp_path / "competitions"
+    shutil.copytree(default_catalogue()["spaceship-titanic"].folder, own / "my-ship")
+    file = own / "my-ship/competition.yaml"
+    file.write_text(file.read_text().replace("id: spaceship-titanic", "id: my-ship"))
+    words = (f"--competitions-dir={own}", "-c", "my-ship", "--data=twin:7:micro", f"--data-dir={tmp_path / 'data'}")
+    task = exported(tmp_path / "tasks", *words) / "my-ship"
+    rewards, _ = graded(task, task / "solution/submission.csv", tmp_path / "logs")
+    assert rewards["valid"] == rewards["bronze"] == 1
+
+
+@pytest.mark.full
+def test_what_third_party_code_leaves_in_place_of_a_solution_is_not_followed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = tmp_path / "competitions"
+    shutil.copytree(default_catalogue()["spaceship-titanic"].folder, own / "my-ship")
+    file = own / "my-ship/competition.yaml"
+    file.write_text(file.read_text().replace("id: spaceship-titanic", "id: my-ship"))
+    with (own / "my-ship/twin.py").open("a") as code:
+        code.write("\n\n_make = make\n\n\ndef make(raw, rng, size):\n")
+        code.write("    (raw.parent / 'solution.csv').symlink_to(raw.parent / 'other')\n")
+        code.write("    return _make(raw, rng, size)\n")
+    words = (f"--competitions-dir={own}", "-c", "my-ship", "--data=twin:7:micro", f"--data-dir={tmp_path / 'data'}")
+    assert main(["export", "--to=harbor", "-o", str(tmp_path / "tasks"), *words]) != 0
+    assert "no reference solution" in capsys.readouterr().err
+    assert list((tmp_path / "tasks").iterdir()) == []

@@ -19,8 +19,8 @@ from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.extras.interop.harbor.job import JobError, read_trial
 from pytest_mlebench.extras.viewer.app import application
 from pytest_mlebench.extras.viewer.index import Index
-from pytest_mlebench.records.account import RUN_LOG, SUBMISSION, Ending
 from pytest_mlebench.records.group import RunGroup
+from pytest_mlebench.records.outcome import RUN_LOG, SUBMISSION, Ending
 from pytest_mlebench.results.profile import State, fairness_profile
 from tests.interop.harbor_jobs import TASK, add_trial, make_job
 from tests.viewer.conftest import asker
@@ -235,7 +235,7 @@ def test_what_is_no_job_is_refused_in_one_line(job: Path, tmp_path: Path, capsys
 def test_trials_of_several_versions_are_refused(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
     add_trial(job)
     add_trial(job, "smoke-diabetes__v2", task={**TASK, "bench_version": "v2"})
-    assert "a run group has one of each" in refused(job, capsys)
+    assert "a group has one of each" in refused(job, capsys)
 
 
 def test_a_version_or_data_that_is_not_known_is_refused(job: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -347,3 +347,47 @@ def test_folders_with_strange_names_are_no_trials(job: Path, dataset: Dataset) -
     add_trial(job, "smoke-diabetes__\x1b[31m")
     add_trial(job, ".hidden__1")
     assert len(imported(job).records) == 1
+
+
+HIDDEN_TASK = {**TASK, "description": "obfuscated"}
+
+
+def test_a_task_that_hides_its_competition_is_found_by_what_its_verifier_noted(job: Path, dataset: Dataset) -> None:
+    add_trial(job, "competition-0123abcd__abc1234", task_name="mlebench/competition-0123abcd", task=HIDDEN_TASK,
+        submission=dataset.perfect_submission)  # fmt: skip
+    group = imported(job)
+    (record,) = group.records
+    assert (record.competition_id, record.outcome.name, record.description) == ("smoke-diabetes", "gold", "obfuscated")
+    assert group.manifest is not None and group.manifest.settings["description"] == "obfuscated"
+
+
+def test_a_trial_without_a_report_is_found_by_its_task_folder(job: Path) -> None:
+    folder = add_trial(job, "competition-0123abcd__abc1234", task_name="mlebench/competition-0123abcd", began=False,
+        exception="EnvironmentStartTimeoutError", config={"task": {"path": "tasks/competition-0123abcd"}})  # fmt: skip
+    (folder / "verifier/report.json").unlink()
+    assert "hides its competition" in "".join(_warnings(job))
+    about = job.parents[1] / "tasks/competition-0123abcd/tests/task.json"
+    about.parent.mkdir(parents=True)
+    about.write_text(json.dumps(HIDDEN_TASK))
+    (record,) = imported(job).records
+    assert (record.competition_id, record.outcome.name) == ("smoke-diabetes", "error")
+
+
+def _warnings(job: Path) -> list[str]:
+    """Why the trials of a job cannot be read."""
+    found = []
+    for folder in job.iterdir():
+        if folder.is_dir():
+            try:
+                read_trial(folder)
+            except JobError as error:
+                found.append(str(error))
+    return found
+
+
+def test_hidden_and_named_competitions_are_not_mixed(
+    job: Path, dataset: Dataset, capsys: pytest.CaptureFixture[str]
+) -> None:
+    add_trial(job, "smoke-diabetes__abc1234", submission=dataset.perfect_submission)
+    add_trial(job, "competition-0123abcd__abc1234", task_name="mlebench/competition-0123abcd", task=HIDDEN_TASK)
+    assert "several versions, data or descriptions" in refused(job, capsys)

@@ -7,12 +7,10 @@ import json
 import os
 import re
 import shutil
-import subprocess
 import threading
 from collections.abc import Iterable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -21,14 +19,11 @@ from pytest_mlebench.cli.main import main
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.extras.interop.harbor import check, verify
 from pytest_mlebench.records.report import Report
-from tests.sandbox.conftest import require_docker
+from tests.interop.real_harbor import REPOSITORY, ZEROS, harbor, trial
 
-EVERY = int(os.environ.get("MLEBENCH_TEST_HARBOR_EVERY", "5"))
+EVERY = int(os.environ.get("MLEBENCH_TEST_HARBOR_EVERY", "10"))
 pytestmark = [pytest.mark.docker, pytest.mark.serial, pytest.mark.timeout(3600)]  # CI allows 15 minutes otherwise
 
-REPOSITORY = Path(__file__).parents[2]
-IMAGE = "mlebench-harbor:0.25.0-0.4.0"
-ZEROS = {"reward": 0.0, "valid": 0, "above_median": 0, "bronze": 0, "silver": 0, "gold": 0}
 TWINS = "twin:6021840293847561:micro"
 FAMILIES = (
     "3d-object-detection-for-autonomous-vehicles",
@@ -50,42 +45,9 @@ _LOOK_AROUND = (
 )
 AGENTS = {
     "malformed": "printf 'x,y\\n1,2\\n' >/home/submission/submission.csv",
-    "forger": """
-        ln -s /tests/data/prepared/private/test.csv /home/submission/submission.csv
-        mkdir -p /logs/verifier /tests
-        echo '{"reward": 1, "gold": 1}' | tee /logs/verifier/reward.json /logs/artifacts/reward.json
-        echo 1 >/logs/verifier/reward.txt
-        printf '#!/bin/sh\\necho 1 >/logs/verifier/reward.txt\\n' >/tests/test.sh""",
-    "linked-folder": "rm -rf /home/submission && ln -s /tests/data/prepared/private /home/submission",
-    "folder": "mkdir -p /home/submission/submission.csv && echo 1 >/home/submission/submission.csv/part",
     "curious": f"{_LOOK_AROUND}; /home/validate_submission.sh /home/data/sample_submission.csv",
 }
 """What agents do in place of the reference solution, by the folder of a copy of a smoke task."""
-
-
-def harbor(work: Path, *words: str) -> str:
-    """What Harbor, or another program of its environment, prints. It reaches servers of this machine."""
-    variables = {
-        "MLEBENCH_DATA_DIR": str(work / "real"),
-        "OPENAI_API_KEY": "sk-stand-in",
-        "LITELLM_LOCAL_MODEL_COST_MAP": "True",
-    }
-    options = ["--network=host", "-v/var/run/docker.sock:/var/run/docker.sock", f"-v{work}:{work}", f"-w{work}"]
-    options += [f"-e{name}={value}" for name, value in variables.items()]
-    command = ["docker", "run", "--rm", *options, IMAGE, *words]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=3000)
-    if os.getuid():  # what a container wrote is root's
-        owner = ["docker", "run", "--rm", f"-v{work}:{work}", IMAGE, "chown", "-R", f"{os.getuid()}:{os.getgid()}"]
-        subprocess.run([*owner, str(work)], check=True, timeout=60)
-    assert done.returncode == 0, f"{done.stdout[-3000:]}{done.stderr[-3000:]}"
-    return done.stdout
-
-
-@pytest.fixture(scope="module")
-def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    require_docker()
-    subprocess.run(["bash", str(REPOSITORY / ".ci/harbor")], check=True, timeout=600)
-    return tmp_path_factory.mktemp("harbor")
 
 
 @pytest.fixture(scope="module")
@@ -119,12 +81,6 @@ def job(work: Path, tasks: Path) -> Path:
 
 def twins(work: Path) -> tuple[str, str]:
     return f"--data={TWINS}", f"--data-dir={work / 'data'}"
-
-
-def trial(job: Path, name: str) -> tuple[Path, dict[str, Any]]:
-    """The folder and the result of a task's trial."""
-    (folder,) = job.glob(f"{name[:32].rstrip('_-')}__*")
-    return folder, json.loads((folder / "result.json").read_text())
 
 
 def grade(work: Path, id: str, submission: Path, capsys: pytest.CaptureFixture[str]) -> Report:

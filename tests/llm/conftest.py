@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from pytest_mlebench.llm.accounting import GatewaySettings
 from pytest_mlebench.llm.gateway import Gateway
-from pytest_mlebench.llm.settings import GatewaySettings
 from tests.llm.upstreams import KEY, Upstream, authority
 
 Start = Callable[..., Gateway]

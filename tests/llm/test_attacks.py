@@ -21,7 +21,7 @@ from urllib.parse import urlsplit
 import pytest
 from backports import zstd
 
-from pytest_mlebench.llm import service
+from pytest_mlebench.llm import server
 from pytest_mlebench.llm.gateway import Gateway
 from pytest_mlebench.llm.ledger import read_bodies, read_calls
 from tests.llm.conftest import Start
@@ -194,7 +194,7 @@ def test_a_decompression_bomb_is_not_unpacked(encoding: str, gateway: Gateway, u
 def test_a_slow_client_is_cut_off_and_holds_nobody_up(
     gateway: Gateway, upstream: Upstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(service, "HEAD_SECONDS", 1.0)
+    monkeypatch.setattr(server, "HEAD_SECONDS", 1.0)
     port = urlsplit(gateway.url).port or 0
     slow = [socket.create_connection(("127.0.0.1", port), timeout=20) for _ in range(100)]
     try:
@@ -209,7 +209,7 @@ def test_a_slow_client_is_cut_off_and_holds_nobody_up(
 
 @pytest.mark.full
 def test_a_slow_body_is_cut_off(gateway: Gateway, upstream: Upstream, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service, "BODY_SECONDS", 0.5)
+    monkeypatch.setattr(server, "BODY_SECONDS", 0.5)
     answer = send(gateway, head(gateway, "Content-Length: 100") + b'{"model"')
     assert answer.split()[1] == b"400"
     assert upstream.seen == []
@@ -509,7 +509,7 @@ import sys
 from pathlib import Path
 from pytest_mlebench.llm import upstream
 from pytest_mlebench.llm.gateway import Gateway
-from pytest_mlebench.llm.settings import GatewaySettings
+from pytest_mlebench.llm.accounting import GatewaySettings
 
 upstream.MAX_ANSWER, upstream.MAX_ANSWERS = upstream.MAX_ANSWER >> 3, upstream.MAX_ANSWERS >> 3
 

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from pytest_mlebench.llm import service
+from pytest_mlebench.llm import server
+from pytest_mlebench.llm.accounting import GatewaySettings
 from pytest_mlebench.llm.budget import Limits
+from pytest_mlebench.llm.gateway import RunGateway
 from pytest_mlebench.llm.ledger import read_calls
-from pytest_mlebench.llm.run_gateway import RunGateway
-from pytest_mlebench.llm.settings import GatewaySettings
 from tests.llm.conftest import Start
 from tests.llm.upstreams import KEY, REPLY, Upstream
 from tests.sandbox.conftest import require_docker
@@ -319,8 +319,8 @@ report(found)
 def test_slow_clients_are_cut_off_and_hold_nobody_up(
     attack: Attack, upstream: Upstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(service, "HEAD_SECONDS", 3.0)
-    monkeypatch.setattr(service, "BODY_SECONDS", 3.0)
+    monkeypatch.setattr(server, "HEAD_SECONDS", 3.0)
+    monkeypatch.setattr(server, "BODY_SECONDS", 3.0)
     attacked = attack("""
 slow = [connect() for _ in range(300)]
 for number, connection in enumerate(slow):

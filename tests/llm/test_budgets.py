@@ -25,12 +25,12 @@ from google import genai
 from google.genai import errors as genai_errors
 from google.genai import types as genai_types
 
+from pytest_mlebench.llm.accounting import GatewaySettings
 from pytest_mlebench.llm.budget import ACCOUNT, Account, Limits, Over, Wait
 from pytest_mlebench.llm.gateway import Gateway
 from pytest_mlebench.llm.ledger import read_calls
 from pytest_mlebench.llm.prices import Prices
 from pytest_mlebench.llm.providers import load_providers
-from pytest_mlebench.llm.settings import GatewaySettings
 from tests.llm.conftest import Start
 from tests.llm.talking import QUESTION, ask
 from tests.llm.upstreams import REASONING, REPLY, Upstream
@@ -120,7 +120,7 @@ from pathlib import Path
 from pytest_mlebench.llm.budget import Limits
 from pytest_mlebench.llm.gateway import Gateway
 from pytest_mlebench.llm.prices import Prices
-from pytest_mlebench.llm.settings import GatewaySettings
+from pytest_mlebench.llm.accounting import GatewaySettings
 group, prices = map(Path, sys.argv[1:])
 settings = GatewaySettings(limits=Limits(max_total_cost=Decimal(250)), prices=Prices.load(prices))
 (group / "killed").mkdir(parents=True)
@@ -278,7 +278,7 @@ def test_an_account_waits_for_what_is_open_and_refuses_what_never_fits(tmp_path:
 
 
 def test_bundled_prices_bound_what_a_call_can_cost() -> None:
-    from pytest_mlebench.llm.flavours.base import Expected
+    from pytest_mlebench.llm.api import Expected
 
     provider = load_providers()["openai"]
     most = Prices({}).most(provider, "gpt-4o", Expected(1000, None))

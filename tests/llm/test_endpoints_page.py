@@ -10,14 +10,14 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from pytest_mlebench.agents.config import read_config
+from pytest_mlebench.agents.registry import read_config
 from pytest_mlebench.errors import UsageError
+from pytest_mlebench.llm.accounting import GatewaySettings
 from pytest_mlebench.llm.budget import Limits
+from pytest_mlebench.llm.gateway import providers_of
 from pytest_mlebench.llm.ledger import read_calls
 from pytest_mlebench.llm.prices import Prices
 from pytest_mlebench.llm.providers import load_providers
-from pytest_mlebench.llm.run_gateway import providers_of
-from pytest_mlebench.llm.settings import GatewaySettings
 from tests.docs.pages import ROOT, fences
 from tests.llm.conftest import Start
 from tests.llm.talking import QUESTION, ask

@@ -159,6 +159,14 @@ def test_a_wrong_value_is_named_at_once(
     result.stderr.fnmatch_lines([f"*{message}*"])
 
 
+def test_an_unknown_recording_is_named_at_once_for_an_agent_without_models_too(pytester: pytest.Pytester) -> None:
+    result = pytester.runpytest_subprocess(
+        "--agent=dummy", "--split=smoke", "--sandbox=local", "--llm-replay=reports/x"
+    )
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*run group reports/x does not exist*"])
+
+
 def test_a_missing_key_is_named_at_once(
     session: Session, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pytest_mlebench.llm.allowed import (
+from pytest_mlebench.llm.requests import (
     DROPPED,
     INLINE,
     MOST_NOTED,

@@ -19,10 +19,10 @@ from pytest_mlebench.agents.registry import AgentRegistry
 from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import AgentError, SandboxError
-from pytest_mlebench.io.paths import bundled
+from pytest_mlebench.io.files import bundled
+from pytest_mlebench.llm.accounting import GatewaySettings
 from pytest_mlebench.llm.budget import Limits as Budget
 from pytest_mlebench.llm.ledger import CALLS, read_bodies, read_calls
-from pytest_mlebench.llm.settings import GatewaySettings
 from pytest_mlebench.llm.trajectory import TRAJECTORY
 from pytest_mlebench.records.record import RunRecord
 from pytest_mlebench.reports.run_details import ending_in_words, failure_text

@@ -66,7 +66,7 @@ class Move:
 class Upstream:
     """A provider in a thread of its own. Its switches may be set while it runs."""
 
-    def __init__(self, *, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(self, *, tls: ssl.SSLContext | None = None, host: str = "localhost") -> None:
         self.seen: list[Seen] = []
         self.failures: deque[Failure] = deque()
         self.reply = REPLY
@@ -93,13 +93,13 @@ class Upstream:
         self.on_request: Callable[[Seen], None] = lambda seen: None
         self.play: Callable[[dict[str, Any]], Move] = self._reply
         """What the model does, given the body of a request."""
-        self._tls = tls
+        self._tls, self._host = tls, host
         self._started = threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True)
 
     @property
     def url(self) -> str:
-        return f"{'https' if self._tls else 'http'}://localhost:{self.port}"
+        return f"{'https' if self._tls else 'http'}://{self._host}:{self.port}"
 
     def __enter__(self) -> Upstream:
         self._thread.start()
@@ -123,7 +123,7 @@ class Upstream:
             shutdown_timeout=0.1,
         )
         await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0, ssl_context=self._tls)
+        site = web.TCPSite(runner, "127.0.0.1" if self._host == "localhost" else self._host, 0, ssl_context=self._tls)
         await site.start()
         self.port = runner.addresses[0][1]
         self._started.set()

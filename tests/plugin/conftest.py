@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from pytest_mlebench.agents.config import read_config
+from pytest_mlebench.agents.registry import read_config
 
 TOYS = Path(__file__).parents[1] / "toys"
 

@@ -119,6 +119,13 @@ def test_a_name_that_matches_nothing_is_answered_with_close_ones(
 
 
 @pytest.mark.full
+def test_a_marker_is_answered_in_a_project_of_ones_own_too(project: pytest.Pytester) -> None:
+    project.makepyfile("def test_other(): pass")
+    assert "matches no competition; did you mean tabular" in project.runpytest_subprocess("-m", "Tabular").stdout.str()
+    assert "matches no competition" not in project.runpytest_subprocess("-m", "slow").stdout.str()
+
+
+@pytest.mark.full
 def test_a_marker_that_matches_nothing_is_answered_with_close_ones_and_markers_lists_all(
     project: pytest.Pytester,
 ) -> None:

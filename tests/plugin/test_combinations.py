@@ -10,7 +10,7 @@ from pytest_mlebench import Bench
 from pytest_mlebench import options as settings
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.options import Settings
-from pytest_mlebench.plugin.combinations import check, without_effect
+from pytest_mlebench.plugin.options import check, without_effect
 from tests.plugin.test_settings import from_words
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from pytest_mlebench.io import locks
 from pytest_mlebench.io.progress import Note, Step
-from pytest_mlebench.records.running import latest_events, log_event
+from pytest_mlebench.records.group import latest_events, log_event
 from tests.kaggle_server import Cut, KaggleServer
 
 pytestmark = pytest.mark.full  # sessions in processes of their own, by the dozen

@@ -172,7 +172,7 @@ def test_a_failing_check_says_where_to_look_and_how_to_accept(project: pytest.Py
         (
             "prepare.py",
             "def prepare(raw, public, private):\n    (raw / 'none.csv').read_bytes()\n",
-            "*: preparation stopped: No such file or directory (*/none.csv) in prepare.py, line 2: (raw / 'none.csv')*",
+            "*: preparation stopped: No such file or directory (*/none.csv) in prepare.py, line 2*; synthetic.py has*",
         ),
         (
             "prepare.py",

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import pytest_mlebench
-from pytest_mlebench.io.paths import bundled
+from pytest_mlebench.io.files import bundled
 from pytest_mlebench.options import OPTIONS
 from tests.plugin.collected import collected
 

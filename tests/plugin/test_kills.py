@@ -24,11 +24,10 @@ import pytest
 
 from pytest_mlebench.records.group import read_group
 from pytest_mlebench.sandbox.checker import UPLOADS
-from pytest_mlebench.sandbox.docker.build_network import NETWORK
 from pytest_mlebench.sandbox.docker.engine import FULL_NETWORK
-from pytest_mlebench.sandbox.docker.loop_disk import PREFIX as DISKS
-from pytest_mlebench.sandbox.leftovers import SOCKETS
-from pytest_mlebench.sandbox.local.home import MEMORY_GROUP
+from pytest_mlebench.sandbox.docker.images import NETWORK
+from pytest_mlebench.sandbox.docker.mounts import PREFIX as DISKS
+from pytest_mlebench.sandbox.leftovers import MEMORY_GROUP, SOCKETS
 from tests.plugin.engine import Engine, own_engine
 from tests.sandbox.conftest import require_docker
 from tests.sandbox.scripted import docker_sandbox
@@ -226,7 +225,7 @@ def engine(tmp_path: Path) -> Iterator[Engine]:
     require_docker()
     if os.geteuid() != 0:
         pytest.skip("only root can start an engine")
-    from pytest_mlebench.agents.config import read_config
+    from pytest_mlebench.agents.registry import read_config
 
     (agent, *_) = read_config(Path(__file__).parents[1] / "toys/agents/toy/config.yaml")
     images = docker_sandbox().images  # type: ignore[attr-defined]

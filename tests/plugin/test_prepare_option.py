@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pytest_mlebench.records.account import Limits
+from pytest_mlebench.records.outcome import Limits
 from pytest_mlebench.runs.writer import RunGroupWriter
 from tests.kaggle_server import KaggleServer
 from tests.plugin.workers import in_one_process_and_with_xdist

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.full
 COUNTER = """
     import json, os, sys
     from pathlib import Path
-    from pytest_mlebench.io import json_files
+    from pytest_mlebench.io import values as json_files
     from pytest_mlebench.records.record import RunRecord
 
     counts = {"opened": 0, "parsed": 0}

@@ -13,9 +13,8 @@ from urllib.parse import quote, unquote, urlsplit
 import pytest
 
 from pytest_mlebench.catalog import default_catalogue
-from pytest_mlebench.records.account import RUN_LOG, Connection, SandboxAccount, Validation
 from pytest_mlebench.records.group import read_group
-from pytest_mlebench.records.outcome import Outcome
+from pytest_mlebench.records.outcome import RUN_LOG, Connection, Outcome, SandboxAccount, Validation
 from pytest_mlebench.records.record import RunKey, RunRecord
 from pytest_mlebench.reports.medals import in_order
 from pytest_mlebench.reports.page import LOG_BYTES, LOGS_BYTES, page

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import re
 from xml.etree import ElementTree
 
 import pytest
@@ -9,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_mlebench.reports.plots.svg import safe
-from pytest_mlebench.reports.untrusted import plain
+from pytest_mlebench.reports.untrusted import Inert, plain
 
 
 @pytest.mark.parametrize(
@@ -39,3 +41,32 @@ def test_any_text_can_stand_in_a_page_and_in_a_plot(text: str) -> None:
     tree = ElementTree.fromstring(element.encode())
     assert tree.text or not plain(text)
     assert plain(plain(text)) == plain(text)
+
+
+ORDERS = (
+    "::add-mask::x", "  ::stop-commands::x", "\t::error file=a::b", ":::add-mask::x", "::::add-mask::x", ":::::x",
+    "a :::set-env name=A::b", "\u00a0::debug::x", "\u3000::debug::x", "\x85::debug::x", "\x0b::debug::x",
+    "\u2029::debug::x", "x\r::debug::x", "\x1b[1m::debug::x", "\x1b[1m:\x1b[0m:debug::x", "\x1b]0;t\x07::debug::x",
+    "first\n::group::x", "##[group]x", "###[group]x", "##vso[task.setvariable variable=A]b", "#\x1b[0m#[error]x",
+    "a##vso[task.complete]", "##teamcity[buildStop]", "# ##[section]x", "##\x1b[0m[warning]x", "####vso[x]y",
+)  # fmt: skip
+"""What GitHub, Azure and TeamCity would obey, and forms that become such orders on the way."""
+
+
+def obeyed(text: str) -> bool:
+    """Whether a runner takes a line for an order: also where a table breaks a line at a space."""
+    lines = [line.strip() for line in text.replace(" ", "\n").splitlines()]
+    return any(re.match(r"::\S", line) for line in lines) or bool(re.search(r"##[^\s\[\]]{0,64}\[", text))
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_text_orders_nothing_of_continuous_integration(order: str) -> None:
+    assert not obeyed(plain(order)), plain(order)
+    written = io.StringIO()
+    assert Inert(written).write(plain(order)) == len(plain(order))
+    assert written.getvalue() == plain(order)
+
+
+@given(st.text(":#[]x \n\x1b\r", max_size=30))
+def test_no_mixture_of_signs_is_an_order(text: str) -> None:
+    assert not obeyed(plain(text)), plain(text)

@@ -15,11 +15,9 @@ from pathlib import Path
 import pytest
 
 from pytest_mlebench.catalog import default_catalogue
-from pytest_mlebench.records.group import GroupReader
-from pytest_mlebench.records.layout import RUNNING
-from pytest_mlebench.records.record import RunKey
-from pytest_mlebench.records.running import runs_in_progress, shown_as_running
-from pytest_mlebench.reports.watch import pulse
+from pytest_mlebench.records.group import GroupReader, runs_in_progress, shown_as_running
+from pytest_mlebench.records.record import RUNNING, RunKey
+from pytest_mlebench.reports.progress import pulse
 from tests.groups import record_with, save_group
 
 WATCH = [sys.executable, "-m", "pytest_mlebench.cli", "watch"]
@@ -78,7 +76,7 @@ def test_what_an_agent_writes_cannot_command_the_terminal(group: Path) -> None:
 
 def test_a_run_whose_process_was_killed_is_shown_as_interrupted(group: Path) -> None:
     code = (
-        "import os, signal; from pathlib import Path; from pytest_mlebench.records.running import shown_as_running\n"
+        "import os, signal; from pathlib import Path; from pytest_mlebench.records.group import shown_as_running\n"
         "from pytest_mlebench.records.record import RunKey\n"
         f"path = Path({str(group / 'toy_1')!r}); path.mkdir()\n"
         "with shown_as_running(path, RunKey('a/b', 'toy', 3), worker='', time_limit=60.0):\n"

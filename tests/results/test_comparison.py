@@ -13,8 +13,15 @@ from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.records.manifest import Canonical, Manifest, PlannedRun
 from pytest_mlebench.records.record import RunRecord
-from pytest_mlebench.results.comparison import Standing, compare, flags, mean_scores, not_ranked, standings
-from pytest_mlebench.results.published import published_results
+from pytest_mlebench.results.comparison import (
+    Standing,
+    compare,
+    flags,
+    mean_scores,
+    not_ranked,
+    published_results,
+    standings,
+)
 from pytest_mlebench.results.summary import summarise
 from tests.groups import record_with
 

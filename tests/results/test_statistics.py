@@ -118,6 +118,12 @@ def test_the_sign_test_is_scipys_binomial_test(wins: int, losses: int) -> None:
     assert sign_test(wins, losses) == pytest.approx(expected)
 
 
+def test_the_intervals_of_a_difference_stay_within_what_is_possible() -> None:
+    found = paired_difference([[(100, 0), (100, 0)], [(100, 0), (100, 100)], [(0, 0), (0, 100)]])
+    assert found.interval is not None and found.seeds_interval is not None
+    assert (found.interval.low, found.seeds_interval.high) == (-100, 100)
+
+
 def test_a_paired_difference_of_a_hand_worked_example() -> None:
     difference = paired_difference([[(100, 0)], [(100, 50)], [(50, 50)], [(0, 0)], [(0, 50)]])
     assert difference.mean == pytest.approx(20)  # (100 + 50 + 0 + 0 - 50) / 5

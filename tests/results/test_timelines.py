@@ -15,8 +15,7 @@ from pytest_mlebench.records.record import RunRecord
 from pytest_mlebench.reports.page import page
 from pytest_mlebench.reports.plots import plots
 from pytest_mlebench.reports.run_details import run_details
-from pytest_mlebench.results.overview import overview
-from pytest_mlebench.results.timelines import Step, rate_at, timelines
+from pytest_mlebench.results.overview import Step, overview, rate_at, timelines
 from tests.groups import record_with, save_group, with_timeline
 
 LOW = default_catalogue().split("low")

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from pytest_mlebench.errors import UsageError
-from pytest_mlebench.runs.files import FilesError, open_files, unpack
+from pytest_mlebench.runs.files import FilesError, RunFile, check_files, copy_files, open_files, unpack
 from pytest_mlebench.runs.timeline import read_validation_score
 from pytest_mlebench.sandbox.collection import FilesWriter, member_name
 from tests.left import leave, left
@@ -61,6 +61,7 @@ HOSTILE: dict[str, Callable[[], bytes]] = {
     "lies in no folder that is collected": lambda: packed(("conftest.py", b"")),
     "claims to be the submission": lambda: packed(("submission/submission.csv", b"")),
     "is a folder": lambda: packed(("code/x/", b"")),
+    "has the name of a folder that is collected": lambda: packed(("code", b"")),
     "has an empty part": lambda: packed(("code//x", b"")),
     "has a dot for a part": lambda: packed(("code/./x", b"")),
     "commands a terminal": lambda: packed(("code/\x1b[2Jx", b"")),
@@ -281,3 +282,78 @@ def test_a_folder_that_becomes_a_link_while_files_are_written_is_not_followed(
     with pytest.raises(OSError, match=r"Not a directory|Too many levels"):
         unpack(tmp_path / "run", tmp_path / "new")
     assert not list((tmp_path / "outside").iterdir())
+
+
+def test_what_is_no_regular_file_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "files.zip")
+    with pytest.raises(FilesError, match="it is not a regular file"), open_files(tmp_path):
+        pass
+
+
+def test_the_content_of_an_archive_from_others_is_checked_up_to_a_size(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "files.zip").write_bytes(patched(GOOD, b"PK\x01\x02", 16, b"\0\0\0\0"))
+    with pytest.raises(FilesError, match="CRC"):
+        check_files(tmp_path)
+    monkeypatch.setattr("pytest_mlebench.runs.files._MAX_CHECKED", 999)
+    check_files(tmp_path)
+    monkeypatch.setattr("pytest_mlebench.runs.files._MAX_CHECKED", 1000)
+    with pytest.raises(FilesError, match="CRC"):
+        check_files(tmp_path)
+
+
+def test_an_archive_from_others_unpacks_to_no_more_than_a_run_may_leave(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leave(tmp_path, {"code/a": b"a" * 20, "logs/b": b"b" * 10})
+    monkeypatch.setattr("pytest_mlebench.runs.files.COLLECT_BYTES", 10)
+    check_files(tmp_path)
+    monkeypatch.setattr("pytest_mlebench.runs.files.COLLECT_BYTES", 9)
+    with pytest.raises(FilesError, match="unpacks to 30 bytes; at most 27 bytes are kept"):
+        check_files(tmp_path)
+
+
+def test_a_file_that_an_agent_left_is_a_value(tmp_path: Path) -> None:
+    leave(tmp_path, {"code/A.PY": "x"})
+    with open_files(tmp_path) as files:
+        (file,) = {*files.below()}
+    assert file == RunFile("code/A.PY", 1, file.crc) and file.suffix == ".py" and file.crc is not None
+    assert RunFile("code/a", 1).crc is None
+
+
+def test_a_run_is_unpacked_below_folders_that_are_yet_to_be_made(tmp_path: Path) -> None:
+    leave(tmp_path / "run", {"code/a": "a", "logs/b": "b"})
+    assert unpack(tmp_path / "run", tmp_path / "x/y/new", folders=("logs",), max_bytes=1) == []
+    assert [path.name for path in (tmp_path / "x/y/new").rglob("*")] == ["logs", "b"]
+
+
+def test_some_folders_of_a_run_are_copied_and_what_stays_behind_is_named(tmp_path: Path) -> None:
+    leave(tmp_path / "run", {"code/a": "a", "code/deep/c": "c", "logs/b": "b"})
+    assert [file.path for file in copy_files(tmp_path / "run", tmp_path / "copy", ["code"])] == ["logs/b"]
+    assert left(tmp_path / "copy") == {"code/a": b"a", "code/deep/c": b"c"}
+
+
+def test_what_cannot_be_opened_is_an_error_that_says_what_and_why(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "files.zip").write_bytes(GOOD.replace(b"PK\x03\x04", b"PK\x09\x09"))
+    with open_files(tmp_path) as files:
+        with pytest.raises(FilesError, match="has no file code/b"):
+            files.read("code/b", 1)
+        with pytest.raises(FilesError, match=r"code/a of .* cannot be read"):
+            files.read("code/a", 1)
+
+    def fail(*_: object) -> None:
+        raise EOFError
+
+    monkeypatch.setattr("pytest_mlebench.runs.files.zipfile.ZipFile", fail)
+    with pytest.raises(FilesError, match="cannot be read: EOFError"), open_files(tmp_path):
+        pass
+
+
+def test_a_copy_goes_to_a_new_folder(tmp_path: Path) -> None:
+    leave(tmp_path / "run", {"code/a": "a"})
+    (tmp_path / "copy").mkdir()
+    with pytest.raises(FileExistsError):
+        copy_files(tmp_path / "run", tmp_path / "copy", ["code"])

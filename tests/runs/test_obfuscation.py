@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pytest_mlebench.agents import Agent
-from pytest_mlebench.agents.config import read_config
+from pytest_mlebench.agents.registry import read_config
 from pytest_mlebench.catalog import Competition, default_catalogue
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.data.store import DataStore

@@ -18,7 +18,7 @@ import pytest
 from docker.types import Ulimit
 
 from pytest_mlebench.agents import Agent, Launch
-from pytest_mlebench.agents.config import read_config
+from pytest_mlebench.agents.registry import read_config
 from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.sandbox import Execution, Limits, Sandbox, Task
 from pytest_mlebench.sandbox.snapshots import Snapshots
@@ -45,7 +45,7 @@ PLAIN: dict[str, Any] = {
 @cache
 def engine_problem() -> str:
     """Why there is no engine to test with. Podman's service is then the one of this process and of what it starts."""
-    from pytest_mlebench.sandbox.docker.opening import open_engine
+    from pytest_mlebench.sandbox.docker.podman import open_engine
 
     if ENGINE == "apptainer":
         return "" if shutil.which("apptainer") else "there is no Apptainer"

@@ -19,7 +19,7 @@ import pytest
 from pytest_mlebench.agents import AgentRegistry, Permissions
 from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.data.store import DataStore
-from pytest_mlebench.io.paths import bundled
+from pytest_mlebench.io.files import bundled
 from pytest_mlebench.runs.run import RunOptions, run_agent
 from pytest_mlebench.sandbox import Limits
 from tests.left import left

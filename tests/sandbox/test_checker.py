@@ -17,7 +17,7 @@ from urllib.parse import urlparse
 import pytest
 
 from pytest_mlebench.sandbox.checker import SubmissionChecker
-from pytest_mlebench.sandbox.instructions import validate_script
+from pytest_mlebench.sandbox.contract import validate_script
 
 BOUNDARY = "frontier"
 

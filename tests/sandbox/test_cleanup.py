@@ -17,7 +17,7 @@ import docker
 import psutil
 import pytest
 
-from pytest_mlebench.io.processes import LABEL, is_dead, owner_labels
+from pytest_mlebench.io.processes import LABEL, dead_folders, is_dead, owned, owner_labels
 from pytest_mlebench.sandbox.docker.cleanup import clean
 from pytest_mlebench.sandbox.leftovers import SOCKETS
 from tests.sandbox.scripted import ENGINE, Runner, docker_sandbox, script_agent
@@ -72,7 +72,7 @@ def containers(pid: int, *, all: bool = True) -> list[str]:
 
 
 def folders(pid: int) -> list[Path]:
-    return list(Path("/tmp").glob(f"{SOCKETS}{pid}-*"))
+    return list(Path("/tmp").glob(f"{SOCKETS}*-{pid}-*"))
 
 
 @pytest.mark.docker
@@ -269,3 +269,11 @@ def test_the_mounted_disk_of_a_dead_session_is_removed(docker_engine: None) -> N
     assert folder.exists()
     assert f"disk {folder}" in map(str, clean(ENGINE))
     assert not folder.exists()
+
+
+def test_folders_of_another_machine_are_not_taken_for_those_of_dead_sessions(tmp_path: Path) -> None:
+    """Nodes of a cluster may share a folder, where process numbers are another machine's."""
+    kind, machine, *_ = owned("run-").split("-")
+    for name in (f"{kind}-{machine}-99999999-1-x", f"{kind}-000000-99999999-1-x", f"{owned('run-')}x"):
+        (tmp_path / name).mkdir()
+    assert [path.name for path in dead_folders("run-", [tmp_path])] == [f"{kind}-{machine}-99999999-1-x"]

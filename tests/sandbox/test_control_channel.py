@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_mlebench.sandbox.control_channel import AgentEnded, ControlChannelClosed, Started, parse_message
+from pytest_mlebench.sandbox.channels import AgentEnded, ControlChannelClosed, Started, parse_message
 
 
 def test_the_protocol_is_understood() -> None:

@@ -13,7 +13,7 @@ from docker.errors import APIError, DockerException, ImageNotFound
 
 from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.sandbox.docker.images import Images
-from pytest_mlebench.sandbox.docker.opening import open_engine
+from pytest_mlebench.sandbox.docker.podman import open_engine
 
 ADDRESS = "http+docker://localhost/v1.43/images/mlebench-env:0123/json?x=%7B%7D"
 

@@ -8,7 +8,7 @@ import pytest
 
 from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.sandbox import Limits
-from pytest_mlebench.sandbox.endings import Machine, apply, describe
+from pytest_mlebench.sandbox.limits import Machine, apply, describe
 from pytest_mlebench.sandbox.local.sandbox import LocalSandbox
 from tests.sandbox.scripted import Runner
 

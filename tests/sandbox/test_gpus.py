@@ -21,7 +21,7 @@ import pytest
 
 from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.io.progress import Event, Note
-from pytest_mlebench.records.account import Limits
+from pytest_mlebench.records.outcome import Limits
 from pytest_mlebench.sandbox import gpus as gpu_usage
 from pytest_mlebench.sandbox.gpus import Gpu, GpuPool, detect
 from tests.sandbox.scripted import MB

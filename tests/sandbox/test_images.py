@@ -17,11 +17,11 @@ import pytest
 
 from pytest_mlebench.agents.definition import Agent
 from pytest_mlebench.errors import SandboxError
-from pytest_mlebench.io.paths import bundled
+from pytest_mlebench.io.files import bundled
 from pytest_mlebench.io.progress import Event, Note, Step, log_reported
 from pytest_mlebench.sandbox.docker.images import Images
 from pytest_mlebench.sandbox.docker.images import logger as builder_log
-from pytest_mlebench.sandbox.recipe import BASE_IMAGE
+from pytest_mlebench.sandbox.dockerfile import BASE_IMAGE
 from tests.sandbox.scripted import docker_sandbox, script_agent
 
 pytestmark = pytest.mark.docker

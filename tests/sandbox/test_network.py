@@ -21,7 +21,7 @@ from pytest_mlebench.agents.definition import Launch
 from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.sandbox.network.policy import Endpoint, endpoints
 from pytest_mlebench.sandbox.network.proxy import Proxy
-from pytest_mlebench.sandbox.network.tls import HelloError, server_name
+from pytest_mlebench.sandbox.network.request import HelloError, server_name
 from tests.sandbox.scripted import Runner, docker_sandbox, make_runner, script_agent
 
 

@@ -20,10 +20,10 @@ import pytest
 
 from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.sandbox import Ending
-from pytest_mlebench.sandbox.docker.opening import open_engine
+from pytest_mlebench.sandbox.docker.podman import open_engine
 from pytest_mlebench.sandbox.docker.sandbox import DockerSandbox
+from pytest_mlebench.sandbox.dockerfile import BASE_IMAGE
 from pytest_mlebench.sandbox.gpus import GpuPool
-from pytest_mlebench.sandbox.recipe import BASE_IMAGE
 from tests.left import left
 from tests.sandbox.scripted import MB, SAMPLE, VALID, Runner, make_runner
 
@@ -77,7 +77,7 @@ def test_a_service_of_our_own_ends_with_its_session_even_if_that_is_killed(podma
     """Where a service listens already there is none of our own; a runtime of one's own always needs one."""
     runtime = shutil.which("runc") or shutil.which("crun")
     code = (
-        "import sys, time; from pytest_mlebench.sandbox.docker.opening import open_engine\n"
+        "import sys, time; from pytest_mlebench.sandbox.docker.podman import open_engine\n"
         f"engine = open_engine('podman', {runtime!r}); print(engine.host, flush=True); time.sleep(600)"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as session:

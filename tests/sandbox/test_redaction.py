@@ -15,10 +15,10 @@ from urllib.parse import quote, quote_plus
 
 import pytest
 
-from pytest_mlebench.records.account import Connection
+from pytest_mlebench.records.outcome import Connection
 from pytest_mlebench.sandbox import redaction
 from pytest_mlebench.sandbox.collection import Collector, FilesWriter
-from pytest_mlebench.sandbox.redaction import Redactor, bounded, connections, validations
+from pytest_mlebench.sandbox.redaction import Redactor, bounded, connections, environment_secrets, validations
 from tests.left import left
 
 SECRET = "sk-Zürich/4f+9a=Qx7"
@@ -137,6 +137,7 @@ def test_archives_are_looked_through_up_to_a_bound(tmp_path: Path, monkeypatch: 
     assert not is_kept(block, block, secret)
     assert not is_kept(block, block[1:], secret, secret)
     assert is_kept(block, block, block, secret)
+    assert not is_kept(block, block, block[1:], secret), "as one byte is left"
     assert is_kept(block * 3 + secret)
     (tmp_path / "a.gz").write_bytes(gzip.compress(block * 3 + secret))
     assert Redactor([SECRET]).file(tmp_path / "a.gz")
@@ -209,3 +210,32 @@ def test_names_of_files_are_masked(tmp_path: Path) -> None:
     with FilesWriter(tmp_path / "run") as files:
         Collector(files, 1 << 30, 100, Redactor([SECRET, SECRET.replace("/", "")])).collect(source)
     assert sorted(left(tmp_path / "run")) == ["logs/***.txt", f"logs/{'k' * 20}/***"]
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "masked"),
+    [
+        ("SOMETHING", "ghp0123456789abc", True),
+        ("SOMETHING", "ghp0123456789ab", False),
+        ("SOMETHING", "0123456789012345", False),
+        ("SOMETHING", "abcdefghijklmnop", False),
+        ("SOMETHING", "ghp0123456789abc and more", False),
+        ("MY_TOKEN", "words without numbers", True),
+        ("my_password", "words without numbers", True),
+        ("PAT", "words without numbers", True),
+        ("PATTERN", "words without numbers", False),
+        ("SSH_AUTH_SOCK", "/tmp/ssh-0123456789abcdef", False),
+        ("SESSION_FILE", "ghp0123456789abcdef", False),
+        ("DATABASE", "postgres://me:hunter2-hunter2@db.example/x", True),
+        ("DATABASE", "postgres://db.example/x:y@", False),
+    ],
+)
+def test_secrets_of_the_environment_are_known_by_name_by_looks_or_as_passwords(
+    name: str, value: str, masked: bool
+) -> None:
+    assert any(secret in value for secret in environment_secrets({name: value})) == masked
+
+
+def test_each_line_of_a_secret_is_one_too() -> None:
+    assert environment_secrets({"A_PRIVATE_KEY": "BEGIN\nfirst\nEND"}) == {"BEGIN\nfirst\nEND", "BEGIN", "first", "END"}
+    assert environment_secrets({"URL": "https://me:pass-word@a.example/b"}) == {"pass-word"}

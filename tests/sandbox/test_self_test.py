@@ -15,11 +15,11 @@ import docker.errors
 import pytest
 
 from pytest_mlebench.errors import SandboxError
-from pytest_mlebench.io.paths import bundled
+from pytest_mlebench.io.files import bundled
 from pytest_mlebench.io.progress import Event, Note, Step
+from pytest_mlebench.sandbox.docker.container import run_self_test
 from pytest_mlebench.sandbox.docker.images import Images
-from pytest_mlebench.sandbox.docker.opening import open_engine
-from pytest_mlebench.sandbox.docker.self_test import run_self_test
+from pytest_mlebench.sandbox.docker.podman import open_engine
 from tests.sandbox.conftest import require_docker
 from tests.sandbox.scripted import ENGINE
 

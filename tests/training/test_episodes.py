@@ -16,8 +16,9 @@ import pytest
 
 from pytest_mlebench import Bench, UsageError, read_group
 from pytest_mlebench.extras.training.channel import EpisodeOver, StepChannel
-from pytest_mlebench.extras.training.episode import Episode, Observation
+from pytest_mlebench.extras.training.episode import Episode
 from pytest_mlebench.extras.training.halves import halves
+from pytest_mlebench.extras.training.observation import Observation
 from pytest_mlebench.grading.rewards import REWARDS, Measured, improvement, with_time_cost
 
 pytestmark = pytest.mark.full
@@ -121,7 +122,7 @@ def test_on_real_data_a_step_tells_no_score(episode: Episode) -> None:
 def test_a_command_that_attacks_the_episode_ends_it_and_nothing_hangs(
     bench: Bench, command: str, seconds: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pytest_mlebench.extras.training.episode._ANSWER_SECONDS", 3.0)
+    monkeypatch.setattr("pytest_mlebench.extras.training.running._ANSWER_SECONDS", 3.0)
     with bench.episode(REAL, data="real", step_timeout=2) as episode:
         episode.reset(seed=0)
         episode.step(COPY_SAMPLE)
@@ -173,6 +174,30 @@ def test_a_seed_has_the_same_rewards_in_another_data_folder(bench: Bench, tmp_pa
     assert scores[0] == scores[1] and scores[0][0] != scores[0][1]
 
 
+def test_an_episode_takes_options_of_the_bench_in_place_of_its_own(bench: Bench) -> None:
+    contained = Bench(sandbox="docker", data_dir=bench.data_dir)
+    with contained.episode(REAL, data="real", sandbox="local", memory="1g") as episode:
+        assert "1 GiB of memory" in episode.reset(seed=0).instructions
+        assert episode.step("id -u").output == f"{os.getuid()}\n", "a process of this user"
+    assert contained.settings.sandbox == "docker" and contained.settings.memory is None
+    jobs = [(REAL, 0)]
+    (played,) = contained.play(lambda episode, _: None, jobs, data="real", sandbox="local")
+    assert played.error is None and played.report is not None
+
+
+@pytest.mark.docker
+def test_an_episode_with_a_network_of_its_own_uses_no_sandbox_of_another_one(bench: Bench) -> None:
+    contained = bench.with_settings(sandbox="docker", network="full")
+    networks = []
+    for options in ({}, {"network": "none"}):
+        with contained.episode(REAL, data="real", **options) as episode:
+            episode.reset(seed=0)
+            episode.close()
+        assert episode.record is not None
+        networks.append(episode.record.sandbox.network)
+    assert networks == ["full", "none"]
+
+
 def test_what_a_step_returns_does_not_depend_on_the_test_half(bench: Bench, tmp_path: Path) -> None:
     dataset = bench.with_settings(data="twin:5:micro").store.prepare(bench.catalogue[TWIN])
     pair = halves(dataset, tmp_path / "first", "secret")
@@ -197,6 +222,7 @@ def test_what_a_step_returns_does_not_depend_on_the_test_half(bench: Bench, tmp_
     [
         (lambda bench: bench.episode("nothing"), "unknown competition"),
         (lambda bench: bench.episode(REAL, rewards="x"), "episode has no option rewards; it has data"),
+        (lambda bench: bench.episode(REAL, memory="lots"), "memory: 'lots'"),
         (lambda bench: bench.episode(REAL, reward="x"), "reward: 'x' is not one of milestones"),
         (lambda bench: bench.episode(REAL, step_timeout=0), "step_timeout: 0 is not a positive number"),
         (lambda bench: bench.episode(REAL, data="real").step("ls"), "there is no episode: call reset"),

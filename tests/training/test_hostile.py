@@ -159,23 +159,47 @@ def test_a_command_wants(wish: str, module_runner: Runner) -> None:
 
 
 LOOK = r"""
-env; cat /proc/*/environ /proc/*/cmdline 2>/dev/null | tr '\0' '\n'; cat /proc/mounts
+env; cat /proc/*/environ /proc/*/cmdline 2>/dev/null | tr '\0' '\n'; ls -l /proc/*/fd 2>/dev/null
+cat /proc/mounts /proc/*/mountinfo /proc/self/cgroup /proc/net/unix /proc/net/tcp /etc/hosts 2>/dev/null; hostname
+find / -type s 2>/dev/null
 ls -laR /home /tmp /run /opt/mlebench /var/tmp /dev/shm 2>/dev/null
 find / -xdev -newer /home/data/description.md -type f -size -1M 2>/dev/null | head -3000
 grep -rIh "" /home/code /home/agent /home/logs /tmp /run /var/tmp 2>/dev/null
 """
 
 
+MEMORY = """
+import os
+wanted = [b"nothing omitted", *(str(number + 1).encode() for number in NUMBERS)]
+found = set()
+with open(f"/proc/{os.getppid()}/mem", "rb", 0) as memory:
+    for line in open(f"/proc/{os.getppid()}/maps"):
+        first, last = (int(place, 16) for place in line.split()[0].split("-"))
+        try:
+            memory.seek(first)
+            data = memory.read(last - first)
+        except (OSError, OverflowError, ValueError):
+            continue
+        found |= {word for word in wanted if word in data}
+print("found in memory:", sorted(found))
+"""
+"""Looks for numbers in the memory of what runs the commands. They are written as others, so that it does not find the
+file that looks for them."""
+
+
 def test_neither_the_seed_nor_what_rewards_are_made_of_is_inside(tmp_path: Path) -> None:
     require_docker()
     seed, world = 8_315_040_977_231, 6_041_993
     bench = Bench(sandbox="docker", network="none", data_dir=tmp_path)
-    with bench.episode(TWIN, world=world, output_bytes=8 << 20) as episode:
+    with bench.episode(TWIN, world=world, output_bytes=8 << 20, group=tmp_path / "episodes") as episode:
         episode.reset(seed)
-        copied = episode.step("cat $DATA_DIR/sample_submission.csv > $SUBMISSION_DIR/submission.csv")
+        copied = episode.step("cat $DATA_DIR/sample_submission.csv > $SUBMISSION_DIR/submission.csv; #nothing omitted")
         measured = copied.info["measured"]
         assert measured.score is not None and measured.sample == measured.score, "it was graded by now"
         found = episode.step(LOOK)
-    assert "step_server.py" in found.output and "bytes omitted" not in found.output
+        episode.write_file("look.py", MEMORY.replace("NUMBERS", str([seed - 1, world - 1])))
+        memory = episode.step("exec python3 look.py").output
+    assert "step_server.py" in found.output and "steps.sock" in found.output and "bytes omitted" not in found.output
+    assert memory == "found in memory: [b'nothing omitted']\n", "which it was told"
     for secret in (seed, world, "halves", "milestones", "mlebench-episode-", "prepared/", tmp_path, measured.score):
         assert str(secret) not in found.output, secret

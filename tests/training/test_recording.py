@@ -11,7 +11,8 @@ import pytest
 
 from pytest_mlebench import Bench, UsageError, read_group
 from pytest_mlebench.cli.main import main
-from pytest_mlebench.extras.training.episode import Episode, Observation
+from pytest_mlebench.extras.training.episode import Episode
+from pytest_mlebench.extras.training.observation import Observation
 from pytest_mlebench.extras.viewer.steps import Trajectories
 from tests.llm.atif import problems
 

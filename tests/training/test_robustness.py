@@ -25,7 +25,8 @@ import pytest
 
 from pytest_mlebench import Bench, SandboxError, UsageError
 from pytest_mlebench.extras.training.channel import EpisodeOver
-from pytest_mlebench.extras.training.episode import Episode, Observation
+from pytest_mlebench.extras.training.episode import Episode
+from pytest_mlebench.extras.training.observation import Observation
 from pytest_mlebench.extras.training.pool import Played
 
 pytestmark = [pytest.mark.full, pytest.mark.serial]
@@ -153,7 +154,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
             LIBC.mallopt(_M_ARENA_MAX, 1)
             LIBC.mallopt(_M_MMAP_THRESHOLD, 1 << 17)
         monkeypatch.setattr(tempfile, "tempdir", folder)
-        monkeypatch.setattr("pytest_mlebench.extras.training.episode._ANSWER_SECONDS", 2.0)
+        monkeypatch.setattr("pytest_mlebench.extras.training.running._ANSWER_SECONDS", 2.0)
         yield Path(folder)
 
 
@@ -167,12 +168,12 @@ def check(bench: Bench, chaos: Chaos, episodes: int, place: Path) -> None:
         for played in one_by_one(bench.play(chaos, some, parallel=PARALLEL, replacements=1)):
             assert played.error is None or isinstance(played.error, ALLOWED), repr(played.error)
             errors[type(played.error).__name__] += 1
+            if errors.total() % 100 == 0:
+                print(f"{errors.total()} episodes: {memory()}", flush=True)
         gc.collect()
         with suppress(AttributeError):
             LIBC.malloc_trim(0)
-        objects = len(gc.get_objects())
-        pages = int(read("/proc/self/statm").split()[1])
-        used.append((pages * os.sysconf("SC_PAGE_SIZE"), objects, len(os.listdir("/proc/self/fd"))))  # noqa: PTH208
+        used.append((memory()["RssAnon"], len(gc.get_objects()), len(os.listdir("/proc/self/fd"))))  # noqa: PTH208
     assert errors.total() == episodes and errors["NoneType"] > episodes / 4
     deadline = time.monotonic() + 20
     while left(place) and time.monotonic() < deadline:
@@ -181,9 +182,19 @@ def check(bench: Bench, chaos: Chaos, episodes: int, place: Path) -> None:
     assert list(Path("/sys/fs/cgroup").glob(f"**/mlebench-memory-{os.getpid()}-*")) == []
     assert [thread.name for thread in threading.enumerate() if "ThreadPool" in thread.name] == []
     (before, objects_before, files_before), (after, objects_after, files_after) = used
-    grown, more = (after - before) / 1e6, objects_after - objects_before
+    grown, more = after - before, objects_after - objects_before
     print(f"{episodes} episodes: {dict(errors)}, {grown:+.1f} MB, {more:+} objects; {chaos.done}")
     assert grown < MOST_MEGABYTES and more < MOST_OBJECTS and files_after <= files_before + PIPES * PARALLEL
+
+
+def memory() -> dict[str, float]:
+    """Megabytes of this process: what it holds, and files that are mapped, such as libraries."""
+    lines = read("/proc/self/status").decode().splitlines()
+    return {
+        name: int(value.split()[0]) * 1024 / 1e6
+        for name, _, value in (line.partition(":") for line in lines)
+        if name in ("RssAnon", "RssFile")
+    }
 
 
 def left(place: Path) -> list[str]:

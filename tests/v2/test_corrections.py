@@ -22,8 +22,7 @@ from sklearn.metrics import roc_auc_score
 from pytest_mlebench.catalog import Competition, default_catalogue
 from pytest_mlebench.catalog.catalogue import NOT_CORE
 from pytest_mlebench.catalog.schema import thresholds_of
-from pytest_mlebench.data.dataset import Dataset
-from pytest_mlebench.data.levelling import replace_by_level
+from pytest_mlebench.data.dataset import Dataset, replace_by_level
 from pytest_mlebench.data.preparing import run_prepare
 from pytest_mlebench.errors import InvalidSubmission, UsageError
 from pytest_mlebench.gate.leaks import find_leaks

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from pytest_mlebench.catalog import default_catalogue
+from pytest_mlebench.records.group import shown_as_running
 from pytest_mlebench.records.record import RunKey
-from pytest_mlebench.records.running import shown_as_running
 from tests.groups import make_group, record_with, save_group, with_timeline
 from tests.reports.browser import Open, Tab
 from tests.viewer.conftest import SMOKE, Ask

@@ -26,11 +26,9 @@ from pytest_mlebench.extras.viewer.pages import groups as group_pages
 from pytest_mlebench.extras.viewer.pages.compare import aligned
 from pytest_mlebench.extras.viewer.steps import SHOWN, Step
 from pytest_mlebench.extras.viewer.text import code, coloured
-from pytest_mlebench.records.account import Ending
-from pytest_mlebench.records.group import RunGroup, read_group
-from pytest_mlebench.records.layout import RUNNING
-from pytest_mlebench.records.record import RunKey
-from pytest_mlebench.records.running import shown_as_running
+from pytest_mlebench.records.group import RunGroup, read_group, shown_as_running
+from pytest_mlebench.records.outcome import Ending
+from pytest_mlebench.records.record import RUNNING, RunKey
 from pytest_mlebench.reports import page as report_page
 from pytest_mlebench.results.overview import Overview, overview
 from tests.groups import make_group, record_with, save_group

@@ -21,9 +21,8 @@ from pytest_mlebench.io import progress
 from pytest_mlebench.llm.ledger import Call, Totals
 from pytest_mlebench.options import FLAG, INI, LIST, OPTIONAL, OPTIONS, PATH, RESTORED, Option
 from pytest_mlebench.plugin import fixtures
-from pytest_mlebench.records import layout, manifest
-from pytest_mlebench.records.account import SandboxAccount
-from pytest_mlebench.records.outcome import Outcome
+from pytest_mlebench.records import manifest, record
+from pytest_mlebench.records.outcome import Outcome, SandboxAccount
 from pytest_mlebench.records.record import RunRecord
 from pytest_mlebench.records.report import LastChange, Report, TimelinePoint
 from tools.docs.docstrings import field_docs, markdown, module_docs, one_line
@@ -325,11 +324,11 @@ def _verdict(outcome: Outcome) -> str:
 
 
 def _layout() -> Iterator[Row]:
-    docs = module_docs(layout) | _CONTRACT
+    docs = module_docs(record) | _CONTRACT
     for name in ("MANIFEST", "METADATA", "GRADING_REPORT", "REPORT", "EVENTS"):
-        yield code(getattr(layout, name)), one_line(docs.get(name) or _REPORT_DOC)
+        yield code(getattr(record, name)), one_line(docs.get(name) or _REPORT_DOC)
     for name in ("RECORD", "RUNNING", "RUN_LOG", "SUBMISSION", "VALIDATION"):
-        yield code(f"<run id>/{getattr(layout, name)}"), one_line(docs[name]).removeprefix("In a run directory: ")
+        yield code(f"<run id>/{getattr(record, name)}"), one_line(docs[name]).removeprefix("In a run directory: ")
 
 
 _REPORT_DOC = "The report of the whole group, one file that opens in a browser."

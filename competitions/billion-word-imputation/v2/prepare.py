@@ -1,7 +1,7 @@
 from pathlib import Path
 
+from pytest_mlebench.authoring.corrections import private_generator
 from pytest_mlebench.authoring.files import link
-from pytest_mlebench.authoring.private_random import private_generator
 
 from .. import prepare as first
 

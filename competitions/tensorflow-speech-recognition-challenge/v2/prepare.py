@@ -9,9 +9,8 @@ from tempfile import TemporaryDirectory
 import pandas as pd
 
 from pytest_mlebench.authoring.archives import unpack_7z
-from pytest_mlebench.authoring.corrections import hold_out_groups
+from pytest_mlebench.authoring.corrections import hold_out_groups, private_generator
 from pytest_mlebench.authoring.files import link_files
-from pytest_mlebench.authoring.private_random import private_generator
 from pytest_mlebench.authoring.tables import split, write_csv
 
 from .labels import COMMANDS, SILENCE, UNKNOWN

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import csv
+import io
+import math
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import zipfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from pytest_mlebench.authoring.archives import check_zip
 from pytest_mlebench.catalog import Competition
-from pytest_mlebench.data.download.contract import CredentialsError, Notebook, NotebookGone, Size, in_parallel
-from pytest_mlebench.data.download.kaggle_pages import Page, pages_to_markdown, read_scores, to_scores
-from pytest_mlebench.data.download.retry import RetryPolicy, retry
+from pytest_mlebench.data.download.contract import (
+    CredentialsError,
+    Notebook,
+    NotebookGone,
+    RetryPolicy,
+    Size,
+    in_parallel,
+    retry,
+)
 from pytest_mlebench.errors import DataError
 from pytest_mlebench.io.progress import Note, Reporter, WarningNote, silent
 from pytest_mlebench.io.units import pluralize
@@ -20,8 +30,89 @@ from pytest_mlebench.io.units import pluralize
 if TYPE_CHECKING:
     import requests
 
-    from pytest_mlebench.data.download.kaggle_client import Credentials, RefusedError
-    from pytest_mlebench.data.download.transfer import PartialFile
+    from pytest_mlebench.data.download.client import Credentials, PartialFile, RefusedError
+
+
+class Page(NamedTuple):
+    """A competition's page: short name, title or "", and text in HTML or (see ``mime_type``) Markdown."""
+
+    name: str
+    title: str
+    content: str
+    mime_type: str
+
+
+def pages_to_markdown(title: str, pages: Sequence[Page]) -> str:
+    """A competition's pages as one Markdown text, in Kaggle's order but for the data's description, which ends it.
+
+    The rules are left out: they are no part of the task.
+    """
+    shown = [page for page in pages if page.name.lower() != "rules" and page.content.strip()]
+    shown.sort(key=lambda page: page.name.lower() == "data-description")
+    sections = [f"## {page.title or page.name.replace('-', ' ').capitalize()}\n\n{_markdown(page)}" for page in shown]
+    return "\n\n".join([f"# {title}", *sections]) + "\n"
+
+
+def _markdown(page: Page) -> str:
+    if "markdown" in page.mime_type:
+        return page.content.strip()
+    from markdownify import markdownify
+
+    # Agents read the text unrendered: an escaped column name would be another name.
+    text = markdownify(page.content, heading_style="ATX", bullets="-", escape_underscores=False, escape_asterisks=False)
+    return text.strip()
+
+
+class Scores(NamedTuple):
+    """The scores of a leaderboard, and the name of the file that they came in ("" where it has none)."""
+
+    values: list[float]
+    file: str
+
+
+def read_scores(content: bytes) -> Scores:
+    """The scores of a leaderboard's download: a CSV file with a column Score, or a zip archive that holds one.
+
+    Teams without a score are left out. Where an archive holds several leaderboards, the private one counts.
+    Raises DataError.
+    """
+    file, unpacked = _unpack(content)
+    table = csv.DictReader(io.StringIO(unpacked.decode("utf-8-sig", errors="replace"), newline=""))
+    column = next((name for name in table.fieldnames or () if name.strip().lower() == "score"), None)
+    if column is None:
+        raise DataError(f"there is no column Score among {', '.join(table.fieldnames or ()) or 'no columns'}"[:200])
+    return Scores(to_scores(row[column] or "" for row in table), file)
+
+
+def to_scores(texts: Iterable[str]) -> list[float]:
+    """Scores as numbers, in their order; teams without one are left out. Raises DataError."""
+    scores = []
+    for number, text in enumerate(map(str.strip, texts), 1):
+        if text:
+            try:
+                scores.append(float(text))
+            except ValueError as error:
+                raise DataError(f"team {number}: {text[:50]!r} is not a score") from error
+    scores = list(filter(math.isfinite, scores))
+    if not scores:
+        raise DataError("it holds no scores")
+    return scores
+
+
+def _unpack(content: bytes) -> tuple[str, bytes]:
+    if not content.startswith(b"PK"):
+        return "", content
+    try:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            names = [name for name in archive.namelist() if name.lower().endswith(".csv")]
+            private = [name for name in names if "private" in name.lower()]
+            if len(private or names) != 1:
+                raise DataError(f"the archive holds {len(names)} tables, not one: {', '.join(names)[:200]}")
+            name = (private or names)[0]
+            return name, archive.read(name)
+    except (zipfile.BadZipFile, EOFError, ValueError) as error:
+        raise DataError(f"the archive is damaged: {error}") from error
+
 
 T = TypeVar("T")
 
@@ -46,7 +137,7 @@ class KaggleDownloads:
     def check(
         self, competitions: Sequence[Competition], *, skip_denied: bool = False, reporter: Reporter = silent
     ) -> dict[str, DataError]:
-        from pytest_mlebench.data.download.kaggle_client import RefusedError
+        from pytest_mlebench.data.download.client import RefusedError
 
         stopped = threading.Event()
 
@@ -69,7 +160,7 @@ class KaggleDownloads:
 
     def size(self, competition: Competition, reporter: Reporter = silent) -> Size:
         """See Downloads. Where Kaggle does not list the files, they are taken to be as large as the archive."""
-        from pytest_mlebench.data.download.kaggle_client import RefusedError
+        from pytest_mlebench.data.download.client import RefusedError
 
         archive = self._archive_bytes(competition, reporter)
         try:
@@ -86,7 +177,7 @@ class KaggleDownloads:
         the archive is whole: the checksums of the prepared files decide. An archive that is not whole is renamed to
         ``target`` + ".damaged".
         """
-        from pytest_mlebench.data.download.transfer import PartialFile, transfer
+        from pytest_mlebench.data.download.client import PartialFile, transfer
 
         try:
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -122,7 +213,7 @@ class KaggleDownloads:
         """
         from kagglesdk.competitions.types.competition_api_service import ApiGetLeaderboardRequest
 
-        from pytest_mlebench.data.download.kaggle_client import RefusedError
+        from pytest_mlebench.data.download.client import RefusedError
 
         request = ApiGetLeaderboardRequest()
         request.competition_name = competition.id
@@ -166,7 +257,7 @@ class KaggleDownloads:
         """See Notebooks."""
         from kagglesdk.kernels.types.kernels_api_service import ApiGetKernelRequest
 
-        from pytest_mlebench.data.download.kaggle_client import RefusedError, connected
+        from pytest_mlebench.data.download.client import RefusedError, connected
 
         request = ApiGetKernelRequest()
         request.user_name, _, request.kernel_slug = name.partition("/")
@@ -186,13 +277,13 @@ class KaggleDownloads:
         return Notebook(source=blob.source, kind=blob.kernel_type.lower(), language=blob.language.lower())
 
     def _not_accepted(self) -> str:
-        from pytest_mlebench.data.download.kaggle_client import SETTINGS
+        from pytest_mlebench.data.download.client import SETTINGS
 
         return f"{self.credentials().source} is not accepted; get new credentials at {SETTINGS}"
 
     def credentials(self, reporter: Reporter = silent) -> Credentials:
         """The user's credentials, looked up once. Raises DataError that says how to get some."""
-        from pytest_mlebench.data.download.kaggle_client import find_credentials
+        from pytest_mlebench.data.download.client import find_credentials
 
         with self._lock:
             if self._credentials is None:
@@ -220,7 +311,7 @@ class KaggleDownloads:
         """Request the archive; redirects are followed, the body is not yet read."""
         from kagglesdk.competitions.types.competition_api_service import ApiDownloadDataFilesRequest
 
-        from pytest_mlebench.data.download.kaggle_client import connected
+        from pytest_mlebench.data.download.client import connected
 
         request = ApiDownloadDataFilesRequest()
         request.competition_name = competition.id
@@ -250,7 +341,7 @@ class KaggleDownloads:
         """The unpacked files' size in one request; 0 where Kaggle has no summary."""
         from kagglesdk.competitions.types.competition_api_service import ApiGetCompetitionDataFilesSummaryRequest
 
-        from pytest_mlebench.data.download.kaggle_client import RefusedError
+        from pytest_mlebench.data.download.client import RefusedError
 
         request = ApiGetCompetitionDataFilesSummaryRequest()
         request.competition_name = competition.id
@@ -263,7 +354,7 @@ class KaggleDownloads:
 
     def _call(self, competition: Competition, call: Callable[[Any], T], reporter: Reporter) -> T:
         """One call of the API; failures that may pass are retried."""
-        from pytest_mlebench.data.download.kaggle_client import connected
+        from pytest_mlebench.data.download.client import connected
 
         def attempt() -> T:
             with connected(self.credentials(reporter), self.policy) as client:
@@ -275,7 +366,7 @@ class KaggleDownloads:
     @contextmanager
     def _advised(self, competition: Competition) -> Iterator[None]:
         """A refusal says what to do about it."""
-        from pytest_mlebench.data.download.kaggle_client import RefusedError
+        from pytest_mlebench.data.download.client import RefusedError
 
         if competition.source != "kaggle":
             raise DataError(f"{competition.id} is not on Kaggle: its data is bundled")

@@ -16,6 +16,7 @@ from types import TracebackType
 from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.extras.apptainer.program import environment
 from pytest_mlebench.io.units import format_size
+from pytest_mlebench.sandbox.control_groups import memory_limit, oom_events, oom_kills
 from pytest_mlebench.sandbox.logs import LogWriter
 
 _BLOCK = 1 << 16
@@ -40,6 +41,9 @@ class Container:
         """A descriptor of the first process, whose end is that of all others."""
         self._files: int | None = None
         """A descriptor of its ``/dev/shm``."""
+        self._events: Path | None = None
+        """Where its control group counts processes that were killed for memory, if that has a limit."""
+        self._kills_before = 0
         self.first_pid = 0
 
     def start(self, command: Sequence[str], cpus: Sequence[int], log: LogWriter) -> None:
@@ -80,8 +84,15 @@ class Container:
                     for link in Path(f"/proc/{pid}/fd").iterdir():
                         if str(link.readlink()) == _IN_MEMORY:
                             self._files = os.open(link, os.O_RDONLY | os.O_DIRECTORY)
+                    self._find_events(pid)
                     return
         raise SandboxError("the container's first process is not below Apptainer's")
+
+    def _find_events(self, pid: int) -> None:
+        if memory_limit(pid) is not None and (events := oom_events(pid)) is not None:
+            with suppress(OSError, ValueError, KeyError):
+                self._kills_before = oom_kills(events)
+                self._events = events
 
     def alive(self) -> bool:
         return self._process is not None and self._process.poll() is None
@@ -115,7 +126,11 @@ class Container:
         self._first = self._files = None
 
     def oom_kills(self) -> int | None:
-        return None  # without a control group that we know of, nobody counts them
+        """Those since its start, in the control group of the job, if that has a limit; else nobody counts them."""
+        if self._events is not None:
+            with suppress(OSError, ValueError, KeyError):
+                return oom_kills(self._events) - self._kills_before
+        return None
 
     def memory(self, *, exactly: bool = False) -> int:
         """Bytes that its processes hold, and the files in its memory.

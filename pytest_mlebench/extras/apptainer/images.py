@@ -12,33 +12,34 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Callable, Mapping
-from functools import cached_property
+from dataclasses import replace
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
 from pytest_mlebench import Agent, DockerSandbox, Note, SandboxError, Step
 from pytest_mlebench import defaults as general
 from pytest_mlebench.bench import Bench
+from pytest_mlebench.extras.apptainer import definition as definition_module
 from pytest_mlebench.extras.apptainer.definition import BUILD, Script, definition
 from pytest_mlebench.extras.apptainer.program import Program, build_environment, find_program, last_line
 from pytest_mlebench.io.disk import remove_tree
-from pytest_mlebench.io.durable import publish, write_text
-from pytest_mlebench.io.json_files import json_text, loads
-from pytest_mlebench.io.paths import bundled
+from pytest_mlebench.io.files import bundled, publish, write_text
 from pytest_mlebench.io.processes import owned
+from pytest_mlebench.io.values import json_text, loads
 from pytest_mlebench.sandbox.contract import check_agent_folder
-from pytest_mlebench.sandbox.dockerfile import Rules
-from pytest_mlebench.sandbox.leftovers import SOCKETS
-from pytest_mlebench.sandbox.recipe import (
+from pytest_mlebench.sandbox.dockerfile import (
     BASE_IMAGE,
     ENVIRONMENT,
     OWNED_BY_AGENT,
     BuildNetwork,
     Recipe,
+    Rules,
     agent_recipe,
     environment_recipe,
     one_builder,
 )
+from pytest_mlebench.sandbox.leftovers import SOCKETS
 
 _TAIL_LINES = 40
 _QUICKLY = ("--mksquashfs-args", "-comp gzip -Xcompression-level 1")
@@ -102,10 +103,11 @@ class SifImages:
 
     def _environment(self, base_image: str | None) -> Recipe:
         arguments = {"BASE_IMAGE": base_image or self._base, "HEAVY": self._heavy}
-        return environment_recipe(bundled("environment"), arguments)
+        return replace(environment_recipe(bundled("environment"), arguments), builder=_builder())
 
     def _agent(self, agent: Agent) -> Recipe:
-        return agent_recipe(agent, self._environment(agent.base_image).tag(), self.build_network_of(agent))
+        recipe = agent_recipe(agent, self._environment(agent.base_image).tag(), self.build_network_of(agent))
+        return replace(recipe, builder=_builder())
 
     @cached_property
     def _program(self) -> Program | None:
@@ -217,6 +219,17 @@ class SifImages:
             digest = f"sha256:{hashlib.file_digest(built, 'sha256').hexdigest()}"
         write_text(file.with_suffix(".json"), json_text({**known, "digest": digest, "builder": program.version}))
         publish(part, file)
+
+
+@cache
+def _builder() -> str:
+    """What our own builder makes of a Dockerfile, so that another one gives images other names.
+
+    Apptainer's version is no part of it: a machine without Apptainer names the archives that it leaves in the same way.
+    """
+    digest = hashlib.sha256(Path(definition_module.__file__).read_bytes())
+    digest.update(" ".join(_QUICKLY).encode())
+    return digest.hexdigest()
 
 
 class _NoImages:

@@ -12,14 +12,17 @@ from dataclasses import dataclass
 from pytest_mlebench.errors import SandboxError
 
 CHILDREN = 256
-"""The probe limits processes to this number and tries to start as many. Apptainer has some threads in the container, so
-the last ones fail where such a limit is the container's own; all fail where the user has many processes elsewhere."""
+"""The probe limits processes to this number and tries to start as many threads, which count as such. Apptainer has some
+in the container, so the last ones fail where such a limit is the container's own; all fail where the user has many
+processes elsewhere. Processes would look like gigabytes of memory to a batch system that adds up what they share."""
+DISK = 64 << 20
+"""Where disks are to be limited, the probe gets one of so many bytes; its file system may be a little larger."""
 PROGRAM = f"""
-import json, os, resource, signal, socket, sys
-sys.path.insert(0, os.path.dirname(sys.argv[1]))
+import json, os, resource, socket, sys, threading
+sys.path.insert(0, os.path.dirname(sys.argv[2]))
 import base64, init
-if len(sys.argv) > 2:
-    init.apply(base64.b64decode(sys.argv[2]))
+if len(sys.argv) > 3:
+    init.apply(base64.b64decode(sys.argv[3]))
 status = dict(line.split(":\\t", 1) for line in open("/proc/self/status").read().splitlines() if ":\\t" in line)
 try:
     open("/home/.probe", "w").close()
@@ -27,6 +30,8 @@ try:
     writable = True
 except OSError:
     writable = False
+sizes = [os.statvfs(folder) for folder in ("/", "/home", "/tmp", "/var/tmp")]
+disk = all(about.f_blocks * about.f_frsize <= 2 * int(sys.argv[1]) for about in sizes)
 try:
     os.sched_setaffinity(0, os.sched_getaffinity(0))
     pinned = False
@@ -34,19 +39,18 @@ except OSError:
     pinned = True
 hard = resource.getrlimit(resource.RLIMIT_NPROC)[1]
 resource.setrlimit(resource.RLIMIT_NPROC, ({CHILDREN}, hard))
-children = []
+children, never = 0, threading.Event()
+threading.stack_size(1 << 16)
 try:
-    while len(children) < {CHILDREN}:
-        pid = os.fork()
-        if not pid:
-            signal.pause()
-        children.append(pid)
-except OSError:
+    while children < {CHILDREN}:
+        threading.Thread(target=never.wait, daemon=True).start()
+        children += 1
+except RuntimeError:
     pass
 print(json.dumps(dict(
     first=os.getpid() == 1, interfaces=[name for _, name in socket.if_nameindex()], writable=writable, pinned=pinned,
     capabilities=status["CapEff"].strip("0\\n"), no_new_privileges=status["NoNewPrivs"].strip() == "1",
-    filtered=status["Seccomp"].strip() == "2", children=len(children),
+    filtered=status["Seccomp"].strip() == "2", children=children, disk=disk,
 )), flush=True)
 os._exit(0)
 """
@@ -64,6 +68,8 @@ class Abilities:
     """Processes cannot leave the processors that they were given."""
     counted: bool
     """A limit on processes is the container's own."""
+    disk: bool = False
+    """The kernel limits what they write, where they are to have a limit."""
     groups: bool = False
     """The kernel limits memory and processors, by a control group of the container."""
 
@@ -108,6 +114,7 @@ def read(output: str, *, network: bool, groups: bool) -> Abilities:
             filtered=found["filtered"],
             pinned=found["pinned"],
             counted=0 < found["children"] < CHILDREN,
+            disk=found["disk"],
             groups=groups,
         )
     except (ValueError, LookupError, TypeError) as error:

@@ -20,32 +20,36 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import cast
 
-from pytest_mlebench import Agent, Execution, Limits, SandboxAccount, SandboxError, WarningNote
+from pytest_mlebench import Agent, Execution, Limits, Note, SandboxAccount, SandboxError, WarningNote
 from pytest_mlebench.bench import Bench
 from pytest_mlebench.extras.apptainer import probe
 from pytest_mlebench.extras.apptainer.container import Container, MemoryWatcher
+from pytest_mlebench.extras.apptainer.disk import CONFINED, NO_NETWORK, Disk
 from pytest_mlebench.extras.apptainer.filter import compiled
 from pytest_mlebench.extras.apptainer.images import SifImages
 from pytest_mlebench.extras.apptainer.program import Program, find_program
-from pytest_mlebench.io.disk import open_up, remove_tree
-from pytest_mlebench.io.paths import bundled
+from pytest_mlebench.io.disk import remove_tree
+from pytest_mlebench.io.files import bundled
 from pytest_mlebench.io.processes import owned, sigterm_interrupts
 from pytest_mlebench.io.units import format_size, listed, pluralize
-from pytest_mlebench.records.account import COLLECTED, RUN_LOG
+from pytest_mlebench.records.outcome import RUN_LOG
+from pytest_mlebench.sandbox.channels import SubmissionChannel
 from pytest_mlebench.sandbox.collection import Collector, FilesWriter
 from pytest_mlebench.sandbox.contract import Task, check_agent_folder
-from pytest_mlebench.sandbox.disk import DiskWatcher, FreeSpaceWatcher
-from pytest_mlebench.sandbox.endings import End, Machine, apply, describe
+from pytest_mlebench.sandbox.control_groups import memory_limit
+from pytest_mlebench.sandbox.endings import End
 from pytest_mlebench.sandbox.gpus import Gpu, GpuPool, GpuUsage, machine_size
-from pytest_mlebench.sandbox.leftovers import SOCKETS
-from pytest_mlebench.sandbox.local.home import link_tree
+from pytest_mlebench.sandbox.leftovers import SOCKETS, clean_folders
+from pytest_mlebench.sandbox.limits import DiskWatcher, FreeSpaceWatcher, Machine, apply, describe, disk_share
+from pytest_mlebench.sandbox.local.sandbox import link_tree
 from pytest_mlebench.sandbox.logs import LogWriter, tail
 from pytest_mlebench.sandbox.network.policy import Network, check_form
 from pytest_mlebench.sandbox.redaction import Redactor, environment_secrets
-from pytest_mlebench.sandbox.snapshots import SubmissionFile, taking_snapshots
-from pytest_mlebench.sandbox.wiring import DATA, HOME, Wiring, await_end, start_agent, want_descriptors, wire
+from pytest_mlebench.sandbox.snapshots import taking_snapshots
+from pytest_mlebench.sandbox.wiring import DATA, Wiring, await_end, start_agent, want_descriptors, wire
 
 _HARNESS = "/opt/mlebench-harness"
+_SUBMISSION_SOCKET = "submission.sock"
 _INIT = "/opt/mlebench/init.py"
 _PYTHON = "/usr/bin/python3"
 _PROBE_SECONDS = 120.0
@@ -67,6 +71,7 @@ class ApptainerSandbox:
     def __init__(self, bench: Bench) -> None:
         self._settings = bench.settings
         self._limits, self._workers, self._reporter = bench.limits, bench.workers, bench.reporter
+        self._disk_share = disk_share(free_space(Path(tempfile.gettempdir())), bench.workers)
         self._gpu_pool = GpuPool(bench.settings.gpu_ids)
         self.images = SifImages(bench)
         self._abilities: dict[str, probe.Abilities] = {}
@@ -93,6 +98,7 @@ class ApptainerSandbox:
 
     def prepare(self, agent: Agent) -> None:
         self.check(agent)
+        clean_folders(reporter=self._reporter)  # what killed jobs left on this node
         abilities = self._probed(self.images.agent(agent))
         if abilities.unenforced:
             self._reporter(WarningNote(f"runs have no limit on {listed([*abilities.unenforced])}"))
@@ -126,23 +132,20 @@ class ApptainerSandbox:
             yield "ok", "; ".join(abilities.notes)
 
     def test_image(self, image: str) -> None:
-        with _scratch() as scratch:
-            command = self._command(image, scratch, network="none", gpus=0)
+        with _Scratch() as scratch:
+            command = self._command(image, Disk(self._program, scratch, None), network="none", gpus=0)
             self._program.call(*command[1:], "/opt/agent/bin/python", "-u", "/opt/mlebench/check.py")
 
     def _probed(self, image: str) -> probe.Abilities:
         """What containers of this image have; raises SandboxError where that is not enough for an agent."""
         if image not in self._abilities:
-            network = self._settings.network
-            with _scratch() as scratch:
-                command = self._command(image, scratch, network=network, gpus=0)
-                command[-1:] = ["--bind", f"{bundled('environment')}/init.py:{_INIT}:ro", command[-1]]
-                program = [_PYTHON, "-I", "-c", probe.PROGRAM, _INIT, *filter(None, [compiled()])]
+            found = self._probe(image, None)
+            if self._limits.disk is not None or self._settings.disk is not None:
                 try:
-                    output = self._program.call(*command[1:], *program, timeout=_PROBE_SECONDS)
+                    found = replace(found, disk=self._probe(image, probe.DISK).disk)
                 except SandboxError as error:
-                    raise SandboxError(f"{self._program.version} starts no confined container: {error}") from error
-            self._abilities[image] = probe.read(output, network=network == "full", groups=False)
+                    self._reporter(Note(f"runs get no disk of their own: {error}"))
+            self._abilities[image] = found
         abilities = self._abilities[image]
         if abilities.unenforced and not self._settings.allow_unenforced_limits:
             raise SandboxError(
@@ -154,16 +157,23 @@ class ApptainerSandbox:
             raise SandboxError("containers of this Apptainer cannot be written to: install fuse-overlayfs")
         return abilities
 
-    def _command(self, image: str, scratch: Path, *, network: str, gpus: int) -> list[str]:
+    def _probe(self, image: str, disk: int | None) -> probe.Abilities:
+        network = self._settings.network
+        with _Scratch() as scratch:
+            command = self._command(image, Disk(self._program, scratch, disk), network=network, gpus=0)
+            command[-1:] = ["--bind", f"{bundled('environment')}/init.py:{_INIT}:ro", command[-1]]
+            program = [_PYTHON, "-I", "-c", probe.PROGRAM, str(disk or 0), _INIT, *filter(None, [compiled()])]
+            try:
+                output = self._program.call(*command[1:], *program, timeout=_PROBE_SECONDS)
+            except SandboxError as error:
+                raise SandboxError(f"{self._program.version} starts no confined container: {error}") from error
+        return probe.read(output, network=network == "full", groups=False)
+
+    def _command(self, image: str, disk: Disk, *, network: str, gpus: int) -> list[str]:
         """The command that starts a container, up to the program that is to run in it."""
-        for name in ("overlay/upper", "overlay/work", "tmp"):
-            (scratch / name).mkdir(parents=True)
         options = [
-            *("--containall", "--no-home", "--no-init", "--no-eval", "--userns"),
-            *("--no-mount", "sys,bind-paths,hostfs"),
-            *("--hostname", "sandbox", "--pwd", self.images.workdir(image)),
-            *("--overlay", str(scratch / "overlay"), "--workdir", str(scratch / "tmp")),
-            *(() if network == "full" else ("--net", "--network", "none")),
+            *(*CONFINED, "--pwd", self.images.workdir(image), *disk.options),
+            *(() if network == "full" else NO_NETWORK),
             *(("--nv",) if gpus else ()),
         ]
         return [self._program.path, "--silent", "exec", *options, str(self.images.file(image))]
@@ -187,6 +197,7 @@ class ApptainerSandbox:
         task = replace(task, launch=replace(task.launch, environment={**visible, **task.launch.environment}))
         allowed = self._settings.allow_hosts
         wiring = wire(task, stack, network=network, allow_hosts=allowed, own_network=network != "full")
+        submission = stack.enter_context(SubmissionChannel(wiring.folder / _SUBMISSION_SOCKET))
         task = wiring.task
         task.run_dir.mkdir(parents=True, exist_ok=True)
         redactor = Redactor({*task.launch.secrets, *environment_secrets()})
@@ -197,34 +208,37 @@ class ApptainerSandbox:
         container = Container()
         stack.callback(container.close)
         stack.callback(container.kill)
-        command = self._command(image, scratch.folder, network=network, gpus=len(gpus))
-        mounts = _mounts(scratch.folder, task, wiring.folder)
+        disk = Disk(self._program, scratch.folder, task.limits.disk if abilities.disk else None)
+        command = self._command(image, disk, network=network, gpus=len(gpus))
+        mounts = _mounts(scratch.folder, task, wiring.folder, disk)
         program = [_PYTHON, "-I", _INIT, _HARNESS]
         container.start([*command[:-1], *mounts, command[-1], *program], _processors(task), log)
-        disk = _disk_watcher(task.limits.disk, scratch.folder, container)
+        watched, share = (None, None) if disk.is_limited else (task.limits.disk, self._disk_share)
+        space = _disk_watcher(watched, scratch.folder, container, share)
         memory = MemoryWatcher(task.limits.memory or 0, container, container.kill)
         usage = GpuUsage(gpus)
-        source = SubmissionFile(scratch.folder / "submission")
+        collect = partial(_collect, task, disk, self.images.file(image), redactor)
         try:
             _start(wiring, container, gpus)
             started = time.monotonic()
-            with disk, memory, taking_snapshots(task.snapshots, source, redactor), usage:
+            with space, memory, taking_snapshots(task.snapshots, submission, redactor), usage:
                 end = await_end(wiring, container)
             seconds = time.monotonic() - started
         except BaseException:
             container.kill()
             with suppress(SandboxError):  # the first error is the one to report
-                _collect(task, scratch.folder, redactor)
+                collect()
             raise
         container.kill()
-        collector = _collect(task, scratch.folder, redactor)
+        collector = collect()
         container.finish_output()
         log.close()
-        end = _complete(end, disk, memory, task)
+        end = _complete(end, space, memory, task)
         account = replace(
             self._account(task, image, gpus),
+            disk="image" if disk.is_limited else "watched",
             gpu_usage=usage.summary,
-            notes=abilities.notes,
+            notes=(*abilities.notes, *_job_notes()),
             left_out=tuple(collector.left_out),
             left_out_unnamed=collector.unnamed,
             kept=str(scratch.folder) if task.keep else "",
@@ -245,8 +259,9 @@ class ApptainerSandbox:
             build_network=self.images.build_network_of(task.agent),
             runtime=self._program.version,
             gpus=tuple(gpu.uuid for gpu in gpus),
-            disk="watched" if task.limits.disk is not None else "",
-            limits=describe(task.limits),
+            limits=describe(
+                task.limits if task.limits.disk is not None else replace(task.limits, disk=self._disk_share)
+            ),
         )
 
 
@@ -273,11 +288,7 @@ class _Scratch:
         self.remove()
 
 
-def _scratch() -> _Scratch:
-    return _Scratch()
-
-
-def _mounts(scratch: Path, task: Task, sockets: Path) -> list[str]:
+def _mounts(scratch: Path, task: Task, sockets: Path, disk: Disk) -> list[str]:
     """The options that bind what the run has into its container."""
     if task.anonymous:  # the container's table of mounts has the path of the data
         (scratch / "data").mkdir()
@@ -285,8 +296,6 @@ def _mounts(scratch: Path, task: Task, sockets: Path) -> list[str]:
     else:  # a link, because `:` and `,` in a bind's path would separate its parts
         (scratch / "data").symlink_to(task.public.resolve())
     shutil.copyfile(bundled("environment") / "init.py", scratch / "init.py")
-    for name in COLLECTED:
-        (scratch / name).mkdir()
     (scratch / "hosts").write_text("127.0.0.1\tlocalhost sandbox\n::1\tlocalhost ip6-localhost\n")
     binds = {
         # Not all of it, as control groups of the user's jobs may be the user's to change.
@@ -295,14 +304,19 @@ def _mounts(scratch: Path, task: Task, sockets: Path) -> list[str]:
         f"{scratch}/data": f"{DATA}:ro",
         f"{scratch}/init.py": f"{_INIT}:ro",
         str(sockets): f"{_HARNESS}:ro",
-        **{f"{scratch}/{name}": f"{HOME}/{name}" for name in COLLECTED},
+        **disk.binds(),
     }
     return [word for source, target in binds.items() for word in ("--bind", f"{source}:{target}")]
 
 
 def _start(wiring: Wiring, container: Container, gpus: Sequence[Gpu]) -> None:
     uuids = [gpu.uuid for gpu in gpus]
-    order = {"limits": _numbers(wiring.task.limits), "user": os.getuid(), "filter": compiled()}
+    order = {
+        "limits": _numbers(wiring.task.limits),
+        "user": os.getuid(),
+        "filter": compiled(),
+        "submission": _SUBMISSION_SOCKET if wiring.task.snapshots is not None else None,
+    }
     start_agent(wiring, container, order, gpus=uuids, gpu_advice=_GPU_ADVICE, waiting=container.find_first)
 
 
@@ -334,10 +348,10 @@ def _processors(task: Task) -> list[int]:
     return [usable[(first + k) % len(usable)] for k in range(count)]
 
 
-def _disk_watcher(limit: int | None, scratch: Path, container: Container) -> DiskWatcher:
+def _disk_watcher(limit: int | None, scratch: Path, container: Container, share: int | None) -> DiskWatcher:
     written = partial(_written, scratch)
     if limit is None:
-        return FreeSpaceWatcher(partial(free_space, scratch), written, container.kill)
+        return FreeSpaceWatcher(partial(free_space, scratch), written, container.kill, share=share)
     return DiskWatcher(limit, written, container.kill)
 
 
@@ -369,6 +383,12 @@ def _written(scratch: Path) -> int | None:
     return total
 
 
+def _job_notes() -> Iterator[str]:
+    """What the record says of the batch system's limit, which the harness shares with the agent."""
+    if (limit := memory_limit(os.getpid())) is not None:
+        yield f"the control group of the job limits memory to {format_size(limit)}"
+
+
 def _complete(end: End, disk: DiskWatcher, memory: MemoryWatcher, task: Task) -> End:
     """Add what the watchers and the log know."""
     if end.exit_code != 0:
@@ -376,13 +396,11 @@ def _complete(end: End, disk: DiskWatcher, memory: MemoryWatcher, task: Task) ->
     return end.with_clues(task.limits, tail(task.run_dir / RUN_LOG))
 
 
-def _collect(task: Task, scratch: Path, redactor: Redactor) -> Collector:
+def _collect(task: Task, disk: Disk, image: Path, redactor: Redactor) -> Collector:
     """Take out what the agent left; the collector says what was left out."""
     limits = task.limits
     size = limits.collect_bytes if limits.disk is None else min(limits.collect_bytes, limits.disk)
     with FilesWriter(task.run_dir) as files:
         collector = Collector(files, size, limits.collect_files, redactor)
-        for name in COLLECTED:
-            open_up(scratch / name)
-            collector.collect(scratch / name, first="submission.csv")
+        disk.collect(image, collector)
     return collector

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pytest_mlebench.extras.audit.kernels import Kernels
     from pytest_mlebench.extras.audit.plagiarism import Pairs
     from pytest_mlebench.extras.audit.run import Run
-    from pytest_mlebench.io.paths import AnyPath
+    from pytest_mlebench.io.files import AnyPath
     from pytest_mlebench.results.findings import Findings
 
 logger = logging.getLogger("pytest_mlebench")

@@ -12,14 +12,13 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from pytest_mlebench.errors import UsageError
-from pytest_mlebench.io.json_files import loads
+from pytest_mlebench.io.values import loads
+from pytest_mlebench.llm.api import Question
 from pytest_mlebench.llm.gateway import Gateway
-from pytest_mlebench.llm.messages import said_in
-from pytest_mlebench.llm.providers import Provider
+from pytest_mlebench.llm.providers import Provider, said_in
 
 _SECONDS = 900.0
 _MAX_REPLY = 64 << 10
-_TOOL = "answer"
 
 
 class Refused(Exception):
@@ -43,7 +42,16 @@ class Model:
     def ask(self, system: str, user: str, schema: Mapping[str, Any]) -> Any:
         """The JSON object of its answer, or None if it is not valid JSON. Raises Refused, or OSError."""
         with_schema = self._by_schema
-        path, body = self._request(system, user, schema, with_schema=with_schema)
+        question = Question(
+            model=self._name,
+            system=system,
+            user=user,
+            schema=schema,
+            max_tokens=self._max_tokens,
+            output_limit=self._provider.output_limit,
+            with_schema=with_schema,
+        )
+        path, body = self._provider.api.question(question)
         status, content = self._post(f"/{self._provider.name}{path}", json.dumps(body).encode())
         if status == 400 and with_schema and b"response_format" in content:
             self._by_schema = False
@@ -88,35 +96,6 @@ class Model:
             for connected in self._sockets:
                 with suppress(OSError):
                     connected.shutdown(socket.SHUT_RDWR)
-
-    def _request(
-        self, system: str, user: str, schema: Mapping[str, Any], *, with_schema: bool
-    ) -> tuple[str, dict[str, Any]]:
-        if self._provider.flavour == "anthropic":
-            tool = {"name": _TOOL, "description": "Give the answers.", "input_schema": schema}
-            return "/v1/messages", {
-                "model": self._name,
-                "max_tokens": self._max_tokens,
-                "system": system,
-                "messages": [{"role": "user", "content": user}],
-                "tools": [tool],
-                "tool_choice": {"type": "tool", "name": _TOOL},
-            }
-        if self._provider.flavour == "gemini":
-            return f"/v1beta/models/{self._name}:generateContent", {
-                "systemInstruction": {"parts": [{"text": system}]},
-                "contents": [{"role": "user", "parts": [{"text": user}]}],
-                "generationConfig": {"responseMimeType": "application/json", "maxOutputTokens": self._max_tokens},
-            }
-        body: dict[str, Any] = {
-            "model": self._name,
-            "messages": [{"role": "system", "content": system}, {"role": "user", "content": user}],
-            self._provider.output_limit: self._max_tokens,
-        }
-        if with_schema:
-            form = {"name": _TOOL, "strict": True, "schema": schema}
-            body["response_format"] = {"type": "json_schema", "json_schema": form}
-        return "/v1/chat/completions", body
 
     def _object(self, path: str, content: bytes) -> Any:
         said = None

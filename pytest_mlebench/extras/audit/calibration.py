@@ -28,13 +28,12 @@ from pytest_mlebench.extras.audit.evidence import case_of
 from pytest_mlebench.extras.audit.judge import Judge, questions
 from pytest_mlebench.extras.audit.run import Run
 from pytest_mlebench.extras.audit.scanners import audit
-from pytest_mlebench.grading.report import standing
-from pytest_mlebench.io.json_files import parse
+from pytest_mlebench.grading.grader import standing
+from pytest_mlebench.io.values import parse
 from pytest_mlebench.llm.ledger import CALLS
 from pytest_mlebench.llm.trajectory import TRAJECTORY
-from pytest_mlebench.records.account import Connection, Ending, SandboxAccount, Validation
-from pytest_mlebench.records.layout import RUN_LOG, SUBMISSION
-from pytest_mlebench.records.record import RunRecord
+from pytest_mlebench.records.outcome import Connection, Ending, SandboxAccount, Validation
+from pytest_mlebench.records.record import RUN_LOG, SUBMISSION, RunRecord
 from pytest_mlebench.records.report import Report
 from pytest_mlebench.results.findings import Finding, JudgeAccount, Verdict
 

@@ -11,7 +11,7 @@ from typing import IO, Any
 
 from pytest_mlebench.extras.audit.programs import Program
 from pytest_mlebench.extras.audit.run import Run
-from pytest_mlebench.records.layout import RUN_LOG
+from pytest_mlebench.records.record import RUN_LOG
 from pytest_mlebench.runs.files import FilesError, open_files
 
 CHUNK = 24_000

@@ -28,7 +28,7 @@ from typing import Any, Self
 
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.extras.audit.programs import notebook_code
-from pytest_mlebench.io.json_files import loads
+from pytest_mlebench.io.values import loads
 
 LIBRARY = "copydetect"
 LANGUAGES = {".py": "python", ".ipynb": "python", ".r": "r", ".rmd": "r", ".irnb": "r", ".jl": "julia",

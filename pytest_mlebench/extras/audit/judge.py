@@ -34,10 +34,10 @@ import yaml
 from pytest_mlebench.errors import UsageError, unusable
 from pytest_mlebench.extras.audit.asking import Model, Refused, named_model
 from pytest_mlebench.extras.audit.evidence import Case, Piece, readable
-from pytest_mlebench.io.json_files import loads, parse
-from pytest_mlebench.llm.flavours.base import Expected
+from pytest_mlebench.io.values import loads, parse
+from pytest_mlebench.llm.accounting import GatewaySettings
+from pytest_mlebench.llm.api import Expected
 from pytest_mlebench.llm.gateway import Gateway
-from pytest_mlebench.llm.settings import GatewaySettings
 from pytest_mlebench.results.findings import Finding, JudgeAccount, Verdict
 
 PROMPTS = Path(__file__).parent / "prompts"

@@ -15,10 +15,11 @@ from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.data.download.contract import CredentialsError, Notebook, NotebookGone, Notebooks, in_parallel
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import DataError, reason
-from pytest_mlebench.io import disk, durable
-from pytest_mlebench.io.json_files import json_text, loads
+from pytest_mlebench.io import disk
+from pytest_mlebench.io import files as io_files
 from pytest_mlebench.io.progress import Reporter, Step, silent
 from pytest_mlebench.io.units import format_size
+from pytest_mlebench.io.values import json_text, loads
 
 MAX_BYTES = 32 << 20
 """Of one notebook: what is larger holds pictures or data, of which nothing is compared."""
@@ -83,7 +84,7 @@ def download(store: DataStore, competition: Competition, source: Notebooks, repo
             for left in dataset.kernels.rglob(".*"):  # by a call that was killed
                 left.unlink(missing_ok=True)
             in_parallel(job, wanted, _PARALLEL)
-            durable.write_text(dataset.kernels / _GONE, json_text(dict(sorted(job.gone.items()))) + "\n")
+            io_files.write_text(dataset.kernels / _GONE, json_text(dict(sorted(job.gone.items()))) + "\n")
         except OSError as error:
             raise DataError(f"{competition.id}: {dataset.kernels} cannot be written: {reason(error)}") from error
     found = kernels(dataset)
@@ -130,7 +131,7 @@ class _Job:
             raise NotebookGone(f"it has {format_size(len(content))}, more than {format_size(MAX_BYTES)}")
         path = self._dataset.kernels / f"{name}{suffix}"
         path.parent.mkdir(parents=True, exist_ok=True)
-        durable.write_bytes(path, content)
+        io_files.write_bytes(path, content)
 
 
 def _file(dataset: Dataset, name: str) -> Path | None:

@@ -10,7 +10,7 @@ from markupsafe import Markup, escape
 from pytest_mlebench._version import __version__
 from pytest_mlebench.extras.audit.plagiarism import Pair, Pairs
 from pytest_mlebench.io.units import pluralize
-from pytest_mlebench.reports.templates import environment, style
+from pytest_mlebench.reports.page import environment, style
 from pytest_mlebench.reports.untrusted import one_line, plain
 from pytest_mlebench.results.findings import PlagiarismAccount
 

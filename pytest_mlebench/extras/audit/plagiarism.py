@@ -21,8 +21,8 @@ from typing import Protocol
 from pytest_mlebench.extras.audit.fingerprints import LANGUAGES, Fingerprinter, Fingerprints, Parameters
 from pytest_mlebench.extras.audit.kernels import MAX_BYTES, Kernels
 from pytest_mlebench.extras.audit.programs import Program
-from pytest_mlebench.io.json_files import loads, parse, write_json
 from pytest_mlebench.io.units import pluralize
+from pytest_mlebench.io.values import loads, parse, write_json
 from pytest_mlebench.records.record import RunRecord
 from pytest_mlebench.results.findings import PAIRS, Finding, NotebooksRead, PlagiarismAccount, Verdict
 

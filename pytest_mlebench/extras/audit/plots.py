@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from pytest_mlebench.reports.plots.svg import Panel, Plot, at, fitting, grid, marker, named, text
-from pytest_mlebench.results.familiarity import Correlation, Knowledge, in_words
+from pytest_mlebench.results.findings import Correlation, Knowledge, in_words
 
 _WIDTH, _LEFT, _RIGHT, _TOP, _PLOT = 560, 48, 40, 34, 260
 _TICKS = 5

@@ -21,8 +21,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from pytest_mlebench.io.json_files import loads
-from pytest_mlebench.records.layout import FILES
+from pytest_mlebench.io.values import loads
+from pytest_mlebench.records.record import FILES
 from pytest_mlebench.runs.files import FilesError, open_files
 
 MAX_FILES = 2000

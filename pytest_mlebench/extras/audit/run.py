@@ -13,11 +13,10 @@ from typing import Any
 from pytest_mlebench.catalog.competition import Competition
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.extras.audit.programs import Program, code_of, commands_of
-from pytest_mlebench.io.json_files import loads
+from pytest_mlebench.io.values import loads
 from pytest_mlebench.llm.trajectory import TRAJECTORY
 from pytest_mlebench.records.group import RunGroup
-from pytest_mlebench.records.layout import SUBMISSION
-from pytest_mlebench.records.record import RunRecord
+from pytest_mlebench.records.record import SUBMISSION, RunRecord
 from pytest_mlebench.sandbox.snapshots import digest_of
 
 _TRAJECTORY_BYTES = 256 << 20

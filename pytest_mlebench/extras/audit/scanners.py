@@ -22,8 +22,8 @@ from pytest_mlebench.extras.audit.programs import Program
 from pytest_mlebench.extras.audit.run import Run
 from pytest_mlebench.io.units import format_duration, pluralize
 from pytest_mlebench.llm.ledger import read_bodies, read_calls
-from pytest_mlebench.llm.messages import said_in
-from pytest_mlebench.records.layout import FILES, RUN_LOG, SUBMISSION
+from pytest_mlebench.llm.providers import said_in
+from pytest_mlebench.records.record import FILES, RUN_LOG, SUBMISSION
 from pytest_mlebench.results.findings import Finding, Findings, Verdict
 from pytest_mlebench.runs.files import FilesError, open_files
 from pytest_mlebench.sandbox.snapshots import digest_of

@@ -32,12 +32,12 @@ from typing import Any
 from pytest_mlebench._version import __version__
 from pytest_mlebench.errors import DataError, UsageError, reason
 from pytest_mlebench.io.compression import CompressionParameter, DecompressionParameter, ZstdError, ZstdFile
-from pytest_mlebench.io.json_files import json_decoder, json_text, loads, parse
 from pytest_mlebench.io.units import format_size
+from pytest_mlebench.io.values import json_decoder, json_text, loads, parse
 from pytest_mlebench.llm.ledger import BODIES, CALLS
 from pytest_mlebench.llm.ledger import FOLDER as LLM
 from pytest_mlebench.llm.trajectory import TRAJECTORY
-from pytest_mlebench.records.layout import (
+from pytest_mlebench.records.record import (
     COLLECTED,
     EVENTS,
     FILES,

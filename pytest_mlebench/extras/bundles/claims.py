@@ -24,13 +24,20 @@ from pytest_mlebench.extras.audit.plagiarism import SCANNER as PLAGIARISM
 from pytest_mlebench.extras.audit.run import runs_of
 from pytest_mlebench.extras.audit.scanners import audit
 from pytest_mlebench.extras.bundles.bundle import ODD_NAMES, Bundle
-from pytest_mlebench.io.json_files import read_json
 from pytest_mlebench.io.units import listed, pluralize
+from pytest_mlebench.io.values import read_json
 from pytest_mlebench.records.group import RunGroup
-from pytest_mlebench.records.layout import RECORD, SUBMISSION
-from pytest_mlebench.records.record import RunKey
-from pytest_mlebench.results.familiarity import Correlation, Measured, measured
-from pytest_mlebench.results.findings import Finding, Findings, JudgeAccount, Verdict, read_findings
+from pytest_mlebench.records.record import RECORD, SUBMISSION, RunKey
+from pytest_mlebench.results.findings import (
+    Correlation,
+    Finding,
+    Findings,
+    JudgeAccount,
+    Measured,
+    Verdict,
+    measured,
+    read_findings,
+)
 from pytest_mlebench.results.profile import Check, Result
 from pytest_mlebench.runs.regrade import REGRADED, Regrader, Regrading, changes, differences
 

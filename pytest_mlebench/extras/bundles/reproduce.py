@@ -11,8 +11,7 @@ from pathlib import Path
 from pytest_mlebench.agents.definition import Agent
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.io.units import listed
-from pytest_mlebench.records.layout import RUN_LOG, SUBMISSION
-from pytest_mlebench.records.record import RunRecord
+from pytest_mlebench.records.record import RUN_LOG, SUBMISSION, RunRecord
 from pytest_mlebench.runs.files import open_files, unpack
 from pytest_mlebench.sandbox.snapshots import digest_of
 

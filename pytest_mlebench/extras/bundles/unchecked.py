@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pytest_mlebench.extras.bundles.bundle import Bundle, is_known
-from pytest_mlebench.io.json_files import loads
 from pytest_mlebench.io.units import pluralize
+from pytest_mlebench.io.values import loads
 from pytest_mlebench.llm.ledger import BODIES
-from pytest_mlebench.records.group import RunGroup
-from pytest_mlebench.records.layout import RECORD
-from pytest_mlebench.records.running import runs_in_progress
-from pytest_mlebench.results.familiarity import MEASURED
-from pytest_mlebench.results.findings import FINDINGS
+from pytest_mlebench.records.group import RunGroup, runs_in_progress
+from pytest_mlebench.records.record import RECORD
+from pytest_mlebench.results.findings import FINDINGS, MEASURED
 from pytest_mlebench.runs.timeline import NOT_GRADED
 
 ALWAYS = (

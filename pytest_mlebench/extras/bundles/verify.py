@@ -30,17 +30,14 @@ from pytest_mlebench.extras.bundles.claims import claims
 from pytest_mlebench.extras.bundles.unchecked import not_checked
 from pytest_mlebench.extras.bundles.verify_models import models
 from pytest_mlebench.extras.bundles.verify_settings import settings
-from pytest_mlebench.io.json_files import loads
 from pytest_mlebench.io.units import pluralize
+from pytest_mlebench.io.values import loads
 from pytest_mlebench.llm.trajectory import TRAJECTORY
-from pytest_mlebench.records.group import RunGroup, read_group
-from pytest_mlebench.records.layout import RECORD, SUBMISSION
-from pytest_mlebench.records.record import RunRecord
+from pytest_mlebench.records.group import RunGroup, read_group, runs_in_progress
+from pytest_mlebench.records.record import RECORD, SUBMISSION, RunRecord
 from pytest_mlebench.records.report import Report
-from pytest_mlebench.records.running import runs_in_progress
-from pytest_mlebench.results.findings import Findings
+from pytest_mlebench.results.findings import LOCAL, NOT_ISOLATED, Findings
 from pytest_mlebench.results.profile import Card, Check, Result, fairness_profile
-from pytest_mlebench.results.verdicts import LOCAL, NOT_ISOLATED
 from pytest_mlebench.runs.files import FilesError, check_files
 from pytest_mlebench.runs.regrade import Regrader, differences, same_score
 from pytest_mlebench.runs.timeline import NOT_GRADED, read_validation_score
@@ -194,7 +191,8 @@ def _check(name: str, found: Iterable[str], detail: str) -> Check:
 def _origin(bundle: Bundle, digest: str | None, allowed_signers: Path | None) -> Iterator[Check]:
     count = pluralize(len(bundle.index.files), "file")
     if digest is not None and digest.lower() != bundle.digest:
-        yield Check("index", Result.differs, "its digest is not the one that was given", (f"given: {digest}",))
+        found = f"you gave {digest}; the SHA-256 of a file is not its digest, which `mlebench bundle` prints"
+        yield Check("index", Result.differs, "its digest is not the one that you gave", (found,))
     else:
         yield Check("index", Result.verified, f"{count}, each with the SHA-256 that the index says")
     if bundle.signature is not None:

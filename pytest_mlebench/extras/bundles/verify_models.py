@@ -9,8 +9,8 @@ from typing import Any
 
 from pytest_mlebench.extras.bundles.bundle import Bundle
 from pytest_mlebench.extras.bundles.verify_settings import SLACK_SECONDS, counts
-from pytest_mlebench.io.json_files import loads
 from pytest_mlebench.io.units import pluralize
+from pytest_mlebench.io.values import loads
 from pytest_mlebench.llm.ledger import BODIES, CALLS, MAX_CALLS_BYTES, Call, Totals, read_bodies, read_calls
 from pytest_mlebench.llm.prices import Tokens
 from pytest_mlebench.llm.trajectory import TRAJECTORY
@@ -106,6 +106,8 @@ def _call(line: Mapping[str, Any]) -> Call:
     known = {name: value for name, value in line.items() if name in Call.__dataclass_fields__}
     tokens, cost = known.get("tokens"), known.get("cost")
     if tokens is not None:
+        if not isinstance(tokens, Mapping):
+            raise ValueError("tokens must be an object")
         values = {name: tokens.get(name, 0) for name in Tokens.__dataclass_fields__}
         if not all(type(value) is int and value >= 0 for value in values.values()):
             raise ValueError("tokens must be counts")

@@ -14,8 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from pytest_mlebench.io.json_files import parse
-from pytest_mlebench.records.account import Ending, Limits
+from pytest_mlebench.io.values import parse
 from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.records.manifest import (
     UNKNOWN,
@@ -26,10 +25,10 @@ from pytest_mlebench.records.manifest import (
     flatten,
     model_differences,
 )
-from pytest_mlebench.records.outcome import Outcome
+from pytest_mlebench.records.outcome import Ending, Limits, Outcome
 from pytest_mlebench.records.record import RunRecord
-from pytest_mlebench.runs.permitted import used_permissions
-from pytest_mlebench.sandbox.endings import describe
+from pytest_mlebench.runs.environment import used_permissions
+from pytest_mlebench.sandbox.limits import describe
 
 SLACK_SECONDS = 120.0
 """Clocks of the machines that took part may differ by this much."""

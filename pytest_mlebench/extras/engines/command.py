@@ -40,9 +40,9 @@ from pytest_mlebench.io.processes import sigterm_interrupts
 from pytest_mlebench.io.progress import Event, event_text
 from pytest_mlebench.io.units import pluralize
 from pytest_mlebench.options import Settings, from_plan, read
-from pytest_mlebench.records.account import Ending
 from pytest_mlebench.records.group import find_group, read_group
 from pytest_mlebench.records.manifest import folder_digest
+from pytest_mlebench.records.outcome import Ending
 from pytest_mlebench.records.record import RunRecord
 from pytest_mlebench.runs import run
 from pytest_mlebench.sandbox.gpus import this_machine
@@ -77,7 +77,7 @@ def _stop(options: argparse.Namespace) -> int:
     group = find_group(options.group, read_settings(options).runs_dir)
     if not (count := queue.stop(group, engines())):
         read_group(group)  # refuses a folder that is no run group
-    logger.info("%s: ended %s", group, pluralize(count, "job"))
+    logger.info("%s: %s", group, f"ended {pluralize(count, 'job')}" if count else "no job waits or runs")
     return 0
 
 

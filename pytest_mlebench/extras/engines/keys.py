@@ -8,7 +8,7 @@ from collections.abc import MutableMapping
 from pathlib import Path
 
 from pytest_mlebench.errors import UsageError
-from pytest_mlebench.io.paths import secret_lines
+from pytest_mlebench.io.files import secret_lines
 
 _LINE = re.compile(r"(?:export\s+)?([A-Za-z_][A-Za-z0-9_]*)=(.*)")
 

@@ -28,10 +28,9 @@ from typing import Any
 
 from pytest_mlebench.errors import UsageError, reason
 from pytest_mlebench.extras.engines.contract import Job
-from pytest_mlebench.io.json_files import read_json, write_json
 from pytest_mlebench.io.processes import owner_labels
-from pytest_mlebench.records.layout import JOBS, RECORD
-from pytest_mlebench.records.record import RunKey, RunRecord
+from pytest_mlebench.io.values import read_json, write_json
+from pytest_mlebench.records.record import JOBS, RECORD, RunKey, RunRecord
 
 PLAN = "plan.json"
 ALIVE = "alive.json"

@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from pytest_mlebench.data.dataset import Dataset
-from pytest_mlebench.data.levelling import level
+from pytest_mlebench.data.dataset import Dataset, level
 from pytest_mlebench.data.verification import SIDES, fingerprint, md5, prepared_files
 from pytest_mlebench.errors import DataError, reason
-from pytest_mlebench.io import disk, durable, locks
+from pytest_mlebench.io import disk, locks
+from pytest_mlebench.io import files as io_files
 from pytest_mlebench.io.progress import Reporter, Step, silent
 from pytest_mlebench.io.units import format_size
 
@@ -30,7 +30,7 @@ _USERS = "users"
 def copied(dataset: Dataset, folder: Path, reporter: Reporter = silent) -> Iterator[Dataset]:
     """A copy of prepared data below ``folder``, which all processes of this user on this machine share.
 
-    The first one that needs it copies it, in another order (see ``levelling``), and the last one removes it. Each has a
+    The first one that needs it copies it, in another order (see ``data.dataset``); the last one removes it. Each has a
     file that it keeps locked; the kernel drops that lock when the process dies, so a killed process is no user. What it
     leaves is removed by the next one. Raises DataError where there is too little space, before anything is copied, and
     where the copy is not what the data is.
@@ -139,7 +139,7 @@ def _copy(dataset: Dataset, place: Path, reporter: Reporter) -> None:
     reporter(Step(id, f"copying to {place.parent}"))
     for left in place.glob(".copying-*"):
         shutil.rmtree(left, ignore_errors=True)
-    with durable.scratch(place, ".copying-") as name:
+    with io_files.scratch(place, ".copying-") as name:
         new = Dataset(dataset.competition, Path(name, _DATA))
         try:
             new.folder.mkdir()

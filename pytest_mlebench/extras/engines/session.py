@@ -35,8 +35,8 @@ from pytest_mlebench.plugin.events import reporter_of, resume_command
 from pytest_mlebench.plugin.planning import provide
 from pytest_mlebench.plugin.running import AgentRun
 from pytest_mlebench.plugin.session import Session, session_of, usage_errors
-from pytest_mlebench.records.account import Ending
 from pytest_mlebench.records.manifest import folder_digest
+from pytest_mlebench.records.outcome import Ending
 from pytest_mlebench.runs import run
 
 if TYPE_CHECKING:
@@ -186,6 +186,10 @@ def _queue(config: pytest.Config, ours: Sequence[AgentRun]) -> RunQueue:
     if asked and settings.cluster != "local":
         check_largest(chosen, settings, asked)
         reporter_of(config)(Note(request_text(chosen.name, settings, asked)))
+    if settings.detach:
+        reporter_of(config)(
+            Note("this session waits for its jobs; press Ctrl-C to leave, and they continue (--detach)")
+        )
     return RunQueue(
         session.group,
         chosen,

@@ -23,7 +23,7 @@ from pytest_mlebench.catalog.catalogue import default_catalogue
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.extras.interop import facts
 from pytest_mlebench.extras.interop.contract import ExportOption, Request, third_party
-from pytest_mlebench.io.json_files import write_json
+from pytest_mlebench.io.values import write_json
 from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.records.record import RunRecord
 from pytest_mlebench.records.report import TWIN_DATA

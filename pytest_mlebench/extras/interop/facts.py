@@ -15,13 +15,12 @@ from typing import Any
 
 from pytest_mlebench._version import __version__
 from pytest_mlebench.catalog.leaderboard import MEDALS
-from pytest_mlebench.io.durable import write_text
-from pytest_mlebench.io.json_files import json_text
+from pytest_mlebench.io.files import write_text
+from pytest_mlebench.io.values import json_text
 from pytest_mlebench.llm.trajectory import TRAJECTORY, build
 from pytest_mlebench.records.group import RunGroup
-from pytest_mlebench.records.layout import RUN_LOG, SUBMISSION
 from pytest_mlebench.records.manifest import flatten
-from pytest_mlebench.records.record import RunRecord
+from pytest_mlebench.records.record import RUN_LOG, SUBMISSION, RunRecord
 from pytest_mlebench.records.report import medal_rank
 from pytest_mlebench.sandbox.redaction import Redactor, environment_secrets
 

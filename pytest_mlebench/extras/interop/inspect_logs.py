@@ -11,9 +11,8 @@ from pytest_mlebench._version import __version__
 from pytest_mlebench.extras.interop.contract import ExportOption, Request
 from pytest_mlebench.extras.interop.facts import cleaner, trajectory, write_cleaned
 from pytest_mlebench.extras.interop.mle_bench import file_name, stamp
-from pytest_mlebench.records.account import Ending
 from pytest_mlebench.records.group import RunGroup
-from pytest_mlebench.records.outcome import Outcome
+from pytest_mlebench.records.outcome import Ending, Outcome
 from pytest_mlebench.records.record import RunRecord
 
 SUMMARY = "logs for `inspect view`"

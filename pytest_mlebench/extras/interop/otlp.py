@@ -22,7 +22,7 @@ from pytest_mlebench.extras.interop.contract import ExportOption, Request, third
 from pytest_mlebench.extras.interop.conventions import SCHEMA, VERSION
 from pytest_mlebench.extras.interop.facts import cached, cleaner, shown
 from pytest_mlebench.extras.interop.otlp_spans import RunSpans
-from pytest_mlebench.io.paths import secret_lines
+from pytest_mlebench.io.files import secret_lines
 from pytest_mlebench.io.units import pluralize
 from pytest_mlebench.records.group import RunGroup
 

@@ -42,7 +42,7 @@ def create(settings: Settings, url: str, group: Path) -> LiveTraces:
 
 
 class LiveTraces:
-    """See ``plugin.live.Live``. At most ``most`` runs wait, and ``close`` takes at most ``drain`` seconds."""
+    """See ``plugin.reporting.Live``. At most ``most`` runs wait, and ``close`` takes at most ``drain`` seconds."""
 
     def __init__(self, sender: Sender, spans: RunSpans, group: Path, *, most: int = MOST, drain: float = DRAIN) -> None:
         self._sender, self._spans, self._group = sender, spans, group

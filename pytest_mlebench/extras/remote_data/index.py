@@ -28,7 +28,7 @@ from typing import Any
 
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.data.verification import SIDES
-from pytest_mlebench.io.json_files import loads
+from pytest_mlebench.io.values import loads
 
 FORMAT = 1
 HEAD_BYTES = 1 << 16

@@ -8,12 +8,12 @@ import os
 import shutil
 import threading
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 from pytest_mlebench.catalog import Competition
-from pytest_mlebench.data.levelling import set_times, shuffled
+from pytest_mlebench.data.dataset import set_times
 from pytest_mlebench.data.source import NotPushed
 from pytest_mlebench.data.verification import SIDES
 from pytest_mlebench.errors import DataError
@@ -28,6 +28,7 @@ from pytest_mlebench.extras.remote_data.index import (
     read_list,
 )
 from pytest_mlebench.extras.remote_data.storage import Absent, Short, Storage
+from pytest_mlebench.io.files import shuffled
 from pytest_mlebench.io.progress import ByteCounter, Reporter, Step, silent
 
 FILES_AT_ONCE = 16
@@ -48,8 +49,18 @@ def read_head(storage: Storage, competition: Competition, reporter: Reporter = s
         raise _damaged(storage, competition, name, str(error)) from error
 
 
-def pull(storage: Storage, competition: Competition, head: Head, work: Path, reporter: Reporter = silent) -> Path:
-    """Pull all files into ``work``, and return the folder in it that has ``public`` and ``private``.
+def pull(
+    storage: Storage,
+    competition: Competition,
+    head: Head,
+    work: Path,
+    reporter: Reporter = silent,
+    only: Collection[str] = SIDES,
+) -> Path:
+    """Pull files into ``work``, and return the folder in it that has ``public`` and ``private``.
+
+    ``only`` says which: whole parts, or single files, as ``public/description.md``. The list of a part of which nothing
+    is wanted is not read: access to it may be denied.
 
     What an earlier call left in ``work`` is taken up, after it was read again and compared with its digest. The caller
     sees to it that nobody else works there. Raises DataError: what has arrived is kept.
@@ -59,17 +70,20 @@ def pull(storage: Storage, competition: Competition, head: Head, work: Path, rep
     prepared, parts = work / Path(layout.folder).name, work / "parts"
     parts.mkdir(parents=True, exist_ok=True)
     todo: list[tuple[str, ListedFile]] = []
-    for side in SIDES:
+    sides = [side for side in SIDES if any(own.partition("/")[0] == side for own in only)]
+    for side in sides:
         (prepared / side).mkdir(parents=True, exist_ok=True)
         part, name = head.parts[side], layout.list_of(side)
         try:
-            todo += ((side, entry) for entry in shuffled(read_list(storage.read(name, LIST_BYTES, reporter), part)))
+            entries = shuffled(read_list(storage.read(name, LIST_BYTES, reporter), part))
+            todo += ((side, entry) for entry in entries if side in only or f"{side}/{entry.name}" in only)
         except (Absent, IndexDamaged) as error:
             raise _damaged(storage, competition, name, str(error)) from error
-    pulling = _Pull(storage, competition, layout, prepared, parts, head.size, reporter)
+    size = sum(entry.size for _, entry in todo)
+    pulling = _Pull(storage, competition, layout, prepared, parts, size, reporter)
     pulling.files(iter(todo))
     shutil.rmtree(parts)
-    for side in SIDES:
+    for side in sides:
         set_times(prepared / side)
     return prepared
 

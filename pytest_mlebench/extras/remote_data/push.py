@@ -17,8 +17,8 @@ from pytest_mlebench.errors import DataError, UsageError
 from pytest_mlebench.extras.remote_data.index import HEAD_BYTES, Head, Layout, ListedFile, Part, is_inside, write_list
 from pytest_mlebench.extras.remote_data.pull import FILES_AT_ONCE, push_command, read_head
 from pytest_mlebench.extras.remote_data.storage import Absent, Storage
-from pytest_mlebench.io.json_files import loads
 from pytest_mlebench.io.progress import ByteCounter, Reporter, Step, silent
+from pytest_mlebench.io.values import loads
 
 _HASHERS = 4
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import cast
 
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.data.source import Head
+from pytest_mlebench.data.verification import SIDES
 from pytest_mlebench.extras.remote_data import index
 from pytest_mlebench.extras.remote_data.pull import bytes_there, pull, read_head
 from pytest_mlebench.extras.remote_data.push import push
@@ -24,8 +26,15 @@ class RemoteSource(Storage):
     def bytes_there(self, work: Path) -> int:
         return bytes_there(work)
 
-    def pull(self, competition: Competition, head: Head, work: Path, reporter: Reporter) -> Path:
-        return pull(self, competition, cast(index.Head, head), work, reporter)
+    def pull(
+        self,
+        competition: Competition,
+        head: Head,
+        work: Path,
+        reporter: Reporter,
+        only: Collection[str] = SIDES,
+    ) -> Path:
+        return pull(self, competition, cast("index.Head", head), work, reporter, only)
 
     def push(self, dataset: Dataset, *, replace: bool, reporter: Reporter) -> int:
         return push(self, dataset, replace=replace, reporter=reporter)

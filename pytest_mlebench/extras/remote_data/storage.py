@@ -9,10 +9,10 @@ from pathlib import Path
 from threading import Event
 from typing import Any, TypeVar
 
-from pytest_mlebench.data.download.retry import RetryPolicy, TransientError, retry
-from pytest_mlebench.data.source_url import EXTRAS, check, redacted, with_password
+from pytest_mlebench.data.download.contract import RetryPolicy, TransientError, retry
+from pytest_mlebench.data.source import EXTRAS, check, redacted, with_password
 from pytest_mlebench.errors import DataError, UsageError
-from pytest_mlebench.io import durable
+from pytest_mlebench.io import files
 from pytest_mlebench.io.progress import Reporter, silent
 
 T = TypeVar("T")
@@ -153,7 +153,7 @@ class Storage:
                     self._fs.pipe_file(f"{self._root}/{name}", content)
                     return
 
-                durable.write_bytes(Path(f"{self._root}/{name}"), content)
+                files.write_bytes(Path(f"{self._root}/{name}"), content)
 
         self._retried(put, name, reporter)
 

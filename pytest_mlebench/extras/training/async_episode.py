@@ -10,7 +10,8 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from pytest_mlebench.extras.training.client import RemoteEpisode
-from pytest_mlebench.extras.training.episode import Episode, Observation, Step
+from pytest_mlebench.extras.training.episode import Episode
+from pytest_mlebench.extras.training.observation import Observation, Step
 from pytest_mlebench.records.report import Report
 
 _Result = TypeVar("_Result")

@@ -20,9 +20,9 @@ from urllib.parse import quote, urlsplit
 
 from pytest_mlebench.errors import CompetitionError, DataError, MLEBenchError, SandboxError, UsageError
 from pytest_mlebench.extras.training.channel import EpisodeOver
-from pytest_mlebench.extras.training.episode import Observation, Step
+from pytest_mlebench.extras.training.observation import Observation, Step
 from pytest_mlebench.grading.rewards import Measured
-from pytest_mlebench.io.json_files import loads, parse
+from pytest_mlebench.io.values import loads, parse
 from pytest_mlebench.records.report import Report
 
 _Answer = TypeVar("_Answer")

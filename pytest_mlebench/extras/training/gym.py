@@ -12,7 +12,8 @@ import gymnasium
 from gymnasium import spaces
 
 from pytest_mlebench.extras.training.client import RemoteEpisode
-from pytest_mlebench.extras.training.episode import Episode, Observation
+from pytest_mlebench.extras.training.episode import Episode
+from pytest_mlebench.extras.training.observation import Observation
 from pytest_mlebench.grading.rewards import Measured
 
 

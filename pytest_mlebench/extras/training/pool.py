@@ -12,9 +12,11 @@ from itertools import islice
 
 from pytest_mlebench.bench import Bench
 from pytest_mlebench.errors import SandboxError, UsageError
-from pytest_mlebench.extras.training.episode import Episode, EpisodeOptions, Observation
+from pytest_mlebench.extras.training.episode import Episode
+from pytest_mlebench.extras.training.observation import Observation
+from pytest_mlebench.extras.training.options import with_options
 from pytest_mlebench.extras.training.recording import Recording
-from pytest_mlebench.io.paths import AnyPath
+from pytest_mlebench.io.files import AnyPath
 from pytest_mlebench.records.report import Report
 
 
@@ -64,7 +66,7 @@ def play(
     for name, value, least in (("parallel", parallel, 1), ("replacements", replacements, 0)):
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
             raise UsageError(f"{name}: {value!r} is not an integer of at least {least}")
-    asked = EpisodeOptions.of(options)
+    bench, asked = with_options(bench, options)
     recording = None if group is None else Recording(group)
 
     def start(job: Job) -> tuple[Episode, Observation]:

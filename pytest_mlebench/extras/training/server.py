@@ -25,15 +25,11 @@ from pytest_mlebench import __version__
 from pytest_mlebench.bench import Bench
 from pytest_mlebench.errors import DataError, MLEBenchError, UsageError, reason
 from pytest_mlebench.extras.training.channel import EpisodeOver
-from pytest_mlebench.extras.training.episode import (
-    MAX_FILE,
-    Episode,
-    EpisodeOptions,
-    agent_of_episodes,
-    bench_of_episodes,
-)
+from pytest_mlebench.extras.training.episode import Episode, agent_of_episodes, bench_of_episodes
+from pytest_mlebench.extras.training.options import EpisodeOptions
 from pytest_mlebench.extras.training.recording import Recording
-from pytest_mlebench.io.json_files import json_text, loads, parse
+from pytest_mlebench.extras.training.running import MAX_FILE
+from pytest_mlebench.io.values import json_text, loads, parse
 
 MAX_BODY = 2 * MAX_FILE
 """Bytes of a request: a file in Base64, and what is around it."""

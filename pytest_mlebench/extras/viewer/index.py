@@ -18,12 +18,11 @@ from typing import Any
 
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.extras.viewer.folder import Refused, read
-from pytest_mlebench.io.json_files import loads, parse
-from pytest_mlebench.records.layout import GRADING_REPORT, MANIFEST, RECORD, RUNNING
+from pytest_mlebench.io.values import loads, parse
+from pytest_mlebench.records.group import runs_in_progress
 from pytest_mlebench.records.manifest import Manifest
 from pytest_mlebench.records.outcome import FAILURES, Outcome
-from pytest_mlebench.records.record import RunRecord
-from pytest_mlebench.records.running import runs_in_progress
+from pytest_mlebench.records.record import GRADING_REPORT, MANIFEST, RECORD, RUNNING, RunRecord
 
 FILE = ".mlebench-view.sqlite3"
 _VERSION = 4

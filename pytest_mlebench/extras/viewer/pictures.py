@@ -13,7 +13,7 @@ from pytest_mlebench.io.units import format_dollars, format_duration, format_sco
 from pytest_mlebench.records.record import RunRecord
 from pytest_mlebench.records.report import TimelinePoint
 from pytest_mlebench.reports.palette import AGENTS
-from pytest_mlebench.reports.plots.over_time import SECONDS, tick_distance
+from pytest_mlebench.reports.plots.rates import SECONDS, tick_distance
 from pytest_mlebench.reports.plots.runs import medal_shares, position, share_beaten
 from pytest_mlebench.reports.plots.svg import Panel, at, fitting, line, marker, named, rect, safe, stretched, text
 

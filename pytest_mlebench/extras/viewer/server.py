@@ -16,7 +16,7 @@ from pytest_mlebench.errors import UsageError, reason
 from pytest_mlebench.extras.viewer.app import application
 from pytest_mlebench.extras.viewer.guard import is_loopback
 from pytest_mlebench.extras.viewer.index import Index
-from pytest_mlebench.records.layout import MANIFEST
+from pytest_mlebench.records.record import MANIFEST
 
 REFRESH = 300.0
 """Seconds between two looks at every run of every group; what is in progress is looked at as it is shown."""

@@ -5,14 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 from pytest_mlebench.errors import UsageError
-from pytest_mlebench.reports.plots.heat_map import heat_map
-from pytest_mlebench.reports.plots.medal_rates import medal_rates
-from pytest_mlebench.reports.plots.over_time import cost_plot, over_time_plot, time_plot
-from pytest_mlebench.reports.plots.runs import agents_of, known_leaderboards, score_plot
+from pytest_mlebench.reports.plots.rates import cost_plot, medal_rates, over_time_plot, time_plot
+from pytest_mlebench.reports.plots.runs import agents_of, heat_map, known_leaderboards, score_plot
 from pytest_mlebench.reports.plots.svg import Panel, Plot, legend
-from pytest_mlebench.results.overview import Overview
-from pytest_mlebench.results.published import published_results
-from pytest_mlebench.results.timelines import timelines
+from pytest_mlebench.results.comparison import published_results
+from pytest_mlebench.results.overview import Overview, timelines
 
 __all__ = [
     "Panel",

@@ -1,14 +1,15 @@
-"""A container that holds one agent: how it is confined, started, stopped, emptied and removed."""
+"""A container that holds one agent, or tests an image: how it is confined, started, stopped, emptied and removed."""
 
 from __future__ import annotations
 
 import base64
 import json
 import logging
+import secrets
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -17,9 +18,12 @@ from docker.types import DeviceRequest, LogConfig, Mount, Ulimit
 
 from pytest_mlebench import defaults
 from pytest_mlebench.errors import SandboxError
-from pytest_mlebench.records.account import Limits
+from pytest_mlebench.io.processes import owner_labels, sigterm_interrupts
+from pytest_mlebench.io.progress import Note, Reporter
+from pytest_mlebench.records.outcome import Limits
+from pytest_mlebench.sandbox.control_groups import oom_events, oom_kills
 from pytest_mlebench.sandbox.docker.engine import PODMAN, Engine, engine_errors
-from pytest_mlebench.sandbox.docker.separation import INIT
+from pytest_mlebench.sandbox.docker.mounts import INIT
 from pytest_mlebench.sandbox.gpus import Gpu
 from pytest_mlebench.sandbox.seccomp import profile as seccomp_profile
 
@@ -159,7 +163,8 @@ class Container:
             self._output = threading.Thread(target=self._copy, args=(stream, log), daemon=True)
             self._output.start()
             self._client.api.start(self.name)
-        self._oom_events = self._find_oom_events()
+        with suppress(OSError, ValueError, SandboxError):
+            self._oom_events = oom_events(int(self.state()["Pid"]))
 
     def _copy(self, stream: Iterator[bytes], log: Output) -> None:
         with suppress(DockerException, OSError, ValueError):  # the engine closed the stream
@@ -206,22 +211,8 @@ class Container:
         if self._oom_events is None:
             return None
         with suppress(OSError, ValueError, KeyError):
-            return int(dict(line.split() for line in self._oom_events.read_text().splitlines())["oom_kill"])
+            return oom_kills(self._oom_events)
         return int(bool(self.state().get("OOMKilled")))
-
-    def _find_oom_events(self) -> Path | None:
-        with suppress(OSError, ValueError, SandboxError):
-            groups = Path(f"/proc/{self.state()['Pid']}/cgroup").read_text().splitlines()
-            for number, controllers, path in (line.split(":", 2) for line in groups):
-                if number == "0" and not controllers:
-                    file = Path(f"/sys/fs/cgroup{path}/memory.events")
-                elif "memory" in controllers.split(","):
-                    file = Path(f"/sys/fs/cgroup/memory{path}/memory.oom_control")
-                else:
-                    continue
-                if file.exists():
-                    return file
-        return None
 
     def was_stopped_from_outside(self) -> bool:
         """Whether somebody else stopped or removed it, by way of the engine."""
@@ -305,3 +296,50 @@ def _close(stream: Any) -> None:
 
 def _engine(what: str) -> AbstractContextManager[None]:
     return engine_errors(f"{what} a container")
+
+
+PROGRAM = ("/opt/agent/bin/python", "-u", "/opt/mlebench/check.py")
+
+
+def run_self_test(
+    engine: Engine,
+    image: str,
+    *arguments: str,
+    gpus: Sequence[Gpu] = (),
+    runtime: str | None = None,
+    reporter: Reporter,
+) -> None:
+    """Report each line of the test; raises SandboxError that names what failed."""
+    container = Container(engine, f"mlebench-check-{secrets.token_hex(6)}")
+    lines = _Lines(reporter)
+    with ExitStack() as stack:
+        stack.enter_context(sigterm_interrupts())
+        stack.callback(container.remove)
+        stack.callback(container.close)
+        settings = configuration_of_test([*PROGRAM, *arguments], gpus=gpus, runtime=runtime)
+        container.create(image, settings, owner_labels(), quota=None)
+        container.start(lines)
+        status = container.wait()
+        container.finish_output()
+    if status:
+        raise SandboxError(f"image {image}: {lines.last or f'its self-test ends with status {status}, and no word'}")
+    reporter(Note(lines.last))
+
+
+class _Lines:
+    """Takes output as it comes, and reports whole lines; the last one is kept back, as it may be the verdict."""
+
+    def __init__(self, reporter: Reporter) -> None:
+        self._reporter = reporter
+        self._rest = b""
+        self.last = ""
+
+    def write(self, block: bytes) -> None:
+        for line in self._whole(block):
+            if self.last:
+                self._reporter(Note(self.last))
+            self.last = line
+
+    def _whole(self, block: bytes) -> Iterator[str]:
+        *whole, self._rest = (self._rest + block).split(b"\n")
+        yield from (line.decode(errors="replace").rstrip() for line in whole if line.strip())

@@ -1,7 +1,7 @@
 """Podman, by its Docker-compatible API; what that leaves out (runtimes, devices by CDI) by Podman's own.
 
 Where no service listens, one is started for as long as this process lives. It ends by itself some seconds after its
-last connection, so a session that is killed leaves none behind.
+last connection, so a session that is killed leaves none behind. ``open_engine`` opens this one or Docker.
 """
 
 from __future__ import annotations
@@ -26,7 +26,17 @@ from docker.errors import APIError, DockerException
 
 from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.io.processes import owned
-from pytest_mlebench.sandbox.docker.engine import PODMAN, TIMEOUT, Engine, explain, is_podman, try_socket
+from pytest_mlebench.sandbox.docker.engine import (
+    DOCKER,
+    PODMAN,
+    TIMEOUT,
+    Engine,
+    connect,
+    docker_host,
+    explain,
+    is_podman,
+    try_socket,
+)
 from pytest_mlebench.sandbox.leftovers import PODMAN as FOLDER
 
 _API = "v4.0.0/libpod"
@@ -347,3 +357,18 @@ class _Service:
             self._process.kill()
             self._process.wait()
         shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def open_engine(kind: str = DOCKER, runtime: str | None = None) -> Engine:
+    """The engine ``docker`` or ``podman`` of this machine, for containers with this runtime or its usual one.
+
+    Raises SandboxError that says how to get it.
+    """
+    if kind == PODMAN:
+        return open_podman(runtime)
+    if kind != DOCKER:
+        raise SandboxError(f"engine {kind!r} must be {DOCKER} or {PODMAN}")
+    client = connect()
+    if is_podman(client):
+        raise SandboxError(f"the engine at {docker_host()} is Podman: use it with --sandbox=podman")
+    return Engine(client, docker_host())

@@ -22,24 +22,21 @@ from pytest_mlebench.errors import SandboxError, number
 from pytest_mlebench.io.processes import LABEL, owner_labels, sigterm_interrupts
 from pytest_mlebench.io.progress import Reporter, silent
 from pytest_mlebench.io.units import listed
-from pytest_mlebench.records.account import COLLECTED, RUN_LOG, SUBMISSION, Limits, SandboxAccount
-from pytest_mlebench.sandbox.collection import Collector, DiskFull, FilesWriter
+from pytest_mlebench.records.outcome import COLLECTED, RUN_LOG, SUBMISSION, Limits, SandboxAccount
+from pytest_mlebench.sandbox.channels import SubmissionChannel
+from pytest_mlebench.sandbox.collection import Collector, DiskFull, FilesWriter, collect_archive, collect_submission
 from pytest_mlebench.sandbox.contract import Execution, Task, check_agent_folder
-from pytest_mlebench.sandbox.disk import DiskWatcher, FreeSpaceWatcher
-from pytest_mlebench.sandbox.docker.archive import collect_archive, collect_submission
-from pytest_mlebench.sandbox.docker.container import Container, configuration
+from pytest_mlebench.sandbox.docker.container import Container, configuration, run_self_test
 from pytest_mlebench.sandbox.docker.engine import DOCKER, engine_errors, free_space, has_quota
 from pytest_mlebench.sandbox.docker.images import Images
-from pytest_mlebench.sandbox.docker.loop_disk import limited_disk
-from pytest_mlebench.sandbox.docker.opening import open_engine
-from pytest_mlebench.sandbox.docker.self_test import run_self_test
-from pytest_mlebench.sandbox.docker.separation import new_user, own_files, own_mounts, shared_data
-from pytest_mlebench.sandbox.docker.submission_channel import SubmissionChannel
-from pytest_mlebench.sandbox.endings import End, Machine, apply, describe
+from pytest_mlebench.sandbox.docker.mounts import limited_disk, new_user, own_files, own_mounts, shared_data
+from pytest_mlebench.sandbox.docker.podman import open_engine
+from pytest_mlebench.sandbox.dockerfile import BASE_IMAGE, BuildNetwork
+from pytest_mlebench.sandbox.endings import End
 from pytest_mlebench.sandbox.gpus import Gpu, GpuPool, GpuUsage
+from pytest_mlebench.sandbox.limits import DiskWatcher, FreeSpaceWatcher, Machine, apply, describe, disk_share
 from pytest_mlebench.sandbox.logs import LogWriter, tail
 from pytest_mlebench.sandbox.network.policy import NETWORKS, Network, check_form
-from pytest_mlebench.sandbox.recipe import BASE_IMAGE, BuildNetwork
 from pytest_mlebench.sandbox.redaction import Redactor, environment_secrets
 from pytest_mlebench.sandbox.snapshots import taking_snapshots
 from pytest_mlebench.sandbox.wiring import CONTAINER_DIRS, HOME, Wiring, await_end, start_agent, want_descriptors, wire
@@ -142,6 +139,7 @@ class DockerSandbox:
             limit_memory="memory" not in self._engine.unenforced,
         )
         self._limits = options.limits or Limits()
+        self._disk_share = disk_share(free_space(self._info), options.workers)
         self._checked: list[Agent] = []
 
     def close(self) -> None:
@@ -248,7 +246,8 @@ class DockerSandbox:
         account = self._start(container, wiring, image, gpus, log, stack)
         watcher: DiskWatcher | None = None
         if task.limits.disk is None:
-            watcher = FreeSpaceWatcher(partial(free_space, self._info), container.written, container.kill)
+            free = partial(free_space, self._info)
+            watcher = FreeSpaceWatcher(free, container.written, container.kill, share=self._disk_share)
         elif account.disk != "loop":
             watcher = DiskWatcher(task.limits.disk, container.written, container.kill)
         usage = GpuUsage(gpus)
@@ -339,8 +338,8 @@ class DockerSandbox:
             runtime=runtime,
             privileged=task.agent.privileged,
             gpus=tuple(gpu.uuid for gpu in gpus),
-            disk=enforced if limits.disk is not None else "",
-            limits=describe(limits),
+            disk=enforced if limits.disk is not None else "watched" if self._disk_share is not None else "",
+            limits=describe(limits if limits.disk is not None else replace(limits, disk=self._disk_share)),
             notes=tuple(notes),
             kept=f"container {container.name}" if task.keep else "",
         )
@@ -389,7 +388,7 @@ def _collect(task: Task, container: Container, redactor: Redactor) -> tuple[list
             size = task.limits.collect_bytes if budget is None else min(task.limits.collect_bytes, budget)
             collector = Collector(files, size, task.limits.collect_files, redactor)
             with _noted(collector, name), container.archive(CONTAINER_DIRS[f"{name.upper()}_DIR"]) as chunks:
-                collect_archive(chunks, name, collector)
+                collect_archive(chunks, [name], collector)
             if name == "submission" and collector.left_out and not (task.run_dir / SUBMISSION).exists():
                 # It may stand behind others in the stream that are too much; what counts is this one.
                 with _noted(collector, SUBMISSION), container.archive(f"{HOME}/{SUBMISSION}") as chunks:

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from pytest_mlebench.runs.files import unpack
-from pytest_mlebench.sandbox.collection import Collector, FilesWriter
-from pytest_mlebench.sandbox.docker.archive import collect_archive
+from pytest_mlebench.sandbox.collection import Collector, FilesWriter, collect_archive
 from tests.left import left
 from tests.sandbox.scripted import MB, SAMPLE, Runner
 
@@ -60,7 +59,7 @@ TRICKS: dict[str, list[tuple[str, bytes, dict[str, Any]]]] = {
 def test_an_archive_becomes_plain_files_of_another_and_nothing_else(trick: str, tmp_path: Path) -> None:
     with FilesWriter(tmp_path / "run") as files:
         collector = Collector(files, MB, 100)
-        collect_archive(_archive(("logs", b"", {"type": tarfile.DIRTYPE}), *TRICKS[trick]), "logs", collector)
+        collect_archive(_archive(("logs", b"", {"type": tarfile.DIRTYPE}), *TRICKS[trick]), ["logs"], collector)
     assert {path.name for path in tmp_path.rglob("*")} <= {"run", "files.zip"}
     unpack(tmp_path / "run", tmp_path / "unpacked")
     for path in (tmp_path / "unpacked").rglob("*"):
@@ -72,7 +71,7 @@ def test_an_archive_becomes_plain_files_of_another_and_nothing_else(trick: str, 
 
 def test_a_damaged_archive_is_told(tmp_path: Path) -> None:
     collector = Collector(FilesWriter(tmp_path), MB, 100)
-    collect_archive(iter([b"\x00garbage" * 1000]), "logs", collector)
+    collect_archive(iter([b"\x00garbage" * 1000]), ["logs"], collector)
     assert "damaged" in collector.left_out[0]
 
 

@@ -18,8 +18,7 @@ from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.io.progress import event_text, log_reported
 from pytest_mlebench.sandbox.docker.images import Images
 from pytest_mlebench.sandbox.docker.images import logger as builder_log
-from pytest_mlebench.sandbox.dockerfile import Rules
-from pytest_mlebench.sandbox.recipe import BuildNetwork
+from pytest_mlebench.sandbox.dockerfile import BuildNetwork, Rules
 from tests.sandbox.conftest import require_docker
 from tests.sandbox.hostile.listener import Listener
 from tests.sandbox.scripted import ENGINE, docker_sandbox, script_agent

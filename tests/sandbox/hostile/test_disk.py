@@ -165,10 +165,27 @@ def test_an_agent_without_a_limit_wants_to_fill_the_disk_of_all_runs(
     monkeypatch.setattr("pytest_mlebench.sandbox.docker.sandbox.free_space", lambda info: left)
     monkeypatch.setattr("pytest_mlebench.extras.apptainer.sandbox.free_space", lambda folder: left)
     run = make_runner(docker_sandbox(), tmp_path)
-    write = "head -c {} /dev/zero > /home/x; {}; sleep {}"
-    greedy = run(write.format(100 * MB, SUBMIT, 300), time_limit=200)
+    write = SUBMIT + "; head -c {} /dev/zero > /home/x; sleep {}"
+    greedy = run(write.format(100 * MB, 300), time_limit=200)
     assert greedy.execution.ending is Ending.CRASHED
     assert f"and only {format_size(left)} are left for all runs; --disk sets a limit" in greedy.execution.detail
     assert greedy.submission == SAMPLE
-    modest = run(write.format(50 * MB, SUBMIT, 2))  # it is not the one that filled the disk
+    modest = run(write.format(50 * MB, 2))  # it is not the one that filled the disk
+    assert (modest.execution.ending, modest.execution.detail) == (Ending.FINISHED, "")
+
+
+def test_an_agent_without_a_limit_wants_more_than_its_share_of_the_disk(
+    docker_engine: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The default, on any storage driver: here two runs share what is free."""
+    monkeypatch.setattr("pytest_mlebench.sandbox.limits._NEARLY_FULL", 40 * MB)
+    for module in ("sandbox.docker.sandbox", "extras.apptainer.sandbox"):
+        monkeypatch.setattr(f"pytest_mlebench.{module}.free_space", lambda _: 39 * MB)
+    run = make_runner(docker_sandbox.__wrapped__(), tmp_path)
+    write = SUBMIT + "; head -c {} /dev/zero > /home/x; sleep {}"
+    greedy = run(write.format(100 * MB, 300), time_limit=200)
+    assert greedy.execution.ending is Ending.CRASHED
+    assert "and its share of the disk is 40 MiB; --disk sets a limit" in greedy.execution.detail
+    assert greedy.submission == SAMPLE
+    modest = run(write.format(20 * MB, 2))
     assert (modest.execution.ending, modest.execution.detail) == (Ending.FINISHED, "")

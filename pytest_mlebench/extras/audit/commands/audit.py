@@ -109,7 +109,7 @@ def _audit_group(options: argparse.Namespace, name: str) -> int:
         _show(group, found)
         plagiarism.show(found, pairs, options)
     if is_bundle:
-        logger.info("not written, as a bundle stays as it is: `mlebench unbundle` makes a run group of it")
+        logger.info("not saved, because bundles are never changed: unpack it with `mlebench unbundle` first")
     else:
         logger.info("%s", group.folder / FINDINGS)
     if found.judge is not None and found.judge.interrupted and judge is not None:

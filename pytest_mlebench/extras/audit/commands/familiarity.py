@@ -24,17 +24,17 @@ from pytest_mlebench.errors import UsageError
 from pytest_mlebench.extras.audit.completions import CompletionsServer
 from pytest_mlebench.extras.audit.familiarity import FEWEST, correlation, measure, scores, texts_of, to_json
 from pytest_mlebench.extras.audit.plots import familiarity_plot
-from pytest_mlebench.io.json_files import write_json
+from pytest_mlebench.io.values import write_json
 from pytest_mlebench.records.group import find_group, read_group
 from pytest_mlebench.reports.progress import Lines
 from pytest_mlebench.reports.tables import Table, terminal_width
 from pytest_mlebench.reports.untrusted import one_line
-from pytest_mlebench.results.familiarity import in_words
+from pytest_mlebench.results.findings import in_words
 
 if TYPE_CHECKING:
     from pytest_mlebench.catalog import Competition
     from pytest_mlebench.data.store import DataStore
-    from pytest_mlebench.results.familiarity import Correlation, Knowledge
+    from pytest_mlebench.results.findings import Correlation, Knowledge
 
 logger = logging.getLogger("pytest_mlebench")
 

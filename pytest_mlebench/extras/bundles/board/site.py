@@ -22,12 +22,12 @@ from pytest_mlebench._version import __version__
 from pytest_mlebench.errors import UsageError, reason
 from pytest_mlebench.extras.bundles.board.rows import LEAST_SEEDS, Figure, Rejected, Row
 from pytest_mlebench.extras.bundles.unchecked import ALWAYS
-from pytest_mlebench.io import durable
-from pytest_mlebench.io.json_files import json_text, loads
-from pytest_mlebench.reports.fairness import card_sections
+from pytest_mlebench.io import files as io_files
+from pytest_mlebench.io.values import json_text, loads
+from pytest_mlebench.reports.page import asset, environment, style
 from pytest_mlebench.reports.plots.svg import SCHEME
+from pytest_mlebench.reports.precision import card_sections
 from pytest_mlebench.reports.tables import Section
-from pytest_mlebench.reports.templates import asset, environment, style
 from pytest_mlebench.results.profile import Card
 from pytest_mlebench.results.summary import split_rank
 
@@ -69,7 +69,7 @@ def see_writable(target: Path) -> None:
     claimed(target)
     try:
         target.absolute().parent.mkdir(parents=True, exist_ok=True)
-        with durable.scratch(target.absolute().parent, f".{target.absolute().name}-"):
+        with io_files.scratch(target.absolute().parent, f".{target.absolute().name}-"):
             pass
     except OSError as error:
         raise UsageError(f"{target} cannot be written: {reason(error)}") from error
@@ -129,16 +129,16 @@ def write_site(site: Site, target: Path) -> None:
     files[DATA] = json_text(values)
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        with durable.scratch(target.parent, f".{target.name}-") as scratch:
+        with io_files.scratch(target.parent, f".{target.name}-") as scratch:
             new = Path(scratch) / "site"
             for name, text in files.items():
                 (new / name).parent.mkdir(parents=True, exist_ok=True)
                 (new / name).write_text(text, encoding="utf-8", errors="replace")
-            durable.sync(new)
+            io_files.sync(new)
             if claimed(target):
-                durable.exchange(new, target)
+                io_files.exchange(new, target)
             else:
-                durable.publish(new, target)
+                io_files.publish(new, target)
     except OSError as error:
         raise UsageError(f"{target} cannot be written: {reason(error)}") from error
 

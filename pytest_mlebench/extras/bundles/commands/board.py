@@ -50,7 +50,9 @@ def _board(options: argparse.Namespace) -> int:
     )
     own = [row for row in rows if not row.is_reported]
     ranked = sum(row.rank is not None for row in own)
-    print(f"{options.out / 'index.html'}: {pluralize(ranked, 'ranked row')}, {len(own) - ranked} not comparable")
+    apart = len(own) - ranked
+    reasons = " (the site gives the reasons)" if apart else ""
+    print(f"{options.out / 'index.html'}: {pluralize(ranked, 'ranked row')}, {apart} not comparable{reasons}")
     for one in rejected:
         print(f"not shown: {one.file}: {one.verdict}")
     return 0

@@ -21,7 +21,7 @@ from pytest_mlebench.extras.bundles.bundle import (
 )
 from pytest_mlebench.io.units import format_size, parse_size, pluralize
 from pytest_mlebench.records.group import find_group, read_group
-from pytest_mlebench.reports.fairness import card_sections
+from pytest_mlebench.reports.precision import card_sections
 from pytest_mlebench.reports.tables import has_colours, terminal_width
 from pytest_mlebench.results.profile import Result
 
@@ -63,7 +63,9 @@ def add_verify(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "bundle", nargs="?", type=user_path, metavar="FILE", help="a bundle that `mlebench bundle` made"
     )
-    parser.add_argument("--digest", metavar="SHA256", help="for a bundle: its published digest")
+    parser.add_argument(
+        "--digest", metavar="SHA256", help="for a bundle: its published digest, which `mlebench bundle` printed"
+    )
     parser.add_argument("--allowed-signers", type=user_path, metavar="FILE",
         help="for a bundle: the keys that may have signed it, as described in ssh-keygen(1)")  # fmt: skip
     parser.add_argument("--max-size", metavar="SIZE", help="for a bundle: maximum unpacked size (default: 256g)")

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import math
 import sys
 from pathlib import Path
 
 from pytest_mlebench.catalog.competition import Competition
-from pytest_mlebench.catalog.leaderboard import Leaderboard
 from pytest_mlebench.errors import InvalidSubmission, MLEBenchError
-from pytest_mlebench.grading.form import Form
+from pytest_mlebench.grading.scorer import Form
 
 DATA = Path("/home/data")
 
@@ -18,19 +16,11 @@ DATA = Path("/home/data")
 def main(file: str, folder: Path = Path(__file__).parent, data: Path = DATA) -> int:
     """Print the verdict; the status is 0 for a submission that is well formed."""
     task = json.loads((folder / "checker.json").read_bytes())
-    unknown = math.nan  # agents do not learn the thresholds
-    board = Leaderboard(teams=0, lower_is_better=False, gold=unknown, silver=unknown, bronze=unknown, median=unknown)
-    competition = Competition(
-        folder=folder / task["competition_id"],
+    competition = Competition.bare(
+        folder / task["competition_id"],
         id=task["competition_id"],
-        title="",
-        split="",
-        category="",
-        metric="",
-        direction="higher",
-        leaderboard=board,
-        sample_submission=task["sample_submission"],
         version=task["bench_version"],
+        sample_submission=task["sample_submission"],
     )
     try:
         Form(competition, data, max_bytes=task["max_submission_bytes"]).check(Path(file))

@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
+import secrets
 import shlex
 import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from pytest_mlebench.bench import Bench
 from pytest_mlebench.catalog import Competition
-from pytest_mlebench.data.confined import is_third_party
-from pytest_mlebench.data.dataset import OBFUSCATED, Dataset
-from pytest_mlebench.errors import UsageError
+from pytest_mlebench.data.dataset import Dataset
+from pytest_mlebench.data.source import open_source
+from pytest_mlebench.errors import DataError, UsageError
 from pytest_mlebench.extras.interop.contract import ExportOption, Request
-from pytest_mlebench.extras.interop.harbor.task import TaskOptions, Written, is_public_data, write_task
-from pytest_mlebench.grading.twin_medals import as_submission, read_sample
-from pytest_mlebench.grading.twins import TwinStore, make_twin
-
-if TYPE_CHECKING:
-    import pandas as pd
+from pytest_mlebench.extras.interop.harbor.data import SCHEMES, Source
+from pytest_mlebench.extras.interop.harbor.job import opened
+from pytest_mlebench.extras.interop.harbor.task import Task, TaskOptions, is_public_data, write_task
+from pytest_mlebench.grading.twins import SOLUTION, TwinStore, make_twin
+from pytest_mlebench.io.units import pluralize
 
 SUMMARY = "competitions as task folders of Harbor, which runs them on Docker and on clouds"
 _REWARDS = ("percentile", "medal", "milestones")
@@ -30,7 +29,9 @@ OPTIONS = (
     ExportOption(
         _PREFIX, "PREFIX", "name images PREFIX and the competition's id, and have Harbor pull instead of build them"
     ),
-    ExportOption(_REAL, "", "copy real data and its answers into the tasks, instead of mounting them"),
+    ExportOption(
+        _REAL, "", "copy real data and its answers into the tasks, instead of mounting it or pulling it when they run"
+    ),
 )
 
 
@@ -38,14 +39,18 @@ def export_competitions(bench: Bench, competitions: Sequence[Competition], reque
     """Write a task folder for each competition; yields a line for each, and what is left to do."""
     options = _options(bench, request)
     target = request.output or Path("harbor-tasks")
-    if taken := [competition.id for competition in competitions if (target / competition.id).exists()]:
+    names = [_name(competition, options) for competition in competitions]
+    if taken := [name for name in names if (target / name).exists()]:
         raise UsageError(f"{target / taken[0]} exists already: remove it, or name another folder with --output")
     target.mkdir(parents=True, exist_ok=True)
     written = []
-    for competition in competitions:
-        dataset = bench.store.prepare(competition, reporter=bench.reporter, **bench.prepare_options)
-        written.append(_export(target, dataset, bench, options))
-        yield str(written[-1].folder)
+    for name, competition in zip(names, competitions, strict=True):
+        with tempfile.TemporaryDirectory(prefix=".task-", dir=target) as scratch:
+            task = _task(name, competition, bench, options, Path(scratch))
+            write_task(Path(scratch, "made"), task, _solution(task.dataset, bench, Path(scratch, "twin")))
+            shutil.move(Path(scratch, "made"), target / name)  # at once or not at all
+        written.append(task)
+        yield f"{target / name}" + (f": {competition.id}" if options.is_obfuscated else "")
     yield from _left_to_do(target, written)
 
 
@@ -53,8 +58,6 @@ def _options(bench: Bench, request: Request) -> TaskOptions:
     reward = request.options.get(_REWARD, _REWARDS[0])
     if reward not in _REWARDS:
         raise UsageError(f"{_REWARD}: {reward!r} is not one of {', '.join(_REWARDS)}")
-    if bench.settings.description == OBFUSCATED:
-        raise UsageError("--to=harbor does not support --description=obfuscated: a task's name is the competition's")
     return TaskOptions(
         settings=bench.settings,
         limits=bench.limits,
@@ -64,39 +67,84 @@ def _options(bench: Bench, request: Request) -> TaskOptions:
     )
 
 
-def _export(target: Path, dataset: Dataset, bench: Bench, options: TaskOptions) -> Written:
-    """Write a task at once or not at all."""
-    with tempfile.TemporaryDirectory(prefix=".task-", dir=target) as scratch:
-        made = Path(scratch, dataset.competition.id)
-        written = write_task(made, dataset, _solution(dataset, bench, Path(scratch, "twin")), options)
-        folder = target / dataset.competition.id
-        shutil.move(made, folder)
-    return Written(folder=folder, mounted=written.mounted, images=written.images)
+def _name(competition: Competition, options: TaskOptions) -> str:
+    """What the task is called: it tells nothing, and cannot be worked out from the competition, if that is hidden."""
+    if not options.is_obfuscated:
+        return competition.id
+    _ = competition.obfuscated_description  # before anything is written
+    return f"competition-{secrets.token_hex(4)}"
 
 
-def _solution(dataset: Dataset, bench: Bench, scratch: Path) -> pd.DataFrame | Path | None:
+def _task(name: str, competition: Competition, bench: Bench, options: TaskOptions, scratch: Path) -> Task:
+    """The task with its data: prepared here, or only described where the task pulls it."""
+    url = bench.settings.data_source
+    if url is not None and not (
+        bench.settings.has_twins or options.include_real_data or competition.source == "bundled"
+    ):
+        return _pulling(name, competition, bench, options, scratch / "pulled")
+    dataset = bench.store.prepare(competition, reporter=bench.reporter, **bench.prepare_options)
+    task = Task(name=name, dataset=dataset, options=options)
+    if options.is_obfuscated and not task.is_copied:
+        raise UsageError(
+            f"{competition.id}: --description=obfuscated cannot mount real data, as agents could read its path: add "
+            "--data-source or --include-real-data"
+        )
+    return task
+
+
+def _pulling(name: str, competition: Competition, bench: Bench, options: TaskOptions, work: Path) -> Task:
+    assert bench.settings.data_source is not None
+    source = open_source(bench.settings.data_source)
+    if source.url.partition("://")[0] not in SCHEMES:
+        raise UsageError(
+            f"--data-source={source.url}: the containers of a task cannot reach it; use {', '.join(SCHEMES)}, or leave "
+            "it out to mount the data"
+        )
+    head = source.head(competition, bench.reporter)
+    source.pull(competition, head, work, bench.reporter, ["public/description.md"])
+    dataset = Dataset(competition, work)
+    if not (dataset.public / "description.md").is_file():
+        raise DataError(f"{competition.id}: {source.url} has no description of it")
+    dataset.note(description=head.description)
+    pulled = Source(url=source.url, digest=head.digest, size=head.size)
+    return Task(name=name, dataset=dataset, options=options, source=pulled)
+
+
+def _solution(dataset: Dataset, bench: Bench, scratch: Path) -> Path | None:
     """A submission that earns a medal: of a twin what its maker could predict, elsewhere the answers if these are
     public. None for real data."""
     store = bench.store
-    if isinstance(store, TwinStore):
-        competition = bench.catalogue[dataset.competition.id]
-        if is_third_party(competition):  # its code runs in a process of its own, which returns no tables
-            return None
-        seed = store.twins.world_seed(store.data_dir)
-        made = make_twin(competition, scratch, seed, store.twins.size)
-        ceiling = as_submission(made.predictions["ceiling"], read_sample(dataset))
-        shutil.rmtree(scratch)
-        return ceiling
-    return dataset.perfect_submission if is_public_data(dataset) else None
+    if not isinstance(store, TwinStore):
+        return dataset.perfect_submission if is_public_data(dataset) else None
+    competition, limit = bench.catalogue[dataset.competition.id], bench.settings.max_submission_size
+    make_twin(competition, scratch, store.twins.world_seed(store.data_dir), store.twins.size, solution=True)
+    copy = scratch.with_name(SOLUTION)
+    with opened(scratch / SOLUTION, scratch, limit) as file:  # third-party code may have made it
+        if file is None:
+            raise DataError(f"{competition.id}: its twin has no reference solution that can be read")
+        with copy.open("wb") as target:
+            shutil.copyfileobj(file, target)
+    return copy
 
 
-def _left_to_do(target: Path, written: Sequence[Written]) -> Iterator[str]:
-    images = {task.folder / part: image for task in written for part, image in task.images.items()}
-    for folder, image in images.items():
-        yield f"build and push: docker build -t {image} {shlex.quote(str(folder))} && docker push {image}"
-    if mounted := [task.folder.name for task in written if task.mounted]:
+def _left_to_do(target: Path, written: Sequence[Task]) -> Iterator[str]:
+    for task in written:
+        for part, image in task.images.items():
+            folder = shlex.quote(str(target / task.name / part))
+            yield f"build and push: docker build -t {image} {folder} && docker push {image}"
+    if mounted := [task.name for task in written if not task.is_copied and task.source is None]:
         yield (
-            f"real data is not part of {len(mounted)} tasks ({', '.join(mounted[:3])}"
-            f"{', …' if mounted[3:] else ''}): set MLEBENCH_DATA_DIR to a folder on Harbor's machine that has it"
+            f"real data is not part of {_some(mounted)}: set MLEBENCH_DATA_DIR to a folder on Harbor's machine that "
+            "has it"
+        )
+    if pulled := [task.name for task in written if task.source is not None]:
+        urls = {task.source.url for task in written if task.source is not None}
+        yield (
+            f"real data is not part of {_some(pulled)}: containers pull it from {', '.join(urls)}, with the "
+            "credentials in Harbor's environment"
         )
     yield f"run: harbor run -p {shlex.quote(str(target))} -a oracle"
+
+
+def _some(names: Sequence[str]) -> str:
+    return f"{pluralize(len(names), 'task')} ({', '.join(names[:3])}{', …' if names[3:] else ''})"

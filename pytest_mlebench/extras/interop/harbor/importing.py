@@ -15,9 +15,8 @@ from pytest_mlebench._version import __version__
 from pytest_mlebench.bench import Bench
 from pytest_mlebench.catalog.competition import FIRST
 from pytest_mlebench.cli.common import add_options, read_bench, user_path
-from pytest_mlebench.data.dataset import DESCRIPTIONS, Dataset
+from pytest_mlebench.data.dataset import DESCRIPTIONS, OBFUSCATED, Dataset
 from pytest_mlebench.data.twins import REAL, is_twins, parse_choice
-from pytest_mlebench.data.verification import fingerprint
 from pytest_mlebench.errors import UsageError, reason, unusable
 from pytest_mlebench.extras.interop.facts import cleaner
 from pytest_mlebench.extras.interop.harbor.job import (
@@ -35,17 +34,17 @@ from pytest_mlebench.extras.interop.harbor.job import (
 from pytest_mlebench.extras.interop.harbor.verify import BEATS_SAMPLE, rewards
 from pytest_mlebench.grading.grader import Grader
 from pytest_mlebench.grading.rewards import REWARDS
-from pytest_mlebench.io.json_files import loads, write_json
 from pytest_mlebench.io.units import pluralize
+from pytest_mlebench.io.values import loads, write_json
 from pytest_mlebench.llm.trajectory import TRAJECTORY
-from pytest_mlebench.records.account import RUN_LOG, SUBMISSION, SandboxAccount
 from pytest_mlebench.records.manifest import UNKNOWN, Manifest, PlannedRun, folder_digest
+from pytest_mlebench.records.outcome import RUN_LOG, SUBMISSION, SandboxAccount
 from pytest_mlebench.records.record import RunKey, RunRecord, bounded
 from pytest_mlebench.records.report import Report
 from pytest_mlebench.reports.progress import Lines
 from pytest_mlebench.results.grading_report import write_group
 from pytest_mlebench.runs.guard import protect
-from pytest_mlebench.runs.run import graded
+from pytest_mlebench.runs.run import about_data, graded
 
 logger = logging.getLogger("pytest_mlebench")
 
@@ -106,12 +105,13 @@ def _read(job: Path) -> tuple[list[Trial], int]:
 
 
 def _as_exported(bench: Bench, trials: Sequence[Trial]) -> Bench:
-    """The benchmark with the version and the data that the tasks were exported with."""
+    """The benchmark with the version, the data and the descriptions that the tasks were exported with."""
     versions = {str(trial.task.get("bench_version", bench.settings.version)) for trial in trials}
     choices = {str(trial.task.get("data", bench.settings.data)) for trial in trials}
-    if len(versions) > 1 or len(choices) > 1:
-        found = ", ".join(sorted(versions | choices))
-        raise UsageError(f"the trials are of several versions or data ({found}): a run group has one of each")
+    hidden = {trial.task.get("description") == OBFUSCATED for trial in trials}
+    if len(versions) > 1 or len(choices) > 1 or len(hidden) > 1:
+        found = ", ".join(sorted(versions | choices | ({OBFUSCATED} if hidden == {True, False} else set())))
+        raise UsageError(f"the trials are of several versions, data or descriptions ({found}): a group has one of each")
     (version,), (choice,) = versions, choices
     if version not in ("v1", "v2"):
         raise UsageError(f"the trials are of version {version!r} of the benchmark, which is not supported")
@@ -119,10 +119,10 @@ def _as_exported(bench: Bench, trials: Sequence[Trial]) -> Bench:
         choice = parse_choice(choice)
     except ValueError as error:
         raise UsageError(f"the trials name data that is not supported: {error}") from error
-    given = bench.settings.data
-    if given != REAL and is_twins(choice):  # the user knows the seed
-        return bench.with_settings(bench_version=version.removeprefix("v"))
-    return bench.with_settings(bench_version=version.removeprefix("v"), data=choice)
+    if bench.settings.data != REAL and is_twins(choice):  # the user knows the seed
+        choice = bench.settings.data
+    description = OBFUSCATED if hidden == {True} else bench.settings.description
+    return bench.with_settings(bench_version=version.removeprefix("v"), data=choice, description=description)
 
 
 def _write(folder: Path, job: Path, bench: Bench, trials: Sequence[Trial]) -> list[RunRecord]:
@@ -169,7 +169,6 @@ def _record(
     run_dir: Path, trial: Trial, key: RunKey, dataset: Dataset, grader: Grader, harbor: Mapping[str, str]
 ) -> RunRecord:
     """Take up what a trial left, grade it, and write its record."""
-    competition = dataset.competition
     notes = [f"run by Harbor {harbor['version']} ({trial.environment or 'unknown environment'}): {trial.folder.name}"]
     notes += _take_up(trial, run_dir, grader.max_bytes)
     report = graded(grader, run_dir)
@@ -178,9 +177,7 @@ def _record(
     record = RunRecord(
         run_id=run_dir.name,
         run_group=run_dir.parent.name,
-        competition_id=key.competition_id,
-        split=competition.split_label,
-        category=competition.category,
+        **about_data(dataset.competition, dataset),
         agent=key.agent,
         seed=key.seed,
         started_at=trial.started_at.isoformat(),
@@ -195,12 +192,7 @@ def _record(
         confinement={"grader": grader.confinement},
         llm=_llm(trial, run_dir),
         agent_definition={"id": key.agent, "harbor": dict(trial.harbor_agent)},
-        data_verified=dataset.is_verified,
-        data=fingerprint(dataset),
-        synthetic_data=dataset.is_synthetic,
-        twin=dataset.twin,
-        data_source=dataset.source,
-        description=description if description in DESCRIPTIONS else None,
+        description=description if description in (*DESCRIPTIONS, OBFUSCATED) else None,
         job={"engine": "harbor", "trial": trial.folder.name},
     )
     record = bounded(record)
@@ -317,6 +309,7 @@ def _manifest(folder: Path, records: Sequence[RunRecord], bench: Bench, harbor: 
             "run_by": dict(harbor),
             **({} if settings.version == FIRST else {"bench_version": settings.version}),
             **({"data": settings.data} if settings.has_twins else {}),
+            **({"description": OBFUSCATED} if settings.description == OBFUSCATED else {}),
             "agents": {record.agent: {**record.agent_definition, "sandbox": UNKNOWN} for record in records},
             "competitions": {
                 id: {

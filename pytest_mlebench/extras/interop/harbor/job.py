@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import IO, Any
 
 from pytest_mlebench.errors import UsageError, reason
-from pytest_mlebench.extras.interop.harbor.task import ORGANISATION, SUBMISSION
-from pytest_mlebench.io.json_files import loads
-from pytest_mlebench.records.account import Ending
+from pytest_mlebench.extras.interop.harbor.task import HIDDEN, ORGANISATION, SUBMISSION, TASK_FILE
+from pytest_mlebench.io.values import loads
+from pytest_mlebench.records.outcome import Ending
 
 RESULT = "result.json"
 MAX_JSON = 16 << 20
@@ -145,11 +145,16 @@ def read_trial(folder: Path) -> Trial | None:
     if found is None:
         return None
     name = _text(found.get("task_name"))
-    organisation, _, competition_id = name.rpartition("/")
-    if organisation != ORGANISATION or not competition_id:
+    organisation, _, shown = name.rpartition("/")
+    if organisation != ORGANISATION or not shown:
         raise JobError(f"{folder}: its task {name!r} is not one that `mlebench export --to=harbor` wrote")
     noted = read_object(folder / "verifier" / "report.json", folder) or {}
-    report = _object(noted.get("report"))
+    report, task = _object(noted.get("report")), _object(noted.get("task")) or _task(found, folder)
+    competition_id = shown
+    if HIDDEN.fullmatch(shown):
+        competition_id = _text(task.get("competition_id"))
+        if not competition_id:
+            raise JobError(f"{folder}: its task hides its competition, and neither report nor task folder names it")
     started, ended = (_moment(found.get(key)) for key in ("started_at", "finished_at"))
     if started is None or ended is None:
         raise JobError(f"{folder}: its result does not say when it started and finished")
@@ -176,11 +181,23 @@ def read_trial(folder: Path) -> Trial | None:
             for name, value in _object(_object(found.get("verifier_result")).get("rewards")).items()
             if (known := number(value)) is not None
         },
-        task=_object(noted.get("task")),
+        task=task,
         score=number(report.get("score")),
         graded="score" in report,
         environment=_text(_object(_object(found.get("config")).get("environment")).get("type")),
     )
+
+
+def _task(found: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """What a trial's task folder says, for one whose verifier has left no report; empty if it is not there any more.
+
+    Harbor notes it as it was given, and makes its folder ``jobs`` where it is called.
+    """
+    where = _object(_object(found.get("config")).get("task")).get("path")
+    if not isinstance(where, str) or "\0" in where:
+        return {}
+    path = folder.resolve().parents[2] / where
+    return read_object(path / TASK_FILE, path) or {}
 
 
 def _agent(found: Mapping[str, Any]) -> dict[str, str]:

@@ -10,45 +10,47 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
+import re
+import shlex
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pytest_mlebench.data import levelling
-from pytest_mlebench.data.dataset import Dataset
-from pytest_mlebench.extras.interop.harbor import wheel
-from pytest_mlebench.io.json_files import loads
-from pytest_mlebench.io.paths import bundled
-from pytest_mlebench.sandbox.instructions import render_instructions
+from pytest_mlebench.data import dataset as data_dataset
+from pytest_mlebench.data.dataset import OBFUSCATED, Dataset
+from pytest_mlebench.extras.interop.harbor import data, wheel
+from pytest_mlebench.extras.interop.harbor.data import ANSWERS, DATA, Source
+from pytest_mlebench.extras.interop.harbor.toml import to_toml
+from pytest_mlebench.io.files import bundled
+from pytest_mlebench.io.values import loads
+from pytest_mlebench.sandbox.contract import render_instructions
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from pytest_mlebench.options import Settings
     from pytest_mlebench.sandbox import Limits
 
 SCHEMA_VERSION = "1.3"
 ORGANISATION = "mlebench"
+HIDDEN = re.compile(r"competition-[0-9a-f]{8}")
+"""Names of tasks that tell nothing of the competition."""
 SUBMISSION = "/home/submission/submission.csv"
+TASK_FILE = "tests/task.json"
+"""What the verifier and an import know of a task."""
 BASE_IMAGE = "debian:bookworm-slim"
+USER = "nonroot"
+"""Agents are this user: what checks submissions is root's."""
 _BUILD_SECONDS = 1800.0
 _GRADING_EXTRA_SECONDS = 120.0
 """For starting Python, and for grading the sample submission."""
 _TEMPLATES = Path(__file__).with_name("templates")
 _NOT_FOR_AGENTS = ("prepare.py", "synthetic.py", "twin.py")
 """Anyone with the complete real data could derive the answers from how it was split."""
-_MOUNT = """\
-# Real data is not part of the task: MLEBENCH_DATA_DIR is the folder, on the machine of the container runtime, that
-# `mlebench prepare` filled.
-services:
-  main:
-    volumes:
-      - "${MLEBENCH_DATA_DIR:?set it to the data folder of mlebench}/@DATA@:@TARGET@:ro"
-"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,16 +64,56 @@ class TaskOptions:
     """Of images that the user pushes; empty: Harbor builds them."""
     include_real_data: bool = False
 
+    @property
+    def is_obfuscated(self) -> bool:
+        return self.settings.description == OBFUSCATED
+
 
 @dataclass(frozen=True, kw_only=True)
-class Written:
-    """What was written for a competition."""
+class Task:
+    """A competition's task. Nothing in the agent's container has another name for the competition than ``name``."""
 
-    folder: Path
-    mounted: bool
-    """Whether its data has to be where Harbor runs."""
-    images: Mapping[str, str]
-    """The images to build and push: their names by the folder of the Dockerfile."""
+    name: str
+    dataset: Dataset
+    options: TaskOptions
+    source: Source | None = None
+    """Where its containers pull its data; None: they do not."""
+
+    @property
+    def is_copied(self) -> bool:
+        """Whether its data is part of the images. What is neither copied nor pulled is mounted."""
+        return self.source is None and (self.options.include_real_data or is_public_data(self.dataset))
+
+    @property
+    def images(self) -> Mapping[str, str]:
+        """The images that the user builds and pushes: their names by the folder of the Dockerfile."""
+        if not self.options.image_prefix:
+            return {}
+        name = f"{self.options.image_prefix}{self.name}".lower()  # as names of images have to be
+        return {"environment": name, "tests": f"{name}-verifier"}
+
+    @property
+    def description(self) -> Path:
+        """What the agent reads of the task."""
+        if self.options.is_obfuscated:
+            return self.dataset.competition.obfuscated_description
+        return self.dataset.public / "description.md"
+
+    @property
+    def instruction(self) -> str:
+        text = render_instructions(
+            data=DATA,
+            submission="/home/submission",
+            logs="/home/logs",
+            code="/home/code",
+            validate="/home/validate_submission.sh",
+            limits=self.options.limits,
+        )
+        return f"{text}\n---\n\n{self.description.read_text(encoding='utf-8')}"
+
+    @property
+    def pulling_seconds(self) -> float:
+        return 0.0 if self.source is None else self.source.seconds
 
 
 def is_public_data(dataset: Dataset) -> bool:
@@ -80,61 +122,70 @@ def is_public_data(dataset: Dataset) -> bool:
     return competition.is_twin or dataset.is_synthetic or competition.source == "bundled"
 
 
-def write_task(folder: Path, dataset: Dataset, solution: pd.DataFrame | Path | None, options: TaskOptions) -> Written:
+def write_task(folder: Path, task: Task, solution: Path | None) -> None:
     """Write a task into a folder that does not exist yet. Raises OSError."""
-    mounted = not (options.include_real_data or is_public_data(dataset))
     folder.mkdir(parents=True)
-    images = _images(dataset, options)
-    (folder / "task.toml").write_text(to_toml(_config(dataset, images, options)), encoding="utf-8")
-    instruction = _instruction(dataset, options.limits)
-    (folder / "instruction.md").write_text(instruction, encoding="utf-8")
-    _write_environment(folder / "environment", dataset, instruction, options, mounted=mounted)
-    _write_tests(folder / "tests", dataset, options, mounted=mounted)
+    (folder / "task.toml").write_text(to_toml(_config(task)), encoding="utf-8")
+    (folder / "instruction.md").write_text(task.instruction, encoding="utf-8")
+    _write_environment(folder / "environment", task)
+    _write_tests(folder / "tests", task)
     if solution is not None:
-        _write_solution(folder / "solution", solution)
+        (folder / "solution").mkdir()
+        _copy_program(_TEMPLATES / "solve.sh", folder / "solution")
+        shutil.copyfile(solution, folder / "solution" / "submission.csv")
     _set_times(folder)
-    return Written(folder=folder, mounted=mounted, images=images)
 
 
-def _config(dataset: Dataset, images: Mapping[str, str], options: TaskOptions) -> dict[str, Any]:
+def _config(task: Task) -> dict[str, Any]:
     """The content of ``task.toml``."""
-    competition, limits, settings = dataset.competition, options.limits, options.settings
-    environment: dict[str, Any] = {
-        "build_timeout_sec": _BUILD_SECONDS,
-        **network(settings),
-        "cpus": limits.cpus,
-        "memory_mb": _megabytes(limits.memory),
-        "storage_mb": _megabytes(limits.disk),
-        "gpus": limits.gpus or None,
-        "docker_image": images.get("environment"),
-    }
+    limits, settings = task.options.limits, task.options.settings
     return {
         "schema_version": SCHEMA_VERSION,
         "artifacts": [SUBMISSION],
+        **_about(task),
+        "agent": {"timeout_sec": float(limits.time_limit), "user": USER},
+        "verifier": {
+            "timeout_sec": 2 * settings.grading_time + _GRADING_EXTRA_SECONDS + task.pulling_seconds,
+            "environment_mode": "separate",
+            "environment": {
+                "build_timeout_sec": _BUILD_SECONDS,
+                "memory_mb": _megabytes(settings.grading_memory),
+                "docker_image": task.images.get("tests"),
+            },
+        },
+        "environment": {
+            "build_timeout_sec": _BUILD_SECONDS + task.pulling_seconds,
+            **network(settings),
+            "cpus": limits.cpus,
+            "memory_mb": _megabytes(limits.memory),
+            "storage_mb": _megabytes(limits.disk),
+            "gpus": limits.gpus or None,
+            "docker_image": task.images.get("environment"),
+        },
+    }
+
+
+def _about(task: Task) -> dict[str, Any]:
+    """The parts of ``task.toml`` that say which competition it is, or hide it."""
+    dataset, reward = task.dataset, task.options.reward
+    competition = dataset.competition
+    name, keywords = f"{ORGANISATION}/{task.name}", ["machine-learning", "mle-bench"]
+    if task.options.is_obfuscated:
+        return {"task": {"name": name, "keywords": keywords}, "metadata": {"reward": reward}}
+    return {
         "task": {
-            "name": f"{ORGANISATION}/{competition.id}",
+            "name": name,
             "description": competition.title,
-            "keywords": ["machine-learning", "mle-bench", competition.split_label, competition.category],
+            "keywords": [*keywords, competition.split_label, competition.category],
         },
         "metadata": {
             "competition_id": competition.id,
             "bench_version": competition.version,
             "data": "twin" if competition.is_twin else "synthetic" if dataset.is_synthetic else "real",
-            "reward": options.reward,
+            "reward": reward,
             "category": competition.category,
             "metric": competition.metric,
         },
-        "agent": {"timeout_sec": float(limits.time_limit)},
-        "verifier": {
-            "timeout_sec": 2 * settings.grading_time + _GRADING_EXTRA_SECONDS,
-            "environment_mode": "separate",
-            "environment": {
-                "build_timeout_sec": _BUILD_SECONDS,
-                "memory_mb": _megabytes(settings.grading_memory),
-                "docker_image": images.get("tests"),
-            },
-        },
-        "environment": environment,
     }
 
 
@@ -147,115 +198,142 @@ def network(settings: Settings) -> dict[str, Any]:
     return {"network_mode": "public"}
 
 
-def _instruction(dataset: Dataset, limits: Limits) -> str:
-    text = render_instructions(
-        data="/home/data",
-        submission="/home/submission",
-        logs="/home/logs",
-        code="/home/code",
-        validate="/home/validate_submission.sh",
-        limits=limits,
-    )
-    description = (dataset.public / "description.md").read_text(encoding="utf-8")
-    return f"{text}\n---\n\n{description}"
-
-
-def _write_environment(
-    folder: Path, dataset: Dataset, instruction: str, options: TaskOptions, *, mounted: bool
-) -> None:
+def _write_environment(folder: Path, task: Task) -> None:
+    dataset, programs = task.dataset, folder / "mlebench"
     competition = dataset.competition
-    checker = folder / "mlebench" / "checker"
+    checker = programs / "checker"
     checker.mkdir(parents=True)
-    _write_dockerfile(folder, dataset, options, "environment", data="" if mounted else "COPY data /home/data")
-    _write_grading_layers(folder / "mlebench")
-    (folder / "instructions.txt").write_text(instruction, encoding="utf-8")
-    shutil.copyfile(bundled("environment") / "requirements.txt", folder / "mlebench" / "agent.txt")
-    _copy_program(_TEMPLATES / "validate_submission.sh", folder / "mlebench")
+    _write_grading_layers(programs, task)
+    (folder / "instructions.txt").write_text(task.instruction, encoding="utf-8")
+    shutil.copyfile(bundled("environment") / "requirements.txt", programs / "agent.txt")
+    _copy_program(_TEMPLATES / "validate_submission.sh", programs)
     shutil.copyfile(Path(__file__).with_name("check.py"), checker / "check.py")
     form = {
-        "competition_id": competition.id,
+        "competition_id": task.name,
         "bench_version": competition.version,
         "sample_submission": competition.sample_submission,
-        "max_submission_bytes": options.settings.max_submission_size,
+        "max_submission_bytes": task.options.settings.max_submission_size,
     }
     (checker / "checker.json").write_text(json.dumps(form) + "\n", encoding="utf-8")
     for file in competition.files:
         if file.suffix == ".py" and file.name not in _NOT_FOR_AGENTS:
-            _copy_below(file, competition.folder, checker / competition.id)
-    if mounted:
-        _write_mount(folder, dataset, "public", "/home/data")
+            copy = _copy_below(file, competition.folder, checker / task.name)
+            if task.options.is_obfuscated:
+                copy.write_text(without_comments(file.read_text(encoding="utf-8")), encoding="utf-8")
+    lines = ""
+    if task.source is not None:
+        lines = _write_fetching(programs, task)
+        data.write_compose(folder, data.pulls_public(dataset, task.source, task.images.get("environment")))
+    elif not task.is_copied:
+        data.write_compose(folder, data.mounts(dataset, "public", DATA))
     else:
-        levelling.level(dataset.public, folder / "data")
+        lines = f"COPY data {DATA}"
+        data_dataset.level(dataset.public, folder / "data")
+        if task.options.is_obfuscated:
+            (folder / "data/description.md").unlink(missing_ok=True)
+            shutil.copyfile(task.description, folder / "data/description.md")
+    _write_dockerfile(folder, task, "environment", data=lines)
 
 
-def _write_tests(folder: Path, dataset: Dataset, options: TaskOptions, *, mounted: bool) -> None:
-    competition, settings = dataset.competition, options.settings
+def _write_fetching(programs: Path, task: Task) -> str:
+    """Write what the service that pulls public files needs; returns the lines of the Dockerfile for it."""
+    names = ["fetch.py"]
+    shutil.copyfile(Path(__file__).with_name("fetch.py"), programs / "fetch.py")
+    if task.options.is_obfuscated:  # in place of the description that is pulled
+        names.append("description.md")
+        shutil.copyfile(task.description, programs / "description.md")
+    return f"COPY {' '.join(f'mlebench/{name}' for name in names)} /opt/mlebench/"
+
+
+def _write_tests(folder: Path, task: Task) -> None:
+    dataset, settings = task.dataset, task.options.settings
+    competition = dataset.competition
     (folder / "mlebench").mkdir(parents=True)
-    _write_dockerfile(folder, dataset, options, "tests")
-    _write_grading_layers(folder / "mlebench")
-    _copy_program(_TEMPLATES / "test.sh", folder)
+    _write_dockerfile(folder, task, "tests")
+    _write_grading_layers(folder / "mlebench", task)
     shutil.copyfile(Path(__file__).with_name("verify.py"), folder / "verify.py")
     for file in competition.files:
         _copy_below(file, competition.folder, folder / "competitions" / competition.id)
     twin = dataset.twin
-    task = {
+    about = {
         "competition_id": competition.id,
         "bench_version": competition.version,
         "data": f"twin:{twin['key']}:{twin['size']}" if twin else "real",
-        "description": dataset.description,
-        "reward": options.reward,
+        "description": OBFUSCATED if task.options.is_obfuscated else dataset.description,
+        "reward": task.options.reward,
         "max_submission_bytes": settings.max_submission_size,
         "grading_memory": settings.grading_memory,
         "grading_time": settings.grading_time,
     }
-    (folder / "task.json").write_text(json.dumps(task) + "\n", encoding="utf-8")
-    data = Dataset(competition, folder / "data")
-    data.folder.mkdir()
+    (folder.parent / TASK_FILE).write_text(json.dumps(about) + "\n", encoding="utf-8")
+    answers = Dataset(competition, folder / "data")
+    answers.folder.mkdir()
     if competition.is_twin:  # its medals, but not the seed that would make its answers again
         medals = loads(dataset.twin_record.read_bytes())["medals"]
-        data.twin_record.write_text(json.dumps({"medals": medals}) + "\n", encoding="utf-8")
+        answers.twin_record.write_text(json.dumps({"medals": medals}) + "\n", encoding="utf-8")
     if dataset.is_synthetic:
-        data.state_file.write_text('{"synthetic": true}\n', encoding="utf-8")
-    if mounted:
-        _write_mount(folder, dataset, "", f"/tests/data/{dataset.prepared.name}")
-        return
-    data.prepared.mkdir()
-    levelling.level(dataset.private, data.private)
-    data.sample_submission.parent.mkdir(exist_ok=True)
-    if not data.sample_submission.exists():
-        shutil.copyfile(dataset.sample_submission, data.sample_submission)
+        answers.state_file.write_text('{"synthetic": true}\n', encoding="utf-8")
+    _write_answers(folder, answers, task)
 
 
-def _write_solution(folder: Path, solution: pd.DataFrame | Path) -> None:
-    folder.mkdir()
-    _copy_program(_TEMPLATES / "solve.sh", folder)
-    if isinstance(solution, Path):
-        shutil.copyfile(solution, folder / "submission.csv")
+def _write_answers(folder: Path, answers: Dataset, task: Task) -> None:
+    """Write the verifier's data, and its script, which pulls them if they are elsewhere."""
+    dataset, pull = task.dataset, ""
+    target = f"{ANSWERS}/{dataset.prepared.name}"
+    if task.source is not None:
+        wanted = task.source.wanted(dataset, "private", dataset.competition.sample_submission, show="")
+        shutil.copyfile(Path(__file__).with_name("fetch.py"), folder / "fetch.py")
+        data.write_compose(folder, data.pulls_answers(task.source))
+        pull = f"$python -I /tests/fetch.py {shlex.quote(wanted)} {target} || exit\n"
+    elif not task.is_copied:
+        data.write_compose(folder, data.mounts(dataset, "", target))
     else:
-        solution.to_csv(folder / "submission.csv", index=False)
+        answers.prepared.mkdir()
+        data_dataset.level(dataset.private, answers.private)
+        answers.sample_submission.parent.mkdir(exist_ok=True)
+        if not answers.sample_submission.exists():
+            shutil.copyfile(dataset.sample_submission, answers.sample_submission)
+    script = (_TEMPLATES / "test.sh").read_text(encoding="utf-8")
+    (folder / "test.sh").write_text(_filled(script, {"PULL": pull}), encoding="utf-8")
+    (folder / "test.sh").chmod(0o755)
 
 
-def _write_dockerfile(folder: Path, dataset: Dataset, options: TaskOptions, name: str, data: str = "") -> None:
+def _write_dockerfile(folder: Path, task: Task, name: str, data: str = "") -> None:
     values = {
         "WHAT": {"environment": "The agent's environment", "tests": "The verifier"}[name],
-        "ID": dataset.competition.id,
-        "BASE_IMAGE": options.settings.base_image or BASE_IMAGE,
+        "ID": task.name,
+        "BASE_IMAGE": task.options.settings.base_image or BASE_IMAGE,
         "WHEEL": wheel.NAME,
-        "TIME_LIMIT": f"{options.limits.time_limit:g}",
+        "TIME_LIMIT": f"{task.options.limits.time_limit:g}",
         "DATA": data,
+        "USER": USER,
     }
     text = "".join((_TEMPLATES / part).read_text(encoding="utf-8") for part in ("layers", name))
     (folder / "Dockerfile").write_text(_filled(text, values), encoding="utf-8")
 
 
-def _write_grading_layers(folder: Path) -> None:
-    wheel.write_wheel(folder / wheel.NAME)
-    (folder / "requirements.txt").write_text(wheel.requirements(), encoding="utf-8")
+def _write_grading_layers(folder: Path, task: Task) -> None:
+    wheel.write_wheel(folder / wheel.NAME, pulls=task.source is not None)
+    libraries = (*wheel.LIBRARIES, *(() if task.source is None else task.source.libraries))
+    # Other versions may round differently.
+    pinned = "".join(f"{name}=={version(name)}\n" for name in libraries)
+    (folder / "requirements.txt").write_text(pinned, encoding="utf-8")
 
 
-def _write_mount(folder: Path, dataset: Dataset, side: str, target: str) -> None:
-    data = "/".join(filter(None, (dataset.competition.id, dataset.prepared.name, side)))
-    (folder / "docker-compose.yaml").write_text(_filled(_MOUNT, {"DATA": data, "TARGET": target}), encoding="utf-8")
+def without_comments(code: str) -> str:
+    """Python without comments and docstrings, which may name what it is about.
+
+    >>> without_comments('def f():\\n    "About cats."\\n    return 1  # cat')
+    'def f():\\n    return 1\\n'
+    """
+    tree = ast.parse(code)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            texts = [own for own in node.body if isinstance(own, ast.Expr) and isinstance(own.value, ast.Constant)]
+            node.body = [own for own in node.body if own not in texts] or (
+                [] if isinstance(node, ast.Module) else [ast.Pass()]
+            )
+    return ast.unparse(tree) + "\n"
 
 
 def _filled(text: str, values: Mapping[str, str]) -> str:
@@ -269,45 +347,18 @@ def _copy_program(file: Path, folder: Path) -> None:
     (folder / file.name).chmod(0o755)
 
 
-def _copy_below(file: Path, source: Path, target: Path) -> None:
+def _copy_below(file: Path, source: Path, target: Path) -> Path:
     copy = target / file.relative_to(source)
     copy.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(file, copy)
-
-
-def _images(dataset: Dataset, options: TaskOptions) -> dict[str, str]:
-    if not options.image_prefix:
-        return {}
-    name = f"{options.image_prefix}{dataset.competition.id}".lower()  # as names of images have to be
-    return {"environment": name, "tests": f"{name}-verifier"}
+    return copy
 
 
 def _set_times(folder: Path) -> None:
     """Set all times to the same one, those of folders last: when a file was written tells something about it."""
     for path in sorted((folder, *folder.rglob("*")), key=lambda path: len(path.parts), reverse=True):
-        os.utime(path, ns=(levelling.TIME_NS, levelling.TIME_NS), follow_symlinks=False)
+        os.utime(path, ns=(data_dataset.TIME_NS, data_dataset.TIME_NS), follow_symlinks=False)
 
 
 def _megabytes(size: int | None) -> int | None:
     return None if size is None else max(1, size >> 20)
-
-
-def to_toml(values: Mapping[str, Any], prefix: str = "") -> str:
-    """TOML of strings, numbers, lists of strings, and tables of these; None is left out.
-
-    >>> print(to_toml({"a": 1, "b": {"c": ["d"], "e": None}}), end="")
-    a = 1
-    <BLANKLINE>
-    [b]
-    c = ["d"]
-    """
-    plain = {name: value for name, value in values.items() if not isinstance(value, Mapping) and value is not None}
-    lines = [f"{name} = {_toml_value(value)}\n" for name, value in plain.items()]
-    for name, value in values.items():
-        if isinstance(value, Mapping):
-            lines.append(f"\n[{prefix}{name}]\n{to_toml(value, f'{prefix}{name}.')}")
-    return "".join(lines)
-
-
-def _toml_value(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")

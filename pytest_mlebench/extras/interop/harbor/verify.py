@@ -16,11 +16,11 @@ from typing import Any
 from pytest_mlebench.catalog.competition import Competition
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.grading.grader import Grader
-from pytest_mlebench.grading.limits import GradingLimits
+from pytest_mlebench.grading.process_client import GradingLimits
 from pytest_mlebench.grading.rewards import REWARDS, Measured
 from pytest_mlebench.grading.twins import medals_from_json
-from pytest_mlebench.io import durable
-from pytest_mlebench.io.json_files import json_text, loads
+from pytest_mlebench.io import files
+from pytest_mlebench.io.values import json_text, loads
 from pytest_mlebench.records.report import Report
 
 SUBMISSION = Path("/home/submission/submission.csv")
@@ -41,10 +41,8 @@ def main(folder: Path = Path(__file__).parent, submission: Path = SUBMISSION, lo
     sample = None
     if task["reward"] == BEATS_SAMPLE:
         sample = grader.report(dataset.sample_submission, certainty=False).score
-    durable.write_text(logs / "report.json", json_text({"task": task, "report": report.to_json()}) + "\n")
-    durable.write_text(
-        logs / "reward.json", json.dumps(rewards(report, task["reward"], sample), allow_nan=False) + "\n"
-    )
+    files.write_text(logs / "report.json", json_text({"task": task, "report": report.to_json()}) + "\n")
+    files.write_text(logs / "reward.json", json.dumps(rewards(report, task["reward"], sample), allow_nan=False) + "\n")
     return 0
 
 

@@ -5,25 +5,32 @@ from __future__ import annotations
 import base64
 import hashlib
 import zipfile
-from importlib.metadata import version
 from pathlib import Path
 
 from pytest_mlebench._version import __version__
+from pytest_mlebench.data.source import SOURCES
+from pytest_mlebench.io.extensions import extensions
 
 NAME = f"pytest_mlebench-{__version__}-py3-none-any.whl"
 _PACKAGES = ("io", "records", "catalog", "authoring", "data", "grading")
+_EXTRAS = "pytest_mlebench.extras."
 _LEFT_OUT = ("authoring/worlds",)
 """What makes twins: agents get no hint of it."""
-_LIBRARIES = ("numpy", "pandas", "scipy", "scikit-learn", "rapidfuzz", "pillow", "pyyaml", "filelock")
+LIBRARIES = ("numpy", "pandas", "scipy", "scikit-learn", "rapidfuzz", "pillow", "pyyaml", "filelock")
 """All that grading imports. A test grades in an environment that has nothing else."""
 _DIST_INFO = f"pytest_mlebench-{__version__}.dist-info"
 _TIME = (1980, 1, 1, 0, 0, 0)
 
 
-def write_wheel(path: Path) -> None:
-    """Write the wheel; the same code gives the same bytes, so that images of all tasks share a layer."""
+def write_wheel(path: Path, *, pulls: bool = False) -> None:
+    """Write the wheel; the same code gives the same bytes, so that images of all tasks share a layer.
+
+    With ``pulls`` it has what reads data from a URL too.
+    """
     package = Path(__file__).parents[3]
-    files = [*package.glob("*.py"), *(file for name in _PACKAGES for file in (package / name).rglob("*"))]
+    readers = [own for own in extensions(SOURCES).values() if own.module.startswith(_EXTRAS)] if pulls else []
+    packages = {*_PACKAGES, *(f"extras/{own.module.removeprefix(_EXTRAS).partition('.')[0]}" for own in readers)}
+    files = [*package.glob("*.py"), *(file for name in packages for file in (package / name).rglob("*"))]
     contents = {
         f"pytest_mlebench/{name}": file.read_bytes()
         for file in files
@@ -36,16 +43,15 @@ def write_wheel(path: Path) -> None:
     contents[f"{_DIST_INFO}/WHEEL"] = (
         b"Wheel-Version: 1.0\nGenerator: pytest-mlebench\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
     )
+    if readers:
+        contents["pytest_mlebench/extras/__init__.py"] = b""
+        entries = "".join(f"{own.name} = {own.value}\n" for own in sorted(readers))
+        contents[f"{_DIST_INFO}/entry_points.txt"] = f"[{SOURCES}]\n{entries}".encode()
     record = [f"{name},{_digest(content)},{len(content)}" for name, content in sorted(contents.items())]
     contents[f"{_DIST_INFO}/RECORD"] = "\n".join([*record, f"{_DIST_INFO}/RECORD,,", ""]).encode()
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in sorted(contents.items()):
             archive.writestr(zipfile.ZipInfo(name, _TIME), content, zipfile.ZIP_DEFLATED)
-
-
-def requirements() -> str:
-    """The libraries that grading uses, in the versions of this environment: others may round differently."""
-    return "".join(f"{name}=={version(name)}\n" for name in _LIBRARIES)
 
 
 def _digest(content: bytes) -> str:

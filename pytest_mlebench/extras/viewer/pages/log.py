@@ -11,7 +11,7 @@ from pytest_mlebench.extras.viewer.answers import events, whole_number
 from pytest_mlebench.extras.viewer.folder import size_of
 from pytest_mlebench.extras.viewer.live import changes, log_state
 from pytest_mlebench.extras.viewer.site import RUN_PATH, Site
-from pytest_mlebench.records.layout import RUN_LOG
+from pytest_mlebench.records.record import RUN_LOG
 
 
 class LogPages:

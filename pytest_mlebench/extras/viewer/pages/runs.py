@@ -19,8 +19,7 @@ from pytest_mlebench.extras.viewer.live import log_end, log_state, running
 from pytest_mlebench.extras.viewer.pictures import run_timeline
 from pytest_mlebench.extras.viewer.site import RUN_PATH, Site
 from pytest_mlebench.extras.viewer.text import code
-from pytest_mlebench.records.layout import RECORD
-from pytest_mlebench.records.record import RunRecord
+from pytest_mlebench.records.record import RECORD, RunRecord
 from pytest_mlebench.reports.run_details import ending_as_sentence, run_details
 from pytest_mlebench.results.findings import findings
 

@@ -1,0 +1,58 @@
+"""Pulls data where a task runs, from what ``mlebench push`` wrote: ``fetch.py JSON FOLDER``.
+
+This is a program in a task's images. ``$MLEBENCH_DATA_SOURCE`` is the URL. JSON says which data to pull, and
+which digest all of it must have, so that nobody can exchange it after the export.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from pytest_mlebench.catalog.competition import Competition
+from pytest_mlebench.data.source import VARIABLE, Head, Source, open_source
+from pytest_mlebench.errors import DataError, MLEBenchError
+from pytest_mlebench.io.progress import silent
+
+
+def main(wanted: dict[str, Any], folder: Path) -> int:
+    """Fill the folder; the status is 1, with the reason, where that cannot be done."""
+    try:
+        with tempfile.TemporaryDirectory() as name:
+            competition = _competition(Path(name), wanted)
+            source = open_source(os.environ.get(VARIABLE, ""))
+            head = _head(source, competition, wanted["digest"])
+            work = folder / ".pulling"
+            prepared = source.pull(competition, head, work, silent, wanted["only"])
+    except MLEBenchError as error:
+        print(error, file=sys.stderr)
+        return 1
+    for entry in (prepared / wanted["show"]).iterdir():
+        entry.rename(folder / entry.name)
+    shutil.rmtree(work)
+    return 0
+
+
+def _competition(folder: Path, wanted: dict[str, Any]) -> Competition:
+    """What a source needs to know to find the data."""
+    if wanted["corrected"]:
+        (folder / wanted["bench_version"]).mkdir()
+    return Competition.bare(folder, id=wanted["competition_id"], version=wanted["bench_version"])
+
+
+def _head(source: Source, competition: Competition, digest: str) -> Head:
+    head = source.head(competition, silent)
+    if head.digest != digest:
+        raise DataError(
+            f"{competition.id}: {source.url} has other data than when the task was exported: export it again"
+        )
+    return head
+
+
+if __name__ == "__main__":
+    sys.exit(main(json.loads(sys.argv[1]), Path(sys.argv[2])))

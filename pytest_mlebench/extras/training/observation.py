@@ -1,0 +1,90 @@
+"""What an agent is shown of an episode, from what its sandbox answers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+_SHOWN_FILES, _SHOWN_LINES, _SHOWN_BYTES = 100, 5, 2000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Observation:
+    """What an agent is shown at the beginning. ``files`` are those of the data folder: names and bytes; ``heads`` are
+    the first lines of those that are text."""
+
+    instructions: str
+    description: str
+    files: Mapping[str, int]
+    heads: Mapping[str, str]
+    time_limit: float
+    step_timeout: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """What came of a command. ``submission`` is ``absent``, ``valid``, or ``malformed: …`` with the checker's words.
+
+    ``terminated``: the sandbox has ended; ``truncated``: the episode's time is over. ``info`` has what was measured.
+    """
+
+    output: str = ""
+    exit_code: int | None = None
+    seconds: float = 0.0
+    submission: str = "absent"
+    reward: float = 0.0
+    terminated: bool = False
+    truncated: bool = False
+    info: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
+
+
+def observe(public: Path, **told: Any) -> Observation:
+    """The files of a data folder, and what else is told."""
+    files = {str(path.relative_to(public)): path.stat().st_size for path in public.rglob("*") if path.is_file()}
+    names = sorted(files)[:_SHOWN_FILES]
+    return Observation(
+        description=(public / "description.md").read_text(encoding="utf-8"),
+        files=files,
+        heads={name: text for name in names if (text := _head(public / name))},
+        **told,
+    )
+
+
+def _head(path: Path) -> str:
+    """The first lines of a text; empty for anything else."""
+    with path.open("rb") as file:
+        data = file.read(_SHOWN_BYTES)
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        if error.start < len(data) - 4:
+            return ""
+        text = data[: error.start].decode("utf-8")
+    return "" if "\0" in text else "\n".join(text.splitlines()[:_SHOWN_LINES])
+
+
+def printed(answer: Mapping[str, Any], killed: bool, limit: float) -> str:
+    """What a command printed: its beginning and its end."""
+    head, tail = text_of(answer.get("head")), text_of(answer.get("tail"))
+    omitted = integer(answer.get("omitted")) or 0
+    between = f"\n[… {omitted:,} bytes omitted …]\n" if omitted else ""
+    after = f"\n[killed after {limit:g} s]" if killed else ""
+    error = f"\n[{text_of(answer['error'])}]" if "error" in answer else ""
+    return f"{head}{between}{tail}{after}{error}"
+
+
+def text_of(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def integer(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def number(value: object) -> float:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return float(value) if is_number else 0.0  # type: ignore[arg-type]

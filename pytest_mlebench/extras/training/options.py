@@ -1,0 +1,56 @@
+"""How episodes go, by options."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pytest_mlebench.bench import Bench
+from pytest_mlebench.data.twins import SIZES
+from pytest_mlebench.errors import UsageError
+from pytest_mlebench.grading.rewards import REWARDS, Reward
+from pytest_mlebench.options import from_python
+
+
+@dataclass(frozen=True, kw_only=True)
+class EpisodeOptions:
+    """How episodes of a competition go. Times in seconds, ``output_bytes`` of each step."""
+
+    data: str = "twin"
+    size: str = "micro"
+    world: int = 0
+    """Mixed into the seeds of twins. Anyone who knows it and a seed can generate the answers: keep it secret where
+    commands may come from an adversary."""
+    reward: Reward | str = "milestones"
+    time_limit: float = 3600.0
+    step_timeout: float = 300.0
+    output_bytes: int = 16_384
+
+    def __post_init__(self) -> None:
+        choices: Mapping[str, Collection[str]] = {"data": ("twin", "real"), "size": SIZES, "reward": REWARDS}
+        for name, known in choices.items():
+            value = getattr(self, name)
+            if value not in known and not (name == "reward" and callable(value)):
+                raise UsageError(f"{name}: {value!r} is not one of {', '.join(known)}")
+        if isinstance(self.world, bool) or not isinstance(self.world, int) or self.world < 0:
+            raise UsageError(f"world: {self.world!r} is not a whole number of at least 0")
+        for name in ("time_limit", "step_timeout", "output_bytes"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+                raise UsageError(f"{name}: {value!r} is not a positive number")
+
+
+def with_options(bench: Bench, options: Mapping[str, Any]) -> tuple[Bench, EpisodeOptions]:
+    """The options of episodes among these, and a benchmark with the others, by their names. Raises UsageError."""
+    own = {name: value for name, value in options.items() if name in EpisodeOptions.__dataclass_fields__}
+    others = {name: value for name, value in options.items() if name not in own}
+    if unknown := [name for name in sorted(others) if not hasattr(bench.settings, name)]:
+        known = ", ".join(EpisodeOptions.__dataclass_fields__)
+        raise UsageError(f"episode has no option {', '.join(unknown)}; it has {known}, and those of Bench")
+    if others:  # not with_settings: containers that were opened with other options must not be used
+        changed = from_python(others)
+        settings = replace(bench.settings, **{name: getattr(changed, name) for name in others})
+        bench = Bench(settings=settings, reporter=bench.reporter, workers=bench.workers)
+    return bench, EpisodeOptions(**own)

@@ -1,0 +1,280 @@
+"""An episode from ``reset`` to its end, whose run goes on in a thread."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import tempfile
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from pytest_mlebench.agents import Agent
+from pytest_mlebench.bench import Bench
+from pytest_mlebench.data.dataset import Dataset
+from pytest_mlebench.errors import SandboxError, UsageError
+from pytest_mlebench.extras.training.channel import EpisodeOver, StepChannel
+from pytest_mlebench.extras.training.halves import Half, halves
+from pytest_mlebench.extras.training.observation import Observation, Step, integer, number, observe, printed, text_of
+from pytest_mlebench.extras.training.options import EpisodeOptions
+from pytest_mlebench.extras.training.recording import Recording, Trajectory
+from pytest_mlebench.grading.process_client import VALID, FormChecker
+from pytest_mlebench.grading.rewards import REWARDS, Measured
+from pytest_mlebench.records.record import RunRecord
+from pytest_mlebench.records.report import Report
+from pytest_mlebench.runs.run import run_agent
+
+MAX_FILE = 32 << 20
+"""Bytes that ``read_file`` and ``write_file`` move at most."""
+_START_SECONDS = 600.0
+_CLOSE_TO_THE_END = 1.0
+"""Seconds before its time limit, when an episode's sandbox may have ended because of it."""
+_ANSWER_SECONDS = 30.0
+"""Beyond a step's own time limit."""
+
+
+class Running:
+    """An episode from ``reset`` to its end; its run goes on in a thread."""
+
+    def __init__(
+        self,
+        bench: Bench,
+        agent: Agent,
+        dataset: Dataset,
+        sandbox: Any,
+        options: EpisodeOptions,
+        seed: int,
+        recording: Recording | None = None,
+    ) -> None:
+        self._stack = ExitStack()
+        self._scratch = Path(self._stack.enter_context(tempfile.TemporaryDirectory(prefix="mlebench-episode-")))
+        self._dataset, self._options = dataset, options
+        self._reward = REWARDS[options.reward] if isinstance(options.reward, str) else options.reward
+        self._channel = StepChannel()
+        self._folder = self._scratch / "episodes" if recording is None else recording.folder
+        self._trajectory = None if recording is None else Trajectory(agent.id)
+        self._run_options = run_options = replace(bench.run_options(self._folder), steps=self._channel)
+        self._secret = f"{dataset.competition.id} {options.world} {seed}"  # the same on every machine
+        self._result: RunRecord | BaseException | None = None
+
+        def run() -> None:
+            try:
+                competition = dataset.competition
+                self._result = run_agent(agent, competition, dataset, sandbox, run_options, seed=seed)
+            except BaseException as error:
+                self._result = error
+
+        self._thread = threading.Thread(target=run, daemon=True)
+        self._thread.start()
+        self._started = 0.0
+        self._state: object = None
+        lower = dataset.competition.lower_is_better
+        self._measured = Measured(time_limit=options.time_limit, lower_is_better=lower)
+        self._verdict = "absent"
+
+    @cached_property
+    def _halves(self) -> tuple[Half, Half] | None:
+        """Made when there is something to grade."""
+        if not self._dataset.competition.is_twin:
+            return None
+        made = halves(self._dataset, self._scratch / "halves", self._secret)
+        if made is not None:
+            sample = made[0].report(self._dataset.sample_submission, certainty=False)
+            self._measured = replace(self._measured, sample=sample.score)
+        return made
+
+    @cached_property
+    def _check(self) -> FormChecker:
+        data, options = self._dataset, self._run_options
+        return FormChecker(
+            data.competition, data.public, max_bytes=options.max_submission_bytes, limits=options.grading
+        )
+
+    @property
+    def record(self) -> RunRecord | None:
+        """Of the run, when it has ended."""
+        return self._result if isinstance(self._result, RunRecord) else None
+
+    def start(self) -> Observation:
+        deadline = time.monotonic() + _START_SECONDS
+        while not self._channel.wait(0.05):
+            if not self._thread.is_alive() or time.monotonic() > deadline:
+                raise SandboxError(f"the episode's sandbox did not start: {self._why_ended()}")
+        hello = self._channel.receive(_ANSWER_SECONDS)
+        self._started = time.monotonic()
+        return self._observe(hello)
+
+    def _observe(self, hello: Mapping[str, Any]) -> Observation:
+        instructions = self._read_instructions(hello["folders"])
+        if self._trajectory is not None:
+            self._trajectory.begin(instructions)
+        return observe(
+            self._dataset.public,
+            instructions=instructions,
+            time_limit=self._options.time_limit,
+            step_timeout=self._options.step_timeout,
+        )
+
+    def _read_instructions(self, folders: Mapping[str, str]) -> str:
+        """With variables in place of the folders of a local sandbox, which differ each time."""
+        text = self._read("$INSTRUCTIONS", MAX_FILE).decode()
+        if folders["$DATA_DIR"] != "/home/data":
+            for variable, folder in folders.items():
+                text = text.replace(folder, variable)
+        return text
+
+    def step(self, command: str, timeout: float) -> Step:
+        step = self._step(command, timeout)
+        if self._trajectory is not None:
+            known = {name: getattr(step, name) for name in ("exit_code", "seconds", "submission", "reward")}
+            self._trajectory.add("bash", {"command": command}, step.output, known)
+        return step
+
+    def _step(self, command: str, timeout: float) -> Step:
+        left = self._options.time_limit - (time.monotonic() - self._started)
+        if left <= 0:
+            return self._ended(truncated=True)
+        limit = min(timeout, left)
+        try:
+            answer = self._ask({"run": command, "timeout": limit, "keep": self._options.output_bytes}, limit)
+            self._look(answer.get("submission"))
+        except EpisodeOver as error:
+            left = self._options.time_limit - (time.monotonic() - self._started)
+            return self._ended(truncated=left < _CLOSE_TO_THE_END, why=str(error))  # the sandbox has a clock of its own
+        killed = answer.get("killed") is True
+        reward, measured = self._rewarded()
+        return Step(
+            output=printed(answer, killed, limit),
+            exit_code=integer(answer.get("exit_code")),
+            seconds=number(answer.get("seconds")),
+            submission=self._verdict,
+            reward=reward,
+            truncated=measured.seconds >= self._options.time_limit,
+            info={"killed": killed, "measured": measured},
+        )
+
+    def _ended(self, *, truncated: bool, why: str = "") -> Step:
+        reward, measured = self._rewarded()
+        text = "the episode's time is over" if truncated else f"the episode has ended: {why}"
+        return Step(
+            output=text,
+            submission=self._verdict,
+            reward=reward,
+            terminated=not truncated,
+            truncated=truncated,
+            info={"killed": False, "measured": measured},
+        )
+
+    def _rewarded(self) -> tuple[float, Measured]:
+        """The reward of what was measured, which then counts among the best."""
+        now = replace(self._measured, seconds=time.monotonic() - self._started)
+        best = now.score if now.is_better(now.best) else now.best
+        self._measured = replace(now, best=best)
+        return float(self._reward(now)), now
+
+    def _look(self, state: object) -> None:
+        """Measure the submission, if it is another one than after the last step."""
+        if state == self._state:
+            return
+        self._state = state
+        self._measured = replace(
+            self._measured, exists=False, valid=False, score=None, percentile=None, above_median=False, medal=None
+        )
+        self._verdict = "absent"
+        if state is None:
+            return
+        copy = self._scratch / "submission.csv"
+        try:
+            copy.write_bytes(self._read("$SUBMISSION_DIR/submission.csv", MAX_FILE, plain=True))
+        except UsageError as error:
+            self._verdict = f"malformed: {error}"
+            return
+        said = self._check(copy)
+        valid = said == VALID
+        self._verdict = "valid" if valid else f"malformed: {said}"
+        self._measured = replace(self._measured, exists=True, valid=valid)
+        if valid and self._halves is not None:
+            report = self._halves[0].report(copy, certainty=False)
+            board = self._dataset.competition.leaderboard
+            self._measured = replace(
+                self._measured,
+                score=report.score,
+                percentile=board.percentile(report.score),
+                above_median=report.above_median,
+                medal=report.medal,
+            )
+
+    def read_file(self, path: str) -> bytes:
+        data = self._read(path, MAX_FILE)
+        if self._trajectory is not None:
+            self._trajectory.add("read_file", {"path": path}, data.decode("utf-8", "replace"))
+        return data
+
+    def write_file(self, path: str, data: bytes) -> None:
+        self._write(path, data)
+        if self._trajectory is not None:
+            self._trajectory.add("write_file", {"path": path, "data": data.decode("utf-8", "replace")}, "")
+
+    def _read(self, path: str, most: int, *, plain: bool = False) -> bytes:
+        answer = self._ask({"read": path, "most": most, "plain": plain}, _ANSWER_SECONDS)
+        if "error" in answer:
+            raise UsageError(f"{path} cannot be read: {text_of(answer['error'])[:300]}")
+        try:
+            data = base64.b64decode(text_of(answer.get("data")), validate=True)
+        except (ValueError, binascii.Error) as error:
+            raise EpisodeOver("the sandbox gave an answer that is not Base64") from error
+        if len(data) > most:
+            raise EpisodeOver("the sandbox gave more than was asked for")
+        return data
+
+    def _write(self, path: str, data: bytes) -> None:
+        answer = self._ask({"write": path, "data": base64.b64encode(data).decode()}, _ANSWER_SECONDS)
+        if "error" in answer:
+            raise UsageError(f"{path} cannot be written: {text_of(answer['error'])[:300]}")
+
+    def _ask(self, order: dict[str, Any], seconds: float) -> dict[str, Any]:
+        try:
+            self._channel.send(order)
+            return self._channel.receive(seconds + _ANSWER_SECONDS)
+        except EpisodeOver:
+            self._channel.is_over.set()
+            raise
+
+    def submit(self) -> Report:
+        result = self._end()
+        if not isinstance(result, RunRecord):
+            self._stack.close()
+            raise result if result is not None else SandboxError("the episode's run gave no record")
+        report = result.report
+        submission = self._folder / result.run_id / "submission" / "submission.csv"
+        if self._halves is not None and report.valid_submission:
+            report = self._halves[1].report(submission)
+        self._stack.close()
+        return report
+
+    def close(self) -> None:
+        self._end()
+        self._stack.close()
+
+    def _end(self) -> RunRecord | BaseException | None:
+        """Let the run end by itself, or after a while without its consent; returns what came of it."""
+        self._channel.close()
+        if self._thread.ident is not None:
+            self._thread.join(_ANSWER_SECONDS)
+            self._channel.is_over.set()
+            self._thread.join()
+        if isinstance(self._result, RunRecord) and self._trajectory is not None:
+            self._trajectory.write(self._folder / self._result.run_id)
+        return self._result
+
+    def _why_ended(self) -> str:
+        if isinstance(self._result, BaseException):
+            return str(self._result)
+        if self._result is not None:
+            return self._result.error or self._result.detail or str(self._result.ending)
+        return "it took too long"

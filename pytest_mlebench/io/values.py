@@ -1,0 +1,183 @@
+"""Values from JSON and YAML of any origin, as values of a declared type, and the reverse."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, Field, fields, is_dataclass
+from enum import Enum
+from functools import cache
+from pathlib import Path
+from types import UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+import yaml
+
+from pytest_mlebench.io.files import write_text
+
+Value = TypeVar("Value")
+MAX_DEPTH = 100
+_PARSED_DEPTH = 50
+_MAX_DIGITS = 300
+"""Of an integer: any such number is also a float."""
+
+
+def loads(content: str | bytes, *, depth: int = MAX_DEPTH, decoder: json.JSONDecoder | None = None) -> Any:
+    """What JSON holds; raises ValueError for whatever is wrong with it, too great a depth or number included.
+
+    How deep Python itself can read depends on its version and its stack, and what follows may bear less.
+    ``decoder`` is one that ``json_decoder`` made.
+    """
+    if not isinstance(content, str):
+        content = content.decode(json.detect_encoding(content), "surrogatepass")
+    try:
+        value = (decoder or _DECODER).decode(content)
+    except RecursionError:
+        deeper = True
+    else:
+        # Most texts have fewer brackets than they may have levels, which is quickly counted.
+        deeper = content.count("{") + content.count("[") > depth and _is_deeper(value, depth)
+    if deeper:
+        raise ValueError(f"it is nested deeper than {depth} levels")
+    return value
+
+
+def json_decoder(**options: Any) -> json.JSONDecoder:
+    """A decoder for ``loads``, with these options of Python's; to be made once, as that takes longer than to read."""
+    return json.JSONDecoder(parse_int=_integer, **options)
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > _MAX_DIGITS:
+        raise ValueError(f"it has a number of {len(digits)} digits")
+    return int(digits)
+
+
+_DECODER = json_decoder()
+
+
+def json_text(values: Any) -> str:
+    """Indented JSON. NaN becomes null; an infinite score, such as that of perfect answers where the metric is a
+    logarithm, is JSON's usual extension ``Infinity``, as in MLE-bench's reports."""
+    return json.dumps(_without_nan(values), indent=2)
+
+
+def _without_nan(values: Any) -> Any:
+    if isinstance(values, Mapping):
+        return {key: _without_nan(value) for key, value in values.items()}
+    if isinstance(values, list | tuple):
+        return [_without_nan(value) for value in values]
+    return None if isinstance(values, float) and math.isnan(values) else values
+
+
+def parse(kind: type[Value], value: Any) -> Value:
+    """JSON values as a dataclass, checked against its fields' types; raises ValueError that names the key.
+
+    Keys without a field, which a later version may have added, are ignored.
+    """
+    if _is_deeper(value, _PARSED_DEPTH):
+        raise ValueError(f"it is nested deeper than {_PARSED_DEPTH} levels")
+    parsed: Value = _parse(kind, value, "")
+    return parsed
+
+
+_CONTAINERS = (dict, list, tuple, Mapping)
+
+
+def _is_deeper(value: Any, levels: int) -> bool:
+    level = [value]
+    for _ in range(levels):
+        level = [one for outer in level for one in _inside(outer) if isinstance(one, _CONTAINERS)]
+        if not level:
+            return False
+    return True
+
+
+def _inside(value: Any) -> Iterable[Any]:
+    if isinstance(value, (list, tuple)):
+        return value
+    return value.values() if isinstance(value, Mapping) else ()
+
+
+def _parse(kind: Any, value: Any, name: str) -> Any:
+    origin, arguments = get_origin(kind), get_args(kind)
+    if kind is Any:
+        return value
+    if is_dataclass(kind):
+        # One with a form of its own, within another, knows how to read it.
+        return kind.from_json(value) if name and hasattr(kind, "from_json") else _parse_fields(kind, value, name)
+    if origin in (Union, UnionType):
+        if value is None and type(None) in arguments:
+            return None
+        return _parse(next(argument for argument in arguments if argument is not type(None)), value, name)
+    if origin is tuple and isinstance(value, list | tuple):
+        return tuple(_parse(arguments[0], one, f"{name}[{k}]") for k, one in enumerate(value))
+    if origin is not None and issubclass(origin, Mapping) and isinstance(value, Mapping):
+        return {key: _parse(arguments[1], one, f"{name}.{key}") for key, one in value.items()}
+    if kind is float and type(value) is int and abs(value) < 1 << 1000:
+        return float(value)
+    if isinstance(kind, type) and issubclass(kind, Enum) and value in list(kind):
+        return kind(value)
+    if isinstance(kind, type) and not issubclass(kind, Enum) and type(value) is kind:
+        return value
+    raise ValueError(f"{name or 'it'} must be {_expected(kind)}, not {_shown(value)}")
+
+
+def _parse_fields(kind: Any, value: Any, name: str) -> Any:
+    if not isinstance(value, Mapping):
+        raise ValueError(f"{name or 'it'} must be an object, not {_shown(value)}")
+    prefix = f"{name}." if name else ""
+    found = {}
+    for field, type_ in _fields(kind):
+        if field.name in value:
+            found[field.name] = _parse(type_, value[field.name], prefix + field.name)
+        elif field.default is MISSING and field.default_factory is MISSING:
+            raise ValueError(f"it lacks {prefix + field.name}")
+    return kind(**found)
+
+
+@cache
+def _fields(kind: Any) -> tuple[tuple[Field[Any], Any], ...]:
+    types = get_type_hints(kind)
+    return tuple((field, types[field.name]) for field in fields(kind))
+
+
+def _expected(kind: Any) -> str:
+    names = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
+    if kind in names:
+        return names[kind]
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return f"one of {', '.join(str(member.value) for member in kind)}"
+    return "a list" if get_origin(kind) is tuple else "an object"
+
+
+def _shown(value: Any) -> str:
+    text = json.dumps(value, default=str)
+    return text if len(text) <= 40 else f"{text[:40]}…"
+
+
+def write_json(path: Path, values: Any) -> None:
+    """Write JSON atomically and durably (see ``write_text``)."""
+    write_text(path, json_text(values) + "\n")
+
+
+def read_json(path: Path, kind: type[Value]) -> Value:
+    """A file's JSON as a dataclass; raises OSError, or ValueError that names the key and what it must be."""
+    return parse(kind, loads(path.read_text(encoding="utf-8")))
+
+
+LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+"""The fast one where PyYAML has it."""
+
+
+def load_yaml(text: str) -> Any:
+    """What a YAML text holds; raises yaml.YAMLError. A value that does not fit its tag is one, as in ``!!int x``."""
+    try:
+        return yaml.load(text, Loader=LOADER)
+    except RecursionError as error:
+        raise yaml.YAMLError("it is nested too deeply") from error
+    except (ValueError, ArithmeticError) as error:
+        raise yaml.YAMLError(f"a value does not fit its type: {error}") from error
+    except (AttributeError, LookupError, TypeError) as error:
+        raise yaml.YAMLError("a value does not fit its tag, such as !!bool or !!timestamp") from error

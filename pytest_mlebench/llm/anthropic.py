@@ -1,0 +1,420 @@
+"""Anthropic's API: Messages and count_tokens."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from types import MappingProxyType
+from typing import Any
+
+from pytest_mlebench.io.values import loads
+from pytest_mlebench.llm.api import (
+    ANSWER,
+    API,
+    MEDIA_TOKENS,
+    Body,
+    Endpoint,
+    Expected,
+    Message,
+    Question,
+    Said,
+    StreamReader,
+    ToolResult,
+    as_count,
+    as_object,
+    as_objects,
+    as_string,
+    called,
+    content_text,
+    grouped,
+    joined,
+    withheld_tool,
+)
+from pytest_mlebench.llm.requests import (
+    DROPPED,
+    Admission,
+    Fields,
+    Problem,
+    Rule,
+    Tagged,
+    Wrong,
+    base64,
+    by_address,
+    count,
+    either,
+    fields,
+    flag,
+    many,
+    mapping,
+    number,
+    only_with_provider,
+    refused,
+    text,
+    whole,
+    word,
+)
+
+_PATHS = {
+    ("POST", "/v1/messages"): Endpoint(kind="generate"),
+    ("POST", "/v1/messages/count_tokens"): Endpoint(kind="count", stream=False),
+    ("GET", "/v1/models"): Endpoint(kind="models", stream=False),
+}
+_MODEL = re.compile(r"/v1/models/[A-Za-z0-9][A-Za-z0-9._-]*")
+_CLIENT_TOOLS = re.compile(r"custom|(bash|text_editor|computer|memory|tool_search_tool_(regex|bm25))_\d{8}")
+"""Tools that the client itself runs, and the search among tools, which reaches no network."""
+_BETAS = re.compile(
+    "(interleaved-thinking|dev-full-thinking|context-1m|context-management|prompt-caching|prompt-caching-scope"
+    "|extended-cache-ttl|token-efficient-tools|fine-grained-tool-streaming|output-128k|output-300k|effort"
+    "|structured-outputs|advanced-tool-use|tool-search-tool|tool-examples|computer-use|model-context-window-exceeded"
+    "|max-tokens-3-5-sonnet|pdfs|token-counting|thinking-token-count|thinking-display-updates|redact-thinking"
+    r"|task-budgets|mid-conversation-system)-\d{4}-\d\d-\d\d|claude-code-\d{8}"
+)
+"""Features that select no model, tool, file, or price. Others are dropped, as are the fields that they add."""
+_BETAS_OF_TOOLS = re.compile(r"(web-search|web-fetch|code-execution|mcp-client|files-api|skills)-\d{4}-\d\d-\d\d")
+
+_cache = fields("ttl", "scope")
+_citations = either({dict: Fields({"enabled": flag}), list: many(mapping)})
+
+
+def _source(what: str) -> Rule:
+    def media(value: Any, admission: Admission) -> Any:
+        type_ = value.get("media_type")
+        admission.saw_media(type_.lower() if isinstance(type_, str) else "")
+        return inline(value, admission)
+
+    inline = fields("media_type", data=base64)
+    return Tagged(
+        {
+            "base64": media,
+            "text": fields("media_type", "data"),
+            "content": fields(content=_nested),
+            "url": by_address,
+            "file": by_address,
+        },
+        what=f"the source of {what}",
+    )
+
+
+def _nested(value: Any, admission: Admission) -> Any:
+    """What is in a tool's result, a document or a system prompt."""
+    return _nested_blocks(value, admission)
+
+
+_INNER: dict[str, Rule] = {
+    "text": fields("text", cache_control=_cache, citations=_citations),
+    "image": fields(source=_source("an image"), cache_control=_cache),
+    "document": fields("title", "context", source=_source("a document"), citations=_citations, cache_control=_cache),
+    "search_result": fields("source", "title", content=_nested, citations=_citations, cache_control=_cache),
+    "tool_reference": fields("tool_name", cache_control=_cache),
+}
+_nested_blocks = either({str: text, list: many(Tagged(_INNER, what="a block"))})
+_blocks = either(
+    {
+        str: text,
+        list: many(
+            Tagged(
+                {
+                    **_INNER,
+                    "tool_use": fields("id", "name", input=mapping, cache_control=_cache),
+                    "tool_result": fields("tool_use_id", content=_nested, is_error=flag, cache_control=_cache),
+                    "thinking": fields("thinking", "signature"),
+                    "redacted_thinking": fields("data"),
+                },
+                what="a block",
+            )
+        ),
+    }
+)
+
+
+def _tool(value: Any, admission: Admission) -> Any:
+    """A tool that the client runs; others are withheld."""
+    if type(value) is not dict:
+        raise Wrong("must be an object")
+    kind = value.get("type")
+    if admission.provider_tools or (type(kind) is str and kind in admission.types):
+        admission.unbounded |= not _is_clients(value)
+        return value
+    if not _is_clients(value):
+        admission.withheld.append(str(kind)[:64])
+        admission.withheld_names.add(str(value.get("name")))
+        return DROPPED
+    return _client_tool(value, admission)
+
+
+_client_tool = fields(
+    *("name", "description"),
+    input_schema=mapping,
+    input_examples=many(mapping),
+    cache_control=_cache,
+    **dict.fromkeys(("strict", "defer_loading", "eager_input_streaming", "enable_zoom"), flag),
+    **dict.fromkeys(("max_characters", "display_height_px", "display_width_px", "display_number"), count),
+)
+_EDITS = ("clear_tool_uses_20250919", "clear_thinking_20251015")
+_amount = either({str: word, dict: fields(value=count)})
+
+
+def _edit(value: Any, admission: Admission) -> Any:
+    """How the provider shortens a conversation; not by asking the model for a summary, which costs more."""
+    if type(value) is dict and value.get("type") not in _EDITS:
+        admission.drop(f"context_management.{str(value.get('type'))[:64]}")
+        return DROPPED
+    return _edit_fields(value, admission)
+
+
+_edit_fields = fields(
+    trigger=fields(value=count),
+    keep=_amount,
+    clear_at_least=fields(value=count),
+    exclude_tools=many(text),
+    clear_tool_inputs=either({bool: flag, list: many(text)}),
+)
+_FALLBACKS = "a request names one model; others could cost more, so fallbacks are not passed on"
+_MESSAGES = Fields(
+    {
+        "model": text,
+        "max_tokens": count,
+        "messages": many(fields("role", content=_blocks)),
+        "system": _nested,
+        "stream": flag,
+        "stop_sequences": many(text),
+        "temperature": number,
+        "top_p": number,
+        "top_k": whole,
+        "tools": many(_tool),
+        "tool_choice": fields("name", disable_parallel_tool_use=flag),
+        "thinking": fields("display", budget_tokens=count),
+        "metadata": Fields({"user_id": text}),
+        "service_tier": word,
+        "speed": word,
+        "inference_geo": word,
+        "cache_control": _cache,
+        "context_management": Fields({"edits": many(_edit)}),
+        "output_format": fields(schema=mapping),
+        "output_config": Fields(
+            {"effort": word, "format": fields(schema=mapping), "task_budget": fields(total=count, remaining=count)}
+        ),
+        "mcp_servers": only_with_provider("mcp"),
+        "container": only_with_provider("container"),
+        "fallbacks": refused(_FALLBACKS),
+        "models": refused(_FALLBACKS),
+        "thread": refused("threads are kept by the provider: send all messages"),
+    },
+    needs=("messages",),
+)
+_TYPES: dict[Problem, str] = {
+    "authentication": "authentication_error",
+    "not_found": "not_found_error",
+    "invalid": "invalid_request_error",
+    "too_large": "request_too_large",
+    "unsupported": "invalid_request_error",
+    "budget": "billing_error",
+    "model": "not_found_error",
+    "overloaded": "overloaded_error",
+    "upstream": "api_error",
+    "timeout": "timeout_error",
+}
+_SYSTEM_TOKENS = 4096
+"""More than the system prompt that tools bring along."""
+
+
+class Anthropic(API):
+    name = "anthropic"
+    key_header = "x-api-key"
+    usage_of = "anthropic"
+    query = frozenset({"beta", "limit", "before_id", "after_id"})
+    headers = MappingProxyType(
+        {"anthropic-version": re.compile(r"\d{4}-\d\d-\d\d"), "anthropic-beta": re.compile("[ -~]{0,4096}")}
+    )
+
+    def endpoint(self, method: str, path: str) -> Endpoint | None:
+        if method == "GET" and _MODEL.fullmatch(path):
+            return _PATHS["GET", "/v1/models"]
+        return _PATHS.get((method, path))
+
+    def error(self, problem: Problem, message: str) -> Body:
+        return {"type": "error", "error": {"type": _TYPES[problem], "message": message}}
+
+    def rules(self, endpoint: Endpoint) -> Rule:
+        return _MESSAGES
+
+    def betas(self, names: str, *, provider_tools: bool) -> tuple[str, list[str]]:
+        given = [name.strip() for name in names.split(",") if name.strip()]
+        known = [
+            name for name in given if _BETAS.fullmatch(name) or (provider_tools and _BETAS_OF_TOOLS.fullmatch(name))
+        ]
+        return ",".join(known), [name for name in given if name not in known]
+
+    def without_tools(self, body: Body, admission: Admission) -> None:
+        choice = body.get("tool_choice") or {}
+        if choice.get("type") == "tool" and choice.get("name") in admission.withheld_names:
+            raise withheld_tool(str(choice["name"]))
+        if admission.withheld_names and not body["tools"]:
+            if choice.get("type") == "any":
+                raise withheld_tool(admission.withheld[-1])
+            body.pop("tools")
+            body.pop("tool_choice", None)
+
+    def expected(self, endpoint: Endpoint, body: Body, size: int, admission: Admission) -> Expected:
+        tokens = size + admission.media * MEDIA_TOKENS + _SYSTEM_TOKENS
+        return Expected(
+            input_tokens=None if admission.unbounded else tokens,
+            output_tokens=(body.get("max_tokens") or None) if endpoint.kind == "generate" else 0,
+            long_context=admission.long_context,
+        )
+
+    def limit_output(self, endpoint: Endpoint, body: Body, tokens: int, name: str, admission: Admission) -> bool:
+        thinking = body.get("thinking")
+        least = thinking.get("budget_tokens") or 0 if isinstance(thinking, dict) else 0
+        if endpoint.kind != "generate" or tokens <= least:  # thinking needs less than all
+            return False
+        body["max_tokens"] = tokens
+        return True
+
+    def stream(self, endpoint: Endpoint, *, drop_usage: bool) -> StreamReader:
+        return _Messages()
+
+    def as_stream(self, endpoint: Endpoint, answer: Body) -> Iterator[tuple[str | None, Body | str]]:
+        for event in _events(answer):
+            yield event["type"], event
+
+    def said(self, path: str, request: Body, answer: Body) -> Said:
+        return _said(request, answer)
+
+    def question(self, question: Question) -> tuple[str, Body]:
+        tool = {"name": ANSWER, "description": "Give the answers.", "input_schema": question.schema}
+        return "/v1/messages", {
+            "model": question.model,
+            "max_tokens": question.max_tokens,
+            "system": question.system,
+            "messages": [{"role": "user", "content": question.user}],
+            "tools": [tool],
+            "tool_choice": {"type": "tool", "name": ANSWER},
+        }
+
+
+def _is_clients(tool: Body) -> bool:
+    type = tool.get("type")
+    return type is None or (isinstance(type, str) and _CLIENT_TOOLS.fullmatch(type) is not None)
+
+
+class _Messages(StreamReader):
+    """``message_start``, ``content_block_…`` and ``message_delta`` to a message."""
+
+    last = ("message_stop",)
+
+    def __init__(self) -> None:
+        self._answer: Body = {}
+        self._blocks: dict[int, Body] = {}
+        self._arguments: dict[int, str] = {}
+
+    def feed(self, event: Body) -> None:
+        type = event.get("type")
+        if type == "message_start" and isinstance(event.get("message"), dict):
+            self._answer = dict(event["message"])
+        elif type == "content_block_start" and isinstance(event.get("content_block"), dict):
+            self._blocks[as_count(event.get("index")) or 0] = dict(event["content_block"])
+        elif type == "content_block_delta" and isinstance(event.get("delta"), dict):
+            self._delta(as_count(event.get("index")) or 0, event["delta"])
+        elif type == "message_delta":
+            if isinstance(event.get("delta"), dict):
+                self._answer |= event["delta"]
+            if isinstance(event.get("usage"), dict):
+                before = self._answer.get("usage")
+                known = {key: value for key, value in event["usage"].items() if value is not None}
+                self._answer["usage"] = {**(before if isinstance(before, dict) else {}), **known}
+
+    def is_last(self, event: Body | None, data: str | None) -> bool:
+        return event is not None and event.get("type") == "message_stop"
+
+    def _delta(self, index: int, delta: Body) -> None:
+        block = self._blocks.setdefault(index, {})
+        for key, value in delta.items():
+            if key == "partial_json":
+                self._arguments[index] = self._arguments.get(index, "") + str(value)
+            elif key == "citation":
+                block["citations"] = [*(block.get("citations") or ()), value]
+            elif key != "type":
+                before = block.get(key)
+                block[key] = before + value if isinstance(before, str) and isinstance(value, str) else value
+
+    def answer(self) -> Body:
+        blocks = []
+        for index in sorted(self._blocks):
+            block = dict(self._blocks[index])
+            if arguments := self._arguments.get(index):
+                try:
+                    block["input"] = loads(arguments)
+                except ValueError:  # cut off
+                    block["input"] = arguments
+            blocks.append(block)
+        return {**self._answer, "content": blocks}
+
+
+def _events(answer: Body) -> Iterator[Body]:
+    usage = answer.get("usage") or {}
+    begun = {**answer, "content": [], "stop_reason": None, "stop_sequence": None}
+    yield {"type": "message_start", "message": begun}
+    for index, block in enumerate(answer.get("content") or ()):
+        empty, delta = _block(block)
+        yield {"type": "content_block_start", "index": index, "content_block": empty}
+        for part in delta:
+            yield {"type": "content_block_delta", "index": index, "delta": part}
+        yield {"type": "content_block_stop", "index": index}
+    ended = {key: answer.get(key) for key in ("stop_reason", "stop_sequence")}
+    yield {"type": "message_delta", "delta": ended, "usage": usage}
+    yield {"type": "message_stop"}
+
+
+def _block(block: Body) -> tuple[Body, list[Any]]:
+    match block.get("type"):
+        case "text":
+            return {**block, "text": ""}, [{"type": "text_delta", "text": block.get("text", "")}]
+        case "tool_use":
+            arguments = json.dumps(block.get("input", {}))
+            return {**block, "input": {}}, [{"type": "input_json_delta", "partial_json": arguments}]
+        case "thinking":
+            return {**block, "thinking": "", "signature": ""}, [
+                {"type": "thinking_delta", "thinking": block.get("thinking", "")},
+                {"type": "signature_delta", "signature": block.get("signature", "")},
+            ]
+        case _:
+            return block, []
+
+
+def _said(request: Mapping[str, Any], answer: Mapping[str, Any]) -> Said:
+    messages = [Message(role="system", text=told)] if (told := content_text(request.get("system"))) else []
+    for message in as_objects(request.get("messages")):
+        if message.get("role") == "assistant":
+            messages.append(_agent_message(message.get("content")))
+            continue
+        blocks = message.get("content")
+        results = [
+            ToolResult(id=as_string(block.get("tool_use_id")), content=content_text(block.get("content")))
+            for block in as_objects(blocks)
+            if block.get("type") == "tool_result"
+        ]
+        if results:
+            messages.append(Message(role="results", results=tuple(results)))
+        rest = blocks
+        if isinstance(blocks, list):
+            rest = [block for block in blocks if as_object(block).get("type") != "tool_result"]
+        if rest or not results:
+            messages.append(Message(role="user", text=content_text(rest)))
+    reply = _agent_message(answer.get("content")) if answer else None
+    return Said(messages=grouped(messages), answer=reply, tools=as_objects(request.get("tools")))
+
+
+def _agent_message(content: Any) -> Message:
+    blocks = as_objects(content)
+    return Message(
+        role="agent",
+        text=content if isinstance(content, str) else joined(b.get("text") for b in blocks if b.get("type") == "text"),
+        reasoning=joined(block.get("thinking") for block in blocks if block.get("type") == "thinking"),
+        calls=tuple(
+            called(block.get("id"), block.get("name"), block.get("input"))
+            for block in blocks
+            if as_string(block.get("type")).endswith("tool_use")
+        ),
+    )

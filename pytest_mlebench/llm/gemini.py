@@ -1,0 +1,409 @@
+"""Gemini's API: generateContent, streamGenerateContent in both its forms, countTokens, embeddings, models."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pytest_mlebench.llm.api import (
+    API,
+    MEDIA_TOKENS,
+    Body,
+    Endpoint,
+    Expected,
+    Message,
+    Question,
+    Said,
+    StreamReader,
+    ToolResult,
+    as_count,
+    as_object,
+    as_objects,
+    as_string,
+    as_text,
+    called,
+    content_text,
+    grouped,
+    joined,
+    withheld_tool,
+)
+from pytest_mlebench.llm.requests import (
+    DROPPED,
+    Admission,
+    Fields,
+    Problem,
+    Rule,
+    Wrong,
+    base64,
+    by_address,
+    count,
+    either,
+    flag,
+    kept,
+    labels,
+    many,
+    mapping,
+    normal,
+    number,
+    text,
+    whole,
+    word,
+)
+
+_CALL = re.compile(r"/v1(?:beta|alpha)?/models/([A-Za-z0-9][A-Za-z0-9._-]*):([A-Za-z]+)")
+_MODELS = re.compile(r"/v1(?:beta|alpha)?/models(/[A-Za-z0-9][A-Za-z0-9._-]*)?")
+_CLIENT_TOOLS = {"functiondeclarations", "computeruse"}
+"""Tools that the client itself runs; any other field of a tool is the provider's."""
+
+
+def _known(known: Mapping[str, Rule], *, needs: tuple[str, ...] = ()) -> Fields:
+    return Fields(known, snake=True, needs=needs)
+
+
+def _blob(value: Any, admission: Admission) -> Any:
+    made = _blob_fields(value, admission)
+    admission.saw_media(str(made.get("mimeType", "")).lower())
+    return made
+
+
+_blob_fields = _known({"mimeType": text, "data": base64, "displayName": text})
+_part = _known(
+    {
+        "text": text,
+        "thought": flag,
+        "thoughtSignature": text,
+        "inlineData": _blob,
+        "fileData": by_address,
+        "functionCall": _known({"id": text, "name": text, "args": mapping}),
+        "functionResponse": _known(
+            {
+                "id": text,
+                "name": text,
+                "response": mapping,
+                "parts": many(_known({"inlineData": _blob, "fileData": by_address})),
+                "willContinue": flag,
+                "scheduling": word,
+            }
+        ),
+        "videoMetadata": _known({"startOffset": text, "endOffset": text, "fps": number}),
+        "mediaResolution": either({str: word, dict: _known({"level": word, "numTokens": count})}),
+        "executableCode": _known({"id": text, "language": word, "code": text}),
+        "codeExecutionResult": _known({"id": text, "outcome": word, "output": text}),
+        "partMetadata": mapping,
+    }
+)
+
+
+def _one_part(value: Any, admission: Admission) -> Any:
+    made = _part(value, admission)
+    if value and not made:
+        raise Wrong(f"has none of the fields that are passed on, but {', '.join(map(repr, value))[:100]}")
+    return made
+
+
+_parts = either({dict: _one_part, list: many(_one_part)})
+_content = _known({"role": text, "parts": _parts})
+_contents = either({dict: _content, list: many(_content)})
+
+
+def _tool(value: Any, admission: Admission) -> Any:
+    """The part of a tool that the client runs; any other field is the provider's, and withheld."""
+    if type(value) is not dict:
+        raise Wrong("must be an object")
+    own = {key: item for key, item in value.items() if normal(key) in _CLIENT_TOOLS or key in admission.types}
+    if admission.provider_tools:
+        admission.unbounded |= own.keys() != value.keys()
+        return value
+    admission.withheld += [key[:64] for key in value if key not in own]
+    return _client_tool(own, admission) if own else DROPPED
+
+
+_declaration = _known(
+    {
+        "name": text,
+        "description": text,
+        "behavior": word,
+        **dict.fromkeys(("parameters", "response"), mapping),
+        **dict.fromkeys(("parametersJsonSchema", "responseJsonSchema"), mapping),
+    }
+)
+_client_tool = _known(
+    {
+        "functionDeclarations": either({dict: _declaration, list: many(_declaration)}),
+        "computerUse": _known({"environment": word, "excludedPredefinedFunctions": many(text)}),
+    }
+)
+
+
+def _modality(value: Any, admission: Admission) -> Any:
+    if type(value) is not str or value.upper() not in ("TEXT", "IMAGE", "AUDIO"):
+        raise Wrong("must be one of TEXT, IMAGE, AUDIO")
+    return value.upper()
+
+
+_voice = _known({"prebuiltVoiceConfig": _known({"voiceName": text})})
+_speaker = _known({"speaker": text, "voiceConfig": _voice})
+_config = _known(
+    {
+        **dict.fromkeys(("temperature", "topP", "topK", "presencePenalty", "frequencyPenalty"), number),
+        **dict.fromkeys(("candidateCount", "maxOutputTokens", "logprobs"), count),
+        "seed": whole,
+        "stopSequences": many(text),
+        "responseMimeType": text,
+        **dict.fromkeys(("responseSchema", "responseJsonSchema"), mapping),
+        "responseLogprobs": flag,
+        "responseModalities": many(_modality),
+        "thinkingConfig": _known({"includeThoughts": flag, "thinkingBudget": whole, "thinkingLevel": word}),
+        "mediaResolution": word,
+        "enableAffectiveDialog": flag,
+        "enableEnhancedCivicAnswers": flag,
+        "audioTimestamp": flag,
+        "imageConfig": _known({"aspectRatio": text, "imageSize": word}),
+        "speechConfig": _known(
+            {
+                "languageCode": word,
+                "voiceConfig": _voice,
+                "multiSpeakerVoiceConfig": _known({"speakerVoiceConfigs": many(_speaker)}),
+            }
+        ),
+    }
+)
+
+
+def _own_model(value: Any, admission: Admission) -> Any:
+    """The name of the model, which the path has as well."""
+    if type(value) is not str or value.removeprefix("models/") != admission.model:
+        raise Wrong(f"must be the model of the path, {admission.model!r}")
+    return value
+
+
+_cached = kept("contents that the provider holds are not offered here")
+_GENERATE: dict[str, Rule] = {
+    "model": _own_model,
+    "contents": _contents,
+    "systemInstruction": either({str: text, dict: _content}),
+    "tools": either({dict: lambda value, admission: many(_tool)([value], admission), list: many(_tool)}),
+    "toolConfig": _known(
+        {
+            "functionCallingConfig": _known(
+                {"mode": word, "allowedFunctionNames": many(text), "streamFunctionCallArguments": flag}
+            )
+        }
+    ),
+    "generationConfig": _config,
+    "safetySettings": many(_known({"category": word, "threshold": word, "method": word})),
+    "labels": labels,
+    "cachedContent": _cached,
+    "serviceTier": word,
+    "store": flag,
+}
+_generate = _known(_GENERATE, needs=("contents",))
+_count = _known({**_GENERATE, "generateContentRequest": _generate})
+_EMBED: dict[str, Rule] = {
+    "model": _own_model,
+    "content": _content,
+    "taskType": word,
+    "title": text,
+    "outputDimensionality": count,
+}
+_embeddings = _known({**_EMBED, "requests": many(_known(_EMBED, needs=("content",)))})
+_WITH_MEDIA = re.compile("image|tts|audio|live|veo|imagen", re.IGNORECASE)
+_STATUS: dict[Problem, str] = {
+    "authentication": "UNAUTHENTICATED",
+    "not_found": "NOT_FOUND",
+    "invalid": "INVALID_ARGUMENT",
+    "too_large": "INVALID_ARGUMENT",
+    "unsupported": "INVALID_ARGUMENT",
+    "budget": "PERMISSION_DENIED",
+    "model": "NOT_FOUND",
+    "overloaded": "UNAVAILABLE",
+    "upstream": "UNAVAILABLE",
+    "timeout": "DEADLINE_EXCEEDED",
+}
+
+
+class Gemini(API):
+    name = "gemini"
+    key_header = "x-goog-api-key"
+    usage_of = "google"
+    # Others (`fields`, `$httpMethod`, `access_token`, …) change what is asked, and what of the answer is seen.
+    query = frozenset({"alt", "pageSize", "pageToken"})
+
+    def endpoint(self, method: str, path: str) -> Endpoint | None:
+        if method == "GET" and _MODELS.fullmatch(path):
+            return Endpoint(kind="models", stream=False)
+        match = _CALL.fullmatch(path) if method == "POST" else None
+        if match is None:
+            return None
+        model, what = match.groups()
+        match what:
+            case "generateContent" | "streamGenerateContent":
+                return Endpoint(kind="generate", model=model, stream=what != "generateContent")
+            case "countTokens":
+                return Endpoint(kind="count", model=model, stream=False)
+            case "embedContent" | "batchEmbedContents":
+                return Endpoint(kind="embed", model=model, stream=False)
+        return None
+
+    def error(self, problem: Problem, message: str) -> Body:
+        error: Body = {"code": self.status(problem), "message": message, "status": _STATUS[problem]}
+        if problem == "budget":
+            reason = {"reason": "BILLING_DISABLED", "domain": "googleapis.com"}
+            error["details"] = [{"@type": "type.googleapis.com/google.rpc.ErrorInfo", **reason}]
+        return {"error": error}
+
+    def status(self, problem: Problem) -> int:
+        return 403 if problem == "budget" else super().status(problem)  # as Google answers without a billing account
+
+    def rules(self, endpoint: Endpoint) -> Rule:
+        match endpoint.kind:
+            case "generate":
+                return _generate
+            case "count":
+                return _count
+        return _embeddings
+
+    def without_tools(self, body: Body, admission: Admission) -> None:
+        for request in (body, body.get("generateContentRequest") or {}):
+            if not admission.withheld or request.get("tools") != []:
+                continue
+            calling = (request.get("toolConfig") or {}).get("functionCallingConfig") or {}
+            if str(calling.get("mode", "")).upper() == "ANY":
+                raise withheld_tool(admission.withheld[0])
+            for key in ("tools", "toolConfig"):
+                request.pop(key, None)
+
+    def expected(self, endpoint: Endpoint, body: Body, size: int, admission: Admission) -> Expected:
+        config = body.get("generationConfig") or {}
+        modalities = [one.lower() for one in config.get("responseModalities") or () if one != "TEXT"]
+        by_name = _WITH_MEDIA.search(endpoint.model or "") if endpoint.kind == "generate" else None
+        return Expected(
+            input_tokens=None if admission.unbounded else size + admission.media * MEDIA_TOKENS,
+            output_tokens=(config.get("maxOutputTokens") or None)
+            if endpoint.kind == "generate"
+            else 0,  # 0 is no limit
+            answers=max(1, config.get("candidateCount") or 1),
+            audio=admission.unbounded,
+            media_output=next(iter(modalities), by_name[0] if by_name else ""),
+        )
+
+    def limit_output(self, endpoint: Endpoint, body: Body, tokens: int, name: str, admission: Admission) -> bool:
+        if endpoint.kind != "generate":
+            return False
+        body["generationConfig"] = {**(body.get("generationConfig") or {}), "maxOutputTokens": tokens}
+        return True
+
+    def stream(self, endpoint: Endpoint, *, drop_usage: bool) -> StreamReader:
+        return _Contents()
+
+    def as_stream(self, endpoint: Endpoint, answer: Body) -> Iterator[tuple[str | None, Body | str]]:
+        yield None, answer
+
+    def answered_model(self, answer: Body) -> str | None:
+        return as_text(answer.get("modelVersion"))
+
+    def said(self, path: str, request: Body, answer: Body) -> Said:
+        return _said(request, answer)
+
+    def question(self, question: Question) -> tuple[str, Body]:
+        return f"/v1beta/models/{question.model}:generateContent", {
+            "systemInstruction": {"parts": [{"text": question.system}]},
+            "contents": [{"role": "user", "parts": [{"text": question.user}]}],
+            "generationConfig": {"responseMimeType": "application/json", "maxOutputTokens": question.max_tokens},
+        }
+
+
+class _Contents(StreamReader):
+    """Parts of a ``GenerateContentResponse`` to one."""
+
+    def __init__(self) -> None:
+        self._answer: Body = {}
+        self._candidates: dict[int, Body] = {}
+
+    def feed(self, event: Body) -> None:
+        for key, value in event.items():
+            if key == "candidates" and isinstance(value, list):
+                for candidate in value:
+                    if isinstance(candidate, dict):
+                        self._candidate(candidate)
+            elif key == "usageMetadata" and isinstance(value, dict):
+                self._answer[key] = {**self._answer.get(key, {}), **value}
+            else:
+                self._answer[key] = value
+
+    def _candidate(self, candidate: Body) -> None:
+        index = as_count(candidate.get("index")) or 0
+        whole = self._candidates.setdefault(index, {})
+        for key, value in candidate.items():
+            if key == "content" and isinstance(value, dict):
+                content = whole.setdefault("content", {})
+                parts = content.setdefault("parts", [])
+                content |= {name: item for name, item in value.items() if name != "parts"}
+                for part in value.get("parts") or ():
+                    if parts and _is_text(part) and _is_text(parts[-1]) and _kind(part) == _kind(parts[-1]):
+                        parts[-1] = {**parts[-1], **part, "text": parts[-1]["text"] + part["text"]}
+                    else:
+                        parts.append(part)
+            else:
+                whole[key] = value
+
+    def answer(self) -> Body:
+        return {**self._answer, "candidates": [self._candidates[index] for index in sorted(self._candidates)]}
+
+
+def _is_text(part: Any) -> bool:
+    return isinstance(part, dict) and isinstance(part.get("text"), str)
+
+
+def _kind(part: Body) -> bool:
+    return bool(part.get("thought"))
+
+
+def _said(request: Mapping[str, Any], answer: Mapping[str, Any]) -> Said:
+    system = as_object(request.get("systemInstruction") or request.get("system_instruction"))
+    messages = [Message(role="system", text=told)] if (told := content_text(system.get("parts"))) else []
+    number, open_calls = 0, dict[str, list[str]]()
+    for content in as_objects(request.get("contents")):
+        message, number = _content_messages(content, number, open_calls)
+        messages += message
+    candidates = as_objects(answer.get("candidates"))
+    reply = None
+    if candidates:
+        content = {**as_object(candidates[0].get("content")), "role": "model"}
+        found, _ = _content_messages(content, number, {})
+        reply = found[0] if found else None
+    tools = [
+        declaration
+        for tool in as_objects(request.get("tools"))
+        for declaration in as_objects(tool.get("functionDeclarations") or tool.get("function_declarations"))
+    ]
+    return Said(messages=grouped(messages), answer=reply, tools=tools)
+
+
+def _content_messages(
+    content: Mapping[str, Any], number: int, open_calls: dict[str, list[str]]
+) -> tuple[list[Message], int]:
+    """A content's messages. Calls without an id are numbered, and results belong to the oldest call of the name."""
+    parts = as_objects(content.get("parts"))
+    calls, results = [], []
+    for part in parts:
+        if call := as_object(part.get("functionCall") or part.get("function_call")):
+            number += 1
+            name = as_string(call.get("name"))
+            id = as_string(call.get("id")) or f"call-{number}"
+            open_calls.setdefault(name, []).append(id)
+            calls.append(called(id, name, call.get("args")))
+        if gave := as_object(part.get("functionResponse") or part.get("function_response")):
+            waiting = open_calls.get(as_string(gave.get("name"))) or [""]
+            id = as_string(gave.get("id")) or waiting.pop(0)
+            results.append(ToolResult(id=id, content=content_text(gave.get("response"))))
+    text = content_text([part for part in parts if not part.get("thought") and not part.keys() & _FUNCTIONS])
+    if content.get("role") == "model":
+        reasoning = joined(part.get("text") for part in parts if part.get("thought"))
+        return [Message(role="agent", text=text, reasoning=reasoning, calls=tuple(calls))], number
+    messages = [Message(role="results", results=tuple(results))] if results else []
+    return [*messages, *([Message(role="user", text=text)] if text or not results else [])], number
+
+
+_FUNCTIONS = {"functionCall", "function_call", "functionResponse", "function_response"}

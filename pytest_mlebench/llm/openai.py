@@ -1,0 +1,731 @@
+"""OpenAI's API: Chat Completions, Responses, Embeddings, Models; and all servers that speak it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from pytest_mlebench.llm.api import (
+    ANSWER,
+    API,
+    MEDIA_TOKENS,
+    Body,
+    Endpoint,
+    Expected,
+    Message,
+    Question,
+    Said,
+    StreamReader,
+    ToolResult,
+    as_count,
+    as_object,
+    as_objects,
+    as_string,
+    as_text,
+    called,
+    content_text,
+    grouped,
+    withheld_tool,
+)
+from pytest_mlebench.llm.requests import (
+    DROPPED,
+    Admission,
+    Fields,
+    Problem,
+    Refusal,
+    Rule,
+    Tagged,
+    Wrong,
+    base64,
+    by_address,
+    count,
+    data_url,
+    either,
+    fields,
+    flag,
+    kept,
+    labels,
+    many,
+    mapping,
+    number,
+    one_of,
+    only_with_provider,
+    refused,
+    some_of,
+    text,
+    whole,
+    word,
+)
+
+CHAT, RESPONSES = "chat", "responses"
+_PATHS = {
+    ("POST", "/chat/completions"): Endpoint(kind="generate", api=CHAT),
+    ("POST", "/responses"): Endpoint(kind="generate", api=RESPONSES),
+    ("POST", "/embeddings"): Endpoint(kind="embed", api="embeddings", stream=False),
+    ("GET", "/models"): Endpoint(kind="models", stream=False),
+}
+_MODEL = re.compile(r"/models/[A-Za-z0-9][A-Za-z0-9._:-]*(/[A-Za-z0-9][A-Za-z0-9._:-]*)*")
+
+_CLIENT_TOOLS = {"function", "custom", "local_shell", "apply_patch", "computer_use_preview", "computer", "tool_search"}
+"""Tools that the client itself runs; any other type is the provider's. (A search among tools reaches no network.)"""
+_MAY_HOLD_TOOLS = "are kept by the provider and may hold tools that reach the network"
+_FALLBACKS = "a request names one model; others could cost more, so fallbacks and routing are not passed on"
+_MODEL_CHOICES = {name: refused(_FALLBACKS) for name in ("models", "fallbacks", "route", "preset", "user_config")}
+_MODEL_CHOICES["provider"] = refused(_FALLBACKS)
+_WHOLE_ITEMS = (
+    "content",
+    "encrypted_content",
+    "arguments",
+    "output",
+    "input",
+    "action",
+    "operation",
+    "result",
+    "tools",
+)
+"""Fields of an item of a conversation that has all that it says in itself."""
+_SEARCHING = re.compile(r"(-search(-|$))|deep-research|[:-]online|(^|/)sonar|(^|/)compound", re.IGNORECASE)
+"""Models that search the network by themselves."""
+_MODEL_NAME = re.compile(r"[A-Za-z0-9][\w.+-]*(/[A-Za-z0-9][\w.+-]*)*(@\d+)?(:[\w.-]*)*", re.ASCII)
+_OPENROUTER_VARIANTS = {"free", "thinking", "beta", "extended"}
+"""The endings of names at OpenRouter that choose neither a search nor another provider's price."""
+
+_cache = fields("ttl")
+_google = Fields(
+    {
+        "thinking_config": Fields({"include_thoughts": flag, "thinking_budget": whole, "thinking_level": word}),
+        "thought_tag_marker": text,
+        "thought_signature": text,
+        "cached_content": only_with_provider("cached content"),
+        "tools": only_with_provider("tools of Google's"),
+    }
+)
+_thinking = fields(budget_tokens=count)
+_function = Fields({"name": text, "description": text, "parameters": mapping, "strict": flag})
+_called = Fields({"name": text, "arguments": text})
+_format = fields(
+    json_schema=Fields({"name": text, "description": text, "schema": mapping, "strict": flag}),
+    name=text,
+    description=text,
+    schema=mapping,
+    strict=flag,
+    verbosity=word,
+)
+_SAMPLING: dict[str, Rule] = {
+    **dict.fromkeys(("temperature", "top_p", "presence_penalty", "frequency_penalty", "min_p", "top_a"), number),
+    **dict.fromkeys(("repetition_penalty", "repetition_context_size"), number),
+    **dict.fromkeys(("top_k", "seed", "thinking_budget"), whole),
+    **dict.fromkeys(("top_logprobs", "min_tokens"), count),
+    **dict.fromkeys(("parallel_tool_calls", "store", "stream", "enable_thinking", "include_reasoning"), flag),
+    **dict.fromkeys(("model", "user", "safety_identifier", "prompt_cache_key", "prompt_cache_retention"), text),
+    **dict.fromkeys(("service_tier", "reasoning_effort", "verbosity", "speed", "inference_geo"), word),
+    "metadata": labels,
+    "stream_options": Fields({"include_usage": flag, "include_obfuscation": flag}),
+    "n": count,
+    "best_of": refused("ask for several answers with n"),
+    "background": refused("answers that are fetched later are not offered here"),
+    "background_options": refused("answers that are fetched later are not offered here"),
+    "extra_body": Fields({"google": _google}),
+    "google": _google,
+    "thinking": _thinking,
+    "chat_template_kwargs": labels,
+    **_MODEL_CHOICES,
+    **{
+        name: only_with_provider(what)
+        for name, what in {
+            "web_search_options": "web search",  # OpenAI
+            "search_parameters": "live search",  # xAI
+            "search_settings": "web search",  # Groq
+            "plugins": "plugins",  # OpenRouter: web, files
+            "data_sources": "data sources",  # Azure
+            "enable_search": "web search",  # Qwen
+            "search_options": "web search",
+            "web_search": "web search",
+            "mcp_servers": "MCP",
+        }.items()
+    },
+}
+
+
+def _tool(value: Any, admission: Admission) -> Any:
+    """A tool that the client runs; others are withheld."""
+    if type(value) is not dict:
+        raise Wrong("must be an object")
+    kind = value.get("type")
+    if kind == "namespace" and type(value.get("tools")) is list:
+        made = _namespace(value, admission)
+        return made if made["tools"] else DROPPED
+    if admission.provider_tools or (type(kind) is str and kind in admission.types):
+        admission.unbounded |= not _is_clients(value)
+        return value
+    if not _is_clients(value):
+        admission.withheld.append(str(kind)[:64])
+        return DROPPED
+    return _client_tool(value, admission)
+
+
+_client_tool = fields(
+    *("name", "description", "execution", "environment_id"),
+    function=_function,
+    custom=Fields({"name": text, "description": text, "format": mapping}),
+    parameters=mapping,
+    output_schema=mapping,
+    format=mapping,
+    strict=flag,
+    defer_loading=flag,
+    cache_control=_cache,
+    display_width=count,
+    display_height=count,
+    environment=either({str: word, dict: fields("local")}),
+)
+_namespace = fields("name", "description", tools=many(_tool))
+_named = Fields({"name": text})
+
+
+def _choice(value: Any, admission: Admission) -> Any:
+    if type(value) is str:
+        return word(value, admission)
+    listed = type(value) is dict and (value.get("type") == "allowed_tools" or "allowed_tools" in value)
+    if type(value) is dict and not listed and not _is_clients(value) and not admission.provider_tools:
+        raise withheld_tool(str(value.get("type")))
+    return _choices(value, admission)
+
+
+_allowed = Fields({"mode": word, "tools": many(_tool)})
+_choices = fields("name", "mode", function=_named, custom=_named, tools=many(_tool), allowed_tools=_allowed)
+_image = either({str: data_url, dict: Fields({"url": data_url, "detail": word, "media_type": text})})
+
+
+def _audio(value: Any, admission: Admission) -> Any:
+    admission.saw_media("audio/")
+    return _audio_fields(value, admission)
+
+
+_audio_fields = Fields({"data": base64, "format": word}, needs=("data",))
+_file = Fields({"file_data": data_url, "filename": text, "file_id": by_address}, needs=("file_data",))
+_PART = {
+    "text": fields("text", cache_control=_cache),
+    "refusal": fields("refusal"),
+    "image_url": fields(image_url=_image, cache_control=_cache),
+    "input_audio": fields(input_audio=_audio),
+    "file": fields(file=_file, cache_control=_cache),
+    "thinking": fields("signature", thinking=either({str: text, list: many(fields("text"))})),
+    "redacted_thinking": fields("data"),
+}
+_parts = either({str: text, list: many(Tagged(_PART, what="a part"))})
+_tool_call = fields(
+    "id",
+    index=count,
+    function=_called,
+    custom=Fields({"name": text, "input": text}),
+    extra_content=Fields({"google": _google}),
+    cache_control=_cache,
+)
+
+
+def _heard(value: Any, admission: Admission) -> Any:
+    """Audio of an earlier answer, of which the provider keeps the sound."""
+    made = Fields({"id": text})(value, admission)
+    _known_answer(made.get("id"), admission)
+    return made
+
+
+_message = fields(
+    *("role", "name", "tool_call_id", "refusal", "reasoning_content", "status", "id"),
+    content=either({str: text, list: _parts, dict: Tagged(_PART, what="a part")}),
+    tool_calls=many(_tool_call),
+    function_call=_called,
+    audio=_heard,
+    reasoning=either({str: text, dict: fields("text", "summary")}),
+    reasoning_details=many(fields("id", "text", "summary", "data", "signature", "format", index=count)),
+    thinking_blocks=many(fields("thinking", "signature", "data")),
+    cache_control=_cache,
+    extra_content=Fields({"google": _google}),
+    prefix=flag,
+    partial=flag,
+)
+_CHAT = Fields(
+    {
+        **_SAMPLING,
+        "messages": many(_message),
+        "max_tokens": count,
+        "max_completion_tokens": count,
+        "stop": either({str: text, list: many(text)}),
+        "logit_bias": labels,
+        "logprobs": flag,
+        "tools": many(_tool),
+        "tool_choice": _choice,
+        "functions": many(_function),
+        "function_call": either({str: word, dict: _named}),
+        "response_format": _format,
+        "modalities": many(one_of("text", "audio")),
+        "audio": Fields({"voice": either({str: word, dict: Fields({"id": text})}), "format": word}),
+        "reasoning": Fields({"effort": word, "max_tokens": count, "exclude": flag, "enabled": flag, "summary": word}),
+        "usage": Fields({"include": flag}),
+        "prompt": kept(f"stored prompts {_MAY_HOLD_TOOLS}"),
+        "conversation": kept("conversations are kept by the provider: send all messages"),
+        "previous_response_id": kept("conversations are kept by the provider: send all messages"),
+        **dict.fromkeys(("api_base", "base_url", "api_key"), only_with_provider("another server")),
+    },
+    needs=("messages",),
+)
+_ITEM_PART = {
+    **dict.fromkeys(("input_text", "text", "reasoning_text", "summary_text"), fields("text", cache_control=_cache)),
+    "output_text": fields("text", annotations=many(mapping), logprobs=many(mapping)),
+    "refusal": fields("refusal"),
+    "input_image": fields("detail", image_url=data_url, file_id=by_address),
+    "input_file": fields("filename", "detail", file_data=data_url, file_id=by_address, file_url=by_address),
+    "input_audio": fields(input_audio=_audio),
+    "computer_screenshot": fields("detail", image_url=data_url, file_id=by_address),
+    "encrypted_content": fields("encrypted_content"),
+}
+_item_parts = either(
+    {str: text, list: many(Tagged(_ITEM_PART, what="a part")), dict: Tagged(_ITEM_PART, what="a part")}
+)
+_said = fields("role", "status", "id", "phase", "name", content=_item_parts)
+_call_words = ("id", "call_id", "status", "name", "namespace")
+_ITEMS: dict[str, Rule] = {
+    "message": _said,
+    "function_call": fields(*_call_words, "arguments"),
+    "function_call_output": fields(*_call_words, output=_item_parts),
+    "custom_tool_call": fields(*_call_words, "input"),
+    "custom_tool_call_output": fields(*_call_words, output=_item_parts),
+    "local_shell_call": fields(*_call_words, action=mapping),
+    "local_shell_call_output": fields(*_call_words, "output"),
+    "shell_call": fields(*_call_words, action=mapping, environment=fields("local")),
+    "shell_call_output": fields(*_call_words, output=either({str: text, list: many(mapping)}), max_output_length=count),
+    "apply_patch_call": fields(*_call_words, operation=mapping),
+    "apply_patch_call_output": fields(*_call_words, "output"),
+    "computer_call": fields(*_call_words, action=mapping, actions=many(mapping), pending_safety_checks=many(mapping)),
+    "computer_call_output": fields(*_call_words, output=_item_parts, acknowledged_safety_checks=many(mapping)),
+    "tool_search_call": fields(*_call_words, "execution", arguments=either({str: text, dict: mapping})),
+    "tool_search_output": fields(*_call_words, "execution", tools=many(_tool)),
+    "additional_tools": fields("id", "role", tools=many(_tool)),
+    "reasoning": fields("id", "status", "encrypted_content", summary=_item_parts, content=_item_parts),
+    "compaction": fields("id", "encrypted_content"),
+    "compaction_summary": fields("id", "encrypted_content"),
+    "item_reference": fields("id"),
+}
+_item_by_type = Tagged(_ITEMS, default="message", what="an item")
+
+
+def _item(value: Any, admission: Admission) -> Any:
+    """An item of a conversation; what the provider keeps of an answer only where the run has received it."""
+    if type(value) is dict and _is_reference(value):
+        _known_answer(value["id"], admission)
+    made = _item_by_type(value, admission)
+    return DROPPED if type(made) is dict and made.get("tools") == [] and value.get("tools") else made
+
+
+def _previous(value: Any, admission: Admission) -> Any:
+    if value == "":
+        return DROPPED
+    _known_answer(value, admission)
+    return value
+
+
+def _known_answer(id: Any, admission: Admission) -> None:
+    if not admission.provider_tools and (type(id) is not str or id not in admission.received):
+        raise Wrong(
+            f"this run has received no answer with {str(id)[:100]!r}; what the provider keeps of others is not offered "
+            "here"
+        )
+    admission.stored = True
+
+
+_RESPONSES = Fields(
+    {
+        **_SAMPLING,
+        "input": either({str: text, list: many(_item)}),
+        "instructions": text,
+        "max_output_tokens": count,
+        "max_tool_calls": count,
+        "tools": many(_tool),
+        "tool_choice": _choice,
+        "text": Fields({"format": _format, "verbosity": word}),
+        "reasoning": Fields({"effort": word, "summary": word, "generate_summary": word, "context": word}),
+        "include": some_of(
+            "reasoning.encrypted_content",
+            "message.output_text.logprobs",
+            "message.input_image.image_url",
+            "computer_call_output.output.image_url",
+        ),
+        "truncation": word,
+        "client_metadata": labels,
+        "previous_response_id": _previous,
+        "prompt": kept(f"stored prompts {_MAY_HOLD_TOOLS}"),
+        "conversation": kept(
+            "conversations are kept by the provider, where other runs may have written them: send all items"
+        ),
+    },
+    needs=("input",),
+)
+_EMBEDDINGS = Fields(
+    {
+        **{name: _SAMPLING[name] for name in ("model", "user", *_MODEL_CHOICES)},
+        "input": either({str: text, list: many(either({str: text, int: count, list: many(count)}))}),
+        "dimensions": count,
+        "encoding_format": word,
+        "input_type": word,
+    },
+    needs=("input",),
+)
+_TYPES: dict[Problem, tuple[str, str | None]] = {
+    "authentication": ("invalid_request_error", "invalid_api_key"),
+    "not_found": ("invalid_request_error", "unknown_url"),
+    "invalid": ("invalid_request_error", None),
+    "too_large": ("invalid_request_error", "request_too_large"),
+    "unsupported": ("invalid_request_error", None),
+    "budget": ("insufficient_quota", "insufficient_quota"),
+    "model": ("invalid_request_error", "model_not_found"),
+    "overloaded": ("server_error", None),
+    "upstream": ("server_error", None),
+    "timeout": ("server_error", None),
+}
+
+
+class OpenAI(API):
+    name = "openai"
+    key_header = "authorization"
+    usage_of = "openai"
+    query = frozenset({"limit", "after"})
+
+    def endpoint(self, method: str, path: str) -> Endpoint | None:
+        if method == "GET" and _MODEL.fullmatch(path):
+            return _PATHS["GET", "/models"]
+        return _PATHS.get((method, path))
+
+    def error(self, problem: Problem, message: str) -> Body:
+        type, code = _TYPES[problem]
+        return {"error": {"message": message, "type": type, "param": None, "code": code}}
+
+    def rules(self, endpoint: Endpoint) -> Rule:
+        return {CHAT: _CHAT, RESPONSES: _RESPONSES}.get(endpoint.api, _EMBEDDINGS)
+
+    def admit(self, endpoint: Endpoint, body: Body, admission: Admission) -> Body:
+        if not admission.provider_tools and _SEARCHING.search(admission.model):
+            raise Refusal("invalid", f"model {admission.model} searches the network by itself, which this run may not")
+        return super().admit(endpoint, body, admission)
+
+    def without_tools(self, body: Body, admission: Admission) -> None:
+        if admission.withheld and not body.get("tools"):
+            if body.get("tool_choice") not in (None, "auto", "none"):
+                raise withheld_tool(admission.withheld[0])
+            for name in ("tools", "tool_choice", "parallel_tool_calls"):
+                body.pop(name, None)
+
+    def why_not_model(self, model: str, *, routed: bool) -> str:
+        if _MODEL_NAME.fullmatch(model) is None:
+            return "it is not the name of one model"
+        variant = model.partition(":")[2]
+        if routed and (model.startswith("openrouter/") or (variant and variant not in _OPENROUTER_VARIANTS)):
+            return "it leaves the choice of a model or a price to OpenRouter"
+        return ""
+
+    def expected(self, endpoint: Endpoint, body: Body, size: int, admission: Admission) -> Expected:
+        names = ("max_output_tokens",) if endpoint.api == RESPONSES else ("max_completion_tokens", "max_tokens")
+        limits = [
+            limit
+            for name in names
+            if (limit := body.get(name)) and (endpoint.api == RESPONSES or name in admission.output_limits)
+        ]
+        return Expected(
+            input_tokens=None if admission.unbounded or admission.stored else size + admission.media * MEDIA_TOKENS,
+            output_tokens=0 if endpoint.kind == "embed" else max(limits, default=None),
+            answers=max(1, body.get("n") or 1),
+            audio=admission.unbounded,
+            media_output="audio" if "audio" in (body.get("modalities") or ()) or body.get("audio") else "",
+        )
+
+    def limit_output(self, endpoint: Endpoint, body: Body, tokens: int, name: str, admission: Admission) -> bool:
+        if endpoint.kind != "generate":
+            return False
+        names = ("max_output_tokens",) if endpoint.api == RESPONSES else ("max_completion_tokens", "max_tokens")
+        given = [known for known in names if known in body]
+        if endpoint.api != RESPONSES and not any(known in admission.output_limits for known in given):
+            given = [name]
+        for known in given or [names[0] if endpoint.api == RESPONSES else name]:
+            body[known] = tokens
+        return True
+
+    def ask_for_usage(self, endpoint: Endpoint, body: Body) -> bool:
+        if endpoint.api != CHAT:
+            return False
+        options = body.get("stream_options")
+        if isinstance(options, dict) and options.get("include_usage") is True:
+            return False
+        body["stream_options"] = {**(options if isinstance(options, dict) else {}), "include_usage": True}
+        return True
+
+    def kept_by_provider(self, endpoint: Endpoint, answer: Body) -> Iterable[str]:
+        kept: list[Any] = [answer, *as_objects(answer.get("output"))] if endpoint.api == RESPONSES else []
+        for choice in as_objects(answer.get("choices")):
+            message = choice.get("message")
+            kept.append(message.get("audio") if isinstance(message, dict) else None)
+        return (id for one in kept if isinstance(one, dict) and (id := as_text(one.get("id"))) is not None)
+
+    def stream(self, endpoint: Endpoint, *, drop_usage: bool) -> StreamReader:
+        return _Responses() if endpoint.api == RESPONSES else _Chat(drop_usage)
+
+    def as_stream(self, endpoint: Endpoint, answer: Body) -> Iterator[tuple[str | None, Body | str]]:
+        if endpoint.api == CHAT:
+            yield from _chat_events(answer)
+        else:
+            for number, event in enumerate(_response_events(answer)):
+                yield event["type"], {**event, "sequence_number": number}
+
+    def said(self, path: str, request: Body, answer: Body) -> Said:
+        in_response = path.rstrip("/").endswith("/responses")
+        return _said_in_response(request, answer) if in_response else _said_in_chat(request, answer)
+
+    def question(self, question: Question) -> tuple[str, Body]:
+        body: Body = {
+            "model": question.model,
+            "messages": [
+                {"role": "system", "content": question.system},
+                {"role": "user", "content": question.user},
+            ],
+            question.output_limit: question.max_tokens,
+        }
+        if question.with_schema:
+            form = {"name": ANSWER, "strict": True, "schema": question.schema}
+            body["response_format"] = {"type": "json_schema", "json_schema": form}
+        return "/v1/chat/completions", body
+
+
+def _is_reference(item: Body) -> bool:
+    """Whether an item of a conversation stands for one that the provider keeps. Without a type and a role it does."""
+    if item.get("id") is None:
+        return False
+    if item.get("type") == "item_reference" or not (item.get("type") or item.get("role")):
+        return True
+    return not any(item.get(name) is not None and item[name] != [] for name in _WHOLE_ITEMS)
+
+
+def _is_clients(tool: Body) -> bool:
+    type = tool.get("type")
+    if type == "shell":  # without an environment of the client's it runs in a container of the provider's
+        environment = tool.get("environment")
+        return isinstance(environment, dict) and environment.get("type") == "local"
+    return isinstance(type, str) and type in _CLIENT_TOOLS and not {"server_url", "connector_id"} & tool.keys()
+
+
+class _Chat(StreamReader):
+    """``chat.completion.chunk`` objects to a ``chat.completion``."""
+
+    last = ("[DONE]",)
+    usage = "usage"
+
+    def __init__(self, drop_usage: bool) -> None:
+        self._drop_usage = drop_usage
+        self._answer: Body = {}
+        self._choices: dict[int, Body] = {}
+
+    def feed(self, event: Body) -> None:
+        for key, value in event.items():
+            if key == "choices" and isinstance(value, list):
+                for choice in value:
+                    if isinstance(choice, dict):
+                        self._choice(choice)
+            elif value is not None or key not in self._answer:
+                self._answer[key] = value
+
+    def _choice(self, choice: Body) -> None:
+        index = as_count(choice.get("index")) or 0
+        whole = self._choices.setdefault(index, {"index": index, "message": {}, "finish_reason": None})
+        for key, value in choice.items():
+            if key == "delta" and isinstance(value, dict):
+                merge_delta(whole["message"], value)
+            elif key == "logprobs" and isinstance(value, dict) and isinstance(whole.get(key), dict):
+                for name, entries in value.items():
+                    whole[key][name] = (whole[key].get(name) or []) + (entries or [])
+            elif value is not None or key not in whole:
+                whole[key] = value
+
+    def answer(self) -> Body:
+        choices = [self._choices[index] for index in sorted(self._choices)]
+        for choice in choices:
+            for call in choice["message"].get("tool_calls") or ():
+                if isinstance(call, dict):
+                    call.pop("index", None)
+        return {**self._answer, "object": "chat.completion", "choices": choices}
+
+    def is_last(self, event: Body | None, data: str | None) -> bool:
+        return data == "[DONE]"
+
+    def pass_on(self, event: Body) -> Body | None:
+        if not self._drop_usage or "usage" not in event:
+            return event
+        if event["usage"] is not None and not event.get("choices"):
+            return None
+        return {key: value for key, value in event.items() if key != "usage"}
+
+
+_SET_ONCE = {"role", "type", "id", "name", "index", "format", "status", "call_id"}
+
+
+def merge_delta(whole: Body, delta: Body) -> None:
+    """Add a delta to what came before it: texts grow, lists are merged by their entries' ``index``."""
+    for key, value in delta.items():
+        before = whole.get(key)
+        if isinstance(value, str) and isinstance(before, str):
+            whole[key] = (before or value) if key in _SET_ONCE else before + value
+        elif isinstance(value, dict) and isinstance(before, dict):
+            merge_delta(before, value)
+        elif isinstance(value, list) and all(isinstance(item, dict) and "index" in item for item in value):
+            entries = whole.setdefault(key, []) if isinstance(before, list) or before is None else []
+            if before is None:
+                entries = whole[key] = []
+            for item in value:
+                known = next((entry for entry in entries if entry.get("index") == item["index"]), None)
+                if known is None:
+                    known = {}
+                    entries.append(known)
+                merge_delta(known, item)
+        elif isinstance(value, list) and isinstance(before, list):
+            whole[key] = before + value
+        elif value is not None or key not in whole:
+            whole[key] = json.loads(json.dumps(value)) if isinstance(value, dict | list) else value
+
+
+_LAST = {"response.completed", "response.incomplete", "response.failed"}
+
+
+class _Responses(StreamReader):
+    """Events of a response; the last one holds all of it."""
+
+    last = tuple(_LAST)
+
+    def __init__(self) -> None:
+        self._answer: Body = {}
+        self._items: dict[int, Any] = {}
+
+    def feed(self, event: Body) -> None:
+        if isinstance(response := event.get("response"), dict):
+            self._answer = response
+        if event.get("type") == "response.output_item.done":
+            self._items[as_count(event.get("output_index")) or 0] = event.get("item")
+
+    def is_last(self, event: Body | None, data: str | None) -> bool:
+        return event is not None and event.get("type") in _LAST
+
+    def answer(self) -> Body:
+        if self._answer.get("output") or not self._items:
+            return self._answer
+        return {**self._answer, "output": [self._items[index] for index in sorted(self._items)]}
+
+
+def _chat_events(answer: Body) -> Iterator[tuple[None, Body | str]]:
+    common: Body = {key: answer[key] for key in ("id", "created", "model", "system_fingerprint") if key in answer}
+    common["object"] = "chat.completion.chunk"
+    for choice in answer.get("choices") or ():
+        message = dict(choice.get("message") or {})
+        if isinstance(calls := message.get("tool_calls"), list):
+            message["tool_calls"] = [{"index": index, **call} for index, call in enumerate(calls)]
+        index = choice.get("index", 0)
+        yield None, {**common, "choices": [{"index": index, "delta": message, "finish_reason": None}]}
+        last = {"index": index, "delta": {}, "finish_reason": choice.get("finish_reason")}
+        yield None, {**common, "choices": [last]}
+    if answer.get("usage") is not None:
+        yield None, {**common, "choices": [], "usage": answer["usage"]}
+    yield None, "[DONE]"
+
+
+def _response_events(answer: Body) -> Iterator[Body]:
+    begun = {**answer, "status": "in_progress", "output": [], "usage": None}
+    yield {"type": "response.created", "response": begun}
+    for index, item in enumerate(answer.get("output") or ()):
+        place = {"output_index": index, "item_id": item.get("id")}
+        empty = {**item, "status": "in_progress"}
+        if item.get("type") == "message":
+            empty["content"] = []
+        yield {"type": "response.output_item.added", "output_index": index, "item": empty}
+        for part_index, part in enumerate(item.get("content") or () if item.get("type") == "message" else ()):
+            where = {**place, "content_index": part_index}
+            said = as_text(part.get("text"))
+            yield {"type": "response.content_part.added", **where, "part": {**part, "text": ""} if said else part}
+            if said is not None:
+                yield {"type": "response.output_text.delta", **where, "delta": said, "logprobs": []}
+                yield {"type": "response.output_text.done", **where, "text": said, "logprobs": []}
+            yield {"type": "response.content_part.done", **where, "part": part}
+        if item.get("type") == "function_call":
+            arguments = item.get("arguments") or ""
+            yield {"type": "response.function_call_arguments.delta", **place, "delta": arguments}
+            yield {
+                "type": "response.function_call_arguments.done",
+                **place,
+                "name": item.get("name"),
+                "arguments": arguments,
+            }
+        yield {"type": "response.output_item.done", "output_index": index, "item": item}
+    ended = {"incomplete": "response.incomplete", "failed": "response.failed"}
+    yield {"type": ended.get(str(answer.get("status")), "response.completed"), "response": answer}
+
+
+def _said_in_chat(request: Mapping[str, Any], answer: Mapping[str, Any]) -> Said:
+    messages = grouped(one for message in as_objects(request.get("messages")) for one in _chat_messages(message))
+    choices = as_objects(answer.get("choices"))
+    reply = _chat_agent(as_object(choices[0].get("message"))) if choices else None
+    return Said(messages=messages, answer=reply, tools=as_objects(request.get("tools")))
+
+
+def _chat_messages(message: Mapping[str, Any]) -> Iterator[Message]:
+    role = message.get("role")
+    if role == "assistant":
+        yield _chat_agent(message)
+    elif role in ("tool", "function"):
+        id = as_string(message.get("tool_call_id") or message.get("name"))
+        yield Message(role="results", results=(ToolResult(id=id, content=content_text(message.get("content"))),))
+    else:
+        system = role in ("system", "developer")
+        yield Message(role="system" if system else "user", text=content_text(message.get("content")))
+
+
+def _chat_agent(message: Mapping[str, Any]) -> Message:
+    calls = []
+    for call in as_objects(message.get("tool_calls")):
+        function = as_object(call.get("function") or call.get("custom"))
+        calls.append(called(call.get("id"), function.get("name"), function.get("arguments", function.get("input"))))
+    if legacy := as_object(message.get("function_call")):
+        calls.append(called(legacy.get("name"), legacy.get("name"), legacy.get("arguments")))
+    reasoning = message.get("reasoning_content") or message.get("reasoning")
+    text = content_text(message.get("content")) or as_string(message.get("refusal"))
+    return Message(role="agent", text=text, reasoning=content_text(reasoning), calls=tuple(calls))
+
+
+def _said_in_response(request: Mapping[str, Any], answer: Mapping[str, Any]) -> Said:
+    given = request.get("input")
+    items = [{"role": "user", "content": given}] if isinstance(given, str) else as_objects(given)
+    messages = [Message(role="system", text=told)] if (told := content_text(request.get("instructions"))) else []
+    messages += grouped(map(_item_message, items))
+    output = [
+        message for message in grouped(map(_item_message, as_objects(answer.get("output")))) if message.role == "agent"
+    ]
+    previous = request.get("previous_response_id")
+    return Said(
+        messages=messages,
+        answer=output[0] if output else None,
+        tools=as_objects(request.get("tools")),
+        id=as_string(answer.get("id")) or None,
+        previous=previous if isinstance(previous, str) else None,
+    )
+
+
+def _item_message(item: Mapping[str, Any]) -> Message:
+    """An item of a response's input or output."""
+    type, id = as_string(item.get("type") or "message"), item.get("call_id") or item.get("id")
+    if type.endswith("_output"):
+        return Message(
+            role="results", results=(ToolResult(id=as_string(id), content=content_text(item.get("output"))),)
+        )
+    if type == "reasoning":
+        return Message(role="agent", reasoning=content_text(item.get("summary")) or content_text(item.get("content")))
+    if type.endswith("_call"):
+        given: Any = next((item[key] for key in ("arguments", "input", "action") if key in item), {})
+        return Message(role="agent", calls=(called(id, item.get("name") or type, given),))
+    role, text = item.get("role"), content_text(item.get("content"))
+    if role == "assistant":
+        return Message(role="agent", text=text)
+    return Message(role="system" if role in ("system", "developer") else "user", text=text)

@@ -1,0 +1,463 @@
+"""Requests: read in the one way in which everybody reads them, and what they may hold, at every level.
+
+A rule takes a value and returns the value to be sent. It raises ``Wrong`` for a value of another type. A field that no
+list names does not reach the provider: it is dropped and noted, so clients that are newer than the lists still work.
+A field that would change what is asked, if it were dropped, is refused by name. The lists are with their APIs.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+from collections.abc import Callable, Container, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import parse_qsl
+
+from pytest_mlebench.io.values import json_decoder, loads
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+Problem = Literal[
+    "authentication",
+    "not_found",
+    "invalid",
+    "too_large",
+    "unsupported",
+    "budget",
+    "model",
+    "overloaded",
+    "upstream",
+    "timeout",
+]
+MAX_ELEMENTS = 1_000_000
+"""Commas and brackets in a body: parsed, each may take a hundred bytes."""
+MOST_NOTED = 50
+MOST_TOKENS = 1 << 31
+DROPPED = object()
+"""What a rule returns for what is not sent."""
+_NAME = re.compile(r"[A-Za-z0-9_.:$@/-]{1,64}")
+_BASE64 = re.compile(r"(?:data:[\w/+.;=-]{0,100},)?[A-Za-z0-9+/=_\-\s]*", re.ASCII)
+INLINE = (
+    "this run reaches no network but its model, so the provider may not fetch files for it: send text, or media inline "
+    "as base64"
+)
+
+
+class Refusal(Exception):
+    """Why the gateway does not pass a request on; the text is meant for the agent's author."""
+
+    def __init__(self, problem: Problem, message: str) -> None:
+        super().__init__(message)
+        self.problem = problem
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """What a request's first line names: a provider, the path below it, and the query."""
+
+    provider: str
+    path: str
+    query: Mapping[str, str]
+
+    @classmethod
+    def of(cls, raw: str) -> Target:
+        """The provider is empty for what is no plain path."""
+        path, _, query = raw.partition("?")
+        parts = path.split("/")
+        if parts[0] or len(parts) < 3 or any(part in ("", ".", "..") for part in parts[1:]) or set(path) & set("%\\;#"):
+            return cls(provider="", path=path, query=dict(parse_qsl(query)))
+        below = "/" + "/".join(parts[2:])
+        return cls(provider=parts[1], path=below, query=dict(parse_qsl(query, keep_blank_values=True)))
+
+
+def check_content_type(request: web.BaseRequest) -> None:
+    """Raises Refusal for a body that its own headers say to be read in another way than as JSON in UTF-8."""
+    for name, right in (("Content-Type", _JSON), ("Content-Encoding", _PLAIN)):
+        given = request.headers.getall(name, [])
+        if len(given) > 1 or not all(right.fullmatch(value) for value in given):
+            needed = "application/json in UTF-8" if right is _JSON else "uncompressed"
+            raise Refusal("unsupported", f"{name}: {', '.join(given)[:100]}: bodies must be {needed}")
+
+
+_JSON = re.compile(r'application/json(\s*;\s*charset="?utf-?8"?)?\s*;?', re.IGNORECASE)
+_PLAIN = re.compile("identity", re.IGNORECASE)
+
+
+def parse_body(raw: bytes) -> dict[str, Any]:
+    """A request's JSON object, read in the one way in which everybody reads it. Raises Refusal."""
+    if sum(map(raw.count, (b",", b"[", b"{"))) > MAX_ELEMENTS:
+        raise Refusal("too_large", "the body has too many elements")
+    try:
+        body = loads(raw.decode("utf-8"), decoder=_STRICT)
+    except ValueError as error:
+        raise Refusal("invalid", f"the body is not JSON: {error}") from None
+    if not isinstance(body, dict):
+        raise Refusal("invalid", "the body must be a JSON object")
+    return body
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Readers disagree on a duplicate key: some use its first value, others the last."""
+    values = dict(pairs)
+    if len(values) != len(pairs):
+        raise ValueError("duplicate key")
+    return values
+
+
+def _no_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not valid JSON")
+
+
+def _finite(digits: str) -> float:
+    if not math.isfinite(value := float(digits)):
+        raise ValueError(f"{digits[:20]} is larger than a number can be")
+    return value
+
+
+_STRICT = json_decoder(object_pairs_hook=_unique, parse_constant=_no_constant, parse_float=_finite)
+
+
+class Wrong(Exception):
+    """A value that no rule admits. ``at`` adds where it is."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message)
+        self.message = message
+        self.path: list[str] = []
+
+    def at(self, key: str) -> Wrong:
+        self.path.insert(0, key)
+        return self
+
+    def __str__(self) -> str:
+        return f"{'.'.join(self.path).replace('.[', '[')[:200] or 'the body'}: {self.message}"
+
+
+@dataclass(kw_only=True)
+class Admission:
+    """One request's way through the rules: what it may hold, and what was found in it."""
+
+    model: str = ""
+    received: Container[str] = ()
+    """Ids by which the run can speak of answers that it has received."""
+    provider_tools: bool = False
+    """Whether tools that the provider runs itself pass, and media by their address."""
+    fields: Container[str] = ()
+    """Further fields that pass as they are, as dotted paths."""
+    output_limits: Container[str] = ("max_tokens", "max_completion_tokens")
+    """The names by which the server of a chat completion limits its length."""
+    types: Container[str] = ()
+    """Further types of tools, messages' parts and items that pass as they are."""
+    dropped: list[str] = field(default_factory=list)
+    withheld: list[str] = field(default_factory=list)
+    """What kinds of tools were taken out, and what they were called."""
+    withheld_names: set[str] = field(default_factory=set)
+    media: int = 0
+    unbounded: bool = False
+    """Whether something is in it whose tokens its size does not limit: audio, video, documents."""
+    stored: bool = False
+    """Whether it continues an answer that the provider keeps."""
+    long_context: bool = False
+    """Whether a header asks for a longer context window than the model has by default."""
+    path: list[str] = field(default_factory=list)
+
+    def name(self, key: str) -> str:
+        return ".".join([*self.path, key])
+
+    def drop(self, name: str) -> None:
+        if name not in self.dropped and len(self.dropped) < MOST_NOTED:
+            self.dropped.append(name[:128])
+
+    def saw_media(self, type: str) -> None:
+        self.media += 1
+        self.unbounded |= not type.startswith(("image/", "text/"))
+
+
+Rule = Callable[[Any, Admission], Any]
+
+
+def text(value: Any, _: Admission) -> Any:
+    if type(value) is not str:
+        raise Wrong("must be a string")
+    return value
+
+
+def flag(value: Any, _: Admission) -> Any:
+    if type(value) is not bool:
+        raise Wrong("must be true or false")
+    return value
+
+
+def count(value: Any, _: Admission) -> Any:
+    """A number of tokens, answers, …"""
+    if type(value) is not int or not 0 <= value < MOST_TOKENS:
+        raise Wrong("must be a whole number of at least 0")
+    return value
+
+
+def whole(value: Any, _: Admission) -> Any:
+    if type(value) is not int or abs(value) >= 1 << 63:
+        raise Wrong("must be a whole number")
+    return value
+
+
+def number(value: Any, _: Admission) -> Any:
+    if type(value) not in (int, float) or not math.isfinite(value) or abs(value) > 1e18:
+        raise Wrong("must be a number")
+    return value
+
+
+def free(value: Any, _: Admission) -> Any:
+    """What the provider hands to the model, or gets from the agent's own tools, as JSON of any form."""
+    return value
+
+
+def mapping(value: Any, _: Admission) -> Any:
+    """An object whose keys are the agent's own, such as a tool's JSON schema."""
+    if type(value) is not dict:
+        raise Wrong("must be an object")
+    return value
+
+
+def labels(value: Any, _: Admission) -> Any:
+    """Short notes of the client's: an object of strings, numbers and booleans."""
+    if type(value) is not dict or not all(type(item) in (str, int, float, bool, type(None)) for item in value.values()):
+        raise Wrong("must be an object of strings")
+    return value
+
+
+def refused(why: str) -> Rule:
+    """A field that must be absent, null, or empty, unless the user has listed it."""
+
+    def rule(value: Any, admission: Admission) -> Any:
+        if ".".join(admission.path) in admission.fields:
+            return value
+        if value is False or value == "" or value == [] or value == {}:
+            return DROPPED
+        raise Wrong(why)
+
+    return rule
+
+
+def kept(why: str) -> Rule:
+    """What the provider keeps, of this run or another: refused, unless ``--allow-provider-tools`` is given."""
+    refuse = refused(why)
+
+    def rule(value: Any, admission: Admission) -> Any:
+        if admission.provider_tools:
+            admission.unbounded = admission.stored = True
+            return value
+        return refuse(value, admission)
+
+    return rule
+
+
+def only_with_provider(what: str) -> Rule:
+    """A field by which the provider reaches elsewhere itself: withheld, unless ``--allow-provider-tools`` is given."""
+
+    def rule(value: Any, admission: Admission) -> Any:
+        if admission.provider_tools:
+            admission.unbounded = True
+            return value
+        if value is not False:
+            admission.withheld.append(what)
+        return DROPPED
+
+    return rule
+
+
+def one_of(*values: str) -> Rule:
+    """A string of these."""
+    known = frozenset(values)
+
+    def rule(value: Any, _: Admission) -> Any:
+        if type(value) is not str or value not in known:
+            raise Wrong(f"must be one of {', '.join(sorted(known))}")
+        return value
+
+    return rule
+
+
+def word(value: Any, _: Admission) -> Any:
+    """A choice that selects nothing of what the lists guard, such as an effort, a voice or a format."""
+    if type(value) is not str or _NAME.fullmatch(value) is None:
+        raise Wrong("must be a word")
+    return value
+
+
+def many(rule: Rule, most: int = 1_000_000) -> Rule:
+    """A list of what the rule admits."""
+
+    def listed(value: Any, admission: Admission) -> Any:
+        if type(value) is not list:
+            raise Wrong("must be a list")
+        if len(value) > most:
+            raise Wrong(f"must have at most {most} elements")
+        made = []
+        for index, item in enumerate(value):
+            try:
+                got = rule(item, admission)
+            except Wrong as wrong:
+                raise wrong.at(f"[{index}]") from None
+            if got is not DROPPED:
+                made.append(got)
+        return made
+
+    return listed
+
+
+def some_of(*values: str) -> Rule:
+    """A list of strings; what is not among these is dropped."""
+    known = frozenset(values)
+
+    def rule(value: Any, admission: Admission) -> Any:
+        if type(value) is not str:
+            raise Wrong("must be a string")
+        if value in known or admission.provider_tools:
+            return value
+        admission.drop(f"{admission.name('')}{value[:64]}")
+        return DROPPED
+
+    return many(rule)
+
+
+_JSON_TYPES = {str: "a string", list: "a list", dict: "an object", bool: "true or false", int: "a number"}
+
+
+def either(rules: Mapping[type, Rule]) -> Rule:
+    """A rule for each type of JSON."""
+
+    def rule(value: Any, admission: Admission) -> Any:
+        right = rules.get(type(value))
+        if right is None:
+            raise Wrong(f"must be {' or '.join(_JSON_TYPES[known] for known in rules)}")
+        return right(value, admission)
+
+    return rule
+
+
+def data_url(value: Any, admission: Admission) -> Any:
+    """Media inline."""
+    if type(value) is not str:
+        raise Wrong("must be a string")
+    if value[:5].lower() == "data:":
+        admission.saw_media(value[5:64].lower().partition(";")[0])
+    elif admission.provider_tools:
+        admission.unbounded = True
+    else:
+        raise Wrong(INLINE)
+    return value
+
+
+def base64(value: Any, admission: Admission) -> Any:
+    """Media inline, of which the field beside it gives the type."""
+    if type(value) is not str:
+        raise Wrong("must be a string")
+    if _BASE64.fullmatch(value) is None:
+        raise Wrong(INLINE)
+    return value
+
+
+def by_address(value: Any, admission: Admission) -> Any:
+    """Media by a URL, or by the id of a file that the provider holds."""
+    if not admission.provider_tools:
+        raise Wrong(INLINE)
+    admission.unbounded = True
+    return value
+
+
+class Fields:
+    """An object with these fields. ``snake``: servers know each also by its name in snake case."""
+
+    def __init__(self, known: Mapping[str, Rule], *, snake: bool = False, needs: tuple[str, ...] = ()) -> None:
+        self.known = dict(known)
+        self._needs = needs
+        self._snake = {_snake(name): name for name in known if _snake(name) != name} if snake else {}
+        self._normal = {normal(name): name for name in known}
+
+    def __call__(self, value: Any, admission: Admission) -> Any:
+        if type(value) is not dict:
+            raise Wrong("must be an object")
+        made: dict[str, Any] = {}
+        known = self.known
+        for key, item in value.items():
+            rule = known.get(key)
+            name = key
+            if rule is None:
+                name = self._snake.get(key, "")
+                if not name:
+                    self._unknown(key, item, made, admission)
+                    continue
+                if name in value:
+                    raise Wrong(f"{key!r} and {name!r} are two spellings of one field")
+                rule = known[name]
+            if item is None:
+                made[name] = None
+                continue
+            admission.path.append(name)
+            try:
+                got = rule(item, admission)
+            except Wrong as wrong:
+                raise wrong.at(name) from None
+            admission.path.pop()
+            if got is not DROPPED:
+                made[name] = got
+        for name in self._needs:
+            if made.get(name) is None:
+                raise Wrong(f"needs {name!r}")
+        return made
+
+    def _unknown(self, key: str, item: Any, made: dict[str, Any], admission: Admission) -> None:
+        if right := self._normal.get(normal(key)):
+            raise Wrong(f"{key[:64]!r} must be written {right!r}")
+        if not key.isascii():
+            raise Wrong(f"{key[:64]!r} has letters that no field has")
+        name = admission.name(key)
+        if name in admission.fields:
+            made[key] = item
+        else:
+            admission.drop(name)
+
+
+class Tagged:
+    """An object whose ``type`` says which fields it has."""
+
+    def __init__(self, kinds: Mapping[str, Rule], *, default: str = "", what: str = "", tag: str = "type") -> None:
+        self._kinds = kinds
+        self._default = default
+        self._what = what
+        self._tag = tag
+
+    def __call__(self, value: Any, admission: Admission) -> Any:
+        if type(value) is not dict:
+            raise Wrong("must be an object")
+        kind = value.get(self._tag)
+        if kind is None and self._default:
+            kind = self._default
+        if type(kind) is not str:
+            raise Wrong(f"{self._tag} must be a string")
+        rule = self._kinds.get(kind)
+        if rule is not None:
+            return rule(value, admission)
+        if kind in admission.types or admission.provider_tools:
+            admission.unbounded = True
+            return value
+        raise Wrong(f"{self._what} of type {kind[:64]!r} is not passed on; {INLINE}")
+
+
+def fields(*words: str, **known: Rule) -> Fields:
+    """An object with a ``type`` or other ``words``, and fields with rules of their own."""
+    return Fields({**dict.fromkeys(("type", *words), text), **known})
+
+
+def normal(name: str) -> str:
+    """A field's name without what some servers do not look at: capitals, underscores, dashes, forms of letters."""
+    name = unicodedata.normalize("NFKC", name)
+    return re.sub(r"[\W_]", "", name).casefold()
+
+
+def _snake(name: str) -> str:
+    return re.sub("[A-Z]", lambda match: f"_{match[0].lower()}", name)

@@ -1,0 +1,373 @@
+"""What the gateway does with each request: who asks, what for, and whether it may pass."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import json
+import logging
+import re
+import socket
+from collections.abc import AsyncIterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+from aiohttp import web
+
+from pytest_mlebench.llm.accounting import PAID, Accounting, Exchange, GatewaySettings, Route
+from pytest_mlebench.llm.api import API, Body, Endpoint, sse
+from pytest_mlebench.llm.ledger import Call
+from pytest_mlebench.llm.prices import matches_any
+from pytest_mlebench.llm.providers import APIS, Provider
+from pytest_mlebench.llm.replay import Recording
+from pytest_mlebench.llm.requests import Admission, Problem, Refusal, Target, check_content_type, parse_body
+from pytest_mlebench.llm.upstream import CANCELLED, Outgoing, UpstreamClient, session
+
+logger = logging.getLogger(__name__)
+
+MAX_BODY = 32 << 20
+"""As much as Anthropic takes; the others take less inline."""
+MAX_BODIES = 256 << 20
+"""Of all requests that are in progress."""
+HEAD_SECONDS = 30.0
+BODY_SECONDS = 120.0
+_KEY_HEADERS = ("authorization", "x-api-key", "x-goog-api-key", "api-key")
+
+
+class Service:
+    """Answers one run's requests. To be made and used in one event loop."""
+
+    def __init__(
+        self,
+        settings: GatewaySettings,
+        providers: Mapping[str, Provider],
+        accounting: Accounting,
+        *,
+        token: str,
+        keys: Mapping[str, str],
+        replay: Path | None,
+    ) -> None:
+        self._settings = settings
+        self._providers = providers
+        self._accounting = accounting
+        self._token = token
+        self._keys = keys
+        self._replay = replay
+        self._recording: Recording | None = None
+        self._number = 0
+        self._bytes = 0
+        self._received: set[str] = set()
+        self._spoken: set[int] = set()
+        self._handlers: set[asyncio.Task[Any]] = set()
+
+    @contextlib.asynccontextmanager
+    async def listening(self, listening: socket.socket, backlog: int) -> AsyncIterator[None]:
+        """Within, requests on this socket are answered; at the end those in progress are cancelled and noted."""
+        loop = asyncio.get_running_loop()
+        server = web.Server(
+            self._handle,
+            request_factory=self._request,
+            handler_cancellation=True,
+            access_log=None,
+            # The server's own log of broken requests is not needed: the client gets the error.
+            logger=logging.Logger("pytest_mlebench.llm.http", logging.CRITICAL),
+            keepalive_timeout=75,
+            auto_decompress=False,
+        )
+
+        def connected() -> asyncio.Protocol:
+            protocol = server()
+            loop.call_later(HEAD_SECONDS, self._end_silent, protocol)
+            return protocol
+
+        async with session() as client:
+            self._upstream = UpstreamClient(self._settings, client, self._keys, self._accounting)
+            make = loop.create_unix_server if listening.family == socket.AF_UNIX else loop.create_server
+            accepting = await make(connected, sock=listening, backlog=backlog)
+            warming = asyncio.ensure_future(self._accounting.do(self._warm_up))
+            try:
+                yield
+            finally:
+                accepting.close()
+                server.pre_shutdown()
+                for task in self._handlers:  # the agent has ended, nobody waits for their answers
+                    task.cancel()
+                await asyncio.gather(*self._handlers, return_exceptions=True)
+                await server.shutdown(0.1)
+                await warming
+
+    def _request(
+        self, message: Any, payload: Any, protocol: web.RequestHandler, writer: Any, task: asyncio.Task[None]
+    ) -> web.BaseRequest:
+        loop = asyncio.get_running_loop()
+        return web.BaseRequest(message, payload, protocol, writer, task, loop, client_max_size=MAX_BODY)
+
+    def _warm_up(self) -> None:
+        """What the first call would wait for."""
+        from genai_prices.data_snapshot import get_snapshot
+
+        get_snapshot()
+        if self._replay is not None:
+            self._recording = Recording(self._replay)
+
+    def _end_silent(self, protocol: web.RequestHandler) -> None:
+        """End a connection on which no request came in time."""
+        if id(protocol) not in self._spoken:
+            protocol.force_close()
+        self._spoken.discard(id(protocol))
+
+    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
+        self._spoken.add(id(request.protocol))
+        task = asyncio.current_task()
+        assert task is not None
+        self._handlers.add(task)
+        task.add_done_callback(self._handlers.discard)
+        target = Target.of(request.raw_path)
+        provider = self._providers.get(target.provider)
+        api = provider.api if provider else APIS["openai"]
+        self._number += 1
+        call = Call(
+            number=self._number,
+            flavour=api.name,
+            provider=provider.name if provider else "",
+            endpoint=target.path[:256],
+        )
+        exchange: Exchange | None = None
+        known = False
+        try:
+            if not self._is_right(request, target.query):
+                raise Refusal("authentication", "invalid token for this run")
+            known = True
+            exchange = self._exchange(request, call, provider, target)
+            return await self._answer(exchange)
+        except Refusal as refusal:
+            call.status, call.error, call.refused = api.status(refusal.problem), str(refusal), True
+            return _error(api, refusal.problem, str(refusal))
+        except (ConnectionError, TimeoutError) as error:  # the client's own
+            call.error = call.error or f"{type(error).__name__}: {error}"
+            raise
+        except asyncio.CancelledError:
+            call.error = call.error or CANCELLED
+            raise
+        except Exception as error:
+            logger.exception("call %s of the gateway failed", call.number)
+            call.status, call.error = 502, f"{type(error).__name__}: {error}"
+            return _error(api, "upstream", "the gateway failed")
+        finally:
+            if exchange is not None:
+                await self._accounting.finish(exchange)
+            elif known:  # what strangers ask does not fill the ledger
+                await self._accounting.refuse(call)
+
+    def _is_right(self, request: web.BaseRequest, query: Mapping[str, str]) -> bool:
+        given = [value for name in _KEY_HEADERS for value in request.headers.getall(name, ())]
+        given += [query["key"]] if "key" in query else []
+        right = False
+        for value in given:
+            scheme, _, rest = value.partition(" ")
+            word = rest.strip() if scheme.lower() == "bearer" else value
+            right |= hmac.compare_digest(word.encode("utf-8", "replace"), self._token.encode())
+        return right
+
+    def _exchange(self, request: web.BaseRequest, call: Call, provider: Provider | None, target: Target) -> Exchange:
+        """What is asked, as far as path and query tell. Raises Refusal for what is on no list."""
+        if provider is None:
+            given = ", ".join(f"/{name}" for name in self._providers) or "none"
+            raise Refusal("not_found", f"no provider is at this path; this run has {given}")
+        api, path = provider.api, target.path
+        if api.name == "openai":
+            path = path.removeprefix("/v1") if path.startswith("/v1/") else "/"
+        endpoint = api.endpoint(request.method, path)
+        if endpoint is None and f"{request.method} {path}" in provider.paths:
+            endpoint = Endpoint(kind="other", stream=False)
+        if endpoint is None:
+            raise Refusal("not_found", f"{request.method} {path[:200]} is not among what this run's gateway passes on")
+        call.kind = endpoint.kind
+        admission = Admission(
+            received=self._received,
+            provider_tools=self._settings.allow_provider_tools,
+            fields=provider.fields,
+            types=provider.types,
+            output_limits=provider.output_limits,
+        )
+        query = {}
+        for name, value in target.query.items():
+            if name in api.query or name in provider.parameters:
+                query[name] = value
+            elif name != "key":
+                admission.drop(f"?{name}")
+        route = Route(provider=provider, endpoint=endpoint, path=path, query=query)
+        return Exchange(request=request, call=call, route=route, admission=admission, received=self._received)
+
+    async def _answer(self, exchange: Exchange) -> web.StreamResponse:
+        call, query = exchange.call, exchange.route.query
+        if query.get("alt", "sse") not in ("sse", "json"):
+            raise Refusal("invalid", f"alt={query['alt'][:20]!r} is not passed on, only sse and json")
+        if exchange.request.method != "POST":
+            if self._replay is not None:
+                return await self._replayed(exchange)
+            outgoing = Outgoing(headers=headers_of(exchange))
+            call.dropped = tuple(exchange.admission.dropped)
+            await self._accounting.enter(exchange)
+            return await self._upstream.forward(exchange, outgoing)
+        async with self._read(exchange):
+            self._check(exchange)
+            if self._replay is not None:
+                return await self._replayed(exchange)
+            outgoing = await self._written(exchange)
+            return await self._upstream.forward(exchange, outgoing)
+
+    @contextlib.asynccontextmanager
+    async def _read(self, exchange: Exchange) -> AsyncIterator[None]:
+        """Read a request's body; its size counts while the request is in progress."""
+        request = exchange.request
+        check_content_type(request)
+        size = MAX_BODY if request.content_length is None else request.content_length
+        if size > MAX_BODY:
+            raise Refusal("too_large", f"the body is larger than {MAX_BODY >> 20} MiB")
+        if self._bytes + size > MAX_BODIES:
+            raise Refusal("overloaded", "too many large requests at once")
+        self._bytes += size
+        try:
+            if request.headers.get("Expect", "").lower() == "100-continue":
+                await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+                request.writer.output_size = 0
+            try:
+                async with asyncio.timeout(BODY_SECONDS):
+                    exchange.raw = await request.read()
+            except TimeoutError:
+                raise Refusal("invalid", f"the body did not come within {BODY_SECONDS:g} s") from None
+            except web.HTTPRequestEntityTooLarge:
+                raise Refusal("too_large", f"the body is larger than {MAX_BODY >> 20} MiB") from None
+            except aiohttp.ClientError as error:
+                raise Refusal("invalid", f"the body cannot be read: {error}") from None
+            exchange.call.request_bytes = len(exchange.raw)
+            exchange.body = parse_body(exchange.raw)
+            yield
+        finally:
+            self._bytes -= size
+
+    async def _written(self, exchange: Exchange) -> Outgoing:
+        """What is sent for a request with a body, once the most that it can cost is reserved. Raises Refusal."""
+        call, endpoint, headers = exchange.call, exchange.route.endpoint, headers_of(exchange)
+        body = self._admit(exchange)
+        await self._accounting.enter(exchange)
+        if self._settings.limits and endpoint.kind in (*PAID, "other"):
+            await self._accounting.reserve(exchange)
+        asked = call.stream and exchange.api.ask_for_usage(endpoint, body)
+        call.dropped = tuple(exchange.admission.dropped)
+        return Outgoing(headers=headers, content=json.dumps(body).encode(), drop_usage=asked)
+
+    def _admit(self, exchange: Exchange) -> Body:
+        """The body as it is sent: what the allow-lists name, written anew. Raises Refusal."""
+        admission, call, body, endpoint = (
+            exchange.admission,
+            exchange.call,
+            exchange.body or {},
+            exchange.route.endpoint,
+        )
+        admission.model = call.model
+        if endpoint.kind != "other":
+            body = exchange.body = exchange.api.admit(endpoint, body, admission)
+        call.withheld = tuple(admission.withheld)
+        for name in ("service_tier", "serviceTier", "speed", "inference_geo"):
+            if isinstance(body.get(name), str):
+                exchange.context["service_tier" if name == "serviceTier" else name] = body[name].lower()
+        return body
+
+    def _check(self, exchange: Exchange) -> None:
+        """Which model is asked, and how; raises Refusal for one that this run may not use."""
+        call, allowed, body = exchange.call, self._settings.models, exchange.body or {}
+        provider, endpoint = exchange.route.provider, exchange.route.endpoint
+        model = endpoint.model or body.get("model")
+        if endpoint.kind == "other" and model is None and not allowed:
+            return
+        if not isinstance(model, str) or not model or len(model) > 256:
+            raise Refusal("invalid", "model must be the name of a model")
+        call.model = model
+        streamed = body.get("stream") if endpoint.stream is None else endpoint.stream
+        if streamed not in (None, True, False) or isinstance(streamed, int | float) != isinstance(streamed, bool):
+            raise Refusal("invalid", "stream must be true or false")
+        call.stream = bool(streamed)
+        exchange.models = [model]
+        if "models" in provider.fields and body.get("models") is not None:
+            exchange.models += text_list("models", body["models"])
+        for model in exchange.models:
+            why = "" if model in allowed else exchange.api.why_not_model(model, routed=provider.is_router)
+            if why:
+                raise Refusal("invalid", f"model {model!r} is not passed on: {why}")
+            if allowed and not matches_any(allowed, provider, model):
+                raise Refusal("model", f"this run may not use model {model!r}, only {', '.join(allowed)}")
+
+    async def _replayed(self, exchange: Exchange) -> web.StreamResponse:
+        call, route, came = exchange.call, exchange.route, exchange.answer
+
+        def find() -> tuple[Mapping[str, Any], bool]:
+            assert self._recording is not None  # the accounting thread reads it before all else
+            return self._recording.find(route.recorded, exchange.body)
+
+        try:
+            recorded, call.replayed_nearly = await self._accounting.do(find)
+        except Refusal:
+            self._accounting.totals.replay_misses += 1
+            raise
+        answer = recorded["response"]
+        came.value = answer if isinstance(answer, dict) else None
+        call.status, call.replayed = 200, True
+        call.first_token = exchange.elapsed()
+        as_array = exchange.api.name == "gemini" and route.query.get("alt") != "sse"
+        type = "application/json" if as_array or not call.stream else "text/event-stream"
+        if not call.stream:
+            content = json.dumps(answer).encode()
+        elif isinstance(stream := recorded.get("stream"), str) and stream.lstrip().startswith("[") == as_array:
+            content = stream.encode()
+        elif as_array:
+            content = json.dumps([answer]).encode()
+        else:
+            content = b"".join(sse(name, data) for name, data in exchange.api.as_stream(route.endpoint, answer))
+        call.response_bytes = len(content)
+        came.chunks = [content] if call.stream else None
+        await self._accounting.finish(exchange)
+        return web.Response(body=content, content_type=type)
+
+
+def headers_of(exchange: Exchange) -> dict[str, str]:
+    """The headers of a request that are passed on, as the gateway writes them. Raises Refusal."""
+    request, call, provider = exchange.request, exchange.call, exchange.route.provider
+    made = {
+        "Accept": "text/event-stream" if call.stream else "application/json",
+        "User-Agent": "pytest-mlebench",
+    }
+    if request.method == "POST":
+        made["Content-Type"] = "application/json"
+    further = dict.fromkeys(provider.request_headers, _HEADER)
+    for name, form in {**exchange.api.headers, **further}.items():
+        given = ",".join(request.headers.getall(name, ()))
+        if given and name == "anthropic-beta":
+            given, others = exchange.api.betas(given, provider_tools=exchange.admission.provider_tools)
+            for other in others:
+                exchange.admission.drop(f"{name}: {other}")
+            exchange.admission.long_context = "context-1m-" in given
+        if given and not form.fullmatch(given):
+            raise Refusal("invalid", f"the header {name} has another form than {form.pattern}")
+        if given:
+            made[name] = given
+    return made
+
+
+_HEADER = re.compile("[ -~]{1,4096}")
+
+
+def text_list(name: str, values: Any) -> list[str]:
+    if not isinstance(values, list) or not all(isinstance(value, str) and len(value) <= 256 for value in values):
+        raise Refusal("invalid", f"{name} must be a list of strings")
+    return values
+
+
+def _error(api: API, problem: Problem, message: str) -> web.Response:
+    # What is refused is refused again: the clients that know this header do not ask again.
+    headers = {"x-should-retry": "false"} if problem not in ("overloaded", "upstream", "timeout") else {}
+    content = json.dumps(api.error(problem, message)).encode()
+    return web.Response(status=api.status(problem), body=content, content_type="application/json", headers=headers)

@@ -1,0 +1,420 @@
+"""Overviews, and every run of some run groups, as CSV, JSON and LaTeX for further work."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from pytest_mlebench.io.values import json_text
+from pytest_mlebench.records.group import RunGroup
+from pytest_mlebench.records.outcome import THRESHOLDS
+from pytest_mlebench.records.record import RunRecord
+from pytest_mlebench.reports.untrusted import no_formula, one_line, plain
+from pytest_mlebench.results.comparison import (
+    MEASURES,
+    Precision,
+    PublishedResult,
+    SplitComparison,
+    Standing,
+    flags,
+    precisions,
+)
+from pytest_mlebench.results.overview import RATES, Overview, spending, spending_of, timelines
+from pytest_mlebench.results.profile import fairness_profile
+from pytest_mlebench.results.statistics import LEVEL, Interval, PairedDifference, Rate
+from pytest_mlebench.results.summary import SplitSummary, split_rank
+
+_OF_REPORT = (
+    "any_medal",
+    "above_median",
+    "valid_submission",
+    "submission_exists",
+    "score",
+    "score_low",
+    "score_high",
+    "firm",
+    "percentile",
+    *(f"{name}_threshold" for name in THRESHOLDS),
+    "is_lower_better",
+    "thresholds",
+    "generated",
+)
+_OF_RECORD = ("ending", "detail", "seconds", "started_at", "run_id")
+_OF_MODELS = ("cost", "model_calls", "input_tokens", "output_tokens", "budget_ended")
+_OVER_TIME = ("submissions", "best_score", "best_medal", "medal_lost", "validation_score", "validation_gap")
+COLUMNS = (
+    "group",
+    "agent",
+    "competition_id",
+    "seed",
+    "split",
+    "category",
+    "bench_version",
+    "outcome",
+    *_OF_REPORT,
+    *_OF_RECORD,
+    "error",
+    *_OF_MODELS,
+    *_OVER_TIME,
+)
+MISSING = "missing"
+"""The outcome of a planned run without a record."""
+
+
+def run_rows(groups: Sequence[RunGroup]) -> Iterator[dict[str, Any]]:
+    """The runs, including planned ones, with ``COLUMNS`` as keys; values that a missing run does not have are None.
+
+    ``error`` is why the harness or the grader failed, else why the submission is invalid.
+    """
+    for group in groups:
+        for key in sorted(group.planned | group.runs.keys()):
+            row = dict.fromkeys(COLUMNS) | {"group": group.name, **key._asdict(), "outcome": MISSING}
+            row["bench_version"] = group.version
+            row |= group.splits_and_categories[key.competition_id]._asdict()
+            if run := group.runs.get(key):
+                row |= {name: getattr(run.report, name) for name in _OF_REPORT}
+                row |= {name: getattr(run, name) for name in _OF_RECORD}
+                row |= _models(run) | _over_time(run)
+                row |= {"outcome": run.outcome, "error": run.reason}
+            yield row
+
+
+def _models(run: RunRecord) -> dict[str, Any]:
+    if "calls" not in run.llm:
+        return {}
+    tokens = run.llm.get("tokens") or {}
+    values = (run.cost, run.llm["calls"], tokens.get("input"), tokens.get("output"), run.llm.get("budget_ended"))
+    return dict(zip(_OF_MODELS, values, strict=True))
+
+
+def _over_time(run: RunRecord) -> dict[str, Any]:
+    """``best_score`` and ``best_medal`` are those of the best submission that was seen, the last one included."""
+    change = run.last_change
+    best = (run.score, run.report.medal) if change is None else (change.best_score, change.best_medal)
+    lost = change is not None and change.medal_lost
+    values = (len(run.timeline), *best, lost, run.validation_score, run.validation_gap)
+    return dict(zip(_OVER_TIME, values, strict=True))
+
+
+def to_csv(groups: Sequence[RunGroup]) -> str:
+    """The runs as comma-separated values with a header; a field without a value is empty."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+    writer.writeheader()
+    for row in run_rows(groups):
+        writer.writerow({name: no_formula(plain(own)) if isinstance(own, str) else own for name, own in row.items()})
+    return text.getvalue()
+
+
+_RATES = ("any_medal", "gold", "silver", "bronze", "above_median", "valid")
+_LATEX = {
+    "\\": r"\textbackslash{}",
+    "~": r"\textasciitilde{}",
+    "^": r"\textasciicircum{}",
+    **{character: f"\\{character}" for character in "{}$&#_%"},
+}
+
+
+def summary_rows(view: Overview) -> Iterator[dict[str, Any]]:
+    """A row for each agent and split; rates, percentiles and their errors in per cent, None for what is not known.
+
+    ``*_sem`` is the standard error over seeds, ``*_low`` and ``*_high`` are the 95 % interval over competitions.
+    ``cost`` (US dollars), ``tokens_in``, ``tokens_out`` and ``hours`` are sums over all recorded runs.
+    """
+    for summary in _ordered(view):
+        runs = [
+            record
+            for record in view.records
+            if record.agent == summary.label and record.competition_id in set(summary.competition_ids)
+        ]
+        asked = [record for record in runs if "calls" in record.llm]
+        spent = spending_of(summary.label, summary.split, asked) if asked else None
+        precise = {own.measure: own for own in precisions(summary)}
+        yield {
+            "group": summary.group,
+            "agent": summary.agent,
+            "split": summary.split,
+            "competitions": summary.competitions,
+            "seeds": summary.seeds,
+            "runs": len(runs),
+            "missing": summary.missing,
+            "complete": not summary.is_provisional,
+            **_rates(summary),
+            **_bounds("any_medal", summary.interval),
+            "percentile": summary.percentile,
+            **_bounds("percentile", summary.percentile_interval),
+            **{f"{name}_seeds_for_5": precise[name].seeds_needed if name in precise else None for name in MEASURES},
+            "cost": None if spent is None else spent.cost,
+            "tokens_in": None if spent is None else spent.input_tokens,
+            "tokens_out": None if spent is None else spent.output_tokens,
+            "hours": sum(record.seconds for record in runs) / 3600,
+            "unverified_competitions": len(summary.unverified),
+        }
+
+
+def to_summary_json(view: Overview) -> str:
+    return json_text(list(summary_rows(view)))
+
+
+def to_summary_csv(view: Overview) -> str:
+    """The rows as comma-separated values with a header; a field without a value is empty."""
+    rows, text = list(summary_rows(view)), io.StringIO()
+    writer = csv.DictWriter(text, list(dict.fromkeys(name for row in rows for name in row)), lineterminator="\n")
+    writer.writeheader()
+    for row in rows:
+        writer.writerow({name: no_formula(plain(own)) if isinstance(own, str) else own for name, own in row.items()})
+    return text.getvalue()
+
+
+def to_latex(view: Overview) -> str:
+    """Tables for a paper, with the rules of the package booktabs: agents by split, and every pair of agents."""
+    heads = ("Agent", "Split", "Runs", "Any medal", "95 % CI", "Gold", "Silver", "Bronze", "Above median", "Valid",
+        "Percentile", "95 % CI")  # fmt: skip
+    rows = [
+        (
+            _escaped(summary.label),
+            _escaped(summary.split),
+            _runs(summary),
+            _rate(summary.any_medal),
+            _interval_columns(summary.interval),
+            *(_rate(getattr(summary, name)) for name in _RATES[1:]),
+            "--" if summary.percentile is None else f"{summary.percentile:.1f}",
+            _interval_columns(summary.percentile_interval),
+        )
+        for summary in _ordered(view)
+    ]
+    parts = [
+        "% Needs \\usepackage{booktabs}. Per cent, mean and standard error over seeds; intervals over competitions.",
+        _tabular("ll" + "r" * (len(heads) - 2), heads, rows),
+    ]
+    if view.comparisons:
+        of_pairs = ("Agent", "Against", "Split", "Pairs", "Any medal", "95 % CI", "Percentile", "95 % CI", "$p$")
+        parts += [
+            "% Differences in percentage points, paired by competition and seed; p: sign test, Holm-adjusted.",
+            _tabular("lll" + "r" * (len(of_pairs) - 3), of_pairs, [_pair(own) for own in view.comparisons]),
+        ]
+    return "\n".join(parts) + "\n"
+
+
+def _pair(own: SplitComparison) -> tuple[str, ...]:
+    other = own.percentile
+    return (
+        *map(_escaped, (own.ours.label, own.theirs.label, own.split)),
+        str(own.difference.runs),
+        _signed(own.difference.mean),
+        _interval_columns(own.difference.interval),
+        "--" if other is None else _signed(other.mean),
+        _interval_columns(None if other is None else other.interval),
+        "$<$0.001" if own.adjusted_p < 0.001 else f"{own.adjusted_p:.3f}",
+    )
+
+
+def _ordered(view: Overview) -> list[SplitSummary]:
+    return sorted(view.summaries, key=lambda own: split_rank(own.split))
+
+
+def _runs(summary: SplitSummary) -> str:
+    if summary.is_provisional:
+        return f"{summary.results} of {summary.results + summary.missing}"
+    return rf"{summary.competitions} $\times$ {summary.seeds}"
+
+
+def _rates(summary: SplitSummary) -> dict[str, float | None]:
+    found: dict[str, float | None] = {}
+    for name in _RATES:
+        rate: Rate = getattr(summary, name)
+        found[name] = None if math.isnan(rate.mean) else rate.mean
+        found[f"{name}_sem"] = rate.standard_error
+    return found
+
+
+def _bounds(name: str, interval: Interval | None) -> dict[str, float | None]:
+    low, high = (None, None) if interval is None else (interval.low, interval.high)
+    return {f"{name}_low": low, f"{name}_high": high}
+
+
+def _tabular(columns: str, heads: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    head = " & ".join(own.replace("%", r"\%") for own in heads)
+    body = [" & ".join(row) + r" \\" for row in rows]
+    lines = [rf"\begin{{tabular}}{{{columns}}}", r"\toprule", rf"{head} \\", r"\midrule", *body, r"\bottomrule"]
+    return "\n".join([*lines, r"\end{tabular}"])
+
+
+def _escaped(text: str) -> str:
+    return "".join(_LATEX.get(character, character) for character in one_line(text))
+
+
+def _rate(rate: Rate) -> str:
+    if math.isnan(rate.mean):
+        return "--"
+    error = "" if rate.standard_error is None else rf" $\pm$ {rate.standard_error:.1f}"
+    return f"{rate.mean:.1f}{error}"
+
+
+def _signed(value: float) -> str:
+    return f"${value:+.1f}$"
+
+
+def _interval_columns(interval: Interval | None) -> str:
+    return "--" if interval is None else f"[${interval.low:.1f}$, ${interval.high:.1f}$]"
+
+
+_NEIGHBOURS = 2
+
+
+def to_json(view: Overview) -> dict[str, Any]:
+    """The overview as JSON values. Rates, differences and intervals are in per cent, intervals of 95 %.
+
+    =================  ==================================================================================
+    ``pad_missing``    whether runs without a result count as failures (else their seeds are left out)
+    ``groups``         by group: its name, folder, planned runs and records, ``canonical`` (whether the
+                       setting is MLE-bench's own, and the differences; null if not recorded),
+                       ``fairness`` (the fairness profile: name, state and detail of each line), and
+                       ``broken`` (why a file that should be a run's record could not be read)
+    ``summaries``      by agent and split: see ``SplitSummary``; a rate is ``{mean, standard_error}``,
+                       the latter null for a single seed; ``pass_at_k`` is by k, ``medal_rates`` by
+                       competition; ``interval`` is of ``any_medal`` over competitions (Wilson's);
+                       ``percentile`` is the mean percentile among all teams, ``percentiles`` by competition;
+                       ``precision`` has for ``any_medal`` and ``percentile`` the variance by cause, the
+                       seeds for a difference of 5 points, and how far the mean would move without each
+                       competition (see ``results.comparison.Precision``); ``firmness``
+                       counts the medals that are ``firm``, ``not firm`` and of ``unknown`` firmness
+    ``categories``     the same by category, if requested
+    ``published``      ``standings``: rank ``of`` so many, with the nearest published results on either
+                       side, and the ``caveats``; ``not_ranked``: who has no rank, and why
+    ``comparisons``    of every two agents, by split: ``difference`` of their any-medal rates (ours minus
+                       theirs) over ``runs`` of the same competition and seed, its ``interval`` over
+                       competitions and ``seeds_interval`` over seeds, wins, ties and losses by
+                       competition, the two-sided p-value of the sign test, ``adjusted_p_value`` for the
+                       number of pairs (Holm), and the same of the ``percentile``
+    ``costs``          what runs spent on language models, by agent and split, in US dollars; null where
+                       the cost of a call is not known
+    ``timelines``      medals over time and over money, by agent and split, and what last changes cost; see
+                       ``results.overview.Timeline``
+    ``runs``           every run, with the columns of the CSV format
+    =================  ==================================================================================
+    """
+    return {
+        "pad_missing": view.pad_missing,
+        "groups": [
+            {
+                "name": group.name,
+                "folder": str(group.folder),
+                "planned": len(group.planned),
+                "records": len(group.runs),
+                "canonical": None if group.manifest.canonical is None else asdict(group.manifest.canonical),
+                "fairness": [asdict(line) for line in fairness_profile(group)],
+                "broken": list(group.broken),
+            }
+            for group in view.groups
+        ],
+        "summaries": [_summary(summary) for summary in view.summaries],
+        "categories": [_summary(summary) for summary in view.categories],
+        "published": {
+            "standings": [_standing(standing) for standing in view.standings],
+            "not_ranked": list(view.not_ranked),
+        },
+        "comparisons": [_comparison(comparison) for comparison in view.comparisons],
+        "costs": [
+            {**asdict(own), "cost_per_run": own.cost_per_run, "cost_per_medal": own.cost_per_medal}
+            for own in spending(view.records)
+        ],
+        "timelines": [asdict(own) for own in timelines(view.records)],
+        "runs": list(run_rows(view.groups)),
+    }
+
+
+def _summary(summary: SplitSummary) -> dict[str, Any]:
+    return {
+        "label": summary.label,
+        "group": summary.group,
+        "agent": summary.agent,
+        "split": summary.split,
+        "category": summary.category,
+        "competitions": summary.competitions,
+        "covers_split": summary.covers_split,
+        "seeds": summary.seeds,
+        "counted_seeds": list(summary.counted_seeds),
+        "left_out_seeds": list(summary.left_out_seeds),
+        "padded_seeds": list(summary.padded_seeds),
+        "provisional": summary.is_provisional,
+        "results": summary.results,
+        "missing": summary.missing,
+        "note": summary.note,
+        "caution": summary.caution,
+        "contaminated": list(summary.contaminated),
+        "any_medal_without_contaminated": summary.any_medal_without and asdict(summary.any_medal_without),
+        "indicative": list(summary.indicative),
+        "unverified": list(summary.unverified),
+        "firmness": dict(summary.firmness),
+        "outcomes": summary.counts,
+        **{name: asdict(getattr(summary, name)) for name in RATES},
+        "interval": _interval(summary.interval),
+        "percentile": summary.percentile,
+        "percentile_interval": _interval(summary.percentile_interval),
+        "percentiles": summary.percentiles,
+        "precision": [_precision(own) for own in precisions(summary)],
+        "pass_at_k": {str(k): value for k, value in enumerate(summary.pass_at_k, 1)},
+        "medal_rates": summary.medal_rates,
+    }
+
+
+def _interval(interval: Interval | None) -> dict[str, float] | None:
+    return None if interval is None else {**asdict(interval), "level": LEVEL}
+
+
+def _standing(standing: Standing) -> dict[str, Any]:
+    split = standing.summary.split
+
+    def published(result: PublishedResult) -> dict[str, Any]:
+        return {
+            "agent": result.agent,
+            "llm": result.llm,
+            "date": result.date,
+            "hours": result.hours,
+            "any_medal": asdict(result.rates[split]),
+            "flags": flags(result),
+        }
+
+    return {
+        "label": standing.summary.label,
+        "split": split,
+        "rank": standing.rank,
+        "of": standing.of,
+        "better": [published(result) for result in standing.better[:_NEIGHBOURS]],
+        "worse": [published(result) for result in standing.worse[:_NEIGHBOURS]],
+        "caveats": list(standing.caveats),
+    }
+
+
+def _precision(own: Precision) -> dict[str, Any]:
+    return {**asdict(own), "interval": _interval(own.interval), "variance_shares": own.variance.shares}
+
+
+def _comparison(comparison: SplitComparison) -> dict[str, Any]:
+    return {
+        "split": comparison.split,
+        "ours": comparison.ours.label,
+        "theirs": comparison.theirs.label,
+        **_difference(comparison.difference),
+        "adjusted_p_value": comparison.adjusted_p,
+        "percentile": comparison.percentile and _difference(comparison.percentile),
+    }
+
+
+def _difference(difference: PairedDifference) -> dict[str, Any]:
+    return {
+        "competitions": difference.competitions,
+        "runs": difference.runs,
+        "difference": difference.mean,
+        "interval": _interval(difference.interval),
+        "seeds_interval": _interval(difference.seeds_interval),
+        "wins": difference.wins,
+        "ties": difference.ties,
+        "losses": difference.losses,
+        "p_value": difference.p_value,
+    }

@@ -1,0 +1,423 @@
+"""Any-medal rates: by split, among the published results, and over time and money, from snapshots."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import isnan
+
+from pytest_mlebench.io.units import pluralize
+from pytest_mlebench.records.outcome import Outcome
+from pytest_mlebench.records.record import RunRecord
+from pytest_mlebench.reports.palette import AGENTS
+from pytest_mlebench.reports.plots.runs import agents_of, outcome_cell
+from pytest_mlebench.reports.plots.svg import (
+    Panel,
+    Plot,
+    at,
+    fitting,
+    grid,
+    line,
+    marker,
+    n,
+    named,
+    rect,
+    shortened,
+    stretched,
+    text,
+)
+from pytest_mlebench.results.comparison import SPLITS, PublishedResult
+from pytest_mlebench.results.overview import Step, Timeline
+from pytest_mlebench.results.statistics import Interval, Rate
+from pytest_mlebench.results.summary import SplitSummary, split_rank
+
+_RATES_WIDTH, _ROW, _RATES_TOP = 400, 24, 42
+_NAME, _VALUE = 176, 84
+"""What the names on the left and the numbers on the right of the axis take."""
+
+
+@dataclass(frozen=True)
+class _Line:
+    name: str
+    rate: Rate
+    number: int | None = None  # an agent of this group, not a published one
+    comparable: bool = True
+    interval: Interval | None = None
+
+
+def medal_rates(
+    summaries: Sequence[SplitSummary],
+    published: Sequence[PublishedResult] = (),
+    *,
+    best: int = 5,
+    agents: Sequence[str] = (),
+) -> Plot:
+    """A panel for each split, with the ``best`` comparable results that are published and those nearest to ours."""
+    agents = agents or sorted({summary.label for summary in summaries})
+    splits = sorted({summary.split for summary in summaries}, key=lambda split: (split != "all", split_rank(split)))
+    chosen = _chosen(published, summaries, best)
+    panels = []
+    for k, split in enumerate(splits):
+        lines = [
+            _Line(_own_name(summary), summary.any_medal, agents.index(summary.label), interval=summary.interval)
+            for summary in summaries
+            if summary.split == split and not isnan(summary.any_medal.mean)
+        ]
+        lines += [
+            _Line(_published_name(result), result.rates[split], comparable=result.comparable)
+            for result in chosen
+            if split in result.rates
+        ]
+        ordered = sorted(lines, key=lambda line: -line.rate.mean)
+        panels.append(_rates_panel(k, split, ordered))
+    notes = sorted({result.note for result in chosen if not result.comparable})
+    return Plot(
+        name="rates",
+        title="Any-medal rates" + (" among the published ones" if chosen else ""),
+        caption="Percentage of competitions with a medal ± standard error.",
+        more="The thick whisker is the standard error over seeds; the thin one is the 95 % interval over competitions."
+        + (" Filled marks are this report’s agents, rings are published results." if chosen else "")
+        + (f" † does not compare ({', '.join(notes)})." if notes else ""),
+        panels=panels,
+        columns=4,
+    )
+
+
+def _chosen(
+    published: Sequence[PublishedResult], summaries: Sequence[SplitSummary], best: int
+) -> list[PublishedResult]:
+    if not any(summary.split in result.rates for result in published for summary in summaries):
+        return []
+    comparable = sorted((r for r in published if r.comparable), key=lambda r: -r.rates["all"].mean)
+    chosen = comparable[:best]
+    for summary in summaries:
+        if summary.split == "all":
+            better = [r for r in comparable if r.rates["all"].mean >= summary.any_medal.mean]
+            chosen += [*better[-1:], *comparable[len(better) : len(better) + 1]]
+    floor = min((result.rates["all"].mean for result in comparable[:best]), default=0.0)
+    chosen += [r for r in published if not r.comparable and r.rates["all"].mean >= floor]
+    return [result for result in published if any(result is one for one in chosen)]
+
+
+def _own_name(summary: SplitSummary) -> str:
+    if summary.is_provisional:
+        return f"{summary.label} (provisional)"
+    whole = summary.covers_split or summary.split not in SPLITS
+    return summary.label + ("" if whole else f" ({pluralize(summary.competitions, 'competition')} only)")
+
+
+def _published_name(result: PublishedResult) -> str:
+    name = f"{result.agent} · {result.llm}"
+    if result.hours not in (24, None):
+        name += f", {result.hours:g} h"
+    return name if result.comparable else f"† {name}"
+
+
+def _rates_panel(number: int, split: str, lines: Sequence[_Line]) -> Panel:
+    bottom = _RATES_TOP + _ROW * len(lines)
+    body = [text(-_NAME, 14, split, "h f-ink")]
+    for tick in (0, 25, 50, 75, 100):
+        body.append(line(at(tick / 100), _RATES_TOP - 4, at(tick / 100), bottom))
+        if tick % 50 == 0:  # on a phone there is no room for more
+            body.append(text(at(tick / 100), _RATES_TOP - 9, f"{tick} %" if tick == 100 else str(tick), "s m f-muted"))
+    for k, one in enumerate(lines):
+        body += _row(_RATES_TOP + k * _ROW, one)
+    return Panel(
+        name=f"rates-{number}",
+        title=f"Any-medal rates on split {split}",
+        description="; ".join(f"{one.name}: {one.rate}" for one in lines),
+        width=_RATES_WIDTH,
+        height=bottom,
+        body="".join(body),
+        margins=(_NAME, _VALUE),
+    )
+
+
+def _row(y: float, one: _Line) -> list[str]:
+    """A name, its mark with a whisker, and its number, on one line."""
+    mean, error = one.rate.mean, one.rate.standard_error
+    own = one.number is not None
+    style = "f-ink b" if own else "f-ink" if one.comparable else "f-muted"
+    colour = f"agent{one.number % AGENTS}" if one.number is not None else "muted"
+    middle = y + _ROW / 2
+    body = [
+        line(-_NAME, y, "100%", y),
+        named(one.name, text(-_NAME, middle + 4, fitting(one.name, (_NAME - 10) * (0.85 if own else 1)), style)),
+        text("100%", middle + 4, f"{mean:.1f}{one.rate.spread}", f"e {style}").replace(
+            "<text ", f'<text dx="{_VALUE}" ', 1
+        ),
+    ]
+    if one.interval is not None:
+        body.append(line(at(one.interval.low / 100), middle, at(one.interval.high / 100), middle, f"s-{colour}"))
+    if error:
+        low, high = at(max(0, mean - error) / 100), at(min(100, mean + error) / 100)
+        body.append(line(low, middle, high, middle, f"s-{colour}", width=3 if own else 1.2))
+    if one.number is not None:
+        return [*body, marker(one.number, at(mean / 100), middle, 5)]
+    dash = "" if one.comparable else " dash"
+    circle = (
+        f'<circle cx="{at(mean / 100)}" cy="{n(middle)}" r="3.5" class="f-paper s-muted{dash}" stroke-width="1.5"/>'
+    )
+    return [*body, circle]
+
+
+_WIDTH, _LEFT, _RIGHT, _TOP, _PLOT = 440, 42, 104, 34, 200
+_CURVE = 1000.0
+"""The width that curves are drawn for."""
+_LINE = 14
+"""The least distance of two labels."""
+
+
+def over_time_plot(
+    records: Sequence[RunRecord], timelines: Sequence[Timeline], *, agents: Sequence[str] = ()
+) -> Plot | None:
+    """A panel for each split, over time and over money; None where no run has snapshots."""
+    if not any(timeline.with_snapshots for timeline in timelines):
+        return None
+    agents = agents or agents_of(records)
+    panels: list[Panel] = []
+    for split in dict.fromkeys(timeline.split for timeline in timelines):
+        own = [timeline for timeline in timelines if timeline.split == split]
+        runs = [record for record in records if record.split == split]
+        longest = max((record.seconds for record in runs), default=0.0)
+        panels.append(_panel(f"over-time-{len(panels)}", f"{split}, over time", own, agents, longest, SECONDS))
+        dearest = max((record.cost or 0.0 for record in runs), default=0.0)
+        priced = [timeline for timeline in own if timeline.priced]
+        if dearest and priced:
+            panels.append(_panel(f"over-cost-{len(panels)}", f"{split}, over money", priced, agents, dearest, DOLLARS))
+    return Plot(
+        name="over-time",
+        title="Any-medal rates while agents ran",
+        caption="Percentage of runs whose submission at that time, or cost, would have earned a medal.",
+        more="Where a line falls, a medal was given up for a worse submission. The mark at the right is the final "
+        "result, the dashed line what each run’s best submission would have given.",
+        panels=panels,
+    )
+
+
+def _panel(
+    name: str,
+    title: str,
+    timelines: Sequence[Timeline],
+    agents: Sequence[str],
+    largest: float,
+    units: tuple[tuple[str, float], ...],
+) -> Panel:
+    unit, size = next((unit for unit in units if largest >= 2 * unit[1]), units[-1])
+    distance = tick_distance(largest / size)
+    ticks = max(1, -int(-largest / size // distance))
+    end = distance * ticks * size
+    bottom = _TOP + _PLOT
+
+    def x(amount: float) -> float:
+        return _CURVE * min(1.0, amount / end)
+
+    def y(rate: float) -> float:
+        return bottom - _PLOT * rate / 100
+
+    body = [text(-_LEFT, 14, shortened(title, 50), "h f-ink")]
+    body += grid(_PLOT, bottom, ticks, distance, unit)
+    words, curves, ends = [], [], []
+    for timeline in timelines:
+        number = agents.index(timeline.agent)
+        steps = timeline.over_time if units is SECONDS else timeline.over_cost
+        final = timeline.final if units is SECONDS else (steps[-1].rate if steps else 0.0)
+        colour = f"s-agent{number % 6}"
+        path = _path(steps, x, y, bottom)
+        curves.append(f'<path d="{path}" class="hollow {colour}" stroke-width="2"/>')
+        if units is SECONDS and timeline.best > timeline.final:
+            body.append(line(0, y(timeline.best), "100%", y(timeline.best), f"dash {colour}"))
+        ends.append((y(final), number, timeline.agent, f"{final:.0f} %"))
+        said = f"{timeline.agent}: {final:.1f} % at the end"
+        if timeline.medals_lost:
+            said += f", {timeline.best:.1f} % with each run's best"
+        words.append(said)
+    body.append(stretched(_CURVE, bottom, "".join(curves)))
+    body += _labels(ends)
+    return Panel(
+        name=name,
+        title=f"Any-medal rate on {title}",
+        description="; ".join(words),
+        width=_WIDTH,
+        height=bottom + 22 + max(0, _LINE * len(ends) - _PLOT),
+        body="".join(body),
+        margins=(_LEFT, _RIGHT),
+    )
+
+
+def _labels(ends: Sequence[tuple[float, int, str, str]]) -> list[str]:
+    """The agents' marks at the ends of their lines, each with its name, none over another."""
+    found, last = [], 0.0
+    for y, number, agent, rate in sorted(ends):
+        last = max(y, last + _LINE)
+        found.append(marker(number, "100%", y, 5))
+        shown = text("100%", last + 4, f"{fitting(agent, _RIGHT - 46)} {rate}").replace("<text ", '<text dx="11" ', 1)
+        found.append(named(agent, shown))
+    return found
+
+
+def _path(steps: Sequence[Step], x: Callable[[float], float], y: Callable[[float], float], bottom: float) -> str:
+    return f"M0 {n(bottom)}" + "".join(f"H{n(x(s.amount))}V{n(y(s.rate))}" for s in steps) + f"H{n(_CURVE)}"
+
+
+_WIDTH_time_spent, _LEFT_time_spent, _RIGHT_time_spent, _TOP_time_spent, _PLOT_time_spent, _AXIS = (
+    400,
+    42,
+    14,
+    54,
+    160,
+    1000,
+)
+_FAILED = rect(0.5, 0.5, 16, 15, "f-card s-failure dash", radius=2)
+SECONDS = (("h", 3600.0), ("min", 60.0), ("s", 1.0))
+DOLLARS = (("$", 1.0), ("¢", 0.01), ("m$", 0.001), ("µ$", 0.000001))
+
+
+@dataclass(frozen=True)
+class _Quantity:
+    """What runs spend: how much a run did, its units from the largest, and how it is called."""
+
+    amount: Callable[[RunRecord], float]
+    units: tuple[tuple[str, float], ...]
+    name: str
+    of_agents: str
+
+    def in_words(self, amount: float) -> str:
+        unit, size = next((unit for unit in self.units if amount >= unit[1]), self.units[-1])
+        number = amount / size
+        return f"{number:,.0f} {unit}" if number >= 100 else f"{number:.3g} {unit}"
+
+
+_TIME = _Quantity(lambda record: record.seconds, SECONDS, "time", " of agent time")
+_COST = _Quantity(lambda record: record.cost or 0.0, DOLLARS, "cost", "")
+
+
+def time_plot(records: Sequence[RunRecord], *, agents: Sequence[str] = ()) -> Plot:
+    """A panel for each agent."""
+    return Plot(
+        name="time",
+        title="Medals over time spent",
+        caption="Percentage of runs that had ended by each time, by outcome.",
+        more="The top edge of bronze is the share of runs with a medal by that time.",
+        panels=_panels(records, _TIME, agents),
+    )
+
+
+def cost_plot(records: Sequence[RunRecord], *, agents: Sequence[str] = ()) -> Plot | None:
+    """A panel for each agent; None where no run has a known cost."""
+    known = [record for record in records if record.cost is not None]
+    if not any(record.cost for record in known):
+        return None
+    unknown = sum(bool(record.llm.get("calls")) and record.cost is None for record in records)
+    return Plot(
+        name="cost",
+        title="Medals over money spent",
+        caption="Percentage of runs that cost no more than each amount, by outcome.",
+        more="The top edge of bronze is the share of runs with a medal at that cost."
+        + (f" Left out: {pluralize(unknown, 'run')} of unknown cost." if unknown else ""),
+        panels=_panels(known, _COST, agents),
+    )
+
+
+def _panels(records: Sequence[RunRecord], quantity: _Quantity, agents: Sequence[str]) -> list[Panel]:
+    shown = agents_of(records)
+    agents = agents or shown
+    longest = max(map(quantity.amount, records), default=1.0) or 1.0
+    return [
+        _spent_panel(
+            agents.index(agent), [record for record in records if record.agent == agent], longest, len(agents), quantity
+        )
+        for agent in shown
+    ]
+
+
+def _spent_panel(number: int, records: Sequence[RunRecord], longest: float, agents: int, quantity: _Quantity) -> Panel:
+    agent = records[0].agent
+    unit, seconds = next((unit for unit in quantity.units if longest >= 2 * unit[1]), quantity.units[-1])
+    step = tick_distance(longest / seconds)
+    end = step * -(-longest / seconds // step) * seconds
+    bottom = _TOP_time_spent + _PLOT_time_spent
+
+    def x(time: float) -> float:
+        return _AXIS * time / end
+
+    def y(runs: int) -> float:
+        return bottom - _PLOT_time_spent * runs / len(records)
+
+    body = [text(16 - _LEFT_time_spent if agents > 1 else -_LEFT_time_spent, 14, fitting(agent, 270), "h f-ink")]
+    if agents > 1:
+        body.append(marker(number, 5 - _LEFT_time_spent, 9.5))
+    medals = [record for record in records if record.report.any_medal]
+    summary = _in_words(medals, sum(map(quantity.amount, records)), quantity)
+    body.append(text(-_LEFT_time_spent, 33, summary, "f-muted"))
+    passed = [outcome for outcome in Outcome if outcome.passed]
+    by_outcome = [[record for record in records if record.outcome is outcome] for outcome in passed]
+    failed = [record for record in records if not record.outcome.passed]
+    areas = [
+        *((runs, f"f-{outcome.colour}", False) for outcome, runs in zip(passed, by_outcome, strict=True)),
+        (failed, "f-card", True),
+    ]
+    curves = []
+    # From the back, where all runs are, to the front, where only gold is.
+    for k, (runs, classes, outlined) in reversed(list(enumerate(areas))):
+        if runs:
+            below = sorted(quantity.amount(record) for own, _, _ in areas[: k + 1] for record in own)
+            curves.append(_area(below, x, y, classes, outlined=outlined))
+    body.append(stretched(_AXIS, bottom, "".join(curves)))
+    body += grid(_PLOT_time_spent, bottom, round(end / seconds / step), step, unit)
+    key = [
+        (outcome_cell(0, 0, outcome), f"{outcome.label}: {len(runs)}")
+        for outcome, runs in zip(passed, by_outcome, strict=True)
+        if runs
+    ]
+    if failed:
+        key.append((_FAILED, f"no valid submission: {len(failed)}"))
+    for k, (sign, words) in enumerate(key):
+        left, top = 170 * (k % 2) - _LEFT_time_spent, bottom + 28 + 20 * (k // 2)
+        body.append(f'<g transform="translate({left} {n(top)})">{sign}{text(24, 13, words)}</g>')
+    return Panel(
+        name=f"{quantity.name}-{number}",
+        title=f"Medals of {agent} over {quantity.name} spent",
+        description=summary,
+        width=_WIDTH_time_spent,
+        height=bottom + 28 + 20 * -(-len(key) // 2),
+        body="".join(body),
+        margins=(_LEFT_time_spent, _RIGHT_time_spent),
+    )
+
+
+def _area(
+    seconds: Sequence[float],
+    x: Callable[[float], float],
+    y: Callable[[int], float],
+    classes: str,
+    *,
+    outlined: bool,
+) -> str:
+    """What lies below the steps of a count that grows by one at each of these times."""
+    steps: list[tuple[str, str]] = []
+    for k, second in enumerate(seconds, 1):
+        at = n(x(second))
+        if steps and steps[-1][0] == at:
+            steps.pop()
+        steps.append((at, n(y(k))))
+    start = f"M0 {n(y(0))}"
+    path = "".join(f"H{at}V{height}" for at, height in steps) + f"H{_AXIS}"
+    area = f'<path d="{start}{path}V{n(y(0))}z" class="{classes}"/>'
+    return area + (f'<path d="{start}{path}" class="hollow s-failure dash"/>' if outlined else "")
+
+
+def _in_words(medals: Sequence[RunRecord], spent: float, quantity: _Quantity) -> str:
+    if not medals:
+        return f"no medal in {quantity.in_words(spent)}{quantity.of_agents}"
+    amounts = sorted(map(quantity.amount, medals))
+    half = amounts[(len(amounts) - 1) // 2]
+    return (
+        f"{len(medals)} medal{'s' if len(medals) > 1 else ''} in {quantity.in_words(spent)}, "
+        f"{quantity.in_words(spent / len(medals))} each; half of them within {quantity.in_words(half)}"
+    )
+
+
+def tick_distance(length: float) -> float:
+    """A round distance between ticks, so that there are at most eight."""
+    return next(step for step in (0.5, 1, 2, 3, 4, 6, 12, 24, 48, 100, 200, 500, 1000, 10**6) if length / step <= 8)

@@ -1,0 +1,231 @@
+"""The two sockets by which a container's first process (``environment/init.py``) and the harness talk.
+
+By the control channel it gets its order and tells how the agent ended. By the submission channel it shows the
+submission while the container runs: not by way of the engine, which holds a container locked while it reads from it, so
+that an agent that puts a pipe in the place of its file at the right moment would keep it locked, and so beyond its time
+limit. The first process reads as the agent's user and without waiting for anything, and the agent can neither signal
+nor trace it. What it says is bounded and checked, as the image around it is the agent's.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from pytest_mlebench.errors import SandboxError
+from pytest_mlebench.io.values import loads
+from pytest_mlebench.sandbox.snapshots import Identity
+
+_MAX_MESSAGE = 1 << 12
+_MAX_NESTING = 4
+
+
+class ControlChannelClosed(Exception):
+    """The container's first process is gone, or said something that is not in the protocol."""
+
+
+@dataclass(frozen=True)
+class Started:
+    """The agent runs."""
+
+
+@dataclass(frozen=True)
+class GpusMissing:
+    """The container has only ``seen`` of the GPUs that the agent was to find, so it was not started."""
+
+    seen: int
+
+
+@dataclass(frozen=True)
+class AgentEnded:
+    """The agent's process ended: with an exit code, or by a signal. ``oom_kills`` is None where it is not known."""
+
+    exit_code: int | None
+    signal: str | None
+    oom_kills: int | None
+
+
+class ControlChannel:
+    """A Unix socket that takes one caller, before any agent runs, and no other."""
+
+    def __init__(self, path: Path) -> None:
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(str(path))
+        path.chmod(0o666)  # root in the container may be nobody here; the folder around it is private
+        self._listener.listen(1)
+        self._peer: socket.socket | None = None
+        self._buffer = b""
+
+    def __enter__(self) -> ControlChannel:
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self._listener.close()
+        if self._peer is not None:
+            self._peer.close()
+
+    def accept(self, *, timeout: float, alive: Callable[[], bool]) -> None:
+        """Wait for the container's call; raises SandboxError where none comes."""
+        deadline = time.monotonic() + timeout
+        self._listener.settimeout(0.5)
+        while self._peer is None:
+            try:
+                self._peer, _ = self._listener.accept()
+            except TimeoutError:
+                if not alive():
+                    raise SandboxError("the container ended before it called the harness") from None
+                if time.monotonic() > deadline:
+                    raise SandboxError(
+                        "the container does not reach the harness: the engine must see this machine's file system"
+                    ) from None
+        self._listener.close()
+
+    def send(self, message: Mapping[str, Any]) -> None:
+        """Raises ControlChannelClosed."""
+        assert self._peer is not None
+        self._peer.settimeout(30)
+        try:
+            self._peer.sendall(json.dumps(message).encode() + b"\n")
+        except OSError as error:
+            raise ControlChannelClosed from error
+
+    def receive(self, timeout: float) -> Started | AgentEnded | GpusMissing | None:
+        """The next message, or None if none came in time; raises ControlChannelClosed."""
+        assert self._peer is not None
+        deadline = time.monotonic() + timeout
+        while b"\n" not in self._buffer:
+            self._peer.settimeout(max(0.001, deadline - time.monotonic()))
+            try:
+                block = self._peer.recv(_MAX_MESSAGE)
+            except TimeoutError:
+                return None
+            except OSError as error:
+                raise ControlChannelClosed from error
+            self._buffer += block
+            if not block or len(self._buffer) > 2 * _MAX_MESSAGE:
+                raise ControlChannelClosed
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        return parse_message(line)
+
+
+def parse_message(line: bytes) -> Started | AgentEnded | GpusMissing:
+    """One line of the protocol; raises ControlChannelClosed for anything else."""
+    if len(line) > _MAX_MESSAGE or line.count(b"[") + line.count(b"{") > _MAX_NESTING:
+        raise ControlChannelClosed("a message that is too large")
+    try:
+        message = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise ControlChannelClosed("a message that is not JSON") from error
+    match message:
+        case {"started": True}:
+            return Started()
+        case {"gpus_seen": int(seen)} if not isinstance(seen, bool) and 0 <= seen < 1 << 16:
+            return GpusMissing(seen)
+        case {"exit_code": int(code), **rest} if not isinstance(code, bool) and 0 <= code <= 255:
+            return AgentEnded(code, None, _oom_kills(rest))
+        case {"signal": str(name), **rest} if name in signal.Signals.__members__:
+            return AgentEnded(None, name, _oom_kills(rest))
+    raise ControlChannelClosed("a message that is not in the protocol")
+
+
+def _oom_kills(message: Mapping[Any, Any]) -> int | None:
+    number = message.get("oom_kills")
+    if number is None:
+        return None
+    if not isinstance(number, int) or isinstance(number, bool) or not 0 <= number < 1 << 32:
+        raise ControlChannelClosed("a message that is not in the protocol")
+    return number
+
+
+_SECONDS = 30.0
+_MAX_LINE = 1 << 12
+_BLOCK = 1 << 16
+_NUMBERS = 5
+
+
+class SubmissionChannel:
+    """A Unix socket that takes one caller; a source of snapshots. Methods raise OSError for what is no answer."""
+
+    def __init__(self, path: Path) -> None:
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.settimeout(_SECONDS)
+        self._listener.bind(str(path))
+        path.chmod(0o666)  # root in the container may be nobody here; the folder around it is private
+        self._listener.listen(1)
+        self._peer: socket.socket | None = None
+        self._buffer = b""
+
+    def __enter__(self) -> SubmissionChannel:
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self._listener.close()
+        if self._peer is not None:
+            self._peer.close()
+
+    def look(self) -> Identity | None:
+        return _identity(self._ask({"look": True}).get("identity"))
+
+    def copy(self, identity: Identity, write: Callable[[bytes], object]) -> bool:
+        size = self._ask({"copy": list(identity)}).get("size")
+        if size is None:
+            return False
+        if not isinstance(size, int) or isinstance(size, bool) or not 0 <= size <= identity[2]:
+            raise OSError("the container's first process does not keep to the protocol")
+        while size:
+            block = self._buffer or self._receive()
+            write(block[:size])
+            self._buffer = block[size:]
+            size -= len(block[:size])
+        return _identity(self._answer().get("identity")) == identity
+
+    def close(self) -> None:
+        for end in (self._peer, self._listener):
+            if end is not None:
+                with suppress(OSError):
+                    end.shutdown(socket.SHUT_RDWR)
+
+    def _ask(self, question: dict[str, Any]) -> dict[str, Any]:
+        if self._peer is None:
+            self._peer, _ = self._listener.accept()
+            self._peer.settimeout(_SECONDS)
+        self._peer.sendall(json.dumps(question).encode() + b"\n")
+        return self._answer()
+
+    def _answer(self) -> dict[str, Any]:
+        while b"\n" not in self._buffer:
+            if len(self._buffer) > _MAX_LINE:
+                raise OSError("the container's first process does not keep to the protocol")
+            self._buffer += self._receive()
+        line, _, self._buffer = self._buffer.partition(b"\n")
+        try:
+            answer = loads(line)
+        except ValueError:
+            answer = None
+        if not isinstance(answer, dict):
+            raise OSError("the container's first process does not keep to the protocol")
+        return answer
+
+    def _receive(self) -> bytes:
+        assert self._peer is not None
+        block = self._peer.recv(_BLOCK)
+        if not block:
+            raise ConnectionError("the container's first process is gone")
+        return block
+
+
+def _identity(value: Any) -> Identity | None:
+    if value is None:
+        return None
+    whole = isinstance(value, list) and len(value) == _NUMBERS and all(type(number) is int for number in value)
+    if not whole or not 0 <= value[2] < 1 << 63:
+        raise OSError("the container's first process does not keep to the protocol")
+    return tuple(value)

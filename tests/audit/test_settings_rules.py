@@ -1,0 +1,526 @@
+"""What verifying a bundle finds in settings and times: each rule with values at its bounds, without a real session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_mlebench.catalog import default_catalogue
+from pytest_mlebench.extras.bundles.verify_settings import counts, settings
+from pytest_mlebench.io.values import parse
+from pytest_mlebench.records.group import RunGroup
+from pytest_mlebench.records.manifest import Canonical, Manifest, PlannedRun, Session, canonical_differences
+from pytest_mlebench.records.outcome import Connection, Ending, Hardware, Limits
+from pytest_mlebench.records.report import TimelinePoint
+from pytest_mlebench.sandbox.limits import describe
+from tests.groups import record_with
+
+Change = Callable[[RunGroup], RunGroup]
+COMPETITION = default_catalogue()["smoke-digits"]
+MACHINE = Hardware(host="a", cpu="b", cpus=8, memory=16 << 30)
+LIMITS: dict[str, Any] = {"time_limit": 3600.0, "cpus": 2, "memory": 8 << 30}
+NOW = datetime.now(UTC)
+
+
+def at(seconds: float) -> str:
+    """A time after the start of the group's only session, which took an hour and began three hours ago."""
+    return (NOW - timedelta(hours=3) + timedelta(seconds=seconds)).isoformat()
+
+
+def canonical(limits: Mapping[str, Any] = LIMITS, sandbox: str = "docker") -> Canonical:
+    given = parse(Limits, dict(limits))
+    return Canonical.of_all(None, canonical_differences(given, MACHINE, workers=1, sandboxes={sandbox}))
+
+
+def honest() -> RunGroup:
+    record = record_with(COMPETITION, "gold", agent="mine")
+    record = replace(
+        record,
+        started_at=at(600),
+        ended_at=at(660),
+        limits=LIMITS,
+        agent_definition={"id": "mine", "kwargs": {"steps": 3}},
+        data={"answers": "d"},
+        sandbox=replace(
+            record.sandbox, limits=describe(parse(Limits, LIMITS)), image="i", image_digest="x", network="llm"
+        ),
+    )
+    noted = {"split": record.split, "category": record.category, "version": record.report.bench_version, "digest": "c"}
+    manifest = Manifest(
+        run_group="g",
+        created_at=at(0),
+        settings={
+            "limits": LIMITS,
+            "network": "llm",
+            "agents": {"mine": {"id": "mine", "kwargs": {"steps": 3}, "digest": "a", "sandbox": "docker"}},
+            "competitions": {COMPETITION.id: noted},
+        },
+        runs=(PlannedRun("mine", COMPETITION.id, 0),),
+        sessions=(Session(started_at=at(0), ended_at=at(3600), workers=1, hardware=MACHINE),),
+        canonical=canonical(),
+    )
+    return summarised(RunGroup(folder=Path("g"), records=(record,), manifest=manifest))
+
+
+def summarised(group: RunGroup) -> RunGroup:
+    """With a manifest whose sums follow from the records."""
+    empty = replace(group.manifest, images={}, connections={}, data={}, models={}, permissions={})
+    return replace(group, manifest=empty.summarised(group.records))
+
+
+def record(**changes: Any) -> Change:
+    def changed(group: RunGroup) -> RunGroup:
+        (own,) = group.records
+        account = {name.removeprefix("sandbox_"): changes[name] for name in changes if name.startswith("sandbox_")}
+        plain = {name: value for name, value in changes.items() if not name.startswith("sandbox_")}
+        return replace(group, records=(replace(own, **plain, sandbox=replace(own.sandbox, **account)),))
+
+    return changed
+
+
+def manifest(**changes: Any) -> Change:
+    return lambda group: replace(group, manifest=replace(group.manifest, **changes))
+
+
+def noted(**changes: Any) -> Change:
+    """Settings of the manifest; None takes one out."""
+
+    def changed(group: RunGroup) -> RunGroup:
+        values = {name: value for name, value in {**group.manifest.settings, **changes}.items() if value is not None}
+        return replace(group, manifest=replace(group.manifest, settings=values))
+
+    return changed
+
+
+def session(**changes: Any) -> Change:
+    return lambda group: replace(
+        group, manifest=replace(group.manifest, sessions=(replace(group.manifest.sessions[0], **changes),))
+    )
+
+
+def limited(**changes: Any) -> Change:
+    """Other limits in record, sandbox, manifest and its verdict alike."""
+    limits = {name: value for name, value in {**LIMITS, **changes}.items() if value is not None}
+    return lambda group: record(limits=limits, sandbox_limits=describe(parse(Limits, limits)))(
+        noted(limits=limits)(manifest(canonical=canonical(limits))(group))
+    )
+
+
+def locally(group: RunGroup) -> RunGroup:
+    agents = {"mine": {**group.manifest.settings["agents"]["mine"], "sandbox": "local"}}
+    group = noted(agents=agents)(manifest(canonical=canonical(sandbox="local"))(group))
+    return record(sandbox_name="local", sandbox_network="not enforced", sandbox_image="", sandbox_image_digest="")(
+        group
+    )
+
+
+def point(seconds: float) -> TimelinePoint:
+    return TimelinePoint(seconds=seconds, file="submission/submission.csv")
+
+
+def found(*changes: Change, made_at: str = "", sums: bool = True) -> list[str]:
+    group = honest()
+    for change in changes:
+        group = change(group)
+    said = settings(summarised(group) if sums else group, made_at or NOW.isoformat())
+    return [text.removeprefix(f"{group.records[0].run_id}: ") for text in said]
+
+
+def test_an_honest_group_has_no_contradiction() -> None:
+    assert found() == [] == found(locally)
+
+
+ANOTHER = (Connection(host="a.example", port=443, allowed=True),)
+TIMES: dict[str, tuple[list[Change], list[str]]] = {
+    "an end two minutes before the end that its seconds say": ([record(seconds=180.0)], []),
+    "more than two minutes": ([record(seconds=181.0)], ["it took 181 s between times that are 60 s apart"]),
+    "no seconds": ([record(seconds=0.0)], []),
+    "seconds below zero": ([record(seconds=-1.0)], ["it took -1 s between times that are 60 s apart"]),
+    "an end at the start": ([record(seconds=0.0, ended_at=at(600))], []),
+    "an end before the start": ([record(seconds=0.0, ended_at=at(599))], ["it ended before it began"]),
+    "a start two minutes before the session": ([record(started_at=at(-120), ended_at=at(0))], []),
+    "an earlier start": (
+        [record(started_at=at(-121), ended_at=at(0))], ["it ran when no session of the group did"]),
+    "an end two minutes after the session": ([record(started_at=at(3600), ended_at=at(3720))], []),
+    "a later end": ([record(started_at=at(3600), ended_at=at(3721))], ["it ran when no session of the group did"]),
+    "times that are none": (
+        [record(started_at="x")], ["its times are not times with a zone"]),
+    "times without a zone": ([record(ended_at=at(660)[:19])], ["its times are not times with a zone"]),
+    "two minutes over a short limit": (
+        [limited(time_limit=10.0), record(seconds=130.0, ended_at=at(730))], []),
+    "more over a short limit": (
+        [limited(time_limit=10.0), record(seconds=131.0, ended_at=at(731))],
+        ["it took 131 s with a time limit of 10 s"]),
+    "a twentieth over a long limit": (
+        [limited(time_limit=6000.0), record(seconds=6300.0, ended_at=at(6900)), session(ended_at=at(7000))], []),
+    "more over a long limit": (
+        [limited(time_limit=6000.0), record(seconds=6301.0, ended_at=at(6901)), session(ended_at=at(7000))],
+        ["it took 6301 s with a time limit of 6000 s"]),
+    "a time-out at nearly the limit": (
+        [record(ending=Ending.TIMED_OUT, seconds=3419.0, started_at=at(0), ended_at=at(3419))], []),
+    "a time-out before": (
+        [record(ending=Ending.TIMED_OUT, seconds=3418.0, started_at=at(0), ended_at=at(3418))],
+        ["it timed out after 3418 s of 3600 s"]),
+    "an end before the limit": ([record(seconds=20.0, ending=Ending.FINISHED)], []),
+    "a timeline to two minutes after the end": ([record(timeline=(point(0), point(60), point(60), point(180)))], []),
+    "a longer timeline": (
+        [record(timeline=(point(181),))], ["it took 60 s, and its timeline is longer, or goes back in time"]),
+    "a timeline that goes back twice": (
+        [record(timeline=(point(30), point(20), point(10)))],
+        ["it took 60 s, and its timeline is longer, or goes back in time"]),
+    "a timeline that begins before the run": (
+        [record(timeline=(point(-1),))], ["it took 60 s, and its timeline is longer, or goes back in time"]),
+    "a group created two minutes after its session": ([manifest(created_at=at(120))], []),
+    "a group created later": (
+        [manifest(created_at=at(121))], ["the group was created after its first session"]),
+    "a group without a time": (
+        [manifest(created_at="")], ["the times of the group or of its sessions are not times"]),
+    "a session without a time": (
+        [session(started_at="soon")], ["the times of the group or of its sessions are not times"]),
+    "a session with a strange end": (
+        [session(ended_at="soon")], ["the times of the group or of its sessions are not times"]),
+    "a session that ended at its start": (
+        [session(ended_at=at(0)), record(started_at=at(0), ended_at=at(60))], []),
+    "a session that ended before its start": (
+        [session(ended_at=at(-1))], ["session 1 begins after its end, or after what follows it"]),
+    "a session without an end": ([session(ended_at=None)], []),
+    "a session of a cluster whose jobs went on": (
+        [session(cluster={"engine": "slurm"}), record(started_at=at(8000), ended_at=at(8060))], []),
+    "a session without workers": ([session(workers=0)], ["session 1 had no worker, or no machine"]),
+    "a session without a machine": ([session(hardware=None)], ["session 1 had no worker, or no machine"]),
+    "no session": ([manifest(sessions=())], ["the manifest has no session"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TIMES)
+def test_times_agree_with_each_other(name: str) -> None:
+    changes, expected = TIMES[name]
+    assert found(*changes) == expected
+
+
+@pytest.mark.parametrize("limit", [None, "long", float("inf"), float("nan"), 0, -1.0])
+def test_a_run_has_a_time_limit(limit: object) -> None:
+    assert "it has no time limit" in found(record(limits={**LIMITS, "time_limit": limit}))
+
+
+def test_a_bundle_is_made_after_its_sessions_and_not_in_the_future() -> None:
+    assert found(made_at=at(3480)) == []
+    assert found(made_at=at(3470)) == ["session 1 ended after the bundle was made"]
+    assert found(session(ended_at=None), made_at=at(-119)) == ["it ran when no session of the group did"]
+    assert found(session(ended_at=None), made_at=at(-121)) == [
+        "session 1 begins after its end, or after what follows it"
+    ]
+    assert found(made_at=(NOW + timedelta(seconds=100)).isoformat()) == []
+    (said,) = found(made_at=(NOW + timedelta(seconds=500)).isoformat())
+    assert said.startswith("the bundle was made in the future: 2")
+    for strange in ("soon", "2026-01-01T00:00:00"):
+        assert found(made_at=strange) == ["the index does not say when the bundle was made"]
+
+
+def agent(**changes: Any) -> Change:
+    """How the manifest defines the agent; None takes a value out."""
+
+    def changed(group: RunGroup) -> RunGroup:
+        values = {**group.manifest.settings["agents"]["mine"], **changes}
+        return noted(agents={"mine": {k: v for k, v in values.items() if v is not None}})(group)
+
+    return changed
+
+
+def competition(**changes: Any) -> Change:
+    def changed(group: RunGroup) -> RunGroup:
+        return noted(
+            competitions={COMPETITION.id: {**group.manifest.settings["competitions"][COMPETITION.id], **changes}}
+        )(group)
+
+    return changed
+
+
+OTHER_COMPETITION = "its competition is of another split, category or version in the manifest"
+NO_ISOLATION: dict[str, Any] = {"no_isolation": True}
+CLAIMS: dict[str, tuple[list[Change], list[str]]] = {
+    "other limits": ([record(limits={**LIMITS, "time_limit": 3601.0}, sandbox_limits=describe(
+        parse(Limits, {**LIMITS, "time_limit": 3601.0})))], ["its limits are not those of the manifest"]),
+    "a limit less": ([record(limits={k: v for k, v in LIMITS.items() if k != "cpus"})],
+        ["its limits are not those of the manifest"]),
+    "an agent that the manifest does not know": (
+        [noted(agents={"other": {"id": "other", "sandbox": "docker"}})], ["the manifest does not know its agent mine"]),
+    "another argument": (
+        [agent(kwargs={"steps": 4})], ["kwargs steps of its agent is not that of the manifest"]),
+    "an argument more": (
+        [agent(kwargs={"steps": 3, "x": 1})], ["kwargs x of its agent is not that of the manifest"]),
+    "an argument less": (
+        [agent(kwargs={})], ["kwargs steps of its agent is not that of the manifest"]),
+    "another digest of its folder": ([agent(digest="b")], []),
+    "a sandbox that is not known": ([agent(sandbox="unknown")], []),
+    "no sandbox": ([agent(sandbox=None)], []),
+    "another sandbox": (
+        [agent(sandbox="podman")], ["it ran in the sandbox docker, and the manifest says podman"]),
+    "a local sandbox where it is not known": ([locally, agent(sandbox="unknown"), manifest(canonical=canonical())],
+        ["it ran in the sandbox local, and the manifest says unknown"]),
+    "no sandbox in the record": ([agent(sandbox="podman"), record(sandbox_name="", sandbox_limits={})], []),
+    "another moment to continue until": (
+        [noted(until="gold"), record(agent_definition={"id": "mine", "kwargs": {"steps": 3}, "until": "end"})],
+        ["it was told to continue until another moment than the manifest says"]),
+    "the same moment": (
+        [noted(until="end"), record(agent_definition={"id": "mine", "kwargs": {"steps": 3}, "until": "end"})], []),
+    "a moment that the manifest does not have": (
+        [record(agent_definition={"id": "mine", "kwargs": {"steps": 3}, "until": "end"})], []),
+    "a limit of the sandbox that is a word": (
+        [record(sandbox_limits={"memory": "much"})], ["its limits, or those of its sandbox, are not numbers"]),
+    "limits of the sandbox with another name": (
+        [record(sandbox_limits={**describe(parse(Limits, LIMITS)), "all": 1})],
+        ["the limits of its sandbox are not all numbers"]),
+    "a limit of the sandbox without an end": (
+        [record(sandbox_limits={**describe(parse(Limits, LIMITS)), "disk": float("inf")})],
+        ["its limits, or those of its sandbox, are not numbers"]),
+    "a limit that the sandbox did not apply": (
+        [record(sandbox_limits={**describe(parse(Limits, LIMITS)), "cpus": 3})],
+        ["its sandbox applied the cpus 3.0, and the run was given 2.0"]),
+    "a share of the disk beside them": (
+        [record(sandbox_limits={**describe(parse(Limits, LIMITS)), "disk": 1 << 30})], []),
+    "all of the machine": ([limited(cpus=None, memory=None),
+        record(sandbox_limits={**describe(parse(Limits, {"time_limit": 3600.0})), "cpus": 8, "memory": 16 << 30})], []),
+    "more processors than the machine": ([limited(cpus=None),
+        record(sandbox_limits={**describe(parse(Limits, LIMITS)), "cpus": 9})],
+        ["its sandbox applied more cpus than the machine has"]),
+    "more memory than the machine": ([limited(memory=None),
+        record(sandbox_limits={**describe(parse(Limits, LIMITS)), "memory": (16 << 30) + 1})],
+        ["its sandbox applied more memory than the machine has"]),
+    "more than the machine of the session, on a cluster": ([limited(cpus=None), session(cluster={"engine": "slurm"}),
+        record(sandbox_limits={**describe(parse(Limits, LIMITS)), "cpus": 9})], []),
+    "more than the machine, as it was given": ([limited(cpus=9)], []),
+    "another network": (
+        [record(sandbox_network="full")], ["its network was 'full', and the manifest says 'llm'"]),
+    "no network": ([record(sandbox_network="none")], []),
+    "a network that the record does not say": ([record(sandbox_network="")], []),
+    "a network that the manifest does not say": ([noted(network=None), record(sandbox_network="full")], []),
+    "a local sandbox with a network": (
+        [locally, record(sandbox_network="llm")], ["its network was 'llm', and the manifest says 'llm'"]),
+    "a local sandbox in an image": (
+        [locally, record(sandbox_image="i")], ["it ran in the local sandbox, and names a container or an image"]),
+    "a local sandbox in a container": (
+        [locally, record(sandbox_container="c")], ["it ran in the local sandbox, and names a container or an image"]),
+    "an agent defined as another": (
+        [record(agent_definition={"id": "x", "kwargs": {"steps": 3}})],
+        ["id of its agent is not that of the manifest", "its agent is defined as 'x'"]),
+    "a competition that the manifest does not know": (
+        [noted(competitions={})], [f"the manifest does not know its competition {COMPETITION.id}"]),
+    "another split": ([competition(split="x")], [OTHER_COMPETITION]),
+    "another category": ([competition(category="x")], [OTHER_COMPETITION]),
+    "another version": ([competition(version="v9")], [OTHER_COMPETITION]),
+    "a competition without a digest": ([competition(split="x", digest=None)], []),
+    "no digests of the data": ([record(data={})], ["it does not say which data it had"]),
+    "no digests of the data of a run that failed": ([record(data={}, error="the engine is gone")], []),
+    "an exit code of a finished run": ([record(exit_code=1)], ["it finished, with the exit code 1"]),
+    "an exit code of zero": ([record(exit_code=0)], []),
+    "an exit code of a crash": ([record(exit_code=1, ending=Ending.CRASHED)], []),
+    "a budget that did not end": (
+        [record(ending=Ending.BUDGET_ENDED)], ["its budget ended, and its model calls did not end it"]),
+    "a budget that ended": ([record(ending=Ending.BUDGET_ENDED, llm={"budget_ended": True})], []),
+    "a description of no kind": (
+        [record(description="ours")], ["its description is of no known kind: 'ours'"]),
+    "a hidden description": ([record(description="obfuscated")],
+        ["it read another kind of description than the manifest says"]),
+    "permissions of no shape": (
+        [record(permissions={"used": {}})], ["its permissions are not those of a run"]),
+    "permissions of no other shape": (
+        [record(permissions={"granted": {}, "used": {"hosts": ["x:443"]}})],
+        ["the permissions that it used do not follow from its sandbox and its connections"]),
+    "a host that it reached": ([record(sandbox_connections=ANOTHER,
+        permissions={"granted": {}, "used": {"hosts": ["a.example:443"]}})], []),
+    "a secret that was not granted": ([record(permissions={"granted": {}, "used": {"secrets": ["A"]}})],
+        ["it used secrets that the user did not grant"]),
+    "a secret that was": ([record(permissions={"granted": {"allow_secrets": ["A"]}, "used": {"secrets": ["A"]}})], []),
+    "secrets of no shape": ([record(permissions={"granted": {"allow_secrets": "AB"}, "used": {"secrets": "A"}})],
+        ["it used secrets that the user did not grant"]),
+    "no isolation without trust": (
+        [locally, record(permissions={"granted": {"trust_agents": ["other"]}, "used": NO_ISOLATION})],
+        ["it ran without isolation, which the user did not grant"]),
+    "no isolation with trust": (
+        [locally, record(permissions={"granted": {"trust_agents": ["mine"]}, "used": NO_ISOLATION})], []),
+    "no isolation of a bundled agent": (
+        [locally, record(permissions={"granted": {}, "bundled": True, "used": NO_ISOLATION})], []),
+    "no verdict on the setting": ([manifest(canonical=None)],
+        ["canonical: the manifest does not say how the setting differs from the canonical one"]),
+    "the canonical setting": ([manifest(canonical=Canonical(is_canonical=True))],
+        ["canonical: what the manifest says of the setting does not follow from its limits and machines"]),
+    "another verdict on the same differences": (
+        [manifest(canonical=replace(canonical(), is_canonical=True))],
+        ["canonical: what the manifest says of the setting does not follow from its limits and machines"]),
+    "a difference more": (
+        [manifest(canonical=Canonical(False, (*canonical().differences, "x")))],
+        ["canonical: what the manifest says of the setting does not follow from its limits and machines"]),
+    "recorded answers that the verdict does not have": ([noted(llm_replay="g")],
+        ["canonical: what the manifest says of the setting does not follow from its limits and machines"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CLAIMS)
+def test_what_a_record_claims_is_what_the_manifest_says(name: str) -> None:
+    changes, expected = CLAIMS[name]
+    assert found(*changes) == expected
+
+
+def test_a_run_is_of_the_groups_version_and_says_how_its_task_was_described() -> None:
+    (own,) = honest().records
+    later = record(report=replace(own.report, bench_version="v2"))
+    assert "it is of version v2 of the benchmark" in found(noted(bench_version="v1"), later)
+    hidden = [noted(description="obfuscated"), record(description="obfuscated")]
+    (said,) = found(*hidden)
+    assert said.startswith("canonical:")
+    assert len(found(noted(description="obfuscated"), record(description="bundled"))) == 2
+    assert [found(record(description=kind)) for kind in ("bundled", "kaggle", "other")] == [[], [], []]
+
+
+SUMS: dict[str, tuple[Change, str]] = {
+    "images": (
+        manifest(images={"mine": {"i": "y"}}),
+        "images: what the manifest says of mine is not what its records say"),
+    "no images": (manifest(images={}), "images: what the manifest says of mine is not what its records say"),
+    "data": (
+        manifest(data={COMPETITION.id: {"answers": "e"}}),
+        f"data: what the manifest says of {COMPETITION.id} is not what its records say"),
+    "more data": (
+        manifest(data={COMPETITION.id: {"answers": "d", "public": "p"}}),
+        f"data: what the manifest says of {COMPETITION.id} is not what its records say"),
+    "models": (
+        manifest(models={"mine": {"gpt": 2}}), "models: the manifest has gpt × 2, and the records have none"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SUMS)
+def test_sums_of_the_manifest_follow_from_the_records(name: str) -> None:
+    change, expected = SUMS[name]
+    assert found(change, sums=False) == [expected]
+
+
+def test_a_manifest_may_know_of_attempts_that_were_replaced() -> None:
+    more = manifest(images={"mine": {"i": "x", "earlier": "y"}, "other": {"j": "z"}})
+    assert found(more, sums=False) == []
+
+
+@pytest.mark.parametrize("still", [session(ended_at=None), session(cluster={"engine": "slurm"})])
+def test_an_interrupted_group_may_lack_sums_and_has_no_wrong_ones(still: Change) -> None:
+    asked = record(sandbox_connections=ANOTHER)
+    assert found(still, asked, manifest(images={}, connections={}, models={}), sums=False) == []
+    wrong = manifest(images={"mine": {"i": "y"}})
+    assert found(still, wrong, sums=False) == ["images: what the manifest says of mine is not what its records say"]
+    assert found(asked, sums=False) == [
+        f"connections: what the manifest says of {COMPETITION.id} is not what its records say"
+    ]
+
+
+def test_permissions_in_the_manifest_are_all_that_runs_used() -> None:
+    used = record(permissions={"granted": {"allow_secrets": ["A"]}, "used": {"secrets": ["A"]}})
+    lacks = "permissions: the manifest lacks secrets that runs of mine used"
+    assert found(used, manifest(permissions={"mine": {"secrets": ["A", "B"]}}), sums=False) == []
+    assert found(used, manifest(permissions={"mine": {"secrets": ["B"]}}), sums=False) == [lacks]
+    assert found(used, manifest(permissions={}), sums=False) == [lacks]
+    assert found(used, session(ended_at=None), manifest(permissions={}), sums=False) == []
+    assert found(used, session(ended_at=None), manifest(permissions={"mine": {"hosts": []}}), sums=False) == [lacks]
+
+
+def test_models_are_counted_by_name() -> None:
+    assert counts({}) == "none"
+    assert counts({"a": {"o3": 2, "gpt-5": 10}, "b": {"gpt-5": 2}}) == "gpt-5 × 12, o3 × 2"
+    assert counts({"a": {f"m{k}": k for k in range(1, 7)}}) == "m1 × 1, m2 × 2, m3 × 3, m4 × 4, m5 × 5"
+
+
+def sessions(*changes: str, first: Mapping[str, Any] | None = None) -> Change:
+    """Two sessions, an hour apart, the second of which notes these changes."""
+
+    def changed(group: RunGroup) -> RunGroup:
+        (own,) = group.manifest.sessions
+        later = replace(own, started_at=at(7200), ended_at=at(9000), changes=changes)
+        return replace(group, manifest=replace(group.manifest, sessions=(replace(own, **(first or {})), later)))
+
+    return changed
+
+
+def test_notes_of_changes_explain_differences_one_by_one() -> None:
+    hour = "limits time_limit was 600.0, is 3600.0"
+    shorter = {**LIMITS, "time_limit": 600.0}
+    both = Canonical.of_all(canonical(shorter), canonical().differences)
+    early = record(limits=shorter, sandbox_limits=describe(parse(Limits, shorter)))
+    late = record(started_at=at(7300), ended_at=at(7360))
+    assert found(sessions(hour), early, manifest(canonical=both)) == []
+    assert found(sessions(hour), late, manifest(canonical=both)) == []
+    unlike = ["its limits are not those of the manifest"]
+    assert found(sessions(hour), early, late, manifest(canonical=both)) == unlike
+    assert found(sessions(hour), manifest(canonical=both)) == unlike
+    assert found(sessions(), early) == unlike
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("x", "session 2 notes a change of settings that no session writes: 'x'"),
+        ("a was os.sep, is 1", "session 2 notes a change of settings that no session writes: 'a was os.sep, is 1'"),
+        ("limits cpus was 1, is 3", "session 2 changed limits cpus to 3, and the settings do not have that"),
+        ("runtime was None, is 'runsc'", "session 2 changed runtime to 'runsc', and the settings do not have that"),
+    ],
+)
+def test_a_note_that_explains_nothing_is_a_contradiction(text: str, said: str) -> None:
+    assert found(sessions(text)) == [said]
+
+
+def test_a_setting_that_was_given_up_or_has_commas_is_a_note_as_well() -> None:
+    assert found(sessions("runtime was 'runsc', is None")) == []
+    assert found(noted(title="b, is c"), sessions("title was 'a, is b', is 'b, is c'")) == []
+
+
+def test_the_first_session_changes_nothing() -> None:
+    text = "limits cpus was 1, is 2"
+    assert found(session(changes=(text,))) == [f"session 1 notes a change of settings that no session writes: {text!r}"]
+
+
+def test_sessions_follow_each_other() -> None:
+    follows = ["session 1 begins after its end, or after what follows it"]
+    assert found(sessions(first={"started_at": at(7320), "ended_at": None})) == [
+        "it ran when no session of the group did"
+    ]
+    assert found(sessions(first={"started_at": at(7321), "ended_at": None})) == follows
+    between = record(started_at=at(5000), ended_at=at(5060))
+    assert found(sessions(), between) == ["it ran when no session of the group did"]
+    assert found(sessions(first={"ended_at": None}), between) == [], "it was killed, and its workers went on"
+
+
+def imported(group: RunGroup) -> RunGroup:
+    (own,) = group.records
+    plain = replace(own, limits={}, sandbox=replace(own.sandbox, name="", limits={}))
+    values = {**group.manifest.settings, "run_by": {"name": "harbor", "version": "1"}}
+    return replace(
+        group, records=(plain,), manifest=replace(group.manifest, settings=values, sessions=(), canonical=None)
+    )
+
+
+SESSIONS = "harbor 1 did the runs, and the manifest has sessions of its own"
+A_SANDBOX = "harbor 1 did it, and its record has a sandbox, limits or permissions"
+IMPORTED: dict[str, tuple[Change, list[str]]] = {
+    "nothing": (record(), []),
+    "sessions": (manifest(sessions=honest().manifest.sessions), [SESSIONS]),
+    "a verdict on the setting": (manifest(canonical=canonical()), [SESSIONS]),
+    "options": (manifest(options={"--cpus": "1"}), [SESSIONS]),
+    "a sandbox": (record(sandbox_name="docker"), [A_SANDBOX]),
+    "connections": (record(sandbox_connections=ANOTHER), [A_SANDBOX]),
+    "limits": (record(limits=LIMITS), [A_SANDBOX]),
+    "permissions": (record(permissions={"granted": {}}), [A_SANDBOX]),
+    "a time": (record(seconds=180.0), []),
+    "no time": (record(seconds=0.0), []),
+    "a longer time": (record(seconds=181.0), ["its times contradict each other"]),
+    "less than no time": (record(seconds=-1.0), ["its times contradict each other"]),
+    "times that are none": (record(started_at="x"), ["its times contradict each other"]),
+    "another agent": (record(agent_definition={"id": "x"}), ["its agent is defined as 'x'"]),
+}
+
+
+@pytest.mark.parametrize("name", IMPORTED)
+def test_an_imported_group_claims_nothing_that_only_a_session_knows(name: str) -> None:
+    change, expected = IMPORTED[name]
+    assert found(imported, change) == expected

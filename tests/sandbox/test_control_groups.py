@@ -1,0 +1,65 @@
+"""What control groups say of a process: real ones of this machine, and made ones of the other version."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pytest_mlebench.sandbox.control_groups import memory_limit, oom_events, oom_kills
+
+REAL = Path("/sys/fs/cgroup/memory")
+MB = 1 << 20
+
+
+@pytest.mark.skipif(os.geteuid() != 0 or not os.access(REAL, os.W_OK), reason="makes a control group of version 1")
+def test_a_process_that_the_kernel_kills_for_memory_is_counted_in_its_group() -> None:
+    group = REAL / f"mlebench-test-{os.getpid()}"
+    group.mkdir()
+    code = "import sys; input(); x = bytearray(200 << 20); print(len(x))"
+    process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+    try:
+        (group / "memory.limit_in_bytes").write_text(str(64 * MB))
+        (group / "cgroup.procs").write_text(str(process.pid))
+        events = oom_events(process.pid)
+        assert events == group / "memory.oom_control" and oom_kills(events) == 0
+        assert memory_limit(process.pid) == 64 * MB
+        process.communicate(b"\n")
+        assert oom_kills(events) == 1
+    finally:
+        process.kill()
+        process.wait()
+        group.rmdir()
+
+
+def group_of_version_2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *limits: str) -> Path:
+    """Made folders, as this machine may have another version: a job's group, and the step's in it."""
+    (tmp_path / "cgroup.controllers").touch()
+    folder = tmp_path
+    for name, limit in zip(("job", "step"), limits, strict=True):
+        folder /= name
+        folder.mkdir()
+        (folder / "memory.max").write_text(f"{limit}\n")
+        (folder / "memory.events").write_text("low 0\noom 2\noom_kill 3\n")
+    read = Path.read_text
+
+    def read_text(path: Path, **options: str) -> str:
+        return "0::/job/step\n" if path.name == "cgroup" else read(path, **options)
+
+    monkeypatch.setattr(Path, "read_text", read_text)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("limits", "least"), [(("2048", "max"), 2048), (("2048", "1024"), 1024), (("max", "max"), None)]
+)
+def test_the_least_limit_around_a_process_counts(
+    limits: tuple[str, str], least: int | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = group_of_version_2(tmp_path, monkeypatch, *limits)
+    assert memory_limit(1, tmp_path) == least
+    events = oom_events(1, tmp_path)
+    assert events == folder / "memory.events" and oom_kills(events) == 3
