@@ -57,7 +57,7 @@ def unknown(kind: str, name: str, choices: Iterable[str], *, advice: str = "") -
     found = [f"did you mean {' or '.join(close)}?"] if close else []
     if not names:
         found = ["there is none"]
-    elif own := _in_this_folder(kind, name):
+    elif name.split("/")[0] not in {known.split("/")[0] for known in names} and (own := _in_this_folder(kind, name)):
         found = [own]
     elif advice:
         without_variants = [own for own in names if own.split("/")[0] not in names or "/" not in own]
