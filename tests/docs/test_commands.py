@@ -57,7 +57,7 @@ RULES = (
         "it asks Kaggle; tests/data has a stand-in",
     ),
     (r"^mlebench report .*--bench-version=2", PARSE, "there is no group of version 2 here"),
-    (r"^mlebench push", PARSE, "it needs a bucket; tests/data has a real S3 server"),
+    (r"^mlebench (push|export .*--data-source=)", PARSE, "it needs a bucket; tests/data and tests/interop have one"),
     (r"^mlebench grade-sample .*spaceship", PARSE, "it needs data of Kaggle"),
     (r"^mlebench (build|clean)", PARSE, "it changes the engine of this machine; tests/sandbox has tests of it"),
     (r"^mlebench export .*--to=(otlp|mlflow|wandb)", PARSE, "it needs a tracker; tests/interop has real ones"),
