@@ -115,7 +115,7 @@ SHOWN = [(command, part) for command in ALL for part in parts(command)]
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """A user's home: a project with agents of their own and two run groups, and nothing of this machine's user."""
+    """A user's home: a project with agents of their own and some run groups, and nothing of this machine's user."""
     home = tmp_path_factory.mktemp("docs")
     folder = home / "project"
     agents = home / "agents/mine"
@@ -143,7 +143,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             patch.delenv(name, raising=False)
         typed("pytest -q --agent=mine -k digits --run-group=first", folder)
         (run,) = (folder / "reports/first").glob("*/run.json")
-        shutil.copytree(run.parents[1], folder / "reports/second")
+        for name in ("second", "recorded"):
+            shutil.copytree(run.parents[1], folder / "reports" / name)
         shutil.copy(run.parent / "submission/submission.csv", folder / "submission.csv")
         line = {"competition_id": "smoke-digits", "submission_path": "submission.csv"}
         (folder / "subs.jsonl").write_text(json.dumps(line) + "\n")
