@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from pathlib import Path
 
 import numpy as np
@@ -14,14 +15,14 @@ from pytest_mlebench.grading.scorer import Scorer
 from pytest_mlebench.grading.twins import MadeTwin, as_submission, make_twin, read_sample
 from pytest_mlebench.io.files import bundled
 
+EVERY = int(os.environ.get("MLEBENCH_TEST_TWINS_EVERY", "3"))
+"""One in so many of the twins that are not quick is tried; with 1, all of them."""
 QUICK = ("spaceship-titanic", "detecting-insults-in-social-commentary", "tgs-salt-identification-challenge")
 SEEDS = range(5)
 
 
-TWINS = [
-    pytest.param(id, marks=() if id in QUICK else pytest.mark.full)
-    for id in sorted(path.parent.name for path in bundled("competitions").glob("*/twin.py"))
-]
+IDS = sorted(path.parent.name for path in bundled("competitions").glob("*/twin.py"))
+TWINS = [*QUICK, *(pytest.param(id, marks=pytest.mark.full) for id in IDS[::EVERY] if id not in QUICK)]
 
 
 def contents(folder: Path) -> dict[str, bytes]:

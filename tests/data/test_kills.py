@@ -22,7 +22,7 @@ ID = "plant-pathology-2020-fgvc7"
 PICTURES = 8000
 """So many that unpacking and preparing take long enough to be killed in the middle."""
 PHASES = {"download": f"{ID}.zip.part", "unpack": ".unpacking-*/raw/*", "prepare": ".preparing-*/prepared/public/*"}
-ROUNDS = 7
+ROUNDS = int(os.environ.get("MLEBENCH_TEST_KILL_ROUNDS", "3"))
 SEED = 20
 
 
@@ -87,7 +87,7 @@ def test_after_a_kill_data_is_absent_or_complete_and_the_next_call_goes_on(
         subprocess.run(
             [sys.executable, "-m", "pytest_mlebench.cli", "remove", "-c", ID, "--data-dir", str(tmp_path)], check=True
         )
-    assert sum(killed.values()) >= 20 and min(killed.values()) >= ROUNDS - 1, killed
+    assert sum(killed.values()) >= len(PHASES) * ROUNDS - 1, killed
     sent = sum(request.sent for request in kaggle_server.asked("archive"))
     assert sent < 2 * ROUNDS * len(served.archive)  # what is there is not downloaded again
 

@@ -150,8 +150,8 @@ def test_axe_finds_nothing_on_any_page_and_nothing_is_asked_of_the_network(
         assert (tab.see(CLIPPED), tab.see(COVERED)) == ([], 0), f"{address} shows code in part"
         tab.media(dark=True)
         tab.wait("document.body.dataset.mdColorScheme === 'slate'")
-        around = violations(tab, "color-contrast", but=".md-content")  # whose colours are those on a phone
-        assert around == [], f"{address}, desktop, dark"
+        if address == "index.html":  # what is around the content is the same on all pages
+            assert violations(tab, "color-contrast", but=".md-content") == [], f"{address}, desktop, dark"
         tab.call("Emulation.setDeviceMetricsOverride", width=390, height=800, deviceScaleFactor=1, mobile=True)
         assert violations(tab) == [], f"{address}, phone, dark"
         assert tab.see("document.documentElement.scrollWidth") == 390, f"{address} is wider than a phone"

@@ -21,7 +21,7 @@ from tests.llm.conftest import Start
 from tests.llm.talking import CHAT, QUESTION, ask, head, send
 from tests.llm.upstreams import Upstream
 
-pytestmark = pytest.mark.serial
+pytestmark = pytest.mark.full
 
 RESPONSES = "/openai/v1/responses"
 EMBEDDINGS = "/openai/v1/embeddings"

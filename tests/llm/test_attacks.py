@@ -28,7 +28,7 @@ from tests.llm.conftest import Start
 from tests.llm.talking import CHAT, QUESTION, ask, head, send
 from tests.llm.upstreams import KEY, Failure, Upstream
 
-pytestmark = pytest.mark.serial
+pytestmark = pytest.mark.full
 
 BODY = json.dumps(QUESTION).encode()
 MESSAGES = "/anthropic/v1/messages"
