@@ -94,8 +94,8 @@ class Agent:
         environment = environment or {}
         wanted = self.secret_names
         if missing := sorted(name for name in wanted if not environment.get(name)):
-            names = ", ".join(missing)
-            raise AgentError(f"agent {self.id} needs {names} in the environment: export {missing[0]}=…")
+            names, values = ", ".join(missing), " ".join(f"{name}=…" for name in missing)
+            raise AgentError(f"agent {self.id} needs {names} in the environment: export {values}")
 
         for name in wanted:
             if (length := len(environment[name])) < MIN_SECRET:

@@ -71,6 +71,9 @@ def _in_this_folder(kind: str, name: str) -> str:
     """How to use a folder of this name that is where the user is; empty if there is none."""
     kinds = {"competition": ("competitions", FILE_NAME), "agent": ("agents", "config.yaml")}
     folder_of, file_name = kinds.get(kind, ("", ""))
+    if folder_of and "/" in name and (Path(name) / file_name).is_file():
+        folder = Path(name)
+        return f"{name} is a folder: use its name, {folder.name}, and add --{folder_of}-dir={folder.parent}"
     id = name.split("/")[0] if kind == "agent" else name
     if not folder_of or not re.fullmatch(r"\w[\w.-]*", id):
         return ""

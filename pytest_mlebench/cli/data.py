@@ -255,7 +255,8 @@ def _verification(store: DataStore, dataset: Dataset) -> str:
     if dataset.twin:
         return f" ({TWIN_DATA}; runs use it with --data=twin:{dataset.twin['key']}:{dataset.twin['size']})"
     if dataset.is_synthetic:
-        command = store.command("prepare", dataset.competition, "--force")
+        where = ("--raw-dir=FOLDER",) if not dataset.competition.url else ()  # Kaggle does not have it
+        command = store.command("prepare", dataset.competition, *where, "--force")
         return f" (synthetic data; `{command}` replaces it with real data)"
     if dataset.is_verified is False:
         return " (not the reference's data: checksums differ)"

@@ -69,8 +69,9 @@ def check(
         try:
             absent = downloads.check(asked, skip_denied=skip_denied, reporter=reporter)
         except DataError as error:
+            again = ("--force",) if options.get("force") else ()
             own = [
-                store.command("prepare", competition, "--raw-dir=FOLDER")
+                store.command("prepare", competition, "--raw-dir=FOLDER", *again)
                 for competition in asked
                 if not competition.url
             ]

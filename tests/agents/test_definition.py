@@ -111,6 +111,8 @@ def test_an_unknown_agent_that_is_a_folder_here_is_answered_with_the_option(
     (tmp_path / "agents/mine/config.yaml").write_text("mine: {start: mine/start.sh}\n")
     with pytest.raises(UsageError, match=r"to use agents/mine, add --agents-dir=agents$"):
         default_agents()["mine/fast"]
+    with pytest.raises(UsageError, match=r"agents/mine is a folder: use its name, mine, and add --agents-dir=agents$"):
+        default_agents()["agents/mine"]
 
 
 def test_an_unknown_agent_is_told_which_there_are_and_how_to_add_one(agents: Path) -> None:

@@ -75,6 +75,8 @@ def test_an_unknown_id_that_is_a_folder_here_is_answered_with_the_option(
     shutil.copytree(own / "house-prices", "competitions/house-prices")
     with pytest.raises(UsageError, match=r"to use competitions/house-prices, add --competitions-dir=competitions$"):
         default_catalogue()["house-prices"]
+    with pytest.raises(UsageError, match=r"use its name, house-prices, and add --competitions-dir=competitions$"):
+        default_catalogue()["competitions/house-prices"]
     with pytest.raises(UsageError, match="there are 3d-object"):
         default_catalogue()["../competitions/house-prices"]
 

@@ -62,6 +62,13 @@ def test_prepare_without_credentials_says_how_to_get_them_and_begins_nothing(tmp
     assert "KAGGLE_API_TOKEN" in done.stderr and not (tmp_path / "data").exists()
 
 
+def test_own_data_that_kaggle_does_not_have_is_asked_for_by_its_folder(tmp_path: Path) -> None:
+    options = ("--competitions-dir", "examples/image-competition", "-c", "leaves", "--data-dir", tmp_path / "data")
+    done = mlebench("prepare", *options, "--force", home=tmp_path)
+    assert done.returncode == 1 and "If the data is your own: `mlebench prepare" in done.stderr
+    assert "--raw-dir=FOLDER --force" in done.stderr
+
+
 @pytest.mark.full
 def test_prepare_takes_lists_of_ids(tmp_path: Path) -> None:
     (tmp_path / "ids.txt").write_text("smoke-digits\n# smoke-diabetes\n")

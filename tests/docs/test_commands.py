@@ -138,6 +138,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.setenv("MLEBENCH_DATA_DIR", str(home / "data"))
         patch.setenv("HOME", str(home))
         patch.setenv("OPENAI_API_KEY", KEY)
+        patch.setenv("OPENAI_BASE_URL", "http://localhost:8000/v1")  # no command that is run asks a model
         patch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
         for name in ("MLEBENCH_DATA_SOURCE", "PYTEST_ADDOPTS", "PYTEST_XDIST_WORKER"):
             patch.delenv(name, raising=False)

@@ -68,7 +68,7 @@ def _client_errors(wandb: Any) -> Iterator[None]:
     except Exception as error:
         with suppress(Exception):  # the client would show the same with a traceback when the program ends
             wandb.teardown(exit_code=1)
-        why = " ".join(str(error).split())[:300] or type(error).__name__
+        why = " ".join(str(error).split())[:300].rstrip(".") or type(error).__name__
         raise UsageError(f"W&B: {why}; the same command updates what was sent, and adds nothing twice") from error
 
 
