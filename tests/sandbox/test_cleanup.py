@@ -261,7 +261,8 @@ def test_a_killed_run_group_that_is_resumed_leaves_no_container(docker_engine: N
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount")
 def test_the_mounted_disk_of_a_dead_session_is_removed(docker_engine: None) -> None:
-    folder = Path(f"/var/tmp/mlebench-disk-{2**22 + 7}-1-{uuid.uuid4().hex}")
+    mine = owned("mlebench-disk-")
+    folder = Path(f"/var/tmp/{mine.replace(f'-{os.getpid()}-', f'-{2**22 + 7}-')}{uuid.uuid4().hex}")
     for name in ("root", "disk"):
         (folder / name).mkdir(parents=True)
         subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", folder / name], check=True)

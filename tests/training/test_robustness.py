@@ -179,7 +179,7 @@ def check(bench: Bench, chaos: Chaos, episodes: int, place: Path) -> None:
     while left(place) and time.monotonic() < deadline:
         time.sleep(0.2)
     assert left(place) == []
-    assert list(Path("/sys/fs/cgroup").glob(f"**/mlebench-memory-{os.getpid()}-*")) == []
+    assert list(Path("/sys/fs/cgroup").glob(f"**/mlebench-memory-*-{os.getpid()}-*")) == []
     assert [thread.name for thread in threading.enumerate() if "ThreadPool" in thread.name] == []
     (before, objects_before, files_before), (after, objects_after, files_after) = used
     grown, more = after - before, objects_after - objects_before

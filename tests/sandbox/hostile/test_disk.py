@@ -125,7 +125,7 @@ def test_a_disk_of_a_runs_own_is_like_the_images_and_gone_afterwards(module_runn
         disk=LIMIT,
     )
     assert result.log.split() == ["writes", "drwxrwxrwt", "root", "sandbox", "0"]
-    assert not list(Path("/var/tmp").glob(f"mlebench-disk-{os.getpid()}-*"))
+    assert not list(Path("/var/tmp").glob(f"mlebench-disk-*-{os.getpid()}-*"))
     assert "mlebench-disk" not in "".join(
         line for line in Path("/proc/mounts").read_text().splitlines() if f"-{os.getpid()}-" in line
     )
