@@ -11,9 +11,11 @@ import pytest
 
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.gate.leaks import equals, find_leaks, is_sorted, neighbours_agree, sample_order, tells, true_values
-from tests.grading.test_leaks import dataset
+from tests.grading.test_leaks import dataset, without_classifier
 
-__all__ = ["dataset"]
+__all__ = ["dataset", "without_classifier"]
+
+pytestmark = pytest.mark.usefixtures("without_classifier")
 
 
 def test_values_stand_for_the_truth_where_each_stands_for_one_of_it() -> None:
