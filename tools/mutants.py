@@ -61,8 +61,10 @@ class Mutant:
 def mutants(path: Path) -> list[Mutant]:
     """All changes of a module that still compile."""
     before = path.read_text()
+    tree = ast.parse(before)
+    unchanged = ast.dump(tree)
     found = {}
-    for node, text in _changes(ast.parse(before)):
+    for node, text in _changes(tree):
         assert node.end_lineno is not None and node.end_col_offset is not None
         lines = before.encode().splitlines(keepends=True)
         start = sum(map(len, lines[: node.lineno - 1])) + node.col_offset
@@ -70,7 +72,7 @@ def mutants(path: Path) -> list[Mutant]:
         content = before.encode()
         source = (content[:start] + text.encode() + content[end:]).decode()
         with contextlib.suppress(SyntaxError):
-            if ast.dump(ast.parse(source)) != ast.dump(ast.parse(before)):
+            if ast.dump(ast.parse(source)) != unchanged:
                 found[source] = Mutant(path, node.lineno, before, source)
     return list(found.values())
 

@@ -389,11 +389,12 @@ def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
         yield from places(item, (*path, key))
 
 
-def put(body: Body, path: tuple[Any, ...], value: Any) -> Body:
-    made = within = copy.deepcopy(body)
-    for key in path[:-1]:
-        within = within[key]
-    within[path[-1]] = value
+def put(body: Any, path: tuple[Any, ...], value: Any) -> Any:
+    """A copy with another value at one place."""
+    if not path:
+        return value
+    made = body.copy()
+    made[path[0]] = put(body[path[0]], path[1:], value)
     return made
 
 
@@ -405,9 +406,11 @@ def test_all_that_a_list_names_passes_as_it_is(name: str) -> None:
     assert not (admission.dropped or admission.withheld or admission.unbounded or admission.stored)
 
 
-FREE = {"parameters", "output_schema", "schema", "input_schema", "response", "args", "partMetadata", "action", "actions",
-    "operation", "annotations", "logprobs", "pending_safety_checks", "acknowledged_safety_checks", "responseSchema",
-    "responseJsonSchema", "parametersJsonSchema", "input_examples", "citations"}  # fmt: skip
+FREE = {
+    *("parameters", "output_schema", "schema", "input_schema", "response", "args", "partMetadata", "action", "actions"),
+    *("operation", "annotations", "logprobs", "pending_safety_checks", "acknowledged_safety_checks"),
+    *("responseSchema", "responseJsonSchema", "parametersJsonSchema", "input_examples", "citations"),
+}
 """What is within these is the agent's own."""
 
 
@@ -429,3 +432,490 @@ def test_a_null_is_no_value(name: str) -> None:
                 admit(name, {**body, key: None})
         else:
             assert admit(name, {**body, key: None})[0] == {**body, key: None}
+
+
+ENDPOINTS: list[tuple[str, str, str, Endpoint | None]] = [
+    ("openai", "POST", "/chat/completions", Endpoint(kind="generate", api="chat")),
+    ("openai", "POST", "/responses", Endpoint(kind="generate", api="responses")),
+    ("openai", "POST", "/embeddings", Endpoint(kind="embed", api="embeddings", stream=False)),
+    ("openai", "GET", "/models", Endpoint(kind="models", stream=False)),
+    ("openai", "GET", "/models/meta/llama-3:free", Endpoint(kind="models", stream=False)),
+    ("openai", "POST", "/models/gpt-4o", None),
+    ("openai", "GET", "/models/", None),
+    ("openai", "GET", "/chat/completions", None),
+    ("openai", "POST", "/completions", None),
+    ("anthropic", "POST", "/v1/messages", Endpoint(kind="generate")),
+    ("anthropic", "POST", "/v1/messages/count_tokens", Endpoint(kind="count", stream=False)),
+    ("anthropic", "GET", "/v1/models", Endpoint(kind="models", stream=False)),
+    ("anthropic", "GET", "/v1/models/claude-3.5", Endpoint(kind="models", stream=False)),
+    ("anthropic", "POST", "/v1/models/claude-3.5", None),
+    ("anthropic", "POST", "/v1/messages/batches", None),
+    ("gemini", "POST", f"{GEMINI}:generateContent", Endpoint(kind="generate", model="gemini-x", stream=False)),
+    ("gemini", "POST", f"{GEMINI}:streamGenerateContent", Endpoint(kind="generate", model="gemini-x", stream=True)),
+    ("gemini", "POST", "/v1/models/g:countTokens", Endpoint(kind="count", model="g", stream=False)),
+    ("gemini", "POST", "/v1alpha/models/g:embedContent", Endpoint(kind="embed", model="g", stream=False)),
+    ("gemini", "POST", "/v1/models/g:batchEmbedContents", Endpoint(kind="embed", model="g", stream=False)),
+    ("gemini", "GET", "/v1beta/models", Endpoint(kind="models", stream=False)),
+    ("gemini", "GET", GEMINI, Endpoint(kind="models", stream=False)),
+    ("gemini", "GET", f"{GEMINI}:generateContent", None),
+    ("gemini", "POST", f"{GEMINI}:batchGenerateContent", None),
+    ("gemini", "POST", "/v1beta/cachedContents", None),
+    ("gemini", "POST", "/v1beta/models", None),
+]
+
+
+@pytest.mark.parametrize(("api", "method", "path", "endpoint"), ENDPOINTS)
+def test_no_other_endpoint_is_offered(api: str, method: str, path: str, endpoint: Endpoint | None) -> None:
+    assert APIS[api].endpoint(method, path) == endpoint
+
+
+def test_what_is_passed_on_beside_a_body_is_listed() -> None:
+    openai, anthropic, gemini = (APIS[name] for name in ("openai", "anthropic", "gemini"))
+    assert openai.query == {"limit", "after"} and not openai.headers
+    assert anthropic.query == {"beta", "limit", "before_id", "after_id"}
+    assert anthropic.headers.keys() == {"anthropic-version", "anthropic-beta"}
+    for value, passes in (("a" * 4096, True), ("a" * 4097, False), ("", True), (" ~", True), ("\n", False)):
+        assert bool(anthropic.headers["anthropic-beta"].fullmatch(value)) == passes
+    assert gemini.query == {"alt", "pageSize", "pageToken"} and not gemini.headers
+    assert [api.key_header for api in (openai, anthropic, gemini)] == ["authorization", "x-api-key", "x-goog-api-key"]
+    assert [api.usage_of for api in (openai, anthropic, gemini)] == ["openai", "anthropic", "google"]
+    assert [api.name for api in (openai, anthropic, gemini)] == ["openai", "anthropic", "gemini"]
+
+
+ERRORS: dict[str, tuple[tuple[str, str | None], str, tuple[int, str]]] = {
+    "authentication": (("invalid_request_error", "invalid_api_key"), "authentication_error", (401, "UNAUTHENTICATED")),
+    "not_found": (("invalid_request_error", "unknown_url"), "not_found_error", (404, "NOT_FOUND")),
+    "invalid": (("invalid_request_error", None), "invalid_request_error", (400, "INVALID_ARGUMENT")),
+    "too_large": (("invalid_request_error", "request_too_large"), "request_too_large", (413, "INVALID_ARGUMENT")),
+    "unsupported": (("invalid_request_error", None), "invalid_request_error", (415, "INVALID_ARGUMENT")),
+    "budget": (("insufficient_quota", "insufficient_quota"), "billing_error", (403, "PERMISSION_DENIED")),
+    "model": (("invalid_request_error", "model_not_found"), "not_found_error", (404, "NOT_FOUND")),
+    "overloaded": (("server_error", None), "overloaded_error", (503, "UNAVAILABLE")),
+    "upstream": (("server_error", None), "api_error", (502, "UNAVAILABLE")),
+    "timeout": (("server_error", None), "timeout_error", (504, "DEADLINE_EXCEEDED")),
+}
+
+
+@pytest.mark.parametrize("problem", ERRORS)
+def test_an_error_has_the_form_and_words_of_its_provider(problem: Any) -> None:
+    (type, code), anthropic, (number, status) = ERRORS[problem]
+    assert APIS["openai"].error(problem, "why") == {
+        "error": {"message": "why", "type": type, "param": None, "code": code}
+    }
+    assert APIS["anthropic"].error(problem, "why") == {"type": "error", "error": {"type": anthropic, "message": "why"}}
+    gemini = APIS["gemini"].error(problem, "why")["error"]
+    details = gemini.pop("details", None)
+    assert gemini == {"code": number, "message": "why", "status": status}
+    assert APIS["gemini"].status(problem) == number
+    reason = {"reason": "BILLING_DISABLED", "domain": "googleapis.com"}
+    told = [{"@type": "type.googleapis.com/google.rpc.ErrorInfo", **reason}]
+    assert details == (told if problem == "budget" else None)
+
+
+SEARCH = {"type": "web_search", "name": "web_search"}
+SEARCHES: dict[str, Body] = {
+    "chat": {"messages": [], "tools": [SEARCH]},
+    "responses": {"input": "x", "tools": [SEARCH]},
+    "messages": {"messages": [], "tools": [SEARCH]},
+    "generateContent": {"contents": [], "tools": [{"googleSearch": {}}]},
+}
+CHOICES: dict[str, tuple[Any, Any]] = {
+    "chat": ("required", "auto"),
+    "responses": ("required", "none"),
+    "messages": ({"type": "any"}, {"type": "auto"}),
+}
+
+
+@pytest.mark.parametrize("name", SEARCHES)
+def test_tools_of_the_providers_are_withheld_and_noted(name: str) -> None:
+    made, admission = admit(name, SEARCHES[name])
+    assert "tools" not in made and not admission.unbounded
+    assert admission.withheld == ["googleSearch" if name == "generateContent" else "web_search"]
+    given = {**SEARCHES[name], "tools": [*SEARCHES[name]["tools"], *WHOLE[name][2]["tools"]]}
+    assert admit(name, given)[0]["tools"] == WHOLE[name][2]["tools"]
+    made, admission = admit(name, given, provider_tools=True)
+    assert made == given and admission.unbounded and not admission.withheld
+    own = {**given, "tools": WHOLE[name][2]["tools"]}
+    assert not admit(name, own, provider_tools=True)[1].unbounded
+
+
+@pytest.mark.parametrize("name", CHOICES)
+def test_a_choice_among_no_tools_is_refused_where_one_must_be_called(name: str) -> None:
+    must, may = CHOICES[name]
+    with pytest.raises(Refusal, match="web_search"):
+        admit(name, {**SEARCHES[name], "tool_choice": must})
+    made = admit(name, {**SEARCHES[name], "tool_choice": may})[0]
+    assert not {"tools", "tool_choice"} & made.keys()
+    own = {**SEARCHES[name], "tools": [*SEARCHES[name]["tools"], WHOLE[name][2]["tools"][0]], "tool_choice": must}
+    assert admit(name, own)[0]["tool_choice"] == must
+
+
+def test_gemini_refuses_to_call_one_of_no_functions() -> None:
+    for mode, refused in (("ANY", True), ("any", True), ("AUTO", False), (None, False)):
+        calling = {"toolConfig": {"functionCallingConfig": {"mode": mode}}}
+        body = {**SEARCHES["generateContent"], **calling}
+        if refused:
+            with pytest.raises(Refusal, match="googleSearch"):
+                admit("generateContent", body)
+        else:
+            assert admit("generateContent", body)[0] == {"contents": []}
+            assert admit("countTokens", {"generateContentRequest": body})[0] == {
+                "generateContentRequest": {"contents": []}
+            }
+    body = {**GENERATE, "tools": [*GENERATE["tools"], {"googleSearch": {}}]}
+    assert admit("generateContent", body)[0] == GENERATE
+    assert admit("generateContent", {"contents": [], "tools": []})[0] == {"contents": [], "tools": []}
+
+
+def test_a_tool_that_was_withheld_cannot_be_chosen_by_its_name() -> None:
+    body = {**SEARCHES["messages"], "tools": [SEARCH, {"name": "f"}]}
+    assert admit("messages", {**body, "tool_choice": {"type": "tool", "name": "f"}})[0]["tools"] == [{"name": "f"}]
+    with pytest.raises(Refusal, match="web_search"):
+        admit("messages", {**body, "tool_choice": {"type": "tool", "name": "web_search"}})
+    for choice in ({"type": "web_search"}, {"type": "function", "server_url": "https://example.org"}, {"type": "mcp"}):
+        with pytest.raises(Refusal, match=choice["type"]):
+            admit("chat", {"messages": [], "tool_choice": choice})
+        assert admit("chat", {"messages": [], "tool_choice": choice}, provider_tools=True)[1].dropped in (
+            [],
+            ["tool_choice.server_url"],
+        )
+    for choice in ({"type": "allowed_tools", "tools": [SEARCH]}, {"allowed_tools": {"tools": [SEARCH]}}):
+        made, admission = admit("chat", {"messages": [], "tools": [TOOL], "tool_choice": choice})
+        assert admission.withheld == ["web_search"] and "web_search" not in str(made)
+
+
+@pytest.mark.parametrize(
+    ("tool", "is_clients"),
+    [
+        ({"type": "shell"}, False),
+        ({"type": "shell", "environment": {"type": "container_auto"}}, False),
+        ({"type": "shell", "environment": "local"}, False),
+        ({"type": "function", "server_url": "https://example.org"}, False),
+        ({"type": "custom", "connector_id": "c"}, False),
+        ({"type": ["function"]}, False),
+        ({"name": "f"}, False),
+        ({"type": "namespace", "tools": [{"type": "web_search"}]}, False),
+        ({"type": "namespace", "tools": [{"type": "custom"}]}, True),
+    ],
+)
+def test_a_tool_is_the_clients_if_nothing_of_it_runs_elsewhere(tool: Body, is_clients: bool) -> None:
+    made = admit("chat", {"messages": [], "tools": [tool]})[0]
+    assert made == {"messages": [], **({"tools": [tool]} if is_clients else {})}
+
+
+def test_a_type_that_the_user_has_listed_passes() -> None:
+    for name, kind in (("chat", "web_search"), ("messages", "web_search")):
+        made, admission = admit(name, SEARCHES[name], types={kind})
+        assert made == SEARCHES[name] and admission.unbounded and not admission.withheld
+    made = admit("generateContent", SEARCHES["generateContent"], types={"googleSearch"})[0]
+    assert made["tools"] == [{}]
+
+
+@pytest.mark.parametrize("model", ["gpt-4o-search-preview", "x-search", "o3-deep-research", "gpt-4o:online", "x-online",
+    "sonar-pro", "perplexity/sonar", "groq/compound", "compound-mini", "GPT-4O-SEARCH-PREVIEW"])  # fmt: skip
+def test_a_model_that_searches_needs_the_providers_tools(model: str) -> None:
+    body = {"messages": [], "model": model}
+    with pytest.raises(Refusal, match="searches the network by itself"):
+        admit("chat", body, model=model)
+    assert admit("chat", body, model=model, provider_tools=True)[0] == body
+
+
+@pytest.mark.parametrize("model", ["gpt-4o", "search-7b", "research-1", "text-sonar"])
+def test_other_models_do_not(model: str) -> None:
+    assert admit("chat", {"messages": [], "model": model}, model=model)[0]["model"] == model
+
+
+def test_a_name_of_a_model_is_one_word_and_leaves_no_choice() -> None:
+    why = APIS["openai"].why_not_model
+    for model in ("gpt-4o", "a/b/c.d+e", "x@20240101", "x:", "a/b:free", "a/b:thinking", "a/b:beta", "a/b:extended"):
+        assert why(model, routed=True) == ""
+    for model in ("openrouter/auto", "a/b:nitro", "a/b:floor", "a:free:online"):
+        assert why(model, routed=True) == "it leaves the choice of a model or a price to OpenRouter"
+        assert why(model, routed=False) == ""
+    for model in ("", "a b", "/a", "a/", "a@b", "é", "a,b"):
+        assert why(model, routed=True) == why(model, routed=False) == "it is not the name of one model"
+
+
+IMAGE = {"role": "user", "content": [{"type": "image_url", "image_url": PNG}]}
+AUDIO = {"role": "user", "content": [{"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}}]}
+PDF = {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": "AAAA"}}
+SOUND = {"inlineData": {"mimeType": "audio/wav", "data": "AAAA"}}
+EXPECTED: dict[str, tuple[str, Body, Expected]] = {
+    "no limit": ("chat", {"messages": []}, Expected(100, None)),
+    "a limit": ("chat", {"messages": [], "max_tokens": 5}, Expected(100, 5)),
+    "the larger of two limits": (
+        "chat",
+        {"messages": [], "max_tokens": 5, "max_completion_tokens": 9},
+        Expected(100, 9),
+    ),
+    "a limit of none": ("chat", {"messages": [], "max_tokens": 0}, Expected(100, None)),
+    "a limit of another endpoint": ("chat", {"messages": [], "max_output_tokens": 5}, Expected(100, None)),
+    "several answers": ("chat", {"messages": [], "n": 3}, Expected(100, None, answers=3)),
+    "no answer": ("chat", {"messages": [], "n": 0}, Expected(100, None)),
+    "images": ("chat", {"messages": [IMAGE, IMAGE]}, Expected(100 + 2 * 16_384, None)),
+    "audio": ("chat", {"messages": [AUDIO]}, Expected(None, None, audio=True)),
+    "audio to come": ("chat", {"messages": [], "modalities": ["audio"]}, Expected(100, None, media_output="audio")),
+    "a voice": ("chat", {"messages": [], "audio": {"voice": "x"}}, Expected(100, None, media_output="audio")),
+    "text to come": ("chat", {"messages": [], "modalities": ["text"]}, Expected(100, None)),
+    "a response": ("responses", {"input": "x", "max_output_tokens": 5}, Expected(100, 5)),
+    "a response without a limit": ("responses", {"input": "x", "max_tokens": 5}, Expected(100, None)),
+    "embeddings": ("embeddings", {"input": "x"}, Expected(100, 0)),
+    "a message": ("messages", {"messages": [], "max_tokens": 5}, Expected(4196, 5)),
+    "a message without a limit": ("messages", {"messages": [], "max_tokens": 0}, Expected(4196, None)),
+    "tokens to count": ("count_tokens", {"messages": [], "max_tokens": 5}, Expected(4196, 0)),
+    "a document": ("messages", {"messages": [{"role": "user", "content": [PDF]}]}, Expected(None, None)),
+    "a picture": ("messages", {"messages": [{"role": "user", "content": [INNER[1]]}]}, Expected(4196 + 16_384, None)),
+    "contents": ("generateContent", {"contents": []}, Expected(100, None)),
+    "contents with a limit": (
+        "generateContent",
+        {"contents": [], "generationConfig": {"maxOutputTokens": 5, "candidateCount": 2}},
+        Expected(100, 5, answers=2),
+    ),
+    "contents with a limit of none": (
+        "generateContent",
+        {"contents": [], "generationConfig": {"maxOutputTokens": 0, "candidateCount": 0}},
+        Expected(100, None),
+    ),
+    "an image to come": (
+        "generateContent",
+        {"contents": [], "generationConfig": {"responseModalities": ["TEXT", "image"]}},
+        Expected(100, None, media_output="image"),
+    ),
+    "contents with an image": ("generateContent", {"contents": [{"parts": [BLOB]}]}, Expected(100 + 16_384, None)),
+    "contents with sound": ("generateContent", {"contents": [{"parts": [SOUND]}]}, Expected(None, None, audio=True)),
+    "contents to count": (
+        "countTokens",
+        {"contents": [], "generationConfig": {"maxOutputTokens": 5}},
+        Expected(100, 0),
+    ),
+    "a content to embed": ("embedContent", {"content": {"parts": [{"text": "x"}]}}, Expected(100, 0)),
+}
+
+
+@pytest.mark.parametrize("what", EXPECTED)
+def test_the_most_that_a_request_can_use_follows_from_what_it_holds(what: str) -> None:
+    name, body, expected = EXPECTED[what]
+    assert expect(name, body) == expected
+
+
+def test_what_a_request_does_not_show_has_no_known_size() -> None:
+    assert expect("chat", {"messages": [], "max_tokens": 5}, output_limits=()).output_tokens is None
+    assert expect("responses", {"input": "x", "max_output_tokens": 5}, output_limits=()).output_tokens == 5
+    previous = {"input": "x", "previous_response_id": "r"}
+    assert expect("responses", previous, received={"r"}) == Expected(None, None)
+    assert expect("messages", {"messages": []}, long_context=True).long_context
+    gemini = APIS["gemini"]
+    for model in ("gemini-2.5-flash-image", "x-tts", "x-AUDIO", "x-live", "veo-3", "imagen-4"):
+        generated = Endpoint(kind="generate", model=model)
+        assert gemini.expected(generated, {}, 1, Admission()).media_output.lower() in model.lower()
+        assert gemini.expected(generated, {}, 1, Admission()).media_output
+        assert not gemini.expected(Endpoint(kind="embed", model=model), {}, 1, Admission()).media_output
+
+
+def test_the_length_of_an_answer_is_limited_by_the_name_that_the_server_knows() -> None:
+    assert limited("chat", {}) == {"max_tokens": 7}
+    assert limited("chat", {}, "max_completion_tokens") == {"max_completion_tokens": 7}
+    assert limited("chat", {"max_completion_tokens": 9}) == {"max_completion_tokens": 7}
+    both = {"max_completion_tokens": 9, "max_tokens": 5}
+    assert limited("chat", both) == {"max_completion_tokens": 7, "max_tokens": 7}
+    assert limited("chat", {"max_tokens": 5}, "other", output_limits={"other"}) == {"max_tokens": 5, "other": 7}
+    assert limited("responses", {"max_tokens": 5}) == {"max_tokens": 5, "max_output_tokens": 7}
+    assert limited("responses", {"max_output_tokens": 5}, output_limits=()) == {"max_output_tokens": 7}
+    assert limited("embeddings", {}) is None
+    assert limited("messages", {"max_tokens": 9}) == {"max_tokens": 7}
+    assert limited("messages", {"thinking": {"budget_tokens": 6}}) is not None
+    assert limited("messages", {"thinking": {"budget_tokens": 7}}) is None, "thinking takes all of it"
+    assert limited("messages", {"thinking": {"type": "adaptive"}}) is not None
+    assert limited("count_tokens", {}) is None
+    assert limited("generateContent", {"generationConfig": {"seed": 1}}) == {
+        "generationConfig": {"seed": 1, "maxOutputTokens": 7}
+    }
+    assert limited("generateContent", {"generationConfig": None}) == {"generationConfig": {"maxOutputTokens": 7}}
+    assert limited("countTokens", {}) is None and limited("embedContent", {}) is None
+
+
+def test_usage_is_asked_for_in_streams_of_chats_alone() -> None:
+    api, chat = APIS["openai"], Endpoint(kind="generate", api="chat")
+    for given, adds in ((None, True), ({"include_usage": False, "a": 1}, True), ({"include_usage": True}, False)):
+        body: Body = {} if given is None else {"stream_options": given}
+        assert api.ask_for_usage(chat, body) == adds
+        assert body == {"stream_options": {**(given or {}), "include_usage": True}}
+    assert not any(
+        APIS[name].ask_for_usage(Endpoint(kind="generate", api=kind), {})
+        for name, kind in (("openai", "responses"), ("anthropic", "default"), ("gemini", "default"))
+    )
+
+
+def test_later_requests_speak_of_what_an_answer_has_ids_for() -> None:
+    api = APIS["openai"]
+    response = {"id": "resp", "output": [{"id": "msg"}, {"id": 3}, {}], "choices": []}
+    assert list(api.kept_by_provider(Endpoint(kind="generate", api="responses"), response)) == ["resp", "msg"]
+    choices = [{"message": {"audio": {"id": "audio"}}}, {"message": {"audio": None}}, {"message": "x"}, {}]
+    assert list(api.kept_by_provider(Endpoint(kind="generate", api="chat"), {"id": "c", "choices": choices})) == [
+        "audio"
+    ]
+    assert not list(APIS["gemini"].kept_by_provider(Endpoint(kind="generate"), response))
+
+
+def test_what_the_provider_keeps_passes_where_the_run_has_received_it() -> None:
+    spoken = {"messages": [{"role": "assistant", "audio": {"id": "a"}}]}
+    reference = {"input": [{"type": "item_reference", "id": "a"}]}
+    without_type = {"input": [{"id": "a"}]}
+    reasoning = {"input": [{"type": "reasoning", "id": "a", "summary": []}]}
+    previous = {"input": "x", "previous_response_id": "a"}
+    for name, body in (("chat", spoken), ("responses", reference), ("responses", reasoning), ("responses", previous)):
+        for options in ({"received": {"a"}}, {"provider_tools": True}):
+            made, admission = admit(name, body, **options)
+            assert made == body and admission.stored
+        with pytest.raises(Refusal, match="received no answer with 'a'"):
+            admit(name, body, received={"b"})
+    with pytest.raises(Refusal, match="received no answer with 'a'"):
+        admit("responses", without_type)
+    for name in ("content", "encrypted_content", "arguments", "output", "input", "action", "operation", "result",
+        "tools"):  # fmt: skip
+        whole = {
+            "input": [
+                {"type": "reasoning", "id": "a", name: "x" if name != "tools" else None, "encrypted_content": "x"}
+            ]
+        }
+        assert not admit("responses", whole)[1].stored
+    empty = admit("responses", {"input": "x", "previous_response_id": ""})
+    assert empty[0] == {"input": "x"} and not empty[1].stored
+    emptied = {"input": [{"type": "additional_tools", "tools": [SEARCH]}, {"type": "additional_tools", "tools": []}]}
+    assert admit("responses", emptied)[0]["input"] == [{"type": "additional_tools", "tools": []}]
+
+
+KEPT: dict[str, list[str]] = {
+    "chat": ["prompt", "conversation", "previous_response_id"],
+    "responses": ["prompt", "conversation"],
+    "generateContent": ["cachedContent"],
+}
+REFUSED: dict[str, list[str]] = {
+    "chat": ["best_of", "background", "background_options", "models", "fallbacks", "route", "preset", "user_config",
+        "provider"],
+    "embeddings": ["models", "fallbacks", "route", "preset", "user_config", "provider"],
+    "messages": ["fallbacks", "models", "thread"],
+}  # fmt: skip
+WITHHELD: dict[str, dict[str, str]] = {
+    "chat": {
+        "web_search_options": "web search",
+        "search_parameters": "live search",
+        "search_settings": "web search",
+        "plugins": "plugins",
+        "data_sources": "data sources",
+        "enable_search": "web search",
+        "search_options": "web search",
+        "web_search": "web search",
+        "mcp_servers": "MCP",
+        **dict.fromkeys(("api_base", "base_url", "api_key"), "another server"),
+    },
+    "messages": {"mcp_servers": "mcp", "container": "container"},
+}
+
+
+@pytest.mark.parametrize(("name", "field"), [(name, field) for name, own in KEPT.items() for field in own])
+def test_what_the_provider_keeps_itself_needs_its_tools(name: str, field: str) -> None:
+    body = {**EMPTY[name], field: "x"}
+    with pytest.raises(Refusal, match=f"{field}: .*(kept by|not offered)"):
+        admit(name, body)
+    made, admission = admit(name, body, provider_tools=True)
+    assert made == body and admission.stored
+
+
+@pytest.mark.parametrize(("name", "field"), [(name, field) for name, own in REFUSED.items() for field in own])
+def test_what_no_run_may_ask_for_is_refused_with_the_reason(name: str, field: str) -> None:
+    for options in ({}, {"provider_tools": True}):
+        with pytest.raises(Refusal, match=rf"{field}: \w+ .*\w+ \w+"):
+            admit(name, {**EMPTY[name], field: "x"}, **options)
+    assert admit(name, {**EMPTY[name], field: "x"}, fields={field})[0] == {**EMPTY[name], field: "x"}
+
+
+@pytest.mark.parametrize(("name", "field"), [(name, field) for name, own in WITHHELD.items() for field in own])
+def test_what_reaches_elsewhere_is_withheld_by_name(name: str, field: str) -> None:
+    made, admission = admit(name, {**EMPTY[name], field: {"a": 1}})
+    assert made == EMPTY[name] and admission.withheld == [WITHHELD[name][field]]
+    made, admission = admit(name, {**EMPTY[name], field: {"a": 1}}, provider_tools=True)
+    assert made[field] == {"a": 1} and admission.unbounded
+
+
+def test_google_is_asked_for_nothing_more_by_openais_clients() -> None:
+    for place in ({"extra_body": {"google": {"tools": [1], "cached_content": "secret"}}}, {"google": {"tools": [1]}}):
+        made, admission = admit("chat", {"messages": [], **place})
+        assert "secret" not in str(made) and "1" not in str(made)
+        assert "tools of Google's" in admission.withheld
+        assert ("cached content" in admission.withheld) == ("extra_body" in place)
+
+
+EMPTY: dict[str, Body] = {
+    "chat": {"messages": []},
+    "responses": {"input": "x"},
+    "embeddings": {"input": "x"},
+    "messages": {"messages": []},
+    "generateContent": {"contents": []},
+}
+BY_ADDRESS: list[tuple[str, Body]] = [
+    ("chat", {"messages": [{"content": [{"type": "file", "file": {"file_id": "f", "file_data": "data:,x"}}]}]}),
+    *(("responses", {"input": [{"role": "user", "content": [{"type": "input_file", field: "https://example.org"}]}]})
+      for field in ("file_id", "file_url", "file_data")),
+    *(("responses", {"input": [{"role": "user", "content": [{"type": kind, field: "https://example.org"}]}]})
+      for kind in ("input_image", "computer_screenshot") for field in ("image_url", "file_id")),
+    *(("messages", {"messages": [{"content": [{"type": part, "source": {"type": kind, kind: "x"}}]}]})
+      for part in ("image", "document") for kind in ("url", "file")),
+    ("generateContent", {"contents": {"parts": {"fileData": {"fileUri": "gs://x"}}}}),
+    ("generateContent", {"contents": {"parts": {"functionResponse": {"parts": [{"fileData": {"fileUri": "gs://x"}}]}}}}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "body"), BY_ADDRESS)
+def test_media_by_an_address_need_the_providers_tools(name: str, body: Body) -> None:
+    with pytest.raises(Refusal, match=re.escape(INLINE)):
+        admit(name, body)
+    made, admission = admit(name, body, provider_tools=True)
+    assert made == body and admission.unbounded
+
+
+def test_anthropics_features_pass_by_name_and_date() -> None:
+    api = APIS["anthropic"]
+    dated = [f"{name}-2025-01-31" for name in (
+        "interleaved-thinking", "dev-full-thinking", "context-1m", "context-management", "prompt-caching",
+        "prompt-caching-scope", "extended-cache-ttl", "token-efficient-tools", "fine-grained-tool-streaming",
+        "output-128k", "output-300k", "effort", "structured-outputs", "advanced-tool-use", "tool-search-tool",
+        "tool-examples", "computer-use", "model-context-window-exceeded", "max-tokens-3-5-sonnet", "pdfs",
+        "token-counting", "thinking-token-count", "thinking-display-updates", "redact-thinking", "task-budgets",
+        "mid-conversation-system")]  # fmt: skip
+    known = [*dated, "claude-code-20250219"]
+    tools = [f"{name}-2025-01-31" for name in ("web-search", "web-fetch", "code-execution", "mcp-client", "files-api",
+        "skills")]  # fmt: skip
+    other = ["fast-mode-2026-02-01", "claude-code-2025021", "effort", "effort-2025-01-31x"]
+    given = " , ".join([*known, *tools, *other, ""])
+    assert api.betas(given, provider_tools=False) == (",".join(known), [*tools, *other])
+    assert api.betas(given, provider_tools=True) == (",".join([*known, *tools]), other)
+
+
+def test_anthropic_shortens_conversations_without_a_summary_by_the_model() -> None:
+    edits = [{"type": "compact_20260112", "instructions": "x"}, {"type": "clear_thinking_20251015"}]
+    made, admission = admit("messages", {"messages": [], "context_management": {"edits": edits}})
+    assert made["context_management"] == {"edits": edits[1:]}
+    assert admission.dropped == ["context_management.compact_20260112"]
+
+
+def test_gemini_is_asked_for_the_model_of_the_path_and_with_a_part_that_says_something() -> None:
+    for model in ("gemini-x", "models/gemini-x"):
+        assert admit("generateContent", {"contents": [], "model": model})[0]["model"] == model
+    for model in ("gemini-y", "tunedModels/gemini-x", "models/models/gemini-x"):
+        with pytest.raises(Refusal, match="must be the model of the path, 'gemini-x'"):
+            admit("generateContent", {"contents": [], "model": model})
+    with pytest.raises(Refusal, match="has none of the fields that are passed on, but 'hologram'"):
+        admit("generateContent", {"contents": {"parts": {"hologram": "x"}}})
+    assert admit("generateContent", {"contents": {"parts": {}}})[0] == {"contents": {"parts": {}}}
+    assert admit("generateContent", {"contents": [], "tools": {"functionDeclarations": []}})[0]["tools"] == [
+        {"functionDeclarations": []}
+    ]
+    assert admit("generateContent", {"contents": [], "tools": [{"function_declarations": []}]})[0]["tools"] == [
+        {"functionDeclarations": []}
+    ]
+    lower = {"contents": [], "generationConfig": {"responseModalities": ["text", "image"]}}
+    assert admit("generateContent", lower)[0]["generationConfig"]["responseModalities"] == ["TEXT", "IMAGE"]
+    assert admit("embedContent", {"requests": [EMBED]})[0] == {"requests": [EMBED]}
+    with pytest.raises(Refusal, match="needs 'content'"):
+        admit("embedContent", {"requests": [{}]})
