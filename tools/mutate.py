@@ -3,10 +3,10 @@
     python -m tools.mutate llm/budget.py --number=200 --seed=1
     python -m tools.mutate --all                      # every module of mutation.toml
 
-``mutation.toml`` lists the tests of each module, the modules of which only the first part is tried, and the changes that
-are known to make no difference. Tests run in a temporary copy of the project, in processes that are forked after the
-libraries were imported. Survivors are printed; the exit status is 1 if a smaller share of changes than ``--least`` is
-noticed.
+``mutation.toml`` lists the tests of each module, the modules of which only the first part is tried, and the changes
+that are known to make no difference. Tests run in a temporary copy of the project, in processes that are forked after
+the libraries were imported. Survivors are printed; the exit status is 1 if a smaller share of changes than ``--least``
+is noticed.
 """
 
 from __future__ import annotations
