@@ -32,7 +32,7 @@ def parsed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         lengths.append(len(text))
         return ast.Module([], [])
 
-    monkeypatch.setattr(programs.ast, "parse", note)
+    monkeypatch.setattr("pytest_mlebench.extras.audit.programs.ast.parse", note)
     return lengths
 
 

@@ -579,8 +579,9 @@ def test_a_tool_that_was_withheld_cannot_be_chosen_by_its_name() -> None:
             [],
             ["tool_choice.server_url"],
         )
-    for choice in ({"type": "allowed_tools", "tools": [SEARCH]}, {"allowed_tools": {"tools": [SEARCH]}}):
-        made, admission = admit("chat", {"messages": [], "tools": [TOOL], "tool_choice": choice})
+    allowed: list[Body] = [{"type": "allowed_tools", "tools": [SEARCH]}, {"allowed_tools": {"tools": [SEARCH]}}]
+    for some in allowed:
+        made, admission = admit("chat", {"messages": [], "tools": [TOOL], "tool_choice": some})
         assert admission.withheld == ["web_search"] and "web_search" not in str(made)
 
 
@@ -736,7 +737,12 @@ def test_the_length_of_an_answer_is_limited_by_the_name_that_the_server_knows() 
 
 def test_usage_is_asked_for_in_streams_of_chats_alone() -> None:
     api, chat = APIS["openai"], Endpoint(kind="generate", api="chat")
-    for given, adds in ((None, True), ({"include_usage": False, "a": 1}, True), ({"include_usage": True}, False)):
+    asked: list[tuple[Body | None, bool]] = [
+        (None, True),
+        ({"include_usage": False, "a": 1}, True),
+        ({"include_usage": True}, False),
+    ]
+    for given, adds in asked:
         body: Body = {} if given is None else {"stream_options": given}
         assert api.ask_for_usage(chat, body) == adds
         assert body == {"stream_options": {**(given or {}), "include_usage": True}}
@@ -758,13 +764,14 @@ def test_later_requests_speak_of_what_an_answer_has_ids_for() -> None:
 
 
 def test_what_the_provider_keeps_passes_where_the_run_has_received_it() -> None:
-    spoken = {"messages": [{"role": "assistant", "audio": {"id": "a"}}]}
-    reference = {"input": [{"type": "item_reference", "id": "a"}]}
+    spoken: Body = {"messages": [{"role": "assistant", "audio": {"id": "a"}}]}
+    reference: Body = {"input": [{"type": "item_reference", "id": "a"}]}
     without_type = {"input": [{"id": "a"}]}
-    reasoning = {"input": [{"type": "reasoning", "id": "a", "summary": []}]}
-    previous = {"input": "x", "previous_response_id": "a"}
+    reasoning: Body = {"input": [{"type": "reasoning", "id": "a", "summary": []}]}
+    previous: Body = {"input": "x", "previous_response_id": "a"}
+    ways: list[dict[str, Any]] = [{"received": {"a"}}, {"provider_tools": True}]
     for name, body in (("chat", spoken), ("responses", reference), ("responses", reasoning), ("responses", previous)):
-        for options in ({"received": {"a"}}, {"provider_tools": True}):
+        for options in ways:
             made, admission = admit(name, body, **options)
             assert made == body and admission.stored
         with pytest.raises(Refusal, match="received no answer with 'a'"):
@@ -824,7 +831,8 @@ def test_what_the_provider_keeps_itself_needs_its_tools(name: str, field: str) -
 
 @pytest.mark.parametrize(("name", "field"), [(name, field) for name, own in REFUSED.items() for field in own])
 def test_what_no_run_may_ask_for_is_refused_with_the_reason(name: str, field: str) -> None:
-    for options in ({}, {"provider_tools": True}):
+    ways: list[dict[str, Any]] = [{}, {"provider_tools": True}]
+    for options in ways:
         with pytest.raises(Refusal, match=rf"{field}: \w+ .*\w+ \w+"):
             admit(name, {**EMPTY[name], field: "x"}, **options)
     assert admit(name, {**EMPTY[name], field: "x"}, fields={field})[0] == {**EMPTY[name], field: "x"}
@@ -839,7 +847,11 @@ def test_what_reaches_elsewhere_is_withheld_by_name(name: str, field: str) -> No
 
 
 def test_google_is_asked_for_nothing_more_by_openais_clients() -> None:
-    for place in ({"extra_body": {"google": {"tools": [1], "cached_content": "secret"}}}, {"google": {"tools": [1]}}):
+    places_of_it: list[Body] = [
+        {"extra_body": {"google": {"tools": [1], "cached_content": "secret"}}},
+        {"google": {"tools": [1]}},
+    ]
+    for place in places_of_it:
         made, admission = admit("chat", {"messages": [], **place})
         assert "secret" not in str(made) and "1" not in str(made)
         assert "tools of Google's" in admission.withheld
