@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pytest_mlebench.llm.api import Endpoint, Expected
+from pytest_mlebench.llm.api import Endpoint, Expected, Question
 from pytest_mlebench.llm.providers import APIS
 from pytest_mlebench.llm.requests import INLINE, Admission, Refusal
 
@@ -931,3 +931,26 @@ def test_gemini_is_asked_for_the_model_of_the_path_and_with_a_part_that_says_som
     assert admit("embedContent", {"requests": [EMBED]})[0] == {"requests": [EMBED]}
     with pytest.raises(Refusal, match="needs 'content'"):
         admit("embedContent", {"requests": [{}]})
+
+
+@pytest.mark.parametrize("with_schema", [True, False])
+def test_the_harness_asks_questions_in_the_form_of_each_api(with_schema: bool) -> None:
+    question = Question(
+        model="m", system="s", user="u", schema=SCHEMA, max_tokens=9, output_limit="limit", with_schema=with_schema
+    )
+    form = {"type": "json_schema", "json_schema": {"name": "answer", "strict": True, "schema": SCHEMA}}
+    told = [{"role": "system", "content": "s"}, {"role": "user", "content": "u"}]
+    path, body = APIS["openai"].question(question)
+    assert path == "/v1/chat/completions"
+    assert body == {"model": "m", "messages": told, "limit": 9, **({"response_format": form} if with_schema else {})}
+    path, body = APIS["anthropic"].question(question)
+    assert path == "/v1/messages" and body["tool_choice"] == {"type": "tool", "name": "answer"}
+    assert body["tools"][0]["name"] == "answer" and body["tools"][0]["input_schema"] == SCHEMA
+    assert (body["model"], body["max_tokens"], body["system"], body["messages"]) == ("m", 9, "s", told[1:])
+    path, body = APIS["gemini"].question(question)
+    assert path == "/v1beta/models/m:generateContent"
+    assert body == {
+        "systemInstruction": {"parts": [{"text": "s"}]},
+        "contents": [{"role": "user", "parts": [{"text": "u"}]}],
+        "generationConfig": {"responseMimeType": "application/json", "maxOutputTokens": 9},
+    }
