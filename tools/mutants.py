@@ -61,16 +61,17 @@ class Mutant:
 def mutants(path: Path) -> list[Mutant]:
     """All changes of a module that still compile."""
     before = path.read_text()
-    found = {}
-    for node, text in _changes(ast.parse(before)):
+    tree = ast.parse(before)
+    unchanged, found = ast.dump(tree), {}
+    content = before.encode()
+    lines = content.splitlines(keepends=True)
+    for node, text in _changes(tree):
         assert node.end_lineno is not None and node.end_col_offset is not None
-        lines = before.encode().splitlines(keepends=True)
         start = sum(map(len, lines[: node.lineno - 1])) + node.col_offset
         end = sum(map(len, lines[: node.end_lineno - 1])) + node.end_col_offset
-        content = before.encode()
         source = (content[:start] + text.encode() + content[end:]).decode()
         with contextlib.suppress(SyntaxError):
-            if ast.dump(ast.parse(source)) != ast.dump(ast.parse(before)):
+            if isinstance(node, ast.Constant) or ast.dump(ast.parse(source)) != unchanged:  # parsing takes long
                 found[source] = Mutant(path, node.lineno, before, source)
     return list(found.values())
 

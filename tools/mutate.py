@@ -3,9 +3,10 @@
     python -m tools.mutate llm/budget.py --number=200 --seed=1
     python -m tools.mutate --all                      # every module of mutation.toml
 
-``mutation.toml`` lists the tests of each module, and the changes that are known to make no difference. Tests run in a
-temporary copy of the project, in processes that are forked after the libraries were imported. Survivors are printed;
-the exit status is 1 if a smaller share of changes than ``--least`` is noticed.
+``mutation.toml`` lists the tests of each module, the modules of which only the first part is tried, and the changes
+that are known to make no difference. Tests run in a temporary copy of the project, in processes that are forked after
+the libraries were imported. Survivors are printed; the exit status is 1 if a smaller share of changes than ``--least``
+is noticed.
 """
 
 from __future__ import annotations
@@ -115,10 +116,19 @@ class Result:
         return 100 * self.noticed / max(1, self.noticed + self.survived)
 
 
-def try_out(name: str, tests: list[str], known: set[tuple[str, str]], options: argparse.Namespace) -> Result:
+def _before(path: Path, end: str | None) -> list[Mutant]:
+    """The changes of a module up to the class of this name, or all."""
+    lines = path.read_text().splitlines()
+    last = len(lines) if end is None else next(n for n, line in enumerate(lines) if line.startswith(f"class {end}("))
+    return [mutant for mutant in mutants(path) if mutant.line <= last]
+
+
+def try_out(
+    name: str, tests: list[str], end: str | None, known: set[tuple[str, str]], options: argparse.Namespace
+) -> Result:
     """Change one module, and print the changes that no test noticed."""
     path = Path(PACKAGE) / name
-    every = mutants(ROOT / path)
+    every = _before(ROOT / path, end)
     chosen = random.Random(options.seed).sample(every, min(options.number, len(every)))
     waiting = [mutant for mutant in chosen if mutant.change not in known]
     result = Result(equivalent=len(chosen) - len(waiting))
@@ -165,7 +175,7 @@ def main() -> int:
     too_few = False
     for name in modules if options.all else options.modules:
         known = {(entry["was"], entry["is"]) for entry in configuration["equivalent"] if entry["module"] == name}
-        result = try_out(name, modules[name], known, options)
+        result = try_out(name, modules[name], configuration["ends"].get(name), known, options)
         too_few |= result.share < options.least
         print(
             f"{name}: {result.share:.1f} % noticed ({result.noticed} of {result.noticed + result.survived} changes, "

@@ -128,11 +128,16 @@ COSTS_OF_TIMELINE = "its timeline counts other costs than its ledger"
 RULES: dict[str, tuple[list[Change], list[str]]] = {
     "a cost within rounding": ([told(known_cost=0.3000005)], []),
     "another cost": ([told(known_cost=0.31)], ["cost: its ledger has 0.3, and its record 0.31"]),
+    "a cost beyond rounding": ([told(known_cost=0.3000015)], [
+        "cost: its ledger has 0.3, and its record 0.3000015"]),
     "a cost below": ([told(known_cost=0.29)], ["cost: its ledger has 0.3, and its record 0.29"]),
     "seconds within a second": ([told(seconds=11.9)], []),
     "other tokens": ([told(tokens={"input": 3, "output": 30})], [
         "tokens: its ledger has {'input': 300, 'output': 30, 'cached': 0, 'cache_written': 0, 'reasoning': 0}, "
         "and its record {'input': 3, 'output': 30}"]),
+    "fewer kinds of tokens": ([told(tokens={"input": 300, "output": 30})], [
+        "tokens: its ledger has {'input': 300, 'output': 30, 'cached': 0, 'cache_written': 0, 'reasoning': 0}, "
+        "and its record {'input': 300, 'output': 30}"]),
     "a sum that is true in place of one": ([told(retries=False)], []),
     "retries": ([told(retries=2)], ["retries: its ledger has 0, and its record 2"]),
     "no number of calls": ([lambda w: w.llm.pop("calls")], ["calls: its ledger has 3, and its record None"]),
@@ -217,6 +222,15 @@ def test_record_ledger_recording_and_trajectory_agree(name: str, world: World) -
     assert world.differs() == expected
 
 
+def test_a_trajectory_is_compared_up_to_a_size(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.trajectory([7])
+    size = (world.run_dir / "trajectory.json").stat().st_size
+    monkeypatch.setattr("pytest_mlebench.extras.bundles.verify_models._MAX_TRAJECTORY_BYTES", size)
+    assert world.differs() == ["its trajectory has the call 7, which its ledger has not"]
+    monkeypatch.setattr("pytest_mlebench.extras.bundles.verify_models._MAX_TRAJECTORY_BYTES", size - 1)
+    assert world.differs() == []
+
+
 def test_a_failed_call_needs_no_recording(world: World) -> None:
     world.lines(
         lambda lines: [line.update(status=status) for line, status in zip(lines, (400, None, 500), strict=True)]
@@ -231,11 +245,11 @@ def test_a_failed_call_needs_no_recording(world: World) -> None:
 def test_what_is_not_there_cannot_be_checked(world: World) -> None:
     world.left_out = ["ledgers"]
     found = world.check()
-    assert (found.result, found.detail, found.reasons) == (Result.unchecked, "the ledgers were left out", ())
+    assert found == Check("models", Result.unchecked, "the ledgers were left out")
     world.left_out = ["code"]
     (world.run_dir / CALLS).unlink()
     found = world.check()
-    assert (found.result, found.detail) == (Result.unchecked, "calls were not recorded")
+    assert (found.name, found.result, found.detail) == ("models", Result.unchecked, "calls were not recorded")
     assert found.reasons == (f"{RUN.run_id}: it has no ledger of its calls",)
     world.llm = {}
     assert world.check().result is Result.unchecked, "as there is a recording"

@@ -11,9 +11,11 @@ import pytest
 
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.gate.leaks import equals, find_leaks, is_sorted, neighbours_agree, sample_order, tells, true_values
-from tests.grading.test_leaks import dataset
+from tests.grading.test_leaks import dataset, without_classifier
 
-__all__ = ["dataset"]
+__all__ = ["dataset", "without_classifier"]
+
+pytestmark = pytest.mark.usefixtures("without_classifier")
 
 
 def test_values_stand_for_the_truth_where_each_stands_for_one_of_it() -> None:
@@ -21,6 +23,14 @@ def test_values_stand_for_the_truth_where_each_stands_for_one_of_it() -> None:
     assert not tells(["a", "b", "b"] * 10, [0, 1] * 15)
     assert not tells(["a"] * 60, [0, 1] * 30), "one value tells nothing"
     assert not tells(["a", "b"] * 5, [0, 1] * 5), "ten rows may agree by chance"
+
+
+def test_each_further_value_needs_more_rows_before_it_tells() -> None:
+    """Eleven values could stand for two classes in 2,048 ways, two values in four."""
+    truth = ["a" if k % 11 < 6 else "b" for k in range(33)]
+    assert not tells([k % 11 for k in range(33)], truth)
+    assert tells([k % 11 < 6 for k in range(33)], truth)
+    assert tells([k % 11 for k in range(66)], truth * 2)
 
 
 def test_a_third_as_many_values_as_rows_tell_and_more_do_not() -> None:
@@ -173,6 +183,26 @@ def test_text_files_with_an_answer_a_line_are_found_with_and_without_a_heading(d
         path.write_text("\n".join(lines) + "\n")
         assert not any(path.name in line for line in find_leaks(dataset)), name
         path.unlink()
+
+
+def test_nothing_is_found_where_nothing_tells(dataset: Dataset) -> None:
+    assert find_leaks(dataset) == []
+
+
+def test_a_column_of_more_values_than_the_truth_does_not_stand_for_it(dataset: Dataset) -> None:
+    rows = _truth(dataset)
+    for values in (1, 3):
+        codes = [f"{label}{k % values}"[::-1] for k, label in enumerate(rows["label"])]
+        rows[["id"]].assign(k=codes).to_csv(dataset.public / "meta.csv", index=False)
+        assert any("meta.csv: column 'k' stands for" in line for line in find_leaks(dataset)) == (values == 1)
+
+
+def test_the_description_is_not_searched(dataset: Dataset) -> None:
+    texts = "\n".join(_truth(dataset)["text"].tolist())
+    (dataset.public / "description.md").write_text(texts)
+    assert find_leaks(dataset) == []
+    (dataset.public / "description.txt").write_text(texts)
+    assert "public/description.txt hold the true values of 'text'" in find_leaks(dataset)
 
 
 def test_a_copy_of_the_answers_is_one_under_any_name(dataset: Dataset) -> None:

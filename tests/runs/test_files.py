@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from pytest_mlebench.errors import UsageError
-from pytest_mlebench.runs.files import FilesError, RunFile, check_files, copy_files, open_files, unpack
+from pytest_mlebench.runs.files import FilesError, RunFile, check_files, copy_files, is_safe, open_files, unpack
 from pytest_mlebench.runs.timeline import read_validation_score
 from pytest_mlebench.sandbox.collection import FilesWriter, member_name
 from tests.left import leave, left
@@ -77,6 +77,9 @@ HOSTILE: dict[str, Callable[[], bytes]] = {
     "has a list without end": lambda: patched(GOOD, b"PK\x05\x06", 12, struct.pack("<L", 0xFFFFFFF0)),
     "has a list that lies elsewhere": lambda: patched(GOOD, b"PK\x05\x06", 16, struct.pack("<L", 0xFFFFFFF0)),
     "has bytes behind it": lambda: GOOD + b"x",
+    "has a comment that looks like the end of an empty list": lambda: (
+        patched(GOOD, b"PK\x05\x06", 20, struct.pack("<H", 22)) + bytes(22)
+    ),
     "is cut off": lambda: GOOD[:-10],
     "is no archive": lambda: b"nothing of the kind",
     "is empty": lambda: b"",
@@ -142,6 +145,22 @@ def test_a_list_of_members_may_have_64_mebibytes(tmp_path: Path) -> None:
         (tmp_path / "files.zip").write_bytes(patched(GOOD, b"PK\x05\x06", 12, struct.pack("<L", size)))
         with pytest.raises(FilesError, match=said), open_files(tmp_path):
             pass
+
+
+def test_a_member_is_as_large_as_its_bytes_can_become_at_most(tmp_path: Path) -> None:
+    with zipfile.ZipFile(io.BytesIO(GOOD)) as archive:
+        most = (archive.infolist()[0].compress_size + 1) * 1032
+    (tmp_path / "files.zip").write_bytes(patched(GOOD, b"PK\x01\x02", 24, struct.pack("<L", most)))
+    with open_files(tmp_path) as files:
+        assert [file.size for file in files.below()] == [most]
+    (tmp_path / "files.zip").write_bytes(patched(GOOD, b"PK\x01\x02", 24, struct.pack("<L", most + 1)))
+    with pytest.raises(FilesError, match="smaller than it says"), open_files(tmp_path):
+        pass
+
+
+def test_a_path_may_have_65000_characters() -> None:
+    longest = "code/".ljust(65_000, "x")
+    assert is_safe(longest) and not is_safe(f"{longest}x")
 
 
 def test_members_may_be_listed_in_another_order_than_they_are_stored(tmp_path: Path) -> None:
@@ -232,8 +251,12 @@ def test_unpacking_goes_to_a_new_folder_alone_and_makes_nothing_executable(tmp_p
     with pytest.raises(UsageError, match="at most 3 are unpacked"):
         unpack(tmp_path / "run", tmp_path / "new", max_bytes=3)
     assert not (tmp_path / "new").exists()
+    opened = len(list(Path("/proc/self/fd").iterdir()))
     assert unpack(tmp_path / "run", tmp_path / "new") == []
-    assert (tmp_path / "new/code/a.sh").stat().st_mode & 0o7111 == 0
+    assert len(list(Path("/proc/self/fd").iterdir())) == opened
+    os.umask(umask := os.umask(0))
+    assert stat.S_IMODE((tmp_path / "new/code/a.sh").stat().st_mode) == 0o644 & ~umask
+    assert stat.S_IMODE((tmp_path / "new/code").stat().st_mode) == 0o755 & ~umask
 
 
 def test_what_cannot_be_written_beside_another_is_named_and_the_rest_is_written(

@@ -146,7 +146,7 @@ def _same(one: Any, other: Any, *, tolerance: float = _TOLERANCE) -> bool:
     """Whether two JSON values are equal but for rounding; NaN equals nothing."""
     if isinstance(one, Mapping) and isinstance(other, Mapping):
         return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
-    if isinstance(one, int | float) and isinstance(other, int | float) and not isinstance(one, bool):
+    if isinstance(one, int | float) and isinstance(other, int | float):
         return abs(one - other) <= tolerance * max(1.0, abs(other))
     return bool(one == other)
 

@@ -1,0 +1,81 @@
+"""However large the code is that a run left, an audit parses, searches and compares a bounded part of it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import Any, cast
+
+import pytest
+
+from pytest_mlebench.extras.audit import fingerprints, programs
+from pytest_mlebench.extras.audit.fingerprints import Fingerprinter, Parameters
+from pytest_mlebench.extras.audit.programs import Program
+
+
+class Looking:
+    """In place of a pattern: what is looked at, and never a match."""
+
+    def __init__(self) -> None:
+        self.parts: list[int] = []
+
+    def search(self, text: str) -> None:
+        self.parts.append(len(text))
+
+
+@pytest.fixture
+def parsed(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The lengths of the texts that were parsed."""
+    lengths: list[int] = []
+
+    def note(text: str) -> ast.Module:
+        lengths.append(len(text))
+        return ast.Module([], [])
+
+    monkeypatch.setattr("pytest_mlebench.extras.audit.programs.ast.parse", note)
+    return lengths
+
+
+@pytest.mark.parametrize("text", ["x = 1 + y\n" * 41_000, "x = [" + "1," * 2_000_000 + "]"], ids=["lines", "a line"])
+def test_a_large_file_is_not_parsed_and_searched_in_short_parts(text: str, parsed: list[int]) -> None:
+    program, looking = Program("code/large.py", text), Looking()
+    assert not program.is_python and not list(program.nodes()) and not program.joined and not program.decoded
+    list(program.search(cast("re.Pattern[str]", looking)))
+    assert parsed == []
+    assert max(looking.parts) <= 1000
+    assert sum(looking.parts) <= (250_000 if "\n" not in text else len(text))
+    assert program.unread[0] == "this code is too large to be parsed: only its lines were searched"
+
+
+def test_400000_characters_are_parsed_and_one_more_is_not(parsed: list[int]) -> None:
+    for length, may_parse, parses in ((400_000, True, True), (400_001, True, False), (400_000, False, False)):
+        assert Program("x.py", "#" * length, may_parse=may_parse).is_python == parses
+    assert set(parsed) == {400_000}
+
+
+def test_the_nodes_of_a_program_and_the_texts_it_puts_together_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = Program("x.py", "x = 'a' + 'b'\n" * 100)
+    assert len(program.joined) == 200 and not program.unread
+    monkeypatch.setattr(programs, "MAX_NODES", 50)
+    bounded = Program("x.py", program.text)
+    assert len(list(bounded.nodes())) == 50 and len(bounded.joined) < 100
+    assert bounded.unread == ("this code is too deep or too large to be read whole",)
+
+
+@pytest.mark.parametrize(
+    ("text", "options"),
+    [("x" * 400_001, {}), ("x" * 400_001, {"raw": True}), ("x" * 500_000, {"suffix": ".ipynb", "raw": True})],
+    ids=["a program", "a raw program", "a notebook"],
+)
+def test_what_is_larger_is_not_even_handed_to_the_process_that_compares(
+    text: str, options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start() -> Any:
+        raise AssertionError("a process was started")
+
+    monkeypatch.setattr(fingerprints, "_start", start)
+    monkeypatch.setattr(fingerprints, "_MAX_BYTES", 500_000)
+    with Fingerprinter(Parameters()) as take:
+        assert take(text, **{"suffix": ".py", **options}) is None
+        with pytest.raises(AssertionError):
+            take("x" * 400_000, ".py")
