@@ -500,10 +500,9 @@ class DataStore:
             self._require_times(new.folder)
             moved = data_dataset.replace_by_level(new.public, Path(name), raw if moves else None)
             data_dataset.replace_by_level(new.private, Path(name))
-            about = {"verified": not wrong if verify else None, "description": "bundled", "sides": sides}
-            if moved:
-                about["moved"] = new.public.stat().st_ino
-            self._publish(dataset, new, **about)
+            more = {"moved": new.public.stat().st_ino} if moved else {}
+            verified = not wrong if verify else None
+            self._publish(dataset, new, verified=verified, description="bundled", sides=sides, **more)
         if is_comparable(competition) and "cells_are_kept" not in competition.exceptions:
             for problem in changed_cells(competition, dataset.raw if raw_dir is None else raw_dir, dataset):
                 reporter(WarningNote(f"{competition.id}: prepare.py changed cells: {problem}"))
