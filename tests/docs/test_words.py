@@ -45,6 +45,7 @@ OF_OTHERS = {
     "--overwrite-checksums": "MLE-bench, refused here",
     "--partition": "sbatch",
     "--seed": "tools.mutate",
+    "--served-model-name": "vllm serve",
     "--shortcuts": "tools.twins",
     "--strict": "mkdocs build",
     "--versions": "tools.twins",
