@@ -7,6 +7,7 @@ from __future__ import annotations
 
 DOES_NOT_HOLD = {
     "test_an_agent_wants_to_tell_another_something_by": "runs share the files of the data, and so locks on them",
+    "test_an_agent_wants_to_see_which_files_another_reads": "runs share the files of the data, and so watches of them",
     "test_an_agent_wants_all[inotify instances]": "the kernel counts them for the user, in all namespaces",
     "test_two_runs_are_users_of_different_numbers_and_none_of_this_machine": "agents have the number of the user",
     "test_an_agent_wants_all[descriptors in flight]": "the kernel counts them for the user; the harness may have more",
