@@ -33,6 +33,7 @@ from pytest_mlebench.records.record import RunRecord
 from pytest_mlebench.results.findings import Verdict, read_findings
 from pytest_mlebench.sandbox import Limits
 from tests.agents.scripted_model import AGAIN, FAILED, SOLVED, ScriptedModel, ScriptedPrograms, ScriptedResearch, Shell
+from tests.extent import ALL
 from tests.left import contents
 from tests.llm.atif import problems
 from tests.llm.test_runs import run
@@ -200,6 +201,8 @@ def killed(runs: Runs) -> None:
 
 ENDINGS: tuple[Callable[[Runs], object], ...] = (out_of_time, done, out_of_budget, without_a_provider, killed)
 """Three of them are the smoke split with a medal each. The first one mostly waits, and so runs beside the others."""
+IN_EVERY_WAY = ("react/dev", "claude-code/dev")
+"""Agents that end in each of these ways; the others end in the first three, or in all (see ``tests.extent``)."""
 
 
 @contextmanager
@@ -213,21 +216,22 @@ def said_of(what: Callable[[Runs], object]) -> Iterator[None]:
 
 def check_endings(runs: Runs) -> None:
     ran: dict[str, Any] = {}
+    endings = ENDINGS if ALL or runs.case.agent in IN_EVERY_WAY else ENDINGS[:3]
     with ThreadPoolExecutor(2) as pool:
-        for ending, ended in [(ending, pool.submit(ending, runs)) for ending in ENDINGS]:
+        for ending, ended in [(ending, pool.submit(ending, runs)) for ending in endings]:
             with said_of(ending):
                 ran[ending.__name__] = ended.result()
-    check_audit(runs, ran["done"])
+    check_audit(runs, ran["done"], len(endings))
 
 
-def check_audit(runs: Runs, solved: Ran) -> None:
+def check_audit(runs: Runs, solved: Ran, count: int) -> None:
     """Whatever way a fair run ends, its audit finds no violation; and none to look at in one that was solved."""
     group = runs.folder / "runs/group"
     for number, path in enumerate(sorted(group.glob("*/run.json"))):  # so that none takes the place of another
         replace(RunRecord.from_json(json.loads(path.read_text())), seed=number).write(path.parent)
     assert main(["audit", str(group), f"--data-dir={runs.folder / 'data'}"]) == 0
     found = read_findings(group)
-    assert found is not None and len(found.runs) == len(ENDINGS)
+    assert found is not None and len(found.runs) == count
     assert Verdict.violation not in found.verdicts.values(), found.findings
     assert found.verdicts[solved.record.run_id] is Verdict.clean, found.of(solved.record.run_id)
 

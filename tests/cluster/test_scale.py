@@ -21,6 +21,7 @@ from tests.cluster.slurm_cluster import SlurmCluster
 from tests.cluster.test_ray import RAY, actors
 from tests.cluster.test_sessions import Session, Sessions, wait_until
 from tests.cluster.test_slurm import SLURM, in_queue
+from tests.extent import one_in
 from tests.processes import processes_of
 
 pytestmark = [pytest.mark.full, pytest.mark.serial]
@@ -46,7 +47,7 @@ def queue_of(slurm_of_four: SlurmCluster, project: pytest.Pytester) -> Iterator[
             process.kill()
 
 
-@pytest.mark.parametrize("cluster", ["slurm", "slurm_of_four", "ray_cluster_of_three"])
+@pytest.mark.parametrize("cluster", one_in(2, ["slurm_of_four", "slurm", "ray_cluster_of_three"]))
 def test_the_smoke_split_with_three_seeds_has_each_medal_once(
     cluster: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

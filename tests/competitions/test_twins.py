@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from pathlib import Path
 
 import numpy as np
@@ -14,15 +13,14 @@ from pytest_mlebench.errors import InvalidSubmission
 from pytest_mlebench.grading.scorer import Scorer
 from pytest_mlebench.grading.twins import MadeTwin, as_submission, make_twin, read_sample
 from pytest_mlebench.io.files import bundled
+from tests.extent import one_in
 
-EVERY = int(os.environ.get("MLEBENCH_TEST_TWINS_EVERY", "3"))
-"""One in so many of the twins that are not quick is tried; with 1, all of them."""
 QUICK = ("spaceship-titanic", "detecting-insults-in-social-commentary", "tgs-salt-identification-challenge")
 SEEDS = range(5)
 
 
 IDS = sorted(path.parent.name for path in bundled("competitions").glob("*/twin.py"))
-TWINS = [*QUICK, *(pytest.param(id, marks=pytest.mark.full) for id in IDS[::EVERY] if id not in QUICK)]
+TWINS = [*QUICK, *(pytest.param(id, marks=pytest.mark.full) for id in one_in(4, IDS) if id not in QUICK)]
 
 
 def contents(folder: Path) -> dict[str, bytes]:

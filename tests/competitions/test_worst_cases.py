@@ -19,6 +19,7 @@ from pytest_mlebench.grading import Grader
 from pytest_mlebench.grading.process_client import GradingLimits
 from pytest_mlebench.grading.scorer import Form, Scorer
 from tests.competitions.worst_cases import worst_cases
+from tests.extent import one_in
 from tests.fuzz.bounded import EXAMPLES, fuzzing, limited_time, run_limited
 from tests.fuzz.tables import CHANGES, NAMES, ROWS, changed
 
@@ -28,7 +29,7 @@ LIMITS = GradingLimits(memory=640 << 20, seconds=60)
 """For files of ``SIZE`` bytes; the interpreter and its libraries are within this memory."""
 
 
-@pytest.fixture(scope="module", params=CATALOGUE.ids)
+@pytest.fixture(scope="module", params=one_in(4, CATALOGUE.ids))
 def dataset(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Dataset:
     return DataStore(tmp_path_factory.mktemp("data")).prepare(CATALOGUE[request.param], synthetic=1)
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.extent import ALL
 from tests.kaggle_server import KaggleServer
 
 pytestmark = pytest.mark.full
@@ -22,7 +23,7 @@ ID = "plant-pathology-2020-fgvc7"
 PICTURES = 8000
 """So many that unpacking and preparing take long enough to be killed in the middle."""
 PHASES = {"download": f"{ID}.zip.part", "unpack": ".unpacking-*/raw/*", "prepare": ".preparing-*/prepared/public/*"}
-ROUNDS = int(os.environ.get("MLEBENCH_TEST_KILL_ROUNDS", "3"))
+ROUNDS = 7 if ALL else 3
 SEED = 20
 
 

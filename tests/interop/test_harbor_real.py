@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 import shutil
 import threading
@@ -19,9 +18,9 @@ from pytest_mlebench.cli.main import main
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.extras.interop.harbor import check, verify
 from pytest_mlebench.records.report import Report
+from tests.extent import ALL, one_in
 from tests.interop.real_harbor import REPOSITORY, ZEROS, harbor, trial
 
-EVERY = int(os.environ.get("MLEBENCH_TEST_HARBOR_EVERY", "10"))
 pytestmark = [pytest.mark.docker, pytest.mark.serial, pytest.mark.timeout(3600)]  # CI allows 15 minutes otherwise
 
 TWINS = "twin:6021840293847561:micro"
@@ -196,17 +195,17 @@ for folder in sorted(Path(sys.argv[1]).iterdir()):
 def test_competitions_export_as_twins_that_others_read_and_the_reference_solution_wins(work: Path) -> None:
     """Harbor's own model and that of verifiers load each; our checker and verifier accept the solution.
 
-    One in ``MLEBENCH_TEST_HARBOR_EVERY`` of the 82 is tried; with 1, all of them.
+    One in ten of the 82 is tried, or all of them (see ``tests.extent``).
     """
     folder = work / "everything"
-    ids = sorted(own.id for own in default_catalogue() if own.split != "smoke")[::EVERY]
+    ids = one_in(10, sorted(own.id for own in default_catalogue() if own.split != "smoke"))
     words = [word for id in ids for word in ("-c", id)]
     more = ("--image-prefix=registry.example/", *twins(work))
     assert main(["export", "--to=harbor", "-o", str(folder), *words, *more]) == 0
     (work / "load.py").write_text(_LOAD)
     loaded = harbor(work, "python", "load.py", str(folder)).split()
     assert len(loaded) == len(ids)
-    assert EVERY > 1 or len(ids) == 82
+    assert not ALL or len(ids) == 82
     failed = []
     for task in sorted(folder.iterdir()):
         solution = task / "solution/submission.csv"

@@ -1,0 +1,15 @@
+"""How much is tested: ``MLEBENCH_TEST_ALL=1`` (``.ci/run --all``) tries each case where otherwise some are tried."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import TypeVar
+
+T = TypeVar("T")
+ALL = os.environ.get("MLEBENCH_TEST_ALL") == "1"
+
+
+def one_in(every: int, cases: Sequence[T]) -> Sequence[T]:
+    """All of the cases, or one of so many."""
+    return cases if ALL else cases[::every]
