@@ -38,8 +38,8 @@ RULES = (
     ),
     (r"(^| )pytest .*--data-source=s3:", COLLECT, "it needs a bucket; tests/data has a real S3 server"),
     (r"(^| )pytest .*--real-data", COLLECT, "it needs data of Kaggle"),
+    (r"--data=twin:7:micro|^mlebench prepare .*--data=twin:7", RUN, ""),
     (r"(^| )pytest .*--data=twin", COLLECT, "it makes twins; tests/plugin and tests/competitions do"),
-    (r"^mlebench prepare .*--data=twin", PARSE, "it makes twins; tests/plugin and tests/competitions do"),
     (r"tools\.twins", LEAVE, "it measures for minutes"),
     (r"(^| )pytest .*--split=(lite|low|all|dev)|pytest .*-k spaceship", COLLECT, "it needs data of Kaggle"),
     (
