@@ -19,7 +19,7 @@ import pytest
 from pytest_mlebench.records.group import read_group
 from tests.cluster.slurm_cluster import SlurmCluster, is_installed, running_cluster
 from tests.cluster.test_sessions import Session, Sessions, wait_until
-from tests.extent import ALL
+from tests.extent import only_all
 from tests.plugin.conftest import project
 from tests.sandbox.scripted import ENGINE
 
@@ -91,7 +91,7 @@ def kill(what: str, slurm: SlurmCluster, rng: random.Random) -> None:
             process.kill()
 
 
-@pytest.mark.skipif(not ALL, reason="only with MLEBENCH_TEST_ALL=1")
+@only_all
 def test_random_kills_lose_no_run_do_none_twice_and_leave_nothing(
     project: pytest.Pytester, slurm: SlurmCluster, scratch: Path
 ) -> None:

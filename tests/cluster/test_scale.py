@@ -21,7 +21,7 @@ from tests.cluster.slurm_cluster import SlurmCluster
 from tests.cluster.test_ray import RAY, actors
 from tests.cluster.test_sessions import Session, Sessions, wait_until
 from tests.cluster.test_slurm import SLURM, in_queue
-from tests.extent import one_in
+from tests.extent import one_in, only_all
 from tests.processes import processes_of
 
 pytestmark = [pytest.mark.full, pytest.mark.serial]
@@ -119,6 +119,7 @@ def wait_for_share(sessions: Sessions, share: float) -> None:
     wait_until(lambda: finished(sessions) >= share * RUNS, seconds=120 + 10 * RUNS)
 
 
+@only_all
 def test_many_runs_survive_the_end_of_a_node_the_controller_and_the_session(
     project: pytest.Pytester, queue_of: SlurmCluster
 ) -> None:
@@ -143,6 +144,7 @@ def test_many_runs_survive_the_end_of_a_node_the_controller_and_the_session(
     wait_until(lambda: not in_queue(slurm))
 
 
+@only_all
 def test_many_runs_on_ray_survive_the_end_of_a_node_and_the_session(
     project: pytest.Pytester, ray_cluster_of_three: RayCluster
 ) -> None:

@@ -16,6 +16,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 from tests.docs.pages import PROJECT_FILES, ROOT
+from tests.extent import ALL
 from tests.reports.browser import Open, Tab
 from tests.reports.conftest import browser, open_tab
 
@@ -140,20 +141,22 @@ def test_axe_finds_nothing_on_any_page_and_nothing_is_asked_of_the_network(
     half: int, site: Path, open_tab: Open, axe: str
 ) -> None:
     tab = open_tab((site / "index.html").as_uri())
-    for address in addresses(site)[half::2]:
+    for number, address in enumerate(addresses(site)[half::2]):
         tab.media(dark=False)
         tab.call("Emulation.setDeviceMetricsOverride", width=1280, height=800, deviceScaleFactor=1, mobile=False)
         tab.go((site / address).as_uri())
         tab.wait(f"location.pathname.endsWith({address!r}) && document.body.dataset.mdColorScheme === 'default'")
         tab.see(f"{axe}; 0")
-        assert violations(tab) == [], f"{address}, desktop, light"
+        if ALL or number % 2 == 0:
+            assert violations(tab) == [], f"{address}, desktop, light"
         assert (tab.see(CLIPPED), tab.see(COVERED)) == ([], 0), f"{address} shows code in part"
         tab.media(dark=True)
         tab.wait("document.body.dataset.mdColorScheme === 'slate'")
         if address == "index.html":  # what is around the content is the same on all pages
             assert violations(tab, "color-contrast", but=".md-content") == [], f"{address}, desktop, dark"
         tab.call("Emulation.setDeviceMetricsOverride", width=390, height=800, deviceScaleFactor=1, mobile=True)
-        assert violations(tab) == [], f"{address}, phone, dark"
+        if ALL or number % 2:
+            assert violations(tab) == [], f"{address}, phone, dark"
         assert tab.see("document.documentElement.scrollWidth") == 390, f"{address} is wider than a phone"
         assert tab.see(BROKEN_OPTIONS) == [], f"{address} breaks options between lines"
         assert tab.errors == [], address
