@@ -87,8 +87,8 @@ def cpu_of_children() -> float:
 
 
 def prepare(data: Path) -> dict[str, float]:
-    """Seconds, CPU seconds, bytes written by all processes, the most that its folder took on the disk beside the
-    archive, and the sum of what each process had in memory at most."""
+    """Seconds, CPU seconds, bytes written by all processes, peak disk usage besides the archive, and the sum of all
+    processes' peak memory."""
     command = [sys.executable, "-m", "pytest_mlebench.cli", "prepare", "-c", ID, "--data-dir", str(data)]
     begin, cpu = time.perf_counter(), cpu_of_children()
     free = shutil.disk_usage(data).free

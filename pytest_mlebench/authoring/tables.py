@@ -180,7 +180,7 @@ TEST_SHARE = 0.4
 def write_competition(table: pd.DataFrame, target: str, placeholder: float, public: Path, private: Path) -> None:
     """Split a table of numbers 60 : 40; write ``train.csv``, ``test.csv``, ``sample_submission.csv`` and the answers.
 
-    Each row gets an ``id`` that says nothing of it; the answers are ``private/test.csv`` with ``id`` and ``target``.
+    Each row gets a random ``id``; the answers are ``private/test.csv`` with ``id`` and ``target``.
     ``placeholder`` is the prediction of the sample submission.
     """
     # Whole numbers as such: 16.0 for a pixel of 16 would only make the files longer.

@@ -153,12 +153,12 @@ class Competition:
         fields.setdefault("perfect_submission", fields.get("answers", cls.answers))
         competition = cls(folder=file.parent, version=version, **fields)
         if not competition.description.is_file():
-            raise CompetitionError(f"{competition.description} is missing: it is what agents read of the task")
+            raise CompetitionError(f"{competition.description} is missing: agents read the task there")
         return competition
 
     @classmethod
     def bare(cls, folder: Path, *, id: str, version: str, sample_submission: str = "") -> Competition:
-        """A competition of which its files alone are known: no thresholds, and nothing of its metric."""
+        """A competition known only by its files, without a metric or medal thresholds."""
         unknown = Leaderboard(
             teams=0, lower_is_better=False, gold=math.nan, silver=math.nan, bronze=math.nan, median=math.nan
         )

@@ -1,16 +1,15 @@
 """One competition's data in the store, and copies of it whose metadata tells nothing.
 
-Archives often hold files class by class. Whoever unpacks them, or links what was unpacked, keeps that order in times,
-inode numbers, the order of directories and the places on the disk. An agent can read all of these, also below a
-read-only mount. So each file gets a new inode, in a random order that is drawn when names and contents stand, and that
-nobody keeps: what depends on the order alone tells no answer. Times that can be set are the same for all.
+Archives often store files class by class. Unpacking keeps that order in the files' times and inode numbers, in their
+directory entries and in their blocks on the disk, and so does linking the unpacked files. An agent can read all of
+these, even on a read-only mount. So each file gets a new inode, in a random order that is drawn when names and contents are
+final, and is never stored. All files get the same times.
 
-Hard links and clones (reflinks) of files that lie in their old order would not do: they share an inode, or places on
-the disk, with them, and removing raw data later would change the times of its links in that order. But files that were
-unpacked in a random order, into one folder (see ``unpack_zip``), and are removed from the raw data before times are
-set, can be moved in place of being copied: this saves writing all of them again, and their place on the disk meanwhile.
-That some were unpacked and others written would tell them apart. So either all files in a side's folders are moved, or
-none is.
+Hard links and clones (reflinks) of the unpacked files would not help: they share inodes or blocks with files in the old
+order, and removing the raw data later would change the links' times in that order. But files that were unpacked in a
+random order into one folder (see ``unpack_zip``), and that leave the raw data before times are set, can be moved
+instead of copied. This saves a second copy on the disk. A mix of moved and copied files would be distinguishable, so either all
+files in a side's folders are moved, or none.
 """
 
 from __future__ import annotations
@@ -151,7 +150,7 @@ def _set_times_of_folders(top: Path, folders: list[str]) -> None:
 DESCRIPTIONS = ("bundled", "kaggle")
 Description = Literal["bundled", "kaggle"]
 OBFUSCATED = "obfuscated"
-"""The choice of a run that hides its competition's name; the store has nothing of it (see ``runs.environment``)."""
+"""A run's choice, which hides the competition's name. Nothing of it is in the store (see ``runs.environment``)."""
 OTHER = "other"
 
 

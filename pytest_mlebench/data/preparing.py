@@ -6,8 +6,8 @@ Where the kernel has Landlock, it opens only the competition's folder, the folde
 system's libraries, and speaks TCP with nobody.
 
 The private randomness of version 2 follows from the data store's key (see ``authoring.corrections``), a file that no
-agent sees. Whoever wants the same data in another store copies it there before preparing, or pushes and pulls what is
-prepared.
+agent sees. To get the same data in another store, copy this file there before preparing, or push and pull the
+prepared data.
 """
 
 from __future__ import annotations
@@ -202,9 +202,9 @@ def _description(competition: Competition) -> str:
     except UnicodeDecodeError as error:
         raise DataError(f"{competition.description}: {reason(error)}") from error
     if "\0" in text:
-        raise DataError(f"{competition.description} is no text: it is what agents read of the task")
+        raise DataError(f"{competition.description} is not text: agents read the task there")
     if not text.strip():
-        raise DataError(f"{competition.description} is empty: it is what agents read of the task")
+        raise DataError(f"{competition.description} is empty: agents read the task there")
     return text
 
 

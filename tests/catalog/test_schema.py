@@ -137,7 +137,7 @@ def test_bytes_that_are_no_text_are_refused(file: Path) -> None:
 
 def test_a_competition_without_a_description_is_refused(file: Path) -> None:
     (file.parent / "description.md").unlink()
-    with pytest.raises(CompetitionError, match=r"mine/description.md is missing: it is what agents read"):
+    with pytest.raises(CompetitionError, match=r"mine/description.md is missing: agents read the task there"):
         Competition.load(file)
 
 

@@ -205,7 +205,7 @@ def test_a_failing_check_says_where_to_look_and_how_to_accept(project: pytest.Py
             "READ_OPTIONS = 3\n\n\ndef grade(submission, answers):\n    return 1.0\n",
             "*grade.py: READ_OPTIONS must be a dictionary",
         ),
-        ("description.md", "", "*description.md is empty: it is what agents read of the task"),
+        ("description.md", "", "*description.md is empty: agents read the task there"),
         ("golden.json", "", "*golden.json: is not JSON: Expecting value: *; make it with `mlebench golden *"),
     ],
 )

@@ -37,10 +37,10 @@ class RangeError(TransientError):
 
 
 class PartialFile:
-    """A growing file at ``path``, and beside it a note of which file it is a part of, so that it can be resumed.
+    """A partial download at ``path``, with a note next to it that identifies the whole file, for resuming.
 
-    ``size``: bytes that are there; ``total``: bytes that there will be, if known; ``server_md5``: the md5 of the whole
-    file as the server gives it, in hexadecimal, or "". Raises DataError where the disk is full or cannot be written.
+    ``size``: bytes so far; ``total``: bytes of the whole file, if known; ``server_md5``: its MD5 from the server, in
+    hexadecimal, or "". Raises DataError where the disk is full or cannot be written.
     """
 
     def __init__(self, path: Path) -> None:

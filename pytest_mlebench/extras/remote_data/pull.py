@@ -59,11 +59,11 @@ def pull(
 ) -> Path:
     """Pull files into ``work``, and return the folder in it that has ``public`` and ``private``.
 
-    ``only`` says which: whole parts, or single files, as ``public/description.md``. The list of a part of which nothing
-    is wanted is not read: access to it may be denied.
+    ``only`` limits this to whole parts or to single files, such as ``public/description.md``. The lists of other parts
+    are not read, since access to them may be denied.
 
-    What an earlier call left in ``work`` is taken up, after it was read again and compared with its digest. The caller
-    sees to it that nobody else works there. Raises DataError: what has arrived is kept.
+    Files that an earlier call left in ``work`` are used again if their digests are right. The caller must keep other
+    processes out of this folder. Raises DataError, and keeps the files that have arrived.
     """
     layout = Layout(competition)
     _start_over_for_other_data(work, head)

@@ -14,8 +14,8 @@ _SHOWN_FILES, _SHOWN_LINES, _SHOWN_BYTES = 100, 5, 2000
 
 @dataclass(frozen=True, kw_only=True)
 class Observation:
-    """What an agent is shown at the beginning. ``files`` are those of the data folder: names and bytes; ``heads`` are
-    the first lines of those that are text."""
+    """What an agent sees first. ``files`` has the names and sizes (bytes) of the files in the data folder, ``heads`` the
+    first lines of text files."""
 
     instructions: str
     description: str
@@ -27,7 +27,7 @@ class Observation:
 
 @dataclass(frozen=True, kw_only=True)
 class Step:
-    """What came of a command. ``submission`` is ``absent``, ``valid``, or ``malformed: …`` with the checker's words.
+    """The result of a command. ``submission`` is ``absent``, ``valid``, or ``malformed: …`` with the checker's words.
 
     ``terminated``: the sandbox has ended; ``truncated``: the episode's time is over. ``info`` has what was measured.
     """
