@@ -2,14 +2,14 @@
 
 Archives often store files class by class. Unpacking keeps that order in the files' times and inode numbers, in their
 directory entries and in their blocks on the disk, and so does linking the unpacked files. An agent can read all of
-these, even on a read-only mount. So each file gets a new inode, in a random order that is drawn when names and contents are
-final, and is never stored. All files get the same times.
+these, even on a read-only mount. So each file gets a new inode, in a random order that is drawn when names and
+contents are final, and is never stored. All files get the same times.
 
-Hard links and clones (reflinks) of the unpacked files would not help: they share inodes or blocks with files in the old
-order, and removing the raw data later would change the links' times in that order. But files that were unpacked in a
-random order into one folder (see ``unpack_zip``), and that leave the raw data before times are set, can be moved
-instead of copied. This saves a second copy on the disk. A mix of moved and copied files would be distinguishable, so either all
-files in a side's folders are moved, or none.
+Hard links and clones (reflinks) of the unpacked files would not help: they share inodes or blocks with files in the
+old order, and removing the raw data later would change the links' times in that order. But files that were unpacked
+in a random order into one folder (see ``unpack_zip``), and that leave the raw data before times are set, can be moved
+instead of copied. This saves a second copy on the disk. A mix of moved and copied files would be distinguishable, so
+either all files in a side's folders are moved, or none.
 """
 
 from __future__ import annotations

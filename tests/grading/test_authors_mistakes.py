@@ -118,7 +118,7 @@ def test_a_module_that_does_not_do_its_part(
 @pytest.mark.full
 @pytest.mark.parametrize(
     ("content", "words"),
-    [("Häuser".encode("latin-1"), "it is not UTF-8 text (byte 2)"), (b" \n", "is empty"), (b"a\0b", "is no text")],
+    [("Häuser".encode("latin-1"), "it is not UTF-8 text (byte 2)"), (b" \n", "is empty"), (b"a\0b", "is not text")],
 )
 def test_a_description_that_nobody_can_read(author: Author, tmp_path: Path, content: bytes, words: str) -> None:
     competition = author("grade.py", GRADED, GRADED)

@@ -14,8 +14,8 @@ _SHOWN_FILES, _SHOWN_LINES, _SHOWN_BYTES = 100, 5, 2000
 
 @dataclass(frozen=True, kw_only=True)
 class Observation:
-    """What an agent sees first. ``files`` has the names and sizes (bytes) of the files in the data folder, ``heads`` the
-    first lines of text files."""
+    """What an agent sees first. ``files`` has the names and sizes (bytes) of the files in the data folder, and
+    ``heads`` the first lines of text files."""
 
     instructions: str
     description: str
