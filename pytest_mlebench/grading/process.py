@@ -67,7 +67,6 @@ _PRELOADED = (
     "pyarrow.compute",
     "pytest_mlebench.authoring.resampling",
     "pytest_mlebench.grading.scorer",
-    "pytest_mlebench.grading.scorer",
 )
 _PRELOADED_IF_USED = re.compile(
     r"^from ((?:scipy|sklearn|pytest_mlebench\.grading\.(?:metrics|resampling))\b[\w.]*) import", re.M
