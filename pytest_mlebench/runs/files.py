@@ -183,7 +183,7 @@ def _checked(archive: zipfile.ZipFile) -> dict[str, RunFile]:
         found[name] = RunFile(name, info.file_size, info.CRC)
     places.sort()
     ends = [*(start for start, _ in places[1:]), archive.start_dir]
-    if any(start < 0 or start + size > end for (start, size), end in zip(places, ends, strict=True) if places):
+    if any(start < 0 or start + size > end for (start, size), end in zip(places, ends, strict=False)):
         raise ValueError("its members overlap")
     ordered = dict(sorted(found.items()))
     for path, other in pairwise(sorted(ordered, key=lambda path: path.split("/"))):

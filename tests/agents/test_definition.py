@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import FrozenInstanceError, replace
 from pathlib import Path
 
 import pytest
 
-from pytest_mlebench.agents import AgentRegistry
+from pytest_mlebench.agents import Agent, AgentRegistry
+from pytest_mlebench.agents.definition import Launch
 from pytest_mlebench.agents.registry import check_folder, default_agents
 from pytest_mlebench.errors import AgentError, UsageError
 
@@ -74,6 +76,53 @@ def test_an_agent_names_its_version_and_its_models(agents: Path) -> None:
     assert (agent.version, agent.models) == ("", ("some-model",))
     agent.dockerfile.write_text("FROM mlebench-env\nARG VERSION=1.2.3\nARG AGENT_DIR\n")
     assert agent.version == "1.2.3"
+    agent.dockerfile.write_text("FROM mlebench-env\n")
+    assert agent.version == ""
+    agent.dockerfile.write_bytes(b"ARG VERSION=\xff\n")
+    assert agent.version == ""
+    others = replace(agent, kwargs={"model": "a", "x.model": "b", "y.model": "a", "models": "c", "model.name": "d"})
+    assert others.models == ("a", "b")
+
+
+def test_a_definition_asks_for_nothing_unless_it_says_so(tmp_path: Path) -> None:
+    agent = Agent(id="mine", folder=tmp_path, start=tmp_path / "start.sh", dockerfile=tmp_path / "Dockerfile")
+    assert agent.describe() == {
+        "id": "mine",
+        "kwargs_type": None,
+        "kwargs": {},
+        "env_vars": {},
+        "privileged": False,
+        "trusted": False,
+        "llm_hosts": [],
+    }
+    assert not agent.bundled and not agent.may_ask_models and agent.launch() == Launch()
+    assert replace(agent, base_image="cuda").describe()["base_image"] == "cuda"
+    for asking in (
+        {"llm_hosts": ("a.example",)},
+        {"env_vars": {"X": "${{ secrets.X }}"}},
+        {"env_vars": {"X": "a://b"}},
+    ):
+        assert replace(agent, **asking).may_ask_models
+    assert not replace(agent, env_vars={"X": "a//b"}).may_ask_models
+    with pytest.raises(FrozenInstanceError):
+        agent.trusted = True  # type: ignore[misc]
+    with pytest.raises(FrozenInstanceError):
+        Launch().secrets = frozenset({"x"})  # type: ignore[misc]
+    with pytest.raises(TypeError, match="positional"):
+        Agent("mine", tmp_path, tmp_path, tmp_path)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="positional"):
+        Launch(("x",))  # type: ignore[call-arg]
+
+
+def test_an_agent_heeds_the_time_limit_where_one_of_its_files_says_so(tmp_path: Path) -> None:
+    agent = Agent(id="mine", folder=tmp_path, start=tmp_path / "start.sh", dockerfile=tmp_path / "Dockerfile")
+    (tmp_path / "ask.sh").mkdir()
+    (tmp_path / "weights.bin").write_bytes(b"\xff UNTIL")
+    (tmp_path / "start.sh").write_text("UNTILS=1; task.shell\n")
+    assert agent.reads_until is False
+    for text in ("seq $UNTIL", "bash ask.sh"):
+        (tmp_path / "start.sh").write_text(text)
+        assert agent.reads_until is True
 
 
 def test_what_only_carries_anchors_is_no_bundled_agent() -> None:
@@ -84,17 +133,23 @@ def test_what_only_carries_anchors_is_no_bundled_agent() -> None:
 def test_a_missing_secret_is_named(agents: Path) -> None:
     with pytest.raises(AgentError, match="agent scaffold needs TEST_API_KEY"):
         AgentRegistry(agents)["scaffold"].launch({"TEST_API_KEY": ""})
+    with pytest.raises(AgentError, match="agent scaffold needs TEST_API_KEY"):
+        AgentRegistry(agents)["scaffold"].launch()
 
 
 def test_a_secret_too_short_to_be_kept_out_of_logs_is_refused_with_the_reason(agents: Path) -> None:
     with pytest.raises(AgentError, match="the secret TEST_API_KEY has 1 character, must have at least 8"):
         AgentRegistry(agents)["scaffold"].launch({"TEST_API_KEY": "5"})
+    with pytest.raises(AgentError, match="has 7 characters"):
+        AgentRegistry(agents)["scaffold"].launch({"TEST_API_KEY": "1234567"})
+    assert AgentRegistry(agents)["scaffold"].launch({"TEST_API_KEY": "12345678"}).secrets == {"12345678"}
 
 
 def test_secret_values_are_in_no_description(agents: Path) -> None:
     agent = AgentRegistry(agents)["scaffold/dev"]
     launch = agent.launch({"TEST_API_KEY": "hunter22"})
     assert "hunter22" not in f"{agent!r} {agent.describe()} {launch!r}"
+    assert repr(launch) == "Launch()"
     assert agent.describe()["env_vars"]["API_KEY"] == "${{ secrets.TEST_API_KEY }}"
 
 

@@ -14,6 +14,7 @@ import pytest
 from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.extras.bundles.bundle import Bundle, Index, LeftOut
 from pytest_mlebench.extras.bundles.verify_models import models
+from pytest_mlebench.io.units import pluralize
 from pytest_mlebench.llm.ledger import BODIES, CALLS, Call, Ledger
 from pytest_mlebench.llm.prices import Tokens
 from pytest_mlebench.records.group import RunGroup
@@ -86,6 +87,8 @@ class World:
         """What differs; empty where all agrees."""
         found = self.check()
         assert found.result is (Result.differs if found.reasons else Result.verified), found
+        if found.reasons:
+            assert found.detail == pluralize(len(found.reasons), "difference")
         return [text.removeprefix(f"{RUN.run_id}: ") for text in found.reasons]
 
 
@@ -132,6 +135,8 @@ RULES: dict[str, tuple[list[Change], list[str]]] = {
         "cost: its ledger has 0.3, and its record 0.3000015"]),
     "a cost below": ([told(known_cost=0.29)], ["cost: its ledger has 0.3, and its record 0.29"]),
     "seconds within a second": ([told(seconds=11.9)], []),
+    "seconds at the bound": ([told(seconds=12.0)], []),
+    "seconds beyond it": ([told(seconds=12.1)], ["seconds: its ledger has 6.0, and its record 12.1"]),
     "other tokens": ([told(tokens={"input": 3, "output": 30})], [
         "tokens: its ledger has {'input': 300, 'output': 30, 'cached': 0, 'cache_written': 0, 'reasoning': 0}, "
         "and its record {'input': 3, 'output': 30}"]),
@@ -284,3 +289,25 @@ def test_a_gateway_that_was_off_counts_nothing(world: World) -> None:
     assert world.differs() == []
     world.llm = {"gateway": "off", "errors": {}}
     assert world.differs() == ["it had no gateway, and its record counts calls"]
+
+
+def test_a_ledger_beyond_bounds_is_not_read(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    size = (world.run_dir / CALLS).stat().st_size
+    monkeypatch.setattr("pytest_mlebench.extras.bundles.verify_models.MAX_CALLS_BYTES", size)
+    assert world.check().result is Result.verified
+    monkeypatch.setattr("pytest_mlebench.extras.bundles.verify_models.MAX_CALLS_BYTES", size - 1)
+    found = world.check()
+    assert (found.result, found.reasons) == (Result.unchecked, (f"{RUN.run_id}: it has no ledger of its calls",))
+
+
+def test_calls_that_are_no_questions_need_no_recording(world: World) -> None:
+    world.bodies()
+    empty = RULES["an empty recording"][1][0]
+    assert empty in world.differs()
+    world.lines(lambda lines: [line.update(kind="count") for line in lines])
+    assert empty not in world.differs()
+
+
+def test_an_unknown_cost_is_not_what_the_record_says(world: World) -> None:
+    call(0, cost=None)(world)
+    assert "cost: its ledger has None, and its record 0.3" in world.differs()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from pytest_mlebench.llm.api import Endpoint, Expected, Question
+from pytest_mlebench.llm.api import Endpoint, Expected, Question, StreamReader
 from pytest_mlebench.llm.providers import APIS
 from pytest_mlebench.llm.requests import INLINE, Admission, Refusal
 
@@ -476,6 +476,8 @@ def test_what_is_passed_on_beside_a_body_is_listed() -> None:
     assert anthropic.headers.keys() == {"anthropic-version", "anthropic-beta"}
     for value, passes in (("a" * 4096, True), ("a" * 4097, False), ("", True), (" ~", True), ("\n", False)):
         assert bool(anthropic.headers["anthropic-beta"].fullmatch(value)) == passes
+    for value, passes in (("2023-06-01", True), ("2023-6-1", False), ("2023-06-01x", False)):
+        assert bool(anthropic.headers["anthropic-version"].fullmatch(value)) == passes
     assert gemini.query == {"alt", "pageSize", "pageToken"} and not gemini.headers
     assert [api.key_header for api in (openai, anthropic, gemini)] == ["authorization", "x-api-key", "x-goog-api-key"]
     assert [api.usage_of for api in (openai, anthropic, gemini)] == ["openai", "anthropic", "google"]
@@ -724,6 +726,9 @@ def test_the_length_of_an_answer_is_limited_by_the_name_that_the_server_knows() 
     assert limited("responses", {"max_output_tokens": 5}, output_limits=()) == {"max_output_tokens": 7}
     assert limited("embeddings", {}) is None
     assert limited("messages", {"max_tokens": 9}) == {"max_tokens": 7}
+    messages = Endpoint(kind="generate")
+    assert APIS["anthropic"].limit_output(messages, {}, 1, "max_tokens", Admission())
+    assert not APIS["anthropic"].limit_output(messages, {}, 0, "max_tokens", Admission())
     assert limited("messages", {"thinking": {"budget_tokens": 6}}) is not None
     assert limited("messages", {"thinking": {"budget_tokens": 7}}) is None, "thinking takes all of it"
     assert limited("messages", {"thinking": {"type": "adaptive"}}) is not None
@@ -880,8 +885,9 @@ BY_ADDRESS: list[tuple[str, Body]] = [
 
 @pytest.mark.parametrize(("name", "body"), BY_ADDRESS)
 def test_media_by_an_address_need_the_providers_tools(name: str, body: Body) -> None:
-    with pytest.raises(Refusal, match=re.escape(INLINE)):
+    with pytest.raises(Refusal, match=re.escape(INLINE)) as caught:
         admit(name, body)
+    assert "of type" not in str(caught.value), "the type is known"
     made, admission = admit(name, body, provider_tools=True)
     assert made == body and admission.unbounded
 
@@ -954,3 +960,49 @@ def test_the_harness_asks_questions_in_the_form_of_each_api(with_schema: bool) -
         "contents": [{"role": "user", "parts": [{"text": "u"}]}],
         "generationConfig": {"responseMimeType": "application/json", "maxOutputTokens": 9},
     }
+
+
+EXCHANGES: dict[str, tuple[Body, Body]] = {
+    "openai": (
+        {"messages": [{"role": "user", "content": "u"}]},
+        {"choices": [{"message": {"role": "assistant", "content": "a"}}]},
+    ),
+    "anthropic": (
+        {"messages": [{"role": "user", "content": "u"}]},
+        {"role": "assistant", "content": [{"type": "text", "text": "a"}]},
+    ),
+    "gemini": (
+        {"contents": [{"role": "user", "parts": [{"text": "u"}]}]},
+        {"candidates": [{"content": {"parts": [{"text": "a"}]}}]},
+    ),
+}
+
+
+@pytest.mark.parametrize("api", EXCHANGES)
+def test_what_was_asked_and_answered_is_read_in_the_form_of_each_api(api: str) -> None:
+    request, answer = EXCHANGES[api]
+    said = APIS[api].said("/v1/chat/completions", request, answer)
+    assert [(message.role, message.text) for message in said.messages] == [("user", "u")]
+    assert said.answer is not None and said.answer.text == "a"
+    assert isinstance(APIS[api].stream(Endpoint(kind="generate", api="chat"), drop_usage=False), StreamReader)
+
+
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [
+        ("messages", {"type": "image", "source": {"type": "x"}}),
+        ("messages", {"type": "document", "source": {"type": "x"}}),
+        ("messages", {"type": "tool_result", "content": [{"type": "x"}]}),
+        ("messages", {"type": "x"}),
+        ("chat", {"type": "x"}),
+    ],
+)
+def test_a_part_of_an_unknown_type_is_refused_by_what_it_is_and_its_type(name: str, part: Body) -> None:
+    with pytest.raises(Refusal, match=r"(the source of )?an? \w+( \w+)* of type 'x' is not passed on"):
+        admit(name, {"messages": [{"role": "user", "content": [part]}]})
+
+
+@pytest.mark.parametrize("name", ["chat", "responses"])
+def test_a_tool_is_noted_with_64_letters_of_its_type(name: str) -> None:
+    admission = admit(name, {**EMPTY[name], "tools": [{"type": "x" * 80}]})[1]
+    assert admission.withheld == ["x" * 64]

@@ -13,8 +13,10 @@ from pytest_mlebench.llm.requests import (
     MOST_NOTED,
     Admission,
     Fields,
+    Refusal,
     Rule,
     Tagged,
+    Target,
     Wrong,
     base64,
     by_address,
@@ -32,6 +34,7 @@ from pytest_mlebench.llm.requests import (
     number,
     one_of,
     only_with_provider,
+    parse_body,
     refused,
     some_of,
     text,
@@ -264,3 +267,48 @@ def test_an_object_of_another_type_passes_where_the_user_says_so(admission: Admi
 def test_names_are_compared_without_capitals_and_signs() -> None:
     assert normal("Max_Output-Tokens") == normal("maxOutputTokens") == "maxoutputtokens"
     assert normal("ﬁle.ID") == "fileid"
+
+
+@pytest.mark.parametrize(
+    ("path", "provider", "below"),
+    [
+        ("/openai/v1", "openai", "/v1"),
+        ("/openai/v1/chat/completions", "openai", "/v1/chat/completions"),
+        *[
+            (path, "", "")
+            for path in ("", "/", "/openai", "openai/v1", "x/openai/v1", "//v1", "/openai/", "/openai/v1/")
+        ],
+        *[(f"/openai/{path}", "", "") for path in ("./v1", "../v1", "v1//x", "v1/..", "%2e/v1", "a\\b", "a;b", "a#b")],
+    ],
+)
+def test_a_path_is_a_providers_and_plain_or_nobodys(path: str, provider: str, below: str) -> None:
+    found = Target.of(f"{path}?a=1&b=&a=2")
+    assert (found.provider, found.path) == (provider, below or path)
+    assert found.query == ({"a": "2", "b": ""} if provider else {"a": "2"})
+
+
+@pytest.mark.parametrize(
+    ("raw", "problem", "said"),
+    [
+        (b'{"a": 1, "a": 1}', "invalid", "duplicate key"),
+        (b'{"a": NaN}', "invalid", "NaN is not valid JSON"),
+        (b'{"a": -Infinity}', "invalid", "-Infinity is not valid JSON"),
+        (b'{"a": 1e999}', "invalid", "1e999 is larger than a number can be"),
+        (b'{"a": "\xff"}', "invalid", "is not JSON"),
+        (b"[]", "invalid", "the body must be a JSON object"),
+        (b"[" * 1_000_001, "too_large", "too many elements"),
+        (b"[" + b"[]," * 500_000, "too_large", "too many elements"),
+    ],
+)
+def test_a_body_is_read_in_one_way_alone(raw: bytes, problem: str, said: str) -> None:
+    with pytest.raises(Refusal, match=said) as caught:
+        parse_body(raw)
+    assert caught.value.problem == problem
+    assert parse_body(b'{"a": [1.5, {"b": null}]}') == {"a": [1.5, {"b": None}]}
+    assert len(parse_body(b'{"a": [' + b"0," * 999_997 + b"0]}")["a"]) == 999_998
+
+
+def test_a_list_may_have_a_million_elements() -> None:
+    assert len(many(free)([0] * 1_000_000, Admission())) == 1_000_000
+    with pytest.raises(Wrong, match="at most 1000000 elements"):
+        many(free)([0] * 1_000_001, Admission())

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from pytest_mlebench.errors import UsageError
-from pytest_mlebench.runs.files import FilesError, RunFile, check_files, copy_files, is_safe, open_files, unpack
+from pytest_mlebench.runs.files import FilesError, RunFile, _write, check_files, copy_files, is_safe, open_files, unpack
 from pytest_mlebench.runs.timeline import read_validation_score
 from pytest_mlebench.sandbox.collection import FilesWriter, member_name
 from tests.left import leave, left
@@ -70,6 +70,7 @@ HOSTILE: dict[str, Callable[[], bytes]] = {
     "is packed in another way": lambda: packed(("code/x", b"x"), change=bzipped),
     "is there twice": twice,
     "is both file and folder": lambda: packed(("code/a", b""), ("code/a/b", b"")),
+    "is both, with another's name between": lambda: packed(("code/a", b""), ("code/a!", b""), ("code/a/b", b"")),
     "is encrypted": lambda: patched(GOOD, b"PK\x01\x02", 8, b"\x01\x00"),
     "says that it is a terabyte": lambda: patched(GOOD, b"PK\x01\x02", 24, struct.pack("<L", 0xFFFFFFF0)),
     "overlaps another": lambda: patched(TWO, b"PK\x01\x02", 42, struct.pack("<L", 0)),
@@ -135,9 +136,18 @@ def test_a_large_archive_is_read_and_its_list_is_bounded_too(tmp_path: Path, mon
     with open_files(tmp_path) as files:
         assert [file.path for file in files.below()] == ["code/a", "code/b"]
     without = patched(data, b"PK\x05\x06", 12, b"\xff" * 4)
+    (tmp_path / "files.zip").write_bytes(without)
+    with open_files(tmp_path) as files:
+        assert len(files.below()) == 2
     (tmp_path / "files.zip").write_bytes(patched(without, b"PK\x06\x06", 40, struct.pack("<Q", (64 << 20) + 1)))
     with pytest.raises(FilesError, match="its list of members is too large"), open_files(tmp_path):
         pass
+
+
+def test_an_archive_without_members_is_read(tmp_path: Path) -> None:
+    (tmp_path / "files.zip").write_bytes(packed())
+    with open_files(tmp_path) as files:
+        assert files.below() == []
 
 
 def test_a_list_of_members_may_have_64_mebibytes(tmp_path: Path) -> None:
@@ -380,3 +390,10 @@ def test_a_copy_goes_to_a_new_folder(tmp_path: Path) -> None:
     (tmp_path / "copy").mkdir()
     with pytest.raises(FileExistsError):
         copy_files(tmp_path / "run", tmp_path / "copy", ["code"])
+
+
+def test_of_a_file_that_grows_no_more_is_written_than_was_seen(tmp_path: Path) -> None:
+    root = os.open(tmp_path, os.O_RDONLY)
+    _write(root, RunFile("code/a", 4, 0), io.BytesIO(b"seen and more"))
+    os.close(root)
+    assert (tmp_path / "code/a").read_bytes() == b"seen"
