@@ -18,11 +18,10 @@ from pytest_mlebench.cli.main import main
 from pytest_mlebench.data.store import DataStore
 from tests.agents.scripted_model import ScriptedModel, Shell
 from tests.data.remote_servers import KEYS, make_bucket, running_s3, s3_environment
-from tests.extent import only_all
 from tests.interop.real_harbor import REPOSITORY, ZEROS, bridge, harbor, trial
 from tests.llm.upstreams import Upstream
 
-pytestmark = [pytest.mark.docker, pytest.mark.serial, pytest.mark.timeout(3600), only_all]
+pytestmark = [pytest.mark.docker, pytest.mark.serial, pytest.mark.timeout(3600)]
 
 SUBMISSION = "/home/submission/submission.csv"
 _REACH = """
