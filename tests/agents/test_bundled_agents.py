@@ -126,6 +126,7 @@ class Runs:
     agent: Agent
     folder: Path
     tls: ssl.SSLContext
+    network: str = "none"
 
     def __call__(
         self, competition: str, *, steps: tuple[Shell, ...] = (), rest: Shell | None = None, **options: Any
@@ -151,7 +152,7 @@ class Runs:
             agent = replace(self.agent, env_vars=variables, kwargs={**self.agent.kwargs, **self.case.kwargs})
             options = {"limits": PATIENT, "permissions": Permissions(allow_hosts=[upstream.url]), **options}
             record, run_dir = run(
-                docker_sandbox(network="none"), self.folder, agent, competition=f"smoke-{competition}", **options
+                docker_sandbox(network=self.network), self.folder, agent, competition=f"smoke-{competition}", **options
             )
         return Ran(self.case, record, run_dir, upstream)
 

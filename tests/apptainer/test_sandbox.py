@@ -23,6 +23,7 @@ from pytest_mlebench import Bench, Event, SandboxError, Step
 from pytest_mlebench.agents import Agent
 from pytest_mlebench.extras.apptainer.images import SifImages
 from pytest_mlebench.sandbox.leftovers import SOCKETS, clean_folders
+from tests.extent import ALL
 from tests.sandbox.scripted import AGENTS, ENGINE, Runner, docker_sandbox, make_runner, script_agent
 
 pytestmark = [
@@ -89,6 +90,33 @@ def test_the_open_network_is_the_machines_and_each_run_has_ports_of_its_own(tmp_
         thread.join()
     for task in tasks:
         assert '{"status": "running"}' in (task.run_dir / "run.log").read_text()
+
+
+def test_runs_share_one_image_and_do_not_copy_it(run: Runner) -> None:
+    count = 40 if ALL else 3
+    before, go = folders(), run.public / "go"
+    tasks = [
+        run.task("echo ready; until [ -e /home/data/go ]; do sleep 0.2; done", time_limit=300) for _ in range(count)
+    ]
+    threads = [threading.Thread(target=run.sandbox.run, args=(task,)) for task in tasks]
+    started = time.monotonic()
+    for thread in threads:
+        thread.start()
+    logs = [task.run_dir / "run.log" for task in tasks]
+    try:
+        while not all(log.exists() and "ready" in log.read_text() for log in logs):
+            assert time.monotonic() < started + 120
+            time.sleep(0.1)
+        ready = time.monotonic() - started
+        written = [path.lstat() for name in folders() - before for path in Path(tempfile.gettempdir(), name).rglob("*")]
+    finally:
+        go.touch()
+        for thread in threads:
+            thread.join()
+    images = run.sandbox.images  # type: ignore[attr-defined]
+    size = images.built(script_agent())
+    print(f"{count} runs were ready after {ready:.1f} s; they took {time.monotonic() - started:.1f} s in all")
+    assert sum(about.st_blocks * 512 for about in written) < count << 20 < size
 
 
 SESSION = """
