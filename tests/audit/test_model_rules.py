@@ -311,3 +311,15 @@ def test_calls_that_are_no_questions_need_no_recording(world: World) -> None:
 def test_an_unknown_cost_is_not_what_the_record_says(world: World) -> None:
     call(0, cost=None)(world)
     assert "cost: its ledger has None, and its record 0.3" in world.differs()
+
+
+def test_a_run_without_a_gateway_may_have_an_empty_ledger(world: World) -> None:
+    world.llm = {"gateway": "off"}
+    assert "it had no gateway, and a ledger of one" in world.differs()
+    world.lines(lambda lines: lines.clear())
+    assert "it had no gateway, and a ledger of one" not in world.differs()
+
+
+def test_tools_that_were_withheld_are_counted(world: World) -> None:
+    call(0, withheld=["web_search"])(world)
+    assert any(text.startswith("withheld: its ledger has") for text in world.differs())

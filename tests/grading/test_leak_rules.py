@@ -10,7 +10,10 @@ import pandas as pd
 import pytest
 
 from pytest_mlebench.data.dataset import Dataset
+from pytest_mlebench.gate import leaks
 from pytest_mlebench.gate.leaks import equals, find_leaks, is_sorted, neighbours_agree, sample_order, tells, true_values
+from pytest_mlebench.gate.metadata import CONTENT, ORDER, ROWS, Attack
+from pytest_mlebench.gate.public_files import PublicFile
 from tests.grading.test_leaks import dataset, without_classifier
 
 __all__ = ["dataset", "without_classifier"]
@@ -90,6 +93,7 @@ def test_truths_are_sorted_as_numbers_or_texts_up_or_down() -> None:
     assert not is_sorted([*numbers[15:], *numbers[:15]])
     assert not is_sorted(["a"] * 5 + ["b"] * 5), "one order in 252 is no wonder"
     assert not is_sorted(["a"] * 40)
+    assert is_sorted(["a"] * 11 + ["b"] * 12) and not is_sorted(["a"] * 11 + ["b"] * 11), "orders: 1352078 and 705432"
 
 
 def test_neighbours_agree_from_thirty_rows_on() -> None:
@@ -116,6 +120,12 @@ def test_six_standard_deviations_are_no_chance(within: int, level: bool) -> None
     """Of 99 pairs of neighbours, 49 agree by chance; the deviation is about five."""
     blocks = ["a", "b"] * 50 if not level else (["a"] * 5 + ["b"] * 5) * 10
     assert neighbours_agree(range(100), blocks) == level, within
+    runs = [*[4] * 20, *[5] * 4]  # 76 of 99 agree: 5.4 standard deviations
+    assert not neighbours_agree(range(100), ["ab"[k % 2] for k, own in enumerate(runs) for _ in range(own)])
+
+
+def test_few_numbers_are_classes_of_their_own() -> None:
+    assert not neighbours_agree(range(100), ["0", "1"] * 30 + ["2"] * 40)
 
 
 def _truth(dataset: Dataset) -> pd.DataFrame:
@@ -225,3 +235,73 @@ def test_the_truth_is_what_a_submission_is_asked_for(dataset: Dataset, tmp_path:
     rows.to_csv(dataset.sample_submission, index=False)
     assert true_values(dataset) == {}, "what the sample submission shows is asked of nobody"
     assert sample_order(dataset, {}) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "right", "p", "found"),
+    [
+        (ORDER, 51, 1e-9, True),
+        (ORDER, 100, 1e-5, False),
+        (CONTENT, 76, 1e-9, True),
+        (CONTENT, 75, 1e-9, False),
+        (ROWS, 76, 1e-9, True),
+        (ROWS, 76, 1e-5, False),
+    ],
+)
+def test_what_may_follow_from_content_is_a_leak_if_it_tells_more_than_half(
+    kind: str, right: int, p: float, found: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    attack = Attack("value of 'y'", kind, right, 100, 50, p, "inode")
+    monkeypatch.setattr(leaks, "attacks", lambda *_: iter([attack]))
+    assert bool([*leaks._by_a_classifier([], {}, [])]) == found
+
+
+IDS: dict[str, Callable[[int, int], str]] = {
+    "length of the ids": lambda k, own: f"x{'0' * own}-{k:05}"[-7 - own :],
+    "first character of the ids": lambda k, own: f"{'pq'[own]}{k * 7919 % 10007:05}",
+    "last character of the ids": lambda k, own: f"{k * 7919 % 10007:05}{'pq'[own]}",
+    "parity of the ids": lambda k, own: f"{2 * (k * 7919 % 10007) + own:05}x",
+    "part 2 of the ids": lambda k, own: f"{k * 7919 % 10007:05}_{'pq'[own]}_{k}",
+}
+
+
+@pytest.mark.parametrize("what", IDS)
+def test_the_form_of_ids_tells(what: str, dataset: Dataset) -> None:
+    truth = {"y": {IDS[what](k, own): "ab"[own] for k, own in enumerate([0, 1, 1, 0, 1, 0] * 10)}}
+    assert f"the {what} tells the true values of 'y'" in [*leaks._in_ids(dataset, truth, [])]
+    other = {"y": {IDS[what](k, own): "ab"[k % 2] for k, own in enumerate([0, 1, 1, 0, 1, 0] * 10)}}
+    assert not any(what in line for line in leaks._in_ids(dataset, other, []))
+
+
+def test_ids_are_in_the_first_column_or_the_second_after_one_without_a_name(dataset: Dataset) -> None:
+    rows, asked = _truth(dataset), pd.read_csv(dataset.sample_submission)
+    asked.reset_index(names="").to_csv(dataset.sample_submission, index=False)
+    assert true_values(dataset)["label"] == dict(zip(rows["id"], rows["label"], strict=True))
+    asked.assign(a=0, b=0)[["a", "b", "id", "label"]].to_csv(dataset.sample_submission, index=False)
+    assert true_values(dataset) == {}
+
+
+def test_true_values_are_texts_as_they_stand(dataset: Dataset) -> None:
+    rows = _truth(dataset)
+    rows["label"] = rows["label"].map({"cat": "NA", "dog": "007"})
+    rows.to_csv(dataset.answers, index=False)
+    assert {*true_values(dataset)["label"].values()} == {"NA", "007"}
+
+
+def test_lines_count_in_files_of_lines_with_one_more_or_less() -> None:
+    for suffix in ("csv", "tsv", "txt", "jsonl", "ndjson", "bin"):
+        for lines in range(7):
+            entry = PublicFile(f"a.{suffix}", b"x\n" * lines)
+            assert leaks._has_lines(entry, 3) == (suffix != "bin" and 2 <= lines <= 4)
+
+
+def test_a_column_names_half_of_the_ids_or_files_after_them() -> None:
+    known = {f"id{k}" for k in range(10)}
+    for count, found in ((4, False), (5, True)):
+        names = [*(f"id{k}" for k in range(count)), *"vwxyz"]
+        for named in (names, [f"images/{name}.png" for name in names]):
+            key, places = leaks._places(pd.DataFrame({"k": range(len(named)), "file": named}), known)
+            assert (key, places) == (("file", {f"id{k}": k for k in range(count)}) if found else (None, {}))
+    mixed = ["id0", *(f"id{k}.png" for k in range(1, 10))]
+    assert leaks._places(pd.DataFrame({"file": mixed}), known) == (None, {})
+    assert leaks._places(pd.DataFrame({"file": ["id0"]}), {"id0"}) == (None, {}), "one row is no table of ids"

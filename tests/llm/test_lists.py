@@ -1006,3 +1006,14 @@ def test_a_part_of_an_unknown_type_is_refused_by_what_it_is_and_its_type(name: s
 def test_a_tool_is_noted_with_64_letters_of_its_type(name: str) -> None:
     admission = admit(name, {**EMPTY[name], "tools": [{"type": "x" * 80}]})[1]
     assert admission.withheld == ["x" * 64]
+
+
+def test_responses_are_read_in_their_own_form() -> None:
+    request = {"input": [{"role": "user", "content": "u"}, {"type": "item_reference", "id": "x"}, {"id": "y"}]}
+    answer = {
+        "id": "r",
+        "output": [{"type": "message", "role": "assistant", "content": [{"type": "output_text", "text": "a"}]}],
+    }
+    said = APIS["openai"].said("/v1/responses/", request, answer)
+    assert (said.messages[0].role, said.messages[0].text) == ("user", "u")
+    assert said.answer is not None and (said.answer.text, said.id) == ("a", "r")

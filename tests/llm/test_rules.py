@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
+from multidict import CIMultiDict
 
 from pytest_mlebench.llm.requests import (
     DROPPED,
@@ -20,6 +22,7 @@ from pytest_mlebench.llm.requests import (
     Wrong,
     base64,
     by_address,
+    check_content_type,
     count,
     data_url,
     either,
@@ -305,10 +308,42 @@ def test_a_body_is_read_in_one_way_alone(raw: bytes, problem: str, said: str) ->
         parse_body(raw)
     assert caught.value.problem == problem
     assert parse_body(b'{"a": [1.5, {"b": null}]}') == {"a": [1.5, {"b": None}]}
-    assert len(parse_body(b'{"a": [' + b"0," * 999_997 + b"0]}")["a"]) == 999_998
+    assert len(parse_body(b'{"a": [' + b"0," * 999_998 + b"0]}")["a"]) == 999_999
 
 
 def test_a_list_may_have_a_million_elements() -> None:
     assert len(many(free)([0] * 1_000_000, Admission())) == 1_000_000
     with pytest.raises(Wrong, match="at most 1000000 elements"):
         many(free)([0] * 1_000_001, Admission())
+
+
+@pytest.mark.parametrize(
+    ("headers", "said"),
+    [
+        ([], ""),
+        ([("Content-Type", "application/json")], ""),
+        ([("Content-Type", 'Application/JSON ; charset="UTF-8";'), ("Content-Encoding", "Identity")], ""),
+        ([("Content-Type", "application/json")] * 2, "application/json, application/json: bodies must be .* in UTF-8$"),
+        ([("Content-Type", "application/json; charset=utf-7")], "bodies must be application/json in UTF-8$"),
+        ([("Content-Type", "text/json")], "bodies must be application/json in UTF-8$"),
+        ([("Content-Encoding", "gzip")], "Content-Encoding: gzip: bodies must be uncompressed$"),
+        ([("Content-Encoding", "identity")] * 2, "bodies must be uncompressed$"),
+    ],
+)
+def test_a_body_says_once_that_it_is_json(headers: list[tuple[str, str]], said: str) -> None:
+    request = cast("Any", SimpleNamespace(headers=CIMultiDict(headers)))
+    if not said:
+        check_content_type(request)
+        return
+    with pytest.raises(Refusal, match=said) as caught:
+        check_content_type(request)
+    assert caught.value.problem == "unsupported"
+
+
+def test_what_a_request_may_hold_is_given_by_name() -> None:
+    with pytest.raises(TypeError, match="positional"):
+        Admission("m")  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="positional"):
+        Target("openai", "/v1", {})  # type: ignore[call-arg]
+    with pytest.raises(AttributeError):
+        Target.of("/openai/v1").provider = "other"  # type: ignore[misc]

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import re
+import stat
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -14,8 +17,9 @@ from pytest_mlebench.agents.registry import read_config
 from pytest_mlebench.catalog import Competition, default_catalogue
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.data.store import DataStore
-from pytest_mlebench.errors import CompetitionError
+from pytest_mlebench.errors import CompetitionError, SandboxError
 from pytest_mlebench.records.record import RunRecord
+from pytest_mlebench.runs.environment import obfuscated_data
 from pytest_mlebench.runs.run import RunOptions, run_agent
 from pytest_mlebench.sandbox import Ending, Limits, Sandbox
 from tests.sandbox.conftest import require_docker
@@ -120,3 +124,33 @@ def test_a_competition_without_an_obfuscated_description_is_not_run(tmp_path: Pa
 def test_json_names_whose_description_it_was(dataset: Dataset, tmp_path: Path) -> None:
     record, _ = look_around(local_sandbox(), dataset, tmp_path / "group", "true")
     assert json.loads((tmp_path / "group" / record.run_id / "run.json").read_text())["description"] == "obfuscated"
+
+
+def test_what_is_shown_is_a_copy_that_all_may_read_and_that_goes_with_the_run(tmp_path: Path) -> None:
+    public = tmp_path / "store/toy/public"
+    (public / "deep").mkdir(parents=True)
+    (public / "deep/a.csv").write_text("a")
+    (public / "description.md").write_text("the competition's name")
+    (tmp_path / "obfuscated.md").write_text("a competition")
+    competition = SimpleNamespace(obfuscated_description=tmp_path / "obfuscated.md")
+    shown = cast("Any", SimpleNamespace(competition=competition, folder=tmp_path / "store/toy", public=public))
+    with obfuscated_data(shown, keep=False) as folder:
+        assert folder.parent == tmp_path / "store"
+        assert (folder / "description.md").read_text() == "a competition"
+        assert (folder / "deep/a.csv").samefile(public / "deep/a.csv")
+        assert {stat.S_IMODE(path.stat().st_mode) for path in (folder, folder / "deep")} == {0o755}
+        assert folder.stat().st_mtime_ns == (folder / "description.md").stat().st_mtime_ns
+        folder.rename(tmp_path / "taken away")
+    with obfuscated_data(shown, keep=False) as folder:
+        pass
+    assert not folder.exists()
+    with obfuscated_data(shown, keep=True) as folder:
+        pass
+    assert folder.exists() and folder.name.startswith(".kept-")
+    nowhere = cast("Any", SimpleNamespace(competition=competition, folder=tmp_path / "none/toy", public=public))
+    with pytest.raises(SandboxError, match="cannot be written, which --description=obfuscated needs"):
+        obfuscated_data(nowhere, keep=False).__enter__()
+    without = cast("Any", SimpleNamespace(competition=competition, folder=shown.folder, public=tmp_path / "none"))
+    with pytest.raises(SandboxError, match="the public files cannot be linked below"):
+        obfuscated_data(without, keep=False).__enter__()
+    assert (public / "description.md").read_text() == "the competition's name"
