@@ -1,0 +1,77 @@
+"""The rules by which what a bundle says is compared with what follows from its files, at their bounds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_mlebench.extras.bundles import verify
+from pytest_mlebench.extras.bundles.bundle import Bundle, Index
+from pytest_mlebench.results.profile import Check, Result
+
+
+def unequal(told: Any, found: Any) -> list[str]:
+    return [*verify._unequal(told, found, "")]
+
+
+@pytest.mark.parametrize(
+    ("told", "found"),
+    [
+        ({"a": [1, {"b": "x"}]}, {"a": [1, {"b": "x"}]}),
+        ({"a": 1.00002, "b": 0.00002}, {"a": 1, "b": 0}),
+        ({"a": 200_004}, {"a": 200_000}),
+        ({"created_at": 1, "submission_path": 2, "error": 3, "a": None}, {}),
+        (float("inf"), float("inf")),
+    ],
+)
+def test_values_are_the_same_but_for_rounding_and_where_they_were_made(told: Any, found: Any) -> None:
+    assert unequal(told, found) == unequal(found, told) == []
+
+
+@pytest.mark.parametrize(
+    ("told", "found", "said"),
+    [
+        ({"a": [1, {"b": "x"}]}, {"a": [1, {"b": "y"}]}, ["a[1].b is 'x', and 'y' follows from the records"]),
+        ({"a": 1.00003}, {"a": 1}, ["a is 1.00003, and 1 follows from the records"]),
+        ({"a": 0.00003}, {"a": 0}, ["a is 3e-05, and 0 follows from the records"]),
+        ({"a": 200_005}, {"a": 200_000}, ["a is 200005, and 200000 follows from the records"]),
+        ({"a": [1, 2]}, {"a": [1]}, ["a has 2 entries, and 1 follow from the records"]),
+        ({"a": [2]}, {"a": []}, ["a has 1 entries, and 0 follow from the records"]),
+        ({"a": 5}, {"a": "x"}, ["a is 5, and 'x' follows from the records"]),
+        ({"a": "x"}, {"a": 5}, ["a is 'x', and 5 follows from the records"]),
+        ({"a": True}, {"a": 2}, ["a is True, and 2 follows from the records"]),
+        ({"a": "xy"}, {"a": ["x", "y"]}, ["a is 'xy', and ['x', 'y'] follows from the records"]),
+        ({"a": {}}, {"a": []}, ["a is {}, and [] follows from the records"]),
+        ({"b": 1, "a": 1}, {}, ["a is 1, and None follows from the records",
+                                "b is 1, and None follows from the records"]),
+        ({"a": "x" * 200}, {"a": 1}, [f"a is '{'x' * 99}, and 1 follows from the records"]),
+    ],
+)  # fmt: skip
+def test_values_that_differ_are_named_with_their_places(told: Any, found: Any, said: list[str]) -> None:
+    assert unequal(told, found) == said
+
+
+def test_of_another_versions_values_those_that_both_know_are_compared() -> None:
+    values = {"a": 1, "b": [{"c": 1, "d": 2}], "e": [1, 2]}
+    assert verify._common(values, {"a": 9, "b": [{"c": 9}], "e": [1]}) == {"a": 1, "b": [{"c": 1}], "e": [1, 2]}
+    assert verify._common(values, []) == values and verify._common("x", {"a": 1}) == "x"
+
+
+def test_a_check_says_how_much_differs() -> None:
+    assert verify._check("x", [], "all is well") == Check("x", Result.verified, "all is well")
+    assert verify._check("x", iter("a"), "") == Check("x", Result.differs, "1 difference", ("a",))
+    assert verify._check("x", iter("ab"), "") == Check("x", Result.differs, "2 differences", ("a", "b"))
+
+
+def test_the_index_and_the_signature_are_checks_of_their_own(tmp_path: Path) -> None:
+    index = Index(format="", version=1, made_by="", made_at="", run_group="g", files=(), left_out=())
+    bundle = Bundle(index, "ab12", b"", None, tmp_path)
+    whole = Check("index", Result.verified, "0 files, each with the SHA-256 that the index says")
+    assert [*verify._origin(bundle, None, None)] == [*verify._origin(bundle, "AB12", None)] == [whole]
+    (other,) = verify._origin(bundle, "ab13", None)
+    assert (other.name, other.result) == ("index", Result.differs)
+    assert other.detail == "its digest is not the one that you gave" and other.reasons[0].startswith("you gave ab13; ")
+    unsigned = "it is not signed, and --allowed-signers asks for a signature"
+    assert [*verify._origin(bundle, None, tmp_path)] == [whole, Check("signature", Result.differs, unsigned)]
