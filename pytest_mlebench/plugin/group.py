@@ -81,7 +81,17 @@ def _start_runs(config: pytest.Config, settings: Settings) -> None:
         runs_of=runs_of,
     )
     if not sent:
+        if "--trust-agent" in options.given(config):
+            _check_trusted(session)
         _check_agents(session)
+
+
+def _check_trusted(session: Session) -> None:
+    for id in session.settings.trust_agents:
+        try:
+            _ = session.bench.registry[id]
+        except UsageError as error:
+            raise UsageError(f"--trust-agent={id}: {error}") from None
 
 
 def read_finished(config: pytest.Config) -> None:

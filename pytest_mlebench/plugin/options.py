@@ -104,11 +104,10 @@ def _problems(settings: Settings, given: AbstractSet[str]) -> Iterator[str]:
             yield "--retry-failed needs the run group whose failures to run again: add --resume=GROUP"
     elif settings.split is not None:  # the competitions check themselves
         if ignored := _given(_OF_SANDBOXES, given):
-            yield f"{ignored} {AGENT.problem}"
-        if (
-            ignored := _given(("--prepare", "--data", "--data-source", "--description"), given)
-        ) and not settings.real_data:
-            yield f"{ignored} needs --agent=ID or --real-data: without them, checks use synthetic data"
+            yield _problem(ignored, AGENT.problem)
+        of_data = ("--prepare", "--data", "--data-source", "--description")
+        if (ignored := _given(of_data, given)) and not settings.real_data:
+            yield _problem(ignored, "needs --agent=ID or --real-data: without them, checks use synthetic data")
     if "--data-source" in given and settings.has_twins:
         yield "--data-source has real data, and --data=twin asks for generated data: leave one of them out"
     if "--data-source" in given and settings.prepare == "never":
@@ -116,8 +115,25 @@ def _problems(settings: Settings, given: AbstractSet[str]) -> Iterator[str]:
     for need in NEEDS:
         names = [own.name for own in OPTIONS.values() if need in own.needs]
         if (ignored := _given(names, given)) and not need.is_met(settings):
-            yield f"{ignored} {need.problem.format(cluster=settings.cluster, network=settings.network)}"
+            yield _problem(ignored, need.problem.format(cluster=settings.cluster, network=settings.network))
 
 
-def _given(names: Sequence[str], given: AbstractSet[str]) -> str:
-    return ", ".join(name for name in names if name in given)
+def _given(names: Sequence[str], given: AbstractSet[str]) -> list[str]:
+    return [name for name in names if name in given]
+
+
+_PLURALS = {"needs": "need", "is": "are", "chooses": "choose", "adds": "add"}
+
+
+def _problem(names: Sequence[str], problem: str) -> str:
+    """What is wrong with these options; ``problem`` is written for one of them.
+
+    >>> _problem(["--seeds", "--min-medal"], "needs an agent")
+    '--seeds and --min-medal need an agent'
+    """
+    *others, last = names
+    if others:
+        verb, _, rest = problem.partition(" ")
+        problem = f"{_PLURALS[verb]} {rest}".replace(" it has ", " they have ")
+        last = f"{', '.join(others)} and {last}"
+    return f"{last} {problem}"

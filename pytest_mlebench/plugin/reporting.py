@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -17,7 +18,7 @@ from pytest_mlebench.errors import UsageError
 from pytest_mlebench.io.extensions import extensions, load_extension
 from pytest_mlebench.io.progress import WarningNote
 from pytest_mlebench.io.units import pluralize
-from pytest_mlebench.plugin import internals
+from pytest_mlebench.plugin import internals, options
 from pytest_mlebench.plugin.events import reporter_of, resume_command
 from pytest_mlebench.plugin.session import (
     ATTACHED,
@@ -25,6 +26,7 @@ from pytest_mlebench.plugin.session import (
     NOT_PREPARED,
     NOT_RUN,
     RECORD,
+    Session,
     session_of,
     usage_errors,
     writes_group,
@@ -61,7 +63,19 @@ def header(config: pytest.Config) -> list[str]:
             for agent in session.agents
             if not agent.reads_until
         ]
-    return lines
+    return lines + [f"mlebench: {text}" for text in _unused_grants(session, options.given(config))]
+
+
+def _unused_grants(session: Session, given: AbstractSet[str]) -> Iterator[str]:
+    """Permissions on the command line that concern none of the session's agents."""
+    settings, ids = session.settings, {agent.id for agent in session.agents}
+    requested = {name for agent in session.agents for name in agent.secret_names}
+    if "--trust-agent" in given:
+        for id in sorted({*settings.trust_agents} - ids):
+            yield f"--trust-agent={id} does nothing: this session runs {', '.join(sorted(ids))}"
+    if "--allow-secret" in given:
+        for name in sorted({*settings.allow_secrets} - requested):
+            yield f"--allow-secret={name} does nothing: no agent of this session requests it in its config.yaml"
 
 
 def note_run(item: pytest.Item, record: RunRecord, *, again: bool) -> None:

@@ -28,13 +28,13 @@ def given(words: str) -> tuple[Settings, frozenset[str]]:
         ("--agent=a --gpu-ids=0,1", "--gpu-ids chooses among GPUs, and a run gets none: add --gpus=N"),
         ("--gpu-ids=0", "--gpu-ids chooses among GPUs"),
         ("--seeds=3", "--seeds needs an agent: add --agent=ID"),
-        ("--min-medal=gold --run-group=g", "--run-group, --min-medal needs an agent"),
-        ("--split=lite --time-limit=1h --cpus=3", "--time-limit, --cpus needs an agent"),
+        ("--min-medal=gold --run-group=g", "--run-group and --min-medal need an agent"),
+        ("--split=lite --time-limit=1h --cpus=3", "--time-limit and --cpus need an agent"),
         ("--split=lite --keep-sandbox", "--keep-sandbox needs an agent"),
         ("--split=lite --prepare=never", "--prepare needs --agent=ID or --real-data"),
-        ("--agent=a --sandbox=local --heavy --base-image=b", "--base-image, --heavy is for containers"),
+        ("--agent=a --sandbox=local --heavy --base-image=b", "--base-image and --heavy are for containers"),
         ("--agent=a --network=none --allow-host=h", "--allow-host adds to --network=llm; with --network=none"),
-        ("--agent=a --llm-gateway=off --max-cost=3 --models=m", "--max-cost, --models needs the gateway"),
+        ("--agent=a --llm-gateway=off --max-cost=3 --models=m", "--max-cost and --models need the gateway"),
     ],
 )
 def test_an_option_that_would_be_ignored_is_refused(words: str, message: str) -> None:

@@ -48,7 +48,8 @@ def run(project: pytest.Pytester, *options: str) -> pytest.RunResult:
         ('  llm_hosts: ["127.0.0.1"]\n', ("--network=llm",), "127.0.0.1"),
         ("  trusted: true\n", (), "--trust-agent=stranger"),
         ("  trusted: true\n", ("--sandbox=local",), "--trust-agent=stranger"),
-        ("  trusted: true\n", ("--sandbox=local", "--trust-agent=stranger/other"), "--trust-agent=stranger"),
+        ("  trusted: true\n", ("--sandbox=local", "--trust-agent=baseline"), "--trust-agent=stranger"),
+        ("", ("--trust-agent=strangers",), "--trust-agent=strangers: unknown agent 'strangers'; did you mean stranger"),
     ],
 )
 def test_a_session_does_not_start_and_names_the_permission(
@@ -65,7 +66,10 @@ def test_a_session_does_not_start_and_names_the_permission(
 @pytest.mark.full
 def test_a_trusted_agent_runs_and_still_gets_no_key(stranger: pytest.Pytester) -> None:
     configure(stranger, '  env_vars: {OPENAI_API_KEY: "${{ secrets.OPENAI_API_KEY }}"}\n')
-    run(stranger, "--sandbox=local", "--trust-agent=stranger", "--run-group=mine")
+    idle = ("--trust-agent=baseline", "--allow-secret=OTHER")
+    result = run(stranger, "--sandbox=local", "--trust-agent=stranger", *idle, "--run-group=mine")
+    result.stdout.fnmatch_lines([f"mlebench: {option} does nothing: *" for option in idle])
+    result.stdout.no_fnmatch_line("*--trust-agent=stranger does nothing*")
     assert (stranger.path / "mark").exists()
     assert_keyless(stranger.path)
 
