@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -53,7 +54,7 @@ def commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_run_is_shown_its_own_gpus_and_only_of_the_jobs(
     gpus: int, visible: str, commands: Path, tmp_path: Path
 ) -> None:
-    chosen = {"gpus": gpus, "gpu_ids": "1"} if gpus else {}
+    chosen: dict[str, Any] = {"gpus": gpus, "gpu_ids": "1"} if gpus else {}
     images = os.environ["MLEBENCH_TEST_SIF"]
     bench = Bench(sandbox="apptainer", build_network="full", sif=images, reporter=print, **chosen)
     run = make_runner(bench.building_sandbox(), tmp_path / "run")

@@ -227,6 +227,14 @@ def test_a_build_that_fails_names_the_line_and_leaves_no_file(run: Runner, tmp_p
     assert not list(images.folder.glob(".*.part"))
 
 
+def test_a_base_image_that_cannot_be_fetched_may_be_put_there(tmp_path: Path) -> None:
+    base = "registry.invalid/debian:1"
+    images = SifImages(Bench(sandbox="apptainer", build_network="full", sif=tmp_path, base_image=base))
+    with pytest.raises(SandboxError) as error:
+        images.environment()
+    assert str(error.value).endswith(f"put a SIF file of it there as {tmp_path}/registry.invalid-debian-1.sif")
+
+
 def test_what_apptainer_cannot_limit_is_not_built(tmp_path: Path) -> None:
     agent = agent_of(tmp_path / "own", "FROM mlebench-env\nRUN true\n")
     images = SifImages(Bench(sandbox="apptainer", network="none", sif=os.environ["MLEBENCH_TEST_SIF"]))

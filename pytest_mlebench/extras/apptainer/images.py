@@ -42,6 +42,8 @@ from pytest_mlebench.sandbox.dockerfile import (
 from pytest_mlebench.sandbox.leftovers import SOCKETS
 
 _TAIL_LINES = 40
+_NOT_FETCHED = "conveyor failed to get"
+"""What Apptainer's log has where an image cannot be had from a registry."""
 _QUICKLY = ("--mksquashfs-args", "-comp gzip -Xcompression-level 1")
 """Half the time for a file that is a twelfth larger; every installation reads gzip."""
 
@@ -183,7 +185,16 @@ class SifImages:
             if not base.is_file():
                 base = base.with_name(f"{re.sub(r'[^a-z0-9.]+', '-', own.base)}.sif")
             (work / "image.def").write_text(definition(str(base) if base.is_file() else own.base))
-            self._finish(tag, program, ["--fakeroot", "--bind", f"{work}:{BUILD}", str(work / "image.def")], {}, work)
+            try:
+                options = ["--fakeroot", "--bind", f"{work}:{BUILD}"]
+                self._finish(tag, program, [*options, str(work / "image.def")], {}, work)
+            except SandboxError as error:
+                if _NOT_FETCHED not in str(error):
+                    raise
+                raise SandboxError(
+                    f"{error}\n{own.base} cannot be fetched: if its registry cannot be reached from here, put a SIF "
+                    f"file of it there as {base}"
+                ) from error
         finally:
             remove_tree(work)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from contextlib import suppress
 from pathlib import Path
@@ -51,7 +52,11 @@ def clean(
 
 
 def clean_all(*, kept: bool = False, dry_run: bool = False, reporter: Reporter = silent) -> list[Leftover]:
-    """``clean`` for each engine of this machine; raises SandboxError if none answers."""
+    """``clean`` for each engine of this machine.
+
+    If none answers, temporary folders are removed all the same. Raises SandboxError then, unless this machine has no
+    engine at all, as nodes of clusters.
+    """
     found, problems = [], []
     engines = [DOCKER, PODMAN] if shutil.which("podman") else [DOCKER]
     for engine in engines:
@@ -60,7 +65,9 @@ def clean_all(*, kept: bool = False, dry_run: bool = False, reporter: Reporter =
         except SandboxError as error:
             problems.append(error)
     if len(problems) == len(engines):
-        raise problems[0]
+        found += clean_folders(dry_run=dry_run, reporter=reporter)
+        if "DOCKER_HOST" in os.environ or any(map(shutil.which, (DOCKER, PODMAN))):
+            raise problems[0]
     return found
 
 
