@@ -134,6 +134,6 @@ def _problem(names: Sequence[str], problem: str) -> str:
     *others, last = names
     if others:
         verb, _, rest = problem.partition(" ")
-        problem = f"{_PLURALS[verb]} {rest}".replace(" it has ", " they have ")
+        problem = f"{_PLURALS.get(verb, verb)} {rest}".replace(" it has ", " they have ")
         last = f"{', '.join(others)} and {last}"
     return f"{last} {problem}"
