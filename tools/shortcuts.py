@@ -88,7 +88,7 @@ def verdict(found: list[tuple[float, float]]) -> str:
     'shortcuts: AUC 0.505 over 2 seeds, chance'
     """
     if not found:
-        return "shortcuts: not measured, as almost all labels are the same"
+        return "shortcuts: not measured: almost all labels are the same, or the competition is your own"
     mean = float(np.mean([auc for auc, _ in found]))
     error = math.sqrt(sum(own**2 for _, own in found)) / len(found)
     what = "ABOVE CHANCE" if mean > 0.5 + _SURE * error else "chance"

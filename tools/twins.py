@@ -117,6 +117,7 @@ def _competitions(catalogue: Catalogue, ids: list[str], *, versions: bool) -> It
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("ids", nargs="*", metavar="ID", help="competitions (default: all that have a twin)")
+    parser.add_argument("--competitions-dir", action="append", default=[], metavar="DIR", help="your own; repeatable")
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--size", default="small", choices=["micro", "small", "medium"])
     parser.add_argument("--versions", action="store_true", help="version 2 of the benchmark as well")
@@ -131,7 +132,11 @@ def main() -> None:
         print(markdown(_read_rows(options.markdown)))
         return
     known = {_key(row) for row in _read_rows(options.jsonl)} if options.jsonl and options.jsonl.is_file() else set()
-    competitions = list(_competitions(default_catalogue(), options.ids, versions=options.versions))
+    try:
+        catalogue = default_catalogue(*options.competitions_dir)
+        competitions = list(_competitions(catalogue, options.ids, versions=options.versions))
+    except MLEBenchError as error:
+        parser.error(str(error))
     shortcuts: dict[tuple[str, str], list[tuple[float, float]]] = {}
     for seed in range(options.seeds):
         for competition in competitions:

@@ -218,6 +218,10 @@ def as_submission(predictions: pd.DataFrame, sample: pd.DataFrame, where: str = 
     names = [str(name) for name in predictions.index.names]
     if odd := sorted({*names} - set(sample.columns)):  # it may lack columns that the grader asks for
         raise CompetitionError(f"{where}: the sample submission has no column {odd[0]!r}")
+    if not {*predictions.columns} & {*sample.columns} and (asked := [*sample.columns.difference(names, sort=False)]):
+        raise CompetitionError(
+            f"{where}: the predictions have the columns {[*predictions.columns]}; the sample submission has {asked}"
+        )
     by_id = predictions.set_axis(row_keys(predictions.index.to_frame()), axis=0)
     keys = row_keys(sample[names])
     if missing := sorted(set(keys) - set(by_id.index)):

@@ -166,8 +166,10 @@ def test_twins_are_made_without_secrets_and_their_errors_name_the_line(make: Mak
     (folder / "twin.py").write_text(f"{(text := (folder / 'twin.py').read_text())}\n{spy}\n")
     twin = TwinStore(tmp_path / "data", Twins(Twins.key_of(1), "micro"))
     settled("twin:1:micro", tmp_path / "data")
-    competition = twin.prepare(Competition.load(folder)).competition
-    assert competition.is_twin and competition.leaderboard.source == "twin"
+    made = twin.prepare(Competition.load(folder))
+    assert made.competition.is_twin and made.competition.leaderboard.source == "twin"
+    header, first = (made.public / "train.csv").read_text().splitlines()[:2]
+    assert header == "id,rooms,garden,area,price" and len(first.split(",")[0]) == 6  # as synthetic.py writes them
     (folder / "twin.py").write_text(text.replace("    n = by_size", "    n = 1 / 0\n    n = by_size"))
     where = r"twin.py raised ZeroDivisionError: division by zero \(twin.py, line 11: n = 1 / 0\)"
     with pytest.raises(CompetitionError, match=where):

@@ -13,7 +13,7 @@ from pytest_mlebench.catalog import Competition, default_catalogue
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.data.preparing import prepare_here
 from pytest_mlebench.data.twins import parse_choice, settled, twins_of
-from pytest_mlebench.errors import DataError
+from pytest_mlebench.errors import CompetitionError, DataError
 from pytest_mlebench.grading.grader import Grader
 from pytest_mlebench.grading.twins import NoMedals, TwinStore, twin_medals
 from tests.plugin.conftest import TOYS
@@ -47,6 +47,12 @@ def test_a_world_is_refused_that_has_no_signal_or_rewards_luck(
 ) -> None:
     with pytest.raises(NoMedals, match=why):
         twin_medals(toy, {"simple": right(simple), "ceiling": right(ceiling)}, np.random.default_rng(0))
+
+
+def test_predictions_of_another_column_are_named(toy: Dataset) -> None:
+    odds = right(20).rename(columns={"odd": "odds"})
+    with pytest.raises(CompetitionError, match=r"the predictions have the columns \['odds'\]; .* has \['odd'\]"):
+        twin_medals(toy, {"simple": odds, "ceiling": odds}, np.random.default_rng(0))
 
 
 def test_medals_of_so_few_rows_can_be_asked_for_as_indicative(toy: Dataset) -> None:
