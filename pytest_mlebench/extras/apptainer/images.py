@@ -183,7 +183,7 @@ class SifImages:
                 raise SandboxError(f"{source}: {error}") from None
             base = self.file(own.base)  # the environment, or what somebody put there since no registry can be reached
             if not base.is_file():
-                base = base.with_name(f"{re.sub(r'[^a-z0-9.]+', '-', own.base)}.sif")
+                base = self.folder / f"{re.sub(r'[^a-z0-9.]+', '-', own.base)}.sif"
             (work / "image.def").write_text(definition(str(base) if base.is_file() else own.base))
             try:
                 options = ["--fakeroot", "--bind", f"{work}:{BUILD}"]
