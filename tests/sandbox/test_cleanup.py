@@ -10,16 +10,18 @@ import sys
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import docker
 import psutil
 import pytest
 
+from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.io.processes import LABEL, dead_folders, is_dead, owned, owner_labels
+from pytest_mlebench.sandbox.docker import cleanup
 from pytest_mlebench.sandbox.docker.cleanup import clean
-from pytest_mlebench.sandbox.leftovers import SOCKETS
+from pytest_mlebench.sandbox.leftovers import SOCKETS, Leftover
 from tests.sandbox.scripted import ENGINE, Runner, docker_sandbox, script_agent
 
 SESSION = """
@@ -218,6 +220,28 @@ def test_what_cannot_be_judged_from_here_is_not_dead() -> None:
     assert not is_dead({**dead, "mlebench.pid-namespace": "pid:[1]"})
     assert not is_dead({})
     assert not is_dead({key: value for key, value in dead.items() if key != "mlebench.boot"} | {"mlebench.pid": "x"})
+
+
+@pytest.mark.parametrize("installed", [True, False])
+def test_folders_of_killed_runs_are_removed_without_an_engine_too(
+    installed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cleaned: list[Leftover] = []
+
+    def closed(engine: str) -> None:
+        raise SandboxError("no engine answers")
+
+    def clean_folders(**_: object) -> list[Leftover]:  # the real one would take what other tests look for
+        cleaned.append(Leftover("folder", "left"))
+        return cleaned
+
+    monkeypatch.setattr(cleanup, "open_engine", closed)
+    monkeypatch.setattr(cleanup, "clean_folders", clean_folders)
+    monkeypatch.delenv("DOCKER_HOST", raising=False)
+    monkeypatch.setattr(shutil, "which", lambda name: name if installed and name == "docker" else None)
+    with pytest.raises(SandboxError, match="no engine answers") if installed else nullcontext():
+        assert cleanup.clean_all() == cleaned
+    assert len(cleaned) == 1
 
 
 def test_a_zombie_is_dead() -> None:
