@@ -269,6 +269,10 @@ IDS: dict[str, Callable[[int, int], str]] = {
 def test_the_form_of_ids_tells(what: str, dataset: Dataset) -> None:
     truth = {"y": {IDS[what](k, own): "ab"[own] for k, own in enumerate([0, 1, 1, 0, 1, 0] * 10)}}
     assert f"the {what} tells the true values of 'y'" in [*leaks._in_ids(dataset, truth, [])]
+    several = {f"{'pqrs'[2 * own + k % 2]}{k:03}": "ab"[own] for k, own in enumerate([0, 1, 1, 0, 1, 0] * 10)}
+    assert "the first character of the ids tells the true values of 'y'" in [
+        *leaks._in_ids(dataset, {"y": several}, [])
+    ]
     other = {"y": {IDS[what](k, own): "ab"[k % 2] for k, own in enumerate([0, 1, 1, 0, 1, 0] * 10)}}
     assert not any(what in line for line in leaks._in_ids(dataset, other, []))
 
@@ -305,3 +309,9 @@ def test_a_column_names_half_of_the_ids_or_files_after_them() -> None:
     mixed = ["id0", *(f"id{k}.png" for k in range(1, 10))]
     assert leaks._places(pd.DataFrame({"file": mixed}), known) == (None, {})
     assert leaks._places(pd.DataFrame({"file": ["id0"]}), {"id0"}) == (None, {}), "one row is no table of ids"
+
+
+def test_a_table_that_lacks_an_id_is_read_by_the_ids_that_it_has(dataset: Dataset) -> None:
+    rows = _truth(dataset).drop(columns="text")
+    rows.iloc[:-1].rename(columns={"label": "k"}).to_csv(dataset.public / "meta.csv", index=False)
+    assert "public/meta.csv holds the true values of 'label'" in find_leaks(dataset)

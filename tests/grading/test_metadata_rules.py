@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy as np
@@ -124,8 +125,9 @@ def test_tables_that_list_all_ids_are_read_in_the_order_of_their_rows() -> None:
     rows = pd.DataFrame({"n": range(50), "id": ids[::-1]}).to_csv(index=False).encode()
     less = pd.DataFrame({"id": ids[1:]}).to_csv(index=False).encode()
     opened = [PublicFile("a.csv", rows, ()), PublicFile("b.txt", rows, ()), PublicFile("c.csv", less, ())]
+    opened += [PublicFile("f.json", json.dumps([{"id": id} for id in ids]).encode(), ())]
     opened += [PublicFile("d.tsv", rows.replace(b",", b"\t"), ()), PublicFile("e.csv", b"nothing", ())]
-    assert [*metadata._listings(opened, {*ids})] == [("a.csv", ids[::-1]), ("d.tsv", ids[::-1])]
+    assert [*metadata._listings(opened, {*ids})] == [("a.csv", ids[::-1]), ("f.json", ids), ("d.tsv", ids[::-1])]
 
 
 def targets(true: dict[str, str], members: dict[str, list[str]] | None = None) -> dict[str, list[int]]:
