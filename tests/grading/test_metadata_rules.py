@@ -191,12 +191,12 @@ def test_the_share_of_orders_that_do_as_well_is_drawn() -> None:
 
 
 def test_an_attack_says_how_many_are_right_and_by_what() -> None:
-    classes = np.array([0, 1] * 30)
-    seen = pd.DataFrame({"noise": np.arange(60) // 2, "told": classes})
+    classes = np.array([0, 1] * 30 + [0])
+    seen = pd.DataFrame({"noise": np.arange(61) // 2, "told": classes})
     found = metadata._attack("value of 'y'", ORDER, seen, classes)
-    assert (found.target, found.kind, found.right, found.rows, found.guess) == ("value of 'y'", ORDER, 60, 60, 30)
-    assert found.above_all == "told" and found.p == pytest.approx(2 * 2.0**-30)
-    nothing = metadata._attack("value of 'y'", ROWS, pd.DataFrame({"one": [0] * 60}), classes)
+    assert (found.target, found.kind, found.right, found.rows, found.guess) == ("value of 'y'", ORDER, 61, 61, 31)
+    assert found.above_all == "told" and found.p < 1e-8
+    nothing = metadata._attack("value of 'y'", ROWS, pd.DataFrame({"one": [0] * 61}), classes)
     assert nothing.p > 0.1 and not nothing.is_no_chance
 
 
@@ -209,3 +209,19 @@ def test_each_kind_of_metadata_is_tried_on_each_column() -> None:
     assert tried == {(value, ORDER), (value, CONTENT), (value, ROWS), (length, ORDER), (length, ROWS)}
     few = {"y": {id: "ab"[k % 2] for k, id in enumerate(ids[:7])}}
     assert not [*attacks(opened, few, ids)] and not [*attacks(opened, {}, ids)]
+
+
+def test_rows_may_be_like_a_few_of_their_neighbours() -> None:
+    classes = np.repeat(np.random.default_rng(0).integers(0, 2, 100), 4)
+    seen = pd.DataFrame({"place": np.arange(400)})
+    assert metadata._attack("value of 'y'", ORDER, seen, classes).is_no_chance
+    assert not metadata._attack("value of 'y'", ROWS, seen, classes).is_no_chance
+
+
+@pytest.mark.parametrize("what", metadata._ALWAYS_NOTED)
+def test_what_the_system_notes_is_no_content(what: str) -> None:
+    opened = [PublicFile(f"{name}.raw", b"same", ((what, str(k)),)) for k, name in enumerate(NAMES)]
+    found = of_files(opened)
+    assert [*found[ORDER]] == [f"{what} of *.raw"] and found[CONTENT].empty
+    two = [PublicFile(name, b"same", ((what, number),)) for name, number in (("a.raw", "3"), ("b.raw", "5"))]
+    assert said(*two)[what] == 4
