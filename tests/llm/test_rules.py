@@ -307,6 +307,9 @@ def test_a_body_is_read_in_one_way_alone(raw: bytes, problem: str, said: str) ->
     with pytest.raises(Refusal, match=said) as caught:
         parse_body(raw)
     assert caught.value.problem == problem
+
+
+def test_a_body_may_have_a_million_elements() -> None:
     assert parse_body(b'{"a": [1.5, {"b": null}]}') == {"a": [1.5, {"b": None}]}
     assert len(parse_body(b'{"a": [' + b"0," * 999_998 + b"0]}")["a"]) == 999_999
 

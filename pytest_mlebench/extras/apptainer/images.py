@@ -185,9 +185,9 @@ class SifImages:
             if not base.is_file():
                 base = self.folder / f"{re.sub(r'[^a-z0-9.]+', '-', own.base)}.sif"
             (work / "image.def").write_text(definition(str(base) if base.is_file() else own.base))
+            options = ["--fakeroot", "--bind", f"{work}:{BUILD}", str(work / "image.def")]
             try:
-                options = ["--fakeroot", "--bind", f"{work}:{BUILD}"]
-                self._finish(tag, program, [*options, str(work / "image.def")], {}, work)
+                self._finish(tag, program, options, {}, work)
             except SandboxError as error:
                 if _NOT_FETCHED not in str(error):
                     raise

@@ -55,7 +55,7 @@ def clean_all(*, kept: bool = False, dry_run: bool = False, reporter: Reporter =
     """``clean`` for each engine of this machine.
 
     If none answers, temporary folders are removed all the same. Raises SandboxError then, unless this machine has no
-    engine at all, as nodes of clusters.
+    engine at all, as is usual for the nodes of a cluster.
     """
     found, problems = [], []
     engines = [DOCKER, PODMAN] if shutil.which("podman") else [DOCKER]
