@@ -233,6 +233,6 @@ def explain_nothing(reporter: pytest.TerminalReporter, config: pytest.Config) ->
     word = config.option.keyword
     if not word or not (ids := offered(config)):
         return
-    close = close_matches(word, ids)
+    close = close_matches(word, ids) or close_matches(word, {part for id in ids for part in id.split("-")})
     meant = f"did you mean {' or '.join(close)}?" if close else f"there are {', '.join(sorted(ids)[:4])}, …"
     reporter.write_line(f"-k {word!r} matches nothing in {len(ids)} competitions; {meant} (`mlebench list` lists them)")

@@ -107,6 +107,7 @@ def test_k_picks_one_competition(collect: Collect) -> None:
             "smoke-digts",
             "-k 'smoke-digts' matches nothing in 3 competitions; did you mean smoke-digits*?*mlebench list*",
         ),
+        ("brest", "-k 'brest' matches nothing in 3 competitions; did you mean breast? *"),
         ("qqq", "-k 'qqq' matches nothing in 3 competitions; there are smoke-breast-cancer, *"),
     ],
 )
