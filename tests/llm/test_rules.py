@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
-from multidict import CIMultiDict
+from aiohttp.test_utils import make_mocked_request
 
 from pytest_mlebench.llm.requests import (
     DROPPED,
@@ -334,7 +333,7 @@ def test_a_list_may_have_a_million_elements() -> None:
     ],
 )
 def test_a_body_says_once_that_it_is_json(headers: list[tuple[str, str]], said: str) -> None:
-    request = cast("Any", SimpleNamespace(headers=CIMultiDict(headers)))
+    request = make_mocked_request("POST", "/", headers=headers)
     if not said:
         check_content_type(request)
         return
