@@ -54,6 +54,10 @@ MAX_CELLS = 20_000_000
 _PLACE = "place in the submission"
 
 log = logging.getLogger("baseline")
+REPRODUCE = """\
+export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}" OPENBLAS_NUM_THREADS="${OPENBLAS_NUM_THREADS:-1}"
+exec python3 baseline.py
+"""
 
 
 class TimeUp(BaseException):
@@ -70,8 +74,11 @@ def main() -> int:
     handlers = [logging.StreamHandler(sys.stdout), logging.FileHandler(logs / "baseline.log", encoding="utf-8")]
     logging.basicConfig(level=logging.INFO, format="%(message)s", handlers=handlers)
     warnings.simplefilter("ignore")  # one for each fold and model would bury the rest
-    for path in Path(__file__).parent.glob("*.py"):
-        shutil.copyfile(path, code / path.name)
+    programs = Path(__file__).parent
+    if not programs.samefile(code):
+        for path in programs.glob("*.py"):
+            shutil.copyfile(path, code / path.name)
+        (code / "reproduce.sh").write_text(REPRODUCE)
 
     log.info("competition: %s", os.environ.get("COMPETITION_ID", "unknown"))
     tables = find_tables(data)

@@ -60,7 +60,7 @@ class Source:
             shutil.copyfileobj(source, copy)
 
     def columns(self) -> list[str]:
-        """The header; empty for what is no table."""
+        """The header; empty for what is not a table."""
         try:
             if self.name.endswith((".json", ".jsonl")):
                 return list(self.read().columns)

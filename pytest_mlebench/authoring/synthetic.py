@@ -112,7 +112,7 @@ def malformed(
     """Submissions that fit a good one but for what their name says, which a grader must reject.
 
     ``missing_row``, ``extra_row``, ``duplicate_id`` (in another's place), ``unknown_id``, ``header_only`` and an
-    ``empty.csv``, ``without`` those named there; ``unknown`` is a value of the column ``id`` that is no id.
+    ``empty.csv``, ``without`` those named there; ``unknown`` is a value of the column ``id`` that is not an id.
     ``also`` names more of them, separated by spaces: ``missing_id``, ``renamed_id``, ``nan_id`` and, of the column
     ``target``, ``missing_column``, ``renamed_column``, ``all_text``, and where one value is wrong
     ``nan_prediction``, ``text_prediction``, ``infinite``, ``above_one``, ``negative``.

@@ -181,7 +181,7 @@ class Competition:
 
         Ours has a top-level key ``leaderboard``, or ``grade.py`` and ``prepare.py`` beside it: a damaged file must not
         go unnoticed. The file is read, but not parsed. That of a later version, in a folder of the competition's own,
-        is no competition by itself.
+        is not a competition by itself.
         """
         file = path if path.name == FILE_NAME else path / FILE_NAME
         is_override = file.parent.name in VERSIONS and (file.parent.parent / FILE_NAME).is_file()

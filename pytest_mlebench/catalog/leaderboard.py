@@ -62,7 +62,7 @@ class Leaderboard:
         """The leaderboard that the final scores of all teams make (any order).
 
         The median is that of the scores, the mean of the middle two where their number is even. Raises ValueError
-        where there are no scores, or one of them is no finite number.
+        where there are no scores, or one of them is not a finite number.
         """
         ranked = sorted((float(score) for score in scores), reverse=not lower_is_better)
         if strange := [score for score in ranked if not math.isfinite(score)]:

@@ -474,7 +474,7 @@ def _regex(value: Any) -> None:
     try:
         groups = re.compile(value).groups
     except re.error as error:
-        raise _Wrong(f"is no regular expression: {error}") from error
+        raise _Wrong(f"is not a regular expression: {error}") from error
     if groups < 1:
         raise _expected("a regular expression with a group in parentheses", value)
 

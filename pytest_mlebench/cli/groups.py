@@ -124,7 +124,7 @@ def _read(run_dir: Path) -> Mapping[str, Any]:
         except (OSError, ValueError, RecursionError) as error:
             raise UsageError(f"{path} cannot be read: {error}") from error
         if not isinstance(found, dict) or not isinstance(found.get("steps"), list):
-            raise UsageError(f"{path} is no trajectory: it has no steps")
+            raise UsageError(f"{path} is not a trajectory: it has no steps")
         return found
     built = build(run_dir, agent="agent")
     if built is None:

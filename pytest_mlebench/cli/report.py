@@ -35,9 +35,10 @@ logger = logging.getLogger("pytest_mlebench")
 def add(commands: Any) -> None:
     report = commands.add_parser("report", help="summarise and compare run groups")
     report.add_argument("groups", nargs="+", metavar="GROUP", help=GROUP_HELP)
-    report.add_argument("--format", choices=["table", *FORMATS, "html"], default="table",
+    report.add_argument("--format", choices=["table", *FORMATS, "html"],
         help="table, json (everything), csv (one line per run), md (Markdown), latex (tables for a paper), summary-csv "
-        "or summary-json (one row per agent and split), or html (default: table)")  # fmt: skip
+        "or summary-json (one row per agent and split), or html (default: by the ending of --output, else "
+        "table)")  # fmt: skip
     report.add_argument("--pad-missing", action="store_true",
         help="count missing runs as failures (default: leave their seeds out)")  # fmt: skip
     report.add_argument("--runs", action="store_true",
@@ -54,6 +55,8 @@ def add(commands: Any) -> None:
 
 
 def _report(options: argparse.Namespace) -> int:
+    if options.format is None:
+        options.format = _BY_ENDING.get(options.output.suffix, "table") if options.output else "table"
     if options.pad_missing and options.format == "csv":
         raise UsageError("--pad-missing changes rates, and --format=csv has none: it lists runs, missing ones included")
     chosen = read_settings(options)
@@ -108,6 +111,8 @@ def _html(view: Overview, top: Heading, output: Path | None) -> str:
     gone = any(is_opened_bundle(group.folder) for group in view.groups)  # no links to files of a bundle
     return page(view, top, folder=None if output is None or gone else output.parent)
 
+
+_BY_ENDING = {".json": "json", ".csv": "csv", ".md": "md", ".tex": "latex", ".html": "html"}
 
 FORMATS: dict[str, Callable[[Overview, Heading], str]] = {
     "json": lambda view, _: json_text(to_json(view)),

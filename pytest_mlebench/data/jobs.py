@@ -70,12 +70,12 @@ def check(
             absent = downloads.check(asked, skip_denied=skip_denied, reporter=reporter)
         except DataError as error:
             again = ("--force",) if options.get("force") else ()
-            own = [
-                store.command("prepare", competition, "--raw-dir=FOLDER", *again)
+            advice = [
+                f"If the data is your own: `{store.command('prepare', competition, '--raw-dir=FOLDER', *again)}`; "
+                f"to try without it, {'--data=twin' if competition.file('twin.py').is_file() else '--synthetic'}"
                 for competition in asked
                 if not competition.url
             ]
-            advice = [f"If the data is your own: `{command}`; to try without it, --synthetic" for command in own]
             raise DataError("\n".join([str(error), *advice])) from error
     if options.get("check_disk", True):
         rest = [competition for competition in waiting if competition.id not in absent]

@@ -227,8 +227,8 @@ KEY_FILE = "private.key"
 def key_of(competition: Competition, root: Path) -> bytes | None:
     """The competition's key in the store below ``root``, which is made if there is none; None for version 1.
 
-    The first version splits data as the reference does, with fixed seeds. Raises DataError for a file that is no key,
-    and OSError.
+    The first version splits data as the reference does, with fixed seeds. Raises OSError, and DataError for a file
+    that is not a key.
     """
     if not competition.is_corrected:
         return None

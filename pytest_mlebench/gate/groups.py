@@ -44,7 +44,9 @@ def _declared(competition: Competition, dataset: Dataset) -> Iterator[str]:
             try:
                 rows = pd.read_csv(dataset.prepared / where[side], dtype=str, keep_default_na=False)
             except (OSError, ValueError) as error:
-                raise CompetitionError(f"groups.{name}: {where[side]} is no readable table: {reason(error)}") from error
+                raise CompetitionError(
+                    f"groups.{name}: {where[side]} is not a readable table: {reason(error)}"
+                ) from error
             if (column := where["column"]) not in rows:
                 raise CompetitionError(
                     f"groups.{name}: {where[side]} has no column {column!r}: {', '.join(map(str, rows.columns))}"

@@ -267,7 +267,7 @@ def table(entry: PublicFile) -> pd.DataFrame | None:
     """The table of texts that an entry is: CSV, TSV, JSON, Parquet or TFRecord; None if it is none."""
     try:
         found = _table(entry)
-    except Exception:  # whatever readers raise for what is no table
+    except Exception:  # whatever readers raise for what is not a table
         return None
     return None if found is None or not len(found.columns) else found.rename(columns=str)
 
@@ -307,7 +307,7 @@ def _of_image(content: bytes) -> dict[str, str]:
                 said["quantization"] = zlib.crc32(repr(tables).encode())  # of JPEG: the quality it was saved with
             said |= {f"EXIF tag {tag}": value for tag, value in image.getexif().items()}
             said |= {f"tag {tag}": value for tag, value in getattr(image, "tag_v2", {}).items()}
-    except Exception:  # whatever Pillow raises for what is no image
+    except Exception:  # whatever Pillow raises for what is not an image
         return {}
     return {f"image header's {name}": repr(value)[:1000] for name, value in said.items()}
 

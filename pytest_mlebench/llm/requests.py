@@ -64,7 +64,7 @@ class Target:
 
     @classmethod
     def of(cls, raw: str) -> Target:
-        """The provider is empty for what is no plain path."""
+        """The provider is empty for what is not a plain path."""
         path, _, query = raw.partition("?")
         parts = path.split("/")
         if parts[0] or len(parts) < 3 or any(part in ("", ".", "..") for part in parts[1:]) or set(path) & set("%\\;#"):

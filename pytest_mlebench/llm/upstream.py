@@ -225,6 +225,9 @@ class UpstreamClient:
             exchange.stage = Stage.REFUSED
         if 300 <= upstream.status < 400:
             raise Refusal("upstream", f"{call.provider} answered {upstream.status}; redirects are not followed")
+        if upstream.status < 300 and upstream.content_type == "text/html":
+            exchange.stage = Stage.REFUSED
+            raise Refusal("upstream", f"{call.provider} answered with a web page, not JSON: check its base URL")
         call.status = upstream.status
         headers = {
             name: value.replace(key, HIDDEN) if key else value

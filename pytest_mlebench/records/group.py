@@ -131,18 +131,18 @@ class GroupReader:
             try:
                 self.add(read_json(path, RunRecord))
             except (OSError, ValueError) as error:
-                raise UsageError(f"{path} is no run's record: {reason(error)}") from error
+                raise UsageError(f"{path} is not a run's record: {reason(error)}") from error
         return self._records[run_id]
 
     def records(self) -> tuple[RunRecord, ...]:
-        """The latest record of each run, by start; a file that is no record is left out."""
+        """The latest record of each run, by start; a file that is not a record is left out."""
         self._broken = []
         for path in sorted(self.folder.glob(f"*/{RECORD}")):
             if path.parent.name not in self._records:
                 try:
                     self._records[path.parent.name] = read_json(path, RunRecord)
                 except (OSError, ValueError) as error:
-                    self._broken.append(f"{path} is no run's record: {reason(error)}")
+                    self._broken.append(f"{path} is not a run's record: {reason(error)}")
         ordered = sorted(self._records.values(), key=lambda record: (record.started_at, record.run_id))
         latest = {record.key: record for record in ordered}
         return tuple(record for record in ordered if latest[record.key] is record)
@@ -159,7 +159,7 @@ class GroupReader:
         try:
             found = read_json(reports[-1], _GradingReport).competition_reports
         except (OSError, ValueError) as error:
-            self._broken.append(f"{reports[-1]} is no grading report: {_lfs_pointer(reports[-1]) or reason(error)}")
+            self._broken.append(f"{reports[-1]} is not a grading report: {_lfs_pointer(reports[-1]) or reason(error)}")
             return ()
         catalogue, name, seeds = default_catalogue(), self.folder.resolve().name, Counter[str]()
         records = []
@@ -198,7 +198,7 @@ class GroupReader:
             records = self._graded_elsewhere()
         if not records and manifest is None:
             raise UsageError(
-                f"{folder} is no run group: it holds neither {MANIFEST} nor the record of a run"
+                f"{folder} is not a run group: it holds neither {MANIFEST} nor the record of a run"
                 + "".join(f"\n{reason}" for reason in self._broken)
             )
         return RunGroup(folder=folder, records=records, manifest=manifest or Manifest(), broken=tuple(self._broken))

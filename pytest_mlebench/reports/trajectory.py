@@ -198,7 +198,7 @@ def mapping(value: Any) -> Mapping[str, Any]:
 
 
 def listed(value: Any) -> Sequence[Mapping[str, Any]]:
-    """The objects of a list; none where it is no list."""
+    """The objects of a list; none where it is not a list."""
     return [one for one in value if isinstance(one, Mapping)] if isinstance(value, list) else []
 
 

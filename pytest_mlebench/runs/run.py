@@ -107,6 +107,12 @@ class RunOptions:
             object.__setattr__(self, "replay", expanded(self.replay))
 
 
+def check_seed(seed: object) -> None:
+    """Raises UsageError unless this is the number of a run."""
+    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
+        raise UsageError(f"the seed must be an integer of at least 0, not {seed!r}")
+
+
 def run_agent(
     agent: Agent, competition: Competition, dataset: Dataset, sandbox: Sandbox, options: RunOptions, *, seed: int = 0
 ) -> RunRecord:
@@ -131,8 +137,7 @@ def run_agent(
     expect(options, RunOptions, "options", "RunOptions(folder=Path('reports/mine')) is one")
     if isinstance(sandbox, str | type):
         raise TypeError(f"the sandbox must be one, not {sandbox!r} (LocalSandbox() is one)")
-    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-        raise UsageError(f"the seed must be an integer of at least 0, not {seed!r}")
+    check_seed(seed)
     if dataset.competition.is_twin:
         competition = dataset.competition
     if options.obfuscated:

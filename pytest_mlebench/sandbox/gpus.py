@@ -202,7 +202,7 @@ def _lock_file(folder: int, name: str) -> int | None:
         descriptor = _open(folder, name)
         try:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise OSError(errno.EINVAL, "it is no plain file", name)
+                raise OSError(errno.EINVAL, "it is not a plain file", name)
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if _is_still(descriptor, folder, name):
                 with suppress(PermissionError):  # of a user who keeps it from others
@@ -283,7 +283,7 @@ class GpuUsage:
     """
 
     def __init__(self, gpus: Sequence[Gpu]) -> None:
-        # Of an instance, the driver tells what its GPU did, which others use as well: that is no account of this run.
+        # The driver counts what an instance's GPU did for all that use it, not for this run alone.
         self._uuids = [gpu.uuid for gpu in gpus if not gpu.parent]
         self._seen: dict[str, _Gpu] = {}
         self._done = threading.Event()

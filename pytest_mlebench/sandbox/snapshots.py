@@ -69,7 +69,7 @@ class Source(Protocol):
     """Where a sandbox has the submission. Both methods may raise OSError."""
 
     def look(self) -> Identity | None:
-        """What is there now; None if that is no regular file."""
+        """What is there now; None if that is not a regular file."""
 
     def copy(self, identity: Identity, write: Callable[[bytes], object]) -> bool:
         """Write the file that ``look`` found; False if it is no longer the same, before or after."""

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import subprocess
 import time
 import zipfile
 from collections.abc import Callable
@@ -72,6 +74,16 @@ def test_it_earns_a_medal_on_the_smoke_split(synthetic: Synthetic, start: Start)
     ran = start("baseline", dataset.public)
     assert report(dataset, ran).any_medal, ran.output
     assert "metric: rmse" in ran.output and "progression: regression" in ran.output
+
+
+def test_what_it_leaves_makes_its_submission_again(synthetic: Synthetic, start: Start, tmp_path: Path) -> None:
+    dataset = synthetic("smoke-diabetes")
+    first = start("baseline", dataset.public)
+    folders = {f"{name.upper()}_DIR": str(tmp_path / name) for name in ("submission", "logs")}
+    environment = {**os.environ, **folders, "DATA_DIR": str(dataset.public), "CODE_DIR": str(first.home / "code")}
+    subprocess.run(["bash", "reproduce.sh"], cwd=first.home / "code", env=environment, check=True, timeout=300)
+    again = grade(tmp_path / "submission/submission.csv", dataset.competition, dataset)
+    assert again.score == pytest.approx(report(dataset, first).score), "sums of floats may differ in the last digits"
 
 
 @pytest.mark.full  # it goes by the clock, as it must

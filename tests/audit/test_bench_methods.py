@@ -36,7 +36,7 @@ def test_what_is_no_bundle_or_no_kind_of_file_is_named(bench: Bench, tmp_path: P
     group = bench.run("dummy", DIABETES, group="mine")
     with pytest.raises(UsageError, match="'weights' is not one of submissions"):
         bench.bundle(group, tmp_path / "mine.tar.zst", leave_out=["weights"])
-    with pytest.raises(UsageError, match="is no bundle"):
+    with pytest.raises(UsageError, match="is not a bundle"):
         bench.verify(group.folder / MANIFEST)
     with pytest.raises(UsageError, match="nowhere"):
         bench.audit("nowhere")

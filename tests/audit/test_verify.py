@@ -331,7 +331,7 @@ TAMPERINGS: dict[str, Callable[[Path], object]] = {
     "later grades that cannot be read": lambda group: (group / "regraded-v1-1.json").write_text("[]"),
     "a familiarity": _familiarity,
     "calls taken out of ledger, record and manifest alike": _calls_that_never_were,
-    "a cost that is no number": lambda group: edit(
+    "a cost that is not a number": lambda group: edit(
         _with_calls_of(group).parents[1] / "run.json", lambda v: v["llm"].update(known_cost=float("nan"))
     ),
     "a key that comes twice": _key_twice,
@@ -344,7 +344,7 @@ TAMPERINGS: dict[str, Callable[[Path], object]] = {
     "permissions in the manifest": in_manifest(lambda v: v["permissions"]["toy/gold"].pop("no_isolation")),
     "permissions of another shape": in_record(lambda v: v.update(permissions={"used": ["all"]})),
     "another competition": in_record(lambda v: v.update(competition_id="toy-distance")),
-    "a score that is no number": in_record(lambda v: v["report"].update(score=float("nan"))),
+    "a score that is not a number": in_record(lambda v: v["report"].update(score=float("nan"))),
     "a record that is none": lambda group: run_json(group).write_text("{}"),
 }
 
@@ -363,7 +363,7 @@ SEEN_BY = {
     "later grades that cannot be read": "later grades",
     "a familiarity": "familiarity",
     "calls taken out of ledger, record and manifest alike": "models",
-    "a cost that is no number": "models",
+    "a cost that is not a number": "models",
     "a key that comes twice": "records",
     "a limit below what a run took": "settings",
 }
@@ -405,6 +405,8 @@ def test_an_untouched_bundle_verifies_and_every_number_is_computed_again(
 
     assert main(["verify", "toys.tar.zst", *options, "--digest", "0" * 64]) == 1
     refused = capsys.readouterr().out
+    assert main(["verify", "toys.tar.zst", *options, "--digest", "SHA256"]) == 2
+    assert "digest: 'SHA256' is not 64 hexadecimal digits" in capsys.readouterr().err
     assert "toys: differs (index)" in refused and "which `mlebench bundle` prints" in refused
     # Without the data nothing is claimed.
     assert main(["verify", "toys.tar.zst", f"--data-dir={tmp_path / 'none'}", options[1]]) == 1
@@ -533,7 +535,7 @@ def test_an_honest_audit_and_later_grades_are_found_again(world: World, copy: Pa
 
 STRANGE: dict[str, Callable[[Path], object]] = {
     "no workers": in_manifest(lambda v: v["sessions"][0].update(workers=0)),
-    "a limit that is no number": in_manifest(lambda v: v["settings"]["limits"].update(time_limit=float("nan"))),
+    "a limit that is not a number": in_manifest(lambda v: v["settings"]["limits"].update(time_limit=float("nan"))),
     "a time without an end": in_record(lambda v: v["limits"].update(time_limit=float("inf"))),
     "a time that is none": in_record(lambda v: v.update(started_at="x", ended_at="-1")),
     "an infinite threshold": in_record(lambda v: v["report"].update(gold_threshold=float("inf"))),
@@ -643,7 +645,7 @@ HOSTILE: dict[str, tuple[Callable[[list[Member]], list[Member]], str]] = {
     ),
     "a size below zero": (_first("size", -1), "unpacks to"),
     "a size that is too large": (_first("size", 1 << 50), "at most"),
-    "a group's name upwards": (lambda m: reindexed(m, lambda v: v.update(run_group="..")), "no name of a run group"),
+    "a group's name upwards": (lambda m: reindexed(m, lambda v: v.update(run_group="..")), "not a name of a run group"),
     "a later format": (lambda m: reindexed(m, lambda v: v.update(version=99)), "version 99"),
     "a key of the index twice": (
         lambda m: [("index.json", m[0][1].replace(b'"run_group"', b'"run_group": "other", "run_group"')), *m[1:]],
@@ -674,7 +676,7 @@ def test_an_archive_that_is_not_what_its_index_says_is_refused(name: str, world:
 def test_links_and_special_members_are_refused(kind: bytes, world: World, tmp_path: Path) -> None:
     world.pack(world.group, tmp_path / "honest.tar.zst")
     file = pack(members(tmp_path / "honest.tar.zst"), tmp_path / "hostile.tar.zst", kind=kind)
-    with pytest.raises(DataError, match="no regular file"):
+    with pytest.raises(DataError, match="not a regular file"):
         read_bundle(file, tmp_path)
 
 

@@ -218,7 +218,7 @@ def test_an_unknown_group_is_told_with_close_matches(report: Any, runs_dir: Path
 
 def test_a_folder_that_holds_no_run_is_no_group(report: Any, tmp_path: Path) -> None:
     _, err = report(tmp_path, status=2)
-    assert "is no run group: it holds neither manifest.json nor the record of a run" in err
+    assert "is not a run group: it holds neither manifest.json nor the record of a run" in err
 
 
 def test_a_group_given_twice_is_refused(report: Any, runs_dir: Path) -> None:
@@ -263,7 +263,7 @@ def test_a_broken_record_is_told_with_its_path(report: Any, tmp_path: Path, text
     path = sorted((tmp_path / "g").glob("*/run.json"))[0]
     path.write_bytes(text.encode("latin-1"))
     out = " ".join(report(tmp_path / "g")[0].split())
-    assert f"left out: {path} is no run's record: " in out and reason in out
+    assert f"left out: {path} is not a run's record: " in out and reason in out
     assert reason in strict(report(tmp_path / "g", "--format=json")[0])["groups"][0]["broken"][0]
 
 
@@ -282,7 +282,7 @@ def test_a_record_with_a_wrong_value_is_broken(
     save_group(tmp_path / "g", [record_with(LOW[1], "crashed", seed=seed) for seed in range(2)])
     path = sorted((tmp_path / "g").glob("*/run.json"))[0]
     path.write_text(json.dumps(json.loads(path.read_text()) | {key: value}))
-    assert f"no run's record: {reason}" in " ".join(report(tmp_path / "g")[0].split())
+    assert f"not a run's record: {reason}" in " ".join(report(tmp_path / "g")[0].split())
 
 
 def test_a_broken_record_is_a_warning_whatever_the_format(tmp_path: Path) -> None:
@@ -291,7 +291,7 @@ def test_a_broken_record_is_a_warning_whatever_the_format(tmp_path: Path) -> Non
     path.write_text("{")
     command = [sys.executable, "-m", "pytest_mlebench.cli", "report", str(tmp_path / "g"), "--format=csv"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stderr.startswith(f"warning: {path} is no run's record: ")
+    assert done.stderr.startswith(f"warning: {path} is not a run's record: ")
     assert len(list(csv.reader(done.stdout.splitlines()))) == 2
 
 

@@ -190,8 +190,8 @@ def test_data_that_has_changed_since_it_was_prepared_is_not_pushed(toy: Competit
         ("prepared/private/notes.bin", lambda path: path.unlink(), "it is missing, and the index lists it"),
         ("prepared.private.jsonl.gz", lambda path: path.write_bytes(b"no gzip"), "it cannot be unpacked"),
         ("prepared.private.jsonl.gz", lambda path: path.unlink(), "is not there"),
-        ("prepared.json", lambda path: path.write_bytes(b'{"format": 1}'), "no index of prepared data"),
-        ("prepared.json", lambda path: path.write_bytes(b"[" * 60_000), "no index of prepared data"),
+        ("prepared.json", lambda path: path.write_bytes(b'{"format": 1}'), "not an index of prepared data"),
+        ("prepared.json", lambda path: path.write_bytes(b"[" * 60_000), "not an index of prepared data"),
         ("prepared.json", lambda path: path.write_bytes(b" " * 70_000), "is larger than it may be"),
         ("prepared.json", lambda path: path.write_bytes(b'{"format": 2}'), "of another format"),
     ],
@@ -226,7 +226,7 @@ def test_what_is_damaged_is_named_and_nothing_is_published(
 )
 def test_no_name_in_an_index_leaves_the_folder(name: str) -> None:
     packed, part = write_list([ListedFile(name, 1, "0" * 64)])
-    with pytest.raises(IndexDamaged, match="is no name of a file in the folder"):
+    with pytest.raises(IndexDamaged, match="is not a name of a file in the folder"):
         read_list(packed, part)
 
 

@@ -103,7 +103,7 @@ def test_numbers_of_other_types_are_scores(author: Author, tmp_path: Path, kind:
             "    return [1]\n    return {\n",
             "must return a dictionary by name",
         ),
-        ("synthetic.py", '"extra_column": noisy', '"../evil": noisy', "'../evil' is no name of a file"),
+        ("synthetic.py", '"extra_column": noisy', '"../evil": noisy', "'../evil' is not a name of a file"),
         ("synthetic.py", '"extra_column": noisy', "7: noisy", "must return a dictionary by name"),
     ],
 )
@@ -152,7 +152,7 @@ def test_the_gate_offers_no_acceptance_of_a_broken_grader(author: Author, pytest
         ),
         (
             "{column: id, train: public/no.csv, test: public/test.csv}",
-            "public/no.csv is no readable table",
+            "public/no.csv is not a readable table",
         ),
     ],
 )

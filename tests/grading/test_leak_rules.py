@@ -66,7 +66,7 @@ def test_values_equal_the_truth_as_texts_numbers_or_by_a_straight_line() -> None
     assert not equals([str(number**2) for number in numbers], truth)
     assert not equals([str(k) for k in range(40)], truth)
     assert not equals(["1"] * 40, truth) and not equals(truth, ["1"] * 40)
-    assert not equals(["x", *map(str, numbers[1:])], truth), "a text among them is no number"
+    assert not equals(["x", *map(str, numbers[1:])], truth), "a text among them is not a number"
     assert not equals([str(number * 1.001) for number in numbers[:9]], truth[:9]), "nine values fall on many lines"
     assert not equals(["inf", *map(str, numbers[1:])], truth)
 
@@ -308,7 +308,7 @@ def test_a_column_names_half_of_the_ids_or_files_after_them() -> None:
             assert (key, places) == (("file", {f"id{k}": k for k in range(count)}) if found else (None, {}))
     mixed = ["id0", *(f"id{k}.png" for k in range(1, 10))]
     assert leaks._places(pd.DataFrame({"file": mixed}), known) == (None, {})
-    assert leaks._places(pd.DataFrame({"file": ["id0"]}), {"id0"}) == (None, {}), "one row is no table of ids"
+    assert leaks._places(pd.DataFrame({"file": ["id0"]}), {"id0"}) == (None, {}), "one row is not a table of ids"
 
 
 def test_a_table_that_lacks_an_id_is_read_by_the_ids_that_it_has(dataset: Dataset) -> None:

@@ -89,9 +89,12 @@ def test_limits_and_network_are_those_of_the_options(tmp_path: Path) -> None:
     assert config == {
         "cpus": 4.0, "memory_mb": 8192, "storage_mb": 20480, "gpus": 1, "network_mode": "no-network"
     }  # fmt: skip
-    other = exported(tmp_path / "hosts", "-c", "smoke-digits", "--allow-host=pypi.org", "--allow-host=example.com")
+    hosts = ("--allow-host=pypi.org", "--allow-host=https://example.com/simple")
+    other = exported(tmp_path / "hosts", "-c", "smoke-digits", *hosts)
     config = tomllib.loads((other / "smoke-digits/task.toml").read_text())["environment"]
     assert (config["network_mode"], config["allowed_hosts"]) == ("allowlist", ["pypi.org", "example.com"])
+    with pytest.raises(AssertionError):
+        exported(tmp_path / "port", "-c", "smoke-digits", "--allow-host=example.com:8080")
 
 
 def test_images_that_the_user_pushes_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

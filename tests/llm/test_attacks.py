@@ -99,6 +99,15 @@ def test_a_redirect_is_not_followed(gateway: Gateway, upstream: Upstream) -> Non
     assert len(upstream.seen) == 1
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_web_page_is_no_answer(gateway: Gateway, upstream: Upstream, *, stream: bool) -> None:
+    upstream.failures.append(Failure(200, {}, {"Content-Type": "text/html; charset=utf-8"}))
+    answer = ask(gateway, {"model": "gpt-4o", "messages": [], "stream": stream})
+    assert answer.status == 502
+    assert answer.message == "openai answered with a web page, not JSON: check its base URL"
+    assert gateway.totals.cost == 0 and gateway.totals.refusals.total() == 1
+
+
 def test_another_method_is_not_smuggled_in(gateway: Gateway, upstream: Upstream) -> None:
     ask(gateway, headers={"X-HTTP-Method-Override": "DELETE", "X-Method-Override": "DELETE"})
     assert not {name for name in upstream.seen[0].headers if "override" in name.lower()}

@@ -156,7 +156,8 @@ class Upstream:
         self.on_request(seen)
         if self.failures:
             failure = self.failures.popleft()
-            return web.json_response(failure.body, status=failure.status, headers=failure.headers)
+            headers = {"Content-Type": "application/json", **failure.headers}
+            return web.Response(text=json.dumps(failure.body), status=failure.status, headers=headers)
         if self.bomb:
             kind = "text/event-stream" if body.get("stream") else "application/json"
             return web.Response(body=self.bomb, headers={"content-encoding": self.bomb_encoding, "content-type": kind})

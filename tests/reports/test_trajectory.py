@@ -140,7 +140,7 @@ def test_the_command_takes_a_group_for_its_only_run_and_names_several(
         (None, "has no trajectory: its agent asked no model through the gateway"),
         ("{", "cannot be read"),
         ("[" * 100_000, "cannot be read"),
-        ('{"steps": 1}', "is no trajectory: it has no steps"),
+        ('{"steps": 1}', "is not a trajectory: it has no steps"),
     ],
 )
 def test_what_there_is_not_is_said_in_one_line(

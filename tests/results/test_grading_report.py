@@ -183,9 +183,9 @@ def test_a_folder_with_nothing_but_a_grading_report_is_read(tmp_path: Path) -> N
     pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n"
     (tmp_path / "lfs").mkdir()
     (tmp_path / "lfs" / "2024_grading_report.json").write_text(pointer)
-    with pytest.raises(UsageError, match="is no grading report: it is a pointer of Git LFS; run `git lfs pull` in "):
+    with pytest.raises(UsageError, match="is not a grading report: it is a pointer of Git LFS; run `git lfs pull` in "):
         read_group(tmp_path / "lfs")
-    with pytest.raises(UsageError, match=r"is no grading report: it must be an object, not \[\]"):
+    with pytest.raises(UsageError, match=r"is not a grading report: it must be an object, not \[\]"):
         read_group(tmp_path / "broken")
 
 

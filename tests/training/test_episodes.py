@@ -225,6 +225,11 @@ def test_what_a_step_returns_does_not_depend_on_the_test_half(bench: Bench, tmp_
         (lambda bench: bench.episode(REAL, memory="lots"), "memory: 'lots'"),
         (lambda bench: bench.episode(REAL, reward="x"), "reward: 'x' is not one of milestones"),
         (lambda bench: bench.episode(REAL, step_timeout=0), "step_timeout: 0 is not a positive number"),
+        (
+            lambda bench: bench.episode(REAL, data="real").reset("x"),
+            "the seed must be an integer of at least 0, not 'x'",
+        ),
+        (lambda bench: list(bench.play(print, [REAL])), f"a job is a competition and a seed, .*, not '{REAL}'"),
         (lambda bench: bench.episode(REAL, data="real").step("ls"), "there is no episode: call reset"),
     ],
 )

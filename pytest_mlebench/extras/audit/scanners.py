@@ -282,7 +282,7 @@ def rows_of_text(text: str, rows: Sequence[Sequence[str]]) -> bool:
 
 
 def _is_column(values: Sequence[Any], rows: Sequence[Sequence[str]]) -> bool:
-    """Whether these values are a column of a submission that is no constant, and not that of its ids."""
+    """Whether these values are a column of a submission that is not a constant, and not that of its ids."""
     if len(set(map(str, values))) < 2:
         return False
     width = min((len(row) for row in rows), default=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Collection, Mapping
 from functools import cache
@@ -73,13 +74,15 @@ def verify(
     """
     file = expanded(path)
     if not is_bundle(file):
-        raise UsageError(f"{file} is no bundle: `mlebench bundle` makes one")
+        raise UsageError(f"{file} is not a bundle: `mlebench bundle` makes one")
+    if digest is not None and not re.fullmatch("(sha256:)?[0-9a-fA-F]{64}", digest):
+        raise UsageError(f"digest: {digest!r} is not 64 hexadecimal digits, as `mlebench bundle` prints them")
     with tempfile.TemporaryDirectory(prefix="mlebench-verify-") as scratch:
         return verification.verify(
             read_bundle(file, Path(scratch), max_bytes=max_bytes),
             cache(bench.regrader),
             files=group_files,
-            digest=digest and digest.removeprefix("sha256:"),
+            digest=digest and digest.removeprefix("sha256:").lower(),
             allowed_signers=None if allowed_signers is None else expanded(allowed_signers),
         )
 

@@ -346,15 +346,15 @@ def read_bundle(source: Path, parent: Path, *, max_bytes: int = MAX_BYTES) -> Bu
     """Unpack a bundle into a new folder below ``parent``, of the group's name; every file then has the size and the
     digest that the index says.
 
-    Raises DataError for a file that is no bundle, or not a whole and honest one, and OSError.
+    Raises DataError for a file that is not a bundle, or not a whole and honest one, and OSError.
     """
     try:
         with ZstdFile(source, options={DecompressionParameter.window_log_max: _WINDOW_LOG}) as stream:
             return _unpack(_Members(stream), parent, max_bytes)
     except (ZstdError, EOFError) as error:
-        raise DataError(f"{source} is no bundle: it is not compressed with Zstandard, or was cut off") from error
+        raise DataError(f"{source} is not a bundle: it is not compressed with Zstandard, or was cut off") from error
     except ValueError as error:
-        raise DataError(f"{source} is no bundle, or was changed: {reason(error)}") from error
+        raise DataError(f"{source} is not a bundle, or was changed: {reason(error)}") from error
 
 
 def unpack(source: Path, parent: Path, *, max_bytes: int = MAX_BYTES) -> Path:
@@ -453,7 +453,7 @@ def _unpack(members: _Members, parent: Path, max_bytes: int) -> Bundle:
 
 def _check_index(index: Index, max_bytes: int) -> None:
     if not _is_safe(index.run_group) or "/" in index.run_group:
-        raise ValueError(f"{index.run_group[:100]!r} is no name of a run group")
+        raise ValueError(f"{index.run_group[:100]!r} is not a name of a run group")
     if len(index.files) > MAX_FILES:
         raise ValueError(f"it has {len(index.files)} files, and at most {MAX_FILES} are read")
     if any(entry.size < 0 for entry in index.files) or index.size > max_bytes:
@@ -506,9 +506,9 @@ class _Members:
         try:
             header = tarfile.TarInfo.frombuf(block, "utf-8", "strict")
         except (tarfile.HeaderError, UnicodeDecodeError) as error:
-            raise ValueError(f"it is no tar archive: {error}") from error
+            raise ValueError(f"it is not a tar archive: {error}") from error
         if header.type != tarfile.REGTYPE or header.size < 0:
-            raise ValueError(f"its member {header.name[:100]!r} is no regular file")
+            raise ValueError(f"its member {header.name[:100]!r} is not a regular file")
         return header.name, header.size
 
     def end(self) -> None:

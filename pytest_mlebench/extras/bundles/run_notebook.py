@@ -35,7 +35,7 @@ def run(path: str) -> None:
             notebook = json.load(file)
         cells = [_text(cell["source"]) for cell in notebook["cells"] if cell.get("cell_type") == "code"]
     except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
-        raise SystemExit(f"{path} is no notebook: {error!r}") from error
+        raise SystemExit(f"{path} is not a notebook: {error!r}") from error
     if _language(notebook) == "r":
         _run_with_r(cells)
     sys.argv = [path]

@@ -76,7 +76,7 @@ def add(commands: Any) -> None:
 def _stop(options: argparse.Namespace) -> int:
     group = find_group(options.group, read_settings(options).runs_dir)
     if not (count := queue.stop(group, engines())):
-        read_group(group)  # refuses a folder that is no run group
+        read_group(group)  # refuses a folder that is not a run group
     logger.info("%s: %s", group, f"ended {pluralize(count, 'job')}" if count else "no job waits or runs")
     return 0
 

@@ -114,7 +114,7 @@ def exporter(name: str) -> Exporter:
     does = "export_competitions" if takes_competitions(found) else "export"
     missing = [part for part in ("SUMMARY", "OPTIONS", does) if not hasattr(found, part)]
     if missing:
-        raise UsageError(f"{EXPORTERS}: {name} is no exporter, as it lacks {' and '.join(missing)}")
+        raise UsageError(f"{EXPORTERS}: {name} is not an exporter, as it lacks {' and '.join(missing)}")
     return found
 
 

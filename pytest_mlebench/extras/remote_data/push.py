@@ -169,7 +169,7 @@ def _files(folder: Path) -> Sequence[tuple[Path, str]]:
 def _entry(file: tuple[Path, str]) -> ListedFile:
     path, name = file
     if path.is_symlink() or not path.is_file() or not is_inside(name):
-        raise DataError(f"{path} is no plain file, or its name is too long: it cannot be pushed")
+        raise DataError(f"{path} is not a plain file, or its name is too long: it cannot be pushed")
     with path.open("rb") as opened:
         digest = hashlib.file_digest(opened, "sha256").hexdigest()
         return ListedFile(name, os.fstat(opened.fileno()).st_size, digest)

@@ -102,7 +102,7 @@ class StepChannel:
         except (ValueError, RecursionError) as error:
             raise EpisodeOver("the sandbox gave an answer that is not JSON") from error
         if not isinstance(answer, dict):
-            raise EpisodeOver("the sandbox gave an answer that is no object")
+            raise EpisodeOver("the sandbox gave an answer that is not an object")
         return answer
 
     def _open_connection(self) -> socket.socket:

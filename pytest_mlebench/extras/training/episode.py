@@ -22,6 +22,7 @@ from pytest_mlebench.extras.training.running import MAX_FILE, Running
 from pytest_mlebench.io.files import AnyPath
 from pytest_mlebench.records.record import RunRecord
 from pytest_mlebench.records.report import Report
+from pytest_mlebench.runs.run import check_seed
 
 AGENT = "episode"
 
@@ -88,8 +89,10 @@ class Episode:
 
         With twins each seed is another task; real data is the same for all. Raises UsageError, DataError, SandboxError.
         """
+        number = secrets.randbits(63) if seed is None else seed
+        check_seed(number)
         self._end()
-        self.seed = number = secrets.randbits(63) if seed is None else seed
+        self.seed = number
         bench = self._bench
         dataset = bench.store_of(number).prepare(self.competition, reporter=bench.reporter, **bench.prepare_options)
         sandbox = bench.ready_sandbox(self._agent)

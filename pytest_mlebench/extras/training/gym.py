@@ -8,8 +8,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, SupportsFloat
 
-import gymnasium
-from gymnasium import spaces
+try:
+    import gymnasium
+    from gymnasium import spaces
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(f"{error}: pip install 'pytest-mlebench[gym]'", name=error.name) from None
 
 from pytest_mlebench.extras.training.client import RemoteEpisode
 from pytest_mlebench.extras.training.episode import Episode

@@ -73,7 +73,14 @@ def play(
         episode = Episode(bench, job.competition, asked, recording)
         return episode, episode.reset(job.seed)
 
-    return _played(start, policy, (Job(*job) for job in jobs), parallel, replacements, recording)
+    return _played(start, policy, map(_job, jobs), parallel, replacements, recording)
+
+
+def _job(job: object) -> Job:
+    match job:
+        case (str(competition), int(seed)):
+            return Job(competition, seed)
+    raise UsageError(f"a job is a competition and a seed, such as ('spaceship-titanic', 0), not {job!r}")
 
 
 Start = Callable[[Job], tuple[Episode, Observation]]

@@ -314,7 +314,7 @@ class _Handler(BaseHTTPRequestHandler):
             )
         length = self.headers.get("Content-Length", "0")
         if not (length.isascii() and length.isdigit()):
-            raise _Refused(HTTPStatus.BAD_REQUEST, "the header Content-Length is no number")
+            raise _Refused(HTTPStatus.BAD_REQUEST, "the header Content-Length is not a number")
         if len(length) > 12 or int(length) > MAX_BODY:
             raise _Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the body is larger than {MAX_BODY:,} bytes")
         try:

@@ -48,7 +48,7 @@ def opened(root: Path, *parts: str) -> Iterator[int]:
             here = _replaced(here, os.open(part, _DIRECTORY, dir_fd=here))
         here = _replaced(here, os.open(parts[-1], _FILE, dir_fd=here))
         if not stat.S_ISREG(os.fstat(here).st_mode):
-            raise Refused("this is no regular file")
+            raise Refused("this is not a regular file")
         yield here
     except (OSError, ValueError) as error:
         raise Refused("there is no such file, or it is a link") from error
@@ -80,7 +80,7 @@ def size_of(root: Path, *parts: str) -> int | None:
 
 
 def is_folder(root: Path, *parts: str) -> bool:
-    """Whether there is a folder of this name that is no link."""
+    """Whether there is a folder of this name that is not a link."""
     with suppress(OSError, ValueError):
         return not any(part in ("", ".", "..") or "/" in part for part in parts) and all(
             stat.S_ISDIR(root.joinpath(*parts[: k + 1]).lstat().st_mode) for k in range(len(parts))

@@ -30,7 +30,7 @@ def serve(runs_dir: Path, *, address: str, port: int, ready: Callable[[str], Non
     """
     only = None
     if not runs_dir.is_dir():
-        raise UsageError(f"{runs_dir} is no folder: name the one that holds run groups")
+        raise UsageError(f"{runs_dir} is not a folder: name the one that holds run groups")
     runs_dir = runs_dir.resolve()
     if (runs_dir / MANIFEST).is_file():
         runs_dir, only = runs_dir.parent, runs_dir.name
@@ -78,7 +78,7 @@ def _listening(address: str, port: int) -> socket.socket:
         family, *_, where = socket.getaddrinfo(address, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         listening = socket.socket(family, socket.SOCK_STREAM)
     except (OSError, UnicodeError) as error:  # UnicodeError: it cannot be the name of a host
-        raise UsageError(f"--address: {address} is no address of this machine: {reason(error)}") from error
+        raise UsageError(f"--address: {address} is not an address of this machine: {reason(error)}") from error
     try:
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(where)

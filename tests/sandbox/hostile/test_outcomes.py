@@ -30,7 +30,7 @@ FOLDERS = {
     "nothing": "rm -rf $D",
     "a closed folder": "chmod 0 $D",
     "a socket": "rm -rf $D; python3 -c 'import socket, os; socket.socket(socket.AF_UNIX).bind(os.environ[\"D\"])'",
-    "a name that is no text": "cd $D; touch $'\\xff\\xfe' $'a\\nb' $'\\x1b[2J'",
+    "a name that is not a text": "cd $D; touch $'\\xff\\xfe' $'a\\nb' $'\\x1b[2J'",
     "a path that nobody can follow": (
         'cd $D; python3 -c \'import os\nfor n in range(40): os.mkdir("d" * 250); os.chdir("d" * 250)\''
     ),

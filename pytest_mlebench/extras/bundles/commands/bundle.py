@@ -142,7 +142,7 @@ def largest(size: str | None) -> int:
 
 def _unbundle(options: argparse.Namespace) -> int:
     if not is_bundle(options.bundle):
-        raise UsageError(f"{options.bundle} is no bundle: `mlebench bundle` makes one")
+        raise UsageError(f"{options.bundle} is not a bundle: `mlebench bundle` makes one")
     print(unpack(options.bundle, options.to, max_bytes=largest(options.max_size)))
     return 0
 

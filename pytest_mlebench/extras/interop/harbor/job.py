@@ -125,7 +125,7 @@ def read_object(path: Path, below: Path, limit: int = MAX_JSON) -> dict[str, Any
 
 
 def trial_folders(job: Path) -> list[Path]:
-    """The folders of a job's trials. Raises UsageError where this is no job."""
+    """The folders of a job's trials. Raises UsageError where this is not a job."""
     try:
         entries = sorted(entry.name for entry in os.scandir(job) if entry.is_dir(follow_symlinks=False))
     except OSError as error:

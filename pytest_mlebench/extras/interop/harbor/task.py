@@ -24,12 +24,14 @@ from typing import TYPE_CHECKING, Any
 
 from pytest_mlebench.data import dataset as data_dataset
 from pytest_mlebench.data.dataset import OBFUSCATED, Dataset
+from pytest_mlebench.errors import UsageError
 from pytest_mlebench.extras.interop.harbor import data, wheel
 from pytest_mlebench.extras.interop.harbor.data import ANSWERS, DATA, Source
 from pytest_mlebench.extras.interop.harbor.toml import to_toml
 from pytest_mlebench.io.files import bundled
 from pytest_mlebench.io.values import loads
 from pytest_mlebench.sandbox.contract import render_instructions
+from pytest_mlebench.sandbox.network.policy import Endpoint
 
 if TYPE_CHECKING:
     from pytest_mlebench.options import Settings
@@ -194,8 +196,16 @@ def network(settings: Settings) -> dict[str, Any]:
     if settings.network == "none":
         return {"network_mode": "no-network"}
     if settings.allow_hosts:
-        return {"network_mode": "allowlist", "allowed_hosts": list(settings.allow_hosts)}
+        return {"network_mode": "allowlist", "allowed_hosts": [_host(text) for text in settings.allow_hosts]}
     return {"network_mode": "public"}
+
+
+def _host(text: str) -> str:
+    """The name of a host that is allowed. Harbor limits hosts, whichever their ports: raises UsageError for others."""
+    endpoint = Endpoint.parse(text)
+    if endpoint.port not in (80, 443):
+        raise UsageError(f"--allow-host={text}: Harbor limits hosts, not ports: write --allow-host={endpoint.host}")
+    return endpoint.host
 
 
 def _write_environment(folder: Path, task: Task) -> None:
