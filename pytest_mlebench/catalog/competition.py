@@ -227,6 +227,16 @@ class Competition:
     def lower_is_better(self) -> bool:
         return self.direction == "lower"
 
+    @property
+    def placeholder_scores(self) -> str:
+        """What to do about a leaderboard with the scores of ``mlebench new-competition``; empty if it has others."""
+        if self.leaderboard.source != "placeholder":
+            return ""
+        return (
+            f"{self.file('competition.yaml')}: the leaderboard's scores are placeholders; write your own and remove "
+            "`source: placeholder` (`Leaderboard.from_scores` computes them)"
+        )
+
     def file(self, name: str) -> Path:
         """Path of one of the folder's files; a later version's own file goes before the common one."""
         own = self.folder / self.version / name

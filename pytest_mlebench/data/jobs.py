@@ -72,7 +72,11 @@ def check(
             again = ("--force",) if options.get("force") else ()
             advice = [
                 f"If the data is your own: `{store.command('prepare', competition, '--raw-dir=FOLDER', *again)}`; "
-                f"to try without it, {'--data=twin' if competition.file('twin.py').is_file() else '--synthetic'}"
+                + (
+                    "to try without it, add --data=twin"
+                    if competition.file("twin.py").is_file()
+                    else f"to try without it: `{store.command('prepare', competition, '--synthetic', *again)}`"
+                )
                 for competition in asked
                 if not competition.url
             ]

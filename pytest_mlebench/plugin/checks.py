@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from pytest_mlebench.records.report import Report
 
 Check = Callable[..., None]
-PLACEHOLDER = "placeholder"
-"""The ``source`` of the leaderboard that ``mlebench new-competition`` writes."""
 KEEP_CELLS = (
     "Read the table with `pytest_mlebench.authoring.tables.read_text_csv`, which keeps cells as they are written."
 )
@@ -70,10 +68,10 @@ def synthetic_scores(
 
     broken = any(grade.defect for grade in synthetic_grades.values())
     _none(score_differences(competition, synthetic_grades), advice(competition, "grade.py", accept=not broken))
-    if competition.leaderboard.source == PLACEHOLDER:
+    if placeholder := competition.placeholder_scores:
         with warnings.catch_warnings():  # a hint, also in a project that turns warnings into errors
             warnings.simplefilter("default")
-            warnings.warn(pytest.PytestWarning(_placeholder(competition)), stacklevel=1)
+            warnings.warn(pytest.PytestWarning(placeholder), stacklevel=1)
     reason = synthetic_grades[ANSWERS].reason
     invalid = [] if reason is None else [f"the perfect submission is invalid: {reason}"]
     _none(_excepted(competition, "answers_are_invalid", invalid, request))
@@ -139,8 +137,8 @@ def real_sample_submission(competition: Competition, dataset: Dataset) -> None:
             pytest.fail(_wrong_sample_score(competition, report), pytrace=False)
     if report.any_medal:
         pytest.fail(f"the sample submission earns a medal: {report.medal}", pytrace=False)
-    if competition.leaderboard.source == PLACEHOLDER:
-        pytest.fail(_placeholder(competition), pytrace=False)
+    if placeholder := competition.placeholder_scores:
+        pytest.fail(placeholder, pytrace=False)
 
 
 def real_perfect_submission(competition: Competition, dataset: Dataset) -> None:
@@ -173,13 +171,6 @@ def _wrong_sample_score(competition: Competition, report: Report) -> str:
     return (
         f"{file}: the sample submission scores {report.score}, and the file {said}; if the score is right, write "
         f"`sample_submission_score: {report.score}`"
-    )
-
-
-def _placeholder(competition: Competition) -> str:
-    return (
-        f"{competition.file('competition.yaml')}: the leaderboard's scores are placeholders; write your own and remove "
-        f"`source: {PLACEHOLDER}` (`Leaderboard.from_scores` computes them)"
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -67,6 +68,8 @@ def test_own_data_that_kaggle_does_not_have_is_asked_for_by_its_folder(tmp_path:
     done = mlebench("prepare", *options, "--force", home=tmp_path)
     assert done.returncode == 1 and "If the data is your own: `mlebench prepare" in done.stderr
     assert "--raw-dir=FOLDER --force" in done.stderr
+    advice = re.search("to try without it: `mlebench (.*)`", done.stderr)
+    assert advice and mlebench(*shlex.split(advice[1]), home=tmp_path).returncode == 0
 
 
 @pytest.mark.full

@@ -40,6 +40,10 @@ def test_a_new_competition_passes_the_gate_at_once(folder: Path) -> None:
     competition = Competition.load(made)
     assert competition.title == "House Prices" and competition.golden["origin"] == "own"
     assert len(competition.golden["invalid"]) == 11
+    own = ("--competitions-dir=competitions", "--data-dir=data")
+    assert main(["prepare", "-c", "house-prices", "--synthetic", *own]) == 0
+    done = run_pytest("--agent=dummy", "-k", "house-prices", "--sandbox=local", *own)
+    done.stdout.fnmatch_lines(["*warning: medals mean nothing yet: *the leaderboard's scores are placeholders*"])
 
 
 def test_a_new_competition_stands_beside_the_bundled_ones(folder: Path) -> None:
