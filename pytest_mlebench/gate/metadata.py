@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePosixPath
+from statistics import mode
 from typing import Any
 
 import numpy as np
@@ -92,7 +92,7 @@ def attacks(
         members.setdefault(unit, []).append(id)
     if len(members) < _LEAST_UNITS:
         return
-    names = _some(sorted(members), _MOST_UNITS)
+    names = some_of(sorted(members), _MOST_UNITS)
     seen = {
         **_of_files(opened, {unit: unit for unit in names}),
         ROWS: _of_rows(opened, {unit: members[unit][0] for unit in names}, rows),
@@ -104,7 +104,8 @@ def attacks(
                 yield _attack(f"{what} of {column!r}", kind, features, classes)
 
 
-def _some(values: Sequence[str], most: int) -> list[str]:
+def some_of(values: Sequence[str], most: int) -> list[str]:
+    """So many of them or all, drawn with a fixed seed, in their order."""
     chosen = np.random.RandomState(0).permutation(len(values))[:most]
     return [values[k] for k in np.sort(chosen)]
 
@@ -128,6 +129,11 @@ def stem_of(name: object) -> str:
     return str(name).rstrip("/").rpartition("/")[2].partition(".")[0]  # a path object for each cell takes minutes
 
 
+def archive_of(entry: PublicFile) -> str:
+    """The outermost archive that a file lies in; empty if it lies in none."""
+    return next((part for part in PurePosixPath(entry.name).parts[:-1] if "." in part), "")
+
+
 def _units(ids: Sequence[str], opened: Sequence[PublicFile]) -> dict[str, str]:
     """What names the files of each id; else what ids begin with whose ends repeat, as of a sentence's words; else ids.
 
@@ -135,7 +141,7 @@ def _units(ids: Sequence[str], opened: Sequence[PublicFile]) -> dict[str, str]:
     """
     names = {stem_of(part) for entry in opened for part in PurePosixPath(entry.name).parts}
     found = {id: next((name for name in named_after(id) if name in names), id) for id in ids}
-    if len(set(found.values())) >= min(_LEAST_UNITS, len(ids)) and any(id in names for id in found.values()):
+    if len(set(found.values())) >= _LEAST_UNITS and any(id in names for id in found.values()):
         return found
     parts = {id: _END.match(id) for id in ids}
     ends = {match[2] for match in parts.values() if match}
@@ -148,11 +154,10 @@ def _of_files(opened: Sequence[PublicFile], units: Mapping[str, str]) -> dict[st
     """What is said of each unit's files: a row for each unit, a column of numbers for each feature."""
     named: dict[tuple[str, str], dict[str, list[tuple[int, PublicFile]]]] = {}
     for place, entry in enumerate(opened):
-        parts = PurePosixPath(entry.name).parts
-        unit = next((stem for part in reversed(parts) if (stem := stem_of(part)) in units), None)
+        parts = reversed(PurePosixPath(entry.name).parts)
+        unit = next((stem for part in parts if (stem := stem_of(part)) in units), None)
         if unit is not None:
-            archive = next((part for part in parts[:-1] if "." in part), "")
-            named.setdefault((archive, entry.suffix), {}).setdefault(unit, []).append((place, entry))
+            named.setdefault((archive_of(entry), entry.suffix), {}).setdefault(unit, []).append((place, entry))
     seen: dict[str, dict[str, pd.Series]] = {ORDER: {}, CONTENT: {}}
     for (archive, suffix), files in named.items():
         if len(files) < max(8, len(units) / 2):
@@ -193,11 +198,11 @@ def _of_rows(opened: Sequence[PublicFile], first: Mapping[str, str], rows: Seque
     columns: dict[str, pd.Series] = {
         "order of the ids": ids.rank(),
         "length of the ids": ids.str.len(),
-        "last digit of the ids": pd.to_numeric(ids.str.extract(r"(\d)\D*$")[0]).fillna(-1),
+        "last digit of the ids": pd.to_numeric(ids.str.extract("([0-9])[^0-9]*$")[0]).fillna(-1),
     }
     for place in (0, 1, 2, -1, -2, -3):
         columns[f"character {place} of the ids"] = ids.str[place].map(ord, na_action="ignore").fillna(-1)
-    numbers = pd.to_numeric(ids.str.extract(r"(\d+)\D*$")[0], errors="coerce").fillna(-1)
+    numbers = pd.to_numeric(ids.str.extract("([0-9]+)[^0-9]*$")[0]).fillna(-1)
     columns["number in the ids"], columns["parity of the ids"] = numbers.rank(), numbers % 2
     known = set(ids)
     for name, listed in [("the sample submission", list(rows)), *_listings(opened, known)]:
@@ -210,9 +215,9 @@ def _of_rows(opened: Sequence[PublicFile], first: Mapping[str, str], rows: Seque
 
 def _listings(opened: Sequence[PublicFile], known: set[str]) -> Iterator[tuple[str, list[str]]]:
     """The ids of tables in the order of their rows."""
-    some = [id.encode() for id in sorted(known)[:: max(1, len(known) // 20)]]
+    some = [id.encode() for id in some_of(sorted(known), 20)]
     for entry in opened:
-        if entry.suffix in (".csv", ".tsv", ".json") and all(id in entry.content for id in some):
+        if all(id in entry.content for id in some):
             rows = table(entry)
             for column in () if rows is None else rows.columns:
                 if known <= set(rows[column]):  # type: ignore[index]
@@ -224,13 +229,11 @@ def _targets(
     true: Mapping[str, str], members: Mapping[str, list[str]], names: Sequence[str]
 ) -> Iterator[tuple[str, Classes]]:
     """What is to be predicted of one column: its value; the half of a number; emptiness and length of a text."""
-    if all(len(members[name]) == 1 for name in names):
-        values = pd.Series([true[members[name][0]] for name in names])
-    else:
-        own = [[true[id] for id in members[name]] for name in names]
-        means = [pd.to_numeric(pd.Series(texts), errors="coerce").mean() for texts in own]
-        usual = [Counter(texts).most_common(1)[0][0] for texts in own]
-        values = pd.Series(usual if np.isnan(means).any() else means).astype(str)
+    own = [[true[id] for id in members[name]] for name in names]
+    numbers = pd.to_numeric(pd.Series([text for texts in own for text in texts]), errors="coerce")
+    means = numbers.groupby(np.repeat(np.arange(len(own)), list(map(len, own)))).mean()
+    usual = pd.Series(list(map(mode, own)))
+    values = usual if means.isna().any() else means.astype(str)
     found: dict[str, pd.Series[Any]]
     if values.nunique() <= len(values) / 4:
         found = {"value": values}
@@ -276,11 +279,8 @@ def _p_value(predicted: Classes, true: Classes) -> float:
 
 
 def _bound(predicted: Classes, true: Classes) -> float:
-    """Chernoff's bound of the probability that as many agree by chance."""
+    """Chernoff's bound of the probability that as many agree by chance; more do than on average."""
     n, share = len(true), float((predicted == true).mean())
-    kinds = max(predicted.max(), true.max()) + 1
-    mean = float(np.bincount(predicted, minlength=kinds) @ np.bincount(true, minlength=kinds)) / n**2
-    if share <= mean:
-        return 1.0
+    mean = sum(float((predicted == k).mean() * (true == k).mean()) for k in np.unique(predicted))
     rest = 0.0 if share == 1 else (1 - share) * math.log((1 - share) / (1 - mean))
     return math.exp(-n * (share * math.log(share / mean) + rest))

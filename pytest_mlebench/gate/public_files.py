@@ -214,6 +214,7 @@ class PublicFile:
     """A public file, or what lies in an archive: ``train.zip/images/1.jpg``.
 
     ``noted`` is what the file system or the archive says of it: its times, a comment. Of files, all of it is numbers.
+    What a compressed file holds has that of the file.
     """
 
     name: str
@@ -352,7 +353,7 @@ def _members(entry: PublicFile) -> Iterator[PublicFile]:
                     shown = tuple((f"archive's {key}", str(value)) for key, value in of_item.items())
                     yield PublicFile(f"{entry.name}/{item.name}", file.read(), shown)
     elif unpack := _UNPACKED.get(entry.suffix):
-        yield PublicFile(entry.name.removesuffix(entry.suffix), unpack(content))
+        yield PublicFile(entry.name.removesuffix(entry.suffix), unpack(content), entry.noted)
 
 
 def _members_of_7z(entry: PublicFile) -> Iterator[PublicFile]:

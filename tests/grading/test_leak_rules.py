@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import gzip
+import io
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 
+from pytest_mlebench.catalog import Competition
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.gate import leaks
 from pytest_mlebench.gate.leaks import equals, find_leaks, is_sorted, neighbours_agree, sample_order, tells, true_values
-from pytest_mlebench.gate.metadata import CONTENT, ORDER, ROWS, Attack
-from pytest_mlebench.gate.public_files import PublicFile
-from tests.grading.test_leaks import dataset, without_classifier
+from pytest_mlebench.gate.metadata import CONTENT, ORDER, ROWS, Attack, attacks
+from pytest_mlebench.gate.public_files import PublicFile, entries
+from tests.grading.test_leaks import YAML, dataset, without_classifier
 
 __all__ = ["dataset", "without_classifier"]
 
@@ -25,7 +30,7 @@ def test_values_stand_for_the_truth_where_each_stands_for_one_of_it() -> None:
     assert tells(["a", "b"] * 15, [0, 1] * 15) and tells(["a", "b", "c"] * 20, [0, 1, 1] * 20)
     assert not tells(["a", "b", "b"] * 10, [0, 1] * 15)
     assert not tells(["a"] * 60, [0, 1] * 30), "one value tells nothing"
-    assert not tells(["a", "b"] * 5, [0, 1] * 5), "ten rows may agree by chance"
+    assert tells(["a", "b"] * 5, [0, 1] * 5) is False, "ten rows may agree by chance"
 
 
 def test_each_further_value_needs_more_rows_before_it_tells() -> None:
@@ -40,6 +45,8 @@ def test_a_third_as_many_values_as_rows_tell_and_more_do_not() -> None:
     truth = [k % 20 for k in range(60)]
     assert tells(truth, truth)
     assert not tells([k % 21 for k in range(60)], truth)
+    with pytest.raises(ValueError, match="zip"):
+        tells(truth, [*truth, 1])
     for values, rows in ((20, 59), (25, 60), (28, 60)):
         assert not tells([k % values for k in range(rows)], [k % values for k in range(rows)])
 
@@ -49,7 +56,10 @@ def test_one_in_a_hundred_that_guessing_misses_may_be_wrong(wrong: int, told: bo
     truth = [0, 1] * 100
     values = [1 - true if k < wrong else true for k, true in enumerate(truth)]
     assert tells(values, truth) == told
+    assert tells(values[:198], truth[:198]) == (wrong == 0)
     assert equals(list(map(str, values)), list(map(str, truth))) == (wrong < 2)
+    assert equals([f"x{k}" for k in values[:100]], [f"x{k}" for k in truth[:100]]) == (wrong == 0)
+    assert equals([f"{k}.0" for k in values[:100]], [str(k) for k in truth[:100]]) == (wrong == 0)
 
 
 def test_a_truth_that_is_nearly_always_the_same_is_told_by_nothing_that_misses_the_rest() -> None:
@@ -65,7 +75,12 @@ def test_values_equal_the_truth_as_texts_numbers_or_by_a_straight_line() -> None
     assert equals([str(7 - 3 * number) for number in numbers], truth)
     assert not equals([str(number**2) for number in numbers], truth)
     assert not equals([str(k) for k in range(40)], truth)
-    assert not equals(["1"] * 40, truth) and not equals(truth, ["1"] * 40)
+    assert equals(["1"] * 40, truth) is False and not equals(truth, ["1"] * 40)
+    assert not equals(["1", "1.0"] * 20, truth), "one number in two spellings"
+    assert not equals(["a"] * 199 + ["b"], ["a"] * 200) and not equals(["a"] * 200, ["a"] * 199 + ["b"])
+    assert equals([str(k) for k in range(40)], [f"x{k}" for k in range(40)]) is False
+    with pytest.raises(ValueError, match="zip"):
+        equals(truth, [*truth, "1"])
     assert not equals(["x", *map(str, numbers[1:])], truth), "a text among them is not a number"
     assert not equals([str(number * 1.001) for number in numbers[:9]], truth[:9]), "nine values fall on many lines"
     assert not equals(["inf", *map(str, numbers[1:])], truth)
@@ -80,7 +95,9 @@ def test_a_straight_line_is_one_through_ten_values(values: int, found: bool) -> 
 def test_nearly_equal_numbers_are_equal_to_nine_digits() -> None:
     truth = [str(k % 5 + 1) for k in range(60)]
     assert equals([repr(float(text) * (1 + 5e-10)) for text in truth], truth)
-    assert not equals([repr(float(text) * (1 + 5e-9)) for text in truth], truth)
+    assert equals([repr(float(text) * (1 + 5e-9)) for text in truth], truth) is False
+    tiny = [f"{k % 5 + 1}e-12" for k in range(60)]
+    assert not equals(tiny[1:] + tiny[:1], tiny)
     assert not equals(["1.0", "2.0"], ["1", "2"]), "two rows are too few"
     assert equals(["1.0", "2.0", "3.0"], ["1", "2", "3"])
 
@@ -91,7 +108,7 @@ def test_truths_are_sorted_as_numbers_or_texts_up_or_down() -> None:
     assert is_sorted([text for text in numbers for _ in range(2)])
     assert not is_sorted([*numbers[1:], numbers[0]]) and not is_sorted(["1", "2"] * 20)
     assert not is_sorted([*numbers[15:], *numbers[:15]])
-    assert not is_sorted(["a"] * 5 + ["b"] * 5), "one order in 252 is no wonder"
+    assert is_sorted(["a"] * 5 + ["b"] * 5) is False, "one order in 252 is no wonder"
     assert not is_sorted(["a"] * 40)
     assert is_sorted(["a"] * 11 + ["b"] * 12) and not is_sorted(["a"] * 11 + ["b"] * 11), "orders: 1352078 and 705432"
 
@@ -124,8 +141,22 @@ def test_six_standard_deviations_are_no_chance(within: int, level: bool) -> None
     assert not neighbours_agree(range(100), ["ab"[k % 2] for k, own in enumerate(runs) for _ in range(own)])
 
 
+@pytest.mark.parametrize(("a", "b"), [(37, 56), (23, 52), (27, 37), (44, 50), (61, 61), (30, 80)])
+def test_of_two_classes_neighbours_agree_where_wald_and_wolfowitz_find_too_few_runs(a: int, b: int) -> None:
+    n, twice = a + b, 2 * a * b
+    mean, variance = twice / n + 1, twice * (twice - n) / (n * n * (n - 1))
+    for runs in range(2, 2 * a):
+        short = (["a", "b"] * a)[: runs - 2]  # of one row each, after two long ones
+        truth = ["a"] * (a - short.count("a")) + ["b"] * (b - short.count("b")) + short
+        assert neighbours_agree(range(n), truth) == ((mean - runs) / variance**0.5 > 6), runs
+
+
 def test_few_numbers_are_classes_of_their_own() -> None:
     assert not neighbours_agree(range(100), ["0", "1"] * 30 + ["2"] * 40)
+    for values, many in ((25, False), (26, True)):  # a quarter of the rows; equal values are never neighbours
+        truth = [str(k % 12) if k < 50 else str(12 + k % (values - 12)) for k in range(100)]
+        assert neighbours_agree(range(100), truth) == many
+    assert neighbours_agree(range(100), ["0"] * 55 + [str(k + 1) for k in range(45)]), "the median is one of many zeros"
 
 
 def _truth(dataset: Dataset) -> pd.DataFrame:
@@ -215,6 +246,21 @@ def test_the_description_is_not_searched(dataset: Dataset) -> None:
     assert "public/description.txt hold the true values of 'text'" in find_leaks(dataset)
 
 
+def test_the_sample_submission_is_neither_searched_nor_a_copy(dataset: Dataset, tmp_path: Path) -> None:
+    """It may repeat texts of the test set that most answers are equal to."""
+    rows = _truth(dataset)
+    rows["text"] = [*rows["text"][:-3], "", "", ""]
+    dataset.sample_submission.unlink()
+    yaml = dataset.competition.folder / "competition.yaml"
+    yaml.write_text(f"{YAML}sample_submission: public/guesses.csv\n")
+    other = Dataset(Competition.load(yaml), tmp_path / "data")
+    rows.assign(label="cat").to_csv(other.sample_submission, index=False)
+    (other.private / "guesses.csv").write_bytes(other.sample_submission.read_bytes())
+    assert find_leaks(other) == []
+    (other.public / "more.csv").write_bytes(other.sample_submission.read_bytes()[:-1])
+    assert "public/more.csv hold the true values of 'text'" in find_leaks(other)
+
+
 def test_a_copy_of_the_answers_is_one_under_any_name(dataset: Dataset) -> None:
     (dataset.public / "deep").mkdir()
     (dataset.public / "deep/x.bin").write_bytes(dataset.answers.read_bytes())
@@ -237,6 +283,13 @@ def test_the_truth_is_what_a_submission_is_asked_for(dataset: Dataset, tmp_path:
     assert sample_order(dataset, {}) == []
 
 
+SEEN = {
+    ORDER: "times, inodes, modes and order of files",
+    CONTENT: "sizes, headers and folders of files",
+    ROWS: "form of the ids and the order of rows",
+}
+
+
 @pytest.mark.parametrize(
     ("kind", "right", "p", "found"),
     [
@@ -249,18 +302,31 @@ def test_the_truth_is_what_a_submission_is_asked_for(dataset: Dataset, tmp_path:
     ],
 )
 def test_what_may_follow_from_content_is_a_leak_if_it_tells_more_than_half(
-    kind: str, right: int, p: float, found: bool, monkeypatch: pytest.MonkeyPatch
+    kind: str, right: int, p: float, found: bool, dataset: Dataset, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     attack = Attack("value of 'y'", kind, right, 100, 50, p, "inode")
-    monkeypatch.setattr(leaks, "attacks", lambda *_: iter([attack]))
-    assert bool([*leaks._by_a_classifier([], {}, [])]) == found
+    given: list[Any] = []
+
+    def attacks(*own: Any) -> Iterator[Attack]:
+        given.append(own)
+        yield attack
+
+    monkeypatch.setattr(leaks, "attacks", attacks)
+    said = (
+        f"the {SEEN[kind]} tell the value of 'y': a classifier that sees nothing else is right for {right} of 100, "
+        "guessing for 50; it uses the inode most"
+    )
+    opened = [PublicFile("images/1.png", b"")]
+    assert find_leaks(dataset, opened) == ([said] if found else [])
+    truth = true_values(dataset)
+    assert given == [(opened, truth, sample_order(dataset, truth))]
 
 
 IDS: dict[str, Callable[[int, int], str]] = {
     "length of the ids": lambda k, own: f"x{'0' * own}-{k:05}"[-7 - own :],
-    "first character of the ids": lambda k, own: f"{'pq'[own]}{k * 7919 % 10007:05}",
-    "last character of the ids": lambda k, own: f"{k * 7919 % 10007:05}{'pq'[own]}",
-    "parity of the ids": lambda k, own: f"{2 * (k * 7919 % 10007) + own:05}x",
+    "first character of the ids": lambda k, own: f"{'pq'[own]}{chr(97 + k % 26)}{k:05}",
+    "last character of the ids": lambda k, own: f"{k:05}{chr(97 + k % 26)}{'pq'[own]}",
+    "parity of the ids": lambda k, own: f"{2 * (k * 7919 % 10007) + own:05}x" if k % 10 or own else f"{chr(97 + k)}x",
     "part 2 of the ids": lambda k, own: f"{k * 7919 % 10007:05}_{'pq'[own]}_{k}",
 }
 
@@ -273,6 +339,8 @@ def test_the_form_of_ids_tells(what: str, dataset: Dataset) -> None:
     assert "the first character of the ids tells the true values of 'y'" in [
         *leaks._in_ids(dataset, {"y": several}, [])
     ]
+    uneven = {**truth["y"], "a-b-c-d": "a"}
+    assert any("the last character" in line for line in leaks._in_ids(dataset, {"y": uneven}, [])) == ("last" in what)
     other = {"y": {IDS[what](k, own): "ab"[k % 2] for k, own in enumerate([0, 1, 1, 0, 1, 0] * 10)}}
     assert not any(what in line for line in leaks._in_ids(dataset, other, []))
 
@@ -308,6 +376,7 @@ def test_a_column_names_half_of_the_ids_or_files_after_them() -> None:
             assert (key, places) == (("file", {f"id{k}": k for k in range(count)}) if found else (None, {}))
     mixed = ["id0", *(f"id{k}.png" for k in range(1, 10))]
     assert leaks._places(pd.DataFrame({"file": mixed}), known) == (None, {})
+    assert leaks._places(pd.DataFrame({"file": ["id0", "id1"]}), {"id0", "id1"}) == ("file", {"id0": 0, "id1": 1})
     assert leaks._places(pd.DataFrame({"file": ["id0"]}), {"id0"}) == (None, {}), "one row is not a table of ids"
 
 
@@ -315,3 +384,297 @@ def test_a_table_that_lacks_an_id_is_read_by_the_ids_that_it_has(dataset: Datase
     rows = _truth(dataset).drop(columns="text")
     rows.iloc[:-1].rename(columns={"label": "k"}).to_csv(dataset.public / "meta.csv", index=False)
     assert "public/meta.csv holds the true values of 'label'" in find_leaks(dataset)
+
+
+@pytest.mark.parametrize(
+    ("content", "found"),
+    [
+        (b"secret", True),
+        (b"secret,x", True),
+        (b"x,secret", True),
+        (b"xsecret secret", True),
+        (b"xsecret", False),
+        (b",xsecret", False),
+        (b"x,secrets", False),
+        (b"other", False),
+    ],
+)
+def test_a_value_stands_between_separators_or_at_an_end(content: bytes, found: bool) -> None:
+    assert leaks._holds(content, b"secret") == found
+
+
+def by_id(values: Sequence[Any]) -> dict[str, str]:
+    return {f"id{k:03}": str(value) for k, value in enumerate(values)}
+
+
+def anywhere(values: Sequence[str], *opened: PublicFile) -> list[str]:
+    return [*leaks._anywhere(opened, {"y": by_id(values)})]
+
+
+@pytest.mark.parametrize(("rows", "texts", "found"), [(5, 5, True), (4, 4, False), (10, 5, True), (11, 5, False)])
+def test_five_texts_are_searched_for_if_they_are_half_of_the_rows(rows: int, texts: int, found: bool) -> None:
+    values = [f"text {k}" if k < texts else "short" for k in range(rows)]
+    held = PublicFile("a.bin", "\n".join(values).encode())
+    assert anywhere(values, held) == (["public/a.bin hold the true values of 'y'"] if found else [])
+
+
+def test_texts_may_be_in_several_files_but_not_in_those_for_training() -> None:
+    values = [f"text {k}" for k in range(9)]
+    parts = [PublicFile(f"{k}.bin", "\n".join(values[k::3]).encode()) for k in range(3)]
+    assert anywhere(values, *parts[1:]) == []
+    assert anywhere(values, *parts) == ["public/0.bin and 2 more files hold the true values of 'y'"]
+    whole, other = parts[0].content + b"\n" + parts[1].content, parts[2].content
+    two = [PublicFile("b.bin", other), PublicFile("a.bin", whole)]
+    assert anywhere(values, *two) == ["public/a.bin and 1 more file hold the true values of 'y'"]
+    for name in ("Train.bin", "in.zip/train_2.bin", "Sample.bin"):
+        assert anywhere(values, PublicFile(name, whole + b"\n" + other)) == []
+
+
+def in_tables(values: Sequence[Any], *opened: PublicFile) -> list[str]:
+    truth = by_id(values)
+    return [*leaks._in_tables(opened, {"x": {id: f"x of {id}" for id in truth}, "y": truth}, list(truth))]
+
+
+def csv(name: str, column: Sequence[Any], ids: Sequence[str] = ()) -> PublicFile:
+    rows = pd.DataFrame({"k": column})
+    if ids:
+        rows.insert(0, "id", list(ids))
+    return PublicFile(name, rows.to_csv(index=False).encode())
+
+
+HOLDS, STANDS = "public/{} holds the true values of 'y'", "public/{}: column 'k' stands for the true values of 'y'"
+
+
+@pytest.mark.parametrize(("classes", "found"), [(20, True), (21, False)])
+def test_codes_without_ids_are_of_twenty_classes_at_most(classes: int, found: bool) -> None:
+    values = [f"class {k % classes}" for k in range(63)]
+    codes = [f"c{k % classes}" for k in range(63)]
+    assert in_tables(values, csv("a.csv", codes)) == ([STANDS.format("a.csv")] if found else [])
+    assert in_tables(values, csv("a.csv", codes, [*by_id(codes)])) == [STANDS.format("a.csv")]
+
+
+def test_the_ids_of_a_table_are_matched_in_any_order() -> None:
+    values = [k * k % 59 for k in range(60)]
+    truth = by_id(values)
+    ids = sorted(truth, key=lambda id: id[::-1])
+    assert in_tables(values, csv("a.csv", [truth[id] for id in ids], ids)) == [HOLDS.format("a.csv")]
+
+
+@pytest.mark.parametrize("rows", [16, 40, 60])
+def test_a_table_of_every_second_id_is_found(rows: int) -> None:
+    values = [k * 7 % 11 for k in range(rows)]
+    for first in (0, 1):
+        assert in_tables(values, csv("a.csv", values[first::2], [*by_id(values)][first::2])) == [HOLDS.format("a.csv")]
+
+
+def test_what_a_sample_stands_for_is_not_a_leak_but_what_it_holds_is() -> None:
+    values = ["ab"[k * 7 % 11 % 2] for k in range(60)]
+    codes, ids = [value.upper() for value in values], [*by_id(values)]
+    assert in_tables(values, csv("a.csv", codes, ids)) == [STANDS.format("a.csv")]
+    assert in_tables(values, csv("a Sample.csv", codes, ids)) == []
+    assert in_tables(values, csv("a Sample.csv", values, ids)) == [HOLDS.format("a Sample.csv")]
+
+
+def test_of_two_hundred_codes_one_may_be_wrong_in_either_direction() -> None:
+    values = ["ab"[k % 2] for k in range(200)]
+    for wrong in (0, 1):
+        codes = ["AB"[wrong if k == 1 - wrong else k % 2] for k in range(200)]
+        assert in_tables(values, csv("a.csv", codes, [*by_id(codes)])) == [STANDS.format("a.csv")]
+
+
+def test_files_that_are_no_tables_do_not_end_the_search() -> None:
+    values = [k * 7 % 11 for k in range(60)]
+    ids = [*by_id(values)]
+    first = [
+        PublicFile("0.bin", b"nothing"),
+        PublicFile("1.csv", "\n".join(ids).encode() + b"\nx,y,z\n"),
+        PublicFile("2.csv", f"text\nsee {' '.join(ids)}\n".encode()),
+        csv("3.csv", range(100, 160), ids),
+    ]
+    assert in_tables(values, *first, csv("4.csv", values, ids)) == [HOLDS.format("4.csv")]
+
+
+def compressed(suffix: str) -> PublicFile:
+    pytest.importorskip("pyarrow.parquet")
+    file = io.BytesIO()
+    rows = by_id([k * 7 % 11 for k in range(60)])
+    pd.DataFrame({"id": rows.keys(), "k": rows.values()}).to_parquet(file, compression="gzip", write_statistics=False)
+    assert not any(id.encode() in file.getvalue() for id in rows)
+    return PublicFile(f"a.{suffix}", file.getvalue())
+
+
+def test_tables_that_show_no_id_are_read() -> None:
+    values = [k * 7 % 11 for k in range(60)]
+    assert in_tables(values, compressed("parquet")) == [HOLDS.format("a.parquet")]
+    assert in_tables(values, compressed("pq")) == [HOLDS.format("a.pq")]
+    listed = PublicFile("a.json", json.dumps([{"k": value} for value in values]).encode())
+    assert in_tables(values, listed) == [HOLDS.format("a.json")]
+
+
+@dataclass
+class Told:
+    """What is said of members of an archive, or of files, in their order, and the true values."""
+
+    values: Sequence[Any]
+    noted: Sequence[Mapping[str, Any]]
+    name: str = "test.zip/{}.dat"
+    ids: Sequence[int] | None = None
+    """In which order they are; that of their names otherwise."""
+    of_ids: int | None = None
+    found: Sequence[str] = ()
+
+    def leaks(self) -> list[str]:
+        truth = by_id([*self.values, *["other"] * ((self.of_ids or 0) - len(self.values))])
+        opened = [
+            PublicFile(self.name.format(f"id{k:03}"), b"", tuple((what, str(own)) for what, own in noted.items()))
+            for k, noted in zip(self.ids or range(len(self.noted)), self.noted, strict=True)
+        ]
+        return [*leaks._in_metadata(opened, {"y": truth}, list(truth))]
+
+
+MIXED = ["ab"[k * 7 % 11 % 2] for k in range(60)]
+BLOCKS = ["a"] * 20 + ["b"] * 20 + ["a"] * 20
+SORTED = ["a"] * 30 + ["b"] * 30
+IN_ZIP, IN_FILES, TRUE = "public/test.zip: the ", "the public files *.dat: the ", " tells the true values of 'y'"
+NUMBERS = [k * k % 59 for k in range(60)]
+
+
+def one_of(what: str, values: Sequence[Any]) -> list[dict[str, Any]]:
+    return [{what: value} for value in values]
+
+
+def out_of_order(values: Sequence[Any]) -> list[int]:
+    """The places of values, sorted by them as texts; equal ones in their order backwards."""
+    return sorted(range(len(values)), key=lambda k: (str(values[k]), -k))
+
+
+NEIGHBOURS = "public/test.zip: neighbours in the order of the files tell the true values of 'y'"
+METADATA = {
+    "nothing": Told(MIXED, one_of("c", range(60))),
+    "the value itself": Told(MIXED, one_of("c", MIXED), found=[IN_ZIP + "c" + TRUE]),
+    "numbers on a line": Told(NUMBERS, one_of("c", [2 * n + 7 for n in NUMBERS]), found=[IN_ZIP + "c" + TRUE]),
+    "two codes for a value": Told(MIXED, one_of("c", [f"{v}{k % 2}" for k, v in enumerate(MIXED)]),
+                                  found=[IN_ZIP + "c" + TRUE]),
+    "only where there is an answer": Told([f"{k} 1" if k % 2 else "" for k in range(60)],
+                                          [{"c": f"{k} 1"} if k % 2 else {} for k in range(60)],
+                                          found=[IN_ZIP + "c" + TRUE]),
+    "eight of ten files": Told(MIXED[:8], one_of("c", MIXED[:8]), of_ids=10, found=[IN_ZIP + "c" + TRUE]),
+    "seven of ten files": Told(MIXED[:7], one_of("c", MIXED[:7]), of_ids=10),
+    "half of the files": Told(MIXED[:10], one_of("c", MIXED[:10]), of_ids=20, found=[IN_ZIP + "c" + TRUE]),
+    "less than half": Told(MIXED[:9], one_of("c", MIXED[:9]), of_ids=20),
+    "in folders": Told(MIXED, one_of("c", MIXED), "test/{}.dat", found=[IN_FILES + "c" + TRUE]),
+    "in an archive in a folder": Told(MIXED, one_of("c", MIXED), "a/test.zip/b/{}.dat", found=[IN_ZIP + "c" + TRUE]),
+    "without a suffix": Told(MIXED, one_of("c", MIXED), "{}", found=["the public files *: the c" + TRUE]),
+    "an archive sorted by values": Told(MIXED, [{}] * 60, ids=out_of_order(MIXED),
+                                        found=[IN_ZIP + "order of the files" + TRUE, NEIGHBOURS]),
+    "an archive sorted by names, in blocks": Told(BLOCKS, [{}] * 60),
+    "an archive in blocks": Told(BLOCKS, [{}] * 60, ids=[*range(19, -1, -1), *range(20, 60)], found=[NEIGHBOURS]),
+    "an archive in another order": Told(MIXED, [{}] * 60, ids=[*range(59, -1, -1)]),
+    "files sorted by names": Told(SORTED, [{}] * 60, "test/{}.dat"),
+    "files without blocks of inodes": Told(MIXED, one_of("inode", range(60)), "{}.dat"),
+    "one time of all files": Told(SORTED, one_of("time of change", [7] * 60), "{}.dat"),
+    **{
+        f"blocks in each {what}": Told(BLOCKS, one_of(what, range(60)), "{}.dat",
+                                       found=[f"{IN_FILES}order of each {what}{TRUE}"])
+        for what in ("time of change", "time of the inode's change", "inode", "place in the directory")
+    },
+    "few inodes, sorted": Told(NUMBERS[:29], one_of("inode", [2 * n**2 + 3 for n in range(29)]), "{}.dat"),
+    "inodes in the order of values": Told([n * 11 % 29 for n in range(29)],
+                                          one_of("inode", [2 * (n * 11 % 29) ** 2 + 3 for n in range(29)]), "{}.dat",
+                                          found=[f"{IN_FILES}order of each inode{TRUE}"]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", METADATA)
+def test_what_is_said_of_files_that_are_named_after_ids_is_compared(name: str) -> None:
+    told = METADATA[name]
+    assert told.leaks() == list(told.found)
+
+
+def test_kinds_of_files_are_compared_each_on_its_own() -> None:
+    truth = by_id(MIXED)
+    few = [PublicFile(f"a/{id}.few", b"", (("c", value),)) for id, value in [*truth.items()][:5]]
+    many = [PublicFile(f"b/{id}.dat", b"", (("c", value),)) for id, value in truth.items()]
+    other = [PublicFile(f"b/{id}.txt", b"", (("c", "same"),)) for id in truth]
+    found = leaks._in_metadata([*few, *many, *other], {"y": truth}, list(truth))
+    assert [*found] == [IN_FILES + "c" + TRUE]
+
+
+def test_ids_may_be_names_of_files() -> None:
+    truth = {f"images/{id}.jpg": value for id, value in by_id(MIXED).items()}
+    opened = [PublicFile(id, b"", (("c", value),)) for id, value in truth.items()]
+    assert [*leaks._in_metadata(opened, {"y": truth}, list(truth))] == ["the public files *.jpg: the c" + TRUE]
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> Callable[..., Dataset]:
+    """Writes tables, by their names: the sample submission, the answers and others."""
+
+    def written(sample: str, answers: str, suffix: str = "csv", **others: str) -> Dataset:
+        folder = tmp_path / "toy-animals"
+        folder.mkdir(exist_ok=True)
+        fields = f"sample_submission: public/sample.{suffix}\nanswers: private/answers.{suffix}\n"
+        (folder / "competition.yaml").write_text(YAML + fields)
+        (folder / "description.md").write_text("Cats and dogs.")
+        (folder / "grade.py").write_text("def grade(submission, answers):\n    return 0.0\n")
+        made = Dataset(Competition.load(folder), tmp_path / "data")
+        made.public.mkdir(parents=True)
+        made.private.mkdir()
+        made.sample_submission.write_text(sample)
+        made.answers.write_text(answers)
+        for name, content in others.items():
+            (made.public / f"{name}.csv").write_text(content)
+        return made
+
+    return written
+
+
+ASKED, ANSWERS = "id,y\n1,0\n2,0\n", "id,y,w\n2,b,8\n1,a,9\n2,c,7\n"
+OTHER = "id,z,a\n1,b,8\n2,a,9\n"
+
+
+@pytest.mark.parametrize(
+    ("given", "truth"),
+    [
+        ((ASKED, ANSWERS), {"y": {"2": "b", "1": "a"}}),
+        (("id,q\n1,0\n2,0\n", OTHER), {"z": {"1": "b", "2": "a"}, "a": {"1": "8", "2": "9"}}),
+        ((ASKED, "id,y\n1,a\n2,a\n"), {}),
+        (("y,q\n1,0\n", "id,z\n1,2\n3,4\n"), {}),
+        (("", ANSWERS), {}),
+        ((ASKED, ""), {}),
+        ((ASKED.replace(",", "\t"), ANSWERS.replace(",", "\t"), "tsv"), {"y": {"2": "b", "1": "a"}}),
+    ],
+)
+def test_true_values_are_those_of_the_columns_asked_for(
+    given: tuple[str, ...], truth: dict[str, dict[str, str]], tables: Callable[..., Dataset]
+) -> None:
+    dataset = tables(*given)
+    assert true_values(dataset) == truth and list(true_values(dataset)) == list(truth)
+    assert sample_order(dataset, truth) == (["1", "2"] if truth else [])
+
+
+@pytest.mark.parametrize(("test", "asked"), [("id,q,z\n1,b,c\n", ["a"]), ("id,q\n", ["z", "a"]), ("", ["z", "a"])])
+def test_where_answers_name_no_column_as_asked_all_that_the_test_does_not_show_is(
+    test: str, asked: list[str], tables: Callable[..., Dataset]
+) -> None:
+    assert list(true_values(tables("id,q\n1,0\n2,0\n", OTHER, test=test))) == asked
+
+
+def test_the_order_of_ids_is_that_of_the_column_with_most_of_them(tables: Callable[..., Dataset]) -> None:
+    dataset = tables("id,next\n1,3\n3,3\n2,3\n4,\n", "id,y\n1,a\n2,b\n3,a\n")
+    assert sample_order(dataset, {"y": {"1": "a", "2": "b", "3": "a"}}) == ["1", "3", "2"]
+    dataset.sample_submission.write_text("")
+    assert sample_order(dataset, {"y": {"1": "a"}}) == []
+
+
+def test_a_file_and_its_compressed_copy_are_both_searched(tmp_path: Path) -> None:
+    truth = by_id(MIXED)
+    for k, (id, value) in enumerate(truth.items()):
+        for path, content in ((tmp_path / f"{id}.dat", b"same"), (tmp_path / f"{id}.dat.gz", gzip.compress(b"same"))):
+            if k != 1 or path.suffix == ".gz":
+                path.write_bytes(content)
+                path.chmod(0o644 if value == "a" and path.suffix == ".dat" else 0o444)
+    opened = [*entries(tmp_path)]
+    found = [*leaks._in_metadata(opened, {"y": truth}, list(truth))]
+    assert f"{IN_FILES}mode{TRUE}" in found and not any("*.gz: the mode" in line for line in found)
+    assert any(attack.kind == ORDER and attack.is_no_chance for attack in attacks(opened, {"y": truth}))

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.ensemble import ExtraTreesClassifier
 
 from pytest_mlebench.gate import metadata
 from pytest_mlebench.gate.metadata import CONTENT, ORDER, ROWS, Attack, attacks
@@ -93,12 +94,71 @@ def test_files_are_described_by_kind_and_by_what_the_system_notes() -> None:
     assert found[ORDER].index.tolist() == NAMES
 
 
-@pytest.mark.parametrize(("count", "named", "seen"), [(16, 8, True), (16, 7, False), (20, 9, False), (20, 10, True)])
+@pytest.mark.parametrize(("count", "named", "seen"), [(16, 8, True), (14, 7, False), (20, 9, False), (20, 10, True)])
 def test_half_of_the_units_and_eight_need_files(count: int, named: int, seen: bool) -> None:
     names = [f"u{k}" for k in range(count)]
     opened = [PublicFile(f"{name}.raw", b"x" * k, ()) for k, name in enumerate(names[:named])]
     found = metadata._of_files(opened, {name: name for name in names})
     assert bool(found[CONTENT].shape[1]) == seen
+
+
+def test_few_files_of_a_kind_do_not_end_the_search() -> None:
+    found = of_files([*files("u0.few"), *(PublicFile(f"{name}.raw", b"x" * k) for k, name in enumerate(NAMES))])
+    assert "size in bytes of *.raw" in found[CONTENT]
+
+
+def test_what_is_said_of_some_files_alone_is_seen() -> None:
+    """A camera may write its name only in some of its pictures."""
+    some = [PublicFile(f"{name}.raw", b"same", (("camera", "A"),) if k % 2 else ()) for k, name in enumerate(NAMES)]
+    assert of_files(some)[CONTENT]["camera of *.raw"].nunique() == 2
+
+
+def test_what_an_archive_notes_is_not_content() -> None:
+    members = [PublicFile(f"t/in.zip/{n}.raw", b"x", (("archive's time", str(k)),)) for k, n in enumerate(NAMES)]
+    found = of_files(members)
+    assert [*found[ORDER]] == ["archive's time of in.zip", "place in the archive of in.zip"] and found[CONTENT].empty
+
+
+def test_of_many_items_three_hundred_are_seen() -> None:
+    opened = [
+        PublicFile(f"{name}.raw", f"{k:04}".encode() + b"x" * k, tuple((f"tag {n}", str(k)) for n in range(400)))
+        for k, name in enumerate(NAMES)
+    ]
+    assert sum(seen.shape[1] for seen in of_files(opened).values()) == 300
+
+
+def test_a_file_belongs_to_the_innermost_name() -> None:
+    opened = [PublicFile(f"u0/{name}.raw", b"x" * k) for k, name in enumerate(NAMES)]
+    assert of_files(opened)[CONTENT]["size in bytes of *.raw"].tolist() == [*range(1, 17)]
+
+
+@pytest.mark.parametrize(
+    ("name", "stem", "archive"),
+    [
+        ("cat", "cat", ""),
+        ("a/cat.tar.gz", "cat", ""),
+        ("a/7/", "7", ""),
+        ("in.zip/cat", "cat", "in.zip"),
+        ("a/in.zip/b/more.tar/7.png", "7", "in.zip"),
+        ("a/b/7.png", "7", ""),
+    ],
+)
+def test_a_file_has_a_stem_and_may_lie_in_an_archive(name: str, stem: str, archive: str) -> None:
+    assert metadata.stem_of(name) == stem
+    assert metadata.archive_of(PublicFile(name, b"")) == archive
+
+
+@pytest.mark.parametrize(
+    ("id", "names"),
+    [
+        ("7", ["7"]),
+        ("7_3-x", ["7_3-x", "7_3", "7"]),
+        ("_7_3", ["_7_3", "_7"]),
+        ("test/7.png", ["test/7.png", "7", "test/7", "test"]),
+    ],
+)
+def test_files_may_be_named_after_what_an_id_begins_with(id: str, names: list[str]) -> None:
+    assert [*metadata.named_after(id)] == names
 
 
 def test_what_is_said_of_rows_is_their_ids_and_their_places() -> None:
@@ -117,6 +177,11 @@ def test_what_is_said_of_rows_is_their_ids_and_their_places() -> None:
     assert found["character -3 of the ids"].tolist() == [ord("a"), ord("b"), ord("c"), -1]
     assert found["place in the sample submission"].tolist() == [2, 3, 4, 1], "the first of two places"
     assert "place in the sample submission" not in metadata._of_rows([], first, ["a9b", "b10", "ccc"])
+    assert metadata._of_rows([], first, [*first])["place in the sample submission"].tolist() == [0, 1, 2, 3]
+    numbers = metadata._of_rows([], {id: id for id in ("a0", "b", "c\N{ARABIC-INDIC DIGIT THREE}", "d2")}, [])
+    assert numbers["number in the ids"].tolist() == [3, 1.5, 1.5, 4]
+    assert numbers["parity of the ids"].tolist() == [0, 1, 1, 0]
+    assert numbers["last digit of the ids"].tolist() == [0, -1, -1, 2]
     assert "length of the ids" not in metadata._of_rows([], {"a": "a", "b": "b"}, []), "all are as long"
 
 
@@ -124,10 +189,16 @@ def test_tables_that_list_all_ids_are_read_in_the_order_of_their_rows() -> None:
     ids = [f"id{k:03}" for k in range(50)]
     rows = pd.DataFrame({"n": range(50), "id": ids[::-1]}).to_csv(index=False).encode()
     less = pd.DataFrame({"id": ids[1:]}).to_csv(index=False).encode()
-    opened = [PublicFile("a.csv", rows, ()), PublicFile("b.txt", rows, ()), PublicFile("c.csv", less, ())]
-    opened += [PublicFile("f.json", json.dumps([{"id": id} for id in ids]).encode(), ())]
-    opened += [PublicFile("d.tsv", rows.replace(b",", b"\t"), ()), PublicFile("e.csv", b"nothing", ())]
-    assert [*metadata._listings(opened, {*ids})] == [("a.csv", ids[::-1]), ("f.json", ids), ("d.tsv", ids[::-1])]
+    records = [{"id": id} for id in ids]
+    opened = [PublicFile("a.csv", rows), PublicFile("b.bin", rows), PublicFile("c.csv", less)]
+    opened += [PublicFile("d.tsv", rows.replace(b",", b"\t")), PublicFile("e.csv", b"nothing")]
+    opened += [PublicFile("f.json", json.dumps(records).encode()), PublicFile("g.txt", rows)]
+    opened += [PublicFile("h.jsonl", "\n".join(map(json.dumps, records)).encode())]
+    found = [*metadata._listings(opened, {*ids})]
+    down = ids[::-1]
+    assert found == [("a.csv", down), ("d.tsv", down), ("f.json", ids), ("g.txt", down), ("h.jsonl", ids)]
+    pairs = pd.DataFrame({"id": ids, "like": ids[::-1]}).to_csv(index=False).encode()
+    assert [*metadata._listings([PublicFile("a.csv", pairs)], {*ids})] == [("a.csv", ids)], "the first column of ids"
 
 
 def targets(true: dict[str, str], members: dict[str, list[str]] | None = None) -> dict[str, list[int]]:
@@ -149,6 +220,10 @@ def test_what_is_predicted_is_a_value_a_half_or_a_texts_emptiness_and_length() -
     }
     assert targets(by_number(["a"] * 8 + ["b"] * 2)) == {}, "two others are too few"
     assert targets(by_number(["a"] * 9 + ["b"] * 3)) == {"value": [0] * 9 + [1] * 3}
+    assert targets(by_number([0, 1, 2] * 3 + [0, 1])) == {"half": [0, 0, 1] * 3 + [0, 0]}, "few values are a quarter"
+    assert targets(by_number([0] * 5 + [1, 2, 3])) == {"half": [0] * 5 + [1] * 3}, "five are the median"
+    assert targets(by_number([*"vwxyz", "aa", "bbb", "cccc"])) == {"length": [0] * 5 + [1] * 3}
+    assert targets(by_number(["1", "1.0", "2", "2.0"] * 3)) == {"value": [0, 0, 1, 1] * 3}, "numbers, not texts"
 
 
 def test_of_several_rows_the_mean_or_the_usual_text_is_predicted() -> None:
@@ -161,33 +236,115 @@ def test_of_several_rows_the_mean_or_the_usual_text_is_predicted() -> None:
 
 
 def test_some_are_drawn_in_order() -> None:
-    assert metadata._some("abc", 5) == ["a", "b", "c"]
-    drawn = metadata._some([f"{k:03}" for k in range(100)], 10)
+    assert metadata.some_of("abc", 5) == ["a", "b", "c"]
+    drawn = metadata.some_of([f"{k:03}" for k in range(100)], 10)
     assert len(drawn) == 10 and drawn == sorted(drawn)
 
 
 def test_the_gain_is_the_share_of_what_guessing_does_not_tell() -> None:
     assert Attack("t", ROWS, 80, 100, 60, 0.5, "x").gain == 0.5
     assert Attack("t", ROWS, 50, 100, 60, 0.5, "x").gain == 0 == Attack("t", ROWS, 5, 5, 5, 1.0, "x").gain
+    assert Attack("t", ROWS, 5, 5, 4, 0.5, "x").gain == 1
     assert not Attack("t", ROWS, 1, 1, 1, 1e-6, "x").is_no_chance
     assert Attack("t", ROWS, 1, 1, 1, 9e-7, "x").is_no_chance
 
 
 def test_the_bound_of_what_chance_does_is_chernoffs() -> None:
     true = np.array([0, 1] * 50)
-    assert metadata._bound(true, true) == pytest.approx(2.0**-100)
-    assert metadata._bound(true, 1 - true) == 1.0 == metadata._bound(true, np.array([0, 0, 1, 1] * 25))
+    assert metadata._bound(true, true) == pytest.approx(2.0**-100, rel=1e-9, abs=0)
     mostly = np.where(np.arange(100) < 10, 1 - true, true)
-    kullback = 0.9 * np.log(0.9 / 0.5) + 0.1 * np.log(0.1 / 0.5)
-    assert metadata._bound(mostly, true) == pytest.approx(np.exp(-100 * kullback))
+    assert metadata._bound(mostly, true) == pytest.approx(np.exp(-100 * kullback(0.9, 0.5)), rel=1e-9, abs=0)
+    unequal = np.array([0] * 70 + [1] * 20 + [2] * 10)
+    predicted = np.array([0] * 75 + [1] * 15 + [3] * 10)  # 70 and 15 of them are right
+    by_chance = 0.7 * 0.75 + 0.2 * 0.15
+    assert metadata._bound(predicted, unequal) == pytest.approx(
+        np.exp(-100 * kullback(0.85, by_chance)), rel=1e-9, abs=0
+    )
+
+
+def kullback(share: float, mean: float) -> float:
+    return float(share * np.log(share / mean) + (1 - share) * np.log((1 - share) / (1 - mean)))
 
 
 def test_the_share_of_orders_that_do_as_well_is_drawn() -> None:
     true = np.array([0, 1] * 50)
     half = np.array([0, 0, 1, 1] * 25)
     assert metadata._p_value(half, true) == pytest.approx(0.58, abs=0.06)
-    assert metadata._p_value(true, true) == pytest.approx(2.0**-100)
+    assert metadata._p_value(true, true) == pytest.approx(2.0**-100, rel=1e-9, abs=0)
     assert metadata._p_value(true[:6], true[:6]) == pytest.approx(0.05, abs=0.02)
+
+
+@pytest.mark.parametrize(
+    ("as_good", "p", "drawn"),
+    [
+        ([9, 1, 5], 11 / 1001, 2),
+        ([10, 5], 11 / 501, 1),
+        ([9, 0, 2], 12 / 1501, 3),
+        ([0] * 39 + [1], 2 / 20_001, 40),
+        ([0] * 40 + [1], 1 / 20_001, 40),
+    ],
+)
+def test_orders_are_drawn_until_ten_do_as_well_or_there_are_twenty_thousand(
+    as_good: list[int], p: float, drawn: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    true = np.array([0, 1] * 10)
+    batches = [np.array([true] * count + [1 - true] * (500 - count)) for count in as_good]
+
+    class Scripted:
+        given = 0
+
+        def permuted(self, orders: np.ndarray, axis: int) -> np.ndarray:
+            assert orders.shape == (500, 20) and axis == 1
+            self.given += 1
+            return batches[self.given - 1]
+
+    scripted = Scripted()
+    monkeypatch.setattr(np.random, "default_rng", lambda seed: scripted)
+    monkeypatch.setattr(metadata, "_bound", lambda *_: 0.5)
+    assert metadata._p_value(true, true) == pytest.approx(p)
+    assert scripted.given == drawn
+
+
+@pytest.mark.parametrize(("halves", "p"), [((0.3, 0.1), 0.2), ((0.05, 0.4), 0.1), ((0.9, 0.8), 1.0)])
+def test_the_better_of_two_halves_counts_twice(
+    halves: tuple[float, float], p: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given = iter(halves)
+    monkeypatch.setattr(metadata, "_p_value", lambda *_: next(given))
+    classes = np.array([0, 1] * 10)
+    assert metadata._attack("t", ORDER, pd.DataFrame({"told": classes}), classes).p == pytest.approx(p)
+
+
+@pytest.mark.parametrize(("kind", "rows", "least"), [(ORDER, 80, 1), (ROWS, 80, 5), (ROWS, 380, 9), (ROWS, 400, 10)])
+def test_a_leaf_holds_a_twentieth_of_the_rows_and_five(
+    kind: str, rows: int, least: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[ExtraTreesClassifier] = []
+
+    def forest(*given: Any, **options: Any) -> ExtraTreesClassifier:
+        made.append(ExtraTreesClassifier(*given, **options))
+        return made[-1]
+
+    monkeypatch.setattr("sklearn.ensemble.ExtraTreesClassifier", forest)
+    classes = np.random.default_rng(0).integers(0, 2, rows)
+    metadata._attack("t", kind, pd.DataFrame({"place": np.arange(rows)}), classes)
+    trees = [tree.tree_ for own in made for tree in own.estimators_]
+    assert min(tree.n_node_samples[tree.children_left < 0].min() for tree in trees) == least
+
+
+def test_one_item_among_many_is_used_and_all_comes_out_the_same_again() -> None:
+    rng = np.random.default_rng(0)
+    classes = rng.integers(0, 2, 61)
+    noise = pd.DataFrame({f"noise {k}": rng.random(61) for k in range(60)})
+    found = metadata._attack("t", ORDER, noise.assign(told=classes), classes)
+    assert (found.right, found.above_all) == (61, "told")
+    assert len({metadata._attack("t", ORDER, noise, classes) for _ in range(2)}) == 1
+
+
+def test_items_that_split_without_a_gain_tell_nothing() -> None:
+    """Both values of the item have both classes equally often, in either half."""
+    seen, classes = [0, 0, 1, 0, 1, 1, 1, 0], np.array([0, 1, 0, 1, 0, 1, 1, 0])
+    assert metadata._attack("t", ORDER, pd.DataFrame({"item": seen}), classes).p > 0.5
 
 
 def test_an_attack_says_how_many_are_right_and_by_what() -> None:
@@ -197,7 +354,7 @@ def test_an_attack_says_how_many_are_right_and_by_what() -> None:
     assert (found.target, found.kind, found.right, found.rows, found.guess) == ("value of 'y'", ORDER, 61, 61, 31)
     assert found.above_all == "told" and found.p < 1e-8
     nothing = metadata._attack("value of 'y'", ROWS, pd.DataFrame({"one": [0] * 61}), classes)
-    assert nothing.p > 0.1 and not nothing.is_no_chance
+    assert nothing.p == 1.0 and not nothing.is_no_chance
 
 
 def test_each_kind_of_metadata_is_tried_on_each_column() -> None:
@@ -207,8 +364,28 @@ def test_each_kind_of_metadata_is_tried_on_each_column() -> None:
     tried = {(found.target, found.kind) for found in attacks(opened, truth, ids)}
     value, length = "value of 'y'", "length of 'z'"
     assert tried == {(value, ORDER), (value, CONTENT), (value, ROWS), (length, ORDER), (length, ROWS)}
-    few = {"y": {id: "ab"[k % 2] for k, id in enumerate(ids[:7])}}
+    few, eight = ({"y": {id: "ab"[k % 2] for k, id in enumerate(ids[:count])}} for count in (7, 8))
+    assert {found.kind for found in attacks([], eight)} == {ROWS}
     assert not [*attacks(opened, few, ids)] and not [*attacks(opened, {}, ids)]
+
+
+@pytest.mark.parametrize(("units", "columns", "rows", "targets"), [(2001, 1, 2000, 1), (40, 13, 40, 12)])
+def test_of_many_units_and_columns_some_are_tried(
+    units: int, columns: int, rows: int, targets: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    truth = {f"y{n}": {f"{k}_{end}": "ab"[k % 2] for k in range(units) for end in (1, 2)} for n in range(columns)}
+    order = sorted(truth["y0"])
+    places: dict[str, list[float]] = {}
+
+    def attack(target: str, kind: str, seen: pd.DataFrame, classes: np.ndarray) -> Attack:
+        assert len(classes) == len(seen) == rows
+        places[target] = seen["place in the sample submission"].tolist()
+        return Attack(target, kind, 0, 0, 0, 1.0, "")
+
+    monkeypatch.setattr(metadata, "_attack", attack)
+    assert len([*attacks([], truth, order)]) == targets
+    assert [*places] == [f"value of 'y{n}'" for n in range(targets)]
+    assert all(order[int(place)].endswith("_1") for place in places["value of 'y0'"]), "a unit has its first id's place"
 
 
 def test_rows_may_be_like_a_few_of_their_neighbours() -> None:
