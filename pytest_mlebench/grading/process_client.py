@@ -42,13 +42,15 @@ class GradingLimits:
 
     def exceeded(self, what: str) -> str:
         """The reason why a submission is invalid whose grading took more ``time`` or ``memory``."""
-        return f"grading takes {self.beyond(what)} (--grading-{what})"
+        return f"{EXCEEDED}{self.beyond(what)} (--grading-{what})"
 
     def beyond(self, what: str) -> str:
         """``more than`` the limit of ``time`` or ``memory``."""
         return f"more than {self.seconds:g} s" if what == "time" else f"more than {format_size(self.memory)} of memory"
 
 
+EXCEEDED = "grading takes "
+"""How the reason begins why a submission is invalid whose grading exceeded a limit."""
 _ERRORS = {"CompetitionError": CompetitionError, "DataError": DataError}
 _STOP_SECONDS = 5.0
 _ATTEMPTS = 3

@@ -16,12 +16,13 @@ from pytest_mlebench.data.twins import Twins
 from pytest_mlebench.data.verification import fingerprint
 from pytest_mlebench.errors import CompetitionError, DataError, reason
 from pytest_mlebench.grading.grader import Grader
+from pytest_mlebench.grading.process_client import EXCEEDED
 from pytest_mlebench.grading.twins import TwinStore
 from pytest_mlebench.io.values import read_json, write_json
 from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.records.manifest import library_versions
 from pytest_mlebench.records.record import SUBMISSION, RunRecord
-from pytest_mlebench.records.report import Report
+from pytest_mlebench.records.report import Report, TimelinePoint
 from pytest_mlebench.sandbox.snapshots import digest_of
 
 ROUNDING = 1.5e-5
@@ -177,6 +178,14 @@ def same_score(one: float | None, other: float | None) -> bool:
     if one is None or other is None:
         return one is other
     return one == other or abs(one - other) <= ROUNDING
+
+
+def took_too_much(own: Report | TimelinePoint) -> str:
+    """The reason why there is no grade, if grading exceeded a limit, which depends on the machine; else empty.
+
+    Only the harness's own reason counts: graders may quote what is in a submission.
+    """
+    return own.error if own.score is None and own.error and own.error.startswith(EXCEEDED) else ""
 
 
 def differences(before: Report, after: Report) -> list[str]:

@@ -39,7 +39,7 @@ from pytest_mlebench.results.findings import (
     read_findings,
 )
 from pytest_mlebench.results.profile import Check, Result
-from pytest_mlebench.runs.regrade import REGRADED, Regrader, Regrading, changes, differences
+from pytest_mlebench.runs.regrade import REGRADED, Regrader, Regrading, changes, differences, took_too_much
 
 _READ_BY_SCANNERS = ("submissions", "ledgers", "recordings", "trajectories", "code", "logs", ODD_NAMES)
 _TOLERANCE = 1e-4
@@ -141,8 +141,8 @@ def _regrading(told: Regrading, bundle: Bundle, group: RunGroup, graders: Regrad
             lacking.append(f"{run.run_id}: {obstacle}")
             continue
         report = graders.submission(record, run_dir)
-        depends = "grading takes" in f"{run.after.error}{report.error}"  # on the machine
-        (lacking if depends else wrong).extend(f"{run.run_id}: {text}" for text in differences(run.after, report))
+        slow = took_too_much(run.after) or took_too_much(report)
+        (lacking if slow else wrong).extend(f"{run.run_id}: {text}" for text in differences(run.after, report))
     return wrong, lacking
 
 

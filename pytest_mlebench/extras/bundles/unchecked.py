@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from pytest_mlebench.extras.bundles.bundle import Bundle, is_known
+from pytest_mlebench.extras.bundles.bundle import MADE_BY, Bundle, is_known
 from pytest_mlebench.io.units import pluralize
 from pytest_mlebench.io.values import loads
 from pytest_mlebench.llm.ledger import BODIES
@@ -38,6 +38,8 @@ def not_checked(bundle: Bundle, group: RunGroup | None) -> Iterator[str]:
         return
     if bundle.signature is None:
         yield "who made the bundle: it is not signed"
+    if bundle.index.made_by != MADE_BY:
+        yield f"tables: what only {bundle.index.made_by[:50]}, which made the bundle, or only this version has in them"
     skipped = sum((p.error or "").startswith(NOT_GRADED) for record in group.records for p in record.timeline)
     if silent_records := sum(not record.permissions for record in group.records):
         yield f"permissions: what the user granted, of {pluralize(silent_records, 'run')} whose records do not say it"

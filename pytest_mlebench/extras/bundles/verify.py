@@ -14,6 +14,7 @@ in all files at once shows only by the signature, or by the digest that was publ
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +22,7 @@ from typing import Any
 
 from pytest_mlebench.catalog.competition import VERSIONS, split_label
 from pytest_mlebench.data.verification import fingerprint
-from pytest_mlebench.errors import UsageError, reason
+from pytest_mlebench.errors import UsageError
 from pytest_mlebench.extras.audit.judge import FOLDER as JUDGE_FOLDER
 from pytest_mlebench.extras.audit.programs import code_of
 from pytest_mlebench.extras.bundles.bundle import MADE_BY, MISSING_RUNS, TABLES, UNIQUE_KEYS, Bundle
@@ -35,11 +36,11 @@ from pytest_mlebench.io.values import loads
 from pytest_mlebench.llm.trajectory import TRAJECTORY
 from pytest_mlebench.records.group import RunGroup, read_group, runs_in_progress
 from pytest_mlebench.records.record import RECORD, SUBMISSION, RunRecord
-from pytest_mlebench.records.report import Report
+from pytest_mlebench.records.report import Report, TimelinePoint
 from pytest_mlebench.results.findings import LOCAL, NOT_ISOLATED, Findings
 from pytest_mlebench.results.profile import Card, Check, Result, fairness_profile
 from pytest_mlebench.runs.files import FilesError, check_files
-from pytest_mlebench.runs.regrade import Regrader, differences, same_score
+from pytest_mlebench.runs.regrade import Regrader, differences, same_score, took_too_much
 from pytest_mlebench.runs.timeline import NOT_GRADED, read_validation_score
 from pytest_mlebench.sandbox.snapshots import FOLDER as SNAPSHOTS
 from pytest_mlebench.sandbox.snapshots import digest_of
@@ -291,10 +292,10 @@ def _grades(bundle: Bundle, group: RunGroup, graders: Regrader) -> tuple[Check, 
             lacking.append(f"{record.run_id}: {obstacle}")
             continue
         report = graders.submission(record, run_dir)
-        again.append(replace(record, report=replace(report, submission_path=record.report.submission_path)))
+        again.append(replace(record, report=report))
         found = [*differences(record.report, report), *_certainty(record.report, report)]
-        if found and "grading takes" in f"{record.report.error}{report.error}":
-            lacking.append(f"{record.run_id}: {report.error or record.report.error}, which depends on the machine")
+        if found and (slow := took_too_much(record.report) or took_too_much(report)):
+            lacking.append(f"{record.run_id}: {slow}, which depends on the machine")
         else:
             wrong += [f"{record.run_id}: {text}" for text in found]
         for number, text, unknown in _timeline(record, run_dir, graders, not _has(bundle, "snapshots")):
@@ -341,10 +342,9 @@ def _timeline(
                 yield 0, f"after {point.seconds:g} s it was not graded, and has a grade", False
         else:
             report = graders.grade(record, path)
-            same = same_score(point.score, report.score) and point.medal == report.medal
-            same = same and (point.error is None) == (report.error is None)
-            text = f"after {point.seconds:g} s its score was {point.score}, and is {report.score}"
-            yield 1, "" if same else text, False
+            found = _regraded(point, report)
+            slow = took_too_much(point) or took_too_much(report)
+            yield 1, found and f"after {point.seconds:g} s its {found}", bool(slow)
     final = [point for point in record.timeline if point.final]
     ends = record.timeline[-1:] if record.report.submission_exists else ()
     if record.timeline and tuple(final) != ends:
@@ -360,6 +360,17 @@ def _timeline(
             yield 0, f"its timeline does not have the snapshot {path.name[:100]}", False
 
 
+def _regraded(told: TimelinePoint, found: Report) -> str:
+    """How the grade of a point differs from one that was given anew; empty if it does not."""
+    if not same_score(told.score, found.score):
+        return f"score was {told.score}, and is {found.score}"
+    if told.medal != found.medal:
+        return f"medal was {told.medal}, and is {found.medal}"
+    if (told.error is None) != (found.error is None):
+        return f"error was {told.error!r:.100}, and is {found.error!r:.100}"
+    return ""
+
+
 def _tables(bundle: Bundle, group: RunGroup, again: RunGroup | None, files: Files, *, of_maker: bool = False) -> Check:
     """``of_maker``: the group is being packed, and its tables are yet to be made."""
     wrong = []
@@ -368,11 +379,7 @@ def _tables(bundle: Bundle, group: RunGroup, again: RunGroup | None, files: File
             path = bundle.folder / name
             if not path.is_file():
                 continue
-            try:
-                told = loads(path.read_bytes())
-            except (OSError, ValueError) as error:
-                wrong.append(f"{name} cannot be read: {reason(error)}")
-                continue
+            told = loads(path.read_bytes())
             if bundle.index.made_by != MADE_BY:  # another version may know other columns
                 values = _common(values, told)
                 told = _common(told, values)
@@ -409,7 +416,7 @@ def _unequal(told: Any, found: Any, path: str) -> Iterator[str]:
         for number, (one, other) in enumerate(zip(told, found, strict=False)):
             yield from _unequal(one, other, f"{path}[{number}]")
     elif isinstance(told, float | int) and isinstance(found, float | int) and type(told) is not bool:
-        if told != found and abs(told - found) > 2e-5 * max(1.0, abs(found)):
+        if not math.isclose(told, found, rel_tol=2e-5, abs_tol=2e-5):
             yield f"{path} is {told}, and {found} follows from the records"
     elif told != found:
         yield f"{path} is {told!r:.100}, and {found!r:.100} follows from the records"
