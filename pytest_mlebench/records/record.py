@@ -157,6 +157,9 @@ class RunRecord:
         found = models.values() if isinstance(models, Mapping) else [None]
         if not all(isinstance(own, Mapping) and isinstance(own.get("calls", 0), int) for own in found):
             raise ValueError("llm.models must be an object of objects, with numbers of calls")
+        for name in ("granted", "used"):
+            if not isinstance(self.permissions.get(name, {}), Mapping):
+                raise ValueError(f"permissions.{name} must be an object")
 
     @property
     def key(self) -> RunKey:

@@ -166,6 +166,7 @@ TIMES: dict[str, tuple[list[Change], list[str]]] = {
     "a time-out before": (
         [record(ending=Ending.TIMED_OUT, seconds=3418.0, started_at=at(0), ended_at=at(3418))],
         ["it timed out after 3418 s of 3600 s"]),
+    "a limit of a second": ([limited(time_limit=1.0)], []),
     "an end before the limit": ([record(seconds=20.0, ending=Ending.FINISHED)], []),
     "a timeline to two minutes after the end": ([record(timeline=(point(0), point(60), point(60), point(180)))], []),
     "a longer timeline": (
@@ -259,6 +260,9 @@ CLAIMS: dict[str, tuple[list[Change], list[str]]] = {
     "another digest of its folder": ([agent(digest="b")], []),
     "a sandbox that is not known": ([agent(sandbox="unknown")], []),
     "no sandbox": ([agent(sandbox=None)], []),
+    "an argument that is the name of the local sandbox": ([agent(kwargs={"steps": 3, "on": "local"}),
+        record(agent_definition={"id": "mine", "kwargs": {"steps": 3, "on": "local"}})], []),
+    "another setting that is the name of the local sandbox": ([noted(other={"sandbox": "local"})], []),
     "another sandbox": (
         [agent(sandbox="podman")], ["it ran in the sandbox docker, and the manifest says podman"]),
     "a local sandbox where it is not known": ([locally, agent(sandbox="unknown"), manifest(canonical=canonical())],
@@ -286,6 +290,10 @@ CLAIMS: dict[str, tuple[list[Change], list[str]]] = {
         [record(sandbox_limits={**describe(parse(Limits, LIMITS)), "disk": 1 << 30})], []),
     "all of the machine": ([limited(cpus=None, memory=None),
         record(sandbox_limits={**describe(parse(Limits, {"time_limit": 3600.0})), "cpus": 8, "memory": 16 << 30})], []),
+    "no share of the machine": ([limited(cpus=None, memory=None)], []),
+    "processors without an end": ([limited(cpus=None), session(cluster={"engine": "slurm"}),
+        record(sandbox_limits={**describe(parse(Limits, LIMITS)), "cpus": float("inf")})],
+        ["the limits of its sandbox are not all numbers"]),
     "more processors than the machine": ([limited(cpus=None),
         record(sandbox_limits={**describe(parse(Limits, LIMITS)), "cpus": 9})],
         ["its sandbox applied more cpus than the machine has"]),
@@ -329,6 +337,8 @@ CLAIMS: dict[str, tuple[list[Change], list[str]]] = {
         ["it read another kind of description than the manifest says"]),
     "permissions of no shape": (
         [record(permissions={"used": {}})], ["its permissions are not those of a run"]),
+    "permissions that nothing says the use of": (
+        [record(permissions={"granted": {}})], ["its permissions are not those of a run"]),
     "permissions of no other shape": (
         [record(permissions={"granted": {}, "used": {"hosts": ["x:443"]}})],
         ["the permissions that it used do not follow from its sandbox and its connections"]),
@@ -346,6 +356,16 @@ CLAIMS: dict[str, tuple[list[Change], list[str]]] = {
         [locally, record(permissions={"granted": {"trust_agents": ["mine"]}, "used": NO_ISOLATION})], []),
     "no isolation of a bundled agent": (
         [locally, record(permissions={"granted": {}, "bundled": True, "used": NO_ISOLATION})], []),
+    "a limit without an end": (
+        [noted(limits={**LIMITS, "time_limit": float("inf")}),
+         record(limits={**LIMITS, "time_limit": float("inf")},
+                sandbox_limits={**describe(parse(Limits, LIMITS)), "time_limit": float("inf")})],
+        ["it has no time limit", "the limits of its sandbox are not all numbers",
+         "limits: they are not those of a session: there is no time limit"]),
+    "a limit that is a word": (
+        [noted(limits={**LIMITS, "cpus": "two"})],
+        ["its limits are not those of the manifest",
+         "limits: they are not those of a session: cpus must be a number, not \"two\""]),
     "no verdict on the setting": ([manifest(canonical=None)],
         ["canonical: the manifest does not say how the setting differs from the canonical one"]),
     "the canonical setting": ([manifest(canonical=Canonical(is_canonical=True))],
@@ -371,6 +391,7 @@ def test_a_run_is_of_the_groups_version_and_says_how_its_task_was_described() ->
     (own,) = honest().records
     later = record(report=replace(own.report, bench_version="v2"))
     assert "it is of version v2 of the benchmark" in found(noted(bench_version="v1"), later)
+    assert len(found(noted(description="obfuscated"))) == 1, "the record does not say which one it read"
     hidden = [noted(description="obfuscated"), record(description="obfuscated")]
     (said,) = found(*hidden)
     assert said.startswith("canonical:")
@@ -416,12 +437,39 @@ def test_an_interrupted_group_may_lack_sums_and_has_no_wrong_ones(still: Change)
     ]
 
 
+OTHERS = (*ANOTHER, Connection(host="b.example", port=443, allowed=True))
+ASKED = record(llm={"calls": 2, "models": {"gpt": {"calls": 2}}})
+
+
+@pytest.mark.parametrize("still", [session(ended_at=None), session(cluster={"engine": "slurm"})])
+def test_sums_of_an_interrupted_group_may_be_of_fewer_runs(still: Change) -> None:
+    fewer = manifest(connections={COMPETITION.id: {"a.example": 1}})
+    assert found(still, record(sandbox_connections=OTHERS), fewer, sums=False) == []
+    assert found(still, ASKED, sums=False) == []
+    said = "models: the manifest has gpt × 1, and the records have gpt × 2"
+    assert found(still, ASKED, manifest(models={"mine": {"gpt": 1}}), sums=False) == [said]
+    assert found(ASKED, sums=False) == ["models: the manifest has none, and the records have gpt × 2"]
+
+
+def test_the_last_session_says_whether_a_group_has_ended() -> None:
+    said = ["models: the manifest has none, and the records have gpt × 2"]
+    for still in ({"ended_at": None}, {"cluster": {"engine": "slurm"}}):
+        assert found(sessions(first=still), ASKED, sums=False) == said
+        assert found(sessions(last=still), ASKED, sums=False) == []
+
+
 def test_permissions_in_the_manifest_are_all_that_runs_used() -> None:
     used = record(permissions={"granted": {"allow_secrets": ["A"]}, "used": {"secrets": ["A"]}})
     lacks = "permissions: the manifest lacks secrets that runs of mine used"
     assert found(used, manifest(permissions={"mine": {"secrets": ["A", "B"]}}), sums=False) == []
     assert found(used, manifest(permissions={"mine": {"secrets": ["B"]}}), sums=False) == [lacks]
     assert found(used, manifest(permissions={}), sums=False) == [lacks]
+    alone = record(permissions={"granted": {"trust_agents": ["mine"]}, "used": NO_ISOLATION})
+    for other in (False, [True]):
+        noted_otherwise = manifest(permissions={"mine": {"no_isolation": other}})
+        assert found(locally, alone, manifest(images={}), noted_otherwise, sums=False) == [
+            "permissions: the manifest lacks no_isolation that runs of mine used"
+        ]
     assert found(used, session(ended_at=None), manifest(permissions={}), sums=False) == []
     assert found(used, session(ended_at=None), manifest(permissions={"mine": {"hosts": []}}), sums=False) == [lacks]
 
@@ -432,12 +480,12 @@ def test_models_are_counted_by_name() -> None:
     assert counts({"a": {f"m{k}": k for k in range(1, 7)}}) == "m1 × 1, m2 × 2, m3 × 3, m4 × 4, m5 × 5"
 
 
-def sessions(*changes: str, first: Mapping[str, Any] | None = None) -> Change:
+def sessions(*changes: str, first: Mapping[str, Any] | None = None, last: Mapping[str, Any] | None = None) -> Change:
     """Two sessions, an hour apart, the second of which notes these changes."""
 
     def changed(group: RunGroup) -> RunGroup:
         (own,) = group.manifest.sessions
-        later = replace(own, started_at=at(7200), ended_at=at(9000), changes=changes)
+        later = replace(own, **{"started_at": at(7200), "ended_at": at(9000), "changes": changes, **(last or {})})
         return replace(group, manifest=replace(group.manifest, sessions=(replace(own, **(first or {})), later)))
 
     return changed
@@ -472,7 +520,48 @@ def test_a_note_that_explains_nothing_is_a_contradiction(text: str, said: str) -
 
 def test_a_setting_that_was_given_up_or_has_commas_is_a_note_as_well() -> None:
     assert found(sessions("runtime was 'runsc', is None")) == []
+    assert found(noted(runtime="runsc"), sessions("runtime was 'runsc', is None")) == [], "its last value is kept"
     assert found(noted(title="b, is c"), sessions("title was 'a, is b', is 'b, is c'")) == []
+
+
+def test_a_note_of_up_to_4000_characters_is_read() -> None:
+    note = f"title was 'a', is '{'x' * 3980}'"
+    assert len(note) == 4000 and found(noted(title="x" * 3980), sessions(note)) == []
+    (said,) = found(noted(title="x" * 3981), sessions(f"title was 'a', is '{'x' * 3981}'"))
+    assert said.startswith("session 2 notes a change of settings that no session writes")
+
+
+def test_changes_of_several_sessions_follow_each_other() -> None:
+    """Limits of ten minutes, of twenty and of an hour, each in a session of its own."""
+    limits = [{**LIMITS, "time_limit": seconds} for seconds in (600.0, 1200.0, 3600.0)]
+
+    def three(group: RunGroup) -> RunGroup:
+        (own,) = group.manifest.sessions
+        first, second, third = (
+            replace(own, started_at=at(start), ended_at=at(start + 900)) for start in (0, 3600, 7200)
+        )
+        second = replace(second, changes=("limits time_limit was 600.0, is 1200.0",))
+        third = replace(third, changes=("limits time_limit was 1200.0, is 3600.0",))
+        verdict = None
+        for own_limits in limits:
+            verdict = Canonical.of_all(verdict, canonical(own_limits).differences)
+        return manifest(sessions=(first, second, third), canonical=verdict)(group)
+
+    for number, start in enumerate((0, 3600, 7200)):
+        for other, own in enumerate(limits):
+            run = record(
+                started_at=at(start), ended_at=at(start + 60), limits=own, sandbox_limits=describe(parse(Limits, own))
+            )
+            expected = [] if other == number else ["its limits are not those of the manifest"]
+            assert found(three, run) == expected
+
+
+def test_a_run_between_two_sessions_is_compared_with_the_one_that_it_fits_better() -> None:
+    notes = ("agents mine kwargs steps was 2, is 3", "limits time_limit was 600.0, is 3600.0")
+    two = sessions(*notes, last={"started_at": at(3660)})
+    verdict = Canonical.of_all(canonical({**LIMITS, "time_limit": 600.0}), canonical().differences)
+    run = record(started_at=at(3600), ended_at=at(3660), agent_definition={"id": "mine", "kwargs": {"steps": 4}})
+    assert found(two, run, manifest(canonical=verdict)) == ["kwargs steps of its agent is not that of the manifest"]
 
 
 def test_the_first_session_changes_nothing() -> None:
@@ -486,6 +575,7 @@ def test_sessions_follow_each_other() -> None:
         "it ran when no session of the group did"
     ]
     assert found(sessions(first={"started_at": at(7321), "ended_at": None})) == follows
+    assert found(sessions(), manifest(created_at=at(500))) == ["the group was created after its first session"]
     between = record(started_at=at(5000), ended_at=at(5060))
     assert found(sessions(), between) == ["it ran when no session of the group did"]
     assert found(sessions(first={"ended_at": None}), between) == [], "it was killed, and its workers went on"
@@ -516,6 +606,7 @@ IMPORTED: dict[str, tuple[Change, list[str]]] = {
     "a longer time": (record(seconds=181.0), ["its times contradict each other"]),
     "less than no time": (record(seconds=-1.0), ["its times contradict each other"]),
     "times that are none": (record(started_at="x"), ["its times contradict each other"]),
+    "no definition of its agent": (record(agent_definition={}), []),
     "another agent": (record(agent_definition={"id": "x"}), ["its agent is defined as 'x'"]),
 }
 

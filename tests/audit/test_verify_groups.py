@@ -15,19 +15,21 @@ from typing import Any
 
 import pytest
 
+from pytest_mlebench._version import __version__
 from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.extras.bundles.bundle import MADE_BY, MISSING_RUNS, TABLES, Bundle, BundledFile, Index, LeftOut
 from pytest_mlebench.extras.bundles.unchecked import ALWAYS
 from pytest_mlebench.extras.bundles.verify import objections, verify
+from pytest_mlebench.io.values import json_text
 from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.records.manifest import PlannedRun
 from pytest_mlebench.records.outcome import Ending
 from pytest_mlebench.records.record import RunRecord
 from pytest_mlebench.records.report import Report, TimelinePoint
 from pytest_mlebench.results.profile import Card, Check, Result
-from pytest_mlebench.runs.regrade import Regrader
-from tests.audit.test_settings_rules import COMPETITION, honest, imported
+from pytest_mlebench.runs.regrade import RegradedRun, Regrader, Regrading, changes
+from tests.audit.test_settings_rules import COMPETITION, at, honest, imported
 from tests.groups import report_of
 
 Change = Callable[["World"], object]
@@ -132,10 +134,9 @@ class World:
     def write(self) -> Bundle:
         self.plan(images={}, connections={}, data={}, models={}, permissions={})
         self.manifest = self.manifest.summarised(self.records)
-        self.manifest.write(self.folder)
+        self.put("manifest.json", json_text(asdict(self.manifest)))  # not flushed to the disk, which takes long
         for record in self.records:
-            (self.folder / record.run_id).mkdir(exist_ok=True)
-            record.write(self.folder / record.run_id)
+            self.put(f"{record.run_id}/run.json", json_text(record.to_json()))
         group = RunGroup(folder=self.folder, records=tuple(self.records), manifest=self.manifest)
         self.put(TABLES, json.dumps(self.files(group)[TABLES]))
         for edit in self.edits:
@@ -636,6 +637,28 @@ def test_grades_that_cannot_be_given_anew_are_not_known(name: str, world: World)
     reasons = tuple(f"{RUN}: {text}" for text in expected)
     assert world.check("grades") == Check("grades", Result.unchecked, f"{len(reasons)} of 1 runs", reasons)
     assert world.differs("tables") == [], "they are compared with the records alone"
+
+
+@pytest.mark.parametrize(
+    ("score", "error", "result"),
+    [
+        (GOLD, None, Result.verified),
+        (0.99, SLOW, Result.differs),
+        (None, f"column {SLOW}", Result.differs),
+        (None, SLOW, Result.unchecked),
+    ],
+)
+def test_a_later_grade_is_unknown_where_grading_took_too_long_and_not_where_a_text_says_so(
+    score: float | None, error: str | None, result: Result, world: World
+) -> None:
+    (own,) = world.records
+    after = replace(own.report, score=score, error=error)
+    run = RegradedRun(run_id=RUN, **own.key._asdict(), before=own.report, after=after,
+                      changes=changes(own.report, after))  # fmt: skip
+    versions = {"pytest-mlebench": __version__}
+    told = Regrading(run_group="g", bench_version="v1", regraded_at=at(9000), versions=versions, runs=(run,))
+    world.put("regraded-v1-1.json", json_text(asdict(told)))
+    assert world.check("later grades").result is result
 
 
 def test_a_difference_counts_more_than_what_is_not_known_and_other_runs_are_graded_after_it(world: World) -> None:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import ast
 import math
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from pytest_mlebench.io.values import parse
 from pytest_mlebench.records.group import RunGroup
@@ -25,7 +25,7 @@ from pytest_mlebench.records.manifest import (
     flatten,
     model_differences,
 )
-from pytest_mlebench.records.outcome import Ending, Limits, Outcome
+from pytest_mlebench.records.outcome import Ending, Hardware, Limits, Outcome
 from pytest_mlebench.records.record import RunRecord
 from pytest_mlebench.runs.environment import used_permissions
 from pytest_mlebench.sandbox.limits import describe
@@ -38,16 +38,14 @@ _LIMITS = "limits"
 _MAX_CHANGE = 4000
 """Characters of a note of a change."""
 
-_Path = str
 
-
-@dataclass(frozen=True)
-class _Period:
-    """A session: when runs of it can have begun and ended, and the settings that it had, by path."""
+class _Period(NamedTuple):
+    """A session: when runs of it can have begun and ended, its machine, and the settings that it had, by path."""
 
     start: datetime
     end: datetime
-    settings: Mapping[_Path, Any]
+    machine: Hardware
+    settings: Mapping[str, Any]
     session: Session
 
 
@@ -128,13 +126,14 @@ def _periods(manifest: Manifest, until: datetime) -> tuple[list[_Period], list[s
             wrong.append(f"session {number + 1} begins after its end, or after what follows it")
         if session.workers < 1 or session.hardware is None:
             wrong.append(f"session {number + 1} had no worker, or no machine")
+        else:
+            periods.append(_Period(start, last, session.hardware, every[number], session))
         if end is not None and (end - until).total_seconds() > SLACK_SECONDS:
             wrong.append(f"session {number + 1} ended after the bundle was made")
-        periods.append(_Period(start, last, every[number], session))
     return periods, wrong
 
 
-def _settings_by_session(manifest: Manifest) -> list[dict[_Path, Any]] | str:
+def _settings_by_session(manifest: Manifest) -> list[dict[str, Any]] | str:
     """The settings of each session, last ones first undone; or what is wrong with the notes of changes."""
     current = dict(flatten(manifest.settings))
     found = [current]
@@ -155,15 +154,14 @@ def _settings_by_session(manifest: Manifest) -> list[dict[_Path, Any]] | str:
     return found[::-1]
 
 
-def _change(text: str) -> tuple[_Path, Any, Any] | None:
+def _change(text: str) -> tuple[str, Any, Any] | None:
     """The path, the earlier and the later value of a change, as ``runs.manifest.changes`` writes it."""
     path, _, rest = text[:_MAX_CHANGE].partition(" was ")
-    for at in range(len(rest)):
-        if rest.startswith(", is ", at):
-            try:
-                return path, ast.literal_eval(rest[:at]), ast.literal_eval(rest[at + 5 :])
-            except (ValueError, SyntaxError, MemoryError, RecursionError):
-                continue
+    for found in re.finditer(", is ", rest):
+        try:
+            return path, ast.literal_eval(rest[: found.start()]), ast.literal_eval(rest[found.end() :])
+        except (ValueError, SyntaxError, MemoryError, RecursionError):
+            continue
     return None
 
 
@@ -243,7 +241,7 @@ def _unlike(record: RunRecord, period: _Period) -> Iterator[str]:
 
 def _sandbox(record: RunRecord, period: _Period) -> Iterator[str]:
     """How the limits and the network of a record's sandbox contradict those that the run was given."""
-    account, hardware = record.sandbox, period.session.hardware
+    account = record.sandbox
     if not account.name:
         return
     try:
@@ -257,8 +255,8 @@ def _sandbox(record: RunRecord, period: _Period) -> Iterator[str]:
     for name, value in given.items():
         if applied.get(name) != value:
             yield f"its sandbox applied the {name} {applied.get(name)}, and the run was given {value}"
-    machine = {} if hardware is None or period.session.cluster else {"cpus": hardware.cpus, "memory": hardware.memory}
-    for name, most in machine.items():
+    machine = {"cpus": period.machine.cpus, "memory": period.machine.memory}
+    for name, most in ({} if period.session.cluster else machine).items():
         if name in applied and name not in given and applied[name] > most:
             yield f"its sandbox applied more {name} than the machine has"
     noted = period.settings.get("network")
@@ -315,7 +313,7 @@ def _permissions(record: RunRecord) -> Iterator[str]:
 def _summaries(group: RunGroup) -> Iterator[str]:
     """What the manifest sums up of records; of an interrupted group it may know less, and of other attempts more."""
     manifest = group.manifest
-    told = replace(manifest, images={}, connections={}, data={}, models={}, permissions={}).summarised(group.records)
+    told = manifest.summarised(group.records)
     closed = manifest.sessions[-1].ended_at is not None and not manifest.sessions[-1].cluster
     for name in ("images", "connections", "data"):
         noted = getattr(manifest, name)
@@ -350,21 +348,20 @@ def counts(models: Mapping[str, Mapping[str, int]]) -> str:
 
 def _canonical(manifest: Manifest, periods: Iterable[_Period]) -> Iterator[str]:
     """Whether the manifest's verdict on the setting follows from all sessions."""
-    every: Canonical | None = None
+    every = Canonical.of_all(None, ())
     for period in periods:
-        hardware = period.session.hardware
         limits = {p.removeprefix("limits "): v for p, v in period.settings.items() if p.startswith("limits ")}
         sandboxes = {str(v) for p, v in period.settings.items() if p.startswith("agents ") and p.endswith(" sandbox")}
         try:
             parsed = parse(Limits, limits)
-            if hardware is None or not math.isfinite(parsed.time_limit):
-                raise ValueError("a session has no machine, or no end")
-            found = canonical_differences(parsed, hardware, workers=period.session.workers, sandboxes=sandboxes)
+            if not math.isfinite(parsed.time_limit):
+                raise ValueError("there is no time limit")
+            found = canonical_differences(parsed, period.machine, workers=period.session.workers, sandboxes=sandboxes)
         except (ValueError, TypeError) as error:
             yield f"limits: they are not those of a session: {str(error)[:100]}"
             return
         every = Canonical.of_all(every, [*found, *model_differences(period.settings)])
-    if manifest.canonical is None or every is None:
+    if manifest.canonical is None:
         yield "canonical: the manifest does not say how the setting differs from the canonical one"
     elif set(every.differences) != set(manifest.canonical.differences) or (
         every.is_canonical != manifest.canonical.is_canonical
