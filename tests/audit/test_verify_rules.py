@@ -46,6 +46,9 @@ def test_values_are_the_same_but_for_rounding_and_where_they_were_made(told: Any
         ({"a": {}}, {"a": []}, ["a is {}, and [] follows from the records"]),
         ({"b": 1, "a": 1}, {}, ["a is 1, and None follows from the records",
                                 "b is 1, and None follows from the records"]),
+        ({"a": 5.0}, {"a": float("inf")}, ["a is 5.0, and inf follows from the records"]),
+        ({"a": float("-inf")}, {"a": float("inf")}, ["a is -inf, and inf follows from the records"]),
+        ({"a": float("nan")}, {"a": 5.0}, ["a is nan, and 5.0 follows from the records"]),
         ({"a": "x" * 200}, {"a": 1}, [f"a is '{'x' * 99}, and 1 follows from the records"]),
     ],
 )  # fmt: skip

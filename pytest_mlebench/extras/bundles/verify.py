@@ -281,7 +281,6 @@ def _grades(bundle: Bundle, group: RunGroup, graders: Regrader) -> tuple[Check, 
     wrong: list[str] = []
     lacking: list[str] = []
     again: list[RunRecord] = []
-    snapshots = 0
     for record in group.records:
         run_dir = bundle.folder / record.run_id
         there = (run_dir / SUBMISSION).is_file()
@@ -298,15 +297,16 @@ def _grades(bundle: Bundle, group: RunGroup, graders: Regrader) -> tuple[Check, 
             lacking.append(f"{record.run_id}: {slow}, which depends on the machine")
         else:
             wrong += [f"{record.run_id}: {text}" for text in found]
-        for number, text, unknown in _timeline(record, run_dir, graders, not _has(bundle, "snapshots")):
-            snapshots += number
-            if text:
-                (lacking if unknown else wrong).append(f"{record.run_id}: {text}")
-    detail = f"{pluralize(len(again), 'submission')} graded anew, {pluralize(snapshots, 'snapshot')} too"
+        for text, is_unknown in _timeline(record, run_dir, graders, not _has(bundle, "snapshots")):
+            (lacking if is_unknown else wrong).append(f"{record.run_id}: {text}")
+    points = [point for record in group.records for point in record.timeline if not _is_ungraded(point)]
+    detail = f"{pluralize(len(again), 'submission')} graded anew, {pluralize(len(points), 'snapshot')} too"
     if wrong:
         check = Check("grades", Result.differs, pluralize(len(wrong), "difference"), tuple(wrong))
     elif lacking or not group.records:
-        check = Check("grades", Result.unchecked, f"{len(lacking)} of {len(group.records)} runs", tuple(lacking))
+        unknown = sum(any(text.startswith(f"{own.run_id}: ") for text in lacking) for own in group.records)
+        of = pluralize(len(group.records), "run")
+        check = Check("grades", Result.unchecked, f"{unknown} of {of}", tuple(lacking))
     else:
         check = Check("grades", Result.verified, detail)
     return check, None if lacking else replace(group, records=tuple(again))
@@ -321,54 +321,55 @@ def _certainty(told: Report, found: Report) -> Iterator[str]:
             yield f"{name.replace('_', ' ')} {getattr(told, name)}, now {getattr(found, name)}"
 
 
+def _is_ungraded(point: TimelinePoint) -> bool:
+    return (point.error or "").startswith(NOT_GRADED)
+
+
 def _timeline(
     record: RunRecord, run_dir: Path, graders: Regrader, snapshots_left_out: bool
-) -> Iterator[tuple[int, str, bool]]:
-    """For each point of a run's timeline: how many files were graded, how its grade differs, and whether it is only
-    not known."""
+) -> Iterator[tuple[str, bool]]:
+    """How a run's timeline differs from its files, and whether that is only not known."""
     named = set()
     for point in record.timeline:
         parts = Path(point.file).parts
         named.add(point.file)
         path = run_dir / point.file
         if not (point.file == SUBMISSION or (len(parts) == 2 and parts[0] == SNAPSHOTS)) or ".." in parts:
-            yield 0, f"its timeline has the file {point.file[:100]!r}", False
+            yield f"its timeline has the file {point.file[:100]!r}", False
         elif not path.is_file():
             # Only a file that the bundle leaves out on purpose may be absent, and then its grade is not known.
             left_out = snapshots_left_out and parts[0] == SNAPSHOTS
-            yield 0, f"{point.file[:100]} of its timeline {'was left out' if left_out else 'is missing'}", left_out
-        elif (point.error or "").startswith(NOT_GRADED):
+            yield f"{point.file[:100]} of its timeline {'was left out' if left_out else 'is missing'}", left_out
+        elif _is_ungraded(point):
             if point.score is not None or point.medal is not None or point.final:
-                yield 0, f"after {point.seconds:g} s it was not graded, and has a grade", False
+                yield f"after {point.seconds:g} s it was not graded, and has a grade", False
         else:
             report = graders.grade(record, path)
-            found = _regraded(point, report)
-            slow = took_too_much(point) or took_too_much(report)
-            yield 1, found and f"after {point.seconds:g} s its {found}", bool(slow)
+            slow = bool(took_too_much(point) or took_too_much(report))
+            yield from ((f"after {point.seconds:g} s its {text}", slow) for text in _regraded(point, report))
     final = [point for point in record.timeline if point.final]
     ends = record.timeline[-1:] if record.report.submission_exists else ()
     if record.timeline and tuple(final) != ends:
-        yield 0, "its timeline does not end with its submission", False
+        yield "its timeline does not end with its submission", False
     for point in final:
         path, submission = run_dir / point.file, run_dir / SUBMISSION
         if not same_score(point.score, record.score) or point.medal != record.report.medal:
-            yield 0, "the end of its timeline is not its score", False
+            yield "the end of its timeline is not its score", False
         elif path.is_file() and submission.is_file() and digest_of(path) != digest_of(submission):
-            yield 0, "the end of its timeline is not its submission", False
+            yield "the end of its timeline is not its submission", False
     for path in sorted(run_dir.glob(f"{SNAPSHOTS}/*")):
         if f"{SNAPSHOTS}/{path.name}" not in named and path.name != ".partial":
-            yield 0, f"its timeline does not have the snapshot {path.name[:100]}", False
+            yield f"its timeline does not have the snapshot {path.name[:100]}", False
 
 
-def _regraded(told: TimelinePoint, found: Report) -> str:
-    """How the grade of a point differs from one that was given anew; empty if it does not."""
+def _regraded(told: TimelinePoint, found: Report) -> Iterator[str]:
+    """How the grade of a point differs from one that was given anew."""
     if not same_score(told.score, found.score):
-        return f"score was {told.score}, and is {found.score}"
-    if told.medal != found.medal:
-        return f"medal was {told.medal}, and is {found.medal}"
-    if (told.error is None) != (found.error is None):
-        return f"error was {told.error!r:.100}, and is {found.error!r:.100}"
-    return ""
+        yield f"score was {told.score}, and is {found.score}"
+    elif told.medal != found.medal:
+        yield f"medal was {told.medal}, and is {found.medal}"
+    elif (told.error is None) != (found.error is None):
+        yield f"error was {told.error!r:.100}, and is {found.error!r:.100}"
 
 
 def _tables(bundle: Bundle, group: RunGroup, again: RunGroup | None, files: Files, *, of_maker: bool = False) -> Check:
