@@ -381,6 +381,12 @@ def test_what_cannot_be_read_differs_and_nothing_else_is_said_of_it(name: str, w
     assert objections(world.write(), world.regrader, world.files) == [text]
 
 
+def test_of_several_that_are_too_large_the_first_is_named(world: World) -> None:
+    world.sizes |= {f"{RUN}/run.json": 1 << 30, "manifest.json": 1 << 30}
+    (text,) = world.card().checks[1].reasons
+    assert text.startswith("ValueError: manifest.json is larger")
+
+
 def test_files_that_are_no_records_are_not_read_and_those_up_to_64_mib_are(world: World) -> None:
     twice = '{"a": 1, "a": 2}'
     for path in ("trajectory.json", "code/run.json", "submission/data.json"):
@@ -579,6 +585,10 @@ GRADES: dict[str, tuple[Change, list[str]]] = {
         ["after 50 s its medal was silver, and is gold", "the end of its timeline is not its score"]),
     "an end that is another file of this score": (
         put(f"{RUN}/snapshots/0002.csv", f" {GOLD}"), ["the end of its timeline is not its submission"]),
+    "grading that took too long here and there": (
+        all_of(put(f"{RUN}/submission/submission.csv", SLOW), put(f"{RUN}/snapshots/0002.csv", SLOW),
+               record(report=report_of(COMPETITION, None, error=SLOW),
+                      timeline=(FIRST, replace(LAST, score=None, medal=None, error=SLOW)))), []),
     "a score where grading took too long": (
         report(error=SLOW, score=0.99), [
             f"score 0.99, now {GOLD}", "the end of its timeline is not its score"]),
@@ -733,6 +743,9 @@ def test_what_two_versions_do_not_both_know_is_not_checked(world: World) -> None
 def test_a_report_that_is_not_there_is_no_difference(world: World) -> None:
     world.files = lambda group: {"grading_report.json": {}, **scores(group)}
     assert world.differs("tables") == []
+    world.later(TABLES, lambda v: v.update(scores={}))
+    assert len(world.differs("tables")) == 1, "the table after it is compared"
+    world.edits.clear()
     world.put("grading_report.json", '{"a": 1}')
     assert world.differs("tables") == ["grading_report.json: a is 1, and None follows from the records"]
 
