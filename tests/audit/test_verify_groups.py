@@ -504,6 +504,15 @@ def _invalid(world: World) -> None:
 
 
 ENDS = "its timeline does not end with its submission"
+LOST = [
+    f"score {GOLD}, now None",
+    "any medal True, now False",
+    "gold medal True, now False",
+    "above median True, now False",
+    "submission exists True, now False",
+    "valid submission True, now False",
+    "percentile 94.0, now None",
+]
 GRADES: dict[str, tuple[Change, list[str]]] = {
     "a score": (
         all_of(report(score=0.99), timeline()),
@@ -513,12 +522,10 @@ GRADES: dict[str, tuple[Change, list[str]]] = {
     "an interval": (
         report(score_low=0.1, score_high=0.2),
         ["score low 0.1, now None", "score high 0.2, now None"]),
-    "a submission that is missing": (
-        all_of(without("submission/submission.csv"), timeline(), put(f"{RUN}/snapshots/.partial"),
-               without("snapshots/0001.csv"), without("snapshots/0002.csv")),
-        [f"score {GOLD}, now None", "any medal True, now False", "gold medal True, now False",
-         "above median True, now False", "submission exists True, now False", "valid submission True, now False",
-         "percentile 94.0, now None"]),
+    "a submission that is missing": (without("submission/submission.csv"), LOST),
+    "a submission that is missing, and its snapshots": (
+        all_of(without("submission/submission.csv"), timeline(), without("snapshots/0001.csv"),
+               without("snapshots/0002.csv")), LOST),
     "an invalid submission": (_invalid, []),
     "no submission": (_no_submission, []),
     "no submission, and a last point": (

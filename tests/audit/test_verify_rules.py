@@ -43,6 +43,8 @@ def test_values_are_the_same_but_for_rounding_and_where_they_were_made(told: Any
         ({"a": "x"}, {"a": 5}, ["a is 'x', and 5 follows from the records"]),
         ({"a": True}, {"a": 2}, ["a is True, and 2 follows from the records"]),
         ({"a": "xy"}, {"a": ["x", "y"]}, ["a is 'xy', and ['x', 'y'] follows from the records"]),
+        ({"a": ["x", "y"]}, {"a": "xy"}, ["a is ['x', 'y'], and 'xy' follows from the records"]),
+        ({"a": [1]}, {"a": 1}, ["a is [1], and 1 follows from the records"]),
         ({"a": {}}, {"a": []}, ["a is {}, and [] follows from the records"]),
         ({"b": 1, "a": 1}, {}, ["a is 1, and None follows from the records",
                                 "b is 1, and None follows from the records"]),

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -411,7 +411,7 @@ def _unequal(told: Any, found: Any, path: str) -> Iterator[str]:
         for key in sorted(told.keys() | found.keys()):
             if key not in _IGNORED:
                 yield from _unequal(told.get(key), found.get(key), f"{path}.{key}" if path else str(key))
-    elif isinstance(told, Sequence) and isinstance(found, Sequence) and not isinstance(told, str):
+    elif isinstance(told, list) and isinstance(found, list):
         if len(told) != len(found):
             yield f"{path} has {len(told)} entries, and {len(found)} follow from the records"
         for number, (one, other) in enumerate(zip(told, found, strict=False)):
