@@ -41,6 +41,8 @@ def test_values_are_the_same_but_for_rounding_and_where_they_were_made(told: Any
         ({"a": [2]}, {"a": []}, ["a has 1 entries, and 0 follow from the records"]),
         ({"a": 5}, {"a": "x"}, ["a is 5, and 'x' follows from the records"]),
         ({"a": "x"}, {"a": 5}, ["a is 'x', and 5 follows from the records"]),
+        ({"a": True}, {"a": 1}, ["a is True, and 1 follows from the records"]),
+        ({"a": 0}, {"a": False}, ["a is 0, and False follows from the records"]),
         ({"a": True}, {"a": 2}, ["a is True, and 2 follows from the records"]),
         ({"a": "xy"}, {"a": ["x", "y"]}, ["a is 'xy', and ['x', 'y'] follows from the records"]),
         ({"a": ["x", "y"]}, {"a": "xy"}, ["a is ['x', 'y'], and 'xy' follows from the records"]),
