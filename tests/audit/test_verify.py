@@ -576,8 +576,8 @@ def test_a_signature_shows_who_made_a_bundle(world: World, tmp_path: Path) -> No
     (tmp_path / "a").mkdir()
     ours = world.card(tmp_path / "0.tar.zst", tmp_path / "a", allowed_signers=signers)
     assert ours.result is Result.verified
-    (signature,) = [check.detail for check in ours.checks if check.name == "signature"]
-    assert "good, by lab@example.org" in signature
+    (said,) = [check.detail for check in ours.checks if check.name == "signature"]
+    assert "good, by lab@example.org" in said
     (tmp_path / "b").mkdir()
     theirs = world.card(tmp_path / "1.tar.zst", tmp_path / "b", allowed_signers=signers)
     assert [check.name for check in theirs.checks if check.result is Result.differs] == ["signature"]

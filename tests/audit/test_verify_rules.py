@@ -47,6 +47,8 @@ def test_values_are_the_same_but_for_rounding_and_where_they_were_made(told: Any
         ({"a": "xy"}, {"a": ["x", "y"]}, ["a is 'xy', and ['x', 'y'] follows from the records"]),
         ({"a": ["x", "y"]}, {"a": "xy"}, ["a is ['x', 'y'], and 'xy' follows from the records"]),
         ({"a": [1]}, {"a": 1}, ["a is [1], and 1 follows from the records"]),
+        ({"a": []}, {"a": {}}, ["a is [], and {} follows from the records"]),
+        ({"a": 1}, {"a": [1]}, ["a is 1, and [1] follows from the records"]),
         ({"a": {}}, {"a": []}, ["a is {}, and [] follows from the records"]),
         ({"b": 1, "a": 1}, {}, ["a is 1, and None follows from the records",
                                 "b is 1, and None follows from the records"]),
@@ -63,6 +65,8 @@ def test_values_that_differ_are_named_with_their_places(told: Any, found: Any, s
 def test_of_another_versions_values_those_that_both_know_are_compared() -> None:
     values = {"a": 1, "b": [{"c": 1, "d": 2}], "e": [1, 2]}
     assert verify._common(values, {"a": 9, "b": [{"c": 9}], "e": [1]}) == {"a": 1, "b": [{"c": 1}], "e": [1, 2]}
+    assert verify._common({"a": 1}, "a") == {"a": 1} and verify._common("ab", [1, 2]) == "ab"
+    assert verify._common([1], 5) == [1] and verify._common([1], [5, 6]) == [1]
     assert verify._common(values, []) == values and verify._common("x", {"a": 1}) == "x"
 
 

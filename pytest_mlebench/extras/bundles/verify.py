@@ -349,7 +349,7 @@ def _timeline(
             yield from ((f"after {point.seconds:g} s its {text}", slow) for text in _regraded(point, report))
     final = [point for point in record.timeline if point.final]
     ends = record.timeline[-1:] if record.report.submission_exists else ()
-    if record.timeline and tuple(final) != ends:
+    if tuple(final) != ends:
         yield "its timeline does not end with its submission", False
     for point in final:
         path, submission = run_dir / point.file, run_dir / SUBMISSION
