@@ -317,10 +317,14 @@ RECORDS: dict[str, tuple[Change, list[str]]] = {
         lambda world: _running(world, 2), ["smoke-digits_mine-1-b: it left files, and has no record"]),
     "a record that is none": (
         put("smoke-digits_mine-1-b/run.json", "{}"),
-        ["left out: {}/smoke-digits_mine-1-b/run.json is no run's record: it lacks run_id"]),
+        ["left out: {}/smoke-digits_mine-1-b/run.json is not a run's record: it lacks run_id"]),
+    "a record with permissions of another shape": (
+        raw(lambda v: v.update(permissions={"granted": {}, "used": ["hosts"]})),
+        [f"left out: {{}}/{RUN}/run.json is not a run's record: permissions.used must be an object",
+         PLANNED.format(0)]),
     "a record in the place of another": (
         _in_place_of_another,
-        [f"left out: {{}}/{RUN}b/run.json is no run's record: it must be an object, not []",
+        [f"left out: {{}}/{RUN}b/run.json is not a run's record: it must be an object, not []",
          f"{RUN}b: outcome is None, and 'gold' follows"]),
 }  # fmt: skip
 
