@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -34,6 +35,20 @@ def memory_limit(pid: int, root: Path = _ROOT) -> int | None:
             with suppress(OSError, ValueError):  # no such file, or "max"
                 found.append(int((folder / name).read_text()))
     return min((limit for limit in found if limit < _NO_LIMIT), default=None)
+
+
+def delegated(root: Path = _ROOT) -> bool:
+    """Whether the user's systemd may make groups of version 2 that limit memory, processors and processes.
+
+    Only for a process in a login's session, whose groups stay in the same slice. A batch system's job has a group of
+    its own, which nothing may leave.
+    """
+    slice_ = f"user.slice/user-{os.getuid()}.slice"
+    with suppress(OSError):
+        ours = any(line.startswith(f"0::/{slice_}/") for line in Path("/proc/self/cgroup").read_text().splitlines())
+        controllers = (root / slice_ / f"user@{os.getuid()}.service/cgroup.controllers").read_text().split()
+        return ours and {"memory", "cpu", "pids"} <= set(controllers)
+    return False
 
 
 def _memory_groups(pid: int, root: Path) -> Iterator[Path]:

@@ -20,7 +20,9 @@ GOOD = {
     "filtered": True,
     "children": CHILDREN - 20,
     "disk": False,
+    "group": {},
 }
+GROUP = {"memory.max": "1073741824", "memory.swap.max": "0", "cpu.max": "50000 100000", "pids.max": "256"}
 
 
 def output(**changes: Any) -> str:
@@ -28,7 +30,7 @@ def output(**changes: Any) -> str:
 
 
 def test_an_installation_that_can_do_all_enforces_all() -> None:
-    assert not read(output(), network=False, groups=False).unenforced
+    assert not read(output(), network=False).unenforced
 
 
 @pytest.mark.parametrize(
@@ -36,9 +38,24 @@ def test_an_installation_that_can_do_all_enforces_all() -> None:
     [({"pinned": False}, "processors"), ({"children": 0}, "processes"), ({"children": CHILDREN}, "processes")],
 )
 def test_a_limit_that_nothing_keeps_is_named(changes: dict[str, Any], limit: str) -> None:
-    abilities = read(output(**changes), network=False, groups=False)
+    abilities = read(output(**changes), network=False)
     assert list(abilities.unenforced) == [limit]
     assert any(f"not enforced by this installation: {limit}" in note for note in abilities.notes)
+
+
+def test_a_control_group_with_all_limits_keeps_what_nothing_else_does() -> None:
+    without_swap = {name: limit for name, limit in GROUP.items() if name != "memory.swap.max"}
+    for group in (GROUP, without_swap):
+        abilities = read(output(group=group, pinned=False, children=0), network=False)
+        assert abilities.groups and not abilities.unenforced
+        assert "limit on memory kept by a control group of the run" in abilities.notes
+
+
+@pytest.mark.parametrize("name", GROUP)
+def test_a_control_group_that_lacks_a_limit_is_not_relied_on(name: str) -> None:
+    for limit in ("max", "max 100000"):
+        abilities = read(output(group={**GROUP, name: limit}), network=False)
+        assert not abilities.groups and "limit on memory kept by looking" in abilities.notes
 
 
 @pytest.mark.parametrize(
@@ -52,14 +69,14 @@ def test_a_limit_that_nothing_keeps_is_named(changes: dict[str, Any], limit: str
 )
 def test_a_container_that_does_not_confine_is_refused(changes: dict[str, Any], what: str) -> None:
     with pytest.raises(SandboxError, match=what):
-        read(output(**changes), network=False, groups=False)
+        read(output(**changes), network=False)
 
 
 def test_the_open_network_is_no_mistake_where_it_was_asked_for() -> None:
-    assert read(output(interfaces=["lo", "eth0"]), network=True, groups=False).writable
+    assert read(output(interfaces=["lo", "eth0"]), network=True).writable
 
 
 @pytest.mark.parametrize("text", ["", "Traceback", "{}", "[]", '{"first": true}'])
 def test_output_of_another_program_is_an_error(text: str) -> None:
     with pytest.raises(SandboxError, match="printed"):
-        read(text, network=False, groups=False)
+        read(text, network=False)

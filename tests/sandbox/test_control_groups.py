@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_mlebench.sandbox.control_groups import memory_limit, oom_events, oom_kills
+from pytest_mlebench.sandbox.control_groups import delegated, memory_limit, oom_events, oom_kills
 
 REAL = Path("/sys/fs/cgroup/memory")
 MB = 1 << 20
@@ -35,8 +35,18 @@ def test_a_process_that_the_kernel_kills_for_memory_is_counted_in_its_group() ->
         group.rmdir()
 
 
+def in_group(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Processes seem to be in this group of version 2, as this machine may have another version."""
+    read = Path.read_text
+
+    def read_text(path: Path, **options: str) -> str:
+        return f"0::{name}\n" if path.name == "cgroup" else read(path, **options)
+
+    monkeypatch.setattr(Path, "read_text", read_text)
+
+
 def group_of_version_2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *limits: str) -> Path:
-    """Made folders, as this machine may have another version: a job's group, and the step's in it."""
+    """Made folders: a job's group, and the step's in it."""
     (tmp_path / "cgroup.controllers").touch()
     folder = tmp_path
     for name, limit in zip(("job", "step"), limits, strict=True):
@@ -44,12 +54,7 @@ def group_of_version_2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *limits:
         folder.mkdir()
         (folder / "memory.max").write_text(f"{limit}\n")
         (folder / "memory.events").write_text("low 0\noom 2\noom_kill 3\n")
-    read = Path.read_text
-
-    def read_text(path: Path, **options: str) -> str:
-        return "0::/job/step\n" if path.name == "cgroup" else read(path, **options)
-
-    monkeypatch.setattr(Path, "read_text", read_text)
+    in_group("/job/step", monkeypatch)
     return folder
 
 
@@ -63,3 +68,28 @@ def test_the_least_limit_around_a_process_counts(
     assert memory_limit(1, tmp_path) == least
     events = oom_events(1, tmp_path)
     assert events == folder / "memory.events" and oom_kills(events) == 3
+
+
+UID = os.getuid()
+SESSION = f"/user.slice/user-{UID}.slice/session-3.scope"
+
+
+@pytest.mark.parametrize(
+    ("group", "controllers", "expected"),
+    [
+        (SESSION, "cpuset cpu io memory pids", True),
+        (SESSION, "memory pids", False),
+        ("/system.slice/slurmstepd.scope/job_1/step_0/user/task_0", "cpu memory pids", False),
+        (f"/user.slice/user-{UID}1.slice/session-3.scope", "cpu memory pids", False),
+    ],
+)
+def test_only_the_session_of_a_login_has_groups_delegated_by_systemd(
+    group: str, controllers: str, expected: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Made folders. A job must not leave the group of its batch system."""
+    assert not delegated(tmp_path)
+    service = tmp_path / f"user.slice/user-{UID}.slice/user@{UID}.service"
+    service.mkdir(parents=True)
+    (service / "cgroup.controllers").write_text(f"{controllers}\n")
+    in_group(group, monkeypatch)
+    assert delegated(tmp_path) is expected

@@ -10,11 +10,16 @@ import json
 from dataclasses import dataclass
 
 from pytest_mlebench.errors import SandboxError
+from pytest_mlebench.records.outcome import Limits
 
 CHILDREN = 256
 """The probe limits processes to this number and tries to start as many threads, which count as such. Apptainer has some
 in the container, so the last ones fail where such a limit is the container's own; all fail where the user has many
 processes elsewhere. Processes would look like gigabytes of memory to a batch system that adds up what they share."""
+LIMITS = Limits(memory=1 << 30, cpus=0.5, processes=CHILDREN)
+"""Those of the probe's control group."""
+GROUPS = "/mnt"
+"""Where the probe finds the machine's control groups."""
 DISK = 64 << 20
 """Where disks are to be limited, the probe gets one of so many bytes; its file system may be a little larger."""
 PROGRAM = f"""
@@ -37,6 +42,14 @@ try:
     pinned = False
 except OSError:
     pinned = True
+group = {{}}
+for line in open("/proc/self/cgroup"):
+    if line.startswith("0::"):
+        for name in ("memory.max", "memory.swap.max", "cpu.max", "pids.max"):
+            try:
+                group[name] = open(f"{GROUPS}/{{line.strip()[4:]}}/{{name}}").read().strip()
+            except OSError:
+                pass
 hard = resource.getrlimit(resource.RLIMIT_NPROC)[1]
 resource.setrlimit(resource.RLIMIT_NPROC, ({CHILDREN}, hard))
 children, never = 0, threading.Event()
@@ -51,6 +64,7 @@ print(json.dumps(dict(
     first=os.getpid() == 1, interfaces=[name for _, name in socket.if_nameindex()], writable=writable, pinned=pinned,
     capabilities=status["CapEff"].strip("0\\n"), no_new_privileges=status["NoNewPrivs"].strip() == "1",
     filtered=status["Seccomp"].strip() == "2", children=children, disk=disk,
+    group=group,
 )), flush=True)
 os._exit(0)
 """
@@ -71,7 +85,7 @@ class Abilities:
     disk: bool = False
     """The kernel limits what they write, where they are to have a limit."""
     groups: bool = False
-    """The kernel limits memory and processors, by a control group of the container."""
+    """The kernel limits memory, processors and processes, by a control group of the container."""
 
     @property
     def unenforced(self) -> dict[str, str]:
@@ -86,7 +100,9 @@ class Abilities:
     @property
     def notes(self) -> tuple[str, ...]:
         """What a run's record says of them."""
-        memory, cpus = ("by a control group",) * 2 if self.groups else ("by looking", "whole ones, by affinity")
+        memory, cpus = "by looking", "whole ones, by affinity"
+        if self.groups:
+            memory = cpus = "by a control group of the run"
         notes = [f"limit on memory kept {memory}"]
         notes += [] if "processors" in self.unenforced else [f"limit on processors kept {cpus}"]
         notes += [f"not enforced by this installation: {name} ({why})" for name, why in self.unenforced.items()]
@@ -94,7 +110,7 @@ class Abilities:
         return tuple(notes)
 
 
-def read(output: str, *, network: bool, groups: bool) -> Abilities:
+def read(output: str, *, network: bool) -> Abilities:
     """What the probe's program printed. ``network``: the container shares the host's network, as was asked for.
 
     Raises SandboxError for a container that would not confine an agent, whatever is allowed.
@@ -115,7 +131,19 @@ def read(output: str, *, network: bool, groups: bool) -> Abilities:
             pinned=found["pinned"],
             counted=0 < found["children"] < CHILDREN,
             disk=found["disk"],
-            groups=groups,
+            groups=_limits(found["group"]),
         )
     except (ValueError, LookupError, TypeError) as error:
         raise SandboxError(f"the probe of Apptainer's containers printed {output[-200:]!r}, not its result") from error
+
+
+def _limits(group: dict[str, str]) -> bool:
+    """Whether a control group has the probe's limits; without swap, a kernel has no file for it."""
+    quota, _, period = group.get("cpu.max", "").partition(" ")
+    return (
+        group.get("memory.max") == str(LIMITS.memory)
+        and group.get("memory.swap.max", "0") == "0"
+        and group.get("pids.max") == str(LIMITS.processes)
+        and quota.isdecimal()
+        and int(quota) == int(period) * (LIMITS.cpus or 0)
+    )

@@ -14,7 +14,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -36,7 +36,7 @@ from pytest_mlebench.records.outcome import RUN_LOG
 from pytest_mlebench.sandbox.channels import SubmissionChannel
 from pytest_mlebench.sandbox.collection import Collector, FilesWriter
 from pytest_mlebench.sandbox.contract import Task, check_agent_folder
-from pytest_mlebench.sandbox.control_groups import memory_limit
+from pytest_mlebench.sandbox.control_groups import delegated, memory_limit
 from pytest_mlebench.sandbox.endings import End
 from pytest_mlebench.sandbox.gpus import Gpu, GpuPool, GpuUsage, machine_size
 from pytest_mlebench.sandbox.leftovers import SOCKETS, clean_folders
@@ -139,10 +139,15 @@ class ApptainerSandbox:
     def _probed(self, image: str) -> probe.Abilities:
         """What containers of this image have; raises SandboxError where that is not enough for an agent."""
         if image not in self._abilities:
-            found = self._probe(image, None)
+            found = self._probe(image, None, None)
+            if delegated():
+                try:
+                    found = self._probe(image, None, probe.LIMITS)
+                except SandboxError as error:
+                    self._reporter(Note(f"runs get no control group of their own: {error}"))
             if self._limits.disk is not None or self._settings.disk is not None:
                 try:
-                    found = replace(found, disk=self._probe(image, probe.DISK).disk)
+                    found = replace(found, disk=self._probe(image, probe.DISK, None).disk)
                 except SandboxError as error:
                     self._reporter(Note(f"runs get no disk of their own: {error}"))
             self._abilities[image] = found
@@ -157,24 +162,27 @@ class ApptainerSandbox:
             raise SandboxError("containers of this Apptainer cannot be written to: install fuse-overlayfs")
         return abilities
 
-    def _probe(self, image: str, disk: int | None) -> probe.Abilities:
+    def _probe(self, image: str, disk: int | None, group: Limits | None) -> probe.Abilities:
         network = self._settings.network
         with _Scratch() as scratch:
-            command = self._command(image, Disk(self._program, scratch, disk), network=network, gpus=0)
-            command[-1:] = ["--bind", f"{bundled('environment')}/init.py:{_INIT}:ro", command[-1]]
+            command = self._command(image, Disk(self._program, scratch, disk), network=network, gpus=0, group=group)
+            binds = [f"{bundled('environment')}/init.py:{_INIT}:ro"]
+            binds += [f"/sys/fs/cgroup:{probe.GROUPS}:ro"] if group is not None else []
+            command[-1:] = [*(word for bind in binds for word in ("--bind", bind)), command[-1]]
             program = [_PYTHON, "-I", "-c", probe.PROGRAM, str(disk or 0), _INIT, *filter(None, [compiled()])]
             try:
                 output = self._program.call(*command[1:], *program, timeout=_PROBE_SECONDS)
             except SandboxError as error:
                 raise SandboxError(f"{self._program.version} starts no confined container: {error}") from error
-        return probe.read(output, network=network == "full", groups=False)
+        return probe.read(output, network=network == "full")
 
-    def _command(self, image: str, disk: Disk, *, network: str, gpus: int) -> list[str]:
+    def _command(self, image: str, disk: Disk, *, network: str, gpus: int, group: Limits | None = None) -> list[str]:
         """The command that starts a container, up to the program that is to run in it."""
         options = [
             *(*CONFINED, "--pwd", self.images.workdir(image), *disk.options),
             *(() if network == "full" else NO_NETWORK),
             *(("--nv",) if gpus else ()),
+            *_group(group),
         ]
         return [self._program.path, "--silent", "exec", *options, str(self.images.file(image))]
 
@@ -209,19 +217,21 @@ class ApptainerSandbox:
         stack.callback(container.close)
         stack.callback(container.kill)
         disk = Disk(self._program, scratch.folder, task.limits.disk if abilities.disk else None)
-        command = self._command(image, disk, network=network, gpus=len(gpus))
+        group = task.limits if abilities.groups else None
+        command = self._command(image, disk, network=network, gpus=len(gpus), group=group)
         mounts = _mounts(scratch.folder, task, wiring.folder, disk)
         program = [_PYTHON, "-I", _INIT, _HARNESS]
-        container.start([*command[:-1], *mounts, command[-1], *program], _processors(task), log)
+        container.start([*command[:-1], *mounts, command[-1], *program], [] if group else _processors(task), log)
         watched, share = (None, None) if disk.is_limited else (task.limits.disk, self._disk_share)
         space = _disk_watcher(watched, scratch.folder, container, share)
         memory = MemoryWatcher(task.limits.memory or 0, container, container.kill)
+        looking = memory if group is None else nullcontext()
         usage = GpuUsage(gpus)
         collect = partial(_collect, task, disk, self.images.file(image), redactor)
         try:
-            _start(wiring, container, gpus)
+            _start(wiring, container, gpus, grouped=group is not None)
             started = time.monotonic()
-            with space, memory, taking_snapshots(task.snapshots, submission, redactor), usage:
+            with space, looking, taking_snapshots(task.snapshots, submission, redactor), usage:
                 end = await_end(wiring, container)
             seconds = time.monotonic() - started
         except BaseException:
@@ -309,10 +319,19 @@ def _mounts(scratch: Path, task: Task, sockets: Path, disk: Disk) -> list[str]:
     return [word for source, target in binds.items() for word in ("--bind", f"{source}:{target}")]
 
 
-def _start(wiring: Wiring, container: Container, gpus: Sequence[Gpu]) -> None:
+def _group(limits: Limits | None) -> list[str]:
+    """The options that give a container a control group of its own."""
+    if limits is None:
+        return []
+    options = ["--pids-limit", str(limits.processes)]
+    options += ["--memory", str(limits.memory), "--memory-swap", str(limits.memory)] if limits.memory else []
+    return options + (["--cpus", f"{limits.cpus:g}"] if limits.cpus else [])
+
+
+def _start(wiring: Wiring, container: Container, gpus: Sequence[Gpu], *, grouped: bool) -> None:
     uuids = [gpu.uuid for gpu in gpus]
     order = {
-        "limits": _numbers(wiring.task.limits),
+        "limits": _numbers(wiring.task.limits, grouped=grouped),
         "user": os.getuid(),
         "filter": compiled(),
         "submission": _SUBMISSION_SOCKET if wiring.task.snapshots is not None else None,
@@ -320,7 +339,7 @@ def _start(wiring: Wiring, container: Container, gpus: Sequence[Gpu]) -> None:
     start_agent(wiring, container, order, gpus=uuids, gpu_advice=_GPU_ADVICE, waiting=container.find_first)
 
 
-def _numbers(limits: Limits) -> dict[str, int]:
+def _numbers(limits: Limits, *, grouped: bool) -> dict[str, int]:
     """The kernel's limits for the agent's processes.
 
     It counts some things for each user, whatever namespace they are in: a run that takes its share leaves enough for
@@ -332,7 +351,8 @@ def _numbers(limits: Limits) -> dict[str, int]:
         if hard != resource.RLIM_INFINITY:
             numbers[name] = max(hard // _SHARES, min(hard, _LEAST))
     hard = resource.getrlimit(resource.RLIMIT_NPROC)[1]
-    numbers["RLIMIT_NPROC"] = limits.processes if hard == resource.RLIM_INFINITY else min(limits.processes, hard // 2)
+    most = limits.processes if hard == resource.RLIM_INFINITY else min(limits.processes, hard // 2)
+    numbers |= {} if grouped else {"RLIMIT_NPROC": most}
     if limits.disk is not None:  # at once, and not only when somebody looks
         numbers["RLIMIT_FSIZE"] = limits.disk
     return numbers
