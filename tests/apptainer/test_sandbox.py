@@ -19,12 +19,13 @@ from pathlib import Path
 import psutil
 import pytest
 
-from pytest_mlebench import Bench, Event, SandboxError, Step
+from pytest_mlebench import Bench, Ending, Event, SandboxError, Step
 from pytest_mlebench.agents import Agent
 from pytest_mlebench.extras.apptainer.images import SifImages
+from pytest_mlebench.sandbox.control_groups import delegated
 from pytest_mlebench.sandbox.leftovers import SOCKETS, clean_folders
 from tests.extent import ALL
-from tests.sandbox.scripted import AGENTS, ENGINE, Runner, docker_sandbox, make_runner, script_agent
+from tests.sandbox.scripted import AGENTS, ENGINE, MB, Runner, docker_sandbox, make_runner, script_agent
 
 pytestmark = [
     pytest.mark.docker,
@@ -41,6 +42,12 @@ def run(tmp_path: Path) -> Runner:
 
 def folders() -> set[str]:
     return {path.name for path in Path(tempfile.gettempdir()).glob(f"{SOCKETS}*")}
+
+
+def groups() -> set[str]:
+    """The control groups of containers, in which systemd leaves nothing that has ended."""
+    user = Path(f"/sys/fs/cgroup/user.slice/user-{os.getuid()}.slice/user@{os.getuid()}.service")
+    return {path.name for path in user.glob("**/apptainer-*.scope")}
 
 
 @pytest.mark.parametrize("name", ["a:b", "a,b", "a b", "a\\:b", "ä'\"", "x" * 200])
@@ -119,6 +126,43 @@ def test_runs_share_one_image_and_do_not_copy_it(run: Runner) -> None:
     assert sum(about.st_blocks * 512 for about in written) < count << 20 < size
 
 
+GREEDY = """
+import os, signal, time
+children = []
+try:
+    while True:
+        children.append(os.fork())
+        if not children[-1]:
+            signal.pause()
+except OSError:
+    print(len(children), "children")
+for child in children:
+    os.kill(child, signal.SIGKILL)
+    os.wait()
+started = time.monotonic()
+for _ in range(2):
+    if not os.fork():
+        while time.monotonic() < started + 5:
+            pass
+        os._exit(0)
+used = sum(sum(os.wait3(0)[2][:2]) for _ in range(2))
+print("share", used / (time.monotonic() - started))
+"""
+
+
+@pytest.mark.skipif(not delegated(), reason="only in the session of a login, with control groups of version 2")
+def test_a_control_group_keeps_the_limits_of_a_run_and_goes_with_it(run: Runner) -> None:
+    result = run(f"exec python3 -c '{GREEDY}'", cpus=0.5, processes=40)
+    children, share = (
+        float(line.split()[number]) for line, number in zip(result.log.splitlines(), (0, 1), strict=True)
+    )
+    assert 20 < children < 40 and share < 0.6
+    killed = run("exec python3 -c 'bytearray(1 << 30)'", memory=200 * MB).execution
+    assert (killed.ending, killed.signal) == (Ending.OUT_OF_MEMORY, "SIGKILL") and "killed for memory" in killed.detail
+    assert "limit on memory kept by a control group of the run" in killed.sandbox.notes
+    assert not groups()
+
+
 SESSION = """
 import sys
 from pathlib import Path
@@ -132,15 +176,17 @@ def test_a_killed_session_leaves_no_process_and_the_next_one_removes_its_folder(
     run("true")  # the image is there
     process = subprocess.Popen([sys.executable, "-c", SESSION, str(tmp_path / "other")], cwd=ROOT)
     log = tmp_path / "other/run-1/run.log"
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 180
     while not (log.exists() and "ready" in log.read_text()):
         assert time.monotonic() < deadline and process.poll() is None
         time.sleep(0.05)
     family = psutil.Process(process.pid).children(recursive=True)
     assert any("orphan-of-a-session" in " ".join(own.cmdline()) for own in family)
+    assert bool(groups()) is delegated()
     process.kill()
     process.wait()
     assert not psutil.wait_procs(family, timeout=30)[1]
+    assert not groups()
     left = {name for name in folders() if f"-{process.pid}-" in name}
     assert left
     clean_folders()
