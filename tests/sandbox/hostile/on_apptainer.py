@@ -13,9 +13,9 @@ DOES_NOT_HOLD = {
     "test_an_agent_wants_all[descriptors in flight]": "the kernel counts them for the user; the harness may have more",
     "test_files_of_the_image_that_are_roots_cannot_be_touched": "the files of the image are the agent's",
     "test_an_agent_that_survives_the_end_of_a_child_for_memory_is_finished_and_the_record_tells": (
-        "no control group ends one process: the harness looks, and ends the run"
+        "without a control group, the harness looks and ends the run"
     ),
-    "test_a_memory_bomb_ends_its_run_and_no_other": "the harness ends the run, and says so in other words",
+    "test_a_memory_bomb_ends_its_run_and_no_other": "without a control group, the harness ends the run, in other words",
     "test_the_harnesss_sockets_are_out_of_reach": "they lie where the agent's user may enter; relays lead to the same",
     "test_descriptors_want_to_be_inherited": "the folder of the sockets is open to the agent's user",
     "test_signals_want_to_end_or_stop_the_first_process": "they may be sent; the kernel does not deliver them",
