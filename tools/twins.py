@@ -27,6 +27,7 @@ import numpy as np
 import pandas as pd
 
 from pytest_mlebench import Catalogue, Competition, default_catalogue
+from pytest_mlebench.data.dataset import replace_by_level
 from pytest_mlebench.errors import InvalidSubmission, MLEBenchError
 from pytest_mlebench.gate.leaks import find_leaks
 from pytest_mlebench.grading.scorer import Scorer
@@ -54,6 +55,7 @@ def measure(
     if control and permuted(dataset, folder / "permuted", np.random.default_rng(seed)):
         path, _ = run_baseline(folder / "permuted", folder / "control")
         scores["permuted"] = float(Scorer(competition, dataset.answers).score(path))
+    replace_by_level(dataset.public, folder)
     found = shortcut_auc(dataset, twin.predictions["ceiling"]) if control and twin.predictions else None
     return {
         "id": competition.id,
@@ -71,7 +73,7 @@ def measure(
         "medals": {name: board.medal(round(score, 5)) for name, score in scores.items()},
         "skills": {name: round(twin.medals.skill(score), 3) for name, score in scores.items()},
         "baseline_seconds": round(cpu, 1),
-        "leaks": find_leaks(dataset),
+        "leaks": find_leaks(dataset),  # in files as runs get them
         "shortcuts": found,
     }
 

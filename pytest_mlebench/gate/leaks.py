@@ -327,11 +327,10 @@ def neighbours_agree(keys: Sequence[int], truth: Sequence[str]) -> bool:
     >>> neighbours_agree(range(60), ["a"] * 20 + ["b"] * 20 + ["a"] * 20), neighbours_agree(range(60), ["a", "b"] * 30)
     (True, False)
     """
-    if len(truth) < 30:
+    if len(truth) < 30 or not _is_unlikely(classes := _classes(truth).tolist()):  # two of a hundred meet by chance
         return False
-    classes = _classes(truth)
     order = np.lexsort((np.random.RandomState(0).random_sample(len(keys)), np.asarray(keys)))
-    of = classes[order]
+    of = np.asarray(classes)[order]
     n, counts = len(of), np.bincount(of).astype(float)
     pairs = float((counts * (counts - 1)).sum())
     mean = pairs / n

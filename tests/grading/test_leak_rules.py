@@ -118,6 +118,8 @@ def test_neighbours_agree_from_thirty_rows_on() -> None:
     assert neighbours_agree(range(100), blocks) and neighbours_agree([k // 2 for k in range(100)], blocks)
     assert not neighbours_agree([0] * 100, blocks) and not neighbours_agree(range(100), ["a", "b"] * 50)
     assert not neighbours_agree(range(100), ["a"] * 100)
+    assert not neighbours_agree(range(100), ["b"] * 40 + ["a"] * 2 + ["b"] * 58), "one order in fifty has them together"
+    assert neighbours_agree(range(100), ["b"] * 40 + ["a"] * 5 + ["b"] * 55)
     for rows in (29, 30):
         few = (["a"] * 10 + ["b"] * 10 + ["c"] * 10)[:rows]
         assert neighbours_agree(range(rows), few) == (rows == 30)
