@@ -231,14 +231,6 @@ def plan_runs(config: pytest.Config, runs: Iterable[tuple[str, str, int, str]], 
             _prepare_sandboxes(config, agents)
         _see_that_runs_can_start(config, agents)  # before the group has any: it is removed if it is new and none can
         opened.plan(planned)
-        if not session_of(config).settings.has_twins:  # which have thresholds of their own
-            _warn_of_placeholders(config, {run.competition_id for run in planned})
-
-
-def _warn_of_placeholders(config: pytest.Config, ids: Iterable[str]) -> None:
-    for id in sorted(ids):
-        if placeholder := session_of(config).bench.catalogue[id].placeholder_scores:
-            reporter_of(config)(WarningNote(f"medals mean nothing yet: {placeholder}"))
 
 
 def _prepare_sandboxes(config: pytest.Config, agents: Collection[str]) -> None:

@@ -22,6 +22,7 @@ from pytest_mlebench.data.download.kaggle import KaggleDownloads
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import CompetitionError, DataError, UsageError
 from pytest_mlebench.grading.twins import has_twin, no_twin
+from pytest_mlebench.io.progress import WarningNote
 from pytest_mlebench.plugin import events, internals
 from pytest_mlebench.plugin.collection import competition_of
 from pytest_mlebench.plugin.group import for_workers, plan_runs
@@ -162,8 +163,11 @@ def check(bench: Bench, folders: Iterable[str], named: Collection[str] = ()) -> 
             competitions.append(Competition.load(Path(folder), version=settings.version))
     if not competitions:
         return False
-    if settings.has_twins:
+    if settings.has_twins:  # which have thresholds of their own
         competitions = _with_twins(competitions, named)
+    elif settings.has_runs:
+        for placeholder in filter(None, (own.placeholder_scores for own in competitions)):
+            bench.reporter(WarningNote(f"medals mean nothing yet: {placeholder}"))
     if settings.description == OBFUSCATED:
         if not settings.has_runs and settings.real_data:
             raise UsageError("--description=obfuscated is for runs: add --agent=ID, or leave it out")
