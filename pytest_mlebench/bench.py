@@ -559,12 +559,11 @@ class Bench:
 
     def _with_data(self, competitions: list[Competition]) -> list[Competition]:
         """Of a split with ``data="twin"``: those that have twins."""
-        from pytest_mlebench.grading.twins import has_twin
         from pytest_mlebench.io.progress import WarningNote
 
         if not self.settings.has_twins:
             return competitions
-        found = [own for own in competitions if has_twin(own)]
+        found = [own for own in competitions if own.has_twin]
         if lacking := [own.id for own in competitions if own not in found]:
             self.reporter(WarningNote(f"skipped, without a twin: {', '.join(lacking)}"))
         return found

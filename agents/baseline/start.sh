@@ -2,4 +2,4 @@
 set -eu
 # Threads fight for processors where an agent may use fewer than the machine has.
 export OMP_NUM_THREADS="${OMP_NUM_THREADS:-1}" OPENBLAS_NUM_THREADS="${OPENBLAS_NUM_THREADS:-1}"
-exec python3 "${AGENT_DIR:-/home/agent}/baseline.py" "$@"
+exec python3 "$(dirname "$0")/baseline.py" "$@"

@@ -228,6 +228,11 @@ class Competition:
         return self.direction == "lower"
 
     @property
+    def has_twin(self) -> bool:
+        """Whether the folder has a ``twin.py``."""
+        return self.file("twin.py").is_file()
+
+    @property
     def placeholder_scores(self) -> str:
         """What to do about a leaderboard with the scores of ``mlebench new-competition``; empty if it has others."""
         if self.leaderboard.source != "placeholder":

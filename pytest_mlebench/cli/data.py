@@ -26,7 +26,7 @@ from pytest_mlebench.data.download.kaggle import KaggleDownloads
 from pytest_mlebench.data.source import check, open_source
 from pytest_mlebench.data.store import DataStore, PrepareOptions
 from pytest_mlebench.errors import DataError, UsageError
-from pytest_mlebench.grading.twins import has_twin, no_twin
+from pytest_mlebench.grading.twins import no_twin
 from pytest_mlebench.io import disk
 from pytest_mlebench.io.progress import Note
 from pytest_mlebench.io.units import format_size, pluralize
@@ -151,7 +151,7 @@ def _with_twins(competitions: list[Competition], options: argparse.Namespace) ->
     """Those that have twins. Raises UsageError where one is named that has none, and for other raw data."""
     if options.synthetic or options.raw_dir is not None:
         raise UsageError("--data=twin generates the data: leave out --synthetic and --raw-dir")
-    lacking = [own for own in competitions if not has_twin(own)]
+    lacking = [own for own in competitions if not own.has_twin]
     if lacking and (options.competition is not None or len(lacking) == len(competitions)):
         raise UsageError(no_twin(lacking[0]))
     if lacking:

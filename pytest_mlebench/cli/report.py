@@ -55,8 +55,8 @@ def add(commands: Any) -> None:
 
 
 def _report(options: argparse.Namespace) -> int:
-    if options.format is None:
-        options.format = _BY_ENDING.get(options.output.suffix, "table") if options.output else "table"
+    ending = "" if options.output is None else options.output.suffix
+    options.format = options.format or _BY_ENDING.get(ending, "table")
     if options.pad_missing and options.format == "csv":
         raise UsageError("--pad-missing changes rates, and --format=csv has none: it lists runs, missing ones included")
     chosen = read_settings(options)

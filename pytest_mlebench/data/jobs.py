@@ -74,7 +74,7 @@ def check(
                 f"If the data is your own: `{store.command('prepare', competition, '--raw-dir=FOLDER', *again)}`; "
                 + (
                     "to try without it, add --data=twin"
-                    if competition.file("twin.py").is_file()
+                    if competition.has_twin
                     else f"to try without it: `{store.command('prepare', competition, '--synthetic', *again)}`"
                 )
                 for competition in asked

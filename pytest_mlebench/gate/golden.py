@@ -64,7 +64,7 @@ def submissions_here(competition: Competition, root: str, place: str, seed: int)
     for name, content in made.items():
         path = folder / (name if "." in name else f"{name}.csv")
         if path.parent != folder or path.name in (ANSWERS, SAMPLE):
-            raise CompetitionError(f"{competition.id}: synthetic.py: {name!r} is not a name of a file")
+            raise CompetitionError(f"{competition.id}: synthetic.py: {name!r} is not a file name")
         if isinstance(content, pd.DataFrame):
             content.to_csv(path, index=False)
         elif isinstance(content, str):

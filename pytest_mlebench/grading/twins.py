@@ -281,11 +281,6 @@ class MadeTwin:
     """CPU seconds of making, preparing and computing the medals, refused worlds left out."""
 
 
-def has_twin(competition: Competition) -> bool:
-    """Whether the competition's folder has a ``twin.py``."""
-    return competition.file("twin.py").is_file()
-
-
 def no_twin(competition: Competition) -> str:
     """What to do about a competition without twins."""
     return f"{competition.id} has no twin: {competition.file('twin.py')} is missing; choose --data=real"
@@ -302,7 +297,7 @@ def make_twin(
     Raises CompetitionError where there is no ``twin.py``, and with file and line where it fails, NoMedals where ten
     worlds were refused.
     """
-    if not has_twin(competition):
+    if not competition.has_twin:
         raise CompetitionError(no_twin(competition))
     competition.require_modules()
     refused: list[str] = []
@@ -441,7 +436,7 @@ class TwinStore(DataStore):
 
     def find(self, competition: Competition, reporter: Reporter = silent, **options: Unpack[PrepareOptions]) -> None:
         """See that the competition has a twin; raises DataError."""
-        if not has_twin(competition):
+        if not competition.has_twin:
             raise DataError(no_twin(competition))
 
     def _source_head(

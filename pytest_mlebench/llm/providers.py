@@ -172,7 +172,7 @@ def _provider(name: Any, values: Any, where: str) -> Provider:
         given[key] = text
     for key, text in {**given["headers"], **({given["key_header"]: ""} if "key_header" in given else {})}.items():
         if not _VISIBLE.fullmatch(key) or not text.isascii() or (text and not text.isprintable()):
-            raise UsageError(f"{where}: {key!r}: {text!r} is not a header of HTTP")
+            raise UsageError(f"{where}: {key!r}: {text!r} is not an HTTP header")
     given["base_url"] = _base_url(given.get("base_url", ""), f"{where}: base_url")
     return Provider(name=name, **given)
 

@@ -21,7 +21,7 @@ from pytest_mlebench.data.dataset import OBFUSCATED, Dataset
 from pytest_mlebench.data.download.kaggle import KaggleDownloads
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import CompetitionError, DataError, UsageError
-from pytest_mlebench.grading.twins import has_twin, no_twin
+from pytest_mlebench.grading.twins import no_twin
 from pytest_mlebench.io.progress import WarningNote
 from pytest_mlebench.plugin import events, internals
 from pytest_mlebench.plugin.collection import competition_of
@@ -119,7 +119,7 @@ def provide(item: pytest.Item, competition: Competition, store: DataStore, bench
     Skips the item if data may not be prepared; raises DataError.
     """
     settings, options = bench.settings, bench.prepare_options
-    if settings.has_twins and not has_twin(competition):
+    if settings.has_twins and not competition.has_twin:
         item.stash[NOT_PREPARED] = reason = no_twin(competition)
         pytest.skip(reason)
     if settings.nodes_pull and isinstance(item, AgentRun):
@@ -146,7 +146,7 @@ def _see_obfuscated(competitions: Iterable[Competition]) -> None:
 
 def _with_twins(competitions: Sequence[Competition], named: Collection[str]) -> list[Competition]:
     """Those that have twins; the others are skipped. Raises UsageError where one was asked for by name, or none has."""
-    lacking = [own for own in competitions if not has_twin(own)]
+    lacking = [own for own in competitions if not own.has_twin]
     if errors := [no_twin(own) for own in lacking if own.id in named or len(lacking) == len(competitions)]:
         raise UsageError("\n".join(errors[:5] + ([f"and {len(errors) - 5} more"] if len(errors) > 5 else [])))
     return [own for own in competitions if own not in lacking]

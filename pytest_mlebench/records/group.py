@@ -131,7 +131,7 @@ class GroupReader:
             try:
                 self.add(read_json(path, RunRecord))
             except (OSError, ValueError) as error:
-                raise UsageError(f"{path} is not a run's record: {reason(error)}") from error
+                raise UsageError(f"{path} is not a run record: {reason(error)}") from error
         return self._records[run_id]
 
     def records(self) -> tuple[RunRecord, ...]:
@@ -142,7 +142,7 @@ class GroupReader:
                 try:
                     self._records[path.parent.name] = read_json(path, RunRecord)
                 except (OSError, ValueError) as error:
-                    self._broken.append(f"{path} is not a run's record: {reason(error)}")
+                    self._broken.append(f"{path} is not a run record: {reason(error)}")
         ordered = sorted(self._records.values(), key=lambda record: (record.started_at, record.run_id))
         latest = {record.key: record for record in ordered}
         return tuple(record for record in ordered if latest[record.key] is record)

@@ -646,7 +646,10 @@ HOSTILE: dict[str, tuple[Callable[[list[Member]], list[Member]], str]] = {
     ),
     "a size below zero": (_first("size", -1), "unpacks to"),
     "a size that is too large": (_first("size", 1 << 50), "at most"),
-    "a group's name upwards": (lambda m: reindexed(m, lambda v: v.update(run_group="..")), "not a name of a run group"),
+    "a group's name upwards": (
+        lambda m: reindexed(m, lambda v: v.update(run_group="..")),
+        "not the name of a run group",
+    ),
     "a later format": (lambda m: reindexed(m, lambda v: v.update(version=99)), "version 99"),
     "a key of the index twice": (
         lambda m: [("index.json", m[0][1].replace(b'"run_group"', b'"run_group": "other", "run_group"')), *m[1:]],

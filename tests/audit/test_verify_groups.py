@@ -49,7 +49,7 @@ class Graders(Regrader):
 
     def grade(self, record: RunRecord, path: Path) -> Report:
         if not path.is_file():
-            return report_of(COMPETITION, None, exists=False, error=f"there is no file {path}")
+            return report_of(COMPETITION, None, exists=False, error=f"{path} is missing")
         text = path.read_text()
         try:
             return replace(report_of(COMPETITION, float(text)), submission_path=str(path))
@@ -71,7 +71,7 @@ LAST = point(50.0, GOLD, "snapshots/0002.csv", final=True)
 
 
 class World:
-    """A group of one run with two snapshots, the second of which is its submission; and a bundle of it."""
+    """A group of one run with two snapshots, and a bundle of the group. The second snapshot is the submission."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder / "g"
@@ -317,14 +317,14 @@ RECORDS: dict[str, tuple[Change, list[str]]] = {
         lambda world: _running(world, 2), ["smoke-digits_mine-1-b: it left files, and has no record"]),
     "a record that is none": (
         put("smoke-digits_mine-1-b/run.json", "{}"),
-        ["left out: {}/smoke-digits_mine-1-b/run.json is not a run's record: it lacks run_id"]),
+        ["left out: {}/smoke-digits_mine-1-b/run.json is not a run record: it lacks run_id"]),
     "a record with permissions of another shape": (
         raw(lambda v: v.update(permissions={"granted": {}, "used": ["hosts"]})),
-        [f"left out: {{}}/{RUN}/run.json is not a run's record: permissions.used must be an object",
+        [f"left out: {{}}/{RUN}/run.json is not a run record: permissions.used must be an object",
          PLANNED.format(0)]),
     "a record in the place of another": (
         _in_place_of_another,
-        [f"left out: {{}}/{RUN}b/run.json is not a run's record: it must be an object, not []",
+        [f"left out: {{}}/{RUN}b/run.json is not a run record: it must be an object, not []",
          f"{RUN}b: outcome is None, and 'gold' follows"]),
 }  # fmt: skip
 
@@ -491,7 +491,7 @@ def without(path: str) -> Change:
 
 def _no_submission(world: World) -> None:
     """The run ends with a snapshot, and left no submission."""
-    nothing = report_of(COMPETITION, None, exists=False, error="there is no file")
+    nothing = report_of(COMPETITION, None, exists=False, error="the file is missing")
     world.record(report=nothing, timeline=(FIRST,), ending=Ending.CRASHED, exit_code=1)
     shutil.rmtree(world.run_dir / "submission")
     (world.run_dir / "snapshots/0002.csv").unlink(missing_ok=True)
@@ -717,7 +717,7 @@ TABLE: dict[str, tuple[Change, list[str]]] = {
     "a score more": (
         raw(lambda v: v["scores"].update(other=0.5), TABLES),
         ["tables.json: scores.other is 0.5, and None follows from the records"]),
-    "a score that is no number": (
+    "a score that is not a number": (
         raw(lambda v: v["scores"].update({RUN: float("nan")}), TABLES),
         [f"tables.json: scores.{RUN} is nan, and {GOLD} follows from the records"]),
     "no table": (

@@ -296,7 +296,7 @@ def test_every_command_names_a_record_that_it_leaves_out_and_a_manifest_that_can
     for command in (["groups"], ["report", "night"], ["watch", "night"], ["audit", "night"], ["regrade", "night"]):
         shown = mlebench(*command, "--runs-dir", tmp_path)
         text = " ".join((shown.stdout + shown.stderr).split())
-        assert f"{broken.run_id}/run.json is not a run's record: " in text and "Traceback" not in text, command
+        assert f"{broken.run_id}/run.json is not a run record: " in text and "Traceback" not in text, command
     (group / "manifest.json").write_bytes(b"\x80")
     shown = mlebench("groups", "--runs-dir", tmp_path)
     assert shown.returncode == 1 and "no run group" not in shown.stderr

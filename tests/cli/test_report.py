@@ -263,7 +263,7 @@ def test_a_broken_record_is_told_with_its_path(report: Any, tmp_path: Path, text
     path = sorted((tmp_path / "g").glob("*/run.json"))[0]
     path.write_bytes(text.encode("latin-1"))
     out = " ".join(report(tmp_path / "g")[0].split())
-    assert f"left out: {path} is not a run's record: " in out and reason in out
+    assert f"left out: {path} is not a run record: " in out and reason in out
     assert reason in strict(report(tmp_path / "g", "--format=json")[0])["groups"][0]["broken"][0]
 
 
@@ -274,6 +274,8 @@ def test_a_broken_record_is_told_with_its_path(report: Any, tmp_path: Path, text
         ("seed", "0", 'seed must be a whole number, not "0"'),
         ("seconds", 10**400, "it has a number of 401 digits"),
         ("ending", "tired", "ending must be one of finished, timed out"),
+        ("permissions", {"granted": []}, "permissions.granted must be an object"),
+        ("permissions", {"used": None}, "permissions.used must be an object"),
     ],
 )
 def test_a_record_with_a_wrong_value_is_broken(
@@ -282,7 +284,26 @@ def test_a_record_with_a_wrong_value_is_broken(
     save_group(tmp_path / "g", [record_with(LOW[1], "crashed", seed=seed) for seed in range(2)])
     path = sorted((tmp_path / "g").glob("*/run.json"))[0]
     path.write_text(json.dumps(json.loads(path.read_text()) | {key: value}))
-    assert f"not a run's record: {reason}" in " ".join(report(tmp_path / "g")[0].split())
+    assert f"not a run record: {reason}" in " ".join(report(tmp_path / "g")[0].split())
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "beginning"),
+    [
+        ("runs.csv", (), "group,"),
+        ("all.json", (), "{"),
+        ("rates.md", (), "# "),
+        ("page.html", (), "<!doctype html>"),
+        ("rates.txt", (), "agent on "),
+        ("rates.csv", ("--format=md",), "# "),
+    ],
+)
+def test_the_ending_of_the_output_gives_the_format(
+    report: Any, tmp_path: Path, name: str, words: tuple[str, ...], beginning: str
+) -> None:
+    save_group(tmp_path / "g", [record_with(LOW[1], "gold")])
+    report(tmp_path / "g", "-o", tmp_path / name, *words)
+    assert (tmp_path / name).read_text().lower().startswith(beginning)
 
 
 def test_a_broken_record_is_a_warning_whatever_the_format(tmp_path: Path) -> None:
@@ -291,7 +312,7 @@ def test_a_broken_record_is_a_warning_whatever_the_format(tmp_path: Path) -> Non
     path.write_text("{")
     command = [sys.executable, "-m", "pytest_mlebench.cli", "report", str(tmp_path / "g"), "--format=csv"]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
-    assert done.stderr.startswith(f"warning: {path} is not a run's record: ")
+    assert done.stderr.startswith(f"warning: {path} is not a run record: ")
     assert len(list(csv.reader(done.stdout.splitlines()))) == 2
 
 

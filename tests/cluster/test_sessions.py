@@ -207,7 +207,7 @@ def test_a_node_that_cannot_do_a_run_says_why(sessions: Sessions) -> None:
     assert "the session 9." in json.loads(ended.with_name("mlebench-other.json").read_text())["error"]
     plan.write_text("{}")
     broken = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert broken.returncode == 2 and "is not a plan of a run" in broken.stderr
+    assert broken.returncode == 2 and "is not the plan of a run" in broken.stderr
     assert len(sessions.records()) == 1
 
 

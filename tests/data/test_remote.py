@@ -226,7 +226,7 @@ def test_what_is_damaged_is_named_and_nothing_is_published(
 )
 def test_no_name_in_an_index_leaves_the_folder(name: str) -> None:
     packed, part = write_list([ListedFile(name, 1, "0" * 64)])
-    with pytest.raises(IndexDamaged, match="is not a name of a file in the folder"):
+    with pytest.raises(IndexDamaged, match="is not the name of a file in the folder"):
         read_list(packed, part)
 
 

@@ -103,7 +103,7 @@ def test_numbers_of_other_types_are_scores(author: Author, tmp_path: Path, kind:
             "    return [1]\n    return {\n",
             "must return a dictionary by name",
         ),
-        ("synthetic.py", '"extra_column": noisy', '"../evil": noisy', "'../evil' is not a name of a file"),
+        ("synthetic.py", '"extra_column": noisy', '"../evil": noisy', "'../evil' is not a file name"),
         ("synthetic.py", '"extra_column": noisy', "7: noisy", "must return a dictionary by name"),
     ],
 )

@@ -515,7 +515,7 @@ def test_tables_that_show_no_id_are_read() -> None:
 
 @dataclass
 class Told:
-    """What is said of members of an archive, or of files, in their order, and the true values."""
+    """The metadata of files or of archive members, in their order, and the true values."""
 
     values: Sequence[Any]
     noted: Sequence[Mapping[str, Any]]

@@ -169,7 +169,7 @@ def test_twins_are_made_without_secrets_and_their_errors_name_the_line(make: Mak
     made = twin.prepare(Competition.load(folder))
     assert made.competition.is_twin and made.competition.leaderboard.source == "twin"
     header, first = (made.public / "train.csv").read_text().splitlines()[:2]
-    assert header == "id,rooms,garden,area,price" and len(first.split(",")[0]) == 6, "not synthetic.py's format"
+    assert header == "id,rooms,garden,area,price" and len(first.split(",")[0]) == 6, "twin.py differs"
     (folder / "twin.py").write_text(text.replace("    n = by_size", "    n = 1 / 0\n    n = by_size"))
     where = r"twin.py raised ZeroDivisionError: division by zero \(twin.py, line 11: n = 1 / 0\)"
     with pytest.raises(CompetitionError, match=where):

@@ -93,8 +93,11 @@ def test_limits_and_network_are_those_of_the_options(tmp_path: Path) -> None:
     other = exported(tmp_path / "hosts", "-c", "smoke-digits", *hosts)
     config = tomllib.loads((other / "smoke-digits/task.toml").read_text())["environment"]
     assert (config["network_mode"], config["allowed_hosts"]) == ("allowlist", ["pypi.org", "example.com"])
-    with pytest.raises(AssertionError):
-        exported(tmp_path / "port", "-c", "smoke-digits", "--allow-host=example.com:8080")
+
+
+def test_a_port_of_a_host_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    line = refusal(capsys, "--to=harbor", "-c", "smoke-digits", "--allow-host=example.com:8080")
+    assert line.endswith("Harbor limits hosts, not ports: write --allow-host=example.com")
 
 
 def test_images_that_the_user_pushes_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -437,7 +437,7 @@ def test_a_key_that_no_request_can_hold_is_named_before_anything_runs(
 def test_a_provider_that_no_request_can_reach_is_refused(line: str, tmp_path: Path) -> None:
     others = "" if "base_url" in line else "  base_url: http://models.example/v1\n"
     (tmp_path / "providers.yaml").write_text(f"own:\n  flavour: openai\n{others}  {line}\n", encoding="utf-8")
-    with pytest.raises(UsageError, match=r"provider own: .* (must be a URL|is not a header of HTTP)"):
+    with pytest.raises(UsageError, match=r"provider own: .* (must be a URL|is not an HTTP header)"):
         load_providers(tmp_path / "providers.yaml")
 
 

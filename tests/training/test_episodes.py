@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import os
 import shutil
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -351,6 +353,13 @@ def test_an_episode_whose_container_was_stopped_is_replaced(bench: Bench) -> Non
     (played,) = contained.play(policy, [(REAL, 7)], data="real")
     assert seeds == [7, 7] and "was stopped from outside" in played.crashes[0]
     assert played.error is None and played.report is not None and played.report.score == 72.61873
+
+
+def test_a_missing_gymnasium_is_an_error_that_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "gymnasium", None)
+    monkeypatch.delitem(sys.modules, "pytest_mlebench.extras.training.gym", raising=False)
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'pytest-mlebench\[gym\]'"):
+        importlib.import_module("pytest_mlebench.extras.training.gym")
 
 
 def test_gymnasium_finds_nothing_wrong_with_the_environment(bench: Bench) -> None:

@@ -193,7 +193,7 @@ def _decoded_constants(nodes: Iterable[ast.AST]) -> Iterator[tuple[int, str]]:
 
 
 def _decoded(text: str) -> str | None:
-    """What a text encodes; None where this is not a readable text."""
+    """What a text encodes; None where this is not readable text."""
     if not _ENCODED.fullmatch(text):
         return None
     for decode in (bytes.fromhex, lambda value: base64.b64decode(value, altchars=_altchars(value), validate=True)):

@@ -453,7 +453,7 @@ def _unpack(members: _Members, parent: Path, max_bytes: int) -> Bundle:
 
 def _check_index(index: Index, max_bytes: int) -> None:
     if not _is_safe(index.run_group) or "/" in index.run_group:
-        raise ValueError(f"{index.run_group[:100]!r} is not a name of a run group")
+        raise ValueError(f"{index.run_group[:100]!r} is not the name of a run group")
     if len(index.files) > MAX_FILES:
         raise ValueError(f"it has {len(index.files)} files, and at most {MAX_FILES} are read")
     if any(entry.size < 0 for entry in index.files) or index.size > max_bytes:

@@ -416,7 +416,7 @@ def _unequal(told: Any, found: Any, path: str) -> Iterator[str]:
             yield f"{path} has {len(told)} entries, and {len(found)} follow from the records"
         for number, (one, other) in enumerate(zip(told, found, strict=False)):
             yield from _unequal(one, other, f"{path}[{number}]")
-    elif type(told) in (int, float) and type(found) in (int, float):  # a truth value is no number
+    elif type(told) in (int, float) and type(found) in (int, float):  # bool is a kind of int
         if not math.isclose(told, found, rel_tol=2e-5, abs_tol=2e-5):
             yield f"{path} is {told}, and {found} follows from the records"
     elif type(told) is not type(found) or told != found:

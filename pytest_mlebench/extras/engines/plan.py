@@ -79,7 +79,7 @@ class Plan:
         try:
             return read_json(file, cls)
         except (OSError, ValueError) as error:
-            raise UsageError(f"{file} is not a plan of a run: {reason(error)}") from error
+            raise UsageError(f"{file} is not the plan of a run: {reason(error)}") from error
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -183,9 +183,9 @@ def _entry(line: bytes) -> ListedFile:
     try:
         name, size, sha256 = loads(line)
     except (ValueError, TypeError) as error:
-        raise IndexDamaged("a line is not a name, size and digest") from error
+        raise IndexDamaged("a line lacks a name, size or digest") from error
     if not isinstance(name, str) or not is_inside(name):
-        raise IndexDamaged(f"{str(name)[:200]!r} is not a name of a file in the folder")
+        raise IndexDamaged(f"{str(name)[:200]!r} is not the name of a file in the folder")
     if type(size) is not int or not 0 <= size <= _FILE_BYTES:
         raise IndexDamaged(f"the size of {name[:200]!r} is out of bounds")
     if not isinstance(sha256, str) or not _SHA256.fullmatch(sha256):

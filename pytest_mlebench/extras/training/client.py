@@ -61,7 +61,7 @@ class EpisodeClient:
         finally:
             connection.close()
         if not isinstance(answer, dict):
-            raise SandboxError(f"http://{self._host}:{self._port} is not a server of episodes")
+            raise SandboxError(f"http://{self._host}:{self._port} does not serve episodes")
         said = answer.get("error")
         if isinstance(said, dict) and "message" in said:
             raise _ERRORS.get(str(said.get("type")), SandboxError)(str(said["message"]))

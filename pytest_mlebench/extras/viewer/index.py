@@ -339,7 +339,7 @@ class Index:
             try:
                 record = parse(RunRecord, loads(read(folder, run, RECORD, size=_MAX_RECORD)[0]))
             except (Refused, ValueError) as error:
-                broken.append(f"{run}/{RECORD} is not a run's record: {str(error)[:_TEXT]}")
+                broken.append(f"{run}/{RECORD} is not a run record: {str(error)[:_TEXT]}")
                 continue
             row = {**asdict(_run(name, run, record)), "folder": run, "mtime": about.st_mtime_ns, "size": about.st_size}
             statements.append((_INSERT, [row[column] for column in ("folder", "mtime", "size", *_COLUMNS)]))

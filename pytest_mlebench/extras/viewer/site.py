@@ -151,7 +151,7 @@ class Site:
         try:
             return parse(RunRecord, loads(content))
         except ValueError as error:
-            raise UsageError(f"{RECORD} of {run_id} is not a run's record: {error}") from error
+            raise UsageError(f"{RECORD} of {run_id} is not a run record: {error}") from error
 
     def conversations(self, folder: Path, run_id: str, record: RunRecord | None) -> Sequence[Conversation]:
         if not has_trajectory(folder, run_id):

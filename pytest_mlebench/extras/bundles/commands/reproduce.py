@@ -44,7 +44,7 @@ def _reproduce(options: argparse.Namespace) -> int:
     try:
         record = read_json(run_dir / RECORD, RunRecord)
     except (OSError, ValueError) as error:
-        raise UsageError(f"{run_dir / RECORD} is not a run's record: {reason(error)}") from error
+        raise UsageError(f"{run_dir / RECORD} is not a run record: {reason(error)}") from error
     if not record.report.submission_exists:
         raise UsageError(f"{run_dir.name} left no submission: there is nothing to compare with")
     chosen = None if options.program is None else program_of(run_dir, options.program)

@@ -99,7 +99,7 @@ class RunPages:
 
 
 def _models(record: RunRecord) -> dict[str, Mapping[str, Any]]:
-    """What each model was asked; what is not an account of one is left out."""
+    """What each model was asked; what does not record one is left out."""
     found = record.llm.get("models")
     accounts = found.items() if isinstance(found, Mapping) else ()
     return {str(name): own for name, own in accounts if isinstance(own, Mapping)}
