@@ -69,6 +69,10 @@ def test_a_wrong_option_is_named(options: dict[str, Any], message: str) -> None:
     assert str(caught.value).startswith(message)
 
 
+def test_several_values_may_be_a_list() -> None:
+    assert Bench(gpus=1, gpu_ids=[0, "GPU-a"]).settings.gpu_ids == Bench(gpus=1, gpu_ids="0,GPU-a").settings.gpu_ids
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
