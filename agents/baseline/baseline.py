@@ -13,6 +13,7 @@ from __future__ import annotations
 import logging
 import math
 import os
+import re
 import shutil
 import signal
 import sys
@@ -135,6 +136,8 @@ def solve(data: Path, tables: list[Source], sample_source: Source, submission: P
     description = path.read_text(encoding="utf-8", errors="replace") if path.is_file() else ""
     metric = metric_of(description)
     sample = sample_source.read()
+    if re.fullmatch(r"|Unnamed: 0", sample.columns[0]) and len(sample.columns) > 2:  # numbers of the rows
+        sample = sample.set_index(sample.columns[0]).rename_axis("")
     if _solve_pixels(data, sample, tables, submission, description):
         return
     roles = _roles(data, sample, tables, seconds)
@@ -175,7 +178,7 @@ def _solve_pixels(data: Path, sample: pd.DataFrame, tables: list[Source], submis
         return False
     try:
         for made in submissions(data, sample, tables, description):
-            _replace(submission, lambda path, made=made: made.to_csv(path, index=False))
+            _replace(submission, lambda path, made=made: _save(made, path))
             log.info("submission: a model of pixels")
     except CannotSolve as reason:  # then the numbers may be labels
         log.info("no masks: %s", reason)
@@ -193,7 +196,7 @@ def _write_texts(roles: Roles, sample: pd.DataFrame, submission: Path) -> None:
     if rows[id].isna().any():
         raise CannotSolve(f"{roles.test.name} lacks rows that the sample submission asks for")
     table = sample.assign(**{roles.targets[0]: text_answers(train, rows, features, answer)})
-    _replace(submission, lambda path: table.to_csv(path, index=False))
+    _replace(submission, lambda path: _save(table, path))
     log.info("submission: written texts")
 
 
@@ -264,7 +267,7 @@ def _write(attempt: Attempt, targets: list[Target], sample: pd.DataFrame, submis
     if len(targets) > 1 and are_shares(sample[columns]):
         shares = table[columns].astype(float).clip(lower=1e-6)
         table[columns] = shares.div(shares.sum(axis=1), axis=0)
-    _replace(submission, lambda path: table.to_csv(path, index=False))
+    _replace(submission, lambda path: _save(table, path))
     log.info("submission: %s", attempt.name)
 
 
@@ -274,6 +277,10 @@ def _as_in(sample: pd.Series, labels: np.ndarray) -> np.ndarray:
         return labels
     numbers = pd.to_numeric(pd.Series(labels).replace({"False": 0, "True": 1}), errors="coerce")
     return labels if numbers.isna().any() else numbers.astype(int).to_numpy()
+
+
+def _save(table: pd.DataFrame, path: Path) -> None:
+    table.to_csv(path, index=table.index.name is not None)
 
 
 def _replace(path: Path, write: Callable[[Path], object]) -> None:

@@ -23,6 +23,7 @@ from readings import (
     read_scan,
     read_sound,
 )
+from archives import listed_pictures, unpacked
 from tables import SEED, Source
 
 PICTURES = (".jpg", ".jpeg", ".png", ".tif", ".tiff", ".bmp", ".gif")
@@ -32,6 +33,7 @@ LEAST_FOUND = 0.9
 MIN_FILES = 200
 """So many training files are read even if that takes long."""
 LABEL = "label"
+_FILE = "file of the row"
 _TRAIN, _SIDE, _SIDES, _BANDS = re.compile("train", re.I), 32, (4, 8), 32
 _PREFIX = re.compile(r"([A-Za-z]+)[._-]?\d+")
 _END = re.compile(r".*_([A-Za-z0-9]+)")
@@ -80,10 +82,13 @@ class Frame:
 
 
 def find_files(data: Path) -> list[File]:
-    """Files that are not tables, also in zip archives that are not unpacked beside, and folders of scans."""
+    """Files that are not tables, also in archives that are not unpacked beside, and folders of scans."""
     found, folders = [], {}
-    for path in sorted(data.rglob("*")):
-        name = path.relative_to(data).as_posix()
+    beside = [(path, path.relative_to(data).as_posix()) for path in sorted(data.rglob("*"))]
+    for archive, folder in [(path, unpacked(path)) for path, _ in beside if path.is_file()]:
+        members = sorted(folder.rglob("*")) if folder else []
+        beside += [(path, f"{archive.name}/{path.relative_to(folder).as_posix()}") for path in members]
+    for path, name in beside:
         suffix = path.suffix.lower()
         if suffix in SUFFIXES and not (suffix == ".csv" and path.parent == data):
             found.append(File(path, name))
@@ -110,6 +115,7 @@ def media_tables(data: Path, sample: pd.DataFrame, tables: list[Source], seconds
     Reading the files takes about ``seconds``: of the training files so many are read as that allows.
     """
     files = find_files(data)
+    tables = [*(Frame(name, table) for name, table in listed_pictures(data)), *tables]
     id = sample.columns[0]
     tests = _by_key(file for file in files if not _TRAIN.search(file.name)) or _by_key(files)
     test = _named_files(sample, tables, tests)
@@ -141,16 +147,18 @@ def _named_files(sample: pd.DataFrame, tables: list[Source], files: dict[str, Fi
         return None
     if wanted.isin(files.keys()).mean() >= LEAST_FOUND:
         test = pd.DataFrame({id: [key for key in wanted if key in files]})
-        return _beside(test, tables, id).assign(file=test[id])
+        return _beside(test, tables, id).assign(**{_FILE: test[id]})
     for table in tables:
-        if "test" not in table.name or id not in table.columns():
+        if "test" not in table.name or len(table.columns()) < 2:
             continue
         rows = table.read()
-        for column in rows.columns:
-            if column != id and rows[column].head(200).isin(files.keys()).mean() >= LEAST_FOUND:
-                rows = rows[rows[column].isin(files.keys()) & rows[id].isin(wanted)].reset_index(drop=True)
-                keys = rows.pop(column)
-                return rows.assign(file=keys)
+        for other in [id] if id in rows else [name for name in rows if set(wanted) <= set(rows[name])]:
+            for column in rows.columns.drop(other):
+                keys = rows[column].str.rpartition("/")[2]
+                if keys.head(200).isin(files.keys()).mean() >= LEAST_FOUND:
+                    asked = keys.isin(files.keys()) & rows[other].isin(wanted)
+                    found = rows[asked].drop(columns=column).rename(columns={other: id})
+                    return found.assign(**{_FILE: keys[asked]}).reset_index(drop=True)
     return None
 
 
@@ -186,8 +194,10 @@ def _labelled(files: list[File], test: set[str], tables: list[Source]) -> tuple[
         except Exception:
             continue
         for column in rows.columns if len(rows.columns) > 1 else ():
-            if rows[column].head(200).isin(by_key.keys()).mean() >= LEAST_FOUND:
-                rows = rows[rows[column].isin(by_key.keys()) & ~rows[column].duplicated()].reset_index(drop=True)
+            named = rows[column].str.rpartition("/")[2]
+            if named.head(200).isin(by_key.keys()).mean() >= LEAST_FOUND:
+                rows = rows.assign(**{column: named})[named.isin(by_key.keys()) & ~named.duplicated()]
+                rows = rows.reset_index(drop=True)
                 rows = rows[[column, *(name for name in rows.columns if name != column)]]
                 return rows, [by_key[key] for key in rows[column]]
     return None
@@ -220,7 +230,7 @@ def _with_classes_as_columns(train: pd.DataFrame, targets: list[str]) -> pd.Data
     """Where a column lists several of the targets in a row, a column of zeros and ones for each of these."""
     if len(targets) < 2 or set(targets) <= set(train.columns):
         return train
-    for column in train.columns[1:]:
+    for column in train.select_dtypes(exclude="number").columns[1:]:
         parts = train[column].str.split(r"[,;|\s]+", regex=True)
         if parts.map(lambda own: set(own) <= {*targets, ""}).mean() > LEAST_FOUND:
             listed = {name: parts.map(lambda own, name=name: int(name in own)) for name in targets}

@@ -18,6 +18,8 @@ MANY_NUMBERS = 30
 
 Kind = Literal["regression", "labels", "probability"]
 
+_LABEL = re.compile(r"(target|label|class|category)(_?(id|name))?", re.I)
+
 METRICS = (  # the first that the description mentions
     ("rmsle", r"rmsle|logarithmic error|squared log"),
     ("rmse", r"rmse|root.mean.squared? error"),
@@ -104,7 +106,7 @@ def _roles(
         raise CannotSolve("the tables share no column to predict from")
     if set(targets) <= set(answers):
         return Roles(train, test, ids, targets, features)
-    labels = answers if len(answers) == 1 else [column for column in answers if column.lower() in ("target", "label")]
+    labels = answers if len(answers) == 1 else [column for column in answers if _LABEL.fullmatch(column)]
     if len(targets) == 1 and len(labels) == 1:
         return Roles(train, test, ids, targets, features, labels[0])
     texts = [column for column in answers if re.search("answer|text|after|labels?$", column, re.I)]

@@ -1,0 +1,66 @@
+"""What a competition packs together: archives of many files, and JSON files that list pictures with their labels."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+from tables import MAX_BYTES
+
+TARS = (".tar", ".tar.gz", ".tgz")
+
+
+def unpacked(path: Path) -> Path | None:
+    """A folder with the files of a tar or 7z archive; None for what is neither, too large or damaged."""
+    name = path.name.lower()
+    if not name.endswith((*TARS, ".7z")) or path.stat().st_size > MAX_BYTES:
+        return None
+    folder = Path(tempfile.mkdtemp(prefix="unpacked-"))
+    try:
+        if name.endswith(".7z"):
+            import py7zr
+
+            with py7zr.SevenZipFile(path) as archive:
+                if archive.archiveinfo().uncompressed > MAX_BYTES:
+                    return None
+                archive.extractall(folder)
+        else:
+            with tarfile.open(path) as archive:
+                archive.extractall(folder, filter="data")
+    except Exception:  # a library raises what it likes for a damaged file
+        return None
+    return folder
+
+
+def listed_pictures(data: Path) -> Iterator[tuple[str, pd.DataFrame]]:
+    """Tables of pictures from JSON files in the form of COCO, with the labels of those that have annotations.
+
+    The first annotation of a picture counts. The name is the file's path.
+    """
+    for path in sorted(data.rglob("*.json")):
+        if path.stat().st_size > MAX_BYTES:
+            continue
+        try:
+            content = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError:
+            continue
+        images = content.get("images") if isinstance(content, dict) else None
+        if not isinstance(images, list) or not images or "file_name" not in images[0]:
+            continue
+        table = _flat(images)
+        key = "image_id" if "image_id" in table else "id"
+        if annotations := content.get("annotations"):
+            labels = _flat(annotations).drop_duplicates("image_id").set_index("image_id")
+            table = table.join(labels.drop(columns=[*table.columns, "id"], errors="ignore"), on=key, how="inner")
+        yield path.relative_to(data).as_posix().lower(), table
+
+
+def _flat(rows: list[dict[str, Any]]) -> pd.DataFrame:
+    table = pd.DataFrame(rows)
+    simple = [name for name in table if not table[name].map(lambda value: isinstance(value, list | dict)).any()]
+    return table[simple]
