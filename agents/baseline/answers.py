@@ -5,58 +5,79 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import numpy as np
 import pandas as pd
 from sklearn.feature_extraction import FeatureHasher
 from sklearn.feature_extraction.text import TfidfVectorizer
-from sklearn.linear_model import Ridge, SGDClassifier
+from sklearn.impute import SimpleImputer
+from sklearn.linear_model import Ridge, RidgeCV, SGDClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from tables import SEED
 from task import CannotSolve
 
 MAX_ROWS, MAX_LABELS, MAX_WORDS = 20_000, 500, 300_000
+MANY_NUMBERS = 30
+"""With so many columns of numbers, a row is what is measured of a picture or a sound."""
 Model = Callable[[pd.DataFrame], list[str]]
 
 log = logging.getLogger("baseline")
 
 
-def text_answers(train: pd.DataFrame, test: pd.DataFrame, features: list[str], answer: str) -> list[str]:
+def text_answers(train: pd.DataFrame, test: pd.DataFrame, features: list[str], answer: str, count: int) -> list[str]:
     """The answers to the test rows by whichever way of writing them is best for held-out training rows.
 
-    All columns are text. Raises CannotSolve where no way beats the most frequent answer.
+    All columns are text. ``count`` is how many labels each answer is to list, the likeliest first; 0 if that is not
+    fixed. Raises CannotSolve where no way beats the most frequent answer.
     """
     rows = train.sample(min(len(train), MAX_ROWS), random_state=SEED)
     columns = [name for name in features if rows[name].nunique() > 1]
     cut = max(1, len(rows) // 4)
     held, rest = rows[:cut], rows[cut:]
-    usual = rest[answer].mode().iloc[0]
-    best = (_likeness([usual] * len(held), held[answer]), "", "")
-    for name, column, fit in _ways(rest, columns, answer):
-        score = _likeness(fit(rest, column, columns, answer)(held), held[answer])
+    usual = rest[answer].value_counts().index[: max(1, count)]
+    best = (_likeness([" ".join(usual)] * len(held), held[answer], count), "", "")
+    for name, column, fit in _ways(rest, columns, answer, count):
+        score = _likeness(fit(rest, column, columns, answer)(held), held[answer], count)
         log.info("%s, %s: %.4f of the words are right in held-out rows", name, column, score)
         best = max(best, (score, name, column))
     if not best[1]:
         raise CannotSolve(f"the texts of {answer!r} follow from no column")
-    fit = next(fit for name, column, fit in _ways(rest, columns, answer) if (name, column) == best[1:])
+    fit = next(fit for name, column, fit in _ways(rest, columns, answer, count) if (name, column) == best[1:])
     return fit(train, best[2], columns, answer)(test)
 
 
-def _ways(rows: pd.DataFrame, columns: list[str], answer: str) -> Iterator[tuple[str, str, Callable[..., Model]]]:
+def _ways(
+    rows: pd.DataFrame, columns: list[str], answer: str, count: int
+) -> Iterator[tuple[str, str, Callable[..., Model]]]:
     answers = rows[answer]
     words = answers.str.split()
     counts = Counter(word for own in words for word in set(own))
+    distinct = words.map(lambda own: len(set(own)) == len(own)).mean() > 0.9  # else they are not labels
+    few = count > 0 or (distinct and len(counts) < 0.2 * sum(counts.values()))
+    measured = _measured(rows, columns)
+    if few and len(measured) >= MANY_NUMBERS:
+        yield "labels of the numbers", measured[0], partial(_labels, count=count, numbers=measured)
+        return
     for column in columns:
-        yield "remembered answers", column, _remembered
+        if count == 0:
+            yield "remembered answers", column, _remembered
         if np.mean([own in text for own, text in zip(answers, rows[column], strict=True)]) > 0.8:
             yield "a part of the text", column, _part
-        elif len(counts) < 0.2 * sum(counts.values()) and rows[column].str.split().str.len().mean() > 3:
-            yield "labels of the text", column, _labels
+        elif few and rows[column].str.split().str.len().mean() > 3:
+            yield "labels of the text", column, partial(_labels, count=count)
 
 
-def _likeness(found: list[str], true: pd.Series) -> float:
-    """The mean Jaccard index of the words."""
+def _measured(rows: pd.DataFrame, columns: list[str]) -> list[str]:
+    """The columns that hold nothing but numbers."""
+    return [name for name in columns if pd.to_numeric(rows[name].replace("", "nan"), errors="coerce").notna().any()]
+
+
+def _likeness(found: list[str], true: pd.Series, count: int) -> float:
+    """The mean Jaccard index of the words; of lists of fixed length, the mean share of true words that are in them."""
     pairs = [(set(a.split()), set(b.split())) for a, b in zip(found, true, strict=True)]
-    return float(np.mean([len(a & b) / max(1, len(a | b)) if a or b else 1.0 for a, b in pairs]))
+    return float(np.mean([len(a & b) / max(1, len(b if count else a | b)) if a or b else 1.0 for a, b in pairs]))
 
 
 def _remembered(rows: pd.DataFrame, column: str, columns: list[str], answer: str) -> Model:
@@ -65,20 +86,35 @@ def _remembered(rows: pd.DataFrame, column: str, columns: list[str], answer: str
     return lambda table: [str(known.get(text, text)) for text in table[column]]
 
 
-def _labels(rows: pd.DataFrame, column: str, columns: list[str], answer: str) -> Model:
-    """Several of the frequent words of answers for each text: a linear model for each word."""
+def _labels(
+    rows: pd.DataFrame, column: str, columns: list[str], answer: str, *, count: int, numbers: list[str] | None = None
+) -> Model:
+    """Several of the frequent words of answers for each text, or row of numbers: a linear model for each word."""
     lists = rows[answer].str.split()
     names = [name for name, _ in Counter(word for own in lists for word in own).most_common(MAX_LABELS)]
     truth = np.array([[name in own for name in names] for own in lists], dtype=float)
-    vectors = TfidfVectorizer(sublinear_tf=True, max_features=20_000)
-    model = Ridge(alpha=0.5, solver="sparse_cg").fit(vectors.fit_transform(rows[column]), truth)
+    if numbers:
+        vectors = make_pipeline(SimpleImputer(), StandardScaler())
+        model = RidgeCV(np.logspace(0, 4, 9))
+    else:
+        vectors = TfidfVectorizer(sublinear_tf=True, max_features=20_000)
+        model = Ridge(alpha=0.5, solver="sparse_cg")
+
+    def inputs(table: pd.DataFrame) -> pd.Series | pd.DataFrame:
+        return table[numbers].apply(pd.to_numeric, errors="coerce") if numbers else table[column]
+
+    model.fit(vectors.fit_transform(inputs(rows)), truth)
     usual = max(1, round(float(truth.sum(axis=1).mean())))
 
     def predict(table: pd.DataFrame) -> list[str]:
-        values = model.predict(vectors.transform(table[column]))
-        ranks = np.argsort(-values, axis=1)[:, : usual + 3]
+        values = model.predict(vectors.transform(inputs(table)))
+        ranks = np.argsort(-values, axis=1)[:, : count or usual + 3]
         return [
-            " ".join(names[k] for place, k in enumerate(own) if place == 0 or row[k] > (0.25 if place < usual else 0.4))
+            " ".join(
+                names[k]
+                for place, k in enumerate(own)
+                if count or place == 0 or row[k] > (0.25 if place < usual else 0.4)
+            )
             for row, own in zip(values, ranks, strict=True)
         ]
 

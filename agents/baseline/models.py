@@ -9,6 +9,7 @@ import pandas as pd
 from sklearn.calibration import CalibratedClassifierCV
 from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
 from sklearn.decomposition import TruncatedSVD
+from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.ensemble import (
     ExtraTreesClassifier,
     ExtraTreesRegressor,
@@ -27,6 +28,8 @@ MAX_KERNEL_ROWS = 5_000
 TREES = 100
 MANY_NUMBERS = 200
 """With more numeric columns than this, linear models are held back more: those of pictures say the same many times."""
+MANY_CLASSES = 20
+"""Support vectors need a calibrated machine for each class; with more classes than this, they take too long."""
 MAX_BOOSTED_CLASSES = 5
 """Boosting grows a tree for each class and round: with many classes it takes long for what it adds."""
 
@@ -103,7 +106,11 @@ def classifiers(features: Features, rows: int, classes: int) -> Iterator[tuple[s
             name,
             make_pipeline(features.for_linear(), LogisticRegression(C=strength, max_iter=300)),
         )
-    if rows <= MAX_KERNEL_ROWS and not features.text:
+    if classes > MANY_CLASSES and len(features.numeric) > MANY_NUMBERS:
+        for share in (0.3, 0.7):
+            discriminant = LinearDiscriminantAnalysis(solver="lsqr", shrinkage=share)
+            yield f"discriminants, {share}", make_pipeline(features.for_linear(), discriminant)
+    elif rows <= MAX_KERNEL_ROWS and not features.text:
         machine = CalibratedClassifierCV(SVC(C=10.0), ensemble=False, cv=3)
         yield "support vectors", make_pipeline(features.for_linear(), machine)
     trees = ExtraTreesClassifier(TREES, min_samples_leaf=1 if rows <= MAX_KERNEL_ROWS else 3, random_state=SEED)

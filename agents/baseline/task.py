@@ -144,6 +144,8 @@ def _single_targets(
         if set(classes) <= {"0", "1"} and len(roles.targets) > 1:  # one of them may not occur
             classes = ["0", "1"]
         between = bool(((asked > 0) & (asked < 1)).any())
+        if sample[column].str.split().str.len().min() > 1 and not truth.str.contains(" ").any():
+            raise NoClasses(f"{column!r} asks for several labels in each row")
         many = len(classes) > MANY_NUMBERS and metric != "accuracy"
         quantity = metric in ("rmse", "rmsle", "mae") or many or (between and len(classes) > 2)
         if numeric and (quantity or (numbers % 1 != 0).any()):
