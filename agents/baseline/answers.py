@@ -60,7 +60,7 @@ def _ways(
     if few and len(measured) >= MANY_NUMBERS:
         yield "labels of the numbers", measured[0], partial(_labels, count=count, numbers=measured)
         return
-    for column in columns:
+    for column in columns if len(measured) < MANY_NUMBERS else [name for name in columns if name not in measured]:
         if count == 0:
             yield "remembered answers", column, _remembered
         if np.mean([own in text for own, text in zip(answers, rows[column], strict=True)]) > 0.8:

@@ -101,12 +101,15 @@ def classifiers(features: Features, rows: int, classes: int) -> Iterator[tuple[s
     strengths = (10.0, 1.0) if features.text else (1.0, 0.05)
     if len(features.numeric) > MANY_NUMBERS:
         strengths = (0.03, 0.003)
-    for name, strength in zip(("linear model", "linear model, smoother"), strengths, strict=True):
+    discriminants = classes > MANY_CLASSES and len(features.numeric) > MANY_NUMBERS
+    if discriminants:  # quicker than regression, and better
+        strengths = ()
+    for name, strength in zip(("linear model", "linear model, smoother"), strengths, strict=False):
         yield (
             name,
             make_pipeline(features.for_linear(), LogisticRegression(C=strength, max_iter=300)),
         )
-    if classes > MANY_CLASSES and len(features.numeric) > MANY_NUMBERS:
+    if discriminants:
         for share in (0.3, 0.7):
             discriminant = LinearDiscriminantAnalysis(solver="lsqr", shrinkage=share)
             yield f"discriminants, {share}", make_pipeline(features.for_linear(), discriminant)
