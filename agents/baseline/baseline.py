@@ -2,9 +2,9 @@
 
 It reads the public tables, texts, pictures, scans, sounds and series, infers from the sample submission what is asked
 for, compares a few scikit-learn pipelines by cross-validation, and leaves the best one's predictions, or those of the
-best ones' mean. Masks come from a model of single pixels, texts from training answers and from the given text. The
-submission is there from the first second (a copy of the sample) and replaced whenever something better is found, so
-that the end of the time may come at any moment. Where it has no model (boxes, videos, recommendations), it says so
+best ones' mean. Masks and boxes come from a model of single pixels, texts from training answers and from the given
+text. The submission is there from the first second (a copy of the sample) and replaced whenever something better is
+found, so that the end of the time may come at any moment. Where it has no model (videos, recommendations), it says so
 and the copy stays.
 """
 
@@ -138,7 +138,7 @@ def solve(data: Path, tables: list[Source], sample_source: Source, submission: P
     sample = sample_source.read()
     if re.fullmatch(r"|Unnamed: 0", sample.columns[0]) and len(sample.columns) > 2:  # numbers of the rows
         sample = sample.set_index(sample.columns[0]).rename_axis("")
-    if _solve_pixels(data, sample, tables, submission, description):
+    if _solve_boxes(data, sample, tables, submission) or _solve_pixels(data, sample, tables, submission, description):
         return
     roles = _roles(data, sample, tables, seconds)
     log.info("tables: %s and %s; metric: %s", roles.train.name, roles.test.name, metric or "not named")
@@ -168,6 +168,22 @@ def solve(data: Path, tables: list[Source], sample_source: Source, submission: P
         log.info("%s: %s%s", ", ".join(target.columns[:10]), target.kind, classes)
     improve(roles, train, test, targets, metric,
         lambda attempt: _write(attempt.averaged(places), targets, sample, submission))  # fmt: skip
+
+
+def _solve_boxes(data: Path, sample: pd.DataFrame, tables: list[Source], submission: Path) -> bool:
+    """Whether boxes in pictures are asked for, which are then predicted."""
+    from boxes import asks_for_boxes, box_submission
+
+    if not asks_for_boxes(sample):
+        return False
+    try:
+        made = box_submission(data, sample, tables)
+    except CannotSolve as reason:
+        log.info("no boxes: %s", reason)
+        return False
+    _replace(submission, lambda path: made.to_csv(path, index=False))
+    log.info("submission: boxes")
+    return True
 
 
 def _solve_pixels(data: Path, sample: pd.DataFrame, tables: list[Source], submission: Path, description: str) -> bool:
