@@ -12,6 +12,8 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from documents import SUFFIX as DOCUMENTS
+from documents import document_table
 from readings import (
     ARRAYS,
     SCANS,
@@ -41,11 +43,15 @@ _END = re.compile(r".*_([A-Za-z0-9]+)")
 
 @dataclass(frozen=True)
 class File:
-    """What an id stands for: a file, a member of a zip archive or a folder of scans; ``name`` is its path."""
+    """What an id stands for: a file, a part of it, a member of a zip archive or a folder of scans.
+
+    ``name`` is its path, and ``part`` is where it begins and ends in a file.
+    """
 
     path: Path
     name: str
     member: str = ""
+    part: tuple[int, int] | None = None
 
     @property
     def keys(self) -> tuple[str, str]:
@@ -53,6 +59,10 @@ class File:
         return Path(self.name).name, Path(self.name).stem
 
     def read(self) -> bytes:
+        if self.part is not None:
+            with self.path.open("rb") as file:
+                file.seek(self.part[0])
+                return file.read(self.part[1] - self.part[0])
         if not self.member:
             return self.path.read_bytes()
         with zipfile.ZipFile(self.path) as archive:
@@ -109,14 +119,27 @@ def find_files(data: Path) -> list[File]:
     return [*found, *folders.values()]
 
 
+def _recorded_files(data: Path, id: str) -> tuple[list[File], list[Source | Frame]]:
+    """Pictures in files of documents that have an id, and what the documents say of them; the largest file first."""
+    files, tables = [], []
+    for path in sorted(data.glob(f"*{DOCUMENTS}"), key=lambda path: -path.stat().st_size):
+        table, places = document_table(path)
+        if id in table:
+            names = (f"{path.name}/{key}.jpg" for key in table[id])
+            files += [File(path, name, part=place) for name, place in zip(names, places, strict=True)]
+            tables.append(Frame(path.name, table))
+    return files, tables
+
+
 def media_tables(data: Path, sample: pd.DataFrame, tables: list[Source], seconds: float) -> list[Frame]:
     """A training and a test table with numbers from the files that the ids name; none where ids name no files.
 
     Reading the files takes about ``seconds``: of the training files so many are read as that allows.
     """
-    files = find_files(data)
-    tables = [*(Frame(name, table) for name, table in listed_pictures(data)), *tables]
     id = sample.columns[0]
+    recorded, made = _recorded_files(data, id)
+    files = [*find_files(data), *recorded]
+    tables = [*made, *(Frame(name, table) for name, table in listed_pictures(data)), *tables]
     tests = _by_key(file for file in files if not _TRAIN.search(file.name)) or _by_key(files)
     test = _named_files(sample, tables, tests)
     if test is None:

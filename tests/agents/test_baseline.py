@@ -171,6 +171,14 @@ def test_it_finds_boxes_in_pictures_and_what_whole_studies_show(tmp_path: Path, 
     assert score is not None and score > 0.7, ran.output
 
 
+def test_it_learns_from_pictures_in_documents(tmp_path: Path, start: Start) -> None:
+    competition = default_catalogue()["cdiscount-image-classification-challenge"]
+    dataset = make_twin(competition, tmp_path / "twin", 0, "micro", medals=False).dataset
+    ran = start("baseline", dataset.public)
+    score = report(dataset, ran).score
+    assert score is not None and score > 0.3, ran.output
+
+
 def test_it_writes_the_part_of_a_text_that_training_answers_point_at(tmp_path: Path, start: Start) -> None:
     rng, rows = np.random.default_rng(0), []
     words = [f"w{k}" for k in range(40)]
