@@ -3,9 +3,10 @@
 It reads the public tables, texts, pictures, scans, sounds and series, infers from the sample submission what is asked
 for, compares a few scikit-learn pipelines by cross-validation, and leaves the best one's predictions, or those of the
 best ones' mean. Masks and boxes come from a model of single pixels, texts from training answers and from the given
-text. The submission is there from the first second (a copy of the sample) and replaced whenever something better is
-found, so that the end of the time may come at any moment. Where it has no model (videos, recommendations), it says so
-and the copy stays.
+text, recommendations from each customer's own items. The submission is there from the first second (a copy of the
+sample) and replaced whenever something better is found, so that the end of the time may come at any moment. Where it
+has no model (videos), it says so and
+the copy stays.
 """
 
 from __future__ import annotations
@@ -106,11 +107,13 @@ def main() -> int:
 def _roles(data: Path, sample: pd.DataFrame, tables: list[Source], seconds: float) -> Roles:
     """What to learn from: files that the ids name, or else tables; raises CannotSolve."""
     from media import media_tables
+    from sequences import sequence_tables
 
     made = media_tables(data, sample, tables, MEDIA_SHARE * seconds)
+    made = made or sequence_tables(sample, tables)
     if not made:
         return find_roles(sample, [_with_joined_id(table, sample) for table in tables])
-    log.info("pictures or sounds: %d for training, %d of the test", *(len(frame.table) for frame in made))
+    log.info("rows made here: %d for training, %d of the test", *(len(frame.table) for frame in made))
     return find_roles(sample, made)
 
 
@@ -138,7 +141,10 @@ def solve(data: Path, tables: list[Source], sample_source: Source, submission: P
     sample = sample_source.read()
     if re.fullmatch(r"|Unnamed: 0", sample.columns[0]) and len(sample.columns) > 2:  # numbers of the rows
         sample = sample.set_index(sample.columns[0]).rename_axis("")
-    if _solve_boxes(data, sample, tables, submission) or _solve_pixels(data, sample, tables, submission, description):
+    pixels = _solve_boxes(data, sample, tables, submission) or _solve_pixels(
+        data, sample, tables, submission, description
+    )
+    if pixels or _solve_lists(sample, tables, submission):
         return
     roles = _roles(data, sample, tables, seconds)
     log.info("tables: %s and %s; metric: %s", roles.train.name, roles.test.name, metric or "not named")
@@ -200,6 +206,17 @@ def _solve_pixels(data: Path, sample: pd.DataFrame, tables: list[Source], submis
         log.info("no masks: %s", reason)
         return False
     return True
+
+
+def _solve_lists(sample: pd.DataFrame, tables: list[Source], submission: Path) -> bool:
+    """Whether lists of items are asked for, which are then recommended."""
+    from recommending import recommendations
+
+    made = recommendations(sample, tables)
+    if made is not None:
+        _replace(submission, lambda path: made.to_csv(path, index=False))
+        log.info("submission: recommendations")
+    return made is not None
 
 
 def _write_texts(roles: Roles, sample: pd.DataFrame, submission: Path) -> None:

@@ -93,13 +93,17 @@ class Source:
     def _separator(self) -> str:
         return "\t" if self.name.endswith(".tsv") else ","
 
-    def _read_json(self, as_text: list[str] | None) -> pd.DataFrame:
+    def read_cells(self) -> pd.DataFrame:
+        """A JSON table as it is, with lists and dictionaries in its cells."""
         if self.size > MAX_BYTES:
             raise ValueError(f"{self.name} is too large a JSON file")
         with self.open() as file:
             content = file.read()
         lines = not content.lstrip().startswith(b"[")
-        table = pd.read_json(io.BytesIO(content), lines=lines, dtype=False, convert_dates=False)
+        return pd.read_json(io.BytesIO(content), lines=lines, dtype=False, convert_dates=False)
+
+    def _read_json(self, as_text: list[str] | None) -> pd.DataFrame:
+        table = self.read_cells()
         for column in table:
             kept_as_text = as_text is None or column in as_text
             if kept_as_text or table[column].map(lambda value: isinstance(value, list | dict)).any():

@@ -1,0 +1,83 @@
+"""Tables with lists in their cells, and a value to predict for each place of the lists: a row for each place."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+from media import Frame
+from tables import SEED, Source
+
+MAX_TRAIN_ROWS = 3_000
+MIN_LENGTH = 5
+NEAR = 3
+"""So many neighbours on each side are features too."""
+PAIRS = ("()", "[]", "{}")
+
+
+def sequence_tables(sample: pd.DataFrame, tables: list[Source]) -> list[Frame]:
+    """A training and a test table; none where no test table has the ids of the sample without a place at the end."""
+    id, targets = sample.columns[0], list(sample.columns[1:])
+    parts = sample[id].str.extract(r"^(.*)_(\d+)$")
+    if parts.isna().any(axis=None):
+        return []
+    tables = [table for table in tables if table.name.endswith((".json", ".jsonl"))]
+    for test in (table for table in tables if "test" in table.name):
+        asked = test.read_cells()
+        key = next((name for name in asked if parts[0].isin(set(asked[name].astype(str))).all()), "")
+        for train in (table for table in tables if key and table != test):
+            known = train.read_cells()
+            if {*targets, key} <= set(known.columns):
+                known = known[known[targets].map(lambda cell: isinstance(cell, list) and len(cell) > 0).all(axis=1)]
+                columns = [name for name in asked if name in known and name != key]
+                rows = _rows(known, columns, targets, key, id)
+                rows = rows.sample(min(len(rows), MAX_TRAIN_ROWS), random_state=SEED)
+                return [Frame("train.csv", rows), Frame("test.csv", _rows(asked, columns, [], key, id))]
+    return []
+
+
+def _rows(table: pd.DataFrame, columns: list[str], targets: list[str], old: str, id: str) -> pd.DataFrame:
+    found = []
+    for record in table.to_dict("records"):
+        series = {name: list(record[name]) for name in columns if isinstance(record[name], str | list)}
+        length = max(map(len, series.values()), default=0)
+        if length < MIN_LENGTH:
+            continue
+        made = {"position": np.arange(length), "from the end": np.arange(length, 0, -1)}
+        made |= {name: record[name] for name in columns if isinstance(record[name], int | float)}
+        for name, values in series.items():
+            if len(values) == length and all(not isinstance(value, list | dict) for value in values):
+                made |= _with_neighbours(name, values)
+                made |= _of_partners(name, values, series, length)
+        for name in targets:
+            made[name] = [*record[name], *[np.nan] * (length - len(record[name]))]
+        found.append(pd.DataFrame({id: [f"{record[old]}_{k}" for k in range(length)]} | made))
+    rows = pd.concat(found, ignore_index=True)
+    return rows.dropna(subset=targets) if targets else rows
+
+
+def _with_neighbours(name: str, values: list[object]) -> dict[str, list[object]]:
+    padded = [*[None] * NEAR, *values, *[None] * NEAR]
+    if isinstance(values[0], str):
+        padded = ["none" if value is None else value for value in padded]
+    return {f"{name} {k - NEAR:+d}": padded[k : k + len(values)] for k in range(2 * NEAR + 1)}
+
+
+def _of_partners(
+    name: str, values: list[object], series: dict[str, list[object]], length: int
+) -> dict[str, list[object]]:
+    """Where a series has brackets: what the other series have at the place of the bracket that belongs to each."""
+    pair = next((pair for pair in PAIRS if pair[0] in values and pair[1] in values), None)
+    if pair is None:
+        return {}
+    partner, opened = [-1] * length, []
+    for k, value in enumerate(values):
+        if value == pair[0]:
+            opened.append(k)
+        elif value == pair[1] and opened:
+            partner[k] = opened.pop()
+            partner[partner[k]] = k
+    found: dict[str, list[object]] = {}
+    for other, own in series.items():
+        if other != name and len(own) == length and isinstance(own[0], str):
+            found[f"{other} of the partner"] = [own[k] if k >= 0 else "none" for k in partner]
+    return found
