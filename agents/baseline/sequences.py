@@ -7,9 +7,10 @@ import pandas as pd
 from media import Frame
 from tables import SEED, Source
 
-MAX_TRAIN_ROWS = 3_000
+MAX_TRAIN_ROWS = 5_200
+"""More than the slow models take."""
 MIN_LENGTH = 5
-NEAR = 3
+NEAR = 2
 """So many neighbours on each side are features too."""
 PAIRS = ("()", "[]", "{}")
 

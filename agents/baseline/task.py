@@ -26,7 +26,7 @@ METRICS = (  # the first that the description mentions
     ("mae", r"\bmae\b|mean.absolute error"),
     ("auc", r"\bauc\b|\broc\b"),
     ("log loss", r"log.?loss|logarithmic loss|cross.?entropy"),
-    ("accuracy", r"accuracy|\bf.?1\b|kappa|share of .* correctly"),
+    ("accuracy", r"accuracy|matthews|\bf.?1\b|kappa|share of .* correctly"),
 )
 
 

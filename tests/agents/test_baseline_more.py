@@ -25,7 +25,7 @@ def data(tmp_path: Path) -> Path:
 def test_it_recommends_what_a_customer_took_lately_before_what_all_take(data: Path, start: Start) -> None:
     days = pd.date_range("2020-01-01", "2020-02-29").strftime("%Y-%m-%d")
     bought = [(day, f"c{k}", str(100 + 10 * k + place // 30)) for place, day in enumerate(days) for k in range(3)]
-    bought += [(day, f"d{place}", "777") for place, day in enumerate(days)]
+    bought += [(day, f"{other}{place}", "777") for place, day in enumerate(days) for other in "de"]
     pd.DataFrame(sorted(bought), columns=["day", "who", "item"]).to_csv(data / "transactions.csv", index=False)
     sample = pd.DataFrame({"who": ["c2", "c0", "new"], "prediction": "0777 0101 0112"})
     sample.to_csv(data / "sample_submission.csv", index=False)
@@ -50,3 +50,28 @@ def test_it_predicts_a_value_for_each_place_of_a_sequence(data: Path, start: Sta
     ran = start("baseline", data)
     found = pd.read_csv(ran.submission)["decay"].to_numpy().reshape(-1, 20)[:, :15]
     assert np.abs(found - np.array(test["decay"].to_list())).mean() < 0.3, ran.output
+
+
+def test_it_looks_up_both_players_that_an_id_names(data: Path, start: Start) -> None:
+    rng = np.random.default_rng(0)
+    for kind in ("train", "test"):
+        places, rows = [], []
+        for game in range(6 if kind == "train" else 2):
+            for player in range(8):
+                x, y = rng.random(2).round(3)
+                places.append((f"{kind}_{game}", f"p{player}", x, y))
+                for other in range(player):
+                    apart = np.hypot(x - places[-1 - player + other][2], y - places[-1 - player + other][3])
+                    rows.append((f"{kind}_{game}", f"p{other}", f"p{player}", int(apart < 0.4)))
+        named = pd.DataFrame(places, columns=["game", "player", "x", "y"])
+        named.to_csv(data / f"{kind}_places.csv", index=False)
+        pairs = pd.DataFrame(rows, columns=["game", "player_1", "player_2", "near"])
+        pairs.insert(0, "pair", pairs["game"] + "_" + pairs["player_1"] + "_" + pairs["player_2"])
+        if kind == "train":
+            pairs.to_csv(data / "train_labels.csv", index=False)
+    pairs[["pair"]].assign(near=0).to_csv(data / "sample_submission.csv", index=False)
+    (data / "description.md").write_text("## Evaluation\nAccuracy.")
+    ran = start("baseline", data)
+    found = pd.read_csv(ran.submission)
+    assert list(found["pair"]) == list(pairs["pair"])
+    assert (found["near"] == pairs["near"]).mean() > 0.85, ran.output
