@@ -1,4 +1,4 @@
-"""One solver for each family of twins, by someone who knows the kind of problem, and nothing of the world behind a twin.
+"""A solver for each family of twins: it knows the kind of problem, and nothing of the world behind a twin.
 
 python -m tools.solvers ID PUBLIC SUBMISSION
 
@@ -12,21 +12,26 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable
+import zipfile
+from collections.abc import Callable, Iterable
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from PIL import Image
-from scipy.ndimage import gaussian_filter1d, median_filter
+from scipy.fft import dctn
+from scipy.ndimage import find_objects, gaussian_filter, gaussian_filter1d, label, median_filter
+from scipy.stats import kurtosis, skew
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
-from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.feature_extraction import DictVectorizer
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.metrics import matthews_corrcoef
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import MaxAbsScaler, StandardScaler
+from sklearn.svm import SVC
 
 # Tracks of particles: icecube-neutrinos-in-deep-ice
 
@@ -370,6 +375,116 @@ def _choices(codes: dict[str, str], notes: dict[str, str], words: Pipeline) -> l
     return found
 
 
+# Hidden messages: alaska2-image-steganalysis
+
+
+def messages(public: Path) -> pd.DataFrame:
+    """Coefficients that are not zero, by frequency, against those of the same picture cut and compressed again."""
+    folders = ["Cover", *sorted(p.name for p in public.iterdir() if p.is_dir() and p.name not in ("Cover", "Test"))]
+    paths = [path for folder in folders for path in sorted((public / folder).glob("*.jpg"))]
+    sample = pd.read_csv(public / "sample_submission.csv")
+    x = np.stack([_coefficients(path) for path in paths])
+    asked = np.stack([_coefficients(public / "Test" / name) for name in sample["Id"]])
+    model = make_pipeline(StandardScaler(), LogisticRegression(C=0.02, max_iter=500))
+    p = model.fit(x, [path.parent.name for path in paths]).predict_proba(asked)
+    return sample.assign(Label=1 - p[:, list(model.classes_).index("Cover")])
+
+
+def _coefficients(path: Path) -> np.ndarray:
+    image = Image.open(path)
+    steps = np.array(image.quantization[0]).reshape(8, 8)
+    light = np.asarray(image.convert("YCbCr"), float)[..., 0] - 128
+    counts = []
+    for plane in (light, light[4:-4, 4:-4]):
+        height, width = (side // 8 for side in plane.shape)
+        blocks = plane[: 8 * height, : 8 * width].reshape(height, 8, width, 8).swapaxes(1, 2)
+        values = np.abs(np.rint(dctn(blocks, axes=(2, 3), norm="ortho") / steps)).reshape(-1, 64)
+        counts.append(np.log(np.stack([(values != 0).mean(axis=0), (values > 1).mean(axis=0)])[:, 1:] + 1e-3).ravel())
+    return np.concatenate([counts[0] - counts[1], counts[0][:63], [np.log(steps.sum())]])
+
+
+# Brain waves: hms-harmful-brain-activity-classification
+
+
+def brains(public: Path) -> pd.DataFrame:
+    """How strong each rhythm is, how much like spikes, and how alike both sides of the head are."""
+    train, sample = pd.read_csv(public / "train.csv"), pd.read_csv(public / "sample_submission.csv")
+    votes = train.groupby("eeg_id")[list(sample.columns[1:])].sum()
+    x = np.stack([_rhythms(public / "train_eegs" / f"{id}.parquet") for id in votes.index])
+    asked = np.stack([_rhythms(public / "test_eegs" / f"{id}.parquet") for id in sample["eeg_id"]])
+    shares = votes.div(votes.sum(axis=1), axis=0)
+    models = [ExtraTreesRegressor(300, min_samples_leaf=3, max_features=0.3, random_state=seed) for seed in range(2)]
+    p = np.mean([model.fit(x, shares).predict(asked) for model in models], axis=0) + 0.01
+    return pd.concat([sample["eeg_id"], pd.DataFrame(p / p.sum(axis=1, keepdims=True), columns=shares.columns)], axis=1)
+
+
+def _rhythms(path: Path) -> np.ndarray:
+    waves = pd.read_parquet(path).interpolate(limit_direction="both").fillna(0)
+    sides = [["Fp1", "F3", "C3", "P3", "F7", "T3", "T5", "O1"], ["Fp2", "F4", "C4", "P4", "F8", "T4", "T6", "O2"]]
+    found, means = [], []
+    for side in (*sides, sides[0] + sides[1]):
+        mean = waves[side].to_numpy(float).mean(axis=1)
+        mean = mean - mean.mean()
+        power = np.abs(np.fft.rfft(mean * np.hanning(len(mean)), 2048)) ** 2
+        hertz = np.fft.rfftfreq(2048, 1 / 200)
+        edges = [0.3, 0.8, 1.2, 1.6, 2, 2.5, 3, 4, 5, 6, 7, 9, 13, 20, 40]
+        bands = [power[(hertz >= a) & (hertz < b)].mean() for a, b in pairwise(edges)]
+        spikes = np.diff(mean, 10) if len(mean) < 20 else mean[10:] - mean[:-10]
+        found.append([*np.log(np.array(bands) + 1e-6), np.log(mean.std() + 1e-6), skew(mean), kurtosis(mean),
+                      skew(spikes), kurtosis(spikes), power.max() / power.sum(), hertz[power.argmax()]])  # fmt: skip
+        means.append(mean)
+    left, right = np.array(found[0]), np.array(found[1])
+    together = np.corrcoef(means[0], means[1])[0, 1]
+    return np.concatenate(
+        [np.maximum(left, right), np.minimum(left, right), np.abs(left - right), found[2], [together]]
+    )
+
+
+# Characters on pages: kuzushiji-recognition
+
+
+def characters(public: Path) -> pd.DataFrame:
+    """Pieces of connected ink, those cut that are as large as several characters, and a classifier of them."""
+    train, sample = pd.read_csv(public / "train.csv").dropna(), pd.read_csv(public / "sample_submission.csv")
+    boxes = {id: np.array(labels.split()).reshape(-1, 5) for id, labels in train.to_numpy()}
+    sizes = np.concatenate([rows[:, 3:].astype(float) for rows in boxes.values()])
+    largest, x, y = np.quantile(sizes, 0.98), [], []
+    for id, pieces in _pieces(public / "train_images.zip", boxes, largest).items():
+        left, top, width, height = boxes[id][:, 1:].astype(float).T
+        for across, down, window in pieces:
+            inside = (left <= across) & (across <= left + width) & (top <= down) & (down <= top + height)
+            if inside.sum() == 1:
+                x.append(window)
+                y.append(boxes[id][inside.argmax(), 0])
+    model = SVC(C=10).fit(x, y)
+    found = []
+    for pieces in _pieces(public / "test_images.zip", sample["image_id"], largest).values():
+        kinds = model.predict([window for *_, window in pieces]) if pieces else []
+        found.append(" ".join(f"{kind} {x:.0f} {y:.0f}" for kind, (x, y, _) in zip(kinds, pieces, strict=True)))
+    return sample.assign(labels=found)
+
+
+def _pieces(path: Path, names: Iterable[str], largest: float) -> dict[str, list[tuple[float, float, np.ndarray]]]:
+    """For each page the middle of each piece of ink, and how it looks."""
+    found: dict[str, list[tuple[float, float, np.ndarray]]] = {}
+    with zipfile.ZipFile(path) as archive:
+        for name in names:
+            page = np.asarray(Image.open(archive.open(f"{name}.jpg")).convert("L"), float)
+            ink = np.clip((gaussian_filter(page, largest) - page) / (np.ptp(page) + 1), 0, 1)
+            dark, found[name] = ink > 0.25, []
+            for rows, columns in find_objects(label(dark, np.ones((3, 3)))[0]):
+                pieces = max(1, round((rows.stop - rows.start) / largest))
+                edges = np.linspace(rows.start, rows.stop, pieces + 1).astype(int)
+                for top, bottom in pairwise(edges.tolist()):
+                    part = ink[top:bottom, columns]
+                    if dark[top:bottom, columns].sum() > largest:
+                        window = Image.fromarray(part).resize((16, 16), Image.Resampling.BILINEAR)
+                        shape = [part.shape[0] / largest, part.shape[1] / largest]
+                        middle = ((columns.start + columns.stop) / 2, (top + bottom) / 2)
+                        found[name].append((*middle, np.concatenate([np.asarray(window).ravel(), shape, shape])))
+    return found
+
+
 SOLVERS: dict[str, Callable[[Path], pd.DataFrame]] = {
     "icecube-neutrinos-in-deep-ice": neutrinos,
     "smartphone-decimeter-2022": positions,
@@ -380,6 +495,9 @@ SOLVERS: dict[str, Callable[[Path], pd.DataFrame]] = {
     "new-york-city-taxi-fare-prediction": fares,
     "leaf-classification": leaves,
     "AI4Code": notebooks,
+    "alaska2-image-steganalysis": messages,
+    "hms-harmful-brain-activity-classification": brains,
+    "kuzushiji-recognition": characters,
 }
 
 
