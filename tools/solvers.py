@@ -13,21 +13,22 @@ import json
 import re
 import sys
 import zipfile
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import pydicom
 from PIL import Image
 from scipy.fft import dctn
 from scipy.ndimage import find_objects, gaussian_filter, gaussian_filter1d, label, median_filter
-from scipy.stats import kurtosis, skew
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.ensemble import ExtraTreesRegressor, HistGradientBoostingClassifier, HistGradientBoostingRegressor
 from sklearn.feature_extraction import DictVectorizer
 from sklearn.feature_extraction.text import TfidfVectorizer
-from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.linear_model import LogisticRegression, Ridge, RidgeCV
 from sklearn.metrics import matthews_corrcoef
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import MaxAbsScaler, StandardScaler
@@ -403,43 +404,6 @@ def _coefficients(path: Path) -> np.ndarray:
     return np.concatenate([counts[0] - counts[1], counts[0][:63], [np.log(steps.sum())]])
 
 
-# Brain waves: hms-harmful-brain-activity-classification
-
-
-def brains(public: Path) -> pd.DataFrame:
-    """How strong each rhythm is, how much like spikes, and how alike both sides of the head are."""
-    train, sample = pd.read_csv(public / "train.csv"), pd.read_csv(public / "sample_submission.csv")
-    votes = train.groupby("eeg_id")[list(sample.columns[1:])].sum()
-    x = np.stack([_rhythms(public / "train_eegs" / f"{id}.parquet") for id in votes.index])
-    asked = np.stack([_rhythms(public / "test_eegs" / f"{id}.parquet") for id in sample["eeg_id"]])
-    shares = votes.div(votes.sum(axis=1), axis=0)
-    models = [ExtraTreesRegressor(300, min_samples_leaf=3, max_features=0.3, random_state=seed) for seed in range(2)]
-    p = np.mean([model.fit(x, shares).predict(asked) for model in models], axis=0) + 0.01
-    return pd.concat([sample["eeg_id"], pd.DataFrame(p / p.sum(axis=1, keepdims=True), columns=shares.columns)], axis=1)
-
-
-def _rhythms(path: Path) -> np.ndarray:
-    waves = pd.read_parquet(path).interpolate(limit_direction="both").fillna(0)
-    sides = [["Fp1", "F3", "C3", "P3", "F7", "T3", "T5", "O1"], ["Fp2", "F4", "C4", "P4", "F8", "T4", "T6", "O2"]]
-    found, means = [], []
-    for side in (*sides, sides[0] + sides[1]):
-        mean = waves[side].to_numpy(float).mean(axis=1)
-        mean = mean - mean.mean()
-        power = np.abs(np.fft.rfft(mean * np.hanning(len(mean)), 2048)) ** 2
-        hertz = np.fft.rfftfreq(2048, 1 / 200)
-        edges = [0.3, 0.8, 1.2, 1.6, 2, 2.5, 3, 4, 5, 6, 7, 9, 13, 20, 40]
-        bands = [power[(hertz >= a) & (hertz < b)].mean() for a, b in pairwise(edges)]
-        spikes = np.diff(mean, 10) if len(mean) < 20 else mean[10:] - mean[:-10]
-        found.append([*np.log(np.array(bands) + 1e-6), np.log(mean.std() + 1e-6), skew(mean), kurtosis(mean),
-                      skew(spikes), kurtosis(spikes), power.max() / power.sum(), hertz[power.argmax()]])  # fmt: skip
-        means.append(mean)
-    left, right = np.array(found[0]), np.array(found[1])
-    together = np.corrcoef(means[0], means[1])[0, 1]
-    return np.concatenate(
-        [np.maximum(left, right), np.minimum(left, right), np.abs(left - right), found[2], [together]]
-    )
-
-
 # Characters on pages: kuzushiji-recognition
 
 
@@ -485,6 +449,126 @@ def _pieces(path: Path, names: Iterable[str], largest: float) -> dict[str, list[
     return found
 
 
+# Courses of illness: osic-pulmonary-fibrosis-progression
+
+
+def lungs(public: Path) -> pd.DataFrame:
+    """The slope after the first visit, from the person and the tissue in the scan; and how far off such slopes are."""
+    table, first = pd.read_csv(public / "train.csv"), pd.read_csv(public / "test.csv").set_index("Patient")
+    start = table.sort_values("Weeks").drop_duplicates("Patient").set_index("Patient")
+    people = pd.concat([_person(start, public / "train"), _person(first, public / "test")], keys=["train", "test"])
+    people = people.fillna(people.mean())
+    later = table.merge(start[["Weeks", "FVC"]], left_on="Patient", right_index=True, suffixes=("", "_0"))
+    later = later[later["Weeks"] > later["Weeks_0"]]
+    weeks = (later["Weeks"] - later["Weeks_0"]).to_numpy()
+    gone, x = (later["FVC"] - later["FVC_0"]).to_numpy(), people.loc["train"].loc[later["Patient"]].to_numpy()
+    sample = pd.read_csv(public / "sample_submission.csv")
+    keys = sample["Patient_Week"].str.extract(r"(?P<patient>.*)_(?P<week>-?\d+)")
+    asked, known = people.loc["test"].loc[keys["patient"]].to_numpy(), first.loc[keys["patient"]]
+    after = keys["week"].astype(int).to_numpy() - known["Weeks"].to_numpy()
+    model = make_pipeline(StandardScaler(), RidgeCV(np.geomspace(1, 1e4, 9), fit_intercept=False))
+    scaled = StandardScaler().fit(x)
+    one = np.ones((len(scaled.mean_), 1))
+    held = pd.factorize(later["Patient"])[0] % 5 == 0
+
+    def terms(rows: np.ndarray, weeks: np.ndarray) -> np.ndarray:
+        rows = np.hstack([np.ones((len(rows), 1)), scaled.transform(rows)])
+        return np.hstack([rows * weeks[:, None] / 50, rows * weeks[:, None] ** 2 / 2500])
+
+    model = RidgeCV(np.geomspace(0.1, 1e3, 9), fit_intercept=False)
+    error = np.abs(model.fit(terms(x, weeks)[~held], gone[~held]).predict(terms(x, weeks)[held]) - gone[held])
+    spread = np.sqrt(2) * np.polyval(np.polyfit(weeks[held], error, 1), np.abs(after))
+    guess = known["FVC"].to_numpy() + model.fit(terms(x, weeks), gone).predict(terms(asked, after))
+    return sample.assign(FVC=guess, Confidence=spread.clip(70))
+
+
+def _person(table: pd.DataFrame, folder: Path) -> pd.DataFrame:
+    made = table[["FVC", "Percent", "Age"]].assign(male=table["Sex"] == "Male")
+    for kind in ("Never smoked", "Ex-smoker", "Currently smokes"):
+        made[kind] = table["SmokingStatus"] == kind
+    tissue = []
+    for patient in table.index:
+        slices = [pydicom.dcmread(path) for path in sorted((folder / patient).glob("*.dcm"))]
+        values = [own.pixel_array * float(own.RescaleSlope) + float(own.RescaleIntercept) for own in slices]
+        counts = np.mean([np.histogram(own, [-980, -700, -500, -150, 200])[0] for own in values], axis=0)
+        tissue.append(counts / (counts[:3].sum() + 1))
+    shares = pd.DataFrame(tissue, table.index, ["air", "haze", "scars", "body"])
+    return pd.concat([made.astype(float), shares, shares[["scars"]].pow(2).add_suffix("²")], axis=1)
+
+
+# Missing words: billion-word-imputation
+
+
+def gaps(public: Path) -> pd.DataFrame:
+    """Two words that hardly ever meet, and the word that most often stands between such, if that is likely enough."""
+    with zipfile.ZipFile(public / "train_v2.txt.zip") as archive:
+        lines = archive.read("train_v2.txt").decode().splitlines()
+    with zipfile.ZipFile(public / "test_v2.txt.zip") as archive:
+        test = pd.read_csv(archive.open("test_v2.txt"))
+    left: dict[str, Counter[str]] = defaultdict(Counter)
+    right: dict[str, Counter[str]] = defaultdict(Counter)
+    counts: Counter[str] = Counter()
+    for line in lines:
+        words = ["<s>", *line.split()]
+        counts.update(words)
+        for one, two in pairwise(words):
+            left[one][two] += 1
+            right[two][one] += 1
+    total = sum(counts.values())
+
+    def filled(text: str) -> str:
+        words, best = ["<s>", *text.split()], (1.0, -1, "")
+        everything = []
+        for k, (one, two) in enumerate(pairwise(words)):
+            met = left[one][two] + 0.02 * counts[two] * counts[one] / total + 0.01
+            between = {w: n * right[two][w] / counts[w] for w, n in left[one].items() if w in right[two] and w != "<s>"}
+            everything += [(value / met, k, word) for word, value in between.items()]
+        if not everything:
+            return text
+        place, _ = max(
+            pd.DataFrame(everything, columns=["value", "place", "word"]).groupby("place")["value"].sum().items(),
+            key=lambda item: item[1],
+        )
+        word = max((value, word) for value, k, word in everything if k == place)[1]
+        return " ".join([*words[1 : place + 1], word, *words[place + 1 :]])
+
+    return test.assign(sentence=[filled(text) for text in test["sentence"]])
+
+
+# Findings in scans: vinbigdata-chest-xray-abnormalities-detection
+
+
+def findings(public: Path) -> pd.DataFrame:
+    """Whether there is a finding of each class, and where: both from all pixels."""
+    train, sample = pd.read_csv(public / "train.csv"), pd.read_csv(public / "sample_submission.csv")
+    ids = train["image_id"].unique()
+    x = np.stack([_scan(public / "train" / f"{id}.dicom") for id in ids])
+    asked = np.stack([_scan(public / "test" / f"{id}.dicom") for id in sample["image_id"]])
+    found: list[list[str]] = [[] for _ in asked]
+    for kind, rows in train.groupby("class_id"):
+        boxes = rows.groupby("image_id")[["x_min", "y_min", "x_max", "y_max"]].mean().reindex(ids)
+        raters = (train.groupby("image_id")["rad_id"].nunique()).reindex(ids)
+        share = (rows.groupby("image_id")["rad_id"].nunique().reindex(ids).fillna(0) / raters).to_numpy()
+        chance = (
+            ExtraTreesRegressor(200, min_samples_leaf=2, max_features=0.3, random_state=0).fit(x, share).predict(asked)
+        )
+        places = np.tile([0, 0, 1, 1], (len(asked), 1))
+        if kind != 14:
+            seen = share > 0
+            model = ExtraTreesRegressor(100, max_features=0.3, random_state=0).fit(x[seen], boxes[seen])
+            places = model.predict(asked)
+        for own, p, box in zip(found, chance, places, strict=True):
+            own.append(" ".join([f"{kind} {p:.4f}", *(f"{value:.1f}" for value in box)]))
+    return sample.assign(PredictionString=[" ".join(own) for own in found])
+
+
+def _scan(path: Path) -> np.ndarray:
+    scan = pydicom.dcmread(path)
+    pixels = scan.pixel_array.astype(float) * (-1 if scan.PhotometricInterpretation == "MONOCHROME1" else 1)
+    pixels = (pixels - pixels.mean()) / (pixels.std() + 1e-6)
+    return np.asarray(Image.fromarray(gaussian_filter(pixels, 1)).resize((24, 24))).ravel()
+
+
 SOLVERS: dict[str, Callable[[Path], pd.DataFrame]] = {
     "icecube-neutrinos-in-deep-ice": neutrinos,
     "smartphone-decimeter-2022": positions,
@@ -495,8 +579,10 @@ SOLVERS: dict[str, Callable[[Path], pd.DataFrame]] = {
     "new-york-city-taxi-fare-prediction": fares,
     "leaf-classification": leaves,
     "AI4Code": notebooks,
+    "osic-pulmonary-fibrosis-progression": lungs,
+    "billion-word-imputation": gaps,
+    "vinbigdata-chest-xray-abnormalities-detection": findings,
     "alaska2-image-steganalysis": messages,
-    "hms-harmful-brain-activity-classification": brains,
     "kuzushiji-recognition": characters,
 }
 

@@ -1,6 +1,7 @@
 """What twins cost, what their data is worth, and which agents without knowledge of it earn medals.
 
-python -m tools.twins ID ... [--seeds 2] [--size small] [--versions] [--baseline] [--shortcuts] [--jsonl FILE]
+python -m tools.twins ID ... [--seeds 2] [--size small] [--versions] [--baseline] [--solvers] [--shortcuts]
+                      [--jsonl FILE]
 python -m tools.twins --markdown FILE
 
 With --jsonl, each twin is a line of the file. Twins that have a line are not made again, so a run can be interrupted
@@ -10,6 +11,7 @@ and repeated. It makes all twins of one seed before those of the next. --markdow
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
 import json
 import math
@@ -19,7 +21,8 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -31,30 +34,46 @@ from pytest_mlebench.data.dataset import replace_by_level
 from pytest_mlebench.errors import InvalidSubmission, MLEBenchError
 from pytest_mlebench.gate.leaks import find_leaks
 from pytest_mlebench.grading.scorer import Scorer
-from pytest_mlebench.grading.twins import MadeTwin, as_submission, make_twin, read_sample
+from pytest_mlebench.grading.twins import as_submission, make_twin, read_sample
 from tools.shortcuts import permuted, shortcut_auc, verdict
+from tools.solvers import SOLVERS
 
-BASELINE = Path(__file__).parents[1] / "agents/baseline"
+ROOT = Path(__file__).parents[1]
+BASELINE = ROOT / "agents/baseline"
+SOLVER_SECONDS = 300
+
+Agent = Callable[[Path, Path], tuple[Path, float]]
+"""Solves what a public folder asks for, in a folder of its own: the submission, and CPU seconds."""
 
 
 def measure(
-    competition: Competition, seed: int, size: str, folder: Path, *, baseline: bool, control: bool = False
+    competition: Competition,
+    seed: int,
+    size: str,
+    folder: Path,
+    *,
+    agents: Mapping[str, Agent],
+    control: bool = False,
 ) -> dict[str, Any]:
-    """A line of the table: costs, scores and medals of a twin, which is made in the folder."""
+    """A line of the table: costs, scores and medals of a twin, which is made in the folder.
+
+    With ``control``, the agents and the baseline also learn from permuted labels.
+    """
     twin = make_twin(competition, folder, seed, size)
     assert twin.medals is not None
     dataset, board = twin.dataset, twin.medals.leaderboard
     tables = {"sample": read_sample(dataset)} | {
         name: as_submission(table, read_sample(dataset)) for name, table in twin.predictions.items()
     }
-    scores = {name: _graded(twin, table, folder) for name, table in tables.items()}
-    cpu = 0.0
-    if baseline:
-        path, cpu = run_baseline(dataset.public, folder / "agent")
-        scores["baseline"] = float(Scorer(competition, dataset.answers).score(path))
+    scorer, seconds = Scorer(competition, dataset.answers), dict[str, float]()
+    scores = {name: _graded(scorer, table, folder) for name, table in tables.items()}
+    for name, agent in agents.items():
+        path, seconds[name] = agent(dataset.public, folder / name)
+        scores[name] = _score(scorer, path)
     if control and permuted(dataset, folder / "permuted", np.random.default_rng(seed)):
-        path, _ = run_baseline(folder / "permuted", folder / "control")
-        scores["permuted"] = float(Scorer(competition, dataset.answers).score(path))
+        for name, agent in ({"baseline": run_baseline} | dict(agents)).items():
+            path, _ = agent(folder / "permuted", folder / f"{name}-permuted")
+            scores["permuted" if name == "baseline" else f"{name} permuted"] = _score(scorer, path)
     replace_by_level(dataset.public, folder)
     found = shortcut_auc(dataset, twin.predictions["ceiling"]) if control and twin.predictions else None
     return {
@@ -71,19 +90,26 @@ def measure(
         "scores": {name: round(score, 5) for name, score in scores.items()},
         "thresholds": {name: getattr(board, name) for name in ("median", "bronze", "silver", "gold")},
         "medals": {name: board.medal(round(score, 5)) for name, score in scores.items()},
-        "skills": {name: round(twin.medals.skill(score), 3) for name, score in scores.items()},
-        "baseline_seconds": round(cpu, 1),
+        "skills": {
+            name: 0.0 if math.isnan(score) else round(twin.medals.skill(score), 3) for name, score in scores.items()
+        },
+        "agent_seconds": {name: round(value, 1) for name, value in seconds.items()},
         "leaks": find_leaks(dataset),  # in files as runs get them
         "shortcuts": found,
     }
 
 
-def _graded(twin: MadeTwin, table: pd.DataFrame, folder: Path) -> float:
+def _graded(scorer: Scorer, table: pd.DataFrame, folder: Path) -> float:
     path = folder / "submission.csv"
     table.to_csv(path, index=False)
+    return _score(scorer, path)
+
+
+def _score(scorer: Scorer, path: Path) -> float:
+    """NaN for an invalid submission: some competitions' sample submission is, and what an agent leaves may be."""
     try:
-        return float(Scorer(twin.dataset.competition, twin.dataset.answers).score(path))
-    except InvalidSubmission:  # some competitions' sample submission is
+        return float(scorer.score(path))
+    except InvalidSubmission:
         return math.nan
 
 
@@ -103,11 +129,28 @@ def run_baseline(public: Path, folder: Path) -> tuple[Path, float]:
     """The bundled baseline on a public folder, in this environment: its submission, and its CPU seconds."""
     env = {f"{name}_DIR": str(folder / name.lower()) for name in ("SUBMISSION", "LOGS", "CODE")}
     env |= {"DATA_DIR": str(public), "TIME_LIMIT_SECS": "600", "OMP_NUM_THREADS": "1", "AGENT_DIR": str(BASELINE)}
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run([sys.executable, BASELINE / "baseline.py"], env=os.environ | env, capture_output=True, check=False)
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    cpu = _cpu_seconds([sys.executable, str(BASELINE / "baseline.py")], env)
     return folder / "submission/submission.csv", cpu
+
+
+def run_solver(id: str, public: Path, folder: Path) -> tuple[Path, float]:
+    """The solver of the competition on a public folder: its submission, and its CPU seconds."""
+    folder.mkdir()
+    path = folder / "submission.csv"
+    command = [sys.executable, "-m", "tools.solvers", id, str(public), str(path)]
+    cpu = _cpu_seconds(command, {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}, SOLVER_SECONDS)
+    if not path.is_file():
+        raise MLEBenchError(f"the solver left no submission within {SOLVER_SECONDS} s: {' '.join(command)}")
+    return path, cpu
+
+
+def _cpu_seconds(command: list[str], env: dict[str, str], timeout: float | None = None) -> float:
+    """Run a command, whichever way it ends, and say what it took."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        subprocess.run(command, env=os.environ | env, capture_output=True, check=False, timeout=timeout)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def _competitions(catalogue: Catalogue, ids: list[str], *, versions: bool) -> Iterator[Competition]:
@@ -124,8 +167,9 @@ def main() -> None:
     parser.add_argument("--size", default="small", choices=["micro", "small", "medium"])
     parser.add_argument("--versions", action="store_true", help="version 2 of the benchmark as well")
     parser.add_argument("--baseline", action="store_true", help="run the bundled baseline on each twin")
+    parser.add_argument("--solvers", action="store_true", help="run the solvers that know the kind of problem")
     parser.add_argument("--shortcuts", action="store_true",
-        help="score a model on metadata alone, and the baseline on permuted labels")  # fmt: skip
+        help="score a model on metadata alone, and the baseline and solvers on permuted labels")  # fmt: skip
     parser.add_argument("--keep", type=Path, help="leave the data in this folder")
     parser.add_argument("--jsonl", type=Path, help="append each line to this file as JSON")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="print a table of a file that --jsonl wrote")
@@ -167,10 +211,11 @@ def _measured(competition: Competition, seed: int, options: argparse.Namespace) 
         if options.keep is not None:
             folder = options.keep / competition.id / f"{competition.version}-{seed}"
         shutil.rmtree(folder, ignore_errors=True)
+        agents: dict[str, Agent] = {"baseline": run_baseline} if options.baseline else {}
+        if options.solvers and competition.id in SOLVERS:
+            agents["solver"] = partial(run_solver, competition.id)
         try:
-            return measure(
-                competition, seed, options.size, folder, baseline=options.baseline, control=options.shortcuts
-            )
+            return measure(competition, seed, options.size, folder, agents=agents, control=options.shortcuts)
         except MLEBenchError as error:
             print(f"{competition.id} {competition.version} seed {seed}: {error}", flush=True)
             return None
@@ -188,16 +233,17 @@ def markdown(rows: list[dict[str, Any]]) -> str:
     """A table with a row for each competition and size: medians over the seeds, and all medals of the baseline.
 
     >>> row = {"id": "a", "version": "v1", "size": "small", "seed": 0, "rows": 500, "seconds": [1, 1, 2], "refused": []}
-    >>> row |= {"skills": {"simple": 0.5, "baseline": 0.7}, "medals": {"baseline": "silver"}, "megabytes": 1.5}
+    >>> row |= {"skills": {"simple": 0.5, "baseline": 0.7, "solver": 0.9}, "megabytes": 1.5}
+    >>> row["medals"] = {"baseline": "silver"}
     >>> print(markdown([row, row | {"seed": 1, "medals": {"baseline": None}}]).splitlines()[2])
-    | a | 2 | 500 | 1.5 | 4.0 | 0 | 0.50 | 0.70 | silver, none |
+    | a | 2 | 500 | 1.5 | 4.0 | 0 | 0.50 | 0.70 | 0.90 | silver, none |
     """
     groups: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
     for row in sorted(rows, key=_key):
         groups.setdefault((row["id"], row["version"], row["size"]), []).append(row)
     lines = [
-        "| competition | seeds | rows | MB | CPU s | refused | simple | baseline | baseline's medals |",
-        "|---|---|---|---|---|---|---|---|---|",
+        "| competition | seeds | rows | MB | CPU s | refused | simple | baseline | solver | baseline's medals |",
+        "|---|---|---|---|---|---|---|---|---|---|",
     ]
     for (id, version, size), own in groups.items():
         notes = [version] * (version != "v1") + [size] * (size != "small")
@@ -210,11 +256,16 @@ def markdown(rows: list[dict[str, Any]]) -> str:
             f"{_median(sum(row['seconds']) for row in own):.1f}",
             str(sum(len(row["refused"]) for row in own)),
             f"{_median(row['skills']['simple'] for row in own):.2f}",
-            f"{_median(row['skills']['baseline'] for row in baseline):.2f}" if baseline else "–",
+            *(_skill(own, agent) for agent in ("baseline", "solver")),
             ", ".join(row["medals"]["baseline"] or "none" for row in baseline) or "–",
         ]
         lines.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def _skill(rows: list[dict[str, Any]], agent: str) -> str:
+    known = [row["skills"][agent] for row in rows if agent in row["skills"]]
+    return f"{_median(known):.2f}" if known else "–"
 
 
 def _median(values: Iterable[float]) -> float:
@@ -223,12 +274,14 @@ def _median(values: Iterable[float]) -> float:
 
 def _line(row: dict[str, Any]) -> str:
     scores = " ".join(f"{name} {score:.4f}{_mark(row['medals'][name])}" for name, score in row["scores"].items())
+    skills = " ".join(f"{name} {row['skills'][name]:.2f}" for name in row["agent_seconds"])
     make, prepare, medals = row["seconds"]
     t = row["thresholds"]
     return (
         f"{row['id']} {row['version']} seed {row['seed']}: {row['rows']} rows, {row['megabytes']} MB, make {make} s, "
         f"prepare {prepare} s, medals {medals} s, {len(row['refused'])} refused, floor {row['floor']} | {scores} | "
         f"median {t['median']} bronze {t['bronze']} silver {t['silver']} gold {t['gold']}"
+        + (f" | skill: {skills}" if skills else "")
         + "".join(f"\n  leak: {leak}" for leak in row["leaks"])
         + "".join(f"\n  refused: {text}" for text in row["refused"])
     )
