@@ -1,0 +1,32 @@
+"""A solver for each of some families of twins: it knows the kind of problem, and nothing of the world behind a twin.
+
+python -m tools.solvers ID PUBLIC SUBMISSION
+
+Each reads the public files of the competition that stands for its family, and returns a submission. Its features and
+models are what somebody chooses who has read the description; what the seed has drawn, the files alone tell it. How
+much better than the bundled baseline a solver is says how much a generalist leaves.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+
+from . import pictures, series, tables, texts
+
+SOLVERS: dict[str, Callable[[Path], pd.DataFrame]] = {
+    "AI4Code": texts.order,
+    "alaska2-image-steganalysis": pictures.messages,
+    "billion-word-imputation": texts.gaps,
+    "h-and-m-personalized-fashion-recommendations": tables.fashion,
+    "icecube-neutrinos-in-deep-ice": series.neutrinos,
+    "kuzushiji-recognition": pictures.characters,
+    "leaf-classification": tables.leaves,
+    "new-york-city-taxi-fare-prediction": tables.fares,
+    "nfl-player-contact-detection": tables.contacts,
+    "osic-pulmonary-fibrosis-progression": pictures.lungs,
+    "smartphone-decimeter-2022": series.positions,
+    "stanford-covid-vaccine": series.degradation,
+    "ventilator-pressure-prediction": series.breaths,
+    "vinbigdata-chest-xray-abnormalities-detection": pictures.findings,
+}

@@ -1,0 +1,172 @@
+"""Solvers of pictures and scans."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterable
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pydicom
+from PIL import Image
+from PIL.JpegImagePlugin import JpegImageFile
+from scipy.fft import dctn
+from scipy.ndimage import find_objects, gaussian_filter, label
+from sklearn.ensemble import ExtraTreesRegressor
+from sklearn.linear_model import LogisticRegression, RidgeCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.svm import SVC
+
+# Hidden messages: alaska2-image-steganalysis
+
+
+def messages(public: Path) -> pd.DataFrame:
+    """Coefficients that are not zero, by frequency, against those of the same picture cut and compressed again."""
+    folders = ["Cover", *sorted(p.name for p in public.iterdir() if p.is_dir() and p.name not in ("Cover", "Test"))]
+    paths = [path for folder in folders for path in sorted((public / folder).glob("*.jpg"))]
+    sample = pd.read_csv(public / "sample_submission.csv")
+    x = np.stack([_coefficients(path) for path in paths])
+    asked = np.stack([_coefficients(public / "Test" / name) for name in sample["Id"]])
+    model = make_pipeline(StandardScaler(), LogisticRegression(C=0.02, max_iter=500))
+    p = model.fit(x, [path.parent.name for path in paths]).predict_proba(asked)
+    return sample.assign(Label=1 - p[:, list(model.classes_).index("Cover")])
+
+
+def _coefficients(path: Path) -> np.ndarray:
+    image = JpegImageFile(path)
+    steps = np.array(image.quantization[0]).reshape(8, 8)
+    light = np.asarray(image.convert("YCbCr"), float)[..., 0] - 128
+    counts = []
+    for plane in (light, light[4:-4, 4:-4]):
+        height, width = (side // 8 for side in plane.shape)
+        blocks = plane[: 8 * height, : 8 * width].reshape(height, 8, width, 8).swapaxes(1, 2)
+        values = np.abs(np.rint(dctn(blocks, axes=(2, 3), norm="ortho") / steps)).reshape(-1, 64)
+        counts.append(np.log(np.stack([(values != 0).mean(axis=0), (values > 1).mean(axis=0)])[:, 1:] + 1e-3).ravel())
+    return np.concatenate([counts[0] - counts[1], counts[0][:63], [np.log(steps.sum())]])
+
+
+# Characters on pages: kuzushiji-recognition
+
+
+def characters(public: Path) -> pd.DataFrame:
+    """Pieces of connected ink, those cut that are as large as several characters, and a classifier of them."""
+    train, sample = pd.read_csv(public / "train.csv").dropna(), pd.read_csv(public / "sample_submission.csv")
+    boxes = {id: np.array(labels.split()).reshape(-1, 5) for id, labels in train.to_numpy()}
+    sizes = np.concatenate([rows[:, 3:].astype(float) for rows in boxes.values()])
+    largest, x, y = np.quantile(sizes, 0.98), [], []
+    for id, pieces in _pieces(public / "train_images.zip", boxes, largest).items():
+        left, top, width, height = boxes[id][:, 1:].astype(float).T
+        for across, down, window in pieces:
+            inside = (left <= across) & (across <= left + width) & (top <= down) & (down <= top + height)
+            if inside.sum() == 1:
+                x.append(window)
+                y.append(boxes[id][inside.argmax(), 0])
+    model = SVC(C=10).fit(x, y)
+    found = []
+    for pieces in _pieces(public / "test_images.zip", sample["image_id"], largest).values():
+        kinds = model.predict([window for *_, window in pieces]) if pieces else []
+        found.append(" ".join(f"{kind} {x:.0f} {y:.0f}" for kind, (x, y, _) in zip(kinds, pieces, strict=True)))
+    return sample.assign(labels=found)
+
+
+def _pieces(path: Path, names: Iterable[str], largest: float) -> dict[str, list[tuple[float, float, np.ndarray]]]:
+    """For each page the middle of each piece of ink, and how it looks."""
+    found: dict[str, list[tuple[float, float, np.ndarray]]] = {}
+    with zipfile.ZipFile(path) as archive:
+        for name in names:
+            page = np.asarray(Image.open(archive.open(f"{name}.jpg")).convert("L"), float)
+            ink = np.clip((gaussian_filter(page, largest) - page) / (np.ptp(page) + 1), 0, 1)
+            dark, found[name] = ink > 0.25, []
+            for rows, columns in find_objects(label(dark, np.ones((3, 3)))[0]):
+                pieces = max(1, round((rows.stop - rows.start) / largest))
+                edges = np.linspace(rows.start, rows.stop, pieces + 1).astype(int)
+                for top, bottom in pairwise(edges.tolist()):
+                    part = ink[top:bottom, columns]
+                    if dark[top:bottom, columns].sum() > largest:
+                        window = Image.fromarray(part).resize((16, 16), Image.Resampling.BILINEAR)
+                        shape = [part.shape[0] / largest, part.shape[1] / largest]
+                        middle = ((columns.start + columns.stop) / 2, (top + bottom) / 2)
+                        found[name].append((*middle, np.concatenate([np.asarray(window).ravel(), shape, shape])))
+    return found
+
+
+# Findings in scans: vinbigdata-chest-xray-abnormalities-detection
+
+
+def findings(public: Path) -> pd.DataFrame:
+    """Whether there is a finding of each class, and where: both from all pixels."""
+    train, sample = pd.read_csv(public / "train.csv"), pd.read_csv(public / "sample_submission.csv")
+    ids = train["image_id"].unique()
+    x = np.stack([_scan(public / "train" / f"{id}.dicom") for id in ids])
+    asked = np.stack([_scan(public / "test" / f"{id}.dicom") for id in sample["image_id"]])
+    found: list[list[str]] = [[] for _ in asked]
+    for kind, rows in train.groupby("class_id"):
+        boxes = rows.groupby("image_id")[["x_min", "y_min", "x_max", "y_max"]].mean().reindex(ids)
+        raters = (train.groupby("image_id")["rad_id"].nunique()).reindex(ids)
+        share = (rows.groupby("image_id")["rad_id"].nunique().reindex(ids).fillna(0) / raters).to_numpy()
+        chance = (
+            ExtraTreesRegressor(200, min_samples_leaf=2, max_features=0.3, random_state=0).fit(x, share).predict(asked)
+        )
+        places = np.tile([0, 0, 1, 1], (len(asked), 1))
+        if kind != 14:
+            seen = share > 0
+            model = ExtraTreesRegressor(100, max_features=0.3, random_state=0).fit(x[seen], boxes[seen])
+            places = model.predict(asked)
+        for own, p, box in zip(found, chance, places, strict=True):
+            own.append(" ".join([f"{kind} {p:.4f}", *(f"{value:.1f}" for value in box)]))
+    return sample.assign(PredictionString=[" ".join(own) for own in found])
+
+
+def _scan(path: Path) -> np.ndarray:
+    scan = pydicom.dcmread(path)
+    pixels = scan.pixel_array.astype(float) * (-1 if scan.PhotometricInterpretation == "MONOCHROME1" else 1)
+    pixels = (pixels - pixels.mean()) / (pixels.std() + 1e-6)
+    return np.asarray(Image.fromarray(gaussian_filter(pixels, 1)).resize((24, 24))).ravel()
+
+
+# Courses of illness: osic-pulmonary-fibrosis-progression
+
+
+def lungs(public: Path) -> pd.DataFrame:
+    """The slope after the first visit, from the person and the tissue in the scan; and how far off such slopes are."""
+    table, first = pd.read_csv(public / "train.csv"), pd.read_csv(public / "test.csv").set_index("Patient")
+    start = table.sort_values("Weeks").drop_duplicates("Patient").set_index("Patient")
+    people = pd.concat([_person(start, public / "train"), _person(first, public / "test")], keys=["train", "test"])
+    people = people.fillna(people.mean())
+    later = table.merge(start[["Weeks", "FVC"]], left_on="Patient", right_index=True, suffixes=("", "_0"))
+    later = later[later["Weeks"] > later["Weeks_0"]]
+    weeks = (later["Weeks"] - later["Weeks_0"]).to_numpy()
+    gone, x = (later["FVC"] - later["FVC_0"]).to_numpy(), people.loc["train"].loc[later["Patient"]].to_numpy()
+    sample = pd.read_csv(public / "sample_submission.csv")
+    keys = sample["Patient_Week"].str.extract(r"(?P<patient>.*)_(?P<week>-?\d+)")
+    asked, known = people.loc["test"].loc[keys["patient"]].to_numpy(), first.loc[keys["patient"]]
+    after = keys["week"].astype(int).to_numpy() - known["Weeks"].to_numpy()
+    scaled = StandardScaler().fit(x)
+    held = pd.factorize(later["Patient"])[0] % 5 == 0
+
+    def terms(rows: np.ndarray, weeks: np.ndarray) -> np.ndarray:
+        rows = np.hstack([np.ones((len(rows), 1)), scaled.transform(rows)])
+        return np.hstack([rows * weeks[:, None] / 50, rows * weeks[:, None] ** 2 / 2500])
+
+    model = RidgeCV(np.geomspace(0.1, 1e3, 9), fit_intercept=False)
+    error = np.abs(model.fit(terms(x, weeks)[~held], gone[~held]).predict(terms(x, weeks)[held]) - gone[held])
+    spread = np.sqrt(2) * np.polyval(np.polyfit(weeks[held], error, 1), np.abs(after))
+    guess = known["FVC"].to_numpy() + model.fit(terms(x, weeks), gone).predict(terms(asked, after))
+    return sample.assign(FVC=guess, Confidence=spread.clip(70))
+
+
+def _person(table: pd.DataFrame, folder: Path) -> pd.DataFrame:
+    made = table[["FVC", "Percent", "Age"]].assign(male=table["Sex"] == "Male")
+    for kind in ("Never smoked", "Ex-smoker", "Currently smokes"):
+        made[kind] = table["SmokingStatus"] == kind
+    tissue = []
+    for patient in table.index:
+        slices = [pydicom.dcmread(path) for path in sorted((folder / patient).glob("*.dcm"))]
+        values = [own.pixel_array * float(own.RescaleSlope) + float(own.RescaleIntercept) for own in slices]
+        counts = np.mean([np.histogram(own, [-980, -700, -500, -150, 200])[0] for own in values], axis=0)
+        tissue.append(counts / (counts[:3].sum() + 1))
+    shares = pd.DataFrame(tissue, table.index, ["air", "haze", "scars", "body"])
+    return pd.concat([made.astype(float), shares, shares[["scars"]].pow(2).add_suffix("²")], axis=1)

@@ -1,0 +1,157 @@
+"""Solvers of series: breaths, receivers, molecules and particles."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from scipy.ndimage import gaussian_filter1d, median_filter
+from sklearn.ensemble import HistGradientBoostingRegressor
+
+# Series to series: ventilator-pressure-prediction
+
+
+def breaths(public: Path) -> pd.DataFrame:
+    """What flowed in so far, how fast it changed, and what lies ahead, for each kind of lung."""
+    train, test = (pd.read_csv(public / f"{part}.csv") for part in ("train", "test"))
+    x, asked = _flows(train), _flows(test)
+    graded = train["u_out"].to_numpy() == 0
+    found = np.full(len(test), train.loc[~graded, "pressure"].median())
+    rows = test["u_out"].to_numpy() == 0
+    models = [
+        HistGradientBoostingRegressor(max_iter=400, learning_rate=0.1, max_leaf_nodes=31, random_state=seed)
+        for seed in range(2)
+    ]
+    y = train.loc[graded, "pressure"]
+    found[rows] = np.mean([model.fit(x[graded], y).predict(asked[rows]) for model in models], axis=0)
+    return test[["id"]].assign(pressure=found)
+
+
+def _flows(table: pd.DataFrame) -> np.ndarray:
+    by = table["breath_id"]
+    flow, passed = table["u_in"], table["time_step"].groupby(by).diff().fillna(0)
+    area = (flow * passed).groupby(by).cumsum()
+    columns = [table[name] for name in ("R", "C", "time_step", "u_in", "u_out")]
+    columns += [area, area / table["C"], flow * table["R"], area * table["R"], flow.groupby(by).cumsum()]
+    for step in (1, 2, 3, 4, 6, 9):
+        earlier = flow.groupby(by).shift(step).fillna(0)
+        columns += [earlier, flow - earlier]
+    columns += [flow.groupby(by).shift(-1).fillna(0), flow.groupby(by).transform("max")]
+    for span in (3, 8, 20):
+        mean = flow.groupby(by).transform(lambda values, span=span: values.ewm(span=span).mean())
+        columns += [mean, mean * table["R"], (mean * passed).groupby(by).cumsum() / table["C"]]
+    return np.column_stack(columns)
+
+
+# Positions of receivers: smartphone-decimeter-2022
+
+
+def positions(public: Path) -> pd.DataFrame:
+    """Fixes without those of poor signal, smoothed, and moved by what each kind of phone is off."""
+    off: dict[str, list[np.ndarray]] = {}
+    for path in sorted(public.glob("train/*/*/device_gnss.csv")):
+        truth = pd.read_csv(path.with_name("ground_truth.csv")).set_index("UnixTimeMillis")
+        truth = truth[["LatitudeDegrees", "LongitudeDegrees"]]
+        off.setdefault(path.parent.name, []).append((truth - _smooth_fixes(path)).dropna().to_numpy())
+    everywhere = np.median(np.concatenate([rows for own in off.values() for rows in own]), axis=0)
+    fixes = {}
+    for path in sorted(public.glob("test/*/*/device_gnss.csv")):
+        own = off.get(path.parent.name)
+        error = everywhere if own is None else np.median(np.concatenate(own), axis=0)
+        fixes[f"{path.parent.parent.name}-{path.parent.name}"] = _smooth_fixes(path) + error
+    sample = pd.read_csv(public / "sample_submission.csv")
+    rows = pd.MultiIndex.from_frame(sample[["tripId", "UnixTimeMillis"]])
+    found = pd.concat(fixes)
+    found = found[~found.index.duplicated()].reindex(rows).groupby(level=0).transform(lambda c: c.ffill().bfill())
+    return sample.assign(**{name: found[name].to_numpy() for name in found})
+
+
+def _smooth_fixes(path: Path) -> pd.DataFrame:
+    rows = pd.read_csv(path).groupby("utcTimeMillis").mean(numeric_only=True)
+    x, y, z = (rows[f"WlsPosition{axis}EcefMeters"].to_numpy() for axis in "XYZ")
+    flat, level = 6.69437999014e-3, np.hypot(x, y)
+    latitude = np.arctan2(z, level * (1 - flat))
+    for _ in range(5):
+        radius = 6378137 / np.sqrt(1 - flat * np.sin(latitude) ** 2)
+        latitude = np.arctan2(z + flat * radius * np.sin(latitude), level)
+    table = pd.DataFrame(
+        {"LatitudeDegrees": np.rad2deg(latitude), "LongitudeDegrees": np.rad2deg(np.arctan2(y, x))}, rows.index
+    )
+    strength = rows["Cn0DbHz"]
+    table[strength < strength.median() - 6] = np.nan
+    table = table.interpolate(limit_direction="both")
+    jump = (table - median_filter(table.to_numpy(), (7, 1))).abs().max(axis=1)
+    table[jump > 15 / 111_200] = np.nan
+    table = table.interpolate(limit_direction="both")
+    return pd.DataFrame(gaussian_filter1d(table.to_numpy(), 2, axis=0), table.index, table.columns)
+
+
+# Series along molecules: stanford-covid-vaccine
+
+
+def degradation(public: Path) -> pd.DataFrame:
+    """Each base by itself, its loop, its neighbours, and the base that it is paired with."""
+    train = pd.read_json(public / "train.json", lines=True)
+    test = pd.read_json(public / "test.json", lines=True)
+    sample = pd.read_csv(public / "sample_submission.csv")
+    x = np.concatenate([_bases(row)[: row["seq_scored"]] for _, row in train.iterrows()])
+    weights = np.repeat(np.log1p(train["signal_to_noise"].clip(lower=0.1)), train["seq_scored"])
+    asked = np.concatenate([_bases(row) for _, row in test.iterrows()])
+    ids = [f"{row['id']}_{k}" for _, row in test.iterrows() for k in range(row["seq_length"])]
+    found = pd.DataFrame(index=ids)
+    for name in sample.columns[1:]:
+        model = HistGradientBoostingRegressor(max_iter=150, learning_rate=0.1, max_leaf_nodes=15, random_state=0)
+        found[name] = model.fit(x, np.concatenate(train[name].to_numpy()), weights).predict(asked)
+    return found.loc[sample["id_seqpos"]].rename_axis("id_seqpos").reset_index()
+
+
+def _bases(molecule: pd.Series) -> np.ndarray:
+    partner, opened = list(range(len(molecule["structure"]))), []
+    for place, mark in enumerate(molecule["structure"]):
+        if mark == "(":
+            opened.append(place)
+        elif mark == ")":
+            partner[place] = opened.pop()
+            partner[partner[place]] = place
+    base = np.array(["GAUC".index(letter) for letter in molecule["sequence"]])
+    loop = np.array(["SHEBIMX".index(letter) for letter in molecule["predicted_loop_type"]])
+    flags = np.column_stack([*(base == k for k in range(4)), *(loop == k for k in range(7))]).astype(float)
+    near = [np.roll(flags, step, axis=0) for step in (-2, -1, 0, 1, 2)]
+    around = [gaussian_filter1d(flags, width, axis=0) for width in (2, 5)]
+    return np.hstack([*near, *around, flags[partner][:, :4], np.arange(len(base))[:, None]])
+
+
+# Tracks of particles: icecube-neutrinos-in-deep-ice
+
+
+def neutrinos(public: Path) -> pd.DataFrame:
+    """A line through the pulses of each event, and a linear map from such lines to labels."""
+    meta = pd.read_parquet(public / "train_meta.parquet").set_index("event_id")
+    sample = pd.read_csv(public / "sample_submission.csv")
+    train, test = _tracks(public, "train"), _tracks(public, "test").loc[sample["event_id"]]
+    azimuth, zenith = meta.loc[train.index, ["azimuth", "zenith"]].to_numpy().T
+    ways = np.column_stack([np.cos(azimuth) * np.sin(zenith), np.sin(azimuth) * np.sin(zenith), np.cos(zenith)])
+    turn = np.linalg.lstsq(train.to_numpy(), ways, rcond=None)[0]
+    x, y, z = (test.to_numpy() @ turn).T
+    return sample.assign(azimuth=np.arctan2(y, x) % (2 * np.pi), zenith=np.arctan2(np.hypot(x, y), z))
+
+
+def _tracks(public: Path, part: str) -> pd.DataFrame:
+    """For each event the direction in which light moves, from all pulses, clean ones, and those near the line."""
+    pulses = pd.concat(pd.read_parquet(path) for path in sorted((public / part).glob("*.parquet")))
+    places = pd.read_csv(public / "sensor_geometry.csv").set_index("sensor_id").loc[pulses["sensor_id"]].to_numpy()
+    ids, event = np.unique(pulses.index, return_inverse=True)
+    clean, found = ~pulses["auxiliary"].to_numpy(bool), []
+    weights = np.where(clean, 1.0, 0.02)
+    for _ in range(8):
+        total = np.bincount(event, weights)
+        table = np.column_stack([places, pulses["time"]])
+        means = np.stack([np.bincount(event, weights * column) / total for column in table.T], axis=1)
+        *space, time = (table - means[event]).T
+        speed = np.stack([np.bincount(event, weights * time * axis) for axis in space], axis=1)
+        speed = speed / (np.bincount(event, weights * time**2)[:, None] + 1e-9)
+        away = np.linalg.norm(np.stack(space, axis=1) - speed[event] * time[:, None], axis=1)
+        found.append(speed / (np.linalg.norm(speed, axis=1, keepdims=True) + 1e-9))
+        weights = np.where(clean, 1.0, 0.1) / (1 + (away / 60) ** 2)
+    return pd.DataFrame(np.hstack([found[0], found[2], found[-1]]), index=ids)

@@ -1,0 +1,107 @@
+"""Solvers of texts: the order of cells, and missing words."""
+
+from __future__ import annotations
+
+import json
+import re
+import zipfile
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pandas as pd
+from sklearn.feature_extraction import DictVectorizer
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import MaxAbsScaler
+
+# Order: AI4Code
+
+
+class Notebook:
+    """Cells by their ids: code in its order, and texts whose places are asked for."""
+
+    def __init__(self, path: Path) -> None:
+        cells = json.loads(path.read_text(encoding="utf-8"))
+        kinds = cells["cell_type"]
+        self.codes = {cell: text for cell, text in cells["source"].items() if kinds[cell] == "code"}
+        self.texts = {cell: text for cell, text in cells["source"].items() if kinds[cell] != "code"}
+
+    def places(self, order: list[str]) -> list[int]:
+        """How many code cells stand before each text."""
+        return [sum(cell in self.codes for cell in order[: order.index(text)]) for text in self.texts]
+
+    def choices(self, usual: Pipeline) -> Iterator[list[dict[str, float]]]:
+        """For each text, what speaks for each place: words shared with the code that follows, and the words before."""
+        said = [set(re.findall(r"\w+", code)) for code in self.codes.values()]
+        for text in self.texts.values():
+            heard, near, own = re.findall(r"\w+", text), usual.predict([text])[0], []
+            for k, following in enumerate([*said, set[str]()]):
+                features = {"away": abs(k / max(len(said), 1) - near), "last": float(k == len(said))}
+                for before, word in pairwise(["", *heard]):
+                    if word in following:
+                        new = "again" if k and word in said[k - 1] else "new"
+                        features |= {f"{new} after {before}": 1.0, new: features.get(new, 0) + 1}
+                own.append(features)
+            yield own
+
+
+def order(public: Path) -> pd.DataFrame:
+    """The place before the code cell that suits a text best; learned from notebooks of known order."""
+    sample, orders = (pd.read_csv(public / f"{name}.csv") for name in ("sample_submission", "train_orders"))
+    x: list[dict[str, float]] = []
+    y: list[bool] = []
+    known = []
+    for id, cells in orders.to_numpy():
+        notebook = Notebook(public / "train" / f"{id}.json")
+        if {*notebook.codes, *notebook.texts} == set(cells.split()):
+            known.append((notebook, notebook.places(cells.split())))
+    if not known:
+        return sample
+    texts = [text for notebook, _ in known for text in notebook.texts.values()]
+    shares = [place / max(len(notebook.codes), 1) for notebook, places in known for place in places]
+    usual = make_pipeline(TfidfVectorizer(min_df=2), Ridge(2)).fit(texts, shares)
+    for notebook, places in known:
+        for own, place in zip(notebook.choices(usual), places, strict=True):
+            x += own
+            y += [k == place for k in range(len(own))]
+    model = make_pipeline(DictVectorizer(), MaxAbsScaler(), LogisticRegression(C=3, max_iter=300)).fit(x, y)
+    found = []
+    for id in sample["id"]:
+        notebook = Notebook(public / "test" / f"{id}.json")
+        cells = [(k, 1, code) for k, code in enumerate(notebook.codes)]
+        for text, own in zip(notebook.texts, notebook.choices(usual), strict=True):
+            cells.append((int(model.predict_proba(own)[:, 1].argmax()), 0, text))
+        found.append(" ".join(cell for *_, cell in sorted(cells)))
+    return sample.assign(cell_order=found)
+
+
+# Missing words: billion-word-imputation
+
+
+def gaps(public: Path) -> pd.DataFrame:
+    """The place between two words that hardly ever meet, and the word that stands between such most often."""
+    with zipfile.ZipFile(public / "train_v2.txt.zip") as archive:
+        lines = archive.read("train_v2.txt").decode().splitlines()
+    with zipfile.ZipFile(public / "test_v2.txt.zip") as archive:
+        test = pd.read_csv(archive.open("test_v2.txt"))
+    after: dict[str, Counter[str]] = defaultdict(Counter)
+    counts: Counter[str] = Counter()
+    for line in lines:
+        words = ["<s>", *line.split()]
+        counts.update(words)
+        for one, two in pairwise(words):
+            after[one][two] += 1
+
+    def filled(text: str) -> str:
+        words, best = ["<s>", *text.split()], (0.0, 1, "")
+        for k, (one, two) in enumerate(pairwise(words), 1):
+            between = {word: count * after[word][two] / counts[word] for word, count in after[one].items()}
+            met = after[one][two] + 0.02 * counts[one] * counts[two] / counts.total() + 0.01
+            likely = max(between, key=between.__getitem__, default="")
+            best = max(best, (sum(between.values()) / met, k, likely))
+        return " ".join([*words[1 : best[1]], best[2], *words[best[1] :]])
+
+    return test.assign(sentence=[filled(text) for text in test["sentence"]])
