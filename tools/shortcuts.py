@@ -7,6 +7,7 @@ worth nothing.
 from __future__ import annotations
 
 import math
+import os
 import shutil
 from pathlib import Path
 
@@ -98,27 +99,59 @@ def verdict(found: list[tuple[float, float]]) -> str:
 def permuted(dataset: Dataset, folder: Path, rng: np.random.Generator) -> bool:
     """Copy the public files with the labels of training tables in another order; False where none has labels.
 
-    Labels are the columns of the submission, or else what training tables have and no table of the test has.
+    Labels are the columns of the submission, or else what training tables have and no table of the test has. Tables of
+    the same columns, such as those of drives, have one order together.
     """
     shutil.copytree(dataset.public, folder)
     sample = read_sample(dataset)
-    tables = {path: _read(path) for path in sorted(folder.rglob("*")) if path.suffix in _TABLES}
-    tables.pop(folder / dataset.sample_submission.relative_to(dataset.public), None)
-    tests = [table for path, table in tables.items() if "test" in path.name.lower()]
-    seen = {name for table in tests for name in table.columns}
-    is_changed = False
+    ids = next((k for k in range(1, sample.shape[1]) if not sample.iloc[:, :k].duplicated().any()), 1)
+    tables = {path: read for path in sorted(folder.rglob("*")) if (read := _read(path, folder)) is not None}
+    tables.pop(folder / os.path.relpath(dataset.sample_submission, dataset.public), None)  # which may be private
+    tests = [table for path, table in tables.items() if "test" in path.relative_to(folder).as_posix().lower()]
+    seen = {sample.columns[0], *(name for table in tests for name in table.columns)}
+    together: dict[tuple[str, ...], list[Path]] = {}
     for path, table in tables.items():
-        if any(table is own for own in tests):
-            continue
-        asked = [name for name in table.columns if name in set(sample.columns[1:]) - {sample.columns[0]}]
-        labels = asked or [name for name in table.columns if tests and name not in seen]
-        if labels and len(labels) < len(table.columns):
-            table[labels] = table[labels].to_numpy()[rng.permutation(len(table))]
+        asked = [name for name in table.columns if name in sample.columns[ids:]]
+        is_training = bool(tests) or "train" in path.name.lower()
+        labels = asked or [name for name in table.columns if is_training and name not in seen]
+        if labels and len(labels) < len(table.columns) and not any(table is own for own in tests):
+            together.setdefault((*labels, "", *table.columns), []).append(path)
+    for columns, paths in together.items():
+        labels = list(columns[: columns.index("")])
+        rows = pd.concat([tables[path][labels] for path in paths])
+        rows = rows.iloc[rng.permutation(len(rows))]
+        for path in paths:
+            table = tables[path]
+            table[labels], rows = rows[: len(table)].to_numpy(), rows[len(table) :]
             path.chmod(0o644)
-            table.to_csv(path, index=False, sep="\t" if path.suffix == ".tsv" else ",")
-            is_changed = True
-    return is_changed
+            _write(table, path)
+    return bool(together)
 
 
-def _read(path: Path) -> pd.DataFrame:
-    return pd.read_csv(path, dtype=str, keep_default_na=False, sep="\t" if path.suffix == ".tsv" else ",")
+def _read(path: Path, folder: Path) -> pd.DataFrame | None:
+    """A table; of other kinds than text only in the folder itself, as others hold data of one item each."""
+    if path.suffix in _TABLES:
+        return pd.read_csv(path, dtype=str, keep_default_na=False, sep="\t" if path.suffix == ".tsv" else ",")
+    if path.parent == folder and path.suffix == ".parquet":
+        return pd.read_parquet(path)
+    if path.parent == folder and path.suffix in (".json", ".jsonl") and (lines := _is_lines(path)) is not None:
+        return pd.read_json(path, lines=lines, dtype=False, convert_dates=False)
+    return None
+
+
+def _is_lines(path: Path) -> bool | None:
+    """Whether a JSON file has a record in each line, or a list of records; None for anything else."""
+    with path.open(encoding="utf-8") as file:
+        start = file.readline().strip()
+    if start.startswith("["):
+        return False
+    return True if start.startswith("{") and start.endswith("}") else None
+
+
+def _write(table: pd.DataFrame, path: Path) -> None:
+    if path.suffix == ".parquet":
+        table.to_parquet(path, index=False)
+    elif path.suffix in _TABLES:
+        table.to_csv(path, index=False, sep="\t" if path.suffix == ".tsv" else ",")
+    else:
+        table.to_json(path, orient="records", lines=bool(_is_lines(path)), double_precision=15)
