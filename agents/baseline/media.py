@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from archives import listed_pictures, unpacked
 from documents import SUFFIX as DOCUMENTS
 from documents import document_table
 from readings import (
@@ -25,7 +26,6 @@ from readings import (
     read_scan,
     read_sound,
 )
-from archives import listed_pictures, unpacked
 from tables import SEED, Source
 
 PICTURES = (".jpg", ".jpeg", ".png", ".tif", ".tiff", ".bmp", ".gif")
