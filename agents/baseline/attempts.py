@@ -85,8 +85,7 @@ def _softened(target: Target, held_out: np.ndarray, unseen: np.ndarray) -> tuple
         flat = shares.clip(1e-9, 1) ** power
         return np.asarray((1 - part) * flat / flat.sum(axis=1, keepdims=True) + part * usual)
 
-    choices = product(MANY_TARGETS = 4
-_POWERS, _PARTS)
+    choices = product(_POWERS, _PARTS)
     best = min(choices, key=lambda own: -np.log(soft(held_out, *own)[truth]).sum())
     return soft(held_out, *best), soft(unseen, *best)
 
