@@ -7,11 +7,12 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from models import Features, classifiers, regressors
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.metrics import accuracy_score, mean_absolute_error, roc_auc_score, root_mean_squared_error
 from sklearn.model_selection import KFold, StratifiedKFold
 from sklearn.pipeline import Pipeline
@@ -58,10 +59,9 @@ def attempts(
         started = time.monotonic()
         try:
             # A target of another kind may have no candidate of this name: it takes its first one.
-            pairs = [
-                _predictions(named.get(name, next(iter(named.values()))), target, train, test, metric)
-                for named, target in zip(models, targets, strict=True)
-            ]
+            names = [name if name in named else next(iter(named)) for named in models]
+            chosen = [(own, named[own]) for own, named in zip(names, models, strict=True)]
+            pairs = _predictions(chosen, targets, train, test, metric)
         except Exception as error:
             log.info("%s: left out, %s: %s", name, type(error).__name__, str(error)[:300])
             continue
@@ -91,31 +91,49 @@ def _softened(target: Target, held_out: np.ndarray, unseen: np.ndarray) -> tuple
 
 
 def _predictions(
-    model: Pipeline, target: Target, train: pd.DataFrame, test: pd.DataFrame, metric: str
-) -> tuple[np.ndarray, np.ndarray]:
-    """Predictions of the training rows, each by a model fitted without it, and of the test rows."""
-    logarithmic = metric == "rmsle" and target.y.min() >= 0
-    y = np.log1p(target.y) if logarithmic else target.y
+    models: list[tuple[str, Pipeline]], targets: list[Target], train: pd.DataFrame, test: pd.DataFrame, metric: str
+) -> list[tuple[np.ndarray, np.ndarray]]:
+    """For each target: predictions of the training rows, by models fitted without them, and of the test rows.
+
+    Models of the same name share their transformers, which know no target: each is fitted once for all targets.
+    """
     folds = 5 if len(train) <= 5_000 else 3
-    splitter = KFold(folds, shuffle=True, random_state=SEED)
-    if target.classes and pd.Series(y).value_counts().max() >= folds:
+    splitter: KFold | StratifiedKFold = KFold(folds, shuffle=True, random_state=SEED)
+    y = targets[0].y
+    if len(targets) == 1 and targets[0].classes and pd.Series(y).value_counts().max() >= folds:
         splitter = StratifiedKFold(folds, shuffle=True, random_state=SEED)
 
-    def predict(rows: np.ndarray, table: pd.DataFrame) -> np.ndarray:
-        if len(target.classes) == 2 and len(set(y[rows])) == 1:  # a label that only other rows have
-            return np.tile([float(y[rows[0]] == label) for label in target.classes], (len(table), 1))
-        fitted = clone(model).fit(train.iloc[rows], y[rows])
-        if not target.classes:
-            values = np.asarray(fitted.predict(table)).reshape(-1, 1)
-            return (np.expm1(values) if logarithmic else values).clip(target.y.min(), target.y.max())
-        shares = np.zeros((len(table), len(target.classes)))
-        shares[:, [target.classes.index(label) for label in fitted.classes_]] = fitted.predict_proba(table)
-        return shares
+    def predict(rows: np.ndarray, table: pd.DataFrame) -> list[np.ndarray]:
+        known: dict[str, tuple[Any, Any]] = {}
+        for name, model in models:
+            if name not in known:
+                transformer = clone(model[:-1])
+                known[name] = transformer.fit_transform(train.iloc[rows]), transformer.transform(table)
+        return [
+            _fitted(model[-1], target, rows, *known[name], metric)
+            for (name, model), target in zip(models, targets, strict=True)
+        ]
 
-    held_out = np.zeros((len(train), max(1, len(target.classes))))
+    held_out = [np.zeros((len(train), max(1, len(target.classes)))) for target in targets]
     for rows, others in splitter.split(train, y):
-        held_out[others] = predict(rows, train.iloc[others])
-    return held_out, predict(np.arange(len(train)), test)
+        for own, found in zip(held_out, predict(rows, train.iloc[others]), strict=True):
+            own[others] = found
+    return list(zip(held_out, predict(np.arange(len(train)), test), strict=True))
+
+
+def _fitted(model: BaseEstimator, target: Target, rows: np.ndarray, seen: Any, unseen: Any, metric: str) -> np.ndarray:
+    """What a model that is fitted to these rows, whose inputs are ``seen``, says of the inputs ``unseen``."""
+    logarithmic = metric == "rmsle" and target.y.min() >= 0
+    y = np.log1p(target.y[rows]) if logarithmic else target.y[rows]
+    if len(target.classes) == 2 and len(set(y)) == 1:  # a label that only other rows have
+        return np.tile([float(y[0] == label) for label in target.classes], (unseen.shape[0], 1))
+    fitted = clone(model).fit(seen, y)
+    if not target.classes:
+        values = np.asarray(fitted.predict(unseen)).reshape(-1, 1)
+        return (np.expm1(values) if logarithmic else values).clip(target.y.min(), target.y.max())
+    shares = np.zeros((unseen.shape[0], len(target.classes)))
+    shares[:, [target.classes.index(label) for label in fitted.classes_]] = fitted.predict_proba(unseen)
+    return shares
 
 
 def blend(members: list[Attempt]) -> Attempt:
