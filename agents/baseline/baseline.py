@@ -145,7 +145,7 @@ def solve(data: Path, tables: list[Source], sample_source: Source, submission: P
     pixels = _solve_boxes(data, sample, tables, submission) or _solve_pixels(
         data, sample, tables, submission, description
     )
-    if pixels or _solve_lists(sample, tables, submission):
+    if pixels or _solve_otherwise(sample, tables, submission):
         return
     roles = _roles(data, sample, tables, seconds)
     log.info("tables: %s and %s; metric: %s", roles.train.name, roles.test.name, metric or "not named")
@@ -209,15 +209,18 @@ def _solve_pixels(data: Path, sample: pd.DataFrame, tables: list[Source], submis
     return True
 
 
-def _solve_lists(sample: pd.DataFrame, tables: list[Source], submission: Path) -> bool:
-    """Whether lists of items are asked for, which are then recommended."""
+def _solve_otherwise(sample: pd.DataFrame, tables: list[Source], submission: Path) -> bool:
+    """Whether the sample asks for what has a way of its own, such as lists of items, which is then written."""
+    from forecasting import forecasts
     from recommending import recommendations
 
-    made = recommendations(sample, tables)
-    if made is not None:
-        _replace(submission, lambda path: made.to_csv(path, index=False))
-        log.info("submission: recommendations")
-    return made is not None
+    for way in (recommendations, forecasts):
+        made = way(sample, tables)
+        if made is not None:
+            _replace(submission, lambda path, made=made: made.to_csv(path, index=False))
+            log.info("submission: %s", way.__name__)
+            return True
+    return False
 
 
 def _write_texts(roles: Roles, sample: pd.DataFrame, submission: Path) -> None:

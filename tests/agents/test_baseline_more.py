@@ -75,3 +75,25 @@ def test_it_looks_up_both_players_that_an_id_names(data: Path, start: Start) -> 
     found = pd.read_csv(ran.submission)
     assert list(found["pair"]) == list(pairs["pair"])
     assert (found["near"] == pairs["near"]).mean() > 0.85, ran.output
+
+
+def test_it_forecasts_those_of_whom_the_first_measurement_is_known(data: Path, start: Start) -> None:
+    rng = np.random.default_rng(0)
+    rows = []
+    for k in range(60):
+        level, old = rng.normal(3000, 500), rng.random() < 0.5
+        for week in (k % 3, 10, 20, 30):
+            value = round(level - week * (20 if old else 5) + rng.normal(0, 5))
+            rows.append((f"P{k}", week, value, "old" if old else "young"))
+    known = pd.DataFrame(rows, columns=["Patient", "Week", "Volume", "Kind"])
+    train, held = known[:160], known[160:]
+    train.to_csv(data / "train.csv", index=False)
+    held.drop_duplicates("Patient").to_csv(data / "test.csv", index=False)
+    sample = pd.DataFrame(
+        {"Patient_Week": held["Patient"] + "_" + held["Week"].astype(str), "Volume": 0, "Confidence": 1}
+    )
+    sample.to_csv(data / "sample_submission.csv", index=False)
+    ran = start("baseline", data)
+    found = pd.read_csv(ran.submission)
+    assert np.abs(found["Volume"].to_numpy() - held["Volume"].to_numpy()).mean() < 20, ran.output
+    assert found["Confidence"].between(1, 100).all(), ran.output
