@@ -106,12 +106,13 @@ def main() -> int:
 
 def _roles(data: Path, sample: pd.DataFrame, tables: list[Source], seconds: float) -> Roles:
     """What to learn from: files that the ids name, or else tables; raises CannotSolve."""
+    from arrays import array_tables
     from joining import joined_tables
     from media import media_tables
     from sequences import sequence_tables
 
     made = media_tables(data, sample, tables, MEDIA_SHARE * seconds)
-    made = made or sequence_tables(sample, tables) or joined_tables(sample, tables)
+    made = made or sequence_tables(sample, tables) or joined_tables(sample, tables) or array_tables(data, sample)
     if not made:
         return find_roles(sample, [_with_joined_id(table, sample) for table in tables])
     log.info("rows made here: %d for training, %d of the test", *(len(frame.table) for frame in made))

@@ -97,3 +97,16 @@ def test_it_forecasts_those_of_whom_the_first_measurement_is_known(data: Path, s
     found = pd.read_csv(ran.submission)
     assert np.abs(found["Volume"].to_numpy() - held["Volume"].to_numpy()).mean() < 20, ran.output
     assert found["Confidence"].between(1, 100).all(), ran.output
+
+
+def test_it_learns_from_arrays(data: Path, start: Start) -> None:
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(150, 6)).astype(np.float32)
+    labels = np.where(values[:, 0] > 0, "7", "3")
+    (folder := data / "arrays").mkdir()
+    np.save(folder / "train_6.npy", values[:100])
+    np.save(folder / "train_label_6.npy", labels[:100])
+    np.save(folder / "test_6.npy", values[100:])
+    pd.DataFrame({"Id": range(50), "ClassId": 0}).to_csv(data / "sampleSubmission.csv", index=False)
+    ran = start("baseline", data)
+    assert (pd.read_csv(ran.submission, dtype=str)["ClassId"] == labels[100:]).mean() > 0.8, ran.output
