@@ -210,16 +210,22 @@ def _solve_pixels(data: Path, sample: pd.DataFrame, tables: list[Source], submis
     return True
 
 
-def _solve_otherwise(sample: pd.DataFrame, tables: list[Source], submission: Path) -> bool:
+def _solve_otherwise(data: Path, sample: pd.DataFrame, tables: list[Source], submission: Path) -> bool:
     """Whether the sample asks for what has a way of its own, such as lists of items, which is then written."""
     from forecasting import forecasts
+    from positions import positions
     from recommending import recommendations
 
-    for way in (recommendations, forecasts):
-        made = way(sample, tables)
+    ways = {
+        "recommendations": lambda: recommendations(sample, tables),
+        "forecasts": lambda: forecasts(sample, tables),
+        "positions": lambda: positions(data, sample),
+    }
+    for name, way in ways.items():
+        made = way()
         if made is not None:
             _replace(submission, lambda path, made=made: made.to_csv(path, index=False))
-            log.info("submission: %s", way.__name__)
+            log.info("submission: %s", name)
             return True
     return False
 

@@ -110,3 +110,26 @@ def test_it_learns_from_arrays(data: Path, start: Start) -> None:
     pd.DataFrame({"Id": range(50), "ClassId": 0}).to_csv(data / "sampleSubmission.csv", index=False)
     ran = start("baseline", data)
     assert (pd.read_csv(ran.submission, dtype=str)["ClassId"] == labels[100:]).mean() > 0.8, ran.output
+
+
+def test_it_takes_recorded_positions_of_tracks(data: Path, start: Start) -> None:
+    rng, radius = np.random.default_rng(0), 6_378_137.0  # all on the equator, where the earth is a circle
+    for kind, trips in (("train", "ab"), ("test", "c")):
+        for trip in trips:
+            (folder := data / kind / trip / "phone").mkdir(parents=True)
+            longitude = np.linspace(10, 10.002, 40) + (rng.random(40) < 0.1)
+            times, angle = np.arange(40) * 1000, np.radians(longitude)
+            made = {"utcTimeMillis": times, "WlsPositionXEcefMeters": radius * np.cos(angle)}
+            made |= {"WlsPositionYEcefMeters": radius * np.sin(angle), "WlsPositionZEcefMeters": 0.0}
+            pd.DataFrame(made).to_csv(folder / "device.csv", index=False)
+            true = pd.DataFrame({"UnixTimeMillis": times, "LatitudeDegrees": 0.0})
+            true["LongitudeDegrees"] = np.linspace(10, 10.002, 40)
+            if kind == "train":
+                true.to_csv(folder / "truth.csv", index=False)
+    sample = true.assign(LongitudeDegrees=0.0)
+    sample.insert(0, "tripId", "c-phone")
+    sample.to_csv(data / "sample_submission.csv", index=False)
+    ran = start("baseline", data)
+    found = pd.read_csv(ran.submission)
+    assert np.abs(found["LongitudeDegrees"] - true["LongitudeDegrees"]).max() < 3e-4, ran.output
+    assert np.abs(found["LatitudeDegrees"]).max() < 1e-6, ran.output
