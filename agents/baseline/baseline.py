@@ -212,6 +212,7 @@ def _solve_pixels(data: Path, sample: pd.DataFrame, tables: list[Source], submis
 
 def _solve_otherwise(data: Path, sample: pd.DataFrame, tables: list[Source], submission: Path) -> bool:
     """Whether the sample asks for what has a way of its own, such as lists of items, which is then written."""
+    from events import directions
     from forecasting import forecasts
     from positions import positions
     from recommending import recommendations
@@ -220,6 +221,7 @@ def _solve_otherwise(data: Path, sample: pd.DataFrame, tables: list[Source], sub
         "recommendations": lambda: recommendations(sample, tables),
         "forecasts": lambda: forecasts(sample, tables),
         "positions": lambda: positions(data, sample),
+        "directions": lambda: directions(data, sample, tables),
     }
     for name, way in ways.items():
         made = way()

@@ -133,3 +133,25 @@ def test_it_takes_recorded_positions_of_tracks(data: Path, start: Start) -> None
     found = pd.read_csv(ran.submission)
     assert np.abs(found["LongitudeDegrees"] - true["LongitudeDegrees"]).max() < 3e-4, ran.output
     assert np.abs(found["LatitudeDegrees"]).max() < 1e-6, ran.output
+
+
+def test_it_finds_the_direction_of_events(data: Path, start: Start) -> None:
+    rng = np.random.default_rng(0)
+    where = pd.DataFrame(rng.uniform(-1, 1, (300, 3)).round(3), columns=["x", "y", "z"])
+    where.rename_axis("sensor_id").to_csv(data / "sensors.csv")
+    truth = pd.DataFrame({"event_id": range(150), "azimuth": rng.uniform(0, 6.28, 150), "zenith": 1.5})
+    came = np.column_stack([np.cos(truth["azimuth"]), np.sin(truth["azimuth"]), np.zeros(150)])
+    for kind, events in (("train", range(110)), ("test", range(110, 150))):
+        seen = []
+        for event in events:
+            hit = rng.choice(300, 30, replace=False)
+            times = (1000 - 500 * where.to_numpy()[hit] @ came[event]).astype(int)
+            seen.append(pd.DataFrame({"event_id": event, "sensor_id": hit, "time": times, "charge": 1.0}))
+        (data / kind).mkdir()
+        pd.concat(seen).set_index("event_id").to_parquet(data / kind / "batch_1.parquet")
+    truth[:110].to_parquet(data / "train_meta.parquet")
+    truth[110:].assign(azimuth=1, zenith=1).to_csv(data / "sample_submission.csv", index=False)
+    ran = start("baseline", data)
+    found = pd.read_csv(ran.submission)
+    off = found["azimuth"].to_numpy() - truth["azimuth"][110:].to_numpy()
+    assert np.cos(off).mean() > 0.9, ran.output
