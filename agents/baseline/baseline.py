@@ -214,6 +214,7 @@ def _solve_otherwise(data: Path, sample: pd.DataFrame, tables: list[Source], sub
     """Whether the sample asks for what has a way of its own, such as lists of items, which is then written."""
     from events import directions
     from forecasting import forecasts
+    from listings import classes_of_recordings
     from positions import positions
     from recommending import recommendations
 
@@ -222,6 +223,7 @@ def _solve_otherwise(data: Path, sample: pd.DataFrame, tables: list[Source], sub
         "forecasts": lambda: forecasts(sample, tables),
         "positions": lambda: positions(data, sample),
         "directions": lambda: directions(data, sample, tables),
+        "classes of recordings": lambda: classes_of_recordings(data, sample),
     }
     for name, way in ways.items():
         made = way()

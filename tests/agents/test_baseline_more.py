@@ -155,3 +155,19 @@ def test_it_finds_the_direction_of_events(data: Path, start: Start) -> None:
     found = pd.read_csv(ran.submission)
     off = found["azimuth"].to_numpy() - truth["azimuth"][110:].to_numpy()
     assert np.cos(off).mean() > 0.9, ran.output
+
+
+def test_it_reads_text_files_that_list_the_classes_of_recordings(data: Path, start: Start) -> None:
+    rng = np.random.default_rng(0)
+    values = rng.random((90, 5)).round(3)
+    heard = [[k for k in range(4) if row[k] > 0.6] for row in values]
+    labels = [",".join(map(str, [n, *own])) if n < 60 else f"{n},?" for n, own in enumerate(heard)]
+    (data / "labels.txt").write_text("\n".join(["recording,[labels]", *labels]))
+    (data / "numbers.txt").write_text("\n".join(f"{n},{','.join(map(str, row))}" for n, row in enumerate(values)))
+    ids = [100 * n + k for n in range(60, 90) for k in range(4)]
+    pd.DataFrame({"Id": ids, "Probability": 0}).to_csv(data / "sample_submission.csv", index=False)
+    ran = start("baseline", data)
+    found = pd.read_csv(ran.submission)
+    true = np.array([k in heard[n] for n in range(60, 90) for k in range(4)])
+    assert list(found["Id"]) == ids
+    assert found["Probability"][true].median() > found["Probability"][~true].quantile(0.9), ran.output
