@@ -215,10 +215,12 @@ def _solve_otherwise(data: Path, sample: pd.DataFrame, tables: list[Source], sub
     from events import directions
     from forecasting import forecasts
     from listings import classes_of_recordings
+    from ordering import orders
     from positions import positions
     from recommending import recommendations
 
     ways = {
+        "orders": lambda: orders(data, sample, tables),
         "recommendations": lambda: recommendations(sample, tables),
         "forecasts": lambda: forecasts(sample, tables),
         "positions": lambda: positions(data, sample),

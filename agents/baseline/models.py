@@ -25,6 +25,8 @@ from sklearn.svm import SVC, SVR
 from tables import SEED
 
 MAX_KERNEL_ROWS = 5_000
+MAX_KERNEL_CELLS = 150_000
+"""Rows times classes: each pair of classes has a machine of its own."""
 TREES = 100
 MANY_NUMBERS = 200
 """With more numeric columns than this, linear models are held back more: those of pictures say the same many times."""
@@ -113,7 +115,7 @@ def classifiers(features: Features, rows: int, classes: int) -> Iterator[tuple[s
         for share in (0.3, 0.7):
             discriminant = LinearDiscriminantAnalysis(solver="lsqr", shrinkage=share)
             yield f"discriminants, {share}", make_pipeline(features.for_linear(), discriminant)
-    elif rows <= MAX_KERNEL_ROWS and not features.text:
+    elif rows <= MAX_KERNEL_ROWS and rows * classes <= MAX_KERNEL_CELLS and not features.text:
         machine = CalibratedClassifierCV(SVC(C=10.0), ensemble=False, cv=3)
         yield "support vectors", make_pipeline(features.for_linear(), machine)
     trees = ExtraTreesClassifier(TREES, min_samples_leaf=1 if rows <= MAX_KERNEL_ROWS else 3, random_state=SEED)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -171,3 +172,30 @@ def test_it_reads_text_files_that_list_the_classes_of_recordings(data: Path, sta
     true = np.array([k in heard[n] for n in range(60, 90) for k in range(4)])
     assert list(found["Id"]) == ids
     assert found["Probability"][true].median() > found["Probability"][~true].quantile(0.9), ran.output
+
+
+def test_it_puts_the_shuffled_parts_of_documents_where_their_words_belong(data: Path, start: Start) -> None:
+    rng = np.random.default_rng(0)
+    orders = {}
+    for n in range(40):
+        (folder := data / ("train" if n < 30 else "test")).mkdir(exist_ok=True)
+        words = [f"w{k}" for k in rng.permutation(60)[:6]]
+        code, notes = ({f"{kind}{n}x{k}": f"{word} = load" for k, word in enumerate(words)} for kind in "cn")
+        shuffled = [list(notes)[k] for k in rng.permutation(6)]
+        source = code | {part: f"about {notes[part].split()[0]}" for part in shuffled}
+        kinds = dict.fromkeys(code, "code") | dict.fromkeys(shuffled, "note")
+        (folder / f"doc{n}.json").write_text(json.dumps({"kind": kinds, "source": source}))
+        orders[f"doc{n}"] = " ".join(part for pair in zip(notes, code, strict=True) for part in pair)
+    table = pd.DataFrame(orders.items(), columns=["id", "order"])
+    table[:30].to_csv(data / "train_orders.csv", index=False)
+    sample = table[30:].assign(order=[" ".join(sorted(own.split())) for own in table["order"][30:]])
+    sample.to_csv(data / "sample_submission.csv", index=False)
+    ran = start("baseline", data)
+    found = pd.read_csv(ran.submission)["order"].str.split()
+    apart = [
+        abs(2 * own.index(part) - 2 * true.index(part)) / len(true)
+        for own, true in zip(found, table["order"][30:].str.split(), strict=True)
+        for part in true
+    ]
+    assert all(sorted(own) == sorted(true.split()) for own, true in zip(found, table["order"][30:], strict=True))
+    assert np.mean(apart) < 0.25, ran.output
