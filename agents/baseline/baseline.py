@@ -212,6 +212,7 @@ def _solve_pixels(data: Path, sample: pd.DataFrame, tables: list[Source], submis
 
 def _solve_otherwise(data: Path, sample: pd.DataFrame, tables: list[Source], submission: Path) -> bool:
     """Whether the sample asks for what has a way of its own, such as lists of items, which is then written."""
+    from completing import completed
     from events import directions
     from forecasting import forecasts
     from listings import classes_of_recordings
@@ -225,6 +226,7 @@ def _solve_otherwise(data: Path, sample: pd.DataFrame, tables: list[Source], sub
         "forecasts": lambda: forecasts(sample, tables),
         "positions": lambda: positions(data, sample),
         "directions": lambda: directions(data, sample, tables),
+        "completed sentences": lambda: completed(data, sample),
         "classes of recordings": lambda: classes_of_recordings(data, sample),
     }
     for name, way in ways.items():

@@ -199,3 +199,20 @@ def test_it_puts_the_shuffled_parts_of_documents_where_their_words_belong(data: 
     ]
     assert all(sorted(own) == sorted(true.split()) for own, true in zip(found, table["order"][30:], strict=True))
     assert np.mean(apart) < 0.25, ran.output
+
+
+def test_it_adds_the_word_that_a_sentence_lacks(data: Path, start: Start) -> None:
+    rng = np.random.default_rng(0)
+    follows = {f"word{k}": [f"word{(5 * k + j) % 50}" for j in (1, 2)] for k in range(50)}
+    sentences = []
+    for _ in range(5200):
+        words = [f"word{rng.integers(50)}"]
+        while len(words) < 9:
+            words.append(follows[words[-1]][int(rng.random() < 0.1)])
+        sentences.append(words)
+    (data / "train.txt").write_text("\n".join(map(" ".join, sentences[:5100])))
+    lacking = [" ".join([*words[:4], *words[5:]]) for words in sentences[5100:]]
+    pd.DataFrame({"id": range(100), "sentence": lacking}).to_csv(data / "test.txt", index=False)
+    ran = start("baseline", data)
+    found = pd.read_csv(ran.submission)["sentence"]
+    assert (found == [" ".join(words) for words in sentences[5100:]]).mean() > 0.5, ran.output
