@@ -3,10 +3,9 @@
 It reads the public tables, texts, pictures, scans, sounds and series, infers from the sample submission what is asked
 for, compares a few scikit-learn pipelines by cross-validation, and leaves the best one's predictions, or those of the
 best ones' mean. Masks and boxes come from a model of single pixels, texts from training answers and from the given
-text, recommendations from each customer's own items. The submission is there from the first second (a copy of the
-sample) and replaced whenever something better is found, so that the end of the time may come at any moment. Where it
-has no model (videos), it says so and
-the copy stays.
+text. Recommendations, forecasts, tracks, directions and orders have a way of their own, each in a module. The
+submission is there from the first second (a copy of the sample) and replaced whenever something better is found, so
+that the end of the time may come at any moment. Where it has no model (videos), it says so and the copy stays.
 """
 
 from __future__ import annotations
@@ -230,7 +229,11 @@ def _solve_otherwise(data: Path, sample: pd.DataFrame, tables: list[Source], sub
         "classes of recordings": lambda: classes_of_recordings(data, sample),
     }
     for name, way in ways.items():
-        made = way()
+        try:
+            made = way()
+        except Exception as error:  # then the tables may still say enough
+            log.info("no %s: %s: %s", name, type(error).__name__, str(error)[:300])
+            continue
         if made is not None:
             _replace(submission, lambda path, made=made: made.to_csv(path, index=False))
             log.info("submission: %s", name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import zipfile
 from collections import Counter, defaultdict
+from itertools import pairwise
 from math import exp, log
 from pathlib import Path
 
@@ -91,7 +92,7 @@ class _Pairs:
         self.after: defaultdict[str, Counter[str]] = defaultdict(Counter)
         self.between: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)
         for words in lines:
-            for first, second in zip(words, words[1:], strict=False):
+            for first, second in pairwise(words):
                 self.after[first][second] += 1
             for first, middle, last in zip(words, words[1:], words[2:], strict=False):
                 self.between[first, last][middle] += 1

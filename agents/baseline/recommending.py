@@ -11,6 +11,8 @@ from tables import Source
 from task import CannotSolve
 
 MIN_ITEMS = 2
+LEAST_KNOWN = 0.2
+"""The share of the submission's ids that must have items of their own."""
 HALF_LIVES = (0.01, 0.03, 0.1, 0.3, 3.0)
 """Shares of the whole period after which a transaction counts half; the best for the last transactions is taken."""
 LAST = 0.07
@@ -35,6 +37,8 @@ def recommendations(sample: pd.DataFrame, tables: list[Source]) -> pd.DataFrame 
         if id not in table.columns():
             continue
         rows = table.read()
+        if sample[id].isin(rows[id]).mean() < LEAST_KNOWN:
+            continue
         for column in rows.columns.drop(id):
             if rows[id].duplicated().any() and len(listed & set(map(_plain, rows[column].unique()))) > len(listed) / 2:
                 log.info("%s has the items of each %s in %s", table.name, id, column)
