@@ -121,7 +121,7 @@ def test_it_takes_recorded_positions_of_tracks(data: Path, start: Start) -> None
             longitude = np.linspace(10, 10.002, 40) + (rng.random(40) < 0.1)
             times, angle = np.arange(40) * 1000, np.radians(longitude)
             made = {"utcTimeMillis": times, "WlsPositionXEcefMeters": radius * np.cos(angle)}
-            made |= {"WlsPositionYEcefMeters": radius * np.sin(angle), "WlsPositionZEcefMeters": 0.0}
+            made |= {"WlsPositionYEcefMeters": radius * np.sin(angle), "WlsPositionZEcefMeters": 0 * angle}
             pd.DataFrame(made).to_csv(folder / "device.csv", index=False)
             true = pd.DataFrame({"UnixTimeMillis": times, "LatitudeDegrees": 0.0})
             true["LongitudeDegrees"] = np.linspace(10, 10.002, 40)

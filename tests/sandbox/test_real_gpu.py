@@ -49,9 +49,7 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
     agent.mkdir(parents=True)
     (agent / "start.sh").write_text(AGENT)
     (agent / "config.yaml").write_text("multiplies:\n  start: multiplies/start.sh\n")
-    return Bench(
-        sandbox="local", gpus=1, gpu_ids=[GPUS[0].uuid], data_dir=tmp_path / "data", agents_dir=[agent.parent]
-    )
+    return Bench(sandbox="local", gpus=1, gpu_ids=[GPUS[0].uuid], data_dir=tmp_path / "data", agents_dir=[agent.parent])
 
 
 def test_the_driver_shows_each_gpu_once() -> None:
