@@ -193,6 +193,18 @@ def _solve_boxes(data: Path, sample: pd.DataFrame, tables: list[Source], submiss
     return True
 
 
+def _solve_versions(data: Path, sample: pd.DataFrame, submission: Path, description: str) -> bool:
+    """Whether it is asked which pictures are changed, which is then predicted."""
+    from versions import version_submission
+
+    made = version_submission(data, sample, description)
+    if made is None:
+        return False
+    _replace(submission, lambda path: made.to_csv(path, index=False))
+    log.info("submission: pictures in several versions")
+    return True
+
+
 def _solve_pixels(data: Path, sample: pd.DataFrame, tables: list[Source], submission: Path, description: str) -> bool:
     """Whether masks or values of pixels are asked for, which are then predicted."""
     from masks import asks_for_pixels, submissions
