@@ -193,15 +193,17 @@ def _solve_boxes(data: Path, sample: pd.DataFrame, tables: list[Source], submiss
     return True
 
 
-def _solve_versions(data: Path, sample: pd.DataFrame, submission: Path, description: str) -> bool:
-    """Whether it is asked which pictures are changed, which is then predicted."""
+def _solve_stacks(data: Path, sample: pd.DataFrame, tables: list[Source], submission: Path, description: str) -> bool:
+    """Whether parts of scans, or pictures that are changed, are asked for, which are then predicted."""
+    from parts import part_submission
     from versions import version_submission
 
-    made = version_submission(data, sample, description)
+    made = part_submission(data, sample, tables, description)
+    made = version_submission(data, sample, description) if made is None else made
     if made is None:
         return False
     _replace(submission, lambda path: made.to_csv(path, index=False))
-    log.info("submission: pictures in several versions")
+    log.info("submission: parts of scans, or pictures in several versions")
     return True
 
 

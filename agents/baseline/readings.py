@@ -98,10 +98,10 @@ def plane_numbers(plane: np.ndarray) -> np.ndarray:
 def folder_numbers(folder: Path) -> np.ndarray:
     """The mean and the largest of what is measured of the scans of a folder, for each folder in it."""
     own = [path for path in sorted(folder.iterdir()) if path.is_dir()] or [folder]
-    return np.concatenate([_stack_numbers(sorted(path.rglob("*"), key=_natural)) for path in own])
+    return np.concatenate([_stack_numbers(sorted(path.rglob("*"), key=natural)) for path in own])
 
 
-def _natural(path: Path) -> tuple[int, str]:
+def natural(path: Path) -> tuple[int, str]:
     return len(path.name), path.name
 
 

@@ -178,6 +178,28 @@ def test_it_learns_from_the_pictures_of_a_twin(tmp_path: Path, start: Start, id:
     assert score is not None and score > least, ran.output
 
 
+def test_it_says_which_parts_of_a_stack_of_scans_are_broken(tmp_path: Path, start: Start) -> None:
+    rng, parts, rows = np.random.default_rng(0), ["L1", "L2", "L3"], []
+    data = tmp_path / "data"
+    for k in range(50):
+        broken = rng.random(3) < 0.4
+        (folder := data / ("train_scans" if k < 40 else "test_scans") / f"1.2.{k}").mkdir(parents=True)
+        for j in range(6):
+            pixels = rng.integers(0, 100, (16, 16)) + 200 * broken[j // 2] * np.eye(16, dtype=int)
+            (folder / f"{j + 1}.dcm").write_bytes(dicom(pixels.astype(np.int16), "CT", f"1.2.{k}.{j}"))
+        rows.append({"scan": f"1.2.{k}", "any": int(broken.any()), **dict(zip(parts, broken.astype(int), strict=True))})
+    table = pd.DataFrame(rows)
+    table[:40].to_csv(data / "train.csv", index=False)
+    asked = table[40:].melt("scan", ["any", *parts], "part", "broken")
+    asked["key"] = asked["scan"] + "_" + asked["part"]
+    asked[["key", "scan", "part"]].to_csv(data / "test.csv", index=False)
+    sample = asked[["key"]].assign(broken=0.5)
+    sample.to_csv(data / "sample_submission.csv", index=False)
+    ran = start("baseline", data)
+    found = submission_of(ran, sample)["broken"].to_numpy() > 0.5
+    assert (found == asked["broken"].to_numpy()).mean() > 0.85, ran.output
+
+
 def test_it_writes_the_part_of_a_text_that_training_answers_point_at(tmp_path: Path, start: Start) -> None:
     rng, rows = np.random.default_rng(0), []
     words = [f"w{k}" for k in range(40)]
