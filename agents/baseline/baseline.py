@@ -193,17 +193,19 @@ def _solve_boxes(data: Path, sample: pd.DataFrame, tables: list[Source], submiss
     return True
 
 
-def _solve_stacks(data: Path, sample: pd.DataFrame, tables: list[Source], submission: Path, description: str) -> bool:
-    """Whether parts of scans, or pictures that are changed, are asked for, which are then predicted."""
+def _solve_files(data: Path, sample: pd.DataFrame, tables: list[Source], submission: Path, description: str) -> bool:
+    """Whether parts of scans, changes of pictures or sequences in sounds are asked for, which are then predicted."""
     from parts import part_submission
+    from runs import sequence_submission
     from versions import version_submission
 
-    made = part_submission(data, sample, tables, description)
+    made = sequence_submission(data, sample, tables)
+    made = part_submission(data, sample, tables, description) if made is None else made
     made = version_submission(data, sample, description) if made is None else made
     if made is None:
         return False
     _replace(submission, lambda path: made.to_csv(path, index=False))
-    log.info("submission: parts of scans, or pictures in several versions")
+    log.info("submission: from the files")
     return True
 
 

@@ -178,6 +178,14 @@ def test_it_learns_from_the_pictures_of_a_twin(tmp_path: Path, start: Start, id:
     assert score is not None and score > least, ran.output
 
 
+def test_it_lists_what_is_said_in_sounds_within_archives(tmp_path: Path, start: Start) -> None:
+    competition = default_catalogue()["multi-modal-gesture-recognition"]
+    dataset = make_twin(competition, tmp_path / "twin", 0, "micro", medals=False).dataset
+    ran = start("baseline", dataset.public)
+    score = report(dataset, ran).score
+    assert score is not None and score < 0.3, ran.output  # a rate of errors
+
+
 def test_it_says_which_parts_of_a_stack_of_scans_are_broken(tmp_path: Path, start: Start) -> None:
     rng, parts, rows = np.random.default_rng(0), ["L1", "L2", "L3"], []
     data = tmp_path / "data"
