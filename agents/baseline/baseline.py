@@ -194,12 +194,14 @@ def _solve_boxes(data: Path, sample: pd.DataFrame, tables: list[Source], submiss
 
 
 def _solve_files(data: Path, sample: pd.DataFrame, tables: list[Source], submission: Path, description: str) -> bool:
-    """Whether parts of scans, changes of pictures or sequences in sounds are asked for, which are then predicted."""
+    """Predict sequences in sounds, boxes in clouds, parts of scans or changes of pictures where these are asked for."""
+    from clouds import cloud_submission
     from parts import part_submission
     from runs import sequence_submission
     from versions import version_submission
 
     made = sequence_submission(data, sample, tables)
+    made = cloud_submission(data, sample, tables) if made is None else made
     made = part_submission(data, sample, tables, description) if made is None else made
     made = version_submission(data, sample, description) if made is None else made
     if made is None:
