@@ -99,8 +99,9 @@ def verdict(found: list[tuple[float, float]]) -> str:
 def permuted(dataset: Dataset, folder: Path, rng: np.random.Generator) -> bool:
     """Copy the public files with the labels of training tables in another order; False where none has labels.
 
-    Labels are the columns of the submission, or else what training tables have and no table of the test has. Tables of
-    the same columns, such as those of drives, have one order together.
+    Labels are the columns of the submission, or else what training tables have and no table of the test has. Where a
+    table has nothing but ids and labels, the ids are permuted: an item's rows stay together. Tables of the same
+    columns, such as those of drives, have one order together.
     """
     shutil.copytree(dataset.public, folder)
     sample = read_sample(dataset)
@@ -110,11 +111,19 @@ def permuted(dataset: Dataset, folder: Path, rng: np.random.Generator) -> bool:
     tests = [table for path, table in tables.items() if "test" in path.relative_to(folder).as_posix().lower()]
     seen = {sample.columns[0], *(name for table in tests for name in table.columns)}
     together: dict[tuple[str, ...], list[Path]] = {}
+    changed: list[Path] = []
     for path, table in tables.items():
         asked = [name for name in table.columns if name in sample.columns[ids:]]
         is_training = bool(tests) or "train" in path.name.lower()
         labels = asked or [name for name in table.columns if is_training and name not in seen]
-        if labels and len(labels) < len(table.columns) and not any(table is own for own in tests):
+        if not labels or len(labels) == len(table.columns) or any(table is own for own in tests):
+            continue
+        id = sample.columns[0]
+        if id in table and len(labels) == len(table.columns) - 1:  # an item's rows stay together
+            known = table[id].unique()
+            table[id] = table[id].map(dict(zip(known, rng.permutation(known), strict=True)))
+            changed.append(path)
+        else:
             together.setdefault((*labels, "", *table.columns), []).append(path)
     for columns, paths in together.items():
         labels = list(columns[: columns.index("")])
@@ -123,9 +132,11 @@ def permuted(dataset: Dataset, folder: Path, rng: np.random.Generator) -> bool:
         for path in paths:
             table = tables[path]
             table[labels], rows = rows[: len(table)].to_numpy(), rows[len(table) :]
-            path.chmod(0o644)
-            _write(table, path)
-    return bool(together)
+        changed += paths
+    for path in changed:
+        path.chmod(0o644)
+        _write(tables[path], path)
+    return bool(changed)
 
 
 def _read(path: Path, folder: Path) -> pd.DataFrame | None:

@@ -47,6 +47,7 @@ OF_OTHERS = {
     "--seed": "tools.mutate",
     "--served-model-name": "vllm serve",
     "--shortcuts": "tools.twins",
+    "--solvers": "tools.twins",
     "--strict": "mkdocs build",
     "--versions": "tools.twins",
     # MLE-bench's own
