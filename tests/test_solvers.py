@@ -1,4 +1,4 @@
-"""Solvers of twins, as ``tools.twins`` runs them: better than the simple prediction, and worth nothing without labels."""
+"""Solvers of twins, as ``tools.twins`` runs them: better than the simple prediction, and lost without labels."""
 
 from __future__ import annotations
 
