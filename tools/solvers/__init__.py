@@ -18,6 +18,7 @@ SOLVERS: dict[str, Callable[[Path], pd.DataFrame]] = {
     "AI4Code": texts.order,
     "alaska2-image-steganalysis": pictures.messages,
     "billion-word-imputation": texts.gaps,
+    "chaii-hindi-and-tamil-question-answering": texts.answers,
     "freesound-audio-tagging-2019": series.tags,
     "h-and-m-personalized-fashion-recommendations": tables.fashion,
     "icecube-neutrinos-in-deep-ice": series.neutrinos,

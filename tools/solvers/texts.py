@@ -105,3 +105,60 @@ def gaps(public: Path) -> pd.DataFrame:
         return " ".join([*words[1 : best[1]], best[2], *words[best[1] :]])
 
     return test.assign(sentence=[filled(text) for text in test["sentence"]])
+
+
+# Questions about articles: chaii-hindi-and-tamil-question-answering
+
+
+def answers(public: Path) -> pd.DataFrame:
+    """Among sentences that share most with the question, the words that stand where answers to such questions stand."""
+    train, test = (pd.read_csv(public / f"{part}.csv") for part in ("train", "test"))
+    inside: Counter[str] = Counter()
+    seen: Counter[str] = Counter()
+    x, y = [], []
+    for context, question, answer, start in train[["context", "question", "answer_text", "answer_start"]].to_numpy():
+        length = len(answer.split())
+        for place, words, k, about in _starts(context, question):
+            x.append(about)
+            y.append(place == start)
+            if y[-1]:
+                inside.update(map(_plain, words[k + 1 : k + length]))
+                seen.update(map(_plain, words[k + 1 : k + length + 1]))
+    if not any(y):
+        return test[["id"]].assign(PredictionString="")
+    vectors = DictVectorizer()
+    model = LogisticRegression(C=10, max_iter=300).fit(vectors.fit_transform(x), y)
+    found = []
+    for context, question in test[["context", "question"]].to_numpy():
+        starts = [*_starts(context, question)]
+        likely = model.decision_function(vectors.transform([about for *_, about in starts])).argmax()
+        _, words, k, _ = starts[likely]
+        end = k + 1
+        while end < len(words) and inside[_plain(words[end])] + 0.4 > 0.5 * (seen[_plain(words[end])] + 1):
+            end += 1
+        found.append(" ".join(words[k:end]))
+    return test[["id"]].assign(PredictionString=found)
+
+
+def _starts(context: str, question: str) -> Iterator[tuple[int, list[str], int, dict[str, float]]]:
+    """Words at which an answer may start: place in the text, its sentence, which word of it, and what is around."""
+    asked = set(re.findall(r"[^\s?]+", question))
+    found = [(match.start(), match.group()) for match in re.finditer(r"[^।.\n]+", context)]
+    sentences = [(start, [*re.finditer(r"\S+", sentence)]) for start, sentence in found]
+    shared = [len(asked & {word.group() for word in words}) for _, words in sentences]
+    for (start, found), own in zip(sentences, shared, strict=True):
+        words = [word.group() for word in found]
+        for k, word in enumerate(found if own == max(shared) else []):
+            before = ["", "", *words][k : k + 2]
+            about = {f"{q} {word}": 1.0 for q in asked for word in (before[1], "_".join(before))}
+            about |= {f"before {before[1]}": 1.0, f"is {_plain(words[k])}": 1.0, "asked": float(words[k] in asked)}
+            yield (
+                start + word.start(),
+                words,
+                k,
+                about | {f"{q} asks {_plain(words[k])}": 1.0 for q in asked if words[k].isdigit()},
+            )
+
+
+def _plain(word: str) -> str:
+    return "0" if word.isdigit() else word
