@@ -1,4 +1,4 @@
-"""Solvers of texts: the order of cells, and missing words."""
+"""Solvers of texts: the order of cells, missing words, and questions."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ def answers(public: Path) -> pd.DataFrame:
         likely = model.decision_function(vectors.transform([about for *_, about in starts])).argmax()
         _, words, k, _ = starts[likely]
         end = k + 1
-        while end < len(words) and inside[_plain(words[end])] + 0.4 > 0.5 * (seen[_plain(words[end])] + 1):
+        while end < len(words) and 2 * inside[_plain(words[end])] + 0.8 > seen[_plain(words[end])] + 1:
             end += 1
         found.append(" ".join(words[k:end]))
     return test[["id"]].assign(PredictionString=found)
@@ -143,21 +143,15 @@ def answers(public: Path) -> pd.DataFrame:
 def _starts(context: str, question: str) -> Iterator[tuple[int, list[str], int, dict[str, float]]]:
     """Words at which an answer may start: place in the text, its sentence, which word of it, and what is around."""
     asked = set(re.findall(r"[^\s?]+", question))
-    found = [(match.start(), match.group()) for match in re.finditer(r"[^।.\n]+", context)]
-    sentences = [(start, [*re.finditer(r"\S+", sentence)]) for start, sentence in found]
-    shared = [len(asked & {word.group() for word in words}) for _, words in sentences]
-    for (start, found), own in zip(sentences, shared, strict=True):
-        words = [word.group() for word in found]
-        for k, word in enumerate(found if own == max(shared) else []):
-            before = ["", "", *words][k : k + 2]
-            about = {f"{q} {word}": 1.0 for q in asked for word in (before[1], "_".join(before))}
-            about |= {f"before {before[1]}": 1.0, f"is {_plain(words[k])}": 1.0, "asked": float(words[k] in asked)}
-            yield (
-                start + word.start(),
-                words,
-                k,
-                about | {f"{q} asks {_plain(words[k])}": 1.0 for q in asked if words[k].isdigit()},
-            )
+    sentences = [(match.start(), match.group()) for match in re.finditer(r"[^।.\n]+", context)]
+    shared = [len(asked & set(sentence.split())) for _, sentence in sentences]
+    for (start, sentence), own in zip(sentences, shared, strict=True):
+        words = sentence.split()
+        for k, word in enumerate(re.finditer(r"\S+", sentence) if own == max(shared) else []):
+            two, one = ["", "", *words][k : k + 2]
+            kind, is_asked = _plain(words[k]), float(words[k] in asked)
+            about = {f"{q} {near}": 1.0 for q in asked for near in (one, f"{two} {one}", kind if kind == "0" else one)}
+            yield start + word.start(), words, k, about | {f"after {one}": 1.0, f"is {kind}": 1.0, "asked": is_asked}
 
 
 def _plain(word: str) -> str:
