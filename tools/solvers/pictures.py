@@ -97,26 +97,23 @@ def _pieces(path: Path, names: Iterable[str], largest: float) -> dict[str, list[
 
 
 def findings(public: Path) -> pd.DataFrame:
-    """Whether there is a finding of each class, and where: both from all pixels."""
+    """Whether there is a finding of each class, as a share of the raters, and where: both from all pixels."""
     train, sample = pd.read_csv(public / "train.csv"), pd.read_csv(public / "sample_submission.csv")
-    ids = train["image_id"].unique()
-    x = np.stack([_scan(public / "train" / f"{id}.dicom") for id in ids])
+    raters = train.groupby("image_id")["rad_id"].nunique()
+    x = np.stack([_scan(public / "train" / f"{id}.dicom") for id in raters.index])
     asked = np.stack([_scan(public / "test" / f"{id}.dicom") for id in sample["image_id"]])
     found: list[list[str]] = [[] for _ in asked]
     for kind, rows in train.groupby("class_id"):
-        boxes = rows.groupby("image_id")[["x_min", "y_min", "x_max", "y_max"]].mean().reindex(ids)
-        raters = (train.groupby("image_id")["rad_id"].nunique()).reindex(ids)
-        share = (rows.groupby("image_id")["rad_id"].nunique().reindex(ids).fillna(0) / raters).to_numpy()
-        chance = (
-            ExtraTreesRegressor(200, min_samples_leaf=2, max_features=0.3, random_state=0).fit(x, share).predict(asked)
-        )
-        places = np.tile([0, 0, 1, 1], (len(asked), 1))
-        if kind != 14:
-            seen = share > 0
-            model = ExtraTreesRegressor(100, max_features=0.3, random_state=0).fit(x[seen], boxes[seen])
-            places = model.predict(asked)
-        for own, p, box in zip(found, chance, places, strict=True):
-            own.append(" ".join([f"{kind} {p:.4f}", *(f"{value:.1f}" for value in box)]))
+        by = rows.groupby("image_id")
+        share = (by["rad_id"].nunique().reindex(raters.index).fillna(0) / raters).to_numpy()
+        chances = ExtraTreesRegressor(200, min_samples_leaf=2, max_features=0.3, random_state=0).fit(x, share)
+        places = np.tile([0, 0, 1, 1], (len(asked), 1))  # of no finding
+        if rows["x_min"].notna().any():
+            boxes = by[["x_min", "y_min", "x_max", "y_max"]].mean()
+            model = ExtraTreesRegressor(100, max_features=0.3, random_state=0)
+            places = model.fit(x[share > 0], boxes).predict(asked)
+        for own, chance, box in zip(found, chances.predict(asked), places, strict=True):
+            own.append(" ".join([f"{kind} {chance:.4f}", *(f"{value:.1f}" for value in box)]))
     return sample.assign(PredictionString=[" ".join(own) for own in found])
 
 
@@ -131,31 +128,31 @@ def _scan(path: Path) -> np.ndarray:
 
 
 def lungs(public: Path) -> pd.DataFrame:
-    """The slope after the first visit, from the person and the tissue in the scan; and how far off such slopes are."""
+    """How breath changes after the first visit, from the person and the tissue in the scan; and how sure that is."""
     table, first = pd.read_csv(public / "train.csv"), pd.read_csv(public / "test.csv").set_index("Patient")
     start = table.sort_values("Weeks").drop_duplicates("Patient").set_index("Patient")
-    people = pd.concat([_person(start, public / "train"), _person(first, public / "test")], keys=["train", "test"])
-    people = people.fillna(people.mean())
-    later = table.merge(start[["Weeks", "FVC"]], left_on="Patient", right_index=True, suffixes=("", "_0"))
-    later = later[later["Weeks"] > later["Weeks_0"]]
-    weeks = (later["Weeks"] - later["Weeks_0"]).to_numpy()
-    gone, x = (later["FVC"] - later["FVC_0"]).to_numpy(), people.loc["train"].loc[later["Patient"]].to_numpy()
-    sample = pd.read_csv(public / "sample_submission.csv")
-    keys = sample["Patient_Week"].str.extract(r"(?P<patient>.*)_(?P<week>-?\d+)")
-    asked, known = people.loc["test"].loc[keys["patient"]].to_numpy(), first.loc[keys["patient"]]
-    after = keys["week"].astype(int).to_numpy() - known["Weeks"].to_numpy()
-    scaled = StandardScaler().fit(x)
+    people, asked = _person(start, public / "train"), _person(first, public / "test")
+    scale = StandardScaler().fit(people)
+    later = table.join(start[["Weeks", "FVC"]], on="Patient", rsuffix="_0").query("Weeks > Weeks_0")
+    weeks, lost = (later["Weeks"] - later["Weeks_0"]).to_numpy(), (later["FVC"] - later["FVC_0"]).to_numpy()
+    x = _courses(scale.transform(people.loc[later["Patient"]]), weeks)
     held = pd.factorize(later["Patient"])[0] % 5 == 0
-
-    def terms(rows: np.ndarray, weeks: np.ndarray) -> np.ndarray:
-        rows = np.hstack([np.ones((len(rows), 1)), scaled.transform(rows)])
-        return np.hstack([rows * weeks[:, None] / 50, rows * weeks[:, None] ** 2 / 2500])
-
     model = RidgeCV(np.geomspace(0.1, 1e3, 9), fit_intercept=False)
-    error = np.abs(model.fit(terms(x, weeks)[~held], gone[~held]).predict(terms(x, weeks)[held]) - gone[held])
-    spread = np.sqrt(2) * np.polyval(np.polyfit(weeks[held], error, 1), np.abs(after))
-    guess = known["FVC"].to_numpy() + model.fit(terms(x, weeks), gone).predict(terms(asked, after))
-    return sample.assign(FVC=guess, Confidence=spread.clip(70))
+    errors = np.abs(model.fit(x[~held], lost[~held]).predict(x[held]) - lost[held])
+
+    sample = pd.read_csv(public / "sample_submission.csv")
+    parts = sample["Patient_Week"].str.rpartition("_")
+    known = first.loc[parts[0]]
+    after = parts[2].astype(int).to_numpy() - known["Weeks"].to_numpy()
+    changes = model.fit(x, lost).predict(_courses(scale.transform(asked.loc[parts[0]]), after))
+    spread = np.sqrt(2) * np.polyval(np.polyfit(weeks[held], errors, 1), np.abs(after))
+    return sample.assign(FVC=known["FVC"].to_numpy() + changes, Confidence=spread.clip(70))
+
+
+def _courses(people: np.ndarray, weeks: np.ndarray) -> np.ndarray:
+    """Slopes and bends that depend on the person."""
+    about, time = np.hstack([np.ones((len(people), 1)), people]), weeks[:, None] / 50
+    return np.hstack([about * time, about * time**2])
 
 
 def _person(table: pd.DataFrame, folder: Path) -> pd.DataFrame:

@@ -150,7 +150,7 @@ def _starts(context: str, question: str) -> Iterator[tuple[int, list[str], int, 
         for k, word in enumerate(re.finditer(r"\S+", sentence) if own == max(shared) else []):
             two, one = ["", "", *words][k : k + 2]
             kind, is_asked = _plain(words[k]), float(words[k] in asked)
-            about = {f"{q} {near}": 1.0 for q in asked for near in (one, f"{two} {one}", kind if kind == "0" else one)}
+            about = {f"{q} {near}": 1.0 for q in asked for near in (one, f"{two} {one}", *["0"] * (kind == "0"))}
             yield start + word.start(), words, k, about | {f"after {one}": 1.0, f"is {kind}": 1.0, "asked": is_asked}
 
 
