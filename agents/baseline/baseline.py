@@ -142,10 +142,12 @@ def solve(data: Path, tables: list[Source], sample_source: Source, submission: P
     sample = sample_source.read()
     if re.fullmatch(r"|Unnamed: 0", sample.columns[0]) and len(sample.columns) > 2:  # numbers of the rows
         sample = sample.set_index(sample.columns[0]).rename_axis("")
-    pixels = _solve_boxes(data, sample, tables, submission) or _solve_pixels(
-        data, sample, tables, submission, description
-    )
-    if pixels or _solve_otherwise(sample, tables, submission):
+    if (
+        _solve_boxes(data, sample, tables, submission)
+        or _solve_pixels(data, sample, tables, submission, description)
+        or _solve_files(data, sample, tables, submission, description)
+        or _solve_otherwise(sample, tables, submission)
+    ):
         return
     roles = _roles(data, sample, tables, seconds)
     log.info("tables: %s and %s; metric: %s", roles.train.name, roles.test.name, metric or "not named")
@@ -188,7 +190,7 @@ def _solve_boxes(data: Path, sample: pd.DataFrame, tables: list[Source], submiss
     except CannotSolve as reason:
         log.info("no boxes: %s", reason)
         return False
-    _replace(submission, lambda path: made.to_csv(path, index=False))
+    _replace(submission, lambda path: _save(made, path))
     log.info("submission: boxes")
     return True
 
@@ -206,7 +208,7 @@ def _solve_files(data: Path, sample: pd.DataFrame, tables: list[Source], submiss
     made = version_submission(data, sample, description) if made is None else made
     if made is None:
         return False
-    _replace(submission, lambda path: made.to_csv(path, index=False))
+    _replace(submission, lambda path: _save(made, path))
     log.info("submission: from the files")
     return True
 
@@ -253,7 +255,7 @@ def _solve_otherwise(data: Path, sample: pd.DataFrame, tables: list[Source], sub
             log.info("no %s: %s: %s", name, type(error).__name__, str(error)[:300])
             continue
         if made is not None:
-            _replace(submission, lambda path, made=made: made.to_csv(path, index=False))
+            _replace(submission, lambda path, made=made: _save(made, path))
             log.info("submission: %s", name)
             return True
     return False
