@@ -146,7 +146,7 @@ def solve(data: Path, tables: list[Source], sample_source: Source, submission: P
         _solve_boxes(data, sample, tables, submission)
         or _solve_pixels(data, sample, tables, submission, description)
         or _solve_files(data, sample, tables, submission, description)
-        or _solve_otherwise(sample, tables, submission)
+        or _solve_otherwise(data, sample, tables, submission)
     ):
         return
     roles = _roles(data, sample, tables, seconds)
