@@ -142,12 +142,9 @@ def solve(data: Path, tables: list[Source], sample_source: Source, submission: P
     sample = sample_source.read()
     if re.fullmatch(r"|Unnamed: 0", sample.columns[0]) and len(sample.columns) > 2:  # numbers of the rows
         sample = sample.set_index(sample.columns[0]).rename_axis("")
-    if (
-        _solve_boxes(data, sample, tables, submission)
-        or _solve_pixels(data, sample, tables, submission, description)
-        or _solve_files(data, sample, tables, submission, description)
-        or _solve_otherwise(data, sample, tables, submission)
-    ):
+    if _solve_otherwise(data, sample, tables, submission, description):
+        return
+    if _solve_pixels(data, sample, tables, submission, description):
         return
     roles = _roles(data, sample, tables, seconds)
     log.info("tables: %s and %s; metric: %s", roles.train.name, roles.test.name, metric or "not named")
@@ -179,40 +176,6 @@ def solve(data: Path, tables: list[Source], sample_source: Source, submission: P
         lambda attempt: _write(attempt.averaged(places), targets, sample, submission))  # fmt: skip
 
 
-def _solve_boxes(data: Path, sample: pd.DataFrame, tables: list[Source], submission: Path) -> bool:
-    """Whether boxes in pictures are asked for, which are then predicted."""
-    from boxes import asks_for_boxes, box_submission
-
-    if not asks_for_boxes(sample):
-        return False
-    try:
-        made = box_submission(data, sample, tables)
-    except CannotSolve as reason:
-        log.info("no boxes: %s", reason)
-        return False
-    _replace(submission, lambda path: _save(made, path))
-    log.info("submission: boxes")
-    return True
-
-
-def _solve_files(data: Path, sample: pd.DataFrame, tables: list[Source], submission: Path, description: str) -> bool:
-    """Predict sequences in sounds, boxes in clouds, parts of scans or changes of pictures where these are asked for."""
-    from clouds import cloud_submission
-    from parts import part_submission
-    from runs import sequence_submission
-    from versions import version_submission
-
-    made = sequence_submission(data, sample, tables)
-    made = cloud_submission(data, sample, tables) if made is None else made
-    made = part_submission(data, sample, tables, description) if made is None else made
-    made = version_submission(data, sample, description) if made is None else made
-    if made is None:
-        return False
-    _replace(submission, lambda path: _save(made, path))
-    log.info("submission: from the files")
-    return True
-
-
 def _solve_pixels(data: Path, sample: pd.DataFrame, tables: list[Source], submission: Path, description: str) -> bool:
     """Whether masks or values of pixels are asked for, which are then predicted."""
     from masks import asks_for_pixels, submissions
@@ -229,17 +192,29 @@ def _solve_pixels(data: Path, sample: pd.DataFrame, tables: list[Source], submis
     return True
 
 
-def _solve_otherwise(data: Path, sample: pd.DataFrame, tables: list[Source], submission: Path) -> bool:
+def _solve_otherwise(
+    data: Path, sample: pd.DataFrame, tables: list[Source], submission: Path, description: str
+) -> bool:
     """Whether the sample asks for what has a way of its own, such as lists of items, which is then written."""
+    from boxes import box_submission
+    from clouds import cloud_submission
     from completing import completed
     from events import directions
     from forecasting import forecasts
     from listings import classes_of_recordings
     from ordering import orders
+    from parts import part_submission
     from positions import positions
     from recommending import recommendations
+    from runs import sequence_submission
+    from versions import version_submission
 
     ways = {
+        "boxes": lambda: box_submission(data, sample, tables),
+        "runs of sound": lambda: sequence_submission(data, sample, tables),
+        "boxes in clouds of points": lambda: cloud_submission(data, sample, tables),
+        "parts of scans": lambda: part_submission(data, sample, tables, description),
+        "versions of pictures": lambda: version_submission(data, sample, description),
         "orders": lambda: orders(data, sample, tables),
         "recommendations": lambda: recommendations(sample, tables),
         "forecasts": lambda: forecasts(sample, tables),

@@ -208,8 +208,10 @@ def _overlap(box: np.ndarray, other: np.ndarray) -> float:
     return float(shared / (np.prod(box[2:] - box[:2]) + np.prod(other[2:] - other[:2]) - shared + 1e-9))
 
 
-def box_submission(data: Path, sample: pd.DataFrame, tables: list[Source]) -> pd.DataFrame:
+def box_submission(data: Path, sample: pd.DataFrame, tables: list[Source]) -> pd.DataFrame | None:
     """The sample submission with boxes that a model finds; raises CannotSolve."""
+    if not asks_for_boxes(sample):
+        return None
     truths = _truths(sample, tables)
     known = _files(data, pd.Series(list(truths), dtype=object), is_test=False)
     asked = _files(data, sample.iloc[:, 0], is_test=True)

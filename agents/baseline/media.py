@@ -253,11 +253,11 @@ def _with_classes_as_columns(train: pd.DataFrame, targets: list[str]) -> pd.Data
     """Where a column lists several of the targets in a row, a column of zeros and ones for each of these."""
     if len(targets) < 2 or set(targets) <= set(train.columns):
         return train
-    for column in train.select_dtypes(exclude="number").columns[1:]:
+    for column in train.select_dtypes(exclude="number"):
         parts = train[column].str.split(r"[,;|\s]+", regex=True)
         if parts.map(lambda own: set(own) <= {*targets, ""}).mean() > LEAST_FOUND:
             listed = {name: parts.map(lambda own, name=name: int(name in own)) for name in targets}
-            return pd.concat([train[[train.columns[0]]], pd.DataFrame(listed)], axis=1)
+            return pd.concat([train.drop(columns=column), pd.DataFrame(listed)], axis=1)
     return train
 
 
