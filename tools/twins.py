@@ -34,7 +34,7 @@ from pytest_mlebench.data.dataset import replace_by_level
 from pytest_mlebench.errors import InvalidSubmission, MLEBenchError
 from pytest_mlebench.gate.leaks import find_leaks
 from pytest_mlebench.grading.scorer import Scorer
-from pytest_mlebench.grading.twins import as_submission, make_twin, read_sample
+from pytest_mlebench.grading.twins import TwinMedals, as_submission, make_twin, read_sample
 from tools.shortcuts import permuted, shortcut_auc, verdict
 from tools.solvers import SOLVERS
 
@@ -93,10 +93,19 @@ def measure(
         "skills": {
             name: 0.0 if math.isnan(score) else round(twin.medals.skill(score), 3) for name, score in scores.items()
         },
+        "above": {name: above_floor(twin.medals, scores[name]) for name in agents},
         "agent_seconds": {name: round(value, 1) for name, value in seconds.items()},
         "leaks": find_leaks(dataset),  # in files as runs get them
         "shortcuts": found,
     }
+
+
+def above_floor(medals: TwinMedals, score: float) -> float:
+    """How far a score is above the floor, in standard errors: the spread of predictions dealt out to the wrong rows."""
+    sign = -1 if medals.leaderboard.lower_is_better else 1
+    controls = np.array([own for own in medals.controls if math.isfinite(own)])
+    error = max(float(np.std(controls, ddof=1)), 1e-9) if len(controls) > 1 else math.nan
+    return 0.0 if math.isnan(score) else round(sign * (score - medals.curve[0]) / error, 2)
 
 
 def _graded(scorer: Scorer, table: pd.DataFrame, folder: Path) -> float:
@@ -138,7 +147,9 @@ def run_solver(id: str, public: Path, folder: Path) -> tuple[Path, float]:
     folder.mkdir()
     path = folder / "submission.csv"
     command = [sys.executable, "-m", "tools.solvers", id, str(public), str(path)]
-    cpu = _cpu_seconds(command, {"PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}, SOLVER_SECONDS)
+    cpu = _cpu_seconds(
+        command, {"PYTHONPATH": os.pathsep.join([str(ROOT), *sys.path]), "OMP_NUM_THREADS": "1"}, SOLVER_SECONDS
+    )
     if not path.is_file():
         raise MLEBenchError(f"the solver left no submission within {SOLVER_SECONDS} s: {' '.join(command)}")
     return path, cpu
