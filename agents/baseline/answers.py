@@ -9,10 +9,12 @@ from functools import partial
 
 import numpy as np
 import pandas as pd
+from sklearn.decomposition import PCA
 from sklearn.feature_extraction import FeatureHasher
 from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.impute import SimpleImputer
 from sklearn.linear_model import Ridge, RidgeCV, SGDClassifier
+from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from tables import SEED
@@ -54,12 +56,16 @@ def _ways(
     answers = rows[answer]
     words = answers.str.split()
     counts = Counter(word for own in words for word in set(own))
-    distinct = words.map(lambda own: len(set(own)) == len(own)).mean() > 0.9  # else they are not labels
-    few = count > 0 or (distinct and len(counts) < 0.2 * sum(counts.values()))
+    # Labels are of one kind, and none is named twice.
+    distinct = words.map(lambda own: len(set(own)) == len(own)).mean() > 0.9
+    alike = len({word.isdecimal() for word in counts}) == 1
+    few = count > 0 or (distinct and alike and len(counts) < 0.2 * sum(counts.values()))
     measured = _measured(rows, columns)
     if few and len(measured) >= MANY_NUMBERS:
         yield "labels of the numbers", measured[0], partial(_labels, count=count, numbers=measured)
         return
+    if len(measured) >= MANY_NUMBERS:
+        yield "answers of what is most alike", measured[0], partial(_alike, numbers=measured)
     for column in columns if len(measured) < MANY_NUMBERS else [name for name in columns if name not in measured]:
         if count == 0:
             yield "remembered answers", column, _remembered
@@ -76,8 +82,26 @@ def _measured(rows: pd.DataFrame, columns: list[str]) -> list[str]:
 
 def _likeness(found: list[str], true: pd.Series, count: int) -> float:
     """The mean Jaccard index of the words; of lists of fixed length, the mean share of true words that are in them."""
-    pairs = [(set(a.split()), set(b.split())) for a, b in zip(found, true, strict=True)]
+    pairs = [(_parts(a), _parts(b)) for a, b in zip(found, true, strict=True)]
     return float(np.mean([len(a & b) / max(1, len(b if count else a | b)) if a or b else 1.0 for a, b in pairs]))
+
+
+def _parts(text: str) -> set[str]:
+    """The words of a text; of a single long word, all runs of four letters."""
+    words = text.split()
+    return set(words) if len(words) != 1 or len(text) < 20 else {text[k : k + 4] for k in range(len(text) - 3)}
+
+
+def _alike(rows: pd.DataFrame, column: str, columns: list[str], answer: str, *, numbers: list[str]) -> Model:
+    """The answer of the row whose numbers are most alike."""
+    model = make_pipeline(SimpleImputer(), StandardScaler(), PCA(0.95), KNeighborsClassifier(1))
+    model.fit(rows[numbers].apply(pd.to_numeric, errors="coerce"), np.arange(len(rows)))
+    answers = rows[answer].to_numpy(object)
+
+    def predict(table: pd.DataFrame) -> list[str]:
+        return list(answers[model.predict(table[numbers].apply(pd.to_numeric, errors="coerce"))])
+
+    return predict
 
 
 def _remembered(rows: pd.DataFrame, column: str, columns: list[str], answer: str) -> Model:

@@ -108,10 +108,11 @@ def _roles(data: Path, sample: pd.DataFrame, tables: list[Source], seconds: floa
     from arrays import array_tables
     from joining import joined_tables
     from media import media_tables
-    from sequences import sequence_tables
+    from sequences import measured_tables, sequence_tables
 
     made = media_tables(data, sample, tables, MEDIA_SHARE * seconds)
-    made = made or sequence_tables(sample, tables) or joined_tables(sample, tables) or array_tables(data, sample)
+    made = made or sequence_tables(sample, tables) or measured_tables(sample, tables)
+    made = made or joined_tables(sample, tables) or array_tables(data, sample)
     if not made:
         return find_roles(sample, [_with_joined_id(table, sample) for table in tables])
     log.info("rows made here: %d for training, %d of the test", *(len(frame.table) for frame in made))
@@ -245,6 +246,9 @@ def _write_texts(roles: Roles, sample: pd.DataFrame, submission: Path) -> None:
     rows = test.drop_duplicates(id).set_index(id, drop=False).reindex(sample[id])
     if rows[id].isna().any():
         raise CannotSolve(f"{roles.test.name} lacks rows that the sample submission asks for")
+    asked, given = (_kinds_of_words(own) for own in (sample[roles.targets[0]].iloc[0], train[answer].iloc[0]))
+    if asked and not given.startswith(asked[:4]) and len(set(asked)) > 1:
+        raise CannotSolve(f"{answer!r} has answers of another form than the sample submission")
     lengths = sample[roles.targets[0]].str.split().str.len()
     single = not train[answer].str.strip().str.contains(" ").any()
     count = int(lengths.iloc[0]) if single and lengths.iloc[0] > 1 and lengths.nunique() == 1 else 0
@@ -252,6 +256,11 @@ def _write_texts(roles: Roles, sample: pd.DataFrame, submission: Path) -> None:
     table = sample.assign(**{roles.targets[0]: texts})
     _replace(submission, lambda path: _save(table, path))
     log.info("submission: written texts")
+
+
+def _kinds_of_words(text: str) -> str:
+    """A letter for each word: n for whole numbers, w for others."""
+    return "".join("n" if word.isdecimal() else "w" for word in text.split())
 
 
 def improve(

@@ -120,7 +120,7 @@ def classifiers(features: Features, rows: int, classes: int) -> Iterator[tuple[s
         yield "support vectors", make_pipeline(features.for_linear(), machine)
     trees = ExtraTreesClassifier(TREES, min_samples_leaf=1 if rows <= MAX_KERNEL_ROWS else 3, random_state=SEED)
     yield "extra trees", make_pipeline(features.for_trees(), trees)
-    if classes <= MAX_BOOSTED_CLASSES:
+    if classes <= (2 if len(features.numeric) > MANY_NUMBERS else MAX_BOOSTED_CLASSES):
         boosting = HistGradientBoostingClassifier(learning_rate=0.08, max_leaf_nodes=15, random_state=SEED)
         yield "gradient boosting", make_pipeline(features.for_trees(), boosting)
 
@@ -135,7 +135,8 @@ def regressors(features: Features, rows: int) -> Iterator[tuple[str, Pipeline]]:
     if rows <= MAX_KERNEL_ROWS and not features.text:
         machine = TransformedTargetRegressor(SVR(C=1.0), transformer=StandardScaler())
         yield "support vectors", make_pipeline(features.for_linear(), machine)
-    trees = ExtraTreesRegressor(TREES, min_samples_leaf=3, random_state=SEED)
+    share = 0.15 if len(features.numeric) > MANY_NUMBERS else 1.0
+    trees = ExtraTreesRegressor(TREES, min_samples_leaf=3, max_features=share, random_state=SEED)
     yield "extra trees", make_pipeline(features.for_trees(), trees)
     boosting = HistGradientBoostingRegressor(learning_rate=0.05, max_leaf_nodes=15, random_state=SEED)
     yield "gradient boosting", make_pipeline(features.for_trees(), boosting)

@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 from media import Frame
+from readings import array_numbers
 from tables import SEED, Source
 
 MAX_TRAIN_ROWS = 5_200
 """More than the slow models take."""
-MIN_LENGTH = 5
+MIN_LENGTH, LONG = 5, 64
 NEAR = 2
 """So many neighbours on each side are features too."""
 PAIRS = ("()", "[]", "{}")
@@ -34,6 +35,41 @@ def sequence_tables(sample: pd.DataFrame, tables: list[Source]) -> list[Frame]:
                 rows = rows.sample(min(len(rows), MAX_TRAIN_ROWS), random_state=SEED)
                 return [Frame("train.csv", rows), Frame("test.csv", _rows(asked, columns, [], key, id))]
     return []
+
+
+def measured_tables(sample: pd.DataFrame, tables: list[Source]) -> list[Frame]:
+    """A training and a test table with what is measured of long lists of numbers in cells; none without such lists.
+
+    A list whose length is a square is a picture, else a series.
+    """
+    read = {table: table.read_cells() for table in tables if table.name.endswith((".json", ".jsonl"))}
+    tests = [own for table, own in read.items() if "test" in table.name and sample.columns[0] in own]
+    trains = [own for table, own in read.items() if "train" in table.name and set(sample.columns[1:]) <= set(own)]
+    if not tests or not trains:
+        return []
+    lists = [
+        name for name in tests[0] if name in trains[0] and all(_is_long(own[name]) for own in (tests[0], trains[0]))
+    ]
+    return [
+        Frame(name, _measured(own, lists)) for name, own in (("train.csv", trains[0]), ("test.csv", tests[0])) if lists
+    ]
+
+
+def _is_long(column: pd.Series) -> bool:
+    """Whether all cells are lists of so many numbers."""
+    lengths = column.map(lambda cell: len(cell) if isinstance(cell, list) else 0)
+    return int(lengths.iloc[0]) >= LONG and lengths.nunique() == 1 and isinstance(column.iloc[0][0], int | float)
+
+
+def _measured(table: pd.DataFrame, lists: list[str]) -> pd.DataFrame:
+    found = [table.drop(columns=lists)]
+    for name in lists:
+        values = np.array(table[name].tolist(), dtype=float)
+        side = int(values.shape[1] ** 0.5)
+        shape = (1, side, side) if side * side == values.shape[1] else (-1, 1)
+        rows = np.array([array_numbers(row.reshape(shape)) for row in values])
+        found.append(pd.DataFrame(rows.round(5), index=table.index).add_prefix(f"{name} "))
+    return pd.concat(found, axis=1)
 
 
 def _rows(table: pd.DataFrame, columns: list[str], targets: list[str], old: str, id: str) -> pd.DataFrame:
