@@ -241,20 +241,25 @@ def _key(row: dict[str, Any]) -> tuple[str, str, int, str]:
 
 
 def markdown(rows: list[dict[str, Any]]) -> str:
-    """A table with a row for each competition and size: medians over the seeds, and all medals of the baseline.
+    """What the rows say together, and a table with a row for each competition and size: medians over the seeds.
+
+    ``above`` is the number of seeds in which the baseline is above the floor by more than two standard errors.
 
     >>> row = {"id": "a", "version": "v1", "size": "small", "seed": 0, "rows": 500, "seconds": [1, 1, 2], "refused": []}
-    >>> row |= {"skills": {"simple": 0.5, "baseline": 0.7, "solver": 0.9}, "megabytes": 1.5}
-    >>> row["medals"] = {"baseline": "silver"}
-    >>> print(markdown([row, row | {"seed": 1, "medals": {"baseline": None}}]).splitlines()[2])
-    | a | 2 | 500 | 1.5 | 4.0 | 0 | 0.50 | 0.70 | 0.90 | silver, none |
+    >>> row |= {"skills": {"simple": 0.5, "baseline": 0.7, "solver": 0.9}, "megabytes": 1.5, "above": {"baseline": 3.0}}
+    >>> row["medals"] = {"sample": None, "baseline": "silver"}
+    >>> text = markdown([row, row | {"seed": 1, "medals": {"sample": None, "baseline": None}}])
+    >>> print(text.splitlines()[-1])
+    | a | 2 | 500 | 1.5 | 4.0 | 0 | 0.50 | 0.70 | 0.90 | 2 | silver, none |
     """
     groups: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
     for row in sorted(rows, key=_key):
         groups.setdefault((row["id"], row["version"], row["size"]), []).append(row)
     lines = [
-        "| competition | seeds | rows | MB | CPU s | refused | simple | baseline | solver | baseline's medals |",
-        "|---|---|---|---|---|---|---|---|---|---|",
+        *_summary(rows),
+        "",
+        "| competition | seeds | rows | MB | CPU s | refused | simple | baseline | solver | above | medals |",
+        "|---|---|---|---|---|---|---|---|---|---|---|",
     ]
     for (id, version, size), own in groups.items():
         notes = [version] * (version != "v1") + [size] * (size != "small")
@@ -268,10 +273,33 @@ def markdown(rows: list[dict[str, Any]]) -> str:
             str(sum(len(row["refused"]) for row in own)),
             f"{_median(row['skills']['simple'] for row in own):.2f}",
             *(_skill(own, agent) for agent in ("baseline", "solver")),
+            str(sum(map(_is_above, baseline))),
             ", ".join(row["medals"]["baseline"] or "none" for row in baseline) or "–",
         ]
         lines.append(f"| {name} | {' | '.join(cells)} |")
     return "\n".join(lines)
+
+
+def _summary(rows: list[dict[str, Any]]) -> Iterator[str]:
+    """A line for each seed, and one for all."""
+    for seed in sorted({row["seed"] for row in rows}):
+        own = [row for row in rows if row["seed"] == seed]
+        medals = [row["medals"].get("baseline") for row in own]
+        yield (
+            f"- Seed {seed}: {len(own)} twins; the baseline is above the floor in {sum(map(_is_above, own))}, with "
+            f"{len(medals) - medals.count(None)} medals, {medals.count('gold')} of them gold."
+        )
+    worlds = len(rows) + sum(len(row["refused"]) for row in rows)
+    seconds = [sum(row["seconds"]) for row in rows]
+    yield (
+        f"- The sample submission earns {sum(row["medals"]["sample"] is not None for row in rows)} medals. Of {worlds} "
+        f"worlds, {worlds - len(rows)} were refused. Making, preparing and medals: {_median(seconds):.1f} s of CPU "
+        f"time in the median, {max(seconds):.1f} s at most; {max(row['megabytes'] for row in rows):.0f} MB at most."
+    )
+
+
+def _is_above(row: dict[str, Any]) -> bool:
+    return bool(row.get("above", {}).get("baseline", 0) > 2)
 
 
 def _skill(rows: list[dict[str, Any]], agent: str) -> str:
