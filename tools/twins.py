@@ -292,7 +292,7 @@ def _summary(rows: list[dict[str, Any]]) -> Iterator[str]:
     worlds = len(rows) + sum(len(row["refused"]) for row in rows)
     seconds = [sum(row["seconds"]) for row in rows]
     yield (
-        f"- The sample submission earns {sum(row["medals"]["sample"] is not None for row in rows)} medals. Of {worlds} "
+        f"- The sample submission earns {sum(row['medals']['sample'] is not None for row in rows)} medals. Of {worlds} "
         f"worlds, {worlds - len(rows)} were refused. Making, preparing and medals: {_median(seconds):.1f} s of CPU "
         f"time in the median, {max(seconds):.1f} s at most; {max(row['megabytes'] for row in rows):.0f} MB at most."
     )
