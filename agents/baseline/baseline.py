@@ -110,9 +110,19 @@ def _roles(data: Path, sample: pd.DataFrame, tables: list[Source], seconds: floa
     from media import media_tables
     from sequences import measured_tables, sequence_tables
 
-    made = media_tables(data, sample, tables, MEDIA_SHARE * seconds)
-    made = made or sequence_tables(sample, tables) or measured_tables(sample, tables)
-    made = made or joined_tables(sample, tables) or array_tables(data, sample)
+    ways = (
+        lambda: media_tables(data, sample, tables, MEDIA_SHARE * seconds),
+        lambda: sequence_tables(sample, tables),
+        lambda: measured_tables(sample, tables),
+        lambda: joined_tables(sample, tables),
+        lambda: array_tables(data, sample),
+    )
+    made: list[Frame] = []
+    for way in ways:
+        try:
+            made = made or way()
+        except Exception as error:  # then the tables as they are may still say enough
+            log.info("left out: %s: %s", type(error).__name__, str(error)[:300])
     if not made:
         return find_roles(sample, [_with_joined_id(table, sample) for table in tables])
     log.info("rows made here: %d for training, %d of the test", *(len(frame.table) for frame in made))
