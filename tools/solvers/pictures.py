@@ -11,42 +11,11 @@ import numpy as np
 import pandas as pd
 import pydicom
 from PIL import Image
-from PIL.JpegImagePlugin import JpegImageFile
-from scipy.fft import dctn
 from scipy.ndimage import find_objects, gaussian_filter, label
 from sklearn.ensemble import ExtraTreesRegressor
-from sklearn.linear_model import LogisticRegression, RidgeCV
-from sklearn.pipeline import make_pipeline
+from sklearn.linear_model import RidgeCV
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
-
-# Hidden messages: alaska2-image-steganalysis
-
-
-def messages(public: Path) -> pd.DataFrame:
-    """Coefficients that are not zero, by frequency, against those of the same picture cut and compressed again."""
-    folders = ["Cover", *sorted(p.name for p in public.iterdir() if p.is_dir() and p.name not in ("Cover", "Test"))]
-    paths = [path for folder in folders for path in sorted((public / folder).glob("*.jpg"))]
-    sample = pd.read_csv(public / "sample_submission.csv")
-    x = np.stack([_coefficients(path) for path in paths])
-    asked = np.stack([_coefficients(public / "Test" / name) for name in sample["Id"]])
-    model = make_pipeline(StandardScaler(), LogisticRegression(C=0.02, max_iter=500))
-    p = model.fit(x, [path.parent.name for path in paths]).predict_proba(asked)
-    return sample.assign(Label=1 - p[:, list(model.classes_).index("Cover")])
-
-
-def _coefficients(path: Path) -> np.ndarray:
-    image = JpegImageFile(path)
-    steps = np.array(image.quantization[0]).reshape(8, 8)
-    light = np.asarray(image.convert("YCbCr"), float)[..., 0] - 128
-    counts = []
-    for plane in (light, light[4:-4, 4:-4]):
-        height, width = (side // 8 for side in plane.shape)
-        blocks = plane[: 8 * height, : 8 * width].reshape(height, 8, width, 8).swapaxes(1, 2)
-        values = np.abs(np.rint(dctn(blocks, axes=(2, 3), norm="ortho") / steps)).reshape(-1, 64)
-        counts.append(np.log(np.stack([(values != 0).mean(axis=0), (values > 1).mean(axis=0)])[:, 1:] + 1e-3).ravel())
-    return np.concatenate([counts[0] - counts[1], counts[0][:63], [np.log(steps.sum())]])
-
 
 # Characters on pages: kuzushiji-recognition
 

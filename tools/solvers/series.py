@@ -1,4 +1,4 @@
-"""Solvers of series: breaths, receivers, molecules, particles and sounds."""
+"""Solvers of series: breaths, receivers, molecules and sounds."""
 
 from __future__ import annotations
 
@@ -123,41 +123,6 @@ def _bases(molecule: pd.Series) -> np.ndarray:
     near = [np.roll(flags, step, axis=0) for step in (-2, -1, 0, 1, 2)]
     around = [gaussian_filter1d(flags, width, axis=0) for width in (2, 5)]
     return np.hstack([*near, *around, flags[partner][:, :4], np.arange(len(base))[:, None]])
-
-
-# Tracks of particles: icecube-neutrinos-in-deep-ice
-
-
-def neutrinos(public: Path) -> pd.DataFrame:
-    """A line through the pulses of each event, and a linear map from such lines to labels."""
-    meta = pd.read_parquet(public / "train_meta.parquet").set_index("event_id")
-    sample = pd.read_csv(public / "sample_submission.csv")
-    train, test = _tracks(public, "train"), _tracks(public, "test").loc[sample["event_id"]]
-    azimuth, zenith = meta.loc[train.index, ["azimuth", "zenith"]].to_numpy().T
-    ways = np.column_stack([np.cos(azimuth) * np.sin(zenith), np.sin(azimuth) * np.sin(zenith), np.cos(zenith)])
-    turn = np.linalg.lstsq(train.to_numpy(), ways, rcond=None)[0]
-    x, y, z = (test.to_numpy() @ turn).T
-    return sample.assign(azimuth=np.arctan2(y, x) % (2 * np.pi), zenith=np.arctan2(np.hypot(x, y), z))
-
-
-def _tracks(public: Path, part: str) -> pd.DataFrame:
-    """For each event the direction in which light moves, from all pulses, clean ones, and those near the line."""
-    pulses = pd.concat(pd.read_parquet(path) for path in sorted((public / part).glob("*.parquet")))
-    places = pd.read_csv(public / "sensor_geometry.csv").set_index("sensor_id").loc[pulses["sensor_id"]].to_numpy()
-    ids, event = np.unique(pulses.index, return_inverse=True)
-    clean, found = ~pulses["auxiliary"].to_numpy(bool), []
-    weights = np.where(clean, 1.0, 0.02)
-    for _ in range(8):
-        total = np.bincount(event, weights)
-        table = np.column_stack([places, pulses["time"]])
-        means = np.stack([np.bincount(event, weights * column) / total for column in table.T], axis=1)
-        *space, time = (table - means[event]).T
-        speed = np.stack([np.bincount(event, weights * time * axis) for axis in space], axis=1)
-        speed = speed / (np.bincount(event, weights * time**2)[:, None] + 1e-9)
-        away = np.linalg.norm(np.stack(space, axis=1) - speed[event] * time[:, None], axis=1)
-        found.append(speed / (np.linalg.norm(speed, axis=1, keepdims=True) + 1e-9))
-        weights = np.where(clean, 1.0, 0.1) / (1 + (away / 60) ** 2)
-    return pd.DataFrame(np.hstack([found[0], found[2], found[-1]]), index=ids)
 
 
 # Sounds: freesound-audio-tagging-2019

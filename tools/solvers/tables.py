@@ -1,4 +1,4 @@
-"""Solvers of tables: trips, sales, measurements and players."""
+"""Solvers of tables: trips, sales, players and passengers."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from PIL import Image
-from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor
+from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import matthews_corrcoef
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -81,34 +80,6 @@ def fashion(public: Path) -> pd.DataFrame:
     return sample.assign(prediction=[" ".join(names[row[:12]]) for row in (-score).argsort(axis=1)])
 
 
-# Measurements of many classes: leaf-classification
-
-
-def leaves(public: Path) -> pd.DataFrame:
-    """Logarithms of the measurements, and the outline of the picture; classes differ by their means alone."""
-    train, test = (pd.read_csv(public / f"{part}.csv") for part in ("train", "test"))
-    sample = pd.read_csv(public / "sample_submission.csv")
-    x, asked = (np.log(table.filter(regex=r"^(margin|shape|texture)\d") + 1e-4) for table in (train, test))
-    x, asked = (
-        np.hstack([values, [_outline(public / "images" / f"{id}.jpg") for id in table["id"]]])
-        for values, table in ((x, train), (asked, test))
-    )
-    model = make_pipeline(StandardScaler(), LinearDiscriminantAnalysis(solver="lsqr", shrinkage=0.1))
-    model.fit(x, train["species"])
-    p = pd.DataFrame(model.predict_proba(asked), columns=model.classes_).reindex(columns=sample.columns[1:])
-    p = 0.97 * p + 0.03 / p.shape[1]
-    return pd.concat([test["id"], p], axis=1).set_index("id").loc[sample["id"]].reset_index()
-
-
-def _outline(path: Path) -> np.ndarray:
-    """How the distance of the edge from the middle changes with the direction, whichever way the leaf is turned."""
-    y, x = np.nonzero(np.asarray(Image.open(path).convert("L")) > 128)
-    y, x = y - y.mean(), x - x.mean()
-    away, direction = np.hypot(x, y), ((np.arctan2(y, x) + np.pi) / (2 * np.pi) * 24).astype(int) % 24
-    edge = np.array([away[direction == k].max(initial=0) for k in range(24)])
-    return np.abs(np.fft.rfft(edge / edge.mean()))[1:8]
-
-
 # Pairs of players: nfl-player-contact-detection
 
 
@@ -142,3 +113,37 @@ def _pairs(public: Path, part: str, ids: pd.Series) -> np.ndarray:
     own = ["speed", "acceleration", "sa", "width", "top", "height"]
     same = (one["team"].to_numpy() == two["team"].to_numpy()).astype(float)
     return np.column_stack([away, closing, same, keys["two"] == "G", one[own], two[own], keys["step"]]).astype(float)
+
+
+# Passengers: spaceship-titanic
+
+
+def passengers(public: Path) -> pd.DataFrame:
+    """Who the passenger is, where the cabin is, what was spent, and what became of others of the group."""
+    train, test = (pd.read_csv(public / f"{part}.csv") for part in ("train", "test"))
+    x = _passengers(pd.concat([train, test], ignore_index=True))
+    y = train["Transported"].to_numpy(bool)
+    dummies = pd.get_dummies(x, columns=["HomePlanet", "CryoSleep", "Destination", "deck", "side"]).astype(float)
+    for home in range(3):
+        dummies[f"asleep{home}"] = dummies["CryoSleep_1"] * dummies[f"HomePlanet_{home}"]
+        dummies[f"awake{home}"] = dummies["CryoSleep_0"] * dummies[f"HomePlanet_{home}"]
+    dummies["child"], dummies["bend"] = dummies["Age"] < 13, dummies["Age"] ** 2
+    dummies = dummies.fillna(dummies.median())
+    linear = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=500))
+    p = linear.fit(dummies[: len(train)], y).predict_proba(dummies[len(train) :])[:, 1]
+    for seed in range(3):
+        trees = HistGradientBoostingClassifier(learning_rate=0.05, max_leaf_nodes=7, max_iter=150, random_state=seed)
+        p = p + trees.fit(x[: len(train)], y).predict_proba(x[len(train) :])[:, 1] / 3
+    return test[["PassengerId"]].assign(Transported=p > 1)
+
+
+def _passengers(table: pd.DataFrame) -> pd.DataFrame:
+    cabin, group = table["Cabin"].str.split("/", expand=True), table["PassengerId"].str.partition("_")[0]
+    kinds = table[["HomePlanet", "CryoSleep", "Destination", "VIP"]].assign(deck=cabin[0], side=cabin[2])
+    codes = kinds.apply(lambda column: pd.factorize(column, sort=True)[0])
+    spent = table[["RoomService", "FoodCourt", "ShoppingMall", "Spa", "VRDeck"]].astype(float)
+    made = pd.concat([codes, table["Age"], np.log1p(spent)], axis=1)
+    made["spent"], made["size"] = np.log1p(spent.sum(axis=1)), group.map(group.value_counts())
+    known = table["Transported"].astype(float)
+    own = (known - known.mean()).fillna(0)
+    return made.assign(together=own.groupby(group).transform("sum") - own)

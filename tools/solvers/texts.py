@@ -1,11 +1,10 @@
-"""Solvers of texts: the order of cells, missing words, and questions."""
+"""Solvers of texts: the order of cells, and questions."""
 
 from __future__ import annotations
 
 import json
 import re
-import zipfile
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -76,35 +75,6 @@ def order(public: Path) -> pd.DataFrame:
             cells.append((int(model.predict_proba(own)[:, 1].argmax()), 0, text))
         found.append(" ".join(cell for *_, cell in sorted(cells)))
     return sample.assign(cell_order=found)
-
-
-# Missing words: billion-word-imputation
-
-
-def gaps(public: Path) -> pd.DataFrame:
-    """The place between two words that hardly ever meet, and the word that stands between such most often."""
-    with zipfile.ZipFile(public / "train_v2.txt.zip") as archive:
-        lines = archive.read("train_v2.txt").decode().splitlines()
-    with zipfile.ZipFile(public / "test_v2.txt.zip") as archive:
-        test = pd.read_csv(archive.open("test_v2.txt"))
-    after: dict[str, Counter[str]] = defaultdict(Counter)
-    counts: Counter[str] = Counter()
-    for line in lines:
-        words = ["<s>", *line.split()]
-        counts.update(words)
-        for one, two in pairwise(words):
-            after[one][two] += 1
-
-    def filled(text: str) -> str:
-        words, best = ["<s>", *text.split()], (0.0, 1, "")
-        for k, (one, two) in enumerate(pairwise(words), 1):
-            between = {word: count * after[word][two] / counts[word] for word, count in after[one].items()}
-            met = after[one][two] + 0.02 * counts[one] * counts[two] / counts.total() + 0.01
-            likely = max(between, key=between.__getitem__, default="")
-            best = max(best, (sum(between.values()) / met, k, likely))
-        return " ".join([*words[1 : best[1]], best[2], *words[best[1] :]])
-
-    return test.assign(sentence=[filled(text) for text in test["sentence"]])
 
 
 # Questions about articles: chaii-hindi-and-tamil-question-answering
