@@ -26,6 +26,7 @@ SOLVERS: dict[str, Callable[[Path], pd.DataFrame]] = {
     "smartphone-decimeter-2022": series.positions,
     "spaceship-titanic": tables.passengers,
     "stanford-covid-vaccine": series.degradation,
+    "us-patent-phrase-to-phrase-matching": texts.likenesses,
     "ventilator-pressure-prediction": series.breaths,
     "vinbigdata-chest-xray-abnormalities-detection": pictures.findings,
 }

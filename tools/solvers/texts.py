@@ -6,7 +6,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import pairwise, zip_longest
 from pathlib import Path
 
 import pandas as pd
@@ -126,3 +126,30 @@ def _starts(context: str, question: str) -> Iterator[tuple[int, list[str], int, 
 
 def _plain(word: str) -> str:
     return "0" if word.isdigit() else word
+
+
+# Pairs of phrases: us-patent-phrase-to-phrase-matching
+
+
+def likenesses(public: Path) -> pd.DataFrame:
+    """How alike two words are, as pairs of phrases with them say, in general and within a kind of patent."""
+    train, test = (pd.read_csv(public / f"{part}.csv") for part in ("train", "test"))
+    model = make_pipeline(DictVectorizer(), Ridge(3)).fit(_phrases(train), train["score"])
+    return test[["id"]].assign(score=model.predict(_phrases(test)))
+
+
+def _phrases(table: pd.DataFrame) -> list[dict[str, float]]:
+    found = []
+    for anchor, target, context in table[["anchor", "target", "context"]].to_numpy():
+        one, two = anchor.split(), target.split()
+        pairs = [tuple(sorted(words)) for words in zip_longest(one, two, fillvalue="")]
+        same = sum(a == b for a, b in pairs)
+        about = {f"{same} same": 1.0, "shared": float(len({*one} & {*two}))}
+        about |= {f"{context[:length]} {same}": 1.0 for length in (1, 3)}
+        for place, (a, b) in enumerate(pairs):
+            if a != b:
+                about |= {a: 1.0, b: 1.0, f"{a} {b}": 1.0} | {f"{context[:length]} {a} {b}": 1.0 for length in (1, 3)}
+            else:
+                about[f"same {place}"] = 1.0
+        found.append(about)
+    return found
