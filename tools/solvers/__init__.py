@@ -23,6 +23,7 @@ SOLVERS: dict[str, Callable[[Path], pd.DataFrame]] = {
     "new-york-city-taxi-fare-prediction": tables.fares,
     "nfl-player-contact-detection": tables.contacts,
     "osic-pulmonary-fibrosis-progression": pictures.lungs,
+    "playground-series-s3e18": tables.enzymes,
     "smartphone-decimeter-2022": series.positions,
     "spaceship-titanic": tables.passengers,
     "stanford-covid-vaccine": series.degradation,
