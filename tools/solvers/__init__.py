@@ -30,4 +30,5 @@ SOLVERS: dict[str, Callable[[Path], pd.DataFrame]] = {
     "us-patent-phrase-to-phrase-matching": texts.likenesses,
     "ventilator-pressure-prediction": series.breaths,
     "vinbigdata-chest-xray-abnormalities-detection": pictures.findings,
+    "whale-categorization-playground": pictures.whales,
 }

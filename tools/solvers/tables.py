@@ -140,9 +140,9 @@ def passengers(public: Path) -> pd.DataFrame:
 def _passengers(table: pd.DataFrame) -> pd.DataFrame:
     cabin, group = table["Cabin"].str.split("/", expand=True), table["PassengerId"].str.partition("_")[0]
     kinds = table[["HomePlanet", "CryoSleep", "Destination", "VIP"]].assign(deck=cabin[0], side=cabin[2])
-    codes = kinds.apply(lambda column: pd.factorize(column, sort=True)[0])
     spent = table[["RoomService", "FoodCourt", "ShoppingMall", "Spa", "VRDeck"]].astype(float)
-    made = pd.concat([codes, table["Age"], np.log1p(spent)], axis=1)
+    made = pd.DataFrame({name: pd.factorize(kinds[name], sort=True)[0] for name in kinds})
+    made = made.join(table[["Age"]]).join(spent.apply(np.log1p))
     made["spent"], made["size"] = np.log1p(spent.sum(axis=1)), group.map(group.value_counts())
     known = table["Transported"].astype(float)
     own = (known - known.mean()).fillna(0)
