@@ -159,29 +159,24 @@ def _animal(path: Path) -> np.ndarray:
     image = Image.open(path).convert("RGB").resize((64, 64))
     colours = np.asarray(image, float) / 255
     edge = np.concatenate([colours[:3], colours[-3:], colours[:, :3].swapaxes(0, 1), colours[:, -3:].swapaxes(0, 1)])
-    edge = edge.reshape(-1, 3)
-    gap = colours - np.median(edge, axis=0)
-    away = np.einsum("ijk,kl,ijl->ij", gap, np.linalg.inv(np.cov(edge.T) + 1e-3 * np.eye(3)), gap)
-    away = gaussian_filter(np.sqrt(away), 1)
+    gap, inverse = (
+        colours - np.median(edge, axis=(0, 1)),
+        np.linalg.inv(np.cov(edge.reshape(-1, 3).T) + 1e-3 * np.eye(3)),
+    )
+    away = gaussian_filter(np.sqrt(np.einsum("ijk,kl,ijl->ij", gap, inverse, gap)), 1)
     pieces = label(away > 0.5 * np.median(away) + 0.45 * np.quantile(away, 0.95))[0]
     mask = binary_fill_holes(pieces == 1 + np.bincount(pieces.ravel())[1:].argmax())
 
     tint, strength, light = (np.asarray(image.convert("HSV"), float) / 255)[mask].T
-    hues = np.histogram(tint, 12, (0, 1), weights=strength + 1e-6)[0]
     turn = np.exp(2j * np.pi * tint) @ strength / (strength.sum() + 1e-6)
-    grey = colours.mean(axis=2)
-    shade = (grey - gaussian_filter(grey * mask, 3) / (gaussian_filter(mask.astype(float), 3) + 1e-3)) * mask
-    spots = np.bincount(label(shade < -1.5 * shade[mask].std())[0].ravel())[1:]
-    power, (down, across) = np.abs(np.fft.fft2(shade)) ** 2, np.meshgrid(*[np.fft.fftfreq(64)] * 2, indexing="ij")
-    fine, way = np.hypot(down, across), (np.arctan2(down, across) % np.pi * 8 / np.pi).astype(int) % 8
-    waves = np.histogram(fine, 8, (0.03, 0.45), weights=power)[0]
-    ways = np.bincount(way[fine < 0.3], power[fine < 0.3])
+    colour = [turn.real, turn.imag, strength.mean(), light.std(), *np.quantile(light, [0.1, 0.5, 0.9])]
+
+    grey, inside = colours.mean(axis=2), gaussian_filter(mask.astype(float), 3) + 1e-3
+    power = np.abs(np.fft.fft2((grey - gaussian_filter(grey * mask, 3) / inside) * mask)) ** 2
+    fine = np.hypot(*np.meshgrid(*[np.fft.fftfreq(64)] * 2))
+    pattern = np.log(np.histogram(fine, 8, (0.03, 0.45), weights=power)[0] / mask.sum() + 1e-6)
 
     y, x = (places - places.mean() for places in np.nonzero(mask))
     far, side = np.hypot(y, x), ((np.arctan2(y, x) / np.pi + 1) * 16).astype(int) % 32
     outline = np.array([far[side == k].max(initial=0) for k in range(32)])
-    shape = np.abs(np.fft.rfft(outline / outline.mean()))[1:9]
-    logs = np.log(np.concatenate([waves / waves.sum(), ways / ways.sum(), [waves.sum() / mask.sum()]]) + 1e-6)
-    rest = [turn.real, turn.imag, strength.mean(), light.mean(), light.std(), ways.max() / ways.mean(), mask.mean()]
-    spread = [*np.quantile(light, [0.1, 0.5, 0.9]), spots.sum() / mask.sum(), (spots > 4).sum(), spots.max(initial=0)]
-    return np.concatenate([hues / hues.sum(), logs, shape, rest, spread])
+    return np.concatenate([colour, pattern, np.abs(np.fft.rfft(outline / outline.mean()))[1:9]])
