@@ -1,4 +1,4 @@
-"""Solvers of texts: the order of cells, and questions."""
+"""Solvers of texts: the order of cells, questions and pairs of phrases."""
 
 from __future__ import annotations
 
