@@ -153,9 +153,13 @@ def neighbours_in_times_with_ties(public: Path, truth: pd.DataFrame) -> None:
 
 
 def neighbours_in_inodes(public: Path, truth: pd.DataFrame) -> None:
-    for id in _in_turns(truth):
-        (public / f"{id}.dat").write_bytes(b"same")
-        os.utime(public / f"{id}.dat", ns=(0, 0))
+    for id in truth["id"]:
+        (public / f"{id}.new").write_bytes(b"same")
+        os.utime(public / f"{id}.new", ns=(0, 0))
+    # Other processes may take inodes between these.
+    files = sorted(public.glob("*.new"), key=lambda path: path.stat().st_ino)
+    for id, path in zip(_in_turns(truth), files, strict=True):
+        path.rename(public / f"{id}.dat")
 
 
 def neighbours_in_the_times_of_inodes(public: Path, truth: pd.DataFrame) -> None:
