@@ -834,7 +834,7 @@ def _parsed(option: Option, value: Any, source: Source) -> Any:
             return option.parse("auto") if value else None
         if option.traits & LIST and isinstance(value, list | tuple):
             return tuple(dict.fromkeys(_parsed_text(option, item, source) for item in value))
-        if option.parse is parse.words and isinstance(value, list | tuple):  # as Python users write "a,b"
+        if option.parse is parse.words and isinstance(value, list | tuple):  # from Python: what is "a,b" elsewhere
             value = ",".join(map(str, value))
         parsed = _parsed_text(option, value, source)
         return (parsed,) if option.traits & LIST else parsed

@@ -60,13 +60,14 @@ def _ways(
     distinct = words.map(lambda own: len(set(own)) == len(own)).mean() > 0.9
     alike = len({word.isdecimal() for word in counts}) == 1
     few = count > 0 or (distinct and alike and len(counts) < 0.2 * sum(counts.values()))
-    measured = _measured(rows, columns)
-    if few and len(measured) >= MANY_NUMBERS:
-        yield "labels of the numbers", measured[0], partial(_labels, count=count, numbers=measured)
-        return
+    measured = [name for name in columns if _is_measured(rows[name])]
     if len(measured) >= MANY_NUMBERS:
-        yield "answers of what is most alike", measured[0], partial(_alike, numbers=measured)
-    for column in columns if len(measured) < MANY_NUMBERS else [name for name in columns if name not in measured]:
+        columns = [name for name in columns if name not in measured]
+        if few:
+            yield "labels of the numbers", measured[0], partial(_labels, count=count, numbers=measured)
+            return
+        yield "answers of the nearest numbers", measured[0], partial(_nearest, numbers=measured)
+    for column in columns:
         if count == 0:
             yield "remembered answers", column, _remembered
         if np.mean([own in text for own, text in zip(answers, rows[column], strict=True)]) > 0.8:
@@ -75,9 +76,14 @@ def _ways(
             yield "labels of the text", column, partial(_labels, count=count)
 
 
-def _measured(rows: pd.DataFrame, columns: list[str]) -> list[str]:
-    """The columns that hold nothing but numbers."""
-    return [name for name in columns if pd.to_numeric(rows[name].replace("", "nan"), errors="coerce").notna().any()]
+def _is_measured(column: pd.Series) -> bool:
+    """Whether a column of texts holds nothing but numbers and gaps."""
+    values = column[column != ""]
+    return len(values) > 0 and bool(pd.to_numeric(values, errors="coerce").notna().all())
+
+
+def _numbers(table: pd.DataFrame, names: list[str]) -> pd.DataFrame:
+    return table[names].apply(pd.to_numeric, errors="coerce")
 
 
 def _likeness(found: list[str], true: pd.Series, count: int) -> float:
@@ -92,16 +98,12 @@ def _parts(text: str) -> set[str]:
     return set(words) if len(words) != 1 or len(text) < 20 else {text[k : k + 4] for k in range(len(text) - 3)}
 
 
-def _alike(rows: pd.DataFrame, column: str, columns: list[str], answer: str, *, numbers: list[str]) -> Model:
-    """The answer of the row whose numbers are most alike."""
+def _nearest(rows: pd.DataFrame, column: str, columns: list[str], answer: str, *, numbers: list[str]) -> Model:
+    """The answer of the training row with the nearest numbers."""
     model = make_pipeline(SimpleImputer(), StandardScaler(), PCA(0.95), KNeighborsClassifier(1))
-    model.fit(rows[numbers].apply(pd.to_numeric, errors="coerce"), np.arange(len(rows)))
+    model.fit(_numbers(rows, numbers), np.arange(len(rows)))
     answers = rows[answer].to_numpy(object)
-
-    def predict(table: pd.DataFrame) -> list[str]:
-        return list(answers[model.predict(table[numbers].apply(pd.to_numeric, errors="coerce"))])
-
-    return predict
+    return lambda table: list(answers[model.predict(_numbers(table, numbers))])
 
 
 def _remembered(rows: pd.DataFrame, column: str, columns: list[str], answer: str) -> Model:
@@ -125,7 +127,7 @@ def _labels(
         model = Ridge(alpha=0.5, solver="sparse_cg")
 
     def inputs(table: pd.DataFrame) -> pd.Series | pd.DataFrame:
-        return table[numbers].apply(pd.to_numeric, errors="coerce") if numbers else table[column]
+        return _numbers(table, numbers) if numbers else table[column]
 
     model.fit(vectors.fit_transform(inputs(rows)), truth)
     usual = max(1, round(float(truth.sum(axis=1).mean())))

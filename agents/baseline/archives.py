@@ -6,15 +6,20 @@ import json
 import tarfile
 import tempfile
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from tables import MAX_BYTES
 
+MAX_BYTES = 1 << 30
+"""Larger archives are not unpacked; of a larger table, only some rows are kept while it is read."""
+MAX_LISTS = 50
+"""More JSON files than this are records of one kind, not lists of pictures."""
 TARS = (".tar", ".tar.gz", ".tgz")
 
 
+@cache
 def unpacked(path: Path) -> Path | None:
     """A folder with the files of a tar or 7z archive; None for what is neither, too large or damaged."""
     name = path.name.lower()
@@ -42,7 +47,8 @@ def listed_pictures(data: Path) -> Iterator[tuple[str, pd.DataFrame]]:
 
     The first annotation of a picture counts. The name is the file's path.
     """
-    for path in sorted(data.rglob("*.json")):
+    paths = sorted(data.rglob("*.json"))
+    for path in paths if len(paths) <= MAX_LISTS else ():
         if path.stat().st_size > MAX_BYTES:
             continue
         try:

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from archives import MAX_BYTES
 from media import Frame
-from tables import MAX_BYTES, SEED
+from tables import SEED
 
 MAX_FILES = 20
 MAX_ROWS, MAX_COLUMNS = 20_000, 5_000

@@ -117,16 +117,16 @@ def _roles(data: Path, sample: pd.DataFrame, tables: list[Source], seconds: floa
         lambda: joined_tables(sample, tables),
         lambda: array_tables(data, sample),
     )
-    made: list[Frame] = []
     for way in ways:
         try:
-            made = made or way()
+            made = way()
         except Exception as error:  # then the tables as they are may still say enough
             log.info("left out: %s: %s", type(error).__name__, str(error)[:300])
-    if not made:
-        return find_roles(sample, [_with_joined_id(table, sample) for table in tables])
-    log.info("rows made here: %d for training, %d of the test", *(len(frame.table) for frame in made))
-    return find_roles(sample, made)
+            continue
+        if made:
+            log.info("rows made here: %d for training, %d of the test", *(len(frame.table) for frame in made))
+            return find_roles(sample, made)
+    return find_roles(sample, [_with_joined_id(table, sample) for table in tables])
 
 
 def _with_joined_id(table: Source, sample: pd.DataFrame) -> Source | Frame:

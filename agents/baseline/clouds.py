@@ -15,7 +15,7 @@ from tables import SEED, Source
 BOX = r"(?:-?\d+(?:\.\d+)? ){7}[A-Za-z_]+"
 BOXES = re.compile(rf"{BOX}(?: {BOX})*")
 FIELDS = 5
-"""Numbers of each point, the first three of which are its place."""
+"""Numbers per point. The first three are its coordinates."""
 MAX_SAMPLES, CELL = 400, 5.0
 """Training samples that are looked at; the ground is looked for in squares of so many metres."""
 ABOVE, HIGHEST, NEAR, LEAST_POINTS = 0.15, 5.0, 0.9, 5

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import zipfile
 from collections import Counter, defaultdict
 from itertools import pairwise
 from math import exp, log
@@ -11,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from tables import SEED
+from tables import SEED, find_texts
 
 MAX_WORDS = 3_000_000
 HELD = 400
@@ -48,7 +47,9 @@ def completed(data: Path, sample: pd.DataFrame) -> pd.DataFrame | None:
             tries.append((sure, saved))
     gains = {level: sum(saved for sure, saved in tries if sure >= level) / len(tries) for level in LEVELS}
     level = max(gains, key=lambda level: gains[level])
-    logger.info("words of which it is %.2f sure save %.3f characters a sentence", level, gains[level])
+    logger.info(
+        "adding words with a confidence of %.2f or more saves %.3f characters per sentence", level, gains[level]
+    )
     if gains[level] <= 0:
         return None
     made = []
@@ -59,27 +60,17 @@ def completed(data: Path, sample: pd.DataFrame) -> pd.DataFrame | None:
 
 
 def _lines(data: Path) -> list[list[str]]:
-    """The sentences of the training's text file, as far as they are taken, in words."""
+    """The words of each sentence in the training text file; MAX_WORDS in all."""
+    source = next((own for own in find_texts(data) if "train" in own.name), None)
     found: list[list[str]] = []
-    for path in sorted(data.glob("*train*")):
-        if path.suffix == ".txt":
-            content = path.open("rb")
-        elif path.suffix == ".zip":
-            archive = zipfile.ZipFile(path)
-            texts = [name for name in archive.namelist() if name.endswith(".txt")]
-            if not texts:
-                continue
-            content = archive.open(texts[0])
-        else:
-            continue
+    if source is not None:
         count = 0
-        with content:
+        with source.open() as content:
             for line in content:
                 found.append(line.decode("utf-8", "replace").split())
                 count += len(found[-1])
                 if count > MAX_WORDS:
                     break
-        break
     return found
 
 

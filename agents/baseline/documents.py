@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
+from archives import MAX_BYTES
 
 SUFFIX = ".bson"
 MAX_DOCUMENTS = 30_000
 """Of a training file no more are read."""
-MAX_BYTES = 1 << 30
 _FORMATS = {0x01: "<d", 0x08: "<?", 0x09: "<q", 0x10: "<i", 0x12: "<q"}
 _SKIPPED = {0x06: 0, 0x07: 12, 0x0A: 0, 0x11: 8, 0x13: 16}
 _TEXT, _DOCUMENT, _ARRAY, _BINARY = 0x02, 0x03, 0x04, 0x05

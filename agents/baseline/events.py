@@ -25,14 +25,15 @@ def directions(data: Path, sample: pd.DataFrame, tables: list[Source]) -> pd.Dat
     id = sample.columns[0]
     if list(sample.columns[1:]) != ANGLES:
         return None
-    paths = sorted(data.rglob("*.parquet"))
-    heads = {path: pd.read_parquet(path).head(1).reset_index() for path in paths[: MAX_FILES * 4]}
-    truths = [path for path, head in heads.items() if {id, *ANGLES} <= set(head.columns)]
+    from pyarrow.parquet import read_schema
+
+    columns = {path: set(read_schema(path).names) for path in sorted(data.rglob("*.parquet"))}  # the index's, too
+    truths = [path for path, names in columns.items() if {id, *ANGLES} <= names]
     places = next((t for t in tables if set(AXES) <= set(t.columns()) and len(t.columns()) == 4), None)
     if not truths or places is None:
         return None
     sensor = next(name for name in places.columns() if name not in AXES)
-    readings = [path for path, head in heads.items() if {id, sensor, "time"} <= set(head.columns)]
+    readings = [path for path, names in columns.items() if {id, sensor, "time"} <= names]
     where = places.read(as_text=[]).set_index(sensor)[AXES]
     asked = sample[id].astype("int64")
     known = [path for path in readings if "test" not in path.relative_to(data).as_posix()][:MAX_FILES]

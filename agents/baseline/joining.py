@@ -30,7 +30,7 @@ def joined_tables(sample: pd.DataFrame, tables: list[Source]) -> list[Frame]:
             continue
         train = table.read()
         train = train.sample(min(len(train), MAX_ROWS), random_state=SEED)
-        names = next(_parts(train.head(100), id, targets, 0, []), [])
+        names = next(_parts(train.head(100), id, targets, []), [])
         test = _split(sample[id], train, names) if len(names) >= MIN_PARTS else None
         if test is None:
             continue
@@ -42,7 +42,7 @@ def joined_tables(sample: pd.DataFrame, tables: list[Source]) -> list[Frame]:
     return []
 
 
-def _parts(rows: pd.DataFrame, id: str, targets: list[str], start: int, found: list[str]) -> Iterator[list[str]]:
+def _parts(rows: pd.DataFrame, id: str, targets: list[str], found: list[str]) -> Iterator[list[str]]:
     """The columns whose values, joined by underscores, are the ids from a column's place on."""
     rest = rows["rest"] if "rest" in rows else rows[id]
     for column in rows.columns:
@@ -53,7 +53,7 @@ def _parts(rows: pd.DataFrame, id: str, targets: list[str], start: int, found: l
             yield [*found, column]
         elif all(own and text.startswith(f"{own}_") for text, own in zip(rest, values, strict=True)):
             left = [text[len(own) + 1 :] for text, own in zip(rest, values, strict=True)]
-            yield from _parts(rows.assign(rest=left), id, targets, start + 1, [*found, column])
+            yield from _parts(rows.assign(rest=left), id, targets, [*found, column])
 
 
 def _split(ids: pd.Series, train: pd.DataFrame, names: list[str]) -> pd.DataFrame | None:

@@ -105,22 +105,18 @@ def classifiers(features: Features, rows: int, classes: int) -> Iterator[tuple[s
         strengths = (0.03, 0.003)
     discriminants = classes > MANY_CLASSES and len(features.numeric) > MANY_NUMBERS
     if discriminants:  # quicker than regression, and better
-        strengths = ()
-    for name, strength in zip(("linear model", "linear model, smoother"), strengths, strict=False):
-        yield (
-            name,
-            make_pipeline(features.for_linear(), LogisticRegression(C=strength, max_iter=300)),
-        )
-    if discriminants:
         for share in (0.3, 0.7):
             discriminant = LinearDiscriminantAnalysis(solver="lsqr", shrinkage=share)
             yield f"discriminants, {share}", make_pipeline(features.for_linear(), discriminant)
-    elif rows <= MAX_KERNEL_ROWS and rows * classes <= MAX_KERNEL_CELLS and not features.text:
+    else:
+        for name, strength in zip(("linear model", "linear model, smoother"), strengths, strict=True):
+            yield name, make_pipeline(features.for_linear(), LogisticRegression(C=strength, max_iter=300))
+    if not discriminants and rows <= MAX_KERNEL_ROWS and rows * classes <= MAX_KERNEL_CELLS and not features.text:
         machine = CalibratedClassifierCV(SVC(C=10.0), ensemble=False, cv=3)
         yield "support vectors", make_pipeline(features.for_linear(), machine)
     trees = ExtraTreesClassifier(TREES, min_samples_leaf=1 if rows <= MAX_KERNEL_ROWS else 3, random_state=SEED)
     yield "extra trees", make_pipeline(features.for_trees(), trees)
-    if classes <= (2 if len(features.numeric) > MANY_NUMBERS else MAX_BOOSTED_CLASSES):
+    if classes <= (MAX_BOOSTED_CLASSES if len(features.numeric) <= MANY_NUMBERS else 2):
         boosting = HistGradientBoostingClassifier(learning_rate=0.08, max_leaf_nodes=15, random_state=SEED)
         yield "gradient boosting", make_pipeline(features.for_trees(), boosting)
 

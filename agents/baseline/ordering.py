@@ -1,4 +1,4 @@
-"""The order of the named parts of documents, of which one kind is given in its order and the rest is shuffled."""
+"""Puts the shuffled parts of documents in order, where another kind of part is already in order."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said or done in recordings, one thing after the other: runs of sound are told apart and classified."""
+"""Sequences of words or gestures in recordings: splits the sound into runs and classifies each."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from typing import IO
 
 import numpy as np
 import pandas as pd
+from archives import TARS
 from readings import SOUNDS, read_sound
 from tables import Source
 
@@ -39,7 +40,7 @@ def _sounds(name: str, file: IO[bytes]) -> Iterator[tuple[str, bytes]]:
                 if member.endswith((*SOUNDS, ".zip")):
                     with archive.open(member) as own:
                         yield from _sounds(member, io.BytesIO(own.read()))
-    elif name.endswith((".tar", ".tar.gz", ".tgz")):
+    elif name.endswith(TARS):
         with tarfile.open(fileobj=file, mode="r|*") as archive:
             for entry in archive:
                 if entry.isfile() and (own := archive.extractfile(entry)) is not None:
@@ -51,7 +52,7 @@ def _spectra(data: Path, ids: set[str]) -> dict[str, np.ndarray]:
     found: dict[str, np.ndarray] = {}
     lengths = {len(id) for id in ids}
     for path in sorted(data.rglob("*")):
-        if path.name.endswith((*SOUNDS, ".zip", ".tar", ".tar.gz", ".tgz")) and len(found) < MAX_SOUNDS:
+        if path.name.endswith((*SOUNDS, ".zip", *TARS)) and len(found) < MAX_SOUNDS:
             with path.open("rb") as file:
                 for name, content in _sounds(path.name, file):
                     words = re.split(r"[^A-Za-z0-9]+", Path(name).stem)

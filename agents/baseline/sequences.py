@@ -42,21 +42,17 @@ def measured_tables(sample: pd.DataFrame, tables: list[Source]) -> list[Frame]:
 
     A list whose length is a square is a picture, else a series.
     """
-    read = {table: table.read_cells() for table in tables if table.name.endswith((".json", ".jsonl"))}
-    tests = [own for table, own in read.items() if "test" in table.name and sample.columns[0] in own]
-    trains = [own for table, own in read.items() if "train" in table.name and set(sample.columns[1:]) <= set(own)]
-    if not tests or not trains:
+    tables = [table for table in tables if table.name.endswith((".json", ".jsonl"))]
+    train = next((table.read_cells() for table in tables if "train" in table.name), None)
+    test = next((table.read_cells() for table in tables if "test" in table.name), None)
+    if train is None or test is None or sample.columns[0] not in test or not set(sample.columns[1:]) <= set(train):
         return []
-    lists = [
-        name for name in tests[0] if name in trains[0] and all(_is_long(own[name]) for own in (tests[0], trains[0]))
-    ]
-    return [
-        Frame(name, _measured(own, lists)) for name, own in (("train.csv", trains[0]), ("test.csv", tests[0])) if lists
-    ]
+    lists = [name for name in test if name in train and _is_long(train[name]) and _is_long(test[name])]
+    return [Frame("train.csv", _measured(train, lists)), Frame("test.csv", _measured(test, lists))] if lists else []
 
 
 def _is_long(column: pd.Series) -> bool:
-    """Whether all cells are lists of so many numbers."""
+    """Whether all cells are lists of the same length, LONG or more, and begin with a number."""
     lengths = column.map(lambda cell: len(cell) if isinstance(cell, list) else 0)
     return int(lengths.iloc[0]) >= LONG and lengths.nunique() == 1 and isinstance(column.iloc[0][0], int | float)
 

@@ -6,7 +6,6 @@ import io
 import os
 import re
 import shutil
-import tempfile
 import zipfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,13 +14,12 @@ from pathlib import Path
 from typing import IO
 
 import pandas as pd
+from archives import MAX_BYTES, unpacked
 
 SEED = int(os.environ.get("SEED") or 0)
 """The run's own seed: runs of several seeds differ as far as the models do."""
 
 SUFFIXES = (".csv", ".tsv", ".json", ".jsonl")
-MAX_BYTES = 1 << 30
-"""Of a larger table only some rows are kept while it is read."""
 CHUNK_ROWS = 200_000
 MAX_TABLES = 50
 
@@ -127,7 +125,9 @@ def _sources(path: Path) -> Iterator[Source]:
     if name.endswith(SUFFIXES):
         yield Source(path)
     elif name.endswith(".7z"):
-        yield from _unpacked(path)
+        folder = unpacked(path)
+        found = [own for own in sorted(folder.rglob("*")) if own.name.lower().endswith(SUFFIXES)] if folder else []
+        yield from (Source(own) for own in found if len(found) <= MAX_TABLES and own.is_file())
     elif name.endswith(".zip"):
         try:
             with zipfile.ZipFile(path) as archive:
@@ -138,37 +138,24 @@ def _sources(path: Path) -> Iterator[Source]:
         yield from (Source(path, member) for member in members if len(members) <= MAX_TABLES)
 
 
-def _unpacked(path: Path) -> Iterator[Source]:
-    """The tables of a 7z archive, which is unpacked for that unless it is large."""
-    try:
-        import py7zr
-
-        with py7zr.SevenZipFile(path) as archive:
-            members = [entry.filename for entry in archive.list() if entry.filename.lower().endswith(SUFFIXES)]
-            if not 0 < len(members) <= MAX_TABLES or archive.archiveinfo().uncompressed > MAX_BYTES:
-                return
-            folder = Path(tempfile.mkdtemp(prefix="unpacked-"))
-            archive.extract(folder, targets=members)
-    except Exception:  # damaged, or packed in another way
-        return
-    yield from (Source(folder / member) for member in members if (folder / member).is_file())
-
-
 def find_test_in_form(data: Path) -> Source | None:
     """A test table that has itself the form of a submission, such as sentences with ids that are to be completed."""
+    for source in find_texts(data):
+        columns = source.columns() if source.name.startswith("test") else []
+        if len(columns) == 2 and columns[0].lower() == "id":
+            return source
+    return None
+
+
+def find_texts(data: Path) -> Iterator[Source]:
+    """The text files at the top of a folder, plain or in zip archives."""
     for path in sorted(data.iterdir()):
         if path.suffix.lower() == ".txt":
-            found = [Source(path)]
+            yield Source(path)
         elif path.suffix.lower() == ".zip":
             with zipfile.ZipFile(path) as archive:
-                found = [Source(path, member) for member in archive.namelist() if member.lower().endswith(".txt")]
-        else:
-            continue
-        for source in found:
-            columns = source.columns() if source.name.startswith("test") else []
-            if len(columns) == 2 and columns[0].lower() == "id":
-                return source
-    return None
+                members = archive.namelist()
+            yield from (Source(path, member) for member in members if member.lower().endswith(".txt"))
 
 
 def find_sample(tables: list[Source]) -> Source | None:

@@ -174,7 +174,7 @@ def test_it_finds_salt_of_a_twin(tmp_path: Path, start: Start) -> None:
         ("inaturalist-2019-fgvc6", 0.7),  # pictures in tar archives; a share of errors
         ("iwildcam-2019-fgvc6", 0.15),  # a submission with numbers of rows
         ("hotel-id-2021-fgvc8", 0.3),  # several labels in each row
-        ("dog-breed-identification", 3.5),  # probabilities of many classes, some of which a fold lacks
+        ("dog-breed-identification", 3.5),  # probabilities of many classes; some folds lack rare ones
         ("statoil-iceberg-classifier-challenge", 0.65),  # pictures as lists in the cells of a table
         ("bms-molecular-translation", 25),  # texts, which the picture most alike has
     ],

@@ -1,4 +1,4 @@
-"""What the bundled baseline does with data that is neither one table nor a folder of pictures."""
+"""The bundled baseline on data other than a single table or a folder of pictures."""
 
 from __future__ import annotations
 

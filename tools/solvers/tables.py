@@ -149,7 +149,7 @@ def _passengers(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def enzymes(public: Path) -> pd.DataFrame:
-    """Many small trees, each of which sees some of the measures at each step."""
+    """Many small trees, each split of which considers only some of the columns."""
     train, test = (pd.read_csv(public / f"{part}.csv") for part in ("train", "test"))
     sample = pd.read_csv(public / "sample_submission.csv")
     known, asked = train[test.columns[1:]], test.set_index("id").loc[sample["id"]]
