@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import struct
@@ -19,12 +20,12 @@ import pytest
 
 from pytest_mlebench.records.group import read_group
 from tests.interop.recorded import recorded_group
+from tests.interop.test_secrets import SECRET, leaking_group
 
 pytestmark = [
     pytest.mark.full,
     pytest.mark.skipif(find_spec("wandb") is None, reason="needs the extra wandb"),
 ]
-SECRET = "sk-of-a-test-0123456789abcdef"
 READ = """
 import json, sys
 from google.protobuf.json_format import MessageToDict
@@ -127,9 +128,14 @@ class Tracker(BaseHTTPRequestHandler):
     """If not, answers lack what was asked for."""
     runs: dict[str, dict[str, Any]]
     """What arrived, by the ids of runs."""
+    received: list[bytes]
+    """Each request as it arrived, unpacked."""
 
     def do_POST(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        if self.headers.get("Content-Encoding") == "gzip":
+            body = gzip.decompress(body)
+        self.received.append(f"{self.path}\n{self.headers}".encode() + body)
         if self.path == "/graphql":
             self.answer(200, {"data": self.asked(**json.loads(body))})
             return
@@ -250,17 +256,18 @@ Run = dict[str, Any]
 def exported(group: Path, *traits: dict[str, Any]) -> tuple[list[subprocess.CompletedProcess[str]], dict[str, Run]]:
     """Export a group several times to one tracker, which has these traits in turn; also returns its runs, by name."""
     runs: dict[str, Run] = {}
+    shared: dict[str, Any] = {"runs": runs, "received": []}
     done = []
     with ThreadingHTTPServer(("127.0.0.1", 0), Tracker) as server:
         server.daemon_threads = True
         threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True).start()
         own = {"WANDB_BASE_URL": f"http://127.0.0.1:{server.server_port}", "WANDB_API_KEY": "a" * 40}
         for now in traits:
-            server.RequestHandlerClass = type("Handler", (Tracker,), {"runs": runs, **now})
+            server.RequestHandlerClass = type("Handler", (Tracker,), shared | now)
             done.append(
                 subprocess.run(
                     [sys.executable, "-c", IMPATIENT, group],
-                    env=os.environ | own | {"HOME": str(group.parent)},
+                    env=os.environ | own | {"HOME": str(group.parent), "OPENAI_API_KEY": SECRET},
                     cwd=group.parent,
                     capture_output=True,
                     text=True,
@@ -282,6 +289,15 @@ def test_a_server_gets_each_run_once_however_often_it_is_sent(tmp_path: Path) ->
     assert [point["timeline.seconds"] for point in runs[gold.run_id]["history"]] == [30.0, 60.0]
     assert runs[gold.run_id]["summary"]["score"] == gold.score
     assert runs["mine outcomes"]["summary"]["outcomes"]["nrows"] == 2
+
+
+def test_a_server_receives_no_secret(tmp_path: Path) -> None:
+    leaking_group(tmp_path / "runs/secret")
+    received: list[bytes] = []
+    (done,), runs = exported(tmp_path / "runs/secret", {"received": received})
+    assert done.returncode == 0, done.stderr
+    assert len(runs) == 2 and any(b"***" in request for request in received)
+    assert not [request for request in received if SECRET.encode() in request]
 
 
 def test_data_that_a_server_refuses_without_its_client_telling_is_missed(tmp_path: Path) -> None:
