@@ -261,9 +261,12 @@ def _read(path: Path) -> pd.DataFrame | None:
         return None
 
 
-_LOG_CHANCE = math.log(1e6)
+_CHANCE = 1e-6
+_LOG_CHANCE = -math.log(_CHANCE)
 """One in a million: as many features are looked at, one in ten thousand runs finds what is not there."""
 _NEARLY_ALL = 0.99
+_MANY_PAIRS = 10
+"""So many pairs of neighbours have nearly a normal distribution."""
 
 
 def tells(values: Sequence[Hashable], truth: Sequence[Hashable]) -> bool:
@@ -322,7 +325,8 @@ def neighbours_agree(keys: Sequence[int], truth: Sequence[str]) -> bool:
 
     Numbers of many values count as equal on the same side of their median. Ties among the keys are ordered at random
     (with a fixed seed). The number of equal neighbours is compared with that of random orders, whose mean and variance
-    are known; more than six standard deviations above it is no chance.
+    are known; more than six standard deviations above it is no chance. Where all classes but one are rare, that number
+    has no normal distribution; then it must be rarer than one in a million, too.
 
     >>> neighbours_agree(range(60), ["a"] * 20 + ["b"] * 20 + ["a"] * 20), neighbours_agree(range(60), ["a", "b"] * 30)
     (True, False)
@@ -337,7 +341,32 @@ def neighbours_agree(keys: Sequence[int], truth: Sequence[str]) -> bool:
     three = float((counts * (counts - 1) * (counts - 2)).sum())
     both = pairs**2 - 4 * three - 2 * pairs  # ordered pairs of two disjoint pairs of rows
     variance = mean + 2 * three / (n * (n - 1)) + both / (n * (n - 1)) - mean**2
-    return bool((of[1:] == of[:-1]).sum() - mean > 6 * math.sqrt(abs(variance)))  # of one class: 0, but for rounding
+    same = of[1:] == of[:-1]
+    if not same.sum() - mean > 6 * math.sqrt(abs(variance)):  # of one class: 0, but for rounding
+        return False
+    met = np.bincount(of[1:][same], minlength=len(counts))
+    rare = np.delete(np.arange(len(counts)), counts.argmax())
+    expected = float((counts * (counts - 1))[rare].sum() / n)
+    return (
+        expected >= _MANY_PAIRS
+        or (expected > 0 and _chance_of_pairs(expected, int(met[rare].sum())) < _CHANCE)
+        or any(_chance_of_runs(n, int(counts[c]), int(counts[c] - met[c])) < _CHANCE for c in rare)
+    )
+
+
+def _chance_of_pairs(expected: float, pairs: int) -> float:
+    """How likely so many pairs or more are where they are rare: Poisson's distribution."""
+    return 1 - sum(math.exp(k * math.log(expected) - expected - math.lgamma(k + 1)) for k in range(pairs))
+
+
+def _chance_of_runs(n: int, own: int, runs: int) -> float:
+    """How likely ``own`` of ``n`` rows stand in so few runs.
+
+    >>> round(_chance_of_runs(100, 2, 1), 9)  # 99 of 4950 places
+    0.02
+    """
+    orders = sum(math.comb(own - 1, r - 1) * math.comb(n - own + 1, r) for r in range(1, runs + 1))
+    return orders / math.comb(n, own)
 
 
 def _classes(truth: Sequence[str]) -> NDArray[np.intp]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -119,11 +120,23 @@ def test_neighbours_agree_from_thirty_rows_on() -> None:
     assert not neighbours_agree([0] * 100, blocks) and not neighbours_agree(range(100), ["a", "b"] * 50)
     assert not neighbours_agree(range(100), ["a"] * 100)
     assert not neighbours_agree(range(100), ["b"] * 40 + ["a"] * 2 + ["b"] * 58), "one order in fifty has them together"
-    assert neighbours_agree(range(100), ["b"] * 40 + ["a"] * 5 + ["b"] * 55)
+    assert not neighbours_agree(range(100), ["b"] * 40 + ["a"] * 5 + ["b"] * 55), "96 of 75,287,520 orders"
+    assert neighbours_agree(range(100), ["b"] * 40 + ["a"] * 6 + ["b"] * 54), "95 of 1,192,052,400 orders"
+    assert neighbours_agree(range(100), ["b"] * 60 + [str(k // 2) for k in range(40)]), (
+        "twenty pairs are found together"
+    )
+
     for rows in (29, 30):
         few = (["a"] * 10 + ["b"] * 10 + ["c"] * 10)[:rows]
         assert neighbours_agree(range(rows), few) == (rows == 30)
     assert neighbours_agree([(k * 37) % 100 for k in range(100)], [blocks[(k * 37) % 100] for k in range(100)])
+
+
+def test_rare_classes_meet_by_chance() -> None:
+    random = np.random.default_rng(0)
+    for rare in ([3], [5], [8, 3], [4, 3, 3]):
+        truth = ["0"] * (500 - sum(rare)) + [str(c) for c, own in enumerate(rare, 1) for _ in range(own)]
+        assert not any(neighbours_agree(random.permutation(500).tolist(), truth) for _ in range(300)), rare
 
 
 def test_many_numbers_agree_on_the_same_side_of_their_median() -> None:
