@@ -23,7 +23,7 @@ import psutil
 import pytest
 
 from pytest_mlebench.errors import InvalidSubmission
-from pytest_mlebench.grading.reading import open_submission
+from pytest_mlebench.grading.scorer import open_submission
 from pytest_mlebench.sandbox import Sandbox
 from pytest_mlebench.sandbox.checker import SubmissionChecker
 from pytest_mlebench.sandbox.local import sandbox as local

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from pytest_mlebench.agents.definition import Agent, Launch
+from pytest_mlebench.agents.registry import Agent, Launch
 from pytest_mlebench.extras.apptainer.disk import CONFINED, NO_NETWORK
 from pytest_mlebench.sandbox import Ending, Limits, Task
 from tests.sandbox.scripted import ENGINE, docker_sandbox, engine_problem

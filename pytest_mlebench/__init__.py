@@ -21,8 +21,7 @@ TYPE_CHECKING = False  # type checkers take it for typing.TYPE_CHECKING, whose i
 
 if TYPE_CHECKING:
     from pytest_mlebench._version import __version__
-    from pytest_mlebench.agents.definition import Agent, Permissions
-    from pytest_mlebench.agents.registry import AgentRegistry, default_agents
+    from pytest_mlebench.agents.registry import Agent, AgentRegistry, Permissions, default_agents
     from pytest_mlebench.bench import Bench
     from pytest_mlebench.catalog.catalogue import Catalogue, default_catalogue
     from pytest_mlebench.catalog.competition import Competition
@@ -39,13 +38,11 @@ if TYPE_CHECKING:
         SandboxError,
         UsageError,
     )
-    from pytest_mlebench.grading.grader import Grader, grade
-    from pytest_mlebench.grading.process_client import GradingLimits
+    from pytest_mlebench.grading.grader import Grader, GradingLimits, grade
     from pytest_mlebench.io.progress import Event, Note, Reporter, Step, WarningNote
     from pytest_mlebench.records.group import RunGroup, find_group, read_group
-    from pytest_mlebench.records.outcome import Ending, Limits, Outcome, SandboxAccount
+    from pytest_mlebench.records.outcome import Ending, Limits, Outcome, Report, SandboxAccount
     from pytest_mlebench.records.record import RunKey, RunRecord
-    from pytest_mlebench.records.report import Report
     from pytest_mlebench.results.summary import SplitSummary, summarise
     from pytest_mlebench.runs.run import RunOptions, run_agent
     from pytest_mlebench.sandbox.contract import Execution, Sandbox
@@ -105,8 +102,7 @@ __all__ = [
 
 _NAMES_BY_MODULE = {
     "_version": "__version__",
-    "agents.definition": "Agent Permissions",
-    "agents.registry": "AgentRegistry default_agents",
+    "agents.registry": "Agent AgentRegistry Permissions default_agents",
     "bench": "Bench",
     "catalog.catalogue": "Catalogue default_catalogue",
     "catalog.competition": "Competition",
@@ -115,14 +111,12 @@ _NAMES_BY_MODULE = {
     "data.download.kaggle": "KaggleDownloads",
     "data.store": "DataStore default_data_dir",
     "errors": "AgentError CompetitionError DataError InvalidSubmission MLEBenchError SandboxError UsageError",
-    "grading.grader": "Grader grade",
-    "grading.process_client": "GradingLimits",
+    "grading.grader": "Grader GradingLimits grade",
     "io.progress": "Event Note Reporter Step WarningNote",
     "results.summary": "SplitSummary summarise",
     "records.group": "RunGroup find_group read_group",
-    "records.outcome": "Ending Limits Outcome SandboxAccount",
+    "records.outcome": "Ending Limits Outcome Report SandboxAccount",
     "records.record": "RunKey RunRecord",
-    "records.report": "Report",
     "runs.run": "RunOptions run_agent",
     "sandbox.contract": "Execution Sandbox",
     "sandbox.docker.sandbox": "DockerSandbox",

@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from pytest_mlebench.data.store import DataStore, PrepareOptions
     from pytest_mlebench.group import OpenGroup
     from pytest_mlebench.llm.accounting import GatewaySettings
-    from pytest_mlebench.llm.ledger import Recording
+    from pytest_mlebench.llm.ledger import RecordLevel
     from pytest_mlebench.records.group import RunGroup
+    from pytest_mlebench.records.outcome import Report
     from pytest_mlebench.records.record import RunKey
-    from pytest_mlebench.records.report import Report
     from pytest_mlebench.results.overview import Overview
     from pytest_mlebench.runs.regrade import Regrader, Regrading
     from pytest_mlebench.runs.run import RunOptions
@@ -126,8 +126,8 @@ class Bench:
 
     def store_of(self, seed: int = 0) -> DataStore:
         """The data of runs with a seed: with ``twin_per_seed`` each has its own."""
+        from pytest_mlebench.data.preparing import twins_of
         from pytest_mlebench.data.store import DataStore
-        from pytest_mlebench.data.twins import twins_of
         from pytest_mlebench.grading.twins import TwinStore
 
         if not self.settings.has_twins:
@@ -137,14 +137,14 @@ class Bench:
     @cached_property
     def _twins(self) -> str:
         """The choice of twins with a key in place of a seed; a seed is drawn once."""
-        from pytest_mlebench.data.twins import settled
+        from pytest_mlebench.data.preparing import settled
 
         return settled(self.settings.data, self.data_dir)
 
     def settle_twins(self, group: Path) -> Bench:
         """This one, or another whose option ``data`` names twins by the key of their seed: that of a run group which
         is there, or a new one. Raises DataError."""
-        from pytest_mlebench.data.twins import settled
+        from pytest_mlebench.data.preparing import settled
         from pytest_mlebench.records.manifest import Manifest
 
         manifest = Manifest.read(group) if self.settings.has_twins else None
@@ -195,7 +195,7 @@ class Bench:
     @property
     def grading_options(self) -> dict[str, Any]:
         """How submissions are graded, as ``Grader`` takes it."""
-        from pytest_mlebench.grading.process_client import GradingLimits
+        from pytest_mlebench.grading.grader import GradingLimits
 
         limits = GradingLimits(memory=self.settings.grading_memory, seconds=self.settings.grading_time)
         return {"max_bytes": self.settings.max_submission_size, "limits": limits}
@@ -211,7 +211,7 @@ class Bench:
         settings = self.settings
         return GatewaySettings(
             providers=load_providers(*settings.llm_providers),
-            record=cast("Recording", settings.llm_record),
+            record=cast("RecordLevel", settings.llm_record),
             limits=Budget(
                 max_cost=_dollars(settings.max_cost),
                 max_tokens=settings.max_tokens,
@@ -282,7 +282,7 @@ class Bench:
     @property
     def _disclosed(self) -> dict[str, Any]:
         """What a run group's manifest says of its twins when all of its runs are done; empty without twins."""
-        from pytest_mlebench.data.twins import seed_of, twins_of
+        from pytest_mlebench.data.preparing import seed_of, twins_of
 
         if not self.settings.has_twins:
             return {}
@@ -297,7 +297,7 @@ class Bench:
         """How agents run, and the folder of the run group; ``job`` is what the record says of the engine's job."""
         from pytest_mlebench.data.dataset import OBFUSCATED
         from pytest_mlebench.runs.run import RunOptions
-        from pytest_mlebench.sandbox.snapshots import SnapshotPolicy
+        from pytest_mlebench.sandbox.collection import SnapshotPolicy
 
         settings = self.settings
         return RunOptions(
@@ -329,7 +329,7 @@ class Bench:
         Raises AgentError, SandboxError or UsageError.
         """
         from pytest_mlebench.agents.registry import check_folder
-        from pytest_mlebench.runs.environment import check_hosts, run_environment
+        from pytest_mlebench.runs.run import check_hosts, run_environment
 
         check_folder(agent)  # before anything reads what is in it
         settings, granted, gateway, replayed = self.settings, self.permissions, None, False

@@ -39,13 +39,13 @@ def description(text: str) -> str:
 
 
 def data(text: str) -> str:
-    from pytest_mlebench.data.twins import parse_choice
+    from pytest_mlebench.data.preparing import parse_choice
 
     return parse_choice(text)
 
 
 def data_source(text: str) -> str:
-    from pytest_mlebench.data.source import check
+    from pytest_mlebench.data.preparing import check
 
     return check(text)
 

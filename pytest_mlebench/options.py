@@ -869,7 +869,7 @@ def _to_json(option: Option, value: Any) -> Any:
     if isinstance(value, tuple):
         return list(map(str, value)) if option.traits & LIST else ",".join(value)
     if option.name == "--data-source" and value is not None:
-        from pytest_mlebench.data.source import redacted
+        from pytest_mlebench.data.preparing import redacted
 
         return redacted(value)
     return str(value) if isinstance(value, Path) else value

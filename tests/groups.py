@@ -17,9 +17,16 @@ from typing import Any
 from pytest_mlebench._version import __version__
 from pytest_mlebench.catalog import Competition, default_catalogue
 from pytest_mlebench.io.values import write_json
-from pytest_mlebench.records.outcome import RUN_LOG, SUBMISSION, Ending, SandboxAccount, Validation
+from pytest_mlebench.records.outcome import (
+    RUN_LOG,
+    SUBMISSION,
+    Ending,
+    Report,
+    SandboxAccount,
+    TimelinePoint,
+    Validation,
+)
 from pytest_mlebench.records.record import MANIFEST, RunKey, RunRecord
-from pytest_mlebench.records.report import Report, TimelinePoint
 from pytest_mlebench.results.grading_report import write_group
 
 DAY = 24 * 3600.0

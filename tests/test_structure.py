@@ -43,7 +43,7 @@ def test_the_import_contract_holds() -> None:
         ("grading/grader.py", "pytest_mlebench.sandbox", "data, grading and the gate know nothing of agents"),
         ("data/jobs.py", "pytest_mlebench as front_door", "data, grading and the gate know nothing of agents"),
         ("sandbox/gpus.py", "pytest_mlebench.data.store", "agents, models and sandboxes know nothing of data"),
-        ("agents/definition.py", "pytest_mlebench.grading.grader", "agents, models and sandboxes know nothing of data"),
+        ("agents/registry.py", "pytest_mlebench.grading.grader", "agents, models and sandboxes know nothing of data"),
         (
             "llm/budget.py",
             "pytest_mlebench.data.store",

@@ -34,11 +34,9 @@ from pathlib import Path
 from scipy.stats import combine_pvalues
 
 from pytest_mlebench.catalog import Competition, default_catalogue
-from pytest_mlebench.data.dataset import Dataset
-from pytest_mlebench.data.preparing import make_synthetic
+from pytest_mlebench.data.dataset import Dataset, md5
+from pytest_mlebench.data.preparing import make_synthetic, parse_choice, settled, twins_of
 from pytest_mlebench.data.store import DataStore
-from pytest_mlebench.data.twins import parse_choice, settled, twins_of
-from pytest_mlebench.data.verification import md5
 from pytest_mlebench.gate.leaks import sample_order, true_values
 from pytest_mlebench.gate.metadata import CONTENT, ROWS, Attack, attacks, stem_of
 from pytest_mlebench.gate.public_files import PublicFile, entries

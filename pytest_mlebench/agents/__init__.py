@@ -1,6 +1,5 @@
 """Who runs: agent definitions and their variants."""
 
-from pytest_mlebench.agents.definition import Agent, Launch, Permissions
-from pytest_mlebench.agents.registry import AgentRegistry, parse_agent_ids
+from pytest_mlebench.agents.registry import Agent, AgentRegistry, Launch, Permissions, parse_agent_ids
 
 __all__ = ["Agent", "AgentRegistry", "Launch", "Permissions", "parse_agent_ids"]

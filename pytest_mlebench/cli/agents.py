@@ -20,7 +20,7 @@ from pytest_mlebench.cli.common import add_options, print_json, read_bench
 from pytest_mlebench.data.download.client import find_credentials
 from pytest_mlebench.data.download.contract import RetryPolicy
 from pytest_mlebench.errors import MLEBenchError, SandboxError, UsageError
-from pytest_mlebench.io import disk
+from pytest_mlebench.io import files
 from pytest_mlebench.io.extensions import extensions
 from pytest_mlebench.io.progress import Event, Note, WarningNote
 from pytest_mlebench.io.units import format_size, listed, pluralize
@@ -138,7 +138,7 @@ def _engine(_: Bench) -> Iterator[Line]:
         return
     images = pluralize(int(info.get("Images") or 0), "image")
     yield "ok", "engine", f"Docker {info.get('ServerVersion')}, {info.get('Driver')}, {images}"
-    if (free := disk.free(Path(str(info.get("DockerRootDir"))))) is not None:
+    if (free := files.free_bytes(Path(str(info.get("DockerRootDir"))))) is not None:
         yield _space(
             "images",
             free,
@@ -207,7 +207,7 @@ def _gpus_in_containers(settings: Settings) -> Iterator[Line]:
 
 def _disk(bench: Bench) -> Iterator[Line]:
     for what, folder in (("data", bench.data_dir), ("runs", bench.settings.runs_dir)):
-        if (free := disk.free(folder)) is not None:
+        if (free := files.free_bytes(folder)) is not None:
             yield _space(what, free, f"free some, or choose another folder with --{what}-dir")
 
 

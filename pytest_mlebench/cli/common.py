@@ -18,9 +18,8 @@ from pytest_mlebench.catalog import Catalogue, Competition
 from pytest_mlebench.catalog.catalogue import read_ids
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.ini import find_ini_file
-from pytest_mlebench.io.disk import is_dir
 from pytest_mlebench.io.extensions import load_extension
-from pytest_mlebench.io.files import expanded
+from pytest_mlebench.io.files import expanded, is_dir
 from pytest_mlebench.io.progress import Reporter, silent
 from pytest_mlebench.io.values import json_text
 from pytest_mlebench.records.group import find_group

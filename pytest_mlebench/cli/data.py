@@ -23,14 +23,14 @@ from pytest_mlebench.cli.common import (
 from pytest_mlebench.data import jobs
 from pytest_mlebench.data.dataset import OBFUSCATED, Dataset
 from pytest_mlebench.data.download.kaggle import KaggleDownloads
-from pytest_mlebench.data.source import check, open_source
+from pytest_mlebench.data.preparing import check, open_source
 from pytest_mlebench.data.store import DataStore, PrepareOptions
 from pytest_mlebench.errors import DataError, UsageError
 from pytest_mlebench.grading.twins import no_twin
-from pytest_mlebench.io import disk
+from pytest_mlebench.io import files
 from pytest_mlebench.io.progress import Note
 from pytest_mlebench.io.units import format_size, pluralize
-from pytest_mlebench.records.report import TWIN_DATA
+from pytest_mlebench.records.outcome import TWIN_DATA
 from pytest_mlebench.reports.progress import Lines, shown
 
 logger = logging.getLogger("pytest_mlebench")
@@ -334,7 +334,7 @@ def _size(dataset: Dataset) -> int:
         return 0
     noted = dataset.state.get("bytes") if dataset.is_prepared else None
     paths = (path for path in dataset.folder.iterdir() if noted is None or path != dataset.prepared)
-    return disk.used(paths) + (noted or 0)
+    return files.used_bytes(paths) + (noted or 0)
 
 
 def _verify(options: argparse.Namespace) -> int:

@@ -33,7 +33,7 @@ from pytest_mlebench.grading.grader import Grader, grade
 from pytest_mlebench.io.units import pluralize
 from pytest_mlebench.io.values import loads, write_json
 from pytest_mlebench.records.group import read_group
-from pytest_mlebench.records.report import TWIN_DATA
+from pytest_mlebench.records.outcome import TWIN_DATA
 from pytest_mlebench.reports.progress import Lines
 from pytest_mlebench.reports.sections import changes_table, not_graded_remarks, summary
 from pytest_mlebench.reports.tables import terminal_width
@@ -43,7 +43,7 @@ from pytest_mlebench.results.grading_report import grading_report
 from pytest_mlebench.runs.regrade import regrade, write_regrading
 
 if TYPE_CHECKING:
-    from pytest_mlebench.records.report import Report
+    from pytest_mlebench.records.outcome import Report
 
 
 logger = logging.getLogger("pytest_mlebench")

@@ -31,8 +31,8 @@ from pytest_mlebench.llm.trajectory import TRAJECTORY, build
 from pytest_mlebench.records.group import LAST, GroupReader, find_group, group_folders, read_group
 from pytest_mlebench.records.record import FILES, RECORD, RUN_LOG, RUNNING
 from pytest_mlebench.reports.progress import progress
+from pytest_mlebench.reports.run_details import markdown, page
 from pytest_mlebench.reports.tables import Table, terminal_width
-from pytest_mlebench.reports.trajectory import markdown, page
 from pytest_mlebench.reports.untrusted import one_line, plain
 from pytest_mlebench.runs.files import open_files, unpack
 from pytest_mlebench.runs.guard import group_of

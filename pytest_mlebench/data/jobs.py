@@ -17,7 +17,7 @@ from pytest_mlebench.catalog import Competition
 from pytest_mlebench.data.download.contract import Downloads
 from pytest_mlebench.data.store import DataStore, PrepareOptions
 from pytest_mlebench.errors import CompetitionError, DataError, MLEBenchError
-from pytest_mlebench.io import disk
+from pytest_mlebench.io import files
 from pytest_mlebench.io.progress import Event, Note, Reporter, log_reported, silent
 from pytest_mlebench.io.units import pluralize
 
@@ -84,7 +84,7 @@ def check(
     if options.get("check_disk", True):
         rest = [competition for competition in waiting if competition.id not in absent]
         needs = [store.need(competition, downloads, reporter, **options) for competition in rest]
-        disk.require(store.root, needs, jobs)
+        files.require_space(store.root, needs, jobs)
     return absent
 
 

@@ -8,6 +8,12 @@ system's libraries, and speaks TCP with nobody.
 The private randomness of version 2 follows from the data store's key (see ``authoring.corrections``), a file that no
 agent sees. To get the same data in another store, copy this file there before preparing, or push and pull the
 prepared data.
+
+A twin's seed is drawn at random for each run group, and nothing but the data folder knows it: everything else names
+twins by ``key``, a digest of the seed, so that whoever reads a path, a command line or a manifest cannot make the
+twin again.
+
+Where prepared data is pulled from and pushed to: URLs, and the contract of what other distributions provide.
 """
 
 from __future__ import annotations
@@ -21,17 +27,244 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import urlsplit
 
 from pytest_mlebench.authoring.corrections import keyed
 from pytest_mlebench.catalog import Competition
-from pytest_mlebench.data.dataset import Dataset
+from pytest_mlebench.data.dataset import SIDES, Dataset
 from pytest_mlebench.errors import CompetitionError, DataError, MLEBenchError, reason
-from pytest_mlebench.io import disk
+from pytest_mlebench.io import files
+from pytest_mlebench.io.extensions import extensions, load_extension
 from pytest_mlebench.io.files import bundled
+from pytest_mlebench.io.progress import Reporter
+
+if TYPE_CHECKING:
+    from pytest_mlebench.data.download.contract import RetryPolicy
+
+
+REAL = "real"
+SIZES = ("small", "medium", "micro")
+FOLDER = "twins"
+_SEED_BITS = 64
+_RANDOM = "random"
+_KEY = re.compile(r"k[0-9a-f]{16}")
+
+
+@dataclass(frozen=True)
+class Twins:
+    """The twins of one seed and size. ``seed`` is that of a single run with ``--twin-per-seed``, None for all runs.
+
+    >>> str(Twins(Twins.key_of(7), "micro"))
+    'twin:kb172d948dbe0a16a:micro'
+    """
+
+    key: str
+    size: str = SIZES[0]
+    run_seed: int | None = None
+
+    def __str__(self) -> str:
+        return f"twin:{self.key}:{self.size}"
+
+    @staticmethod
+    def key_of(seed: int) -> str:
+        return f"k{hashlib.sha256(f'twin {seed}'.encode()).hexdigest()[:16]}"
+
+    @classmethod
+    def of_record(cls, twin: Mapping[str, Any]) -> Twins:
+        """What a run's record says of its twin. Raises DataError: the record may be somebody else's."""
+        key, size, run_seed = (twin.get(name) for name in ("key", "size", "run_seed"))
+        if not (isinstance(key, str) and _KEY.fullmatch(key)) or size not in SIZES:
+            raise DataError("its record names no twin")
+        return cls(key, size, None if run_seed is None else int(run_seed))
+
+    def folder(self, data_dir: Path) -> Path:
+        """Where the twins are, as a data folder of its own."""
+        part = "" if self.run_seed is None else f"-{self.run_seed}"
+        return data_dir / FOLDER / f"{self.key}-{self.size}{part}"
+
+    def world_seed(self, data_dir: Path) -> int:
+        """The seed that worlds are drawn from. Raises DataError where the data folder does not know the key."""
+        seed = seed_of(self.key, data_dir)
+        if self.run_seed is None:
+            return seed
+        return int.from_bytes(hashlib.sha256(f"run {self.run_seed} of twin {seed}".encode()).digest()[:8])
+
+
+def parse_choice(text: str) -> str:
+    """The value of ``--data``, in full: ``real`` or ``twin:SEED:SIZE``, where SEED may be ``random`` or a key.
+
+    Raises ValueError.
+
+    >>> parse_choice("twin"), parse_choice("twin:7"), parse_choice("real")
+    ('twin:random:small', 'twin:7:small', 'real')
+    """
+    kind, *rest = text.split(":")
+    if kind == REAL and not rest:
+        return REAL
+    if kind != "twin" or len(rest) > 2:
+        raise ValueError(f"{text!r} is not one of real, twin, twin:SEED, twin:SEED:SIZE")
+    seed, size = (*rest, *(_RANDOM, SIZES[0])[len(rest) :])
+    if not (seed == _RANDOM or _KEY.fullmatch(seed)):
+        if not (seed.isascii() and seed.isdecimal() and int(seed) < 2**_SEED_BITS):
+            raise ValueError(f"seed {seed!r} is neither an integer from 0 to 2^{_SEED_BITS} - 1 nor {_RANDOM!r}")
+        seed = str(int(seed))
+    if size not in SIZES:
+        raise ValueError(f"size {size!r} is not one of {', '.join(SIZES)}")
+    return f"twin:{seed}:{size}"
+
+
+def is_twins(choice: str) -> bool:
+    return choice != REAL
+
+
+def settled(choice: str, data_dir: Path, *, known: str | None = None) -> str:
+    """The choice with a key in place of a seed, which the data folder keeps; ``random`` is that of ``known``, if its
+    size is the same, else drawn. Raises DataError."""
+    if not is_twins(choice):
+        return choice
+    _, seed, size = choice.split(":")
+    if seed == _RANDOM and known is not None and is_twins(known) and known.split(":")[2] == size:
+        return known
+    if _KEY.fullmatch(seed):
+        return choice
+    number = secrets.randbits(_SEED_BITS) if seed == _RANDOM else int(seed)
+    twins = Twins(Twins.key_of(number), size)
+    file = _seed_file(twins.key, data_dir)
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        if not file.exists():
+            files.write_text(file, f"{number}\n")
+            file.chmod(0o600)
+    except OSError as error:
+        raise DataError(f"the seed of twins cannot be kept: {file}: {reason(error)}") from error
+    return str(twins)
+
+
+def twins_of(choice: str, run_seed: int | None = None) -> Twins:
+    """The twins of a settled choice."""
+    _, key, size = choice.split(":")
+    return Twins(key, size, run_seed)
+
+
+def seed_of(key: str, data_dir: Path) -> int:
+    """The seed of a key. Raises DataError where the data folder does not know it."""
+    file = _seed_file(key, data_dir)
+    try:
+        seed = int(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DataError(
+            f"the seed of the twins {key} is not in {file.parent}: they were made with another data folder; name it "
+            "with --data-dir, or the seed with --data=twin:SEED"
+        ) from error
+    if Twins.key_of(seed) != key:
+        raise DataError(f"{file} holds the seed of other twins")
+    return seed
+
+
+def _seed_file(key: str, data_dir: Path) -> Path:
+    return data_dir / FOLDER / f"{key}.seed"
+
+
+VARIABLE = "MLEBENCH_DATA_SOURCE"
+SOURCES = "mlebench.data_sources"
+"""Entry points of sources by the scheme of their URLs: functions ``(url, retry policy) -> Source``."""
+EXTRAS = {"s3": "s3", "gs": "gcs", "file": "", "https": "", "http": ""}
+"""The extra of this package that each scheme needs."""
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+_USER = re.compile(r"(?<=://)[^/@\s]*@")
+
+
+def check(text: str) -> str:
+    """The URL without slashes at its end. Raises ValueError for one that is not accepted."""
+    shown = redacted(text)
+    try:
+        url = urlsplit(text)
+        host = url.hostname
+    except ValueError as error:
+        raise ValueError(f"{shown!r} is no URL: {error}") from error
+    if url.scheme not in {*EXTRAS, *extensions(SOURCES)} or not text.startswith(f"{url.scheme}://"):
+        raise ValueError(f"{shown!r} is no URL of s3://, gs://, https:// or file://; write a folder as file:///data")
+    if url.query or url.fragment:
+        raise ValueError(f"{shown.split('?')[0].split('#')[0]!r}: a URL of data is a folder's, without ? and #")
+    if url.scheme == "file" and (host or not url.path.startswith("/")):
+        raise ValueError(f"{shown!r}: write a folder with three slashes and its whole path, as file:///data")
+    if url.scheme != "file" and not host:
+        raise ValueError(f"{shown!r} names no {'bucket' if url.scheme in ('s3', 'gs') else 'host'}")
+    if url.scheme == "http" and host not in _LOOPBACK:
+        raise ValueError(
+            f"{shown!r}: data is not taken over http://, which anybody on the way can change; use https://"
+        )
+    return text.rstrip("/")
+
+
+def redacted(url: str) -> str:
+    """A URL, or a text with URLs, without user names and passwords."""
+    return _USER.sub("***@", url)
+
+
+def with_password(url: str) -> str:
+    """A URL that a record or a plan has redacted, with the user and password of ``$MLEBENCH_DATA_SOURCE``."""
+    known = os.environ.get(VARIABLE, "").strip().rstrip("/")
+    return known if "***@" in url and redacted(known) == url else url
+
+
+class NotPushed(DataError):
+    """A source has no data of the competition."""
+
+
+class Head(Protocol):
+    """What a source says of a competition's data: bytes in all, whose description it has, and a digest that only the
+    same files have."""
+
+    @property
+    def size(self) -> int: ...
+    @property
+    def description(self) -> str | None: ...
+    @property
+    def digest(self) -> str: ...
+
+
+class Source(Protocol):
+    """A place that holds prepared data. Methods raise DataError that names the URL without its password."""
+
+    url: str
+    """Without a user and password."""
+
+    def head(self, competition: Competition, reporter: Reporter) -> Head:
+        """What there is of a competition; raises NotPushed where there is nothing."""
+
+    def bytes_there(self, work: Path) -> int:
+        """How many bytes an earlier call of ``pull`` has left in its folder."""
+
+    def pull(
+        self,
+        competition: Competition,
+        head: Head,
+        work: Path,
+        reporter: Reporter,
+        only: Collection[str] = SIDES,
+    ) -> Path:
+        """Pull all files into ``work``, or ``only`` some: parts and single files, as ``public/description.md``. Returns
+        the folder in it that has ``public`` and ``private``."""
+
+    def push(self, dataset: Dataset, *, replace: bool, reporter: Reporter) -> int:
+        """Write what is missing, and return how many files that were."""
+
+
+def open_source(url: str, policy: RetryPolicy | None = None) -> Source:
+    """The source of a URL; raises DataError where no installed distribution reads such URLs, UsageError for a wrong
+    one. ``policy`` says how often requests are tried again."""
+    scheme = url.partition("://")[0]
+    create: Callable[[str, RetryPolicy | None], Source] | None = load_extension(SOURCES, scheme)
+    if create is None:
+        raise DataError(f"{redacted(url)}: no installed package reads data from {scheme}://")
+    return create(url, policy)
+
 
 _VARIABLES = frozenset(
     "PATH LANG LANGUAGE TZ LD_LIBRARY_PATH PYTHONHASHSEED PYTHONPYCACHEPREFIX PYTHONDONTWRITEBYTECODE PYTHONWARNINGS "
@@ -209,8 +442,8 @@ def _description(competition: Competition) -> str:
 
 
 def _translated(competition: Competition, error: BaseException, source: str, folder: Path) -> DataError:
-    if disk.is_full(error, folder):
-        return disk.full(competition.id, folder.parent)
+    if files.is_disk_full(error, folder):
+        return files.disk_full(competition.id, folder.parent)
     if isinstance(error, MLEBenchError):
         return DataError(f"{competition.id}: {error}")
     if isinstance(error, OSError):

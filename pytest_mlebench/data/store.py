@@ -13,20 +13,21 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack, get_args
 from pytest_mlebench.authoring.archives import ArchiveError, unpack_zip, unpacked_size
 from pytest_mlebench.catalog.competition import FIRST, Competition, command
 from pytest_mlebench.data import dataset as data_dataset
-from pytest_mlebench.data.dataset import OTHER, Dataset, Description
-from pytest_mlebench.data.download.contract import Downloads
-from pytest_mlebench.data.preparing import key_of, make_synthetic, run_prepare
-from pytest_mlebench.data.source import Head, NotPushed, Source, open_source
-from pytest_mlebench.data.tables import changed_cells, count_sides, is_comparable
-from pytest_mlebench.data.verification import (
+from pytest_mlebench.data.dataset import (
+    OTHER,
+    Dataset,
+    Description,
     checksum_errors,
     listing_errors,
     make_fingerprint,
     prepared_files,
     write_listing,
 )
+from pytest_mlebench.data.download.contract import Downloads
+from pytest_mlebench.data.preparing import Head, NotPushed, Source, key_of, make_synthetic, open_source, run_prepare
+from pytest_mlebench.data.tables import changed_cells, count_sides, is_comparable
 from pytest_mlebench.errors import DataError, UsageError, expect
-from pytest_mlebench.io import disk, files, locks
+from pytest_mlebench.io import files
 from pytest_mlebench.io.files import AnyPath, expanded
 from pytest_mlebench.io.progress import ByteCounter, Note, Reporter, Step, WarningNote, silent
 
@@ -80,7 +81,7 @@ class DataStore:
     """The data of all competitions below one folder, by default ``default_data_dir()``.
 
     At most ``parallel_downloads`` downloads run at once, counted over all processes. With ``source``, a URL, missing
-    prepared data is pulled from there (see ``data.source``), where ``policy`` says how often requests are tried again.
+    prepared data is pulled from there (see ``data.preparing``); ``policy`` says how often requests are tried again.
 
     >>> from pytest_mlebench import default_catalogue
     >>> DataStore().prepare(default_catalogue()["smoke-digits"]).sample_submission.name
@@ -143,15 +144,15 @@ class DataStore:
     def lock(
         self, competition: Competition, activity: str = "uses", reporter: Reporter | None = silent
     ) -> Iterator[None]:
-        """Exclusive use of a competition's folder (see ``locks.hold``); without ``reporter`` LockHeld is raised."""
+        """Exclusive use of a competition's folder (see ``files.hold_lock``); raises LockHeld without ``reporter``."""
         with ExitStack() as held, self._translated(competition):
             (self.root / competition.id).mkdir(parents=True, exist_ok=True)
-            held.enter_context(locks.hold(self.dataset(competition).lock_file, activity, competition.id, reporter))
+            held.enter_context(files.hold_lock(self.dataset(competition).lock_file, activity, competition.id, reporter))
             yield
 
     def holder(self, competition: Competition) -> str | None:
         """Which process uses the competition's folder exclusively, if one does."""
-        return locks.holder(self.dataset(competition).lock_file)
+        return files.lock_holder(self.dataset(competition).lock_file)
 
     def is_ready(self, competition: Competition, **options: Unpack[PrepareOptions]) -> bool:
         """Whether ``prepare`` with these options has nothing to do."""
@@ -194,7 +195,7 @@ class DataStore:
 
     def needs_archive(self, competition: Competition, **options: Unpack[PrepareOptions]) -> bool:
         """Whether ``prepare`` with these options would download the competition's archive."""
-        return self._needs_raw(competition, **options) and not disk.is_file(self.dataset(competition).archive)
+        return self._needs_raw(competition, **options) and not files.is_file(self.dataset(competition).archive)
 
     def need(
         self,
@@ -202,7 +203,7 @@ class DataStore:
         downloads: Downloads,
         reporter: Reporter = silent,
         **options: Unpack[PrepareOptions],
-    ) -> disk.Need:
+    ) -> files.SpaceNeed:
         """The disk that a download, or an archive that is there, takes until its data is prepared."""
         dataset = self.dataset(competition)
         keep_raw = options.get("keep_raw") or False
@@ -212,17 +213,17 @@ class DataStore:
         if dataset.is_prepared and not options.get("force"):
             return self._need_to_level(dataset)
         if not self._needs_raw(competition, **options):
-            return disk.Need(peak=0, rest=0)
-        if disk.is_file(dataset.archive):
+            return files.SpaceNeed(peak=0, rest=0)
+        if files.is_file(dataset.archive):
             size = dataset.archive.stat().st_size
             try:
                 unpacked = unpacked_size(dataset.archive)
             except ArchiveError:  # unpacking it reports the error
                 unpacked = 0
-            return disk.Need.of(download=size, unpacked=unpacked, present=size, keep_raw=keep_raw)
+            return files.SpaceNeed.of(download=size, unpacked=unpacked, present=size, keep_raw=keep_raw)
         sizes, part = downloads.size(competition, reporter), dataset.partial_archive
-        present = part.stat().st_size if disk.is_file(part) else 0
-        return disk.Need.of(download=sizes.download, unpacked=sizes.unpacked, present=present, keep_raw=keep_raw)
+        present = part.stat().st_size if files.is_file(part) else 0
+        return files.SpaceNeed.of(download=sizes.download, unpacked=sizes.unpacked, present=present, keep_raw=keep_raw)
 
     def prepare(
         self,
@@ -318,7 +319,7 @@ class DataStore:
         Raises LockHeld while another process uses it.
         """
         dataset = self.dataset(competition)
-        if not disk.is_dir(dataset.folder):
+        if not files.is_dir(dataset.folder):
             return 0
         try:
             with self.lock(competition, "removes", reporter=None):
@@ -328,11 +329,11 @@ class DataStore:
                 if competition.is_corrected and not raw_only:
                     everything &= dataset.own_paths
                 paths = archives | {dataset.raw} if raw_only else everything
-                freed = disk.used(paths)
+                freed = files.used_bytes(paths)
                 for path in paths:
                     _remove(path)
-        except locks.LockHeld as holder:
-            raise locks.LockHeld(f"{competition.id}: in use by {holder}; nothing was removed") from None
+        except files.LockHeld as holder:
+            raise files.LockHeld(f"{competition.id}: in use by {holder}; nothing was removed") from None
         return freed
 
     def find(self, competition: Competition, reporter: Reporter = silent, **options: Unpack[PrepareOptions]) -> None:
@@ -361,15 +362,15 @@ class DataStore:
             self._opened_source = open_source(url, self._policy)
         return self._opened_source
 
-    def _need_to_pull(self, source: Source, dataset: Dataset, head: Head) -> disk.Need:
+    def _need_to_pull(self, source: Source, dataset: Dataset, head: Head) -> files.SpaceNeed:
         missing = max(0, head.size - source.bytes_there(dataset.pulling))
-        return disk.Need(peak=missing, rest=missing)
+        return files.SpaceNeed(peak=missing, rest=missing)
 
     def _pull(self, dataset: Dataset, head: Head, reporter: Reporter, *, check_disk: bool) -> None:
         assert self.source is not None
         competition, source = dataset.competition, self._source_of(self.source)
         if check_disk:
-            disk.require(self.root, [self._need_to_pull(source, dataset, head)], 1)
+            files.require_space(self.root, [self._need_to_pull(source, dataset, head)], 1)
         source.pull(competition, head, dataset.pulling, reporter)
         new = Dataset(competition, dataset.pulling)
         if missing := next((path for path in new.required if not path.is_file()), None):
@@ -403,7 +404,7 @@ class DataStore:
         if (seed := options.get("synthetic")) is not None:
             self._make_synthetic(dataset, seed, reporter)
             return
-        had_raw = dataset.has_raw or disk.is_file(dataset.archive)
+        had_raw = dataset.has_raw or files.is_file(dataset.archive)
         is_kept, is_mixed = (had_raw if keep_raw is None else keep_raw), False
         if self._needs_raw(competition, **options):
             if self.needs_archive(competition, **options):
@@ -435,13 +436,13 @@ class DataStore:
                 f"or name an unpacked download: {self.command('prepare', competition, '--raw-dir FOLDER')}"
             )
         if options.get("check_disk", True):
-            disk.require(self.root, [self.need(competition, downloads, reporter, **options)], 1)
+            files.require_space(self.root, [self.need(competition, downloads, reporter, **options)], 1)
         slots = self.root / ".downloads"
         slots.mkdir(exist_ok=True)
         paths = [slots / f"{number}.lock" for number in range(self.parallel_downloads)]
         if elsewhere := self._prepared_by_mle_bench(competition):
             reporter(Note(f"{competition.id}: MLE-bench has prepared it already: --data-dir {elsewhere}"))
-        with locks.hold_any(paths, "downloads", competition.id, reporter):
+        with files.hold_any_lock(paths, "downloads", competition.id, reporter):
             reporter(Step(competition.id, "downloading"))
             downloads.download(competition, dataset.archive, reporter)
 
@@ -449,7 +450,7 @@ class DataStore:
         archive = dataset.archive
         try:
             size = unpacked_size(archive)
-            disk.require(self.root, [disk.Need(peak=size, rest=size)], 1)
+            files.require_space(self.root, [files.SpaceNeed(peak=size, rest=size)], 1)
             with files.scratch(dataset.folder, ".unpacking-") as name:
                 work = Path(name, "raw")
                 (mixed := Path(name, "mixed")).mkdir()
@@ -512,16 +513,16 @@ class DataStore:
         if dataset.has_moved_files:  # a call was killed before it could set their times
             self._finish_moving(dataset)
             return
-        disk.require(self.root, [self._need_to_level(dataset)], 1)
+        files.require_space(self.root, [self._need_to_level(dataset)], 1)
         reporter(Step(dataset.competition.id, "copying in another order, as times and inodes may tell answers"))
         with files.scratch(dataset.folder, ".levelling-") as name:
             self._level(dataset, Path(name))
 
     @staticmethod
-    def _need_to_level(dataset: Dataset) -> disk.Need:
+    def _need_to_level(dataset: Dataset) -> files.SpaceNeed:
         is_done = dataset.is_level or dataset.has_moved_files
         size = 0 if is_done else sum(size for _, size in prepared_files(dataset.prepared))
-        return disk.Need(peak=size, rest=0)
+        return files.SpaceNeed(peak=size, rest=0)
 
     def _level(self, dataset: Dataset, scratch: Path) -> None:
         self._require_times(scratch)
@@ -592,8 +593,8 @@ class DataStore:
         try:
             yield
         except OSError as error:
-            if disk.is_full(error, self.root):
-                raise disk.full(competition.id, self.root) from error
+            if files.is_disk_full(error, self.root):
+                raise files.disk_full(competition.id, self.root) from error
             where = error.filename or self.root
             raise DataError(
                 f"{competition.id}: data folder {self.root} cannot be written: {error.strerror or error} ({where}); "

@@ -22,10 +22,9 @@ import numpy as np
 import pandas as pd
 
 from pytest_mlebench.catalog.competition import Competition, golden_command
-from pytest_mlebench.data.dataset import Dataset
+from pytest_mlebench.data.dataset import Dataset, differences, listing
 from pytest_mlebench.data.preparing import call, call_module, is_third_party, make_synthetic
 from pytest_mlebench.data.store import DataStore
-from pytest_mlebench.data.verification import differences, listing
 from pytest_mlebench.errors import CompetitionError, InvalidSubmission
 from pytest_mlebench.grading.scorer import GraderDefect, Scorer
 from pytest_mlebench.io.progress import Reporter, Step, silent

@@ -14,8 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from pytest_mlebench.data.dataset import Dataset
-from pytest_mlebench.data.verification import md5
+from pytest_mlebench.data.dataset import Dataset, md5
 from pytest_mlebench.gate.metadata import CONTENT, ORDER, ROWS, archive_of, attacks, some_of, stem_of
 from pytest_mlebench.gate.public_files import PublicFile, entries, metadata, table
 from pytest_mlebench.io.units import pluralize

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pytest_mlebench.errors import InvalidSubmission
     from pytest_mlebench.grading.grader import Grader, grade
-    from pytest_mlebench.records.report import Report
+    from pytest_mlebench.records.outcome import Report
 
 __all__ = ["Grader", "InvalidSubmission", "Report", "grade"]
 
@@ -17,7 +17,7 @@ _HOMES = {
     "InvalidSubmission": "pytest_mlebench.errors",
     "Grader": "pytest_mlebench.grading.grader",
     "grade": "pytest_mlebench.grading.grader",
-    "Report": "pytest_mlebench.records.report",
+    "Report": "pytest_mlebench.records.outcome",
 }
 
 

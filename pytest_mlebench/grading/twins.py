@@ -33,10 +33,8 @@ from pytest_mlebench.catalog import Competition
 from pytest_mlebench.catalog.leaderboard import Leaderboard
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.data.download.contract import Downloads
-from pytest_mlebench.data.preparing import call, call_module, check_prepared, is_third_party, prepare_here
-from pytest_mlebench.data.source import Head
+from pytest_mlebench.data.preparing import Head, Twins, call, call_module, check_prepared, is_third_party, prepare_here
 from pytest_mlebench.data.store import DataStore, PrepareOptions
-from pytest_mlebench.data.twins import Twins
 from pytest_mlebench.errors import CompetitionError, DataError, InvalidSubmission, MLEBenchError
 from pytest_mlebench.grading.scorer import GraderDefect, Scorer
 from pytest_mlebench.io import files

@@ -1,16 +1,29 @@
-"""Files and folders: written so that a reader or a power cut finds them whole, and where they lie."""
+"""Files and folders: written so that a reader or a power cut finds them whole; locks, and free space."""
 
 from __future__ import annotations
 
+import errno
+import heapq
+import json
 import os
+import shutil
+import socket
 import stat
+import sys
 import tempfile
-from collections.abc import Iterable, Iterator
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from random import SystemRandom
 from typing import TypeVar
 
-from pytest_mlebench.errors import UsageError, reason
+from filelock import BaseFileLock, FileLock, SoftFileLease, Timeout
+
+from pytest_mlebench.errors import DataError, UsageError, reason
+from pytest_mlebench.io.progress import Reporter, Step
+from pytest_mlebench.io.units import format_size
 
 T = TypeVar("T")
 
@@ -123,3 +136,259 @@ def shuffled(values: Iterable[T]) -> list[T]:
     drawn = list(values)
     SystemRandom().shuffle(drawn)
     return drawn
+
+
+_FULL = {errno.ENOSPC, errno.EDQUOT}
+_NOTHING_LEFT = 1 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class SpaceNeed:
+    """What preparing a competition adds to the disk, in bytes: at its peak, and in the end."""
+
+    peak: int
+    rest: int
+
+    @classmethod
+    def of(cls, *, download: int, unpacked: int, present: int, keep_raw: bool) -> SpaceNeed:
+        """From the sizes of the archive and its files, of which ``present`` bytes are there already.
+
+        Prepared data is taken to be as large as the raw data, which is the worst case: where a preparer can, it links
+        files instead of copying them. The archive goes once it is unpacked, and then the raw data once it is prepared.
+        """
+        prepared = unpacked
+        peak = max(download + unpacked, unpacked + prepared)
+        return cls(peak=peak - present, rest=prepared + (unpacked if keep_raw else 0) - present)
+
+
+def require_space(folder: Path, needs: Sequence[SpaceNeed], jobs: int) -> None:
+    """Check that what these need, ``jobs`` of them at once, fits on the folder's disk; raises DataError."""
+    needed = sum(need.rest for need in needs) + sum(heapq.nlargest(jobs, (need.peak - need.rest for need in needs)))
+    available = free_bytes(folder)
+    if available is None or needed <= available:
+        return
+    many = f"{len(needs)} competitions may need" if len(needs) > 1 else "preparing may need"
+    raise DataError(
+        f"not enough disk at {folder}: {many} up to {format_size(needed)}, {format_size(available)} are free, "
+        f"{format_size(needed - available)} are missing. Free some space (`mlebench list` shows what data takes, "
+        "`mlebench remove` frees it), choose fewer competitions or another --data-dir, "
+        "or start anyway with --skip-disk-check"
+    )
+
+
+def free_bytes(folder: Path) -> int | None:
+    """Bytes that this user may still write on the disk of a folder, which need not exist yet.
+
+    None for what is no disk, such as ``/proc``. Raises DataError where this user may not look.
+    """
+    try:
+        while not folder.exists():
+            folder = folder.parent
+        usage = shutil.disk_usage(folder)
+    except OSError as error:
+        raise unreadable(folder, error) from error
+    return usage.free if usage.total else None
+
+
+def is_disk_full(error: BaseException | None, folder: Path) -> bool:
+    """Whether a full disk caused an error, by its number, that of an error behind it, or the disk's free space."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in _FULL:
+            return True
+        error = error.__cause__ or error.__context__
+    try:
+        available = free_bytes(folder)
+    except DataError:
+        return False
+    return available is not None and available < _NOTHING_LEFT
+
+
+def disk_full(competition_id: str, folder: Path) -> DataError:
+    """The error for a disk that has become full."""
+    return DataError(
+        f"{competition_id}: the disk of {folder} is full, or takes no more files. Incomplete files were removed, "
+        "complete ones are kept. Free some space (`mlebench list` shows what data takes, `mlebench remove` frees it) "
+        "and call again to resume"
+    )
+
+
+def used_bytes(paths: Iterable[Path]) -> int:
+    """Bytes that removing these files and folders would free: a file counts if all its hard links are among them."""
+    links: dict[tuple[int, int], int] = {}
+    freed = 0
+    for status in (status for path in paths for status in _files(path)):
+        key = (status.st_dev, status.st_ino)
+        links[key] = links.get(key, 0) + 1
+        if links[key] == status.st_nlink:
+            freed += status.st_blocks * 512
+    return freed
+
+
+def _files(path: Path) -> Iterable[os.stat_result]:
+    if path.is_dir() and not path.is_symlink():
+        for folder, _, names in os.walk(path):
+            yield from (os.lstat(os.path.join(folder, name)) for name in names)  # noqa: PTH118  (a million of them)
+    elif path.exists():
+        yield path.lstat()
+
+
+def is_dir(path: Path) -> bool:
+    """Whether there is a folder. Raises DataError where this user may not look."""
+    try:
+        return path.is_dir()
+    except OSError as error:
+        raise unreadable(path, error) from error
+
+
+def is_file(path: Path) -> bool:
+    """Whether there is a file. Raises DataError where this user may not look."""
+    try:
+        return path.is_file()
+    except OSError as error:
+        raise unreadable(path, error) from error
+
+
+def has_entries(folder: Path) -> bool:
+    """Whether there is a folder that is not empty. Raises DataError where this user may not look."""
+    try:
+        return folder.is_dir() and any(folder.iterdir())
+    except OSError as error:
+        raise unreadable(folder, error) from error
+
+
+def unreadable(path: Path, error: OSError) -> DataError:
+    """The error for data that this user may not read."""
+    return DataError(
+        f"{path} cannot be read: {error.strerror or error}; choose another data folder with --data-dir or "
+        "MLEBENCH_DATA_DIR, or get permission to read this one"
+    )
+
+
+def open_up(folder: Path) -> None:
+    """Give the owner, who is this process's user, the right to read all that is in a folder; links are not followed."""
+    with suppress(OSError):
+        folder.chmod(0o700)
+    for path, names, files in os.walk(folder):
+        for inner in (Path(path, name) for name in (*names, *files)):
+            with suppress(OSError):
+                mode = inner.lstat().st_mode
+                if stat.S_ISDIR(mode) and mode & 0o700 != 0o700:
+                    inner.chmod(0o700)
+                elif stat.S_ISREG(mode) and not mode & 0o400:
+                    inner.chmod(mode | 0o400)
+
+
+def remove_tree(folder: Path) -> None:
+    """Remove a folder that agents wrote into, whatever rights they left on what is in it."""
+    open_up(folder)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+LEASE_SECONDS = 60.0
+_NO_FLOCK = {errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK}
+_POLL_SECONDS = 0.2
+
+
+class LockHeld(DataError):
+    """Another process holds the lock; the text says which."""
+
+
+@contextmanager
+def hold_lock(path: Path, activity: str, subject: str, reporter: Reporter | None = None) -> Iterator[None]:
+    """Hold the lock of this path. Others who wait for it read ``activity`` and ``subject``: "prepares", "leaf".
+
+    While another process holds it, ``reporter`` gets a step that says which one, and another when that changes; without
+    a reporter LockHeld is raised.
+
+    What makes a lock stale depends on the file system. Where flock works (local ones, NFS version 4), the kernel drops
+    the lock as its process dies, or the server does once the client's lease has expired: there is no stale lock, and
+    the file, which stays, is only the holder's note. A note without a lock therefore means nothing. Where the file
+    system refuses flock, the lock is a marker file that its holder refreshes: it is stale, and taken over, when its
+    process is dead on this host, or when it was not refreshed for ``LEASE_SECONDS`` by the waiting process's clock. A
+    holder that was only suspended finds its temporary folder gone when it continues, and fails without harm.
+    """
+    lock = _acquire(path, subject, reporter)
+    note = {"pid": os.getpid(), "host": socket.gethostname(), "doing": f"{activity} {subject}"}
+    with suppress(OSError):  # a full disk: whoever frees it needs the lock, and not the note
+        path.write_text(json.dumps(note), encoding="utf-8")
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            os.truncate(path, 0)
+        lock.release()
+
+
+@contextmanager
+def hold_any_lock(paths: Sequence[Path], activity: str, subject: str, reporter: Reporter) -> Iterator[None]:
+    """Hold one of several locks, whichever is free first, so that there are at most as many holders as locks."""
+    with ExitStack() as held:
+        reported = False
+        while not any(_enter(held, path, activity, subject) for path in paths):
+            if not reported:
+                reporter(Step(subject, f"waiting for one of {len(paths)} other processes to end"))
+                reported = True
+            time.sleep(_POLL_SECONDS)
+        yield
+
+
+def _enter(held: ExitStack, path: Path, activity: str, subject: str) -> bool:
+    try:
+        held.enter_context(hold_lock(path, activity, subject))
+    except LockHeld:
+        return False
+    return True
+
+
+def lock_holder(path: Path) -> str | None:
+    """Which process holds the lock of this path now, and what it does; None if none does."""
+    if not path.exists():
+        return None
+    try:
+        _acquire(path, "").release()
+    except LockHeld as error:
+        return str(error)
+    except OSError:  # another user's data folder, which may only be read
+        return None
+    return None
+
+
+def _acquire(path: Path, subject: str, reporter: Reporter | None = None) -> BaseFileLock:
+    try:
+        return _wait(FileLock(path, fallback_to_soft=False), path, subject, reporter)
+    except OSError as error:
+        if error.errno not in _NO_FLOCK:
+            raise
+    lease = SoftFileLease(path.with_name(path.name + ".lease"), lease_duration=LEASE_SECONDS)
+    return _wait(lease, path, subject, reporter)
+
+
+def _wait(lock: BaseFileLock, path: Path, subject: str, reporter: Reporter | None) -> BaseFileLock:
+    reported = ""
+    while True:
+        try:
+            lock.acquire(timeout=5.0 if reported else 0, poll_interval=_POLL_SECONDS)
+            return lock
+        except Timeout:
+            holding = _note(path)
+            if reporter is None:
+                raise LockHeld(holding) from None
+            if holding != reported:
+                reporter(Step(subject, f"waiting for {holding}"))
+                reported = holding
+
+
+def _note(path: Path) -> str:
+    try:
+        note = json.loads(path.read_text(encoding="utf-8"))
+        return f"process {note['pid']} on host {note['host']}, which {note['doing']}"
+    except (OSError, ValueError, KeyError, TypeError):
+        return "another process"  # which has only just got the lock, or has a full disk
+
+
+if sys.version_info >= (3, 14):
+    from compression.zstd import CompressionParameter, DecompressionParameter, ZstdError, ZstdFile
+else:
+    from backports.zstd import CompressionParameter, DecompressionParameter, ZstdError, ZstdFile
+
+__all__ = ["CompressionParameter", "DecompressionParameter", "ZstdError", "ZstdFile"]

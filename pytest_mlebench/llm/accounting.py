@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pytest_mlebench.llm.api import API, Body, Endpoint, Expected, StreamReader, json_object
 from pytest_mlebench.llm.budget import Account, Limits, Over, Wait
-from pytest_mlebench.llm.ledger import Call, JsonText, Ledger, Recording, Totals
+from pytest_mlebench.llm.ledger import Call, JsonText, Ledger, RecordLevel, Totals
 from pytest_mlebench.llm.prices import Most, Prices, read_usage
 from pytest_mlebench.llm.providers import Provider, load_providers
 from pytest_mlebench.llm.requests import Admission, Refusal
@@ -52,7 +52,7 @@ class GatewaySettings:
     """What a session sets for its gateways; ``models`` are globs, none of which allows all."""
 
     providers: Mapping[str, Provider] = field(default_factory=load_providers)
-    record: Recording = "bodies"
+    record: RecordLevel = "bodies"
     limits: Limits = field(default_factory=Limits)
     models: tuple[str, ...] = ()
     prices: Prices = field(default_factory=lambda: Prices({}))

@@ -26,7 +26,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from pytest_mlebench.agents.definition import Agent, Launch
+from pytest_mlebench.agents.registry import Agent, Launch
 from pytest_mlebench.errors import AgentError, SandboxError
 from pytest_mlebench.llm.accounting import Accounting, GatewaySettings
 from pytest_mlebench.llm.ledger import Totals

@@ -18,10 +18,9 @@ from aiohttp import web
 
 from pytest_mlebench.llm.accounting import PAID, Accounting, Exchange, GatewaySettings, Route
 from pytest_mlebench.llm.api import API, Body, Endpoint, sse
-from pytest_mlebench.llm.ledger import Call
+from pytest_mlebench.llm.ledger import Call, Recording
 from pytest_mlebench.llm.prices import matches_any
 from pytest_mlebench.llm.providers import APIS, Provider
-from pytest_mlebench.llm.replay import Recording
 from pytest_mlebench.llm.requests import Admission, Problem, Refusal, Target, check_content_type, parse_body
 from pytest_mlebench.llm.upstream import CANCELLED, Outgoing, UpstreamClient, session
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from pytest_mlebench.data.dataset import Dataset
     from pytest_mlebench.gate.golden import Grade
-    from pytest_mlebench.records.report import Report
+    from pytest_mlebench.records.outcome import Report
 
 Check = Callable[..., None]
 KEEP_CELLS = (
@@ -110,8 +110,8 @@ def synthetic_answers_stay_private(
 
 def real_checksums(dataset: Dataset, request: pytest.FixtureRequest) -> None:
     """The prepared files are the reference's; without checksums, their cells are those of the raw files."""
+    from pytest_mlebench.data.dataset import checksum_errors
     from pytest_mlebench.data.tables import changed_cells
-    from pytest_mlebench.data.verification import checksum_errors
 
     competition = dataset.competition
     if competition.checksums:

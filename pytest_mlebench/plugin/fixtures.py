@@ -50,8 +50,8 @@ if TYPE_CHECKING:
     from pytest_mlebench.data.store import DataStore
     from pytest_mlebench.gate.golden import Grade
     from pytest_mlebench.records.group import GroupReader
+    from pytest_mlebench.records.outcome import Report
     from pytest_mlebench.records.record import RunRecord
-    from pytest_mlebench.records.report import Report
     from pytest_mlebench.sandbox import Sandbox
 
 Result = TypeVar("Result")
@@ -95,8 +95,7 @@ def data_store(request: pytest.FixtureRequest) -> DataStore:
 @pytest.fixture
 def dataset(request: pytest.FixtureRequest, competition: Competition, data_store: DataStore) -> Dataset:
     """The competition's Dataset, downloaded and prepared if necessary; ``--prepare=never`` skips the test."""
-    from pytest_mlebench.plugin.planning import provide
-    from pytest_mlebench.plugin.running import AgentRun
+    from pytest_mlebench.plugin.group import AgentRun, provide
 
     store, node = data_store, request.node
     if isinstance(node, AgentRun) and _bench(request).settings.twin_per_seed:
@@ -107,7 +106,7 @@ def dataset(request: pytest.FixtureRequest, competition: Competition, data_store
 @pytest.fixture
 def agent(request: pytest.FixtureRequest) -> Agent:
     """The Agent of the item, of ``@pytest.mark.agent(ID)``, or the first ``--agent``."""
-    from pytest_mlebench.plugin.running import AgentRun
+    from pytest_mlebench.plugin.group import AgentRun
     from pytest_mlebench.plugin.session import session_of
 
     if isinstance(request.node, AgentRun):
@@ -126,7 +125,7 @@ def sandbox(request: pytest.FixtureRequest, agent: Agent) -> Sandbox:
 @pytest.fixture
 def run_group(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> GroupReader:
     """The run group that runs are written to: ``folder``, ``records()``. A test of your own gets one of its own."""
-    from pytest_mlebench.plugin.running import AgentRun
+    from pytest_mlebench.plugin.group import AgentRun
     from pytest_mlebench.plugin.session import session_of
     from pytest_mlebench.records.group import GroupReader
 
@@ -146,8 +145,8 @@ def run_agent(
     run_group: GroupReader,
 ) -> Callable[..., RunRecord]:
     """A function that runs the agent on the competition and returns the RunRecord; ``seed=`` as an option."""
+    from pytest_mlebench.plugin.group import AgentRun
     from pytest_mlebench.plugin.reporting import note_run
-    from pytest_mlebench.plugin.running import AgentRun
     from pytest_mlebench.plugin.session import session_of
     from pytest_mlebench.runs import run
 

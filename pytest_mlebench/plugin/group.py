@@ -1,27 +1,42 @@
-"""The run group of a session and its agents: opened before the first run, given the planned runs, closed at the end."""
+"""The run group of a session and its agents: opened before the first run, given the planned runs, closed at the end.
+
+Data is prepared when an item needs it, or the item is skipped, as ``--prepare`` says.
+"""
 
 from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pytest_mlebench.bench import Bench
-from pytest_mlebench.errors import SandboxError, UsageError, reason
+from pytest_mlebench.catalog import Competition
+from pytest_mlebench.data import jobs
+from pytest_mlebench.data.dataset import OBFUSCATED, Dataset
+from pytest_mlebench.data.download.kaggle import KaggleDownloads
+from pytest_mlebench.data.store import DataStore
+from pytest_mlebench.errors import CompetitionError, DataError, MLEBenchError, SandboxError, UsageError, reason
+from pytest_mlebench.grading.twins import no_twin
 from pytest_mlebench.io.processes import sigterm_interrupts
 from pytest_mlebench.io.progress import WarningNote
 from pytest_mlebench.options import Settings
-from pytest_mlebench.plugin import internals, options
-from pytest_mlebench.plugin.events import Interruption, heartbeat, reporter_of
-from pytest_mlebench.plugin.running import runs_of
+from pytest_mlebench.plugin import internals, options, reporting
+from pytest_mlebench.plugin.collection import CompetitionFile, CompetitionItem, competition_of
+from pytest_mlebench.plugin.reporting import Interruption, heartbeat, note_run, reporter_of
 from pytest_mlebench.plugin.session import (
+    CANNOT_WORK,
+    HARNESS_ERROR,
+    NOT_PREPARED,
+    NOT_RUN,
+    RECORD,
     Session,
     engines,
     has_engines,
@@ -33,18 +48,107 @@ from pytest_mlebench.plugin.session import (
 )
 from pytest_mlebench.records.group import LAST, GroupReader, find_group
 from pytest_mlebench.records.manifest import UNKNOWN, Manifest, PlannedRun
-from pytest_mlebench.records.record import JOBS, MANIFEST, RunRecord
-from pytest_mlebench.reports.medals import in_order, medal_table
+from pytest_mlebench.records.record import JOBS, MANIFEST, RUN_LOG, RunKey, RunRecord
+from pytest_mlebench.reports.run_details import failure_text
 from pytest_mlebench.reports.sections import rate_sections
-from pytest_mlebench.reports.tables import markdown_text
+from pytest_mlebench.reports.tables import in_order, markdown_text, medal_table
+from pytest_mlebench.reports.untrusted import plain
 from pytest_mlebench.results.overview import overview
 from pytest_mlebench.runs.writer import hold_as_worker
 from pytest_mlebench.sandbox.gpus import GpuPool
 from pytest_mlebench.sandbox.leftovers import clean_folders
+from pytest_mlebench.sandbox.redaction import tail
 
 if TYPE_CHECKING:
+    from pytest_mlebench.agents import Agent
+    from pytest_mlebench.catalog import Catalogue
+    from pytest_mlebench.data.dataset import Dataset
     from pytest_mlebench.group import OpenGroup
     from pytest_mlebench.records.group import RunGroup
+    from pytest_mlebench.records.record import RunRecord
+
+
+def runs_of(file: CompetitionFile) -> Iterator[AgentRun]:
+    """The session's runs on a competition: each agent with each seed."""
+    session = session_of(file.config)
+    for agent in session.agents:
+        for seed in range(session.settings.seeds):
+            yield AgentRun.of(file, agent, seed)
+
+
+class AgentRun(CompetitionItem):
+    """One agent on one competition with one seed."""
+
+    agent: Agent
+    key: RunKey
+
+    @classmethod
+    def of(cls, parent: CompetitionFile, agent: Agent, seed: int) -> AgentRun:
+        """A run still to be done, or one that the run group has the record of: it needs neither data nor sandbox."""
+        key = RunKey(agent.id, parent.competition.id, seed)
+        session = session_of(parent.config)
+        callobj: Callable[..., None] = _run if session.settings.cluster is None else _fetch
+        if key in session.finished:
+            callobj = _replay
+        item = cls.of_version(parent, parent.competition, name=agent.id, callobj=callobj, of=f"seed={seed}")
+        item.agent, item.key = agent, key
+        config = parent.config
+        if config.pluginmanager.hasplugin("timeout") and internals.is_on(
+            config, "timeout"
+        ):  # pytest-timeout would kill it: it has a limit of its own
+            item.add_marker(pytest.mark.timeout(0))
+        return item
+
+    def setup(self) -> None:
+        """Skip the run of an agent whose model calls were all refused in an earlier run of this process."""
+        if why := self.config.stash.get(CANNOT_WORK, {}).get(self.agent.id):
+            self.stash[NOT_RUN] = f"{self.agent.id}: {why}. Its other runs were not started"
+            pytest.skip(self.stash[NOT_RUN])
+        super().setup()
+
+
+def _replay(request: pytest.FixtureRequest) -> None:
+    """What an AgentRun does that was finished in an earlier session: show its record."""
+    record = session_of(request.config).finished[request.node.key]
+    note_run(request.node, record, again=True)
+    _judge(request, record)
+
+
+def _run(run_agent: Callable[[], RunRecord], request: pytest.FixtureRequest) -> None:
+    """What an AgentRun does: run the agent, and judge the record."""
+    _judge_what_comes(request, run_agent)
+
+
+def _fetch(dataset: Dataset, request: pytest.FixtureRequest) -> None:
+    """What an AgentRun does that was handed to an engine, and has ended: judge the record."""
+
+    def fetch() -> RunRecord:
+        record = engines().fetched(request.config, request.node.key)
+        note_run(request.node, record, again=True)
+        return record
+
+    _judge_what_comes(request, fetch)
+
+
+def _judge_what_comes(request: pytest.FixtureRequest, get: Callable[[], RunRecord]) -> None:
+    try:
+        record = get()
+    except MLEBenchError as error:
+        request.node.stash[HARNESS_ERROR] = message = plain(str(error))  # an engine may quote an agent
+    else:
+        _judge(request, record)
+        return
+    pytest.fail(message, pytrace=False)  # outside of the handler: pytest would show both
+
+
+def _judge(request: pytest.FixtureRequest, record: RunRecord) -> None:
+    session = session_of(request.config)
+    request.node.stash[RECORD] = record
+    if record.unanswered and not record.report.valid_submission and request.node.key not in session.finished:
+        request.config.stash.setdefault(CANNOT_WORK, {})[record.agent] = plain(record.unanswered)
+    if not record.outcome.passed or record.outcome.is_below(session.settings.min_medal):
+        log = tail(session.group / record.run_id / RUN_LOG)
+        pytest.fail(failure_text(record, log, session.settings.min_medal), pytrace=False)
 
 
 def start(config: pytest.Config) -> None:
@@ -276,3 +380,158 @@ def _write_step_summary(path: Path, group: RunGroup) -> None:
     text = "\n\n".join([f"# {markdown_text(group.name)}", medal_table(in_order(group.records)).markdown(), *rates])
     with path.open("a", encoding="utf-8") as file:
         file.write(f"{text}\n\n")
+
+
+_DATASET = "dataset"
+"""The fixture that needs a competition's data."""
+_SENT = "mlebench_plan"
+_CHECKED = pytest.StashKey[bool]()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The runs among a session's items, each as agent, competition id, seed and node id; the folder of each competition
+    whose data is needed; and whether there are items, but none that runs an agent. These are plain values, which xdist
+    can send."""
+
+    runs: tuple[tuple[str, str, int, str], ...]
+    folders: tuple[str, ...]
+    runs_nothing: bool
+
+    @classmethod
+    def of(cls, items: Sequence[pytest.Item], catalogue: Catalogue) -> Plan:
+        needed = [
+            competition.folder
+            for item in items
+            if _DATASET in getattr(item, "fixturenames", ())
+            and (competition := competition_of(item, catalogue)) is not None
+        ]
+        return cls(
+            runs=tuple((*item.key, item.nodeid) for item in items if isinstance(item, AgentRun)),
+            folders=tuple(dict.fromkeys(map(str, needed))),
+            runs_nothing=bool(items) and not any(_runs_agent(item) for item in items),
+        )
+
+
+def _runs_agent(item: pytest.Item) -> bool:
+    return isinstance(item, AgentRun) or "agent" in getattr(item, "fixturenames", ())
+
+
+def configure_worker(node: Any) -> None:
+    """Before xdist starts a worker: give it the run group, and let it send its plan and its events."""
+    node.workerinput.update(for_workers(node.config))
+    internals.open_worker_channel(node, partial(_receive, node))
+
+
+def _receive(node: Any, message: tuple[str, Any]) -> None:
+    kind, values = message
+    if kind == "plan":
+        setattr(node, _SENT, Plan(*values))
+    else:
+        reporting.receive(node.config, node.gateway.id, values)
+
+
+def collection_finished(session: pytest.Session) -> None:
+    """When all items are chosen, and some are about competitions; with xdist the controller has none."""
+    plan = Plan.of(session.items, session_of(session.config).bench.catalogue)
+    if is_worker(session.config):
+        internals.send_to_controller(session.config, ("plan", (plan.runs, plan.folders, plan.runs_nothing)))
+    else:
+        _take_up(session.config, plan)
+
+
+def worker_collection_finished(node: Any) -> None:
+    """When an xdist worker has sent its items; all workers have the same."""
+    if (plan := getattr(node, _SENT, None)) is not None and not node.config.stash.get(_CHECKED, False):
+        node.config.stash[_CHECKED] = True
+        _take_up(node.config, plan)
+
+
+def _take_up(config: pytest.Config, plan: Plan) -> None:
+    """See before the first test that data can be had, and then, as that may take minutes, that runs can start; note
+    them in the run group. Raises pytest.UsageError."""
+    bench = session_of(config).bench
+    with usage_errors():
+        if bench.settings.has_runs and plan.runs_nothing:
+            where = ", ".join(config.args)
+            raise UsageError(f"--agent: nothing in {where} runs an agent: name a competition's folder, or leave it out")
+        if config.option.collectonly:
+            return
+
+        has_data = check(bench, plan.folders, [Path(arg.partition("::")[0]).name for arg in config.args])
+        plan_runs(config, plan.runs, build=has_data)
+
+
+def provide(item: pytest.Item, competition: Competition, store: DataStore, bench: Bench) -> Dataset:
+    """The competition's data set, ready to use; of a run that another machine does, as it is here.
+
+    Skips the item if data may not be prepared; raises DataError.
+    """
+    settings, options = bench.settings, bench.prepare_options
+    if settings.has_twins and not competition.has_twin:
+        item.stash[NOT_PREPARED] = reason = no_twin(competition)
+        pytest.skip(reason)
+    if settings.nodes_pull and isinstance(item, AgentRun):
+        return store.dataset(competition)
+    if settings.prepare == "never":
+        if store.is_usable(competition, **options):
+            return store.dataset(competition)
+        source = () if settings.description in (None, OBFUSCATED) else (f"--description {settings.description}",)
+        item.stash[NOT_PREPARED] = reason = store.not_prepared(competition, *source)
+        pytest.skip(reason)
+    return store.prepare(competition, downloads=KaggleDownloads(), reporter=bench.reporter, **options)
+
+
+def _see_obfuscated(competitions: Iterable[Competition]) -> None:
+    missing = []
+    for competition in competitions:
+        try:
+            _ = competition.obfuscated_description
+        except CompetitionError as error:
+            missing.append(str(error))
+    if missing:
+        raise UsageError("\n".join(missing))
+
+
+def _with_twins(competitions: Sequence[Competition], named: Collection[str]) -> list[Competition]:
+    """Those that have twins; the others are skipped. Raises UsageError where one was asked for by name, or none has."""
+    lacking = [own for own in competitions if not own.has_twin]
+    if errors := [no_twin(own) for own in lacking if own.id in named or len(lacking) == len(competitions)]:
+        raise UsageError("\n".join(errors[:5] + ([f"and {len(errors) - 5} more"] if len(errors) > 5 else [])))
+    return [own for own in competitions if own not in lacking]
+
+
+def check(bench: Bench, folders: Iterable[str], named: Collection[str] = ()) -> bool:
+    """See before the first test that the data of these competitions can be had; raises UsageError.
+
+    With ``--prepare=never``: whether that of any is there. ``named`` are the ids that the user asked for by name.
+    """
+    settings, competitions = bench.settings, []
+    for folder in folders:
+        with suppress(CompetitionError):  # its items report it
+            competitions.append(Competition.load(Path(folder), version=settings.version))
+    if not competitions:
+        return False
+    if settings.has_twins:  # which have thresholds of their own
+        competitions = _with_twins(competitions, named)
+    elif settings.has_runs:
+        for placeholder in filter(None, (own.placeholder_scores for own in competitions)):
+            bench.reporter(WarningNote(f"medals mean nothing yet: {placeholder}"))
+    if settings.description == OBFUSCATED:
+        if not settings.has_runs and settings.real_data:
+            raise UsageError("--description=obfuscated is for runs: add --agent=ID, or leave it out")
+        _see_obfuscated(competitions)
+    options = bench.prepare_options
+    try:
+        store = bench.store
+        if settings.prepare == "never":
+            store.check()
+            return any(store.is_usable(competition, **options) for competition in competitions)
+        if settings.nodes_pull:  # each has a disk of its own
+            options["check_disk"] = False
+        if absent := jobs.check(store, competitions, KaggleDownloads(), reporter=bench.reporter, **options):
+            raise DataError("\n".join(map(str, absent.values())))
+    except DataError as error:
+        advice = "" if settings.prepare == "never" else "\nTo run what is prepared and skip the rest: --prepare=never"
+        raise UsageError(f"{error}{advice}") from error
+    return True

@@ -61,7 +61,7 @@ def pytest_load_initial_conftests(
 
 def pytest_configure(config: pytest.Config) -> None:
     def report(event: Event) -> None:
-        from pytest_mlebench.plugin.events import reporter_of
+        from pytest_mlebench.plugin.reporting import reporter_of
 
         reporter_of(config)(event)
 
@@ -147,23 +147,23 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_collection_finish(session: pytest.Session) -> None:
     looks = not session.config.option.collectonly and any(map(own.has_competition, session.items))
     if looks or own.session_of(session.config).settings.has_runs:
-        from pytest_mlebench.plugin import planning
+        from pytest_mlebench.plugin import group
 
-        planning.collection_finished(session)
+        group.collection_finished(session)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
-    from pytest_mlebench.plugin import planning
+    from pytest_mlebench.plugin import group
 
-    planning.configure_worker(node)
+    group.configure_worker(node)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_node_collection_finished(node: Any) -> None:
-    from pytest_mlebench.plugin import planning
+    from pytest_mlebench.plugin import group
 
-    planning.worker_collection_finished(node)
+    group.worker_collection_finished(node)
 
 
 @pytest.hookimpl(tryfirst=True)  # before pytest's own

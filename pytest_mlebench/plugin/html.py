@@ -21,7 +21,7 @@ from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.records.record import RUN_LOG, RunRecord
 from pytest_mlebench.reports.run_details import run_details
 from pytest_mlebench.reports.untrusted import plain
-from pytest_mlebench.sandbox.logs import tail
+from pytest_mlebench.sandbox.redaction import tail
 
 _COLUMNS = {
     "medal": "Medal",

@@ -23,9 +23,8 @@ from pytest_mlebench.io.processes import is_dead, owner_labels
 from pytest_mlebench.io.progress import Event, event_from_json, event_to_json
 from pytest_mlebench.io.values import loads, read_json, write_json
 from pytest_mlebench.records.manifest import Manifest
-from pytest_mlebench.records.outcome import Ending
+from pytest_mlebench.records.outcome import TWIN, Ending, Report
 from pytest_mlebench.records.record import EVENTS, GRADING_REPORT, MANIFEST, RECORD, RUN_LOG, RUNNING, RunKey, RunRecord
-from pytest_mlebench.records.report import TWIN, Report
 
 
 class SplitAndCategory(NamedTuple):

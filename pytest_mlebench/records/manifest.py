@@ -13,7 +13,7 @@ sessions      each invocation: start, end, hardware, workers, versions of librar
 images        the container images that runs used, by agent: tag and digest
 connections   hosts that runs reached or tried to reach, with the number of connections, by competition
 models        language models that answered, with the number of calls, by agent
-data          digests of the prepared data by competition (see ``data.verification.fingerprint``)
+data          digests of the prepared data by competition (see ``data.dataset.fingerprint``)
 twins         seed and size of the group's twins, once all of its runs are done; until then ``settings`` has a digest
 permissions   what agents used of what the user permits, by agent: secrets, hosts, no isolation, privileged containers
 canonical     whether limits and hardware are those of the published results, and each difference
@@ -35,9 +35,8 @@ from pytest_mlebench import defaults
 from pytest_mlebench.errors import UsageError, reason
 from pytest_mlebench.io.units import format_duration, format_size
 from pytest_mlebench.io.values import read_json, write_json
-from pytest_mlebench.records.outcome import Hardware, Limits
+from pytest_mlebench.records.outcome import TWIN_DATA, Hardware, Limits
 from pytest_mlebench.records.record import MANIFEST, RunKey, RunRecord
-from pytest_mlebench.records.report import TWIN_DATA
 
 _LIBRARIES = ("numpy", "pandas", "scikit-learn", "scipy", "pytest")
 UNKNOWN = "unknown"

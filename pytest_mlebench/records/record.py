@@ -17,17 +17,21 @@ from pytest_mlebench.io.values import parse, write_json
 from pytest_mlebench.records.outcome import (
     COLLECTED,
     FILES,
+    NO_SUBMISSION,
     RUN_LOG,
     SUBMISSION,
     THRESHOLDS,
     Connection,
     Ending,
+    LastChange,
     Outcome,
+    Report,
     SandboxAccount,
+    TimelinePoint,
     Validation,
+    last_change,
     without_submission,
 )
-from pytest_mlebench.records.report import NO_SUBMISSION, LastChange, Report, TimelinePoint, last_change
 
 __all__ = [
     "COLLECTED",
@@ -128,7 +132,7 @@ class RunRecord:
     agent_definition: Mapping[str, Any] = field(default_factory=dict)
     data_verified: bool | None = None
     data: Mapping[str, str] = field(default_factory=dict)
-    """Digests of the prepared data (see ``data.verification.fingerprint``)."""
+    """Digests of the prepared data (see ``data.dataset.fingerprint``)."""
     synthetic_data: bool | None = None
     """Whether its data was made by the competition's ``synthetic.py``; None where that was not noted."""
     twin: Mapping[str, Any] = field(default_factory=dict)
@@ -145,7 +149,7 @@ class RunRecord:
     validation_score: float | None = None
     """The score that the agent itself expected."""
     permissions: Mapping[str, Any] = field(default_factory=dict)
-    """What the user granted its agent, and which permissions it used (see ``runs.environment``)."""
+    """What the user granted its agent, and which permissions it used (see ``runs.run``)."""
     job: Mapping[str, Any] = field(default_factory=dict)
     """The job that did it, where it was handed to an engine (see ``runs.run.RunOptions``)."""
 

@@ -14,16 +14,20 @@ from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.records.outcome import THRESHOLDS
 from pytest_mlebench.records.record import RunRecord
 from pytest_mlebench.reports.untrusted import no_formula, one_line, plain
-from pytest_mlebench.results.comparison import (
+from pytest_mlebench.results.overview import (
     MEASURES,
+    RATES,
+    Overview,
     Precision,
     PublishedResult,
     SplitComparison,
     Standing,
     flags,
     precisions,
+    spending,
+    spending_of,
+    timelines,
 )
-from pytest_mlebench.results.overview import RATES, Overview, spending, spending_of, timelines
 from pytest_mlebench.results.profile import fairness_profile
 from pytest_mlebench.results.statistics import LEVEL, Interval, PairedDifference, Rate
 from pytest_mlebench.results.summary import SplitSummary, split_rank
@@ -281,7 +285,7 @@ def to_json(view: Overview) -> dict[str, Any]:
                        ``percentile`` is the mean percentile among all teams, ``percentiles`` by competition;
                        ``precision`` has for ``any_medal`` and ``percentile`` the variance by cause, the
                        seeds for a difference of 5 points, and how far the mean would move without each
-                       competition (see ``results.comparison.Precision``); ``firmness``
+                       competition (see ``results.overview.Precision``); ``firmness``
                        counts the medals that are ``firm``, ``not firm`` and of ``unknown`` firmness
     ``categories``     the same by category, if requested
     ``published``      ``standings``: rank ``of`` so many, with the nearest published results on either

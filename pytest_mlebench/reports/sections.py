@@ -8,14 +8,19 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pytest_mlebench.catalog.competition import FIRST
 from pytest_mlebench.io.units import format_dollars, format_duration, format_score, pluralize
 from pytest_mlebench.records.group import RunGroup
-from pytest_mlebench.records.outcome import Outcome
-from pytest_mlebench.records.report import Report
-from pytest_mlebench.reports.precision import fairness_sections, interval_text, paired_sections, precision_sections
+from pytest_mlebench.records.outcome import Outcome, Report
 from pytest_mlebench.reports.run_details import counted
 from pytest_mlebench.reports.run_details import last_change_in_words as in_words
-from pytest_mlebench.reports.tables import Section, Table, short
-from pytest_mlebench.results.comparison import Standing, flags
-from pytest_mlebench.results.overview import RATES, Overview, rate_at, spending, timelines
+from pytest_mlebench.reports.tables import (
+    Section,
+    Table,
+    fairness_sections,
+    interval_text,
+    paired_sections,
+    precision_sections,
+    short,
+)
+from pytest_mlebench.results.overview import RATES, Overview, Standing, flags, rate_at, spending, timelines
 from pytest_mlebench.results.statistics import Rate
 from pytest_mlebench.results.summary import SplitSummary, grader_defects, split_rank
 from pytest_mlebench.runs.regrade import Regrading, latest_regradings

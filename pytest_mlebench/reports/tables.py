@@ -1,4 +1,4 @@
-"""Plain tables, for a terminal and for Markdown."""
+"""Tables for a terminal and for Markdown: runs, agents side by side, and how sure the results are."""
 
 from __future__ import annotations
 
@@ -6,10 +6,24 @@ import os
 import shutil
 import sys
 import textwrap
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
+from pytest_mlebench.io.units import format_dollars, format_score, format_seconds, listed
+from pytest_mlebench.records.group import RunGroup
+from pytest_mlebench.records.manifest import changes
+from pytest_mlebench.records.outcome import THRESHOLDS, Outcome
+from pytest_mlebench.records.record import RunRecord
+from pytest_mlebench.reports.plots.svg import ansi_code
 from pytest_mlebench.reports.untrusted import one_line
+from pytest_mlebench.reports.verdict import headlines
+from pytest_mlebench.results.findings import VERDICTS
+from pytest_mlebench.results.overview import Overview, Precision, SplitComparison, mean_scores, precisions, spending
+from pytest_mlebench.results.profile import Card, ProfileLine, Result, fairness_profile
+from pytest_mlebench.results.statistics import DIFFERENCE, MOST_SEEDS, POWER, Interval, PairedDifference
+from pytest_mlebench.results.summary import SplitSummary, labels, split_rank
 
 WIDTH = 120
 _GAP = "  "
@@ -37,7 +51,7 @@ class Table:
     """Cells in rows below heads; the columns in ``numbers`` are aligned to the right.
 
     Cells may hold untrusted text (see ``reports.untrusted``). ``spare`` are the columns that a narrow terminal can do
-    without, the first one first. ``codes`` colour the rows where there are colours (see ``palette.ansi_code``).
+    without, the first one first. ``codes`` colour the rows where there are colours (see ``ansi_code``).
     """
 
     heads: Sequence[str]
@@ -170,3 +184,312 @@ def markdown_text(text: str) -> str:
     for character in "\\`*_{}[]<>|~#":
         text = text.replace(character, f"\\{character}")
     return text
+
+
+_SHOWN_PAIRS = 10
+"""So many pairs of agents a terminal shows; Markdown, HTML and JSON have all."""
+_SHOWN_INFLUENCES = 3
+_SHOWN_CHANGES = 8
+_SHOWN_TEXT = 200
+_WORDS = {"any_medal": "any medal", "percentile": "percentile"}
+_CAUSES = (
+    "Competition, seed, test rows: the share of each in the variance of a run's result; it needs two seeds. "
+    f"Seeds for {DIFFERENCE:g}: how many seeds reveal a difference of {DIFFERENCE:g} points from a similar agent in "
+    f"{POWER:g} of 100 cases, on these competitions. Shown now: the difference that the present seeds reveal as often. "
+    "Below: the rate without the competition that changes it most."
+)
+_POINTS = (
+    "Differences are in percentage points, over pairs of runs of the same competition and seed. 6 on 3: six pairs, "
+    "three competitions. The 95 % interval generalizes to similar competitions, the one over seeds to more seeds of "
+    "the same competitions. p: two-sided exact sign test over competitions"
+)
+
+
+def precision_sections(view: Overview, *, details: bool = False) -> Iterator[Section]:
+    """How sure each agent's results are: on the whole, or with ``details`` on every split."""
+    chosen = sorted(view.summaries, key=lambda own: split_rank(own.split)) if details else headlines(view)
+    found = [(summary, own) for summary in chosen for own in precisions(summary) if own.competitions > 1]
+    if not found:
+        return
+    heads = ("split", "agent", "measure", "competition", "seed", "test rows", f"seeds for {DIFFERENCE:g}", "shown now")
+    rows = [_precision_row(summary, own) for summary, own in found]
+    table = Table(heads, rows, frozenset(heads[3:]), ("shown now", "measure"))
+    remarks = [_CAUSES]
+    if partial := [own for _, own in found if 0 < own.with_rows < own.scored]:
+        share = min(100 * own.with_rows / own.scored for own in partial)
+        remarks.append(
+            f"Test rows: known of {share:.0f} % or more of the runs with a score, and taken to be alike in the others."
+        )
+    shown = _SHOWN_INFLUENCES if details else 1
+    remarks += [_influences(summary, own, shown) for summary, own in found if own.measure == "any_medal"]
+    yield Section("How sure these results are", [table], remarks)
+
+
+def _precision_row(summary: SplitSummary, own: Precision) -> tuple[str, ...]:
+    shares = own.variance.shares
+    needed = own.seeds_needed
+    return (
+        summary.split,
+        short(summary.label),
+        _WORDS[own.measure],
+        *(f"{shares[cause]:.0f} %" if cause in shares else "-" for cause in ("competitions", "seeds", "rows")),
+        "-" if needed is None else f"{needed:,}" if needed < MOST_SEEDS else f"> {MOST_SEEDS:,}",
+        "-" if own.detectable is None else f"> {100}" if own.detectable > 100 else f"{own.detectable:.1f}",
+    )
+
+
+def _influences(summary: SplitSummary, own: Precision, shown: int) -> str:
+    moved = [f"{own.mean + shift:.1f} without {id}" for id, shift in list(own.influences.items())[:shown]]
+    return f"{summary.label} on {summary.split}: any medal {own.mean:.1f}, {', '.join(moved)}"
+
+
+def paired_sections(view: Overview, *, details: bool = False) -> Iterator[Section]:
+    """Every pair of agents; without ``details`` only so many as a terminal should show."""
+    shown = view.comparisons if details else _foremost(view.comparisons)
+    if not shown:
+        return
+    several = len({(own.ours.label, own.theirs.label) for own in view.comparisons}) > 1
+    tables = [_pairs([(own, own.difference) for own in shown], several=several)]
+    if percentiles := [(own, own.percentile) for own in shown if own.percentile is not None]:
+        tables.append(_pairs(percentiles, several=several, what="percentile"))
+    first = shown[0]
+    who = "The first agent minus the second" if several else f"{first.ours.label} minus {first.theirs.label}"
+    remarks = [f"{who}. {_POINTS}{_ADJUSTED if several else ''}.", *_setting_differences(view.groups)]
+    if len(shown) < len(view.comparisons):
+        remarks.append(f"{len(view.comparisons) - len(shown)} more comparisons: --format=md or json shows all")
+    yield Section("Paired comparison", tables, remarks)
+
+
+_ADJUSTED = ", adjusted for the number of pairs (Holm)"
+
+
+def _foremost(comparisons: Sequence[SplitComparison]) -> Sequence[SplitComparison]:
+    """All, or those over the whole benchmark, if there are too many."""
+    if len(comparisons) <= _SHOWN_PAIRS:
+        return comparisons
+    whole = [own for own in comparisons if own.ours.is_whole]
+    return (whole or comparisons)[:_SHOWN_PAIRS]
+
+
+def _pairs(
+    found: Sequence[tuple[SplitComparison, PairedDifference]], *, several: bool, what: str = "any medal"
+) -> Table:
+    names = ("first", "second") if several else ()
+    counts = ("wins", "ties", "losses")
+    heads = ("split", *names, "pairs", what, "95 % interval", "over seeds", *counts, "p")
+    rows = [
+        (
+            comparison.split,
+            *((short(comparison.ours.label), short(comparison.theirs.label)) if several else ()),
+            f"{own.runs} on {own.competitions}",
+            f"{own.mean:+.1f}",
+            interval_text(own.interval),
+            interval_text(own.seeds_interval),
+            str(own.wins),
+            str(own.ties),
+            str(own.losses),
+            _p_value(comparison.adjusted_p if what == "any medal" else own.p_value),
+        )
+        for comparison, own in found
+    ]
+    spare = (*reversed(counts), "over seeds")
+    return Table(heads, rows, frozenset(heads[len(names) + 1 :]), spare)
+
+
+def _setting_differences(groups: Sequence[RunGroup]) -> list[str]:
+    """What differs between the settings of two groups, in a sentence; nothing where it is not known."""
+    if len(groups) != 2 or not all(group.manifest.settings for group in groups):
+        return []
+    ours, theirs = groups
+    found = changes(theirs.manifest.settings, ours.manifest.settings)
+    if not found:
+        return [f"the settings of {ours.name} and {theirs.name} are the same"]
+    more = f"; and {len(found) - _SHOWN_CHANGES} more" if len(found) > _SHOWN_CHANGES else ""
+    shown = "; ".join(text[:_SHOWN_TEXT] for text in found[:_SHOWN_CHANGES])
+    return [f"what differs in {ours.name} from {theirs.name}: {shown}{more}"]
+
+
+def interval_text(interval: Interval | None) -> str:
+    return "-" if interval is None else str(interval)
+
+
+def _p_value(p: float) -> str:
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+_SHOWN = 20
+"""Reasons that are shown of each check."""
+_NEEDED = (
+    "it shows that the files agree with each other and with the data; a published digest or a signature shows whose"
+)
+
+
+def fairness_sections(groups: Sequence[RunGroup]) -> Iterator[Section]:
+    """The fairness profile of each group."""
+    for group in groups:
+        name = f"Fairness profile, {group.name}" if len(groups) > 1 else "Fairness profile"
+        yield Section(name, remarks=_profile(fairness_profile(group)))
+
+
+def card_sections(card: Card) -> Iterator[Section]:
+    """What verifying a bundle came to: the verdict first, then each check, the findings, and what was not checked."""
+    remarks = [f"{text}" for text in card.warnings]
+    remarks += [f"{check.name}: {check.result}: {check.detail}" for check in card.checks]
+    remarks += [f"{check.name}: {reason}" for check in card.checks for reason in check.reasons[:_SHOWN]]
+    remarks += [
+        f"{check.name}: and {len(check.reasons) - _SHOWN} more" for check in card.checks if len(check.reasons) > _SHOWN
+    ]
+    remarks += [f"left out: {text}" for text in card.left_out]
+    remarks += [f"SHA-256 of the index: {card.digest}"]
+    if card.result is Result.verified and all(check.name != "signature" for check in card.checks):
+        remarks.append(f"not signed: {_NEEDED} they are")
+    yield Section(f"{card.run_group}: {card.headline}", remarks=remarks)
+    if found := list(_findings(card)):
+        yield Section("Findings of this audit", remarks=found)
+    yield Section("Not checked", remarks=card.not_checked)
+    if card.profile:
+        yield Section("Fairness profile", remarks=_profile(card.profile))
+
+
+def _findings(card: Card) -> Iterator[str]:
+    """The worst findings first, so many of them."""
+    found = () if card.findings is None else card.findings.findings
+    ordered = sorted(found, key=lambda own: -VERDICTS.index(own.verdict))
+    for own in ordered[:_SHOWN]:
+        place = f" [{own.file}{'' if own.line is None else f':{own.line}'}]" if own.file else ""
+        yield f"{own.run_id}: {own.verdict} ({own.scanner}): {own.text}{place}"
+    if len(ordered) > _SHOWN:
+        yield f"and {len(ordered) - _SHOWN} more"
+
+
+def _profile(lines: Sequence[ProfileLine]) -> list[str]:
+    """As sentences, which wrap where a terminal is narrow."""
+    return [f"{line.name}: {line.state}: {line.detail}" for line in lines]
+
+
+_HEADS = ("competition", "agent", "seed", "medal", "score", *THRESHOLDS, "time", "ended")
+_WITH_COST = (*_HEADS[:-1], "cost", _HEADS[-1])
+_NUMBERS = frozenset({"seed", "score", *THRESHOLDS, "time", "cost"})
+
+_SPARE = (*reversed(THRESHOLDS), "time", "ended", "cost", "firm", "seed")
+"""What a narrow terminal can do without; names, medals and scores stay."""
+_LONGEST_HEAD = 12
+"""Characters of an agent's name above its scores; longer ones would leave no room for thresholds."""
+
+
+def in_order(records: Iterable[RunRecord]) -> list[RunRecord]:
+    """Runs by split, competition, agent and seed."""
+    return sorted(records, key=lambda r: (split_rank(r.split), r.competition_id, r.agent, r.seed))
+
+
+def medal_table(records: Sequence[RunRecord]) -> Table:
+    """A row for each run; with what it cost, where runs asked language models.
+
+    ``firm`` is whether a medal holds in 95 % of resamples of the test's rows, if that is known of any.
+    """
+    with_cost = bool(spending(records))
+    with_firm = any(record.report.firm is not None for record in records)
+    heads = _WITH_COST if with_cost else _HEADS
+    rows = [_row(record, with_cost=with_cost) for record in records]
+    if with_firm:
+        place = heads.index("medal") + 1
+        heads = (*heads[:place], "firm", *heads[place:])
+        words = {"firm": "yes", "not firm": "no"}
+        firm = [words.get(record.report.firmness, record.report.firmness) for record in records]
+        rows = [(*row[:place], own, *row[place:]) for row, own in zip(rows, firm, strict=True)]
+    codes = [ansi_code(record.outcome.colour) for record in records]
+    return Table(heads, rows, _NUMBERS, _SPARE, codes)
+
+
+def run_sections(groups: Sequence[RunGroup]) -> Iterable[Section]:
+    """The runs of each group, then all agents competition by competition: a column is an agent of a group."""
+    for group in groups:
+        yield Section(f"Runs of {group.name}", [medal_table(in_order(group.records))])
+    versions = dict.fromkeys(group.version for group in groups)
+    for version in versions:
+        own = [group for group in groups if group.version == version]
+        columns = _columns(own)
+        if len(columns) > 1:
+            yield _side_by_side(columns)
+    if len(versions) > 1:
+        of = [f"{group.name} is of version {group.version[1:]}" for group in groups]
+        yield Section("Not compared competition by competition", remarks=[f"{listed(of)} of the benchmark"])
+
+
+_Column = Mapping[str, list[RunRecord]]
+"""An agent's runs by competition."""
+
+
+def _columns(groups: Sequence[RunGroup]) -> Mapping[str, _Column]:
+    """Each agent's runs by its label."""
+    found: dict[str, dict[str, list[RunRecord]]] = {}
+    for (folder, agent), label in labels(groups).items():
+        own = found.setdefault(label, {})
+        for record in next(group for group in groups if group.folder == folder).records:
+            if record.agent == agent:
+                own.setdefault(record.competition_id, []).append(record)
+    return found
+
+
+def _side_by_side(columns: Mapping[str, _Column]) -> Section:
+    agents = list(columns)
+    fit = max(map(len, agents)) <= _LONGEST_HEAD
+    names = agents if fit else [f"agent {number}" for number in range(1, len(agents) + 1)]
+    rows = []
+    for record in in_order({id: runs[0] for own in columns.values() for id, runs in own.items()}.values()):
+        cells = [own.get(record.competition_id, []) for own in columns.values()]
+        means = mean_scores([{run.seed: run.score for run in runs if run.score is not None} for runs in cells])
+        both = [(format_score(mean), _medals(runs)) for mean, runs in zip(means, cells, strict=True)]
+        rows.append(
+            (
+                record.competition_id,
+                *chain.from_iterable(both),
+                *([_difference(means)] if len(agents) == 2 else []),
+                "lower" if record.report.is_lower_better else "higher",
+                *map(format_score, record.thresholds.values()),
+            )
+        )
+    difference = ["difference"] if len(agents) == 2 else []
+    heads = ("competition", *chain.from_iterable((name, "medal") for name in names), *difference, "better", *THRESHOLDS)
+    numbers = frozenset({*names, "difference", *THRESHOLDS})
+    remarks = [f"{name}: {agent}" for name, agent in zip(names, agents, strict=True) if not fit]
+    return Section(
+        f"{listed(agents)}, competition by competition",
+        [Table(heads, rows, numbers, (*reversed(THRESHOLDS), "better", "medal"))],
+        [*remarks, "Scores are means over the seeds that all agents with a score have in common."],
+    )
+
+
+def _difference(means: Sequence[float | None]) -> str:
+    one, other = means
+    return "-" if one is None or other is None else f"{other - one:+.5f}"
+
+
+def _medals(records: Sequence[RunRecord]) -> str:
+    """The medal of one run; of several, how many had each, the best first."""
+    ranked = sorted(records, key=lambda record: list(Outcome).index(record.outcome))
+    counts = Counter(map(medal_label, ranked))
+    if len(records) < 2:
+        return "".join(counts) or "-"
+    return ", ".join(f"{count} {label}" for label, count in counts.items())
+
+
+def medal_label(record: RunRecord) -> str:
+    """The outcome; a medal that only indicates what it would be on Kaggle's leaderboard has a ``~`` before it."""
+    is_indicative = record.report.any_medal and record.report.thresholds == "indicative"
+    return f"~{record.outcome.label}" if is_indicative else record.outcome.label
+
+
+def _row(record: RunRecord, *, with_cost: bool) -> tuple[str, ...]:
+    cost = ((format_dollars(record.cost) if record.llm.get("calls") else "-"),) if with_cost else ()
+    return (
+        record.competition_id,
+        record.agent,
+        str(record.seed),
+        medal_label(record),
+        format_score(record.score),
+        *map(format_score, record.thresholds.values()),
+        format_seconds(record.seconds),
+        *cost,
+        record.ending,
+    )

@@ -11,9 +11,8 @@ from datetime import date
 
 from pytest_mlebench.io.units import listed, pluralize
 from pytest_mlebench.records.outcome import Outcome
-from pytest_mlebench.results.comparison import SplitComparison
 from pytest_mlebench.results.findings import caveats
-from pytest_mlebench.results.overview import Overview
+from pytest_mlebench.results.overview import Overview, SplitComparison
 from pytest_mlebench.results.statistics import FEW
 from pytest_mlebench.results.summary import SplitSummary
 

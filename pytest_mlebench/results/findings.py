@@ -17,7 +17,7 @@ from pathlib import Path
 from pytest_mlebench.io.units import pluralize
 from pytest_mlebench.io.values import loads, parse, read_json, write_json
 from pytest_mlebench.records.group import RunGroup
-from pytest_mlebench.records.report import TWIN, TWIN_DATA
+from pytest_mlebench.records.outcome import TWIN, TWIN_DATA
 
 FINDINGS = "audit.json"
 PAIRS, PAIRS_PAGE = "plagiarism.json", "plagiarism.html"

@@ -9,9 +9,8 @@ from typing import Any
 from urllib.parse import quote
 
 from pytest_mlebench.io.values import write_json
-from pytest_mlebench.records.outcome import Ending
+from pytest_mlebench.records.outcome import Ending, Report
 from pytest_mlebench.records.record import GRADING_REPORT, METADATA, RunRecord
-from pytest_mlebench.records.report import Report
 
 _MAX_NAME = 150
 

@@ -1,21 +1,383 @@
-"""Run groups summed up and compared, over time and money too: everything that reports show."""
+"""Run groups summed up and compared, over time and money too: everything that reports show.
+
+Comparisons with the published results, and of two agents competition by competition; how sure they are.
+"""
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
+from itertools import combinations
 from pathlib import Path
+from statistics import NormalDist, fmean
 from typing import Any
 
+from pytest_mlebench.catalog.catalogue import default_catalogue
+from pytest_mlebench.catalog.competition import FIRST, is_twin_label, split_and_version
+from pytest_mlebench.catalog.leaderboard import Leaderboard
+from pytest_mlebench.defaults import TIME_LIMIT
 from pytest_mlebench.errors import UsageError
+from pytest_mlebench.io.files import bundled
+from pytest_mlebench.io.units import format_duration, pluralize
 from pytest_mlebench.records.group import RunGroup
-from pytest_mlebench.records.outcome import Outcome
+from pytest_mlebench.records.outcome import TWIN_DATA, Outcome, TimelinePoint
 from pytest_mlebench.records.record import RunKey, RunRecord
-from pytest_mlebench.records.report import TimelinePoint
-from pytest_mlebench.results.comparison import SplitComparison, Standing, compare, not_ranked, standings
-from pytest_mlebench.results.summary import SplitSummary, labels, split_rank, summarise
+from pytest_mlebench.results.statistics import (
+    DIFFERENCE,
+    LEVEL,
+    Interval,
+    PairedDifference,
+    Rate,
+    Variance,
+    detectable,
+    holm,
+    influences,
+    paired_difference,
+    power,
+    seed_variance,
+    seeds_needed,
+    split_variance,
+)
+from pytest_mlebench.results.summary import Measure, SplitSummary, labels, split_rank, summarise
+
+SPLITS = ("low", "medium", "high", "all")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PublishedResult:
+    """One line of the published table: any-medal rates by split (low, medium, high, all)."""
+
+    agent: str
+    llm: str
+    date: str
+    hours: float | None
+    rates: Mapping[str, Rate]
+    padded_incomplete_seeds: bool = False
+    comparable: bool = True
+    """False where ``note`` says why the result does not compare, such as feedback from the test set."""
+    note: str = ""
+
+
+@cache
+def published_results() -> tuple[PublishedResult, ...]:
+    """All published results, the best first."""
+    table = json.loads((bundled("reports") / "published.json").read_text(encoding="utf-8"))
+    results = [
+        PublishedResult(
+            agent=line["agent"],
+            llm=line["llm"],
+            date=line["date"],
+            hours=line.get("hours"),
+            rates={split: Rate(*line[split]) for split in SPLITS if line.get(split)},
+            padded_incomplete_seeds=line.get("padded_incomplete_seeds", False),
+            comparable=line.get("comparable", True),
+            note=line.get("note", ""),
+        )
+        for line in table["results"]
+    ]
+    return tuple(sorted(results, key=lambda result: -result.rates["all"].mean))
+
+
+SIGNIFICANT = 0.05
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """Where an agent stands among the comparable published results of a split, by its any-medal rate.
+
+    Rank 1 is the best; equal rates share a rank. ``better`` and ``worse`` are all on either side, nearest first;
+    those in ``worse`` have the same rate or less. ``caveats`` says why this run may not compare in full.
+    """
+
+    summary: SplitSummary
+    better: tuple[PublishedResult, ...]
+    worse: tuple[PublishedResult, ...]
+    caveats: tuple[str, ...]
+
+    @property
+    def rank(self) -> int:
+        return len(self.better) + 1
+
+    @property
+    def of(self) -> int:
+        """How many results there are, including this agent's."""
+        return len(self.better) + len(self.worse) + 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class SplitComparison:
+    """Two agents on a split, paired by competition and seed; a difference is ours minus theirs."""
+
+    split: str
+    ours: SplitSummary
+    theirs: SplitSummary
+    difference: PairedDifference
+    """Of the any-medal rates."""
+    percentile: PairedDifference | None
+    """Of the mean percentiles; None where these are not known of a common run."""
+    adjusted_p: float
+    """The p-value of ``difference`` by Holm's method, if there are more pairs of agents on the split."""
+
+    @property
+    def is_conclusive(self) -> bool:
+        return self.adjusted_p < SIGNIFICANT
+
+
+def standings(summaries: Sequence[SplitSummary], groups: Sequence[RunGroup]) -> list[Standing]:
+    """Each agent's standing on the published splits that it ran in full; only on ``all`` if it ran that.
+
+    Scores on data that is not known to be the reference's have none: they may be of synthetic data.
+    """
+    ranked = [
+        summary
+        for summary in summaries
+        if not summary.is_provisional and summary.covers_split and not summary.unverified
+    ]
+    on_all = {summary.label for summary in ranked if summary.split == "all"}
+    by_folder = {group.folder: group for group in groups}
+    return [
+        _standing(summary, by_folder[summary.folder])
+        for summary in ranked
+        if summary.split == "all" or summary.label not in on_all
+    ]
+
+
+def _standing(summary: SplitSummary, group: RunGroup) -> Standing:
+    split = summary.split
+    mean = round(summary.any_medal.mean, 2)  # as published rates are, so that equal counts of medals are equal
+    others = sorted(
+        (result for result in published_results() if result.comparable and split in result.rates),
+        key=lambda result: -result.rates[split].mean,
+    )
+    return Standing(
+        summary=summary,
+        better=tuple(other for other in reversed(others) if other.rates[split].mean > mean),
+        worse=tuple(other for other in others if other.rates[split].mean <= mean),
+        caveats=(*_seed_caveats(summary), *_setting_caveats(summary, group)),
+    )
+
+
+def not_ranked(summaries: Sequence[SplitSummary]) -> list[str]:
+    """Why an agent has no standing on a published split."""
+    reasons = []
+    whole = {s.label for s in summaries if s.split == "all" and s.covers_split and s.unverified}
+    for summary in summaries:
+        split, version = split_and_version(summary.split)
+        if is_twin_label(summary.split):
+            reasons.append(f"{summary.label} on {summary.split}: {TWIN_DATA}")
+            continue
+        if version != FIRST and split in SPLITS:
+            reasons.append(f"{summary.label} on {summary.split}: the published results are of version 1")
+            continue
+        if summary.split not in SPLITS:
+            continue
+        if summary.unverified and summary.covers_split:
+            if summary.split == "all" or summary.label not in whole:
+                reasons.append(f"{summary.label} on {summary.split}: {_unverified(summary)}")
+            continue
+        if summary.split == "all":
+            continue
+        if summary.is_provisional:
+            reasons.append(f"{summary.label} on {summary.split}: no seed is complete")
+        elif not summary.covers_split:
+            reasons.append(
+                f"{summary.label} on {summary.split}: {pluralize(summary.competitions, 'competition')} "
+                "and not all of the split"
+            )
+    return reasons
+
+
+def _unverified(summary: SplitSummary) -> str:
+    return (
+        f"the data of {len(summary.unverified)} of {pluralize(summary.competitions, 'competition')} was not verified "
+        "against the reference's checksums (it is synthetic, changed, or was never compared)"
+    )
+
+
+def _seed_caveats(summary: SplitSummary) -> list[str]:
+    caveats = ["a single seed shows nothing of the spread"] if summary.seeds == 1 else []
+    return [*caveats, summary.note] if summary.note else caveats
+
+
+def _setting_caveats(summary: SplitSummary, group: RunGroup) -> list[str]:
+    if group.manifest.canonical is not None:
+        return list(group.manifest.canonical.differences)
+    limits = {run.limits.get("time_limit") for run in group.records if run.agent == summary.agent}
+    hours = [
+        f"a time limit of {format_duration(limit)}, not of 24 hours"
+        for limit in sorted(limit for limit in limits if limit is not None and limit != TIME_LIMIT)
+    ]
+    return [*hours, "the setting was not recorded, so other differences are unknown"]
+
+
+def flags(result: PublishedResult) -> str:
+    """How a published result's setting differs from the canonical one; empty if it does not."""
+    words = [result.note] if result.note else []
+    if result.hours != TIME_LIMIT / 3600:
+        words.append("hours unknown" if result.hours is None else f"{result.hours:g} hours")
+    if result.padded_incomplete_seeds:
+        words.append("incomplete seeds padded")
+    return ", ".join(words)
+
+
+def compare(summaries: Sequence[SplitSummary]) -> list[SplitComparison]:
+    """Every pair of agents on every split (or category) of which both have a result, in the order of the summaries.
+
+    Only runs of the same competition and seed are compared.
+    """
+    labels = list(dict.fromkeys(summary.label for summary in summaries))
+    splits = dict.fromkeys(sorted((summary.split for summary in summaries), key=split_rank))
+    found: list[SplitComparison] = []
+    for split in splits:
+        own = {summary.label: summary for summary in summaries if summary.split == split}
+        pairs = [
+            pair
+            for one, other in combinations([own[label] for label in labels if label in own], 2)
+            if (pair := _compare(one, other)) is not None
+        ]
+        adjusted = holm([pair.difference.p_value for pair in pairs])
+        found += [replace(pair, adjusted_p=p) for pair, p in zip(pairs, adjusted, strict=True)]
+    return found
+
+
+def _compare(ours: SplitSummary, theirs: SplitSummary) -> SplitComparison | None:
+    difference = _paired(ours, theirs, "any_medal")
+    if difference is None:
+        return None
+    return SplitComparison(
+        split=ours.split,
+        ours=ours,
+        theirs=theirs,
+        difference=difference,
+        percentile=_paired(ours, theirs, "percentile"),
+        adjusted_p=difference.p_value,
+    )
+
+
+def _paired(ours: SplitSummary, theirs: SplitSummary, measure: Measure) -> PairedDifference | None:
+    """By the runs of the same competition and seed that have a result on both sides; None if there is none."""
+    seeds = sorted({seed for one in (ours, theirs) for seed in (*one.counted_seeds, *(own for _, own in one.records))})
+    pairs = []
+    for id in sorted(set(ours.competition_ids) & set(theirs.competition_ids)):
+        both = [(ours.value(measure, id, seed), theirs.value(measure, id, seed)) for seed in seeds]
+        if known := [(one, other) for one, other in both if one is not None and other is not None]:
+            pairs.append(known)
+    return paired_difference(pairs) if pairs else None
+
+
+def mean_scores(by_seed: Sequence[Mapping[int, float]]) -> list[float | None]:
+    """Each agent's mean score on a competition over the seeds of which all of them have a score, by seed.
+
+    An agent without a score has no mean and takes no seed from the others. Where these have no seed in common, each
+    mean is over all of an agent's own.
+
+    >>> mean_scores([{0: 0.5, 1: 0.7}, {1: 0.6}, {}])
+    [0.7, 0.6, None]
+    """
+    with_scores = [own.keys() for own in by_seed if own]
+    common = set.intersection(*map(set, with_scores)) if with_scores else set()
+    return [fmean([own[seed] for seed in common or own]) if own else None for own in by_seed]
+
+
+MEASURES: tuple[Measure, ...] = ("any_medal", "percentile")
+_WIDTH = 2 * NormalDist().inv_cdf((1 + LEVEL) / 2)
+"""Of a normal interval, in standard deviations."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Precision:
+    """How sure an agent's mean on a split is, by one measure. All in points of a scale of 100, or their squares.
+
+    ``seeds_needed`` would show a difference of ``DIFFERENCE`` points to a like agent on these competitions in
+    ``POWER`` % of cases; ``detectable`` is the least difference that as many seeds as there are show so often. Both
+    are None for a single seed, which does not show how much seeds differ.
+    """
+
+    measure: Measure
+    mean: float
+    interval: Interval | None
+    competitions: int
+    """So many of the split's competitions have the measure."""
+    variance: Variance
+    with_rows: int
+    """Runs of which it is known how much the test's rows matter. ``variance.rows`` takes all with a score for alike."""
+    scored: int
+    seeds_needed: int | None
+    detectable: float | None
+    power: float | None
+    """How likely as many seeds as there are would show ``DIFFERENCE`` points, in per cent."""
+    influences: Mapping[str, float]
+    """How far the mean would move without each competition, the farthest first."""
+
+
+def precisions(summary: SplitSummary) -> list[Precision]:
+    """How sure a summary is by each measure that is known; empty where no seed is counted."""
+    return [_precision(summary, measure) for measure in MEASURES if summary.values(measure)]
+
+
+def _precision(summary: SplitSummary, measure: Measure) -> Precision:
+    values = summary.values(measure)
+    by_competition = list(values.values())
+    keys = [(id, seed) for id in values for seed in summary.counted_seeds]
+    runs = [summary.records[key] for key in keys if key in summary.records]
+    scored = [run for run in runs if run.score is not None]
+    rows = [own for own in (row_variance(run, measure) for run in scored) if own is not None]
+    # Seeds that all agree show nothing of the noise, which the power of a comparison depends on.
+    noise, competitions, seeds = seed_variance(by_competition) or None, len(values), summary.seeds
+    return Precision(
+        measure=measure,
+        mean=fmean(map(fmean, by_competition)),
+        interval=summary.interval if measure == "any_medal" else summary.percentile_interval,
+        competitions=competitions,
+        variance=split_variance(by_competition, fmean(rows) * len(scored) / len(runs) if rows else None),
+        with_rows=len(rows),
+        scored=len(scored),
+        seeds_needed=None if noise is None else seeds_needed(noise, competitions=competitions),
+        detectable=None if noise is None else detectable(noise, competitions=competitions, seeds=seeds),
+        power=None if noise is None else power(noise, competitions=competitions, seeds=seeds, difference=DIFFERENCE),
+        influences=influences({id: fmean(own) for id, own in values.items()}),
+    )
+
+
+def row_variance(run: RunRecord, measure: Measure) -> float | None:
+    """The variance of a run's result if the test's rows were drawn again, from the score's interval over resamples.
+
+    The score is taken to be normal around what was measured, with the interval's width over 3.92 as its standard
+    deviation: a medal is kept with the probability q, and 100 · [medal] has the variance 100² · q · (1 - q). For the
+    percentile, the interval's ends are looked up on the leaderboard. None where there is no interval, or the
+    leaderboard is not at hand.
+    """
+    report = run.report
+    if report.score is None or report.score_low is None or report.score_high is None:
+        return None
+    if measure == "percentile":
+        board = _leaderboard(run)
+        ends = [] if board is None else [board.percentile(end) for end in (report.score_low, report.score_high)]
+        low, high = ends or (None, None)
+        return None if low is None or high is None else ((high - low) / _WIDTH) ** 2
+    deviation = (report.score_high - report.score_low) / _WIDTH
+    if not deviation:
+        return 0.0
+    kept = NormalDist(report.score, deviation).cdf(report.bronze_threshold)
+    return 100**2 * kept * (1 - kept)
+
+
+def _leaderboard(run: RunRecord) -> Leaderboard | None:
+    """The bundled competition's leaderboard, if the run was graded with it: twins and other folders have their own."""
+    catalogue = default_catalogue(version=run.report.bench_version)
+    if run.competition_id not in catalogue:
+        return None
+    board = catalogue[run.competition_id].leaderboard
+    same = (board.gold, board.bronze, board.median) == (
+        run.report.gold_threshold,
+        run.report.bronze_threshold,
+        run.report.median_threshold,
+    )
+    return board if same else None
+
 
 RATES = ("any_medal", "gold", "silver", "bronze", "above_median", "valid", "submitted")
 """The rates of a summary, by name."""

@@ -18,9 +18,8 @@ from pytest_mlebench.io.units import format_duration, listed, pluralize
 from pytest_mlebench.io.values import parse
 from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.records.manifest import Canonical, canonical_differences
-from pytest_mlebench.records.outcome import Limits, Outcome
+from pytest_mlebench.records.outcome import TWIN_DATA, Limits, Outcome
 from pytest_mlebench.records.record import RunRecord
-from pytest_mlebench.records.report import TWIN_DATA
 from pytest_mlebench.results.findings import Findings, Verdict, in_words, measured, of_verdicts, read_findings
 
 _NAMED = 5

@@ -246,7 +246,7 @@ def split_variance(by_competition: Sequence[Sequence[float]], rows: float | None
     """Split the variance of a run's result into competitions, seeds and test rows, by the method of moments.
 
     ``by_competition`` has each run's result by competition, ``rows`` the mean variance of a result if the test's rows
-    were drawn again (see ``results.comparison``). Seeds of a competition share its test rows, so that the spread
+    were drawn again (see ``results.overview``). Seeds of a competition share its test rows, so that the spread
     between seeds does not show these; the spread between the means of competitions holds all three: its expectation is
     competitions + rows + seeds / k. An estimate below zero is 0. A single seed, or a single competition, leaves the
     competitions' share unknown.

@@ -10,20 +10,18 @@ from typing import Any
 
 from pytest_mlebench._version import __version__
 from pytest_mlebench.catalog import Catalogue, Competition
-from pytest_mlebench.data.dataset import Dataset
+from pytest_mlebench.data.dataset import Dataset, fingerprint
+from pytest_mlebench.data.preparing import Twins
 from pytest_mlebench.data.store import DataStore
-from pytest_mlebench.data.twins import Twins
-from pytest_mlebench.data.verification import fingerprint
 from pytest_mlebench.errors import CompetitionError, DataError, reason
-from pytest_mlebench.grading.grader import Grader
-from pytest_mlebench.grading.process_client import EXCEEDED
+from pytest_mlebench.grading.grader import EXCEEDED, Grader
 from pytest_mlebench.grading.twins import TwinStore
 from pytest_mlebench.io.values import read_json, write_json
 from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.records.manifest import library_versions
+from pytest_mlebench.records.outcome import Report, TimelinePoint
 from pytest_mlebench.records.record import SUBMISSION, RunRecord
-from pytest_mlebench.records.report import Report, TimelinePoint
-from pytest_mlebench.sandbox.snapshots import digest_of
+from pytest_mlebench.sandbox.collection import digest_of
 
 ROUNDING = 1.5e-5
 """Scores are rounded to five decimals: machines may disagree on the last one."""

@@ -11,10 +11,10 @@ from typing import Any
 from pytest_mlebench import defaults
 from pytest_mlebench.catalog.leaderboard import Medal
 from pytest_mlebench.io.values import loads
+from pytest_mlebench.records.outcome import Report, TimelinePoint
 from pytest_mlebench.records.record import SUBMISSION, VALIDATION
-from pytest_mlebench.records.report import Report, TimelinePoint
 from pytest_mlebench.runs.files import FilesError, open_files
-from pytest_mlebench.sandbox.snapshots import Snapshots, digest_of
+from pytest_mlebench.sandbox.collection import Snapshots, digest_of
 
 _MAX_VALIDATION_BYTES = 1 << 16
 NOT_GRADED = "not graded: "

@@ -22,7 +22,7 @@ from typing import Any
 
 from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.io.values import loads
-from pytest_mlebench.sandbox.snapshots import Identity
+from pytest_mlebench.sandbox.collection import Identity
 
 _MAX_MESSAGE = 1 << 12
 _MAX_NESTING = 4

@@ -31,8 +31,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from pytest_mlebench import defaults
-from pytest_mlebench.agents.definition import Agent, Launch
-from pytest_mlebench.agents.registry import check_folder
+from pytest_mlebench.agents.registry import Agent, Launch, check_folder
 from pytest_mlebench.errors import AgentError, SandboxError
 from pytest_mlebench.io.files import bundled
 from pytest_mlebench.io.units import format_size, pluralize
@@ -40,7 +39,7 @@ from pytest_mlebench.records.outcome import Ending, Limits, SandboxAccount
 
 if TYPE_CHECKING:
     from pytest_mlebench.llm.gateway import RunGateway
-    from pytest_mlebench.sandbox.snapshots import Snapshots
+    from pytest_mlebench.sandbox.collection import Snapshots
 
 
 def _nothing() -> None:

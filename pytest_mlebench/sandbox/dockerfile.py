@@ -24,7 +24,7 @@ from typing import IO, Literal, Protocol
 from docker.utils.build import create_archive, exclude_paths
 from filelock import FileLock, Timeout
 
-from pytest_mlebench.agents.definition import Agent
+from pytest_mlebench.agents.registry import Agent
 from pytest_mlebench.errors import SandboxError, reason
 from pytest_mlebench.io.progress import Reporter, Step
 from pytest_mlebench.sandbox.wiring import CONTAINER_DIRS

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_mlebench.io.disk import remove_tree
+from pytest_mlebench.io.files import remove_tree
 from pytest_mlebench.io.processes import dead_folders
 from pytest_mlebench.io.progress import Note, Reporter, silent
 from pytest_mlebench.sandbox.checker import UPLOADS

@@ -33,10 +33,9 @@ from pytest_mlebench.sandbox.checker import PORT, SubmissionChecker
 from pytest_mlebench.sandbox.contract import INSTRUCTIONS, VALIDATE, Task, clock, render_instructions, with_steps
 from pytest_mlebench.sandbox.endings import End
 from pytest_mlebench.sandbox.leftovers import SOCKETS
-from pytest_mlebench.sandbox.logs import tail
 from pytest_mlebench.sandbox.network.policy import Network, endpoints
 from pytest_mlebench.sandbox.network.proxy import Proxy
-from pytest_mlebench.sandbox.redaction import Redactor, connections, validations
+from pytest_mlebench.sandbox.redaction import Redactor, connections, tail, validations
 
 START_SECONDS = 120.0
 HOME = "/home"

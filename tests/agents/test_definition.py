@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from pytest_mlebench.agents import Agent, AgentRegistry
-from pytest_mlebench.agents.definition import Launch
-from pytest_mlebench.agents.registry import check_folder, default_agents
+from pytest_mlebench.agents.registry import Launch, check_folder, default_agents
 from pytest_mlebench.errors import AgentError, UsageError
 
 CONFIG = """

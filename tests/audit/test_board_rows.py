@@ -20,8 +20,8 @@ from pytest_mlebench.extras.bundles.board.site import Site, write_site
 from pytest_mlebench.records.group import read_group
 from pytest_mlebench.records.outcome import SandboxAccount
 from pytest_mlebench.records.record import MANIFEST, RunRecord
-from pytest_mlebench.results.comparison import PublishedResult
 from pytest_mlebench.results.findings import Findings
+from pytest_mlebench.results.overview import PublishedResult
 from pytest_mlebench.results.profile import Card, Check, Result
 from pytest_mlebench.results.statistics import Interval, Rate
 from pytest_mlebench.runs.regrade import Regrader

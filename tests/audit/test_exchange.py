@@ -16,8 +16,8 @@ import pytest
 
 from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.cli.main import main
+from pytest_mlebench.data.dataset import fingerprint
 from pytest_mlebench.data.store import DataStore
-from pytest_mlebench.data.verification import fingerprint
 from pytest_mlebench.grading.grader import Grader
 from pytest_mlebench.llm.ledger import Call, Ledger
 from pytest_mlebench.llm.prices import Tokens

@@ -19,8 +19,8 @@ from pytest_mlebench.llm.ledger import BODIES, CALLS, Call, Ledger
 from pytest_mlebench.llm.prices import Tokens
 from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.records.manifest import Manifest, Session
+from pytest_mlebench.records.outcome import TimelinePoint
 from pytest_mlebench.records.record import RunRecord
-from pytest_mlebench.records.report import TimelinePoint
 from pytest_mlebench.results.profile import Check, Result
 from tests.groups import record_with
 

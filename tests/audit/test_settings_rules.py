@@ -15,8 +15,7 @@ from pytest_mlebench.extras.bundles.verify_settings import counts, settings
 from pytest_mlebench.io.values import parse
 from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.records.manifest import Canonical, Manifest, PlannedRun, Session, canonical_differences
-from pytest_mlebench.records.outcome import Connection, Ending, Hardware, Limits
-from pytest_mlebench.records.report import TimelinePoint
+from pytest_mlebench.records.outcome import Connection, Ending, Hardware, Limits, TimelinePoint
 from pytest_mlebench.sandbox.limits import describe
 from tests.groups import record_with
 

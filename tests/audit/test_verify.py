@@ -33,7 +33,7 @@ from pytest_mlebench.llm.prices import Tokens
 from pytest_mlebench.records.group import read_group
 from pytest_mlebench.records.manifest import Manifest
 from pytest_mlebench.records.record import MANIFEST
-from pytest_mlebench.reports.precision import card_sections
+from pytest_mlebench.reports.tables import card_sections
 from pytest_mlebench.results.findings import FINDINGS
 from pytest_mlebench.results.grading_report import report_name, write_group
 from pytest_mlebench.results.profile import Card, Result

@@ -24,9 +24,8 @@ from pytest_mlebench.extras.bundles.verify import objections, verify
 from pytest_mlebench.io.values import json_text
 from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.records.manifest import PlannedRun
-from pytest_mlebench.records.outcome import Ending
+from pytest_mlebench.records.outcome import Ending, Report, TimelinePoint
 from pytest_mlebench.records.record import RunRecord
-from pytest_mlebench.records.report import Report, TimelinePoint
 from pytest_mlebench.results.profile import Card, Check, Result
 from pytest_mlebench.runs.regrade import RegradedRun, Regrader, Regrading, changes
 from tests.audit.test_settings_rules import COMPETITION, at, honest, imported

@@ -9,7 +9,7 @@ import pytest
 from pytest_mlebench.catalog import Competition, default_catalogue
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.gate.golden import ANSWERS, synthetic_submissions
-from pytest_mlebench.grading.process_client import VALID, FormChecker
+from pytest_mlebench.grading.grader import VALID, FormChecker
 from tests.extent import one_in
 
 CATALOGUE, CORRECTED = default_catalogue(), default_catalogue(version="v2")

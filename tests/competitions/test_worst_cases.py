@@ -16,7 +16,7 @@ from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import InvalidSubmission
 from pytest_mlebench.grading import Grader
-from pytest_mlebench.grading.process_client import GradingLimits
+from pytest_mlebench.grading.grader import GradingLimits
 from pytest_mlebench.grading.scorer import Form, Scorer
 from tests.competitions.worst_cases import worst_cases
 from tests.extent import one_in

@@ -9,7 +9,7 @@ import pandas as pd
 import pytest
 
 from pytest_mlebench.authoring.archives import write_7z, write_tar_gz, write_zip
-from pytest_mlebench.data.verification import differences, digest, listing, md5
+from pytest_mlebench.data.dataset import differences, digest, listing, md5
 
 ONE = "f97c5d29941bfb1b2fdab0874906ab82"  # echo -n one | md5sum
 TWO = "b8a9f715dbb64fd5c56e7783c6820a61"

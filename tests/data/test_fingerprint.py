@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from pytest_mlebench.catalog import default_catalogue
-from pytest_mlebench.data.dataset import Dataset
+from pytest_mlebench.data.dataset import Dataset, fingerprint
 from pytest_mlebench.data.store import DataStore
-from pytest_mlebench.data.verification import fingerprint
 
 
 @pytest.fixture

@@ -25,8 +25,7 @@ from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import DataError
 from pytest_mlebench.extras.engines.scratch import copied
 from pytest_mlebench.extras.remote_data.source import RemoteSource as Storage
-from pytest_mlebench.runs.environment import obfuscated_data
-from pytest_mlebench.runs.run import RunOptions, run_agent
+from pytest_mlebench.runs.run import RunOptions, obfuscated_data, run_agent
 
 CLASSES, EACH = 5, 60
 LEVEL, DRAWS = 0.01, 4000

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_mlebench.io import locks
-from pytest_mlebench.io.locks import LockHeld, hold, hold_any, holder
+from pytest_mlebench.io import files
+from pytest_mlebench.io.files import LockHeld, hold_any_lock, hold_lock, lock_holder
 from pytest_mlebench.io.progress import Event, Step, silent
 
 WITHOUT_FLOCK = f"""
@@ -32,8 +32,8 @@ def start_holder(path: Path, before: str = "") -> subprocess.Popen[str]:
     program = (
         f"{before}\n"
         "import sys, pathlib\n"
-        "from pytest_mlebench.io.locks import hold\n"
-        f"with hold(pathlib.Path({str(path)!r}), 'prepares', 'toy'):\n"
+        "from pytest_mlebench.io.files import hold_lock\n"
+        f"with hold_lock(pathlib.Path({str(path)!r}), 'prepares', 'toy'):\n"
         "    print('held', flush=True)\n"
         "    sys.stdin.read()\n"
     )
@@ -50,15 +50,15 @@ def path(tmp_path: Path) -> Path:
 def test_waiting_is_reported_with_the_holder(path: Path) -> None:
     process = start_holder(path)
     who = f"process {process.pid} on host {socket.gethostname()}, which prepares toy"
-    assert holder(path) == who
-    with pytest.raises(LockHeld, match=who), hold(path, "removes", "toy"):
+    assert lock_holder(path) == who
+    with pytest.raises(LockHeld, match=who), hold_lock(path, "removes", "toy"):
         pass
     events: list[Event] = []
     threading.Timer(0.5, process.communicate).start()
-    with hold(path, "prepares", "toy", events.append):
+    with hold_lock(path, "prepares", "toy", events.append):
         assert events == [Step("toy", f"waiting for {who}")]
-        assert holder(path) == f"process {os.getpid()} on host {socket.gethostname()}, which prepares toy"
-    assert holder(path) is None
+        assert lock_holder(path) == f"process {os.getpid()} on host {socket.gethostname()}, which prepares toy"
+    assert lock_holder(path) is None
 
 
 @pytest.mark.parametrize("before", ["", WITHOUT_FLOCK], ids=["flock", "no flock"])
@@ -66,15 +66,15 @@ def test_a_holder_that_was_killed_holds_nothing(path: Path, before: str, monkeyp
     process = start_holder(path, before)
     if before:
         monkeypatch.setattr(fcntl, "flock", refuse)
-    with pytest.raises(LockHeld), hold(path, "prepares", "toy"):
+    with pytest.raises(LockHeld), hold_lock(path, "prepares", "toy"):
         pass
     process.send_signal(signal.SIGKILL)
     process.communicate()
     waited: list[Event] = []
     begin = time.monotonic()
-    with hold(path, "prepares", "toy", waited.append):
+    with hold_lock(path, "prepares", "toy", waited.append):
         assert time.monotonic() - begin < 5
-    assert holder(path) is None
+    assert lock_holder(path) is None
 
 
 @pytest.mark.full
@@ -82,32 +82,32 @@ def test_a_holder_on_a_host_that_no_longer_answers_is_waited_for_no_longer_than_
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fcntl, "flock", refuse)
-    monkeypatch.setattr(locks, "LEASE_SECONDS", 2.0)
+    monkeypatch.setattr(files, "LEASE_SECONDS", 2.0)
     elsewhere = f"import socket; socket.gethostname = lambda: 'elsewhere'\n{WITHOUT_FLOCK}"
-    elsewhere += "from pytest_mlebench.io import locks; locks.LEASE_SECONDS = 2.0"
+    elsewhere += "from pytest_mlebench.io import files; files.LEASE_SECONDS = 2.0"
     process = start_holder(path, elsewhere)
-    with pytest.raises(LockHeld, match=f"process {process.pid} on host elsewhere"), hold(path, "prepares", "toy"):
+    with pytest.raises(LockHeld, match=f"process {process.pid} on host elsewhere"), hold_lock(path, "prepares", "toy"):
         pass
     time.sleep(3)  # it is refreshed
-    with pytest.raises(LockHeld), hold(path, "prepares", "toy"):
+    with pytest.raises(LockHeld), hold_lock(path, "prepares", "toy"):
         pass
     process.send_signal(signal.SIGKILL)
     process.communicate()
     begin = time.monotonic()
-    with hold(path, "prepares", "toy", silent):
+    with hold_lock(path, "prepares", "toy", silent):
         assert 1 < time.monotonic() - begin < 20
 
 
 def test_so_many_may_hold_one_of_several(tmp_path: Path) -> None:
     paths = [tmp_path / "0", tmp_path / "1"]
     events: list[Event] = []
-    with hold_any(paths, "downloads", "a", events.append), hold_any(paths, "downloads", "b", events.append):
+    with hold_any_lock(paths, "downloads", "a", events.append), hold_any_lock(paths, "downloads", "b", events.append):
         assert events == []
         released = threading.Event()
         entered = threading.Event()
 
         def third() -> None:
-            with hold_any(paths, "downloads", "c", events.append):
+            with hold_any_lock(paths, "downloads", "c", events.append):
                 assert released.is_set()
                 entered.set()
 

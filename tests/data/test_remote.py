@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from pytest_mlebench.catalog import Competition, default_catalogue
-from pytest_mlebench.data import source as address
+from pytest_mlebench.data import preparing as address
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import DataError, UsageError
 from pytest_mlebench.extras.remote_data.index import (

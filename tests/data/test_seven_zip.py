@@ -1,7 +1,7 @@
 from pathlib import Path
 
 from pytest_mlebench.authoring.archives import unpack_7z, write_7z
-from pytest_mlebench.data.verification import digest
+from pytest_mlebench.data.dataset import digest
 
 
 def test_a_7z_archive_gives_back_bytes_text_and_files(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_mlebench.io.locks import hold
+from pytest_mlebench.io.files import hold_lock
 from pytest_mlebench.io.units import format_size
 from tests.kaggle_server import zip_bytes
 
@@ -107,7 +107,7 @@ def test_files_that_somebody_else_has_too_do_not_count_as_freed(prepared: Path, 
 
 
 def test_nothing_is_removed_while_a_process_uses_it(prepared: Path, mlebench: Mlebench) -> None:
-    with hold(prepared / TITANIC / ".lock", "prepares", TITANIC):
+    with hold_lock(prepared / TITANIC / ".lock", "prepares", TITANIC):
         done = mlebench("remove", "-c", TITANIC)
         assert f"in use by process {os.getpid()}" in state(mlebench, TITANIC)
     assert done.returncode == 1

@@ -23,8 +23,7 @@ from pytest_mlebench.llm.requests import Admission, Refusal, Target, parse_body
 from pytest_mlebench.sandbox.channels import ControlChannel, ControlChannelClosed, parse_message
 from pytest_mlebench.sandbox.checker import SubmissionChecker
 from pytest_mlebench.sandbox.network.policy import Endpoint, as_address
-from pytest_mlebench.sandbox.network.proxy import Proxy
-from pytest_mlebench.sandbox.network.request import BadRequest, HelloError, read_request, server_name
+from pytest_mlebench.sandbox.network.proxy import BadRequest, HelloError, Proxy, read_request, server_name
 from tests.fuzz.bounded import fuzzing, limited_time, run_limited
 
 pytestmark = pytest.mark.full

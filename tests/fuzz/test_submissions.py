@@ -16,8 +16,7 @@ from hypothesis import strategies as st
 from pytest_mlebench.authoring import checks, columns, ids
 from pytest_mlebench.authoring.rle import decode_rle, mask_from_rle, pixels, union
 from pytest_mlebench.errors import InvalidSubmission
-from pytest_mlebench.grading.reading import read_submission
-from pytest_mlebench.grading.scorer import check_like_sample
+from pytest_mlebench.grading.scorer import check_like_sample, read_submission
 from tests.fuzz.bounded import fuzzing, limited_time, run_limited
 
 pytestmark = pytest.mark.full

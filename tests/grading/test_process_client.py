@@ -17,11 +17,10 @@ from pytest_mlebench.catalog import Competition
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import CompetitionError, DataError
-from pytest_mlebench.grading import process_client
-from pytest_mlebench.grading.grader import Grader
+from pytest_mlebench.grading import grader as grader_module
+from pytest_mlebench.grading.grader import Grader, GradingLimits
 from pytest_mlebench.grading.process import MAX_WORKERS
-from pytest_mlebench.grading.process_client import GradingLimits
-from pytest_mlebench.records.report import Report
+from pytest_mlebench.records.outcome import Report
 
 pytestmark = pytest.mark.serial
 
@@ -57,7 +56,7 @@ def make_grader(tmp_path: Path, toy_store: DataStore) -> MakeGrader:
 @pytest.fixture
 def as_bundled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Graders of this test leave marks in files, which those of other people's competitions may not."""
-    monkeypatch.setattr(process_client, "is_third_party", lambda competition: False)
+    monkeypatch.setattr(grader_module, "is_third_party", lambda competition: False)
 
 
 @pytest.fixture
@@ -268,7 +267,7 @@ def test_answers_that_are_lost_while_an_agent_runs_are_a_defect(submission: Path
     store.prepare(competition)
     grader = Grader(competition, store.dataset(competition))
     store.dataset(competition).answers.unlink()
-    process_client._stop_all()  # as if the process that has read them had died
+    grader_module._stop_all()  # as if the process that has read them had died
     report = grader.report(submission)
     assert outcome(report) == (None, False, True)
     assert "no answers" in str(report.error)
@@ -299,8 +298,8 @@ def test_everything_ends_with_its_harness(
     )
     script = (
         "from pathlib import Path; from pytest_mlebench.catalog import Competition; "
-        "from pytest_mlebench.data.store import DataStore; from pytest_mlebench.grading import grade, process_client; "
-        "process_client.is_third_party = lambda competition: False; "
+        "from pytest_mlebench.data.store import DataStore; from pytest_mlebench.grading import grade, grader; "
+        "grader.is_third_party = lambda competition: False; "
         f"competition = Competition.load(Path({str(folder)!r})); "
         f"grade(Path({str(submission)!r}), competition, DataStore(Path({str(toy_store.root)!r})).dataset(competition))"
     )

@@ -11,8 +11,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pytest_mlebench.authoring import alignment
-from pytest_mlebench.grading import reading
-from pytest_mlebench.grading.reading import read_table
+from pytest_mlebench.grading import scorer
+from pytest_mlebench.grading.scorer import read_table
 
 FIELDS = ["", "0", "-7", "0.1", "1e400", "9007199254740993", "9223372036854775808", "nan", "inf", "True", "x", '"1"']
 
@@ -20,7 +20,7 @@ FIELDS = ["", "0", "-7", "0.1", "1e400", "9007199254740993", "922337203685477580
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, rows in (("MANY", 1), ("_FIRST", 1), ("_PIECE", 2)):
-        monkeypatch.setattr(reading, name, rows)
+        monkeypatch.setattr(scorer, name, rows)
 
 
 @pytest.mark.usefixtures("few")
@@ -57,7 +57,7 @@ def test_what_only_the_last_row_holds_is_read_as_pandas_reads_it(late: str) -> N
 READ = """
 import sys
 from pathlib import Path
-from pytest_mlebench.grading.reading import read_answers
+from pytest_mlebench.grading.scorer import read_answers
 
 def peak():
     lines = Path("/proc/self/status").read_text().splitlines()

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from pytest_mlebench.errors import InvalidSubmission
-from pytest_mlebench.grading.reading import open_submission, read_submission
+from pytest_mlebench.grading.scorer import open_submission, read_submission
 
 
 @pytest.fixture

@@ -14,8 +14,8 @@ import pytest
 
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.cli.new import TEMPLATES
+from pytest_mlebench.data.preparing import Twins, settled
 from pytest_mlebench.data.store import DataStore
-from pytest_mlebench.data.twins import Twins, settled
 from pytest_mlebench.errors import CompetitionError, DataError
 from pytest_mlebench.gate.golden import grade_all, make_golden, synthetic_submissions
 from pytest_mlebench.gate.groups import medals_for_guesses, row_problems

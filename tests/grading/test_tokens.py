@@ -10,8 +10,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pytest_mlebench.errors import InvalidSubmission
-from pytest_mlebench.grading import reading as tokens
-from pytest_mlebench.grading.reading import require_bounded
+from pytest_mlebench.grading import scorer as tokens
+from pytest_mlebench.grading.scorer import require_bounded
 
 
 def count(content: bytes) -> tuple[int, int, int]:

@@ -11,8 +11,7 @@ import pytest
 
 from pytest_mlebench.catalog import Competition, default_catalogue
 from pytest_mlebench.data.dataset import Dataset
-from pytest_mlebench.data.preparing import prepare_here
-from pytest_mlebench.data.twins import parse_choice, settled, twins_of
+from pytest_mlebench.data.preparing import parse_choice, prepare_here, settled, twins_of
 from pytest_mlebench.errors import CompetitionError, DataError
 from pytest_mlebench.grading.grader import Grader
 from pytest_mlebench.grading.twins import NoMedals, TwinStore, twin_medals

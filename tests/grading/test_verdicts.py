@@ -13,7 +13,7 @@ import pytest
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import CompetitionError
-from pytest_mlebench.grading.process_client import VALID, FormChecker, GradingLimits
+from pytest_mlebench.grading.grader import VALID, FormChecker, GradingLimits
 
 TOY = Path(__file__).parents[1] / "toys/competitions/toy-parity"
 DEFECT = "Submission invalid! It could not be read as the competition asks."

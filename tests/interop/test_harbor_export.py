@@ -25,7 +25,7 @@ from pytest_mlebench.extras.interop.harbor.task import without_comments
 from pytest_mlebench.extras.interop.harbor.toml import to_toml
 from pytest_mlebench.extras.remote_data.storage import Storage
 from pytest_mlebench.gate.leaks import find_leaks
-from pytest_mlebench.records.report import Report
+from pytest_mlebench.records.outcome import Report
 from tests.data.remote_servers import KEYS, make_bucket, running_s3, s3_environment
 from tests.groups import report_of
 

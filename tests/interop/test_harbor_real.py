@@ -17,7 +17,7 @@ from pytest_mlebench import default_catalogue, read_group
 from pytest_mlebench.cli.main import main
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.extras.interop.harbor import check, verify
-from pytest_mlebench.records.report import Report
+from pytest_mlebench.records.outcome import Report
 from tests.extent import ALL, one_in
 from tests.interop.real_harbor import REPOSITORY, ZEROS, harbor, trial
 

@@ -17,16 +17,25 @@ import pytest
 from google import genai
 from google.genai import types as genai_types
 
-from pytest_mlebench.agents.definition import Agent
+from pytest_mlebench.agents.registry import Agent
 from pytest_mlebench.errors import AgentError, UsageError
 from pytest_mlebench.extras.audit.asking import named_model
 from pytest_mlebench.llm import ledger as ledger_module
 from pytest_mlebench.llm.accounting import GatewaySettings
 from pytest_mlebench.llm.gateway import Gateway, check_secrets, keyless, providers_of
-from pytest_mlebench.llm.ledger import BODIES, CALLS, Call, Ledger, read_bodies, read_calls
+from pytest_mlebench.llm.ledger import (
+    BODIES,
+    CALLS,
+    Call,
+    Ledger,
+    Recording,
+    canonical,
+    read_bodies,
+    read_calls,
+    without_volatile,
+)
 from pytest_mlebench.llm.prices import Prices, Tokens, Usage
 from pytest_mlebench.llm.providers import load_providers
-from pytest_mlebench.llm.replay import Recording, canonical, without_volatile
 from pytest_mlebench.llm.requests import Refusal
 from tests.llm.conftest import Start
 from tests.llm.talking import QUESTION, ask

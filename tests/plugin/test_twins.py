@@ -14,8 +14,8 @@ import pytest
 from pytest_mlebench import Bench
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.cli.main import main
+from pytest_mlebench.data.preparing import seed_of
 from pytest_mlebench.data.store import DataStore
-from pytest_mlebench.data.twins import seed_of
 
 pytestmark = pytest.mark.full
 

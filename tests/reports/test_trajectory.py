@@ -12,8 +12,8 @@ import pytest
 
 from pytest_mlebench.cli.main import main
 from pytest_mlebench.llm.trajectory import TRAJECTORY
-from pytest_mlebench.reports import trajectory as module
-from pytest_mlebench.reports.trajectory import markdown, page
+from pytest_mlebench.reports import run_details as module
+from pytest_mlebench.reports.run_details import markdown, page
 from tests.llm.atif import problems
 from tests.llm.test_trajectory import agent, recorded, user
 

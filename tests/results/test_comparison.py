@@ -13,7 +13,7 @@ from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.records.manifest import Canonical, Manifest, PlannedRun
 from pytest_mlebench.records.record import RunRecord
-from pytest_mlebench.results.comparison import (
+from pytest_mlebench.results.overview import (
     Standing,
     compare,
     flags,

@@ -13,9 +13,8 @@ from pytest_mlebench.authoring.resampling import certainty, mean_of
 from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.records.record import RunRecord
-from pytest_mlebench.reports.precision import precision_sections
-from pytest_mlebench.results.comparison import precisions, row_variance
-from pytest_mlebench.results.overview import overview
+from pytest_mlebench.reports.tables import precision_sections
+from pytest_mlebench.results.overview import overview, precisions, row_variance
 from pytest_mlebench.results.summary import SplitSummary, summarise
 from tests.groups import record_with, report_of
 

@@ -239,7 +239,7 @@ def test_influences_are_the_means_without_each(values: dict[str, float]) -> None
 
 def test_summaries_and_the_command_line_are_had_without_numpy() -> None:
     program = (
-        "import sys, pytest_mlebench.cli.main, pytest_mlebench.results.comparison\n"
+        "import sys, pytest_mlebench.cli.main, pytest_mlebench.results.overview\n"
         "from pytest_mlebench.results.statistics import rate\n"
         "rate([[True], [False]])\n"
         "print(sorted({'numpy', 'pandas', 'scipy', 'docker', 'kaggle'} & sys.modules.keys()))"

@@ -10,8 +10,8 @@ import pytest
 from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.records.manifest import Manifest, PlannedRun
-from pytest_mlebench.reports.medals import run_sections
 from pytest_mlebench.reports.sections import sections
+from pytest_mlebench.reports.tables import run_sections
 from pytest_mlebench.results.overview import overview
 from tests.groups import record_with
 

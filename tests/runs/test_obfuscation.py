@@ -19,8 +19,7 @@ from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import CompetitionError, SandboxError
 from pytest_mlebench.records.record import RunRecord
-from pytest_mlebench.runs.environment import obfuscated_data
-from pytest_mlebench.runs.run import RunOptions, run_agent
+from pytest_mlebench.runs.run import RunOptions, obfuscated_data, run_agent
 from pytest_mlebench.sandbox import Ending, Limits, Sandbox
 from tests.sandbox.conftest import require_docker
 from tests.sandbox.scripted import AGENTS, docker_sandbox, local_sandbox

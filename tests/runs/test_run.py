@@ -111,7 +111,7 @@ def test_the_record_says_where_the_kernel_does_not_keep_the_checker_from_the_ans
     is_confined: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "pytest_mlebench.grading.process_client.prepare",
+        "pytest_mlebench.grading.grader.prepare",
         lambda *_: {"ready": True, "confinement": {"landlock": 3 * is_confined}},
     )
     record = run(ScriptedSandbox(Execution(ending=Ending.FINISHED, seconds=1)), tmp_path)

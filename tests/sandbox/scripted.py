@@ -21,7 +21,7 @@ from pytest_mlebench.agents import Agent, Launch
 from pytest_mlebench.agents.registry import read_config
 from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.sandbox import Execution, Limits, Sandbox, Task
-from pytest_mlebench.sandbox.snapshots import Snapshots
+from pytest_mlebench.sandbox.collection import Snapshots
 
 MB = 1 << 20
 AGENTS = Path(__file__).parent / "agents"

@@ -10,7 +10,7 @@ import pytest
 
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.data.store import DataStore
-from pytest_mlebench.grading.process_client import GradingLimits
+from pytest_mlebench.grading.grader import GradingLimits
 from pytest_mlebench.records.record import RunRecord
 from pytest_mlebench.runs.run import RunOptions, run_agent
 from pytest_mlebench.sandbox import Limits, Sandbox

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_mlebench.sandbox.control_groups import delegated, memory_limit, oom_events, oom_kills
+from pytest_mlebench.sandbox.limits import delegated, memory_limit, oom_events, oom_kills
 
 REAL = Path("/sys/fs/cgroup/memory")
 MB = 1 << 20

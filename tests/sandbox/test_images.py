@@ -15,7 +15,7 @@ import docker
 import docker.errors
 import pytest
 
-from pytest_mlebench.agents.definition import Agent
+from pytest_mlebench.agents.registry import Agent
 from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.io.files import bundled
 from pytest_mlebench.io.progress import Event, Note, Step, log_reported

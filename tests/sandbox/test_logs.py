@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_mlebench.sandbox.logs import LogWriter, tail
-from pytest_mlebench.sandbox.redaction import Redactor
+from pytest_mlebench.sandbox.redaction import LogWriter, Redactor, tail
 
 
 @pytest.fixture

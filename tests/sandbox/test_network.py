@@ -17,11 +17,10 @@ from typing import Any
 
 import pytest
 
-from pytest_mlebench.agents.definition import Launch
+from pytest_mlebench.agents.registry import Launch
 from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.sandbox.network.policy import Endpoint, endpoints
-from pytest_mlebench.sandbox.network.proxy import Proxy
-from pytest_mlebench.sandbox.network.request import HelloError, server_name
+from pytest_mlebench.sandbox.network.proxy import HelloError, Proxy, server_name
 from tests.sandbox.scripted import Runner, docker_sandbox, make_runner, script_agent
 
 

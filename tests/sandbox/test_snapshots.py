@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from pytest_mlebench.sandbox import Ending
-from pytest_mlebench.sandbox.redaction import Redactor
-from pytest_mlebench.sandbox.snapshots import (
+from pytest_mlebench.sandbox.collection import (
     Identity,
     SnapshotPolicy,
     Snapshots,
@@ -21,6 +20,7 @@ from pytest_mlebench.sandbox.snapshots import (
     digest_of,
     taking_snapshots,
 )
+from pytest_mlebench.sandbox.redaction import Redactor
 from tests.sandbox.scripted import Result, Runner
 
 QUICK = SnapshotPolicy(look_every=0.05, spacing=0.0)

@@ -13,7 +13,7 @@ from textwrap import dedent
 from typing import Any
 
 import pytest_mlebench
-from pytest_mlebench.agents.definition import Agent
+from pytest_mlebench.agents.registry import Agent
 from pytest_mlebench.catalog.competition import Competition
 from pytest_mlebench.catalog.leaderboard import Leaderboard
 from pytest_mlebench.cli import main
@@ -22,9 +22,8 @@ from pytest_mlebench.llm.ledger import Call, Totals
 from pytest_mlebench.options import FLAG, INI, LIST, OPTIONAL, OPTIONS, PATH, RESTORED, Option
 from pytest_mlebench.plugin import fixtures
 from pytest_mlebench.records import manifest, record
-from pytest_mlebench.records.outcome import Outcome, SandboxAccount
+from pytest_mlebench.records.outcome import LastChange, Outcome, Report, SandboxAccount, TimelinePoint
 from pytest_mlebench.records.record import RunRecord
-from pytest_mlebench.records.report import LastChange, Report, TimelinePoint
 from tools.docs.docstrings import field_docs, markdown, module_docs, one_line
 from tools.docs.variables import VARIABLES, variables_read
 

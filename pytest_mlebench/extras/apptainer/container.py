@@ -16,8 +16,8 @@ from types import TracebackType
 from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.extras.apptainer.program import environment
 from pytest_mlebench.io.units import format_size
-from pytest_mlebench.sandbox.control_groups import memory_limit, oom_events, oom_kills
-from pytest_mlebench.sandbox.logs import LogWriter
+from pytest_mlebench.sandbox.limits import memory_limit, oom_events, oom_kills
+from pytest_mlebench.sandbox.redaction import LogWriter
 
 _BLOCK = 1 << 16
 _END_SECONDS = 20.0

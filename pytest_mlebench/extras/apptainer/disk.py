@@ -15,7 +15,7 @@ from pathlib import Path
 
 from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.extras.apptainer.program import Program, environment
-from pytest_mlebench.io.disk import open_up
+from pytest_mlebench.io.files import open_up
 from pytest_mlebench.records.outcome import COLLECTED, SUBMISSION
 from pytest_mlebench.sandbox.collection import Collector, collect_archive
 from pytest_mlebench.sandbox.wiring import HOME

@@ -23,8 +23,7 @@ from pytest_mlebench.bench import Bench
 from pytest_mlebench.extras.apptainer import definition as definition_module
 from pytest_mlebench.extras.apptainer.definition import BUILD, Script, definition
 from pytest_mlebench.extras.apptainer.program import Program, build_environment, find_program, last_line
-from pytest_mlebench.io.disk import remove_tree
-from pytest_mlebench.io.files import bundled, publish, write_text
+from pytest_mlebench.io.files import bundled, publish, remove_tree, write_text
 from pytest_mlebench.io.processes import owned
 from pytest_mlebench.io.values import json_text, loads
 from pytest_mlebench.sandbox.contract import check_agent_folder

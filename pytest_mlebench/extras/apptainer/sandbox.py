@@ -28,24 +28,29 @@ from pytest_mlebench.extras.apptainer.disk import CONFINED, NO_NETWORK, Disk
 from pytest_mlebench.extras.apptainer.filter import compiled
 from pytest_mlebench.extras.apptainer.images import SifImages
 from pytest_mlebench.extras.apptainer.program import Program, find_program
-from pytest_mlebench.io.disk import remove_tree
-from pytest_mlebench.io.files import bundled
+from pytest_mlebench.io.files import bundled, remove_tree
 from pytest_mlebench.io.processes import owned, sigterm_interrupts
 from pytest_mlebench.io.units import format_size, listed, pluralize
 from pytest_mlebench.records.outcome import RUN_LOG
 from pytest_mlebench.sandbox.channels import SubmissionChannel
-from pytest_mlebench.sandbox.collection import Collector, FilesWriter
+from pytest_mlebench.sandbox.collection import Collector, FilesWriter, taking_snapshots
 from pytest_mlebench.sandbox.contract import Task, check_agent_folder
-from pytest_mlebench.sandbox.control_groups import delegated, memory_limit
 from pytest_mlebench.sandbox.endings import End
 from pytest_mlebench.sandbox.gpus import Gpu, GpuPool, GpuUsage, machine_size
 from pytest_mlebench.sandbox.leftovers import SOCKETS, clean_folders
-from pytest_mlebench.sandbox.limits import DiskWatcher, FreeSpaceWatcher, Machine, apply, describe, disk_share
+from pytest_mlebench.sandbox.limits import (
+    DiskWatcher,
+    FreeSpaceWatcher,
+    Machine,
+    apply,
+    delegated,
+    describe,
+    disk_share,
+    memory_limit,
+)
 from pytest_mlebench.sandbox.local.sandbox import link_tree
-from pytest_mlebench.sandbox.logs import LogWriter, tail
 from pytest_mlebench.sandbox.network.policy import Network, check_form
-from pytest_mlebench.sandbox.redaction import Redactor, environment_secrets
-from pytest_mlebench.sandbox.snapshots import taking_snapshots
+from pytest_mlebench.sandbox.redaction import LogWriter, Redactor, environment_secrets, tail
 from pytest_mlebench.sandbox.wiring import DATA, Wiring, await_end, start_agent, want_descriptors, wire
 
 _HARNESS = "/opt/mlebench-harness"

@@ -32,9 +32,8 @@ from pytest_mlebench.grading.grader import standing
 from pytest_mlebench.io.values import parse
 from pytest_mlebench.llm.ledger import CALLS
 from pytest_mlebench.llm.trajectory import TRAJECTORY
-from pytest_mlebench.records.outcome import Connection, Ending, SandboxAccount, Validation
+from pytest_mlebench.records.outcome import Connection, Ending, Report, SandboxAccount, Validation
 from pytest_mlebench.records.record import RUN_LOG, SUBMISSION, RunRecord
-from pytest_mlebench.records.report import Report
 from pytest_mlebench.results.findings import Finding, JudgeAccount, Verdict
 
 SET = Path(__file__).parent / "calibration_set"

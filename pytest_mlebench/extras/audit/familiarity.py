@@ -21,8 +21,8 @@ from pytest_mlebench.errors import UsageError
 from pytest_mlebench.extras.audit.completions import CHARACTERS, TOP
 from pytest_mlebench.io.progress import Note, Reporter, silent
 from pytest_mlebench.io.values import write_json
+from pytest_mlebench.records.outcome import TWIN_DATA
 from pytest_mlebench.records.record import RunRecord
-from pytest_mlebench.records.report import TWIN_DATA
 from pytest_mlebench.results.findings import Correlation, Knowledge
 
 POSITIONS = 1000

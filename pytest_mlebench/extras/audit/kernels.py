@@ -15,7 +15,7 @@ from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.data.download.contract import CredentialsError, Notebook, NotebookGone, Notebooks, in_parallel
 from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.errors import DataError, reason
-from pytest_mlebench.io import disk
+from pytest_mlebench.io import files
 from pytest_mlebench.io import files as io_files
 from pytest_mlebench.io.progress import Reporter, Step, silent
 from pytest_mlebench.io.units import format_size
@@ -135,7 +135,7 @@ class _Job:
 
 
 def _file(dataset: Dataset, name: str) -> Path | None:
-    return next((path for path in _files(dataset, name) if disk.is_file(path)), None)
+    return next((path for path in _files(dataset, name) if files.is_file(path)), None)
 
 
 def _files(dataset: Dataset, name: str) -> Iterator[Path]:

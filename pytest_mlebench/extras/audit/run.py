@@ -17,7 +17,7 @@ from pytest_mlebench.io.values import loads
 from pytest_mlebench.llm.trajectory import TRAJECTORY
 from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.records.record import SUBMISSION, RunRecord
-from pytest_mlebench.sandbox.snapshots import digest_of
+from pytest_mlebench.sandbox.collection import digest_of
 
 _TRAJECTORY_BYTES = 256 << 20
 _ROWS = 200_000

@@ -26,7 +26,7 @@ from pytest_mlebench.llm.providers import said_in
 from pytest_mlebench.records.record import FILES, RUN_LOG, SUBMISSION
 from pytest_mlebench.results.findings import Finding, Findings, Verdict
 from pytest_mlebench.runs.files import FilesError, open_files
-from pytest_mlebench.sandbox.snapshots import digest_of
+from pytest_mlebench.sandbox.collection import digest_of
 
 _QUOTE = 200
 _MOST = 5

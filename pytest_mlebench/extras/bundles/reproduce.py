@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from pytest_mlebench.agents.definition import Agent
+from pytest_mlebench.agents.registry import Agent
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.io.units import listed
 from pytest_mlebench.records.record import RUN_LOG, SUBMISSION, RunRecord
 from pytest_mlebench.runs.files import open_files, unpack
-from pytest_mlebench.sandbox.snapshots import digest_of
+from pytest_mlebench.sandbox.collection import digest_of
 
 SCRIPT = "reproduce.sh"
 CLOSE = 0.01

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_mlebench.catalog.competition import VERSIONS, split_label
-from pytest_mlebench.data.verification import fingerprint
+from pytest_mlebench.data.dataset import fingerprint
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.extras.audit.judge import FOLDER as JUDGE_FOLDER
 from pytest_mlebench.extras.audit.programs import code_of
@@ -35,15 +35,15 @@ from pytest_mlebench.io.units import pluralize
 from pytest_mlebench.io.values import loads
 from pytest_mlebench.llm.trajectory import TRAJECTORY
 from pytest_mlebench.records.group import RunGroup, read_group, runs_in_progress
+from pytest_mlebench.records.outcome import Report, TimelinePoint
 from pytest_mlebench.records.record import RECORD, SUBMISSION, RunRecord
-from pytest_mlebench.records.report import Report, TimelinePoint
 from pytest_mlebench.results.findings import LOCAL, NOT_ISOLATED, Findings
 from pytest_mlebench.results.profile import Card, Check, Result, fairness_profile
 from pytest_mlebench.runs.files import FilesError, check_files
 from pytest_mlebench.runs.regrade import Regrader, differences, same_score, took_too_much
 from pytest_mlebench.runs.timeline import NOT_GRADED, read_validation_score
-from pytest_mlebench.sandbox.snapshots import FOLDER as SNAPSHOTS
-from pytest_mlebench.sandbox.snapshots import digest_of
+from pytest_mlebench.sandbox.collection import FOLDER as SNAPSHOTS
+from pytest_mlebench.sandbox.collection import digest_of
 
 _MAX_JSON_BYTES = 64 << 20
 

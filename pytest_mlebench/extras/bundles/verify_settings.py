@@ -27,7 +27,7 @@ from pytest_mlebench.records.manifest import (
 )
 from pytest_mlebench.records.outcome import Ending, Hardware, Limits, Outcome
 from pytest_mlebench.records.record import RunRecord
-from pytest_mlebench.runs.environment import used_permissions
+from pytest_mlebench.runs.run import used_permissions
 from pytest_mlebench.sandbox.limits import describe
 
 SLACK_SECONDS = 120.0

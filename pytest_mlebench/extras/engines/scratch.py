@@ -13,10 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from pytest_mlebench.data.dataset import Dataset, level
-from pytest_mlebench.data.verification import SIDES, fingerprint, md5, prepared_files
+from pytest_mlebench.data.dataset import SIDES, Dataset, fingerprint, level, md5, prepared_files
 from pytest_mlebench.errors import DataError, reason
-from pytest_mlebench.io import disk, locks
 from pytest_mlebench.io import files as io_files
 from pytest_mlebench.io.progress import Reporter, Step, silent
 from pytest_mlebench.io.units import format_size
@@ -37,7 +35,7 @@ def copied(dataset: Dataset, folder: Path, reporter: Reporter = silent) -> Itera
     """
     base = _own_folder(folder)
     place = base / _key(dataset)
-    with locks.hold(_lock(place), "copies", dataset.competition.id, reporter):
+    with io_files.hold_lock(_lock(place), "copies", dataset.competition.id, reporter):
         _remove_unused(base, apart_from=place)
         user = _register(place)
         try:
@@ -49,7 +47,7 @@ def copied(dataset: Dataset, folder: Path, reporter: Reporter = silent) -> Itera
     try:
         yield Dataset(dataset.competition, place / _DATA)
     finally:
-        with locks.hold(_lock(place), "removes", dataset.competition.id, reporter):
+        with io_files.hold_lock(_lock(place), "removes", dataset.competition.id, reporter):
             _leave(place, user)
 
 
@@ -122,14 +120,14 @@ def _remove_unused(base: Path, *, apart_from: Path) -> None:
     for place in base.iterdir():
         if place.name == _LOCKS or place == apart_from:
             continue
-        with suppress(locks.LockHeld), locks.hold(_lock(place), "removes", "what a killed run has left"):
+        with suppress(io_files.LockHeld), io_files.hold_lock(_lock(place), "removes", "what a killed run has left"):
             if not _is_used(place):
                 shutil.rmtree(place, ignore_errors=True)
 
 
 def _copy(dataset: Dataset, place: Path, reporter: Reporter) -> None:
     id, files = dataset.competition.id, dict(prepared_files(dataset.prepared))
-    size, free = sum(files.values()), disk.free(place)
+    size, free = sum(files.values()), io_files.free_bytes(place)
     if free is not None and size > free:
         raise DataError(
             f"{id}: not enough disk at {place.parent.parent} for a copy: it takes {format_size(size)}, "
@@ -151,8 +149,8 @@ def _copy(dataset: Dataset, place: Path, reporter: Reporter) -> None:
                     shutil.copy(path, new.folder)
             right = dict(prepared_files(new.prepared)) == files and md5(new.answers) == fingerprint(dataset)["answers"]
         except OSError as error:
-            if disk.is_full(error, place):
-                raise disk.full(id, place.parent) from error
+            if io_files.is_disk_full(error, place):
+                raise io_files.disk_full(id, place.parent) from error
             raise DataError(f"{id}: {dataset.prepared} cannot be copied to {place}: {reason(error)}") from error
         if not right:
             raise DataError(

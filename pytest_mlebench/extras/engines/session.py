@@ -31,9 +31,8 @@ from pytest_mlebench.extras.engines.resources import check_largest, is_known, jo
 from pytest_mlebench.io.progress import Note
 from pytest_mlebench.io.units import pluralize
 from pytest_mlebench.plugin import internals
-from pytest_mlebench.plugin.events import reporter_of, resume_command
-from pytest_mlebench.plugin.planning import provide
-from pytest_mlebench.plugin.running import AgentRun
+from pytest_mlebench.plugin.group import AgentRun, provide
+from pytest_mlebench.plugin.reporting import reporter_of, resume_command
 from pytest_mlebench.plugin.session import Session, session_of, usage_errors
 from pytest_mlebench.records.manifest import folder_digest
 from pytest_mlebench.records.outcome import Ending

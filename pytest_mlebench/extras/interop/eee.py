@@ -25,8 +25,8 @@ from pytest_mlebench.extras.interop import facts
 from pytest_mlebench.extras.interop.contract import ExportOption, Request, third_party
 from pytest_mlebench.io.values import write_json
 from pytest_mlebench.records.group import RunGroup
+from pytest_mlebench.records.outcome import TWIN_DATA
 from pytest_mlebench.records.record import RunRecord
-from pytest_mlebench.records.report import TWIN_DATA
 from pytest_mlebench.results.statistics import Rate
 from pytest_mlebench.results.summary import SplitSummary, summarise
 

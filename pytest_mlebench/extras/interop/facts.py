@@ -20,8 +20,8 @@ from pytest_mlebench.io.values import json_text
 from pytest_mlebench.llm.trajectory import TRAJECTORY, build
 from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.records.manifest import flatten
+from pytest_mlebench.records.outcome import medal_rank
 from pytest_mlebench.records.record import RUN_LOG, SUBMISSION, RunRecord
-from pytest_mlebench.records.report import medal_rank
 from pytest_mlebench.sandbox.redaction import Redactor, environment_secrets
 
 MAX_TRAJECTORY = 256 << 20

@@ -27,7 +27,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from pytest_mlebench.catalog import Competition
-from pytest_mlebench.data.verification import SIDES
+from pytest_mlebench.data.dataset import SIDES
 from pytest_mlebench.io.values import loads
 
 FORMAT = 1

@@ -13,9 +13,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 from pytest_mlebench.catalog import Competition
-from pytest_mlebench.data.dataset import set_times
-from pytest_mlebench.data.source import NotPushed
-from pytest_mlebench.data.verification import SIDES
+from pytest_mlebench.data.dataset import SIDES, set_times
+from pytest_mlebench.data.preparing import NotPushed
 from pytest_mlebench.errors import DataError
 from pytest_mlebench.extras.remote_data.index import (
     HEAD_BYTES,

@@ -10,9 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
 
-from pytest_mlebench.data.dataset import Dataset
-from pytest_mlebench.data.source import NotPushed
-from pytest_mlebench.data.verification import SIDES, listing_errors
+from pytest_mlebench.data.dataset import SIDES, Dataset, listing_errors
+from pytest_mlebench.data.preparing import NotPushed
 from pytest_mlebench.errors import DataError, UsageError
 from pytest_mlebench.extras.remote_data.index import HEAD_BYTES, Head, Layout, ListedFile, Part, is_inside, write_list
 from pytest_mlebench.extras.remote_data.pull import FILES_AT_ONCE, push_command, read_head

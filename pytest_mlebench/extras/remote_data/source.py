@@ -1,4 +1,4 @@
-"""Data at a URL as the data store asks for it (see ``data.source``)."""
+"""Data at a URL as the data store asks for it (see ``data.preparing``)."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import cast
 
 from pytest_mlebench.catalog import Competition
-from pytest_mlebench.data.dataset import Dataset
-from pytest_mlebench.data.source import Head
-from pytest_mlebench.data.verification import SIDES
+from pytest_mlebench.data.dataset import SIDES, Dataset
+from pytest_mlebench.data.preparing import Head
 from pytest_mlebench.extras.remote_data import index
 from pytest_mlebench.extras.remote_data.pull import bytes_there, pull, read_head
 from pytest_mlebench.extras.remote_data.push import push

@@ -12,7 +12,7 @@ from typing import Any, Self, TypeVar
 from pytest_mlebench.extras.training.client import RemoteEpisode
 from pytest_mlebench.extras.training.episode import Episode
 from pytest_mlebench.extras.training.observation import Observation, Step
-from pytest_mlebench.records.report import Report
+from pytest_mlebench.records.outcome import Report
 
 _Result = TypeVar("_Result")
 

@@ -23,7 +23,7 @@ from pytest_mlebench.extras.training.channel import EpisodeOver
 from pytest_mlebench.extras.training.observation import Observation, Step
 from pytest_mlebench.grading.rewards import Measured
 from pytest_mlebench.io.values import loads, parse
-from pytest_mlebench.records.report import Report
+from pytest_mlebench.records.outcome import Report
 
 _Answer = TypeVar("_Answer")
 _ERRORS: Mapping[str, type[MLEBenchError]] = {

@@ -20,8 +20,8 @@ from pytest_mlebench.extras.training.options import EpisodeOptions, with_options
 from pytest_mlebench.extras.training.recording import Recording
 from pytest_mlebench.extras.training.running import MAX_FILE, Running
 from pytest_mlebench.io.files import AnyPath
+from pytest_mlebench.records.outcome import Report
 from pytest_mlebench.records.record import RunRecord
-from pytest_mlebench.records.report import Report
 from pytest_mlebench.runs.run import check_seed
 
 AGENT = "episode"

@@ -17,7 +17,7 @@ import pandas as pd
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.errors import CompetitionError, DataError
 from pytest_mlebench.grading.grader import Grader
-from pytest_mlebench.records.report import Report
+from pytest_mlebench.records.outcome import Report
 
 _MAX_FIELD = 1 << 24
 NAMES = ("validation", "test")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pytest_mlebench.bench import Bench
-from pytest_mlebench.data.twins import SIZES
+from pytest_mlebench.data.preparing import SIZES
 from pytest_mlebench.errors import UsageError
 from pytest_mlebench.grading.rewards import REWARDS, Reward
 from pytest_mlebench.options import from_python

@@ -17,7 +17,7 @@ from pytest_mlebench.extras.training.observation import Observation
 from pytest_mlebench.extras.training.options import with_options
 from pytest_mlebench.extras.training.recording import Recording
 from pytest_mlebench.io.files import AnyPath
-from pytest_mlebench.records.report import Report
+from pytest_mlebench.records.outcome import Report
 
 
 @dataclass(frozen=True)

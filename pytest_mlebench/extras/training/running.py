@@ -23,10 +23,10 @@ from pytest_mlebench.extras.training.halves import Half, halves
 from pytest_mlebench.extras.training.observation import Observation, Step, integer, number, observe, printed, text_of
 from pytest_mlebench.extras.training.options import EpisodeOptions
 from pytest_mlebench.extras.training.recording import Recording, Trajectory
-from pytest_mlebench.grading.process_client import VALID, FormChecker
+from pytest_mlebench.grading.grader import VALID, FormChecker
 from pytest_mlebench.grading.rewards import REWARDS, Measured
+from pytest_mlebench.records.outcome import Report
 from pytest_mlebench.records.record import RunRecord
-from pytest_mlebench.records.report import Report
 from pytest_mlebench.runs.run import run_agent
 
 MAX_FILE = 32 << 20

@@ -21,7 +21,7 @@ from pytest_mlebench.llm.ledger import CALLS
 from pytest_mlebench.records.group import RunInProgress, runs_in_progress
 from pytest_mlebench.records.record import RUN_LOG
 from pytest_mlebench.reports.untrusted import plain
-from pytest_mlebench.sandbox.logs import TAIL_SUFFIX
+from pytest_mlebench.sandbox.redaction import TAIL_SUFFIX
 
 INTERVAL = 1.0
 _HEARTBEAT = 15.0

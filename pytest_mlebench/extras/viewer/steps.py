@@ -23,7 +23,7 @@ from pytest_mlebench.io.units import pluralize
 from pytest_mlebench.io.values import loads
 from pytest_mlebench.llm.ledger import BODIES, CALLS
 from pytest_mlebench.llm.trajectory import TRAJECTORY, build
-from pytest_mlebench.reports.trajectory import (
+from pytest_mlebench.reports.run_details import (
     arguments_text,
     content_text,
     conversations,

@@ -8,8 +8,7 @@ from pytest_mlebench.errors import UsageError
 from pytest_mlebench.reports.plots.rates import cost_plot, medal_rates, over_time_plot, time_plot
 from pytest_mlebench.reports.plots.runs import agents_of, heat_map, known_leaderboards, score_plot
 from pytest_mlebench.reports.plots.svg import Panel, Plot, legend
-from pytest_mlebench.results.comparison import published_results
-from pytest_mlebench.results.overview import Overview, timelines
+from pytest_mlebench.results.overview import Overview, published_results, timelines
 
 __all__ = [
     "Panel",

@@ -9,9 +9,9 @@ from math import isnan
 from pytest_mlebench.io.units import pluralize
 from pytest_mlebench.records.outcome import Outcome
 from pytest_mlebench.records.record import RunRecord
-from pytest_mlebench.reports.palette import AGENTS
 from pytest_mlebench.reports.plots.runs import agents_of, outcome_cell
 from pytest_mlebench.reports.plots.svg import (
+    AGENTS,
     Panel,
     Plot,
     at,
@@ -26,8 +26,7 @@ from pytest_mlebench.reports.plots.svg import (
     stretched,
     text,
 )
-from pytest_mlebench.results.comparison import SPLITS, PublishedResult
-from pytest_mlebench.results.overview import Step, Timeline
+from pytest_mlebench.results.overview import SPLITS, PublishedResult, Step, Timeline
 from pytest_mlebench.results.statistics import Interval, Rate
 from pytest_mlebench.results.summary import SplitSummary, split_rank
 

@@ -12,7 +12,6 @@ from pytest_mlebench.catalog.leaderboard import MEDALS
 from pytest_mlebench.io.units import pluralize
 from pytest_mlebench.records.outcome import FAILURES, Outcome
 from pytest_mlebench.records.record import RunKey, RunRecord
-from pytest_mlebench.reports.medals import in_order
 from pytest_mlebench.reports.plots.svg import (
     Panel,
     Plot,
@@ -27,6 +26,7 @@ from pytest_mlebench.reports.plots.svg import (
     safe,
     text,
 )
+from pytest_mlebench.reports.tables import in_order
 from pytest_mlebench.results.summary import split_rank
 
 

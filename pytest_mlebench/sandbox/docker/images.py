@@ -32,15 +32,15 @@ import docker
 from docker.errors import APIError, DockerException, ImageNotFound
 
 from pytest_mlebench import defaults
-from pytest_mlebench.agents.definition import Agent
+from pytest_mlebench.agents.registry import Agent
 from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.io.files import bundled
 from pytest_mlebench.io.processes import LABEL
 from pytest_mlebench.io.progress import Reporter, Step, silent
 from pytest_mlebench.io.units import format_size
 from pytest_mlebench.sandbox.contract import check_agent_folder, format_duration
+from pytest_mlebench.sandbox.docker.container import layers
 from pytest_mlebench.sandbox.docker.engine import engine_errors, engine_info, explain, is_podman
-from pytest_mlebench.sandbox.docker.mounts import layers
 from pytest_mlebench.sandbox.dockerfile import (
     BASE_IMAGE,
     BUILD_NETWORKS,

@@ -17,28 +17,41 @@ from typing import Any
 from docker.types import Mount
 
 from pytest_mlebench import defaults
-from pytest_mlebench.agents.definition import Agent
+from pytest_mlebench.agents.registry import Agent
 from pytest_mlebench.errors import SandboxError, number
 from pytest_mlebench.io.processes import LABEL, owner_labels, sigterm_interrupts
 from pytest_mlebench.io.progress import Reporter, silent
 from pytest_mlebench.io.units import listed
 from pytest_mlebench.records.outcome import COLLECTED, RUN_LOG, SUBMISSION, Limits, SandboxAccount
 from pytest_mlebench.sandbox.channels import SubmissionChannel
-from pytest_mlebench.sandbox.collection import Collector, DiskFull, FilesWriter, collect_archive, collect_submission
+from pytest_mlebench.sandbox.collection import (
+    Collector,
+    DiskFull,
+    FilesWriter,
+    collect_archive,
+    collect_submission,
+    taking_snapshots,
+)
 from pytest_mlebench.sandbox.contract import Execution, Task, check_agent_folder
-from pytest_mlebench.sandbox.docker.container import Container, configuration, run_self_test
+from pytest_mlebench.sandbox.docker.container import (
+    Container,
+    configuration,
+    limited_disk,
+    new_user,
+    own_files,
+    own_mounts,
+    run_self_test,
+    shared_data,
+)
 from pytest_mlebench.sandbox.docker.engine import DOCKER, engine_errors, free_space, has_quota
 from pytest_mlebench.sandbox.docker.images import Images
-from pytest_mlebench.sandbox.docker.mounts import limited_disk, new_user, own_files, own_mounts, shared_data
 from pytest_mlebench.sandbox.docker.podman import open_engine
 from pytest_mlebench.sandbox.dockerfile import BASE_IMAGE, BuildNetwork
 from pytest_mlebench.sandbox.endings import End
 from pytest_mlebench.sandbox.gpus import Gpu, GpuPool, GpuUsage
 from pytest_mlebench.sandbox.limits import DiskWatcher, FreeSpaceWatcher, Machine, apply, describe, disk_share
-from pytest_mlebench.sandbox.logs import LogWriter, tail
 from pytest_mlebench.sandbox.network.policy import NETWORKS, Network, check_form
-from pytest_mlebench.sandbox.redaction import Redactor, environment_secrets
-from pytest_mlebench.sandbox.snapshots import taking_snapshots
+from pytest_mlebench.sandbox.redaction import LogWriter, Redactor, environment_secrets, tail
 from pytest_mlebench.sandbox.wiring import CONTAINER_DIRS, HOME, Wiring, await_end, start_agent, want_descriptors, wire
 
 logger = logging.getLogger(__name__)

@@ -24,15 +24,15 @@ from pathlib import Path
 from typing import Any
 
 from pytest_mlebench import defaults
-from pytest_mlebench.agents.definition import Agent
+from pytest_mlebench.agents.registry import Agent
 from pytest_mlebench.errors import SandboxError, number
-from pytest_mlebench.io.disk import remove_tree
+from pytest_mlebench.io.files import remove_tree
 from pytest_mlebench.io.processes import owned, sigterm_interrupts
 from pytest_mlebench.io.progress import Reporter, silent
 from pytest_mlebench.io.units import format_size
 from pytest_mlebench.records.outcome import COLLECTED, RUN_LOG, SUBMISSION, Limits, SandboxAccount
 from pytest_mlebench.sandbox.checker import SubmissionChecker
-from pytest_mlebench.sandbox.collection import Collector, FilesWriter
+from pytest_mlebench.sandbox.collection import Collector, FilesWriter, SubmissionFile, taking_snapshots
 from pytest_mlebench.sandbox.contract import (
     INSTRUCTIONS,
     VALIDATE,
@@ -49,10 +49,8 @@ from pytest_mlebench.sandbox.gpus import GpuPool, GpuUsage, machine_size
 from pytest_mlebench.sandbox.leftovers import HOME, MEMORY_GROUP
 from pytest_mlebench.sandbox.limits import Machine, apply, describe
 from pytest_mlebench.sandbox.local import supervisor
-from pytest_mlebench.sandbox.logs import LogWriter, tail
 from pytest_mlebench.sandbox.network.policy import NETWORKS
-from pytest_mlebench.sandbox.redaction import Redactor, environment_secrets, validations
-from pytest_mlebench.sandbox.snapshots import SubmissionFile, taking_snapshots
+from pytest_mlebench.sandbox.redaction import LogWriter, Redactor, environment_secrets, tail, validations
 
 USER = "nonroot"
 """The agent's own home, empty at first, beside its other folders: named and placed as in a container."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Literal
 from urllib.parse import urlsplit
 
-from pytest_mlebench.agents.definition import Agent, Launch
+from pytest_mlebench.agents.registry import Agent, Launch
 from pytest_mlebench.errors import SandboxError
 
 Network = Literal["llm", "none", "full"]

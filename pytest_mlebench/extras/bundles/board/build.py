@@ -25,8 +25,7 @@ from pytest_mlebench.records.record import MANIFEST
 from pytest_mlebench.reports.page import page
 from pytest_mlebench.reports.untrusted import one_line
 from pytest_mlebench.reports.verdict import heading
-from pytest_mlebench.results.comparison import published_results
-from pytest_mlebench.results.overview import overview
+from pytest_mlebench.results.overview import overview, published_results
 from pytest_mlebench.results.profile import Card, Result
 from pytest_mlebench.runs.regrade import Regrader
 

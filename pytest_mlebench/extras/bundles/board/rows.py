@@ -17,10 +17,9 @@ from pytest_mlebench.extras.bundles.unchecked import ALWAYS
 from pytest_mlebench.io.units import format_dollars, format_duration, format_size, listed, pluralize
 from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.records.manifest import model_differences
-from pytest_mlebench.records.report import TWIN
-from pytest_mlebench.results.comparison import PublishedResult
+from pytest_mlebench.records.outcome import TWIN
 from pytest_mlebench.results.findings import of_verdicts
-from pytest_mlebench.results.overview import spending
+from pytest_mlebench.results.overview import PublishedResult, spending
 from pytest_mlebench.results.profile import Card, ProfileLine, Result, State, fairness_profile, setting_differences
 from pytest_mlebench.results.statistics import Interval, Rate, share_interval
 from pytest_mlebench.results.summary import Measure, SplitSummary, split_rank, summarise

@@ -26,8 +26,7 @@ from pytest_mlebench.io import files as io_files
 from pytest_mlebench.io.values import json_text, loads
 from pytest_mlebench.reports.page import asset, environment, style
 from pytest_mlebench.reports.plots.svg import SCHEME
-from pytest_mlebench.reports.precision import card_sections
-from pytest_mlebench.reports.tables import Section
+from pytest_mlebench.reports.tables import Section, card_sections
 from pytest_mlebench.results.profile import Card
 from pytest_mlebench.results.summary import split_rank
 

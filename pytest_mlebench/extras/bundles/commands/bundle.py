@@ -21,8 +21,7 @@ from pytest_mlebench.extras.bundles.bundle import (
 )
 from pytest_mlebench.io.units import format_size, parse_size, pluralize
 from pytest_mlebench.records.group import find_group, read_group
-from pytest_mlebench.reports.precision import card_sections
-from pytest_mlebench.reports.tables import has_colours, terminal_width
+from pytest_mlebench.reports.tables import card_sections, has_colours, terminal_width
 from pytest_mlebench.results.profile import Result
 
 logger = logging.getLogger("pytest_mlebench")

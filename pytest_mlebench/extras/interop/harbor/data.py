@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_mlebench.data.dataset import Dataset
-from pytest_mlebench.data.source import VARIABLE
+from pytest_mlebench.data.preparing import VARIABLE
 
 DATA = "/home/data"
 ANSWERS = "/tests/data"

@@ -12,7 +12,7 @@ from pathlib import Path
 from pytest_mlebench.bench import Bench
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.data.dataset import Dataset
-from pytest_mlebench.data.source import open_source
+from pytest_mlebench.data.preparing import open_source
 from pytest_mlebench.errors import DataError, UsageError
 from pytest_mlebench.extras.interop.contract import ExportOption, Request
 from pytest_mlebench.extras.interop.harbor.data import SCHEMES, Source

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_mlebench.catalog.competition import Competition
-from pytest_mlebench.data.source import VARIABLE, Head, Source, open_source
+from pytest_mlebench.data.preparing import VARIABLE, Head, Source, open_source
 from pytest_mlebench.errors import DataError, MLEBenchError
 from pytest_mlebench.io.progress import silent
 

@@ -16,7 +16,7 @@ from pytest_mlebench.bench import Bench
 from pytest_mlebench.catalog.competition import FIRST
 from pytest_mlebench.cli.common import add_options, read_bench, user_path
 from pytest_mlebench.data.dataset import DESCRIPTIONS, OBFUSCATED, Dataset
-from pytest_mlebench.data.twins import REAL, is_twins, parse_choice
+from pytest_mlebench.data.preparing import REAL, is_twins, parse_choice
 from pytest_mlebench.errors import UsageError, reason, unusable
 from pytest_mlebench.extras.interop.facts import cleaner
 from pytest_mlebench.extras.interop.harbor.job import (
@@ -38,9 +38,8 @@ from pytest_mlebench.io.units import pluralize
 from pytest_mlebench.io.values import loads, write_json
 from pytest_mlebench.llm.trajectory import TRAJECTORY
 from pytest_mlebench.records.manifest import UNKNOWN, Manifest, PlannedRun, folder_digest
-from pytest_mlebench.records.outcome import RUN_LOG, SUBMISSION, SandboxAccount
+from pytest_mlebench.records.outcome import RUN_LOG, SUBMISSION, Report, SandboxAccount
 from pytest_mlebench.records.record import RunKey, RunRecord, bounded
-from pytest_mlebench.records.report import Report
 from pytest_mlebench.reports.progress import Lines
 from pytest_mlebench.results.grading_report import write_group
 from pytest_mlebench.runs.guard import protect

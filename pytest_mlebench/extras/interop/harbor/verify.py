@@ -15,13 +15,12 @@ from typing import Any
 
 from pytest_mlebench.catalog.competition import Competition
 from pytest_mlebench.data.dataset import Dataset
-from pytest_mlebench.grading.grader import Grader
-from pytest_mlebench.grading.process_client import GradingLimits
+from pytest_mlebench.grading.grader import Grader, GradingLimits
 from pytest_mlebench.grading.rewards import REWARDS, Measured
 from pytest_mlebench.grading.twins import medals_from_json
 from pytest_mlebench.io import files
 from pytest_mlebench.io.values import json_text, loads
-from pytest_mlebench.records.report import Report
+from pytest_mlebench.records.outcome import Report
 
 SUBMISSION = Path("/home/submission/submission.csv")
 LOGS = Path("/logs/verifier")

@@ -8,7 +8,7 @@ import zipfile
 from pathlib import Path
 
 from pytest_mlebench._version import __version__
-from pytest_mlebench.data.source import SOURCES
+from pytest_mlebench.data.preparing import SOURCES
 from pytest_mlebench.io.extensions import extensions
 
 NAME = f"pytest_mlebench-{__version__}-py3-none-any.whl"

@@ -21,8 +21,7 @@ from pytest_mlebench.extras.viewer.pages.groups import shared_parts
 from pytest_mlebench.extras.viewer.pictures import run_timeline
 from pytest_mlebench.extras.viewer.site import Missing, Site
 from pytest_mlebench.extras.viewer.steps import Step
-from pytest_mlebench.results.comparison import mean_scores
-from pytest_mlebench.results.overview import overview
+from pytest_mlebench.results.overview import mean_scores, overview
 from pytest_mlebench.results.summary import labels
 
 MOST_COMPARED = 6
