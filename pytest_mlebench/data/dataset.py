@@ -32,7 +32,7 @@ from pathlib import Path
 from typing import IO, Any, Literal
 
 from pytest_mlebench.catalog.competition import Competition
-from pytest_mlebench.io import files
+from pytest_mlebench.io import files, locks
 from pytest_mlebench.io import files as io_files
 from pytest_mlebench.io.files import shuffled
 from pytest_mlebench.io.units import format_size
@@ -285,7 +285,7 @@ class Dataset:
 
     @property
     def lock_file(self) -> Path:
-        """What is locked by whoever changes the folder (see ``files.hold_lock``)."""
+        """What is locked by whoever changes the folder (see ``locks.hold_lock``)."""
         return self.folder / ".lock"
 
     @property
@@ -467,7 +467,7 @@ def fingerprint(dataset: Dataset) -> dict[str, str]:
     if isinstance(known, dict):
         return known
     made = make_fingerprint(dataset)
-    with suppress(OSError, files.LockHeld), files.hold_lock(dataset.lock_file, "fingerprints", dataset.competition.id):
+    with suppress(OSError, locks.LockHeld), locks.hold_lock(dataset.lock_file, "fingerprints", dataset.competition.id):
         dataset.note(fingerprint=made)
     return made
 

@@ -27,7 +27,7 @@ from pytest_mlebench.data.download.contract import Downloads
 from pytest_mlebench.data.preparing import Head, NotPushed, Source, key_of, make_synthetic, open_source, run_prepare
 from pytest_mlebench.data.tables import changed_cells, count_sides, is_comparable
 from pytest_mlebench.errors import DataError, UsageError, expect
-from pytest_mlebench.io import files
+from pytest_mlebench.io import files, locks
 from pytest_mlebench.io.files import AnyPath, expanded
 from pytest_mlebench.io.progress import ByteCounter, Note, Reporter, Step, WarningNote, silent
 
@@ -144,15 +144,15 @@ class DataStore:
     def lock(
         self, competition: Competition, activity: str = "uses", reporter: Reporter | None = silent
     ) -> Iterator[None]:
-        """Exclusive use of a competition's folder (see ``files.hold_lock``); raises LockHeld without ``reporter``."""
+        """Exclusive use of a competition's folder (see ``locks.hold_lock``); raises LockHeld without ``reporter``."""
         with ExitStack() as held, self._translated(competition):
             (self.root / competition.id).mkdir(parents=True, exist_ok=True)
-            held.enter_context(files.hold_lock(self.dataset(competition).lock_file, activity, competition.id, reporter))
+            held.enter_context(locks.hold_lock(self.dataset(competition).lock_file, activity, competition.id, reporter))
             yield
 
     def holder(self, competition: Competition) -> str | None:
         """Which process uses the competition's folder exclusively, if one does."""
-        return files.lock_holder(self.dataset(competition).lock_file)
+        return locks.lock_holder(self.dataset(competition).lock_file)
 
     def is_ready(self, competition: Competition, **options: Unpack[PrepareOptions]) -> bool:
         """Whether ``prepare`` with these options has nothing to do."""
@@ -332,8 +332,8 @@ class DataStore:
                 freed = files.used_bytes(paths)
                 for path in paths:
                     _remove(path)
-        except files.LockHeld as holder:
-            raise files.LockHeld(f"{competition.id}: in use by {holder}; nothing was removed") from None
+        except locks.LockHeld as holder:
+            raise locks.LockHeld(f"{competition.id}: in use by {holder}; nothing was removed") from None
         return freed
 
     def find(self, competition: Competition, reporter: Reporter = silent, **options: Unpack[PrepareOptions]) -> None:
@@ -442,7 +442,7 @@ class DataStore:
         paths = [slots / f"{number}.lock" for number in range(self.parallel_downloads)]
         if elsewhere := self._prepared_by_mle_bench(competition):
             reporter(Note(f"{competition.id}: MLE-bench has prepared it already: --data-dir {elsewhere}"))
-        with files.hold_any_lock(paths, "downloads", competition.id, reporter):
+        with locks.hold_any_lock(paths, "downloads", competition.id, reporter):
             reporter(Step(competition.id, "downloading"))
             downloads.download(competition, dataset.archive, reporter)
 

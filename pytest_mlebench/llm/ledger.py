@@ -27,7 +27,7 @@ from pytest_mlebench.llm.prices import Tokens
 from pytest_mlebench.llm.requests import Refusal
 
 if TYPE_CHECKING:
-    from pytest_mlebench.io.files import ZstdFile
+    from pytest_mlebench.io.compression import ZstdFile
 
 
 FOLDER = "llm"
@@ -206,7 +206,7 @@ class Ledger:
         (run_dir / FOLDER).mkdir(parents=True, exist_ok=True)
         self._calls = io.FileIO(run_dir / CALLS, "a")
         if record == "bodies":
-            from pytest_mlebench.io.files import CompressionParameter, ZstdFile
+            from pytest_mlebench.io.compression import CompressionParameter, ZstdFile
 
             options: dict[int, int] = {
                 CompressionParameter.compression_level: 3,
@@ -274,7 +274,7 @@ def read_calls(run_dir: Path) -> list[dict[str, Any]]:
 
 def read_bodies(run_dir: Path) -> Iterator[dict[str, Any]]:
     """What was said in a run's calls, in the order in which they ended, also of a run that was killed."""
-    from pytest_mlebench.io.files import DecompressionParameter, ZstdError, ZstdFile
+    from pytest_mlebench.io.compression import DecompressionParameter, ZstdError, ZstdFile
 
     try:
         reader = ZstdFile(run_dir / BODIES, options={DecompressionParameter.window_log_max: _MAX_WINDOW_LOG})

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_mlebench.io import files
-from pytest_mlebench.io.files import LockHeld, hold_any_lock, hold_lock, lock_holder
+from pytest_mlebench.io import locks
+from pytest_mlebench.io.locks import LockHeld, hold_any_lock, hold_lock, lock_holder
 from pytest_mlebench.io.progress import Event, Step, silent
 
 WITHOUT_FLOCK = f"""
@@ -32,7 +32,7 @@ def start_holder(path: Path, before: str = "") -> subprocess.Popen[str]:
     program = (
         f"{before}\n"
         "import sys, pathlib\n"
-        "from pytest_mlebench.io.files import hold_lock\n"
+        "from pytest_mlebench.io.locks import hold_lock\n"
         f"with hold_lock(pathlib.Path({str(path)!r}), 'prepares', 'toy'):\n"
         "    print('held', flush=True)\n"
         "    sys.stdin.read()\n"
@@ -82,9 +82,9 @@ def test_a_holder_on_a_host_that_no_longer_answers_is_waited_for_no_longer_than_
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(fcntl, "flock", refuse)
-    monkeypatch.setattr(files, "LEASE_SECONDS", 2.0)
+    monkeypatch.setattr(locks, "LEASE_SECONDS", 2.0)
     elsewhere = f"import socket; socket.gethostname = lambda: 'elsewhere'\n{WITHOUT_FLOCK}"
-    elsewhere += "from pytest_mlebench.io import files; files.LEASE_SECONDS = 2.0"
+    elsewhere += "from pytest_mlebench.io import locks; locks.LEASE_SECONDS = 2.0"
     process = start_holder(path, elsewhere)
     with pytest.raises(LockHeld, match=f"process {process.pid} on host elsewhere"), hold_lock(path, "prepares", "toy"):
         pass

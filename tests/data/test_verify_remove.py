@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_mlebench.io.files import hold_lock
+from pytest_mlebench.io.locks import hold_lock
 from pytest_mlebench.io.units import format_size
 from tests.kaggle_server import zip_bytes
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from pytest_mlebench.io import files
+from pytest_mlebench.io import locks
 from pytest_mlebench.io.progress import Note, Step
 from pytest_mlebench.records.group import latest_events, log_event
 from tests.kaggle_server import Cut, KaggleServer
@@ -66,7 +66,7 @@ def test_waiting_for_a_lock_is_shown_at_once_and_logged(
         return log.is_file() and "waiting for process" in log.read_text()
 
     def hold_until_it_is_logged() -> None:
-        with files.hold_lock(project.path / "data" / ID / ".lock", "prepares", ID):
+        with locks.hold_lock(project.path / "data" / ID / ".lock", "prepares", ID):
             held.set()
             deadline = time.monotonic() + 120
             while not is_logged() and time.monotonic() < deadline:

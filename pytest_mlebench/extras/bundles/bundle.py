@@ -31,7 +31,7 @@ from typing import Any
 
 from pytest_mlebench._version import __version__
 from pytest_mlebench.errors import DataError, UsageError, reason
-from pytest_mlebench.io.files import CompressionParameter, DecompressionParameter, ZstdError, ZstdFile
+from pytest_mlebench.io.compression import CompressionParameter, DecompressionParameter, ZstdError, ZstdFile
 from pytest_mlebench.io.units import format_size
 from pytest_mlebench.io.values import json_decoder, json_text, loads, parse
 from pytest_mlebench.llm.ledger import BODIES, CALLS

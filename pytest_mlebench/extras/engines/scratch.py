@@ -16,6 +16,7 @@ from pathlib import Path
 from pytest_mlebench.data.dataset import SIDES, Dataset, fingerprint, level, md5, prepared_files
 from pytest_mlebench.errors import DataError, reason
 from pytest_mlebench.io import files as io_files
+from pytest_mlebench.io import locks
 from pytest_mlebench.io.progress import Reporter, Step, silent
 from pytest_mlebench.io.units import format_size
 
@@ -35,7 +36,7 @@ def copied(dataset: Dataset, folder: Path, reporter: Reporter = silent) -> Itera
     """
     base = _own_folder(folder)
     place = base / _key(dataset)
-    with io_files.hold_lock(_lock(place), "copies", dataset.competition.id, reporter):
+    with locks.hold_lock(_lock(place), "copies", dataset.competition.id, reporter):
         _remove_unused(base, apart_from=place)
         user = _register(place)
         try:
@@ -47,7 +48,7 @@ def copied(dataset: Dataset, folder: Path, reporter: Reporter = silent) -> Itera
     try:
         yield Dataset(dataset.competition, place / _DATA)
     finally:
-        with io_files.hold_lock(_lock(place), "removes", dataset.competition.id, reporter):
+        with locks.hold_lock(_lock(place), "removes", dataset.competition.id, reporter):
             _leave(place, user)
 
 
@@ -120,7 +121,7 @@ def _remove_unused(base: Path, *, apart_from: Path) -> None:
     for place in base.iterdir():
         if place.name == _LOCKS or place == apart_from:
             continue
-        with suppress(io_files.LockHeld), io_files.hold_lock(_lock(place), "removes", "what a killed run has left"):
+        with suppress(locks.LockHeld), locks.hold_lock(_lock(place), "removes", "what a killed run has left"):
             if not _is_used(place):
                 shutil.rmtree(place, ignore_errors=True)
 

@@ -1,0 +1,12 @@
+"""Zstandard: Python's own module, or the one of the same form for Pythons that have none yet."""
+
+from __future__ import annotations
+
+import sys
+
+if sys.version_info >= (3, 14):
+    from compression.zstd import CompressionParameter, DecompressionParameter, ZstdError, ZstdFile
+else:
+    from backports.zstd import CompressionParameter, DecompressionParameter, ZstdError, ZstdFile
+
+__all__ = ["CompressionParameter", "DecompressionParameter", "ZstdError", "ZstdFile"]

@@ -1,0 +1,118 @@
+"""Exclusive use of a folder among threads, processes, and hosts that share its file system."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import socket
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+from filelock import BaseFileLock, FileLock, SoftFileLease, Timeout
+
+from pytest_mlebench.errors import DataError
+from pytest_mlebench.io.progress import Reporter, Step
+
+LEASE_SECONDS = 60.0
+_NO_FLOCK = {errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK}
+_POLL_SECONDS = 0.2
+
+
+class LockHeld(DataError):
+    """Another process holds the lock; the text says which."""
+
+
+@contextmanager
+def hold_lock(path: Path, activity: str, subject: str, reporter: Reporter | None = None) -> Iterator[None]:
+    """Hold the lock of this path. Others who wait for it read ``activity`` and ``subject``: "prepares", "leaf".
+
+    While another process holds it, ``reporter`` gets a step that says which one, and another when that changes; without
+    a reporter LockHeld is raised.
+
+    What makes a lock stale depends on the file system. Where flock works (local ones, NFS version 4), the kernel drops
+    the lock as its process dies, or the server does once the client's lease has expired: there is no stale lock, and
+    the file, which stays, is only the holder's note. A note without a lock therefore means nothing. Where the file
+    system refuses flock, the lock is a marker file that its holder refreshes: it is stale, and taken over, when its
+    process is dead on this host, or when it was not refreshed for ``LEASE_SECONDS`` by the waiting process's clock. A
+    holder that was only suspended finds its temporary folder gone when it continues, and fails without harm.
+    """
+    lock = _acquire(path, subject, reporter)
+    note = {"pid": os.getpid(), "host": socket.gethostname(), "doing": f"{activity} {subject}"}
+    with suppress(OSError):  # a full disk: whoever frees it needs the lock, and not the note
+        path.write_text(json.dumps(note), encoding="utf-8")
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            os.truncate(path, 0)
+        lock.release()
+
+
+@contextmanager
+def hold_any_lock(paths: Sequence[Path], activity: str, subject: str, reporter: Reporter) -> Iterator[None]:
+    """Hold one of several locks, whichever is free first, so that there are at most as many holders as locks."""
+    with ExitStack() as held:
+        reported = False
+        while not any(_enter(held, path, activity, subject) for path in paths):
+            if not reported:
+                reporter(Step(subject, f"waiting for one of {len(paths)} other processes to end"))
+                reported = True
+            time.sleep(_POLL_SECONDS)
+        yield
+
+
+def _enter(held: ExitStack, path: Path, activity: str, subject: str) -> bool:
+    try:
+        held.enter_context(hold_lock(path, activity, subject))
+    except LockHeld:
+        return False
+    return True
+
+
+def lock_holder(path: Path) -> str | None:
+    """Which process holds the lock of this path now, and what it does; None if none does."""
+    if not path.exists():
+        return None
+    try:
+        _acquire(path, "").release()
+    except LockHeld as error:
+        return str(error)
+    except OSError:  # another user's data folder, which may only be read
+        return None
+    return None
+
+
+def _acquire(path: Path, subject: str, reporter: Reporter | None = None) -> BaseFileLock:
+    try:
+        return _wait(FileLock(path, fallback_to_soft=False), path, subject, reporter)
+    except OSError as error:
+        if error.errno not in _NO_FLOCK:
+            raise
+    lease = SoftFileLease(path.with_name(path.name + ".lease"), lease_duration=LEASE_SECONDS)
+    return _wait(lease, path, subject, reporter)
+
+
+def _wait(lock: BaseFileLock, path: Path, subject: str, reporter: Reporter | None) -> BaseFileLock:
+    reported = ""
+    while True:
+        try:
+            lock.acquire(timeout=5.0 if reported else 0, poll_interval=_POLL_SECONDS)
+            return lock
+        except Timeout:
+            holding = _note(path)
+            if reporter is None:
+                raise LockHeld(holding) from None
+            if holding != reported:
+                reporter(Step(subject, f"waiting for {holding}"))
+                reported = holding
+
+
+def _note(path: Path) -> str:
+    try:
+        note = json.loads(path.read_text(encoding="utf-8"))
+        return f"process {note['pid']} on host {note['host']}, which {note['doing']}"
+    except (OSError, ValueError, KeyError, TypeError):
+        return "another process"  # which has only just got the lock, or has a full disk
