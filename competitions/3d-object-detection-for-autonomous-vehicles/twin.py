@@ -5,9 +5,8 @@ import numpy as np
 import pandas as pd
 
 from pytest_mlebench.authoring.synthetic import png
-from pytest_mlebench.authoring.worlds.images import grey, smooth_noise
+from pytest_mlebench.authoring.worlds.images import grey, jpeg, smooth_noise
 from pytest_mlebench.authoring.worlds.labels import by_size, random_names
-from pytest_mlebench.authoring.worlds.scans import jpeg
 
 from .prepare import MAP
 from .synthetic import CLASSES
@@ -92,7 +91,7 @@ def _drive(raw, number, samples, heading, spread, tables, names, rng) -> list[tu
         )
         objects = [_object(here, heading, spread, rng) for _ in range(rng.integers(2, 6))]
         points = _points(objects, here, turn, rng).astype("<f4").tobytes()
-        picture = jpeg(grey(smooth_noise(rng, (32, 40), 3))[..., None].repeat(3, axis=2), 2500)
+        picture = jpeg(grey(smooth_noise(rng, (32, 40), 3))[..., None].repeat(3, axis=2), block=2500)
         files = ("images", f"{host}_cam0_{time}.jpeg", picture), ("lidar", f"{host}_lidar1_{time}.bin", points)
         for rig, file in zip(rigs, files, strict=True):
             _sense(raw, tables, names, (rig, token, pose), time, *file)

@@ -4,9 +4,9 @@ import numpy as np
 import pandas as pd
 
 from pytest_mlebench.authoring.archives import write_zip
-from pytest_mlebench.authoring.worlds.images import smooth_noise
+from pytest_mlebench.authoring.worlds.images import jpeg, smooth_noise
 from pytest_mlebench.authoring.worlds.labels import by_size
-from pytest_mlebench.authoring.worlds.scans import jpeg, tube
+from pytest_mlebench.authoring.worlds.scans import tube
 
 SIDE, CELL, LENGTH = 96, 20, 7000  # pixels of a page (some 3000 in the real data) and a character; bytes of a file
 PAGES = 10
@@ -84,4 +84,4 @@ def _page(
     paper = np.array([225, 210, 180]) + rng.normal(0, 6, 3) + stain[..., None]
     page = paper * (1 - rng.uniform(0.5, 0.75) * np.minimum(ink, 1))[..., None]
     page = page + rng.normal(0, 4, page.shape)
-    return jpeg(np.clip(np.rint(page), 0, 255).astype(np.uint8), LENGTH), boxes
+    return jpeg(np.clip(np.rint(page), 0, 255).astype(np.uint8), block=LENGTH), boxes

@@ -4,9 +4,9 @@ import numpy as np
 import pandas as pd
 from scipy.special import softmax
 
-from pytest_mlebench.authoring.worlds.images import grey
+from pytest_mlebench.authoring.worlds.images import grey, jpeg
 from pytest_mlebench.authoring.worlds.labels import by_size, draw_classes, random_names
-from pytest_mlebench.authoring.worlds.scans import chest, jpeg, tube, uid
+from pytest_mlebench.authoring.worlds.scans import chest, tube, uid
 
 from .synthetic import LABELS
 
@@ -63,7 +63,7 @@ def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFra
         lead = tube((SIDE, SIDE), rng.uniform(0.05, 0.95, (2, 2)), 0.5) * (rng.random() < 0.4)
         path = raw / ("train" if k < n else "test") / f"{ids[k]}.jpg"
         path.parent.mkdir(exist_ok=True)
-        path.write_bytes(jpeg(grey(picture + 0.7 * lead), LENGTH))
+        path.write_bytes(jpeg(grey(picture + 0.7 * lead), block=LENGTH))
     people = np.array(random_names(rng, n // 8, 9))
     table.assign(PatientID=rng.choice(people, n)).reset_index().to_csv(raw / "train.csv", index=False)
     annotations = pd.DataFrame(drawn, columns=["StudyInstanceUID", "label", "data"])

@@ -5,9 +5,9 @@ import pandas as pd
 from scipy.special import expit
 
 from pytest_mlebench.authoring.tfrecord import tfrecord
-from pytest_mlebench.authoring.worlds.images import smooth_noise
+from pytest_mlebench.authoring.worlds.images import jpeg, smooth_noise
 from pytest_mlebench.authoring.worlds.labels import by_size, positive_probabilities, random_names, with_missing
-from pytest_mlebench.authoring.worlds.scans import dicom, jpeg, uid
+from pytest_mlebench.authoring.worlds.scans import dicom, uid
 
 from .prepare import TEST_RECORDS
 
@@ -67,7 +67,7 @@ def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFra
 def _write(raw: Path, side: str, name: str, tone: np.ndarray, looks: np.ndarray, rng: np.random.Generator) -> bytes:
     """The JPEG file of a picture, which is written as DICOM too."""
     pixels = _mole(tone, looks, rng)
-    picture = jpeg(pixels, LENGTH)
+    picture = jpeg(pixels, block=LENGTH)
     for path, content in (
         (raw / side / f"{name}.dcm", dicom(pixels, "XC", uid(rng), encoded=picture)),
         (raw / "jpeg" / side / f"{name}.jpg", picture),

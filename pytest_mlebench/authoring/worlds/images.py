@@ -39,11 +39,15 @@ def rgb(values: np.ndarray) -> np.ndarray:
 def jpeg(pixels: np.ndarray | Image.Image, *, quality: int = 90, block: int = 4096) -> bytes:
     """A JPEG file of uint8 pixels, shape (height, width) or (height, width, 3), or of an image in any mode.
 
-    A comment fills it up to a multiple of ``block`` bytes: how well a picture compresses would tell what it shows.
+    A comment at the end fills it up to a multiple of ``block`` bytes: how well a picture compresses would tell what it
+    shows. Nothing before the picture says how long the comment is.
 
     >>> file = jpeg(np.zeros((8, 16, 3), np.uint8))
     >>> len(file), Image.open(io.BytesIO(file)).size
     (4096, (16, 8))
+    >>> noise = np.random.default_rng(0).integers(0, 256, (8, 16, 3), dtype=np.uint8)
+    >>> jpeg(noise)[:600] == file[:600]
+    True
     """
     buffer = io.BytesIO()
     image = pixels if isinstance(pixels, Image.Image) else Image.fromarray(pixels)
@@ -53,7 +57,7 @@ def jpeg(pixels: np.ndarray | Image.Image, *, quality: int = 90, block: int = 40
     while missing := -(len(plain) + len(filler)) % block:
         size = max(min(missing, 65000) - 4, 0)
         filler += struct.pack(">HH", 0xFFFE, size + 2) + bytes(size)
-    return plain[:2] + filler + plain[2:]
+    return plain[:-2] + filler + plain[-2:]
 
 
 def tiff(pixels: np.ndarray) -> bytes:

@@ -5,12 +5,10 @@ The files' lengths do not depend on what a picture shows: a compressed picture's
 
 from __future__ import annotations
 
-import io
 import struct
 from collections.abc import Sequence
 
 import numpy as np
-from PIL import Image
 from scipy.ndimage import gaussian_filter
 
 from pytest_mlebench.authoring.worlds.images import smooth_noise
@@ -65,23 +63,6 @@ def uid(rng: np.random.Generator) -> str:
     64
     """
     return ROOT + str(rng.integers(1, 10)) + "".join(map(str, rng.integers(0, 10, 37)))
-
-
-def jpeg(pixels: np.ndarray, length: int, quality: int = 90) -> bytes:
-    """A JPEG file of exactly ``length`` bytes: uint8 of shape (height, width) or (height, width, 3).
-
-    A comment fills it up. Raises ValueError where the picture takes more.
-
-    >>> len(jpeg(np.zeros((8, 8), np.uint8), length=2000))
-    2000
-    """
-    buffer = io.BytesIO()
-    Image.fromarray(pixels).save(buffer, "JPEG", quality=quality)
-    data = buffer.getvalue()
-    fill = length - len(data) - 4
-    if not 0 <= fill < 0xFFFE:
-        raise ValueError(f"a JPEG file of {len(data)} bytes cannot be filled up to {length}")
-    return data[:2] + b"\xff\xfe" + struct.pack(">H", fill + 2) + bytes(fill) + data[2:]
 
 
 def dicom(pixels: np.ndarray, modality: str, instance: str, *, encoded: bytes = b"", **elements: Value) -> bytes:
