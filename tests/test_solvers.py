@@ -13,6 +13,7 @@ from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.errors import MLEBenchError
 from pytest_mlebench.grading.scorer import Scorer
+from pytest_mlebench.grading.twins import make_twin
 from tools.shortcuts import permuted
 from tools.solvers import SOLVERS
 from tools.twins import main, run_solver
@@ -44,6 +45,29 @@ def test_a_solver_learns_from_labels_alone(tmp_path: Path, monkeypatch: pytest.M
     assert sorted(tables[0]["Transported"]) == sorted(tables[1]["Transported"])
     path, _ = run_solver(QUICK, folder / "permuted", folder / "control")
     assert float(Scorer(dataset.competition, dataset.answers).score(path)) < row["thresholds"]["median"]
+
+
+@pytest.mark.parametrize(
+    ("id", "changed", "unchanged"),
+    [
+        ("osic-pulmonary-fibrosis-progression", "train.csv", "test.csv"),  # the test has early values of what is asked
+        ("facebook-recruiting-iii-keyword-extraction", "train.csv", "test.csv"),
+        ("statoil-iceberg-classifier-challenge", "train.json.7z", "description.md"),  # a table in an archive
+        ("cdiscount-image-classification-challenge", "train.bson", "test.bson"),
+        ("plant-seedlings-classification", "train/*/*.png", "test/*.png"),  # folders are labels
+        ("inaturalist-2019-fgvc6", "train2019.json", "test2019.json"),
+        ("ml2021spring-hw2", "timit_11/*/train_label_11.npy", "timit_11/*/test_11.npy"),
+        ("google-research-identify-contrails-reduce-global-warming", "train/*/human_pixel_masks.npy", "test/*/*.npy"),
+    ],
+)
+def test_training_labels_are_permuted_in_each_form(id: str, changed: str, unchanged: str, tmp_path: Path) -> None:
+    competition = default_catalogue()[id]
+    dataset = make_twin(competition, tmp_path / "twin", 0, "micro", medals=False).dataset
+    assert permuted(dataset, tmp_path / "permuted", np.random.default_rng(0))
+    for pattern, differs in ((changed, True), (unchanged, False)):
+        paths = sorted(dataset.public.glob(pattern))
+        pairs = [(path, tmp_path / "permuted" / path.relative_to(dataset.public)) for path in paths]
+        assert pairs and any(own.read_bytes() != other.read_bytes() for own, other in pairs) == differs
 
 
 def test_a_solver_that_fails_is_named(tmp_path: Path) -> None:

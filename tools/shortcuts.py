@@ -6,13 +6,19 @@ worth nothing.
 
 from __future__ import annotations
 
+import io
+import json
 import math
 import os
+import re
 import shutil
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
+import py7zr
 from sklearn.ensemble import ExtraTreesClassifier
 from sklearn.model_selection import cross_val_score
 
@@ -27,6 +33,7 @@ _COMMON = 0.2
 _SURE = 3.0
 """So many standard errors above 0.5 are no chance."""
 _TABLES = (".csv", ".tsv")
+_COMMON_NAMES, _FEW = 5, 10
 
 
 def binary(ceiling: pd.DataFrame) -> np.ndarray:
@@ -97,31 +104,70 @@ def verdict(found: list[tuple[float, float]]) -> str:
 
 
 def permuted(dataset: Dataset, folder: Path, rng: np.random.Generator) -> bool:
-    """Copy the public files with the labels of training tables in another order; False where none has labels.
+    """Copy the public files so that training labels belong to other rows and pictures; False where none was found.
 
-    Labels are the columns of the submission, or else what training tables have and no table of the test has. Where a
-    table has nothing but ids and labels, the ids are permuted: an item's rows stay together. Tables of the same
-    columns, such as those of drives, have one order together.
+    Labels are the columns of training tables that no table of the test has. Where a table has nothing but ids and
+    labels, the ids are permuted: an item's rows stay together. Tables of the same columns, such as those of drives,
+    have one order together. The categories of annotation files, BSON files and arrays of labels are permuted, too, and
+    so are the contents of training files of one kind: pictures among all folders, masks among all items. Archives are
+    opened for that.
     """
     shutil.copytree(dataset.public, folder)
+    for path in folder.rglob("*"):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    archives = list(_unpack(folder))
+    changed = [_permute_tables(dataset, folder, rng), _permute_lists(folder, rng), _permute_contents(folder, rng)]
+    for path, archive in reversed(archives):
+        made = shutil.make_archive(str(path.with_name("packed")), archive, path)
+        shutil.rmtree(path)
+        Path(made).rename(path)
+    return any(changed)
+
+
+_ARCHIVES = {".zip": "zip", ".7z": "7zip", ".tar.gz": "gztar", ".tgz": "gztar", ".tar": "tar"}
+
+
+def _unpack(folder: Path) -> Iterator[tuple[Path, str]]:
+    """Replace archives by folders of their names; yields these, and what they were."""
+    if "7zip" not in dict(shutil.get_archive_formats()):
+        shutil.register_archive_format("7zip", py7zr.pack_7zarchive)
+        shutil.register_unpack_format("7zip", [".7z"], py7zr.unpack_7zarchive)
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        archive = next((kind for suffix, kind in _ARCHIVES.items() if path.name.endswith(suffix)), None)
+        if archive is not None:
+            packed = path.rename(path.with_name(f"{path.name}.packed"))
+            if archive.endswith("tar"):
+                shutil.unpack_archive(packed, path, archive, filter="data")
+            else:
+                shutil.unpack_archive(packed, path, archive)
+            packed.unlink()
+            yield path, archive
+            yield from _unpack(path)
+
+
+def _permute_tables(dataset: Dataset, folder: Path, rng: np.random.Generator) -> bool:
     sample = read_sample(dataset)
-    ids = next((k for k in range(1, sample.shape[1]) if not sample.iloc[:, :k].duplicated().any()), 1)
-    tables = {path: read for path in sorted(folder.rglob("*")) if (read := _read(path, folder)) is not None}
+    tables = {path: read for path in sorted(folder.rglob("*")) if path.is_file() and (read := _read(path)) is not None}
     tables.pop(folder / os.path.relpath(dataset.sample_submission, dataset.public), None)  # which may be private
-    tests = [table for path, table in tables.items() if "test" in path.relative_to(folder).as_posix().lower()]
-    seen = {sample.columns[0], *(name for table in tests for name in table.columns)}
+    tests = [table for path, table in tables.items() if _is_of_test(path, folder)]
+    given = {name for table in tests for name in table.columns}
+    ids = [name for name in sample.columns if name in given] or [sample.columns[0]]
     together: dict[tuple[str, ...], list[Path]] = {}
     changed: list[Path] = []
+    if not any(set(sample.columns) & set(table.columns) - {*given, *ids} for table in tables.values()):
+        given, ids = (
+            given - set(sample.columns[1:]),
+            [sample.columns[0]],
+        )  # the test has an early value of what is asked
     for path, table in tables.items():
-        asked = [name for name in table.columns if name in sample.columns[ids:]]
-        is_training = bool(tests) or "train" in path.name.lower()
-        labels = asked or [name for name in table.columns if is_training and name not in seen]
+        asked = [name for name in table.columns if name in sample.columns and name not in {*given, *ids}]
+        is_training = bool(tests) or re.search("train|label", path.name, re.IGNORECASE) is not None
+        labels = asked or [name for name in table.columns if is_training and name not in {*given, *ids}]
         if not labels or len(labels) == len(table.columns) or any(table is own for own in tests):
             continue
-        id = sample.columns[0]
-        if id in table and len(labels) == len(table.columns) - 1:  # an item's rows stay together
-            known = table[id].unique()
-            table[id] = table[id].map(dict(zip(known, rng.permutation(known), strict=True)))
+        if ids[0] in table and len(labels) == len(table.columns) - 1:  # an item's rows stay together
+            known = table[ids[0]].unique()
+            table[ids[0]] = table[ids[0]].map(dict(zip(known, rng.permutation(known), strict=True)))
             changed.append(path)
         else:
             together.setdefault((*labels, "", *table.columns), []).append(path)
@@ -134,19 +180,78 @@ def permuted(dataset: Dataset, folder: Path, rng: np.random.Generator) -> bool:
             table[labels], rows = rows[: len(table)].to_numpy(), rows[len(table) :]
         changed += paths
     for path in changed:
-        path.chmod(0o644)
         _write(tables[path], path)
     return bool(changed)
 
 
-def _read(path: Path, folder: Path) -> pd.DataFrame | None:
-    """A table; of other kinds than text only in the folder itself, as others hold data of one item each."""
+def _permute_lists(folder: Path, rng: np.random.Generator) -> bool:
+    """Labels in annotation files, in BSON files, in arrays, and in lists after each id."""
+    changed = []
+    for path in sorted(path for path in folder.rglob("*") if path.is_file() and not _is_of_test(path, folder)):
+        content = path.read_bytes()
+        if path.suffix == ".json" and b'"annotations"' in content:
+            read = json.loads(content)
+            labels = [own.get("category_id") for own in read["annotations"]]
+            for own, k in zip(read["annotations"], rng.permutation(len(labels)), strict=True):
+                own["category_id"] = labels[k]
+            new = json.dumps(read).encode()
+        elif path.suffix == ".bson":
+            parts = re.split(rb"(?<=\x10category_id\0)(.{4})", content, flags=re.DOTALL)
+            parts[1::2] = [parts[1::2][k] for k in rng.permutation(len(parts) // 2)]
+            new = b"".join(parts)
+        elif path.suffix == ".npy" and "label" in path.name:
+            with io.BytesIO() as file:
+                np.save(file, rng.permutation(np.load(path)))
+                new = file.getvalue()
+        elif path.suffix == ".txt" and "label" in path.name:
+            head, *lines = content.decode().splitlines()
+            known = [k for k, line in enumerate(lines) if not line.endswith("?")]
+            ends = [lines[k].partition(",")[2] for k in known]
+            for k, other in zip(known, rng.permutation(len(known)), strict=True):
+                lines[k] = f"{lines[k].partition(',')[0]},{ends[other]}"
+            new = "\n".join([head, *lines, ""]).encode()
+        else:
+            continue
+        path.write_bytes(new)
+        changed.append(path)
+    return bool(changed)
+
+
+def _permute_contents(folder: Path, rng: np.random.Generator) -> bool:
+    """Give training files of one kind each other's contents: those of a name that each item has, or of a suffix."""
+    paths = [path for path in sorted(folder.rglob("*")) if path.is_file() and path.parent != folder]
+    names = Counter(path.name for path in paths)
+    has_test = any(_is_of_test(path, folder) for path in paths)
+    groups: dict[tuple[str, str], list[Path]] = {}
+    for path in paths:
+        name = path.relative_to(folder).as_posix()
+        of_training = not _is_of_test(path, folder) if has_test else "train" in name.lower()
+        if of_training and path.suffix not in (*_TABLES, ".json", ".jsonl", ".parquet", ".txt"):
+            kind = path.name if names[path.name] > _COMMON_NAMES else path.suffix
+            groups.setdefault((name.partition("/")[0], kind), []).append(path)
+    many = [own for own in groups.values() if len(own) > _COMMON_NAMES]  # few are not of one kind
+    for own in many:
+        contents = [path.read_bytes() for path in own]
+        for path, k in zip(own, rng.permutation(len(own)), strict=True):
+            path.write_bytes(contents[k])
+    return bool(many)
+
+
+def _is_of_test(path: Path, folder: Path) -> bool:
+    return "test" in path.relative_to(folder).as_posix().lower()
+
+
+def _read(path: Path) -> pd.DataFrame | None:
+    """A table; of JSON and Parquet only where the folder has few, as others hold data of one item each."""
     if path.suffix in _TABLES:
         return pd.read_csv(path, dtype=str, keep_default_na=False, sep="\t" if path.suffix == ".tsv" else ",")
-    if path.parent == folder and path.suffix == ".parquet":
+    if len(list(path.parent.iterdir())) > _FEW:
+        return None
+    if path.suffix == ".parquet":
         return pd.read_parquet(path)
-    if path.parent == folder and path.suffix in (".json", ".jsonl") and (lines := _is_lines(path)) is not None:
-        return pd.read_json(path, lines=lines, dtype=False, convert_dates=False)
+    if path.suffix in (".json", ".jsonl") and (lines := _is_lines(path)) is not None:
+        text = path.read_text(encoding="utf-8")
+        return pd.DataFrame([json.loads(line) for line in text.splitlines()] if lines else json.loads(text))
     return None
 
 
