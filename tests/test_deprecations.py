@@ -5,7 +5,10 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+
+from pytest_mlebench.authoring.worlds import images, scans
 
 OLD = {
     "from pytest_mlebench.data.authoring.tables import read_csv": "pytest_mlebench.data.authoring is now",
@@ -51,3 +54,9 @@ def test_moved_helpers_work_and_name_their_new_modules() -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     for old in MOVED:
         assert f"pytest_mlebench.authoring.{old} is now pytest_mlebench.authoring." in done.stderr
+
+
+def test_the_jpeg_files_of_scans_are_those_of_images() -> None:
+    pixels = np.zeros((8, 8), np.uint8)
+    with pytest.warns(DeprecationWarning, match="scans.jpeg is now images.jpeg"):
+        assert scans.jpeg(pixels, 2000) == images.jpeg(pixels, block=2000)

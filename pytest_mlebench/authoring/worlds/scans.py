@@ -1,4 +1,4 @@
-"""Medical scans: pictures of chests and tubes, and JPEG, DICOM and NIfTI files that ordinary libraries open.
+"""Medical scans: pictures of chests and tubes, and DICOM and NIfTI files that ordinary libraries open.
 
 The files' lengths do not depend on what a picture shows: a compressed picture's length would tell its label.
 """
@@ -6,11 +6,13 @@ The files' lengths do not depend on what a picture shows: a compressed picture's
 from __future__ import annotations
 
 import struct
+import warnings
 from collections.abc import Sequence
 
 import numpy as np
 from scipy.ndimage import gaussian_filter
 
+from pytest_mlebench.authoring.worlds import images
 from pytest_mlebench.authoring.worlds.images import smooth_noise
 
 ROOT = "1.2.826.0.1.3680043.8.498."
@@ -63,6 +65,12 @@ def uid(rng: np.random.Generator) -> str:
     64
     """
     return ROOT + str(rng.integers(1, 10)) + "".join(map(str, rng.integers(0, 10, 37)))
+
+
+def jpeg(pixels: np.ndarray, length: int, quality: int = 90) -> bytes:
+    """Deprecated: ``images.jpeg`` with ``block=length``."""
+    warnings.warn("scans.jpeg is now images.jpeg, and goes with version 0.4", DeprecationWarning, stacklevel=2)
+    return images.jpeg(pixels, quality=quality, block=length)
 
 
 def dicom(pixels: np.ndarray, modality: str, instance: str, *, encoded: bytes = b"", **elements: Value) -> bytes:
