@@ -42,6 +42,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
+from pytest_mlebench.errors import MLEBenchError
+from pytest_mlebench.plugin.session import is_worker, session_of
+
 if TYPE_CHECKING:
     from pytest_mlebench.agents import Agent
     from pytest_mlebench.bench import Bench
@@ -49,6 +52,7 @@ if TYPE_CHECKING:
     from pytest_mlebench.data.dataset import Dataset
     from pytest_mlebench.data.store import DataStore
     from pytest_mlebench.gate.golden import Grade
+    from pytest_mlebench.plugin.group import AgentRun
     from pytest_mlebench.records.group import GroupReader
     from pytest_mlebench.records.outcome import Report
     from pytest_mlebench.records.record import RunRecord
@@ -60,7 +64,6 @@ GRADES = pytest.StashKey["dict[str, dict[str, Grade]]"]()
 
 def _or_fail(act: Callable[[], Result]) -> Result:
     """Call the function; an error of ours fails the test with its text, without a traceback."""
-    from pytest_mlebench.errors import MLEBenchError
     from pytest_mlebench.reports.untrusted import plain
 
     try:
@@ -71,9 +74,14 @@ def _or_fail(act: Callable[[], Result]) -> Result:
 
 
 def _bench(request: pytest.FixtureRequest) -> Bench:
-    from pytest_mlebench.plugin.session import session_of
-
     return session_of(request.config).bench
+
+
+def _run(request: pytest.FixtureRequest) -> AgentRun | None:
+    """The item, if it runs an agent."""
+    from pytest_mlebench.plugin.group import AgentRun
+
+    return request.node if isinstance(request.node, AgentRun) else None
 
 
 @pytest.fixture
@@ -95,22 +103,19 @@ def data_store(request: pytest.FixtureRequest) -> DataStore:
 @pytest.fixture
 def dataset(request: pytest.FixtureRequest, competition: Competition, data_store: DataStore) -> Dataset:
     """The competition's Dataset, downloaded and prepared if necessary; ``--prepare=never`` skips the test."""
-    from pytest_mlebench.plugin.group import AgentRun, provide
+    from pytest_mlebench.plugin.group import provide
 
-    store, node = data_store, request.node
-    if isinstance(node, AgentRun) and _bench(request).settings.twin_per_seed:
-        store = _bench(request).store_of(node.key.seed)
-    return _or_fail(lambda: provide(node, competition, store, _bench(request)))
+    store, run = data_store, _run(request)
+    if run is not None and _bench(request).settings.twin_per_seed:
+        store = _bench(request).store_of(run.key.seed)
+    return _or_fail(lambda: provide(request.node, competition, store, _bench(request)))
 
 
 @pytest.fixture
 def agent(request: pytest.FixtureRequest) -> Agent:
     """The Agent of the item, of ``@pytest.mark.agent(ID)``, or the first ``--agent``."""
-    from pytest_mlebench.plugin.group import AgentRun
-    from pytest_mlebench.plugin.session import session_of
-
-    if isinstance(request.node, AgentRun):
-        return request.node.agent
+    if (run := _run(request)) is not None:
+        return run.agent
     if request.node.get_closest_marker("agent") is None and (agents := session_of(request.config).agents):
         return agents[0]
     return _or_fail(lambda: _bench(request).registry[_marked(request, "agent")])
@@ -125,12 +130,10 @@ def sandbox(request: pytest.FixtureRequest, agent: Agent) -> Sandbox:
 @pytest.fixture
 def run_group(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> GroupReader:
     """The run group that runs are written to: ``folder``, ``records()``. A test of your own gets one of its own."""
-    from pytest_mlebench.plugin.group import AgentRun
-    from pytest_mlebench.plugin.session import session_of
     from pytest_mlebench.records.group import GroupReader
 
     reader = session_of(request.config).reader
-    if isinstance(request.node, AgentRun) and reader is not None:
+    if _run(request) is not None and reader is not None:
         return reader
     return GroupReader(tmp_path_factory.mktemp("runs"))
 
@@ -145,18 +148,16 @@ def run_agent(
     run_group: GroupReader,
 ) -> Callable[..., RunRecord]:
     """A function that runs the agent on the competition and returns the RunRecord; ``seed=`` as an option."""
-    from pytest_mlebench.plugin.group import AgentRun
     from pytest_mlebench.plugin.reporting import note_run
-    from pytest_mlebench.plugin.session import session_of
     from pytest_mlebench.runs import run
 
-    session = session_of(request.config)
+    session, item = session_of(request.config), _run(request)
     options = session.bench.run_options(run_group.folder, worker=session.worker)
-    own_seed = request.node.key.seed if isinstance(request.node, AgentRun) else 0
+    own_seed = 0 if item is None else item.key.seed
 
     def run_it(*, seed: int = own_seed) -> RunRecord:
         record = run.run_agent(agent, competition, dataset, sandbox, options, seed=seed)
-        note_run(request.node, record, again=isinstance(request.node, AgentRun))
+        note_run(request.node, record, again=item is not None)
         return record
 
     return run_it
@@ -177,7 +178,6 @@ def synthetic_dataset(
 ) -> Dataset:
     """The competition's synthetic data, prepared (once for all workers)."""
     from pytest_mlebench.data.store import DataStore
-    from pytest_mlebench.plugin.session import is_worker
 
     base = tmp_path_factory.getbasetemp()
     shared = base.parent if is_worker(request.config) else base  # each worker has a folder of its own in the session's

@@ -9,7 +9,6 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -21,7 +20,14 @@ from urllib3.exceptions import InvalidHeader, NameResolutionError, ReadTimeoutEr
 from urllib3.util.retry import Retry
 
 from pytest_mlebench._version import __version__
-from pytest_mlebench.data.download.contract import RetryPolicy, TransientError, retry
+from pytest_mlebench.data.download.contract import (
+    SETTINGS,
+    Credentials,
+    RefusedError,
+    RetryPolicy,
+    TransientError,
+    retry,
+)
 from pytest_mlebench.errors import DataError
 from pytest_mlebench.io.progress import ByteCounter, Reporter
 from pytest_mlebench.io.units import format_size
@@ -189,26 +195,6 @@ _CONNECT_SECONDS = 30.0
 _TRANSIENT = {408, 425, 429, 500, 502, 503, 504}
 
 
-@dataclass(frozen=True, kw_only=True)
-class Credentials:
-    """A user's credentials for Kaggle: an access token, or a user name with an API key."""
-
-    source: str
-    """Where they were found, for messages."""
-    token: str | None = field(default=None, repr=False)
-    username: str | None = None
-    key: str | None = field(default=None, repr=False)
-
-
-class RefusedError(DataError):
-    """Kaggle refused a request: ``status`` is that of HTTP, ``message`` is Kaggle's own."""
-
-    def __init__(self, status: int, message: str, advice: str = "", what: str = "") -> None:
-        super().__init__(f"{what and f'{what}: '}Kaggle answered {status}: {message}{advice and f'; {advice}'}")
-        self.status = status
-        self.message = message
-
-
 @contextmanager
 def connected(
     credentials: Credentials | None, policy: RetryPolicy, headers: Mapping[str, str | None] | None = None
@@ -316,9 +302,6 @@ def _retry_after(response: requests.Response) -> float | None:
         return Retry().parse_retry_after(header) if header else None
     except InvalidHeader:
         return None
-
-
-SETTINGS = "https://www.kaggle.com/settings/api"
 
 
 def find_credentials(policy: RetryPolicy) -> Credentials:

@@ -6,7 +6,7 @@ import random
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from threading import Event, Thread
@@ -16,6 +16,8 @@ from pytest_mlebench.catalog import Competition
 from pytest_mlebench.errors import DataError
 from pytest_mlebench.io.progress import Note, Reporter, silent
 from pytest_mlebench.io.units import format_seconds, pluralize
+
+SETTINGS = "https://www.kaggle.com/settings/api"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +41,26 @@ class Notebook:
 
 class CredentialsError(DataError):
     """The user's credentials are not accepted: no other request would succeed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Credentials:
+    """A user's credentials for Kaggle: an access token, or a user name with an API key."""
+
+    source: str
+    """Where they were found, for messages."""
+    token: str | None = field(default=None, repr=False)
+    username: str | None = None
+    key: str | None = field(default=None, repr=False)
+
+
+class RefusedError(DataError):
+    """Kaggle refused a request: ``status`` is that of HTTP, ``message`` is Kaggle's own."""
+
+    def __init__(self, status: int, message: str, advice: str = "", what: str = "") -> None:
+        super().__init__(f"{what and f'{what}: '}Kaggle answered {status}: {message}{advice and f'; {advice}'}")
+        self.status = status
+        self.message = message
 
 
 class NotebookGone(DataError):

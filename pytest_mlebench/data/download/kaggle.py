@@ -8,16 +8,19 @@ import math
 import threading
 import zipfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from pytest_mlebench.authoring.archives import check_zip
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.data.download.contract import (
+    SETTINGS,
+    Credentials,
     CredentialsError,
     Notebook,
     NotebookGone,
+    RefusedError,
     RetryPolicy,
     Size,
     in_parallel,
@@ -29,8 +32,9 @@ from pytest_mlebench.io.units import pluralize
 
 if TYPE_CHECKING:
     import requests
+    from kagglesdk import KaggleClient
 
-    from pytest_mlebench.data.download.client import Credentials, PartialFile, RefusedError
+    from pytest_mlebench.data.download.client import PartialFile
 
 
 class Page(NamedTuple):
@@ -137,8 +141,6 @@ class KaggleDownloads:
     def check(
         self, competitions: Sequence[Competition], *, skip_denied: bool = False, reporter: Reporter = silent
     ) -> dict[str, DataError]:
-        from pytest_mlebench.data.download.client import RefusedError
-
         stopped = threading.Event()
 
         def refusal(competition: Competition) -> RefusedError | None:
@@ -160,8 +162,6 @@ class KaggleDownloads:
 
     def size(self, competition: Competition, reporter: Reporter = silent) -> Size:
         """See Downloads. Where Kaggle does not list the files, they are taken to be as large as the archive."""
-        from pytest_mlebench.data.download.client import RefusedError
-
         archive = self._archive_bytes(competition, reporter)
         try:
             unpacked = self._unpacked_bytes(competition, reporter)
@@ -213,8 +213,6 @@ class KaggleDownloads:
         """
         from kagglesdk.competitions.types.competition_api_service import ApiGetLeaderboardRequest
 
-        from pytest_mlebench.data.download.client import RefusedError
-
         request = ApiGetLeaderboardRequest()
         request.competition_name = competition.id
         request.page_size = _PAGE_SIZE
@@ -257,13 +255,11 @@ class KaggleDownloads:
         """See Notebooks."""
         from kagglesdk.kernels.types.kernels_api_service import ApiGetKernelRequest
 
-        from pytest_mlebench.data.download.client import RefusedError, connected
-
         request = ApiGetKernelRequest()
         request.user_name, _, request.kernel_slug = name.partition("/")
 
         def attempt() -> Any:
-            with connected(self.credentials(reporter), self.policy) as client:
+            with self._connected(reporter) as client:
                 return client.kernels.kernels_api_client.get_kernel(request).blob
 
         try:
@@ -277,8 +273,6 @@ class KaggleDownloads:
         return Notebook(source=blob.source, kind=blob.kernel_type.lower(), language=blob.language.lower())
 
     def _not_accepted(self) -> str:
-        from pytest_mlebench.data.download.client import SETTINGS
-
         return f"{self.credentials().source} is not accepted; get new credentials at {SETTINGS}"
 
     def credentials(self, reporter: Reporter = silent) -> Credentials:
@@ -311,11 +305,9 @@ class KaggleDownloads:
         """Request the archive; redirects are followed, the body is not yet read."""
         from kagglesdk.competitions.types.competition_api_service import ApiDownloadDataFilesRequest
 
-        from pytest_mlebench.data.download.client import connected
-
         request = ApiDownloadDataFilesRequest()
         request.competition_name = competition.id
-        with connected(self.credentials(reporter), self.policy, headers) as client:
+        with self._connected(reporter, headers) as client:
             response: requests.Response = client.competitions.competition_api_client.download_data_files(request)
             with response:
                 yield response
@@ -341,8 +333,6 @@ class KaggleDownloads:
         """The unpacked files' size in one request; 0 where Kaggle has no summary."""
         from kagglesdk.competitions.types.competition_api_service import ApiGetCompetitionDataFilesSummaryRequest
 
-        from pytest_mlebench.data.download.client import RefusedError
-
         request = ApiGetCompetitionDataFilesSummaryRequest()
         request.competition_name = competition.id
         try:
@@ -352,12 +342,18 @@ class KaggleDownloads:
         files = summary.file_summary_info
         return sum(int(kind.total_size) for kind in files.file_types) if files else 0
 
-    def _call(self, competition: Competition, call: Callable[[Any], T], reporter: Reporter) -> T:
-        """One call of the API; failures that may pass are retried."""
+    def _connected(
+        self, reporter: Reporter, headers: Mapping[str, str] | None = None
+    ) -> AbstractContextManager[KaggleClient]:
         from pytest_mlebench.data.download.client import connected
 
+        return connected(self.credentials(reporter), self.policy, headers)
+
+    def _call(self, competition: Competition, call: Callable[[Any], T], reporter: Reporter) -> T:
+        """One call of the API; failures that may pass are retried."""
+
         def attempt() -> T:
-            with connected(self.credentials(reporter), self.policy) as client:
+            with self._connected(reporter) as client:
                 return call(client.competitions.competition_api_client)
 
         with self._advised(competition):
@@ -366,8 +362,6 @@ class KaggleDownloads:
     @contextmanager
     def _advised(self, competition: Competition) -> Iterator[None]:
         """A refusal says what to do about it."""
-        from pytest_mlebench.data.download.client import RefusedError
-
         if competition.source != "kaggle":
             raise DataError(f"{competition.id} is not on Kaggle: its data is bundled")
         try:
