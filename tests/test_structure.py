@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import grimp
 import pytest
 
 ROOT = Path(__file__).parents[1]
+MOST_MODULES = 82
 
 
 def lint_imports(root: Path) -> subprocess.CompletedProcess[str]:
@@ -80,3 +82,31 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
         for module in graph.modules - {front_door}
     }
     TopologicalSorter(imports).prepare()  # raises CycleError, which names the modules
+
+
+NOTE = """
+import atexit, sys, threading
+executed = set()
+
+def note(frame, event, _):
+    if event == "call" and frame.f_code.co_name != "<module>":
+        executed.add(frame.f_code.co_filename)
+
+sys.setprofile(note)
+threading.setprofile(note)
+atexit.register(lambda: open(FILE, "a").write("".join(f"{name}\\n" for name in executed)))
+"""
+
+
+@pytest.mark.full
+def test_a_smoke_run_executes_few_modules(tmp_path: Path) -> None:
+    """How much of the package one has to know to follow a run, its report included."""
+    names = tmp_path / "names"
+    (tmp_path / "sitecustomize.py").write_text(f"FILE = {str(names)!r}\n{NOTE}")
+    command = [sys.executable, "-m", "pytest", "--agent=baseline", "--split=smoke", "-k", "digits", "--sandbox=local"]
+    environment = os.environ | {"PYTHONPATH": str(tmp_path), "MLEBENCH_RUNS_DIR": str(tmp_path / "runs")}
+    subprocess.run([*command, "-p", "no:cacheprovider"], cwd=tmp_path, env=environment, check=True, capture_output=True)
+    package = str(ROOT / "pytest_mlebench")
+    executed = {name for name in names.read_text().splitlines() if name.startswith(package) and name.endswith(".py")}
+    assert f"{package}/runs/run.py" in executed
+    assert len(executed) <= MOST_MODULES, sorted(executed)
