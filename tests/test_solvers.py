@@ -70,6 +70,16 @@ def test_training_labels_are_permuted_in_each_form(id: str, changed: str, unchan
         assert pairs and any(own.read_bytes() != other.read_bytes() for own, other in pairs) == differs
 
 
+def test_pictures_are_permuted_among_folders_that_are_classes(tmp_path: Path) -> None:
+    competition = default_catalogue()["alaska2-image-steganalysis"]
+    dataset = make_twin(competition, tmp_path / "twin", 0, "micro", medals=False).dataset
+    assert permuted(dataset, tmp_path / "permuted", np.random.default_rng(0))
+    covers = [
+        {path.read_bytes() for path in folder.glob("Cover/*")} for folder in (dataset.public, tmp_path / "permuted")
+    ]
+    assert len(covers[0] & covers[1]) < len(covers[0]) / 2
+
+
 def test_a_solver_that_fails_is_named(tmp_path: Path) -> None:
     with pytest.raises(MLEBenchError, match=f"left no submission .* {QUICK}"):
         run_solver(QUICK, tmp_path / "nowhere", tmp_path / "solver")

@@ -228,7 +228,8 @@ def _permute_contents(folder: Path, rng: np.random.Generator) -> bool:
         of_training = not _is_of_test(path, folder) if has_test else "train" in name.lower()
         if of_training and path.suffix not in (*_TABLES, ".json", ".jsonl", ".parquet", ".txt"):
             kind = path.name if names[path.name] > _COMMON_NAMES else path.suffix
-            groups.setdefault((name.partition("/")[0], kind), []).append(path)
+            top = name.partition("/")[0]  # inputs and outputs have a folder each, or each class has
+            groups.setdefault((top if "train" in top.lower() else "", kind), []).append(path)
     many = [own for own in groups.values() if len(own) > _COMMON_NAMES]  # few are not of one kind
     for own in many:
         contents = [path.read_bytes() for path in own]
