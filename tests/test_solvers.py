@@ -56,6 +56,7 @@ def test_a_solver_learns_from_labels_alone(tmp_path: Path, monkeypatch: pytest.M
         ("cdiscount-image-classification-challenge", "train.bson", "test.bson"),
         ("plant-seedlings-classification", "train/*/*.png", "test/*.png"),  # folders are labels
         ("inaturalist-2019-fgvc6", "train2019.json", "test2019.json"),
+        ("mlsp-2013-birds", "essential_data/rec_labels_test_hidden.txt", "essential_data/species_list.txt"),
         ("ml2021spring-hw2", "timit_11/*/train_label_11.npy", "timit_11/*/test_11.npy"),
         ("google-research-identify-contrails-reduce-global-warming", "train/*/human_pixel_masks.npy", "test/*/*.npy"),
     ],

@@ -187,7 +187,9 @@ def _permute_tables(dataset: Dataset, folder: Path, rng: np.random.Generator) ->
 def _permute_lists(folder: Path, rng: np.random.Generator) -> bool:
     """Labels in annotation files, in BSON files, in arrays, and in lists after each id."""
     changed = []
-    for path in sorted(path for path in folder.rglob("*") if path.is_file() and not _is_of_test(path, folder)):
+    for path in sorted(path for path in folder.rglob("*") if path.is_file()):
+        if _is_of_test(path, folder) and "label" not in path.name:
+            continue
         content = path.read_bytes()
         if path.suffix == ".json" and b'"annotations"' in content:
             read = json.loads(content)
