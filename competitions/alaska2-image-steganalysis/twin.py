@@ -20,6 +20,8 @@ WAVES = np.kron(_COSINES, _COSINES).astype(np.float32)
 FREQUENCY = np.add.outer(np.arange(8), np.arange(8)).ravel()
 BANDS = [2, 3, 4, 5]
 """Sums of both frequencies, of the coefficients that a message may be hidden in."""
+LENGTHS = {75: 27648, 90: 39936, 95: 53248}
+"""Bytes of a file by quality: what is hidden takes some."""
 
 
 def make(
@@ -37,7 +39,7 @@ def make(
         (raw / folder).mkdir()
     said = {}
     for number in np.sort(rng.choice(np.arange(1, 75001), n + spare, replace=False)):
-        quality = int(rng.choice([75, 90, 95], p=[0.55, 0.35, 0.1]))
+        quality = int(rng.choice([75, 90, 95], p=[0.87, 0.09, 0.04]))
         table = _quantization(quality)
         light, texture = _photo(rng, fields)
         cover = np.rint(_blocks(light - 128) @ WAVES.T / table)
@@ -86,7 +88,7 @@ def _photo(rng: np.random.Generator, fields: dict[float, np.ndarray]) -> tuple[n
     for field in fields.values():
         top, left = rng.integers(FIELD - SIDE, size=2)
         parts.append(field[top : top + SIDE, left : left + SIDE])
-    texture, grain = rng.uniform(3, 6.5), rng.uniform(1.3, 1.5)
+    texture, grain = rng.uniform(2.5, 5.5), rng.uniform(1.3, 1.5)
     return 128 + 25 * parts[2] + texture * parts[1] * (1 + 0.5 * parts[2]) + grain * parts[0], float(texture)
 
 
@@ -106,4 +108,4 @@ def _file(coefficients: np.ndarray, hues: list[int], quality: int) -> bytes:
     plane = (coefficients @ WAVES).reshape(SIDE // 8, SIDE // 8, 8, 8).swapaxes(1, 2).reshape(SIDE, SIDE)
     light = np.clip(np.rint(plane + 128), 0, 255).astype(np.uint8)
     colours = [Image.new("L", (SIDE, SIDE), hue) for hue in hues]
-    return jpeg(Image.merge("YCbCr", [Image.fromarray(light), *colours]), quality=quality)
+    return jpeg(Image.merge("YCbCr", [Image.fromarray(light), *colours]), quality=quality, block=LENGTHS[quality])

@@ -19,7 +19,8 @@ def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFra
     test.drop(columns="selected_text").to_csv(raw / "test.csv", index=False)
     test[["textID"]].assign(selected_text="").to_csv(raw / "sample_submission.csv", index=False)
     known = table.set_index("textID")
-    return {name: known[[name]].set_axis(["selected_text"], axis=1) for name in ("simple", "ceiling")}
+    known["floor"] = known["text"].str.strip()
+    return {name: known[[name]].set_axis(["selected_text"], axis=1) for name in ("floor", "simple", "ceiling")}
 
 
 class World:

@@ -1,14 +1,15 @@
 """Making twins: learnable raw data from a competition's ``twin.py``, prepared, with medals of its own.
 
 ``twin.py`` has ``make(raw, rng, size)``, which returns the predictions ``simple`` and ``ceiling``, and where its form
-asks for them ``units(submission)``, ``deal(submission, rng)`` and ``mix(submission, other, share, rng)``.
+asks for them ``units(submission)``, ``deal(submission, rng)`` and ``mix(submission, other, share, rng)``. If the form
+alone suggests a guess, such as a copy of each row's text, ``make`` returns it as ``floor``, too.
 
 A twin's maker knows what somebody would predict who knows its world (``ceiling``), or only the obvious part of it
-(``simple``). The floor needs no data: the best of the sample submission, the mode, the mean, the median, and the
-ceiling's own predictions dealt out to other rows. An entrant of skill s ≤ 1/2 has the simple prediction for a share 2s
-of the test's units and the floor's for the others; above, the ceiling's for a share 2s - 1, and the simple one for the
-others. The mean score over some draws, made monotone by isotonic regression, is what a skill is worth; thresholds and
-percentiles are those of 100 teams of fixed skills.
+(``simple``). The floor needs no data: the best of the sample submission, the mode, the mean, the median, the twin's own
+``floor``, and the ceiling's own predictions dealt out to other rows. An entrant of skill s ≤ 1/2 has the simple
+prediction for a share 2s of the test's units and the floor's for the others; above, the ceiling's for a share 2s - 1,
+and the simple one for the others. The mean score over some draws, made monotone by isotonic regression, is what a skill
+is worth; thresholds and percentiles are those of 100 teams of fixed skills.
 """
 
 from __future__ import annotations
@@ -109,6 +110,8 @@ def twin_medals(
         trial.path = Path(folder, dataset.sample_submission.name)
         controls = np.array([trial.score(trial.dealt()) for _ in range(_CONTROLS)])
         tables = _uninformed(sample, best, trial.asked)
+        if (own := predictions.get("floor")) is not None:
+            tables["its own"] = as_submission(own, sample, f"{competition.id}: twin.py")
         constant = {name: (table, trial.score(table, may_break=True)) for name, table in tables.items()}
         floor, (base, least) = max(constant.items(), key=lambda item: np.nan_to_num(item[1][1], nan=-np.inf))
         start: Callable[[], pd.DataFrame] = partial(pd.DataFrame.copy, base)
@@ -372,10 +375,11 @@ def _checked(competition: Competition, made: Any) -> Predictions:
     if not isinstance(made, Mapping) or not made.keys() >= {"simple", "ceiling"}:
         found = sorted(map(str, made)) if isinstance(made, Mapping) else type(made).__name__
         raise CompetitionError(f"{file}: make must return a dictionary with simple and ceiling, not {found}")
-    for name in ("simple", "ceiling"):
-        if not isinstance(made[name], pd.DataFrame) or None in made[name].index.names:
+    known = {name: made[name] for name in ("floor", "simple", "ceiling") if name in made}
+    for name, table in known.items():
+        if not isinstance(table, pd.DataFrame) or None in table.index.names:
             raise CompetitionError(f"{file}: make: {name} must be a table whose index is named as the id's column")
-    return {name: made[name] for name in ("simple", "ceiling")}
+    return known
 
 
 def medals_from_json(competition: Competition, values: Any) -> TwinMedals:

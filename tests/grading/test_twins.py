@@ -54,6 +54,13 @@ def test_predictions_of_another_column_are_named(toy: Dataset) -> None:
         twin_medals(toy, {"simple": odds, "ceiling": odds}, np.random.default_rng(0))
 
 
+def test_what_the_form_alone_suggests_is_the_floor(toy: Dataset) -> None:
+    predictions = {"floor": right(13), "simple": right(17), "ceiling": right(20)}
+    medals = twin_medals(toy, predictions, np.random.default_rng(0), indicative=True)
+    assert medals.floor == "its own" and medals.skill(0.65) == 0.0
+    assert medals.leaderboard.median > 0.65
+
+
 def test_medals_of_so_few_rows_can_be_asked_for_as_indicative(toy: Dataset) -> None:
     predictions = {"simple": right(11), "ceiling": right(20)}
     board = twin_medals(toy, predictions, np.random.default_rng(0), indicative=True).leaderboard
