@@ -35,6 +35,7 @@ from pytest_mlebench.errors import InvalidSubmission, MLEBenchError
 from pytest_mlebench.gate.leaks import find_leaks
 from pytest_mlebench.grading.scorer import Scorer
 from pytest_mlebench.grading.twins import TwinMedals, as_submission, make_twin, read_sample
+from pytest_mlebench.io.units import pluralize
 from tools.shortcuts import permuted, shortcut_auc, verdict
 from tools.solvers import SOLVERS
 
@@ -247,8 +248,11 @@ def markdown(rows: list[dict[str, Any]]) -> str:
 
     >>> row = {"id": "a", "version": "v1", "size": "small", "seed": 0, "rows": 500, "seconds": [1, 1, 2], "refused": []}
     >>> row |= {"skills": {"simple": 0.5, "baseline": 0.7, "solver": 0.9}, "megabytes": 1.5, "above": {"baseline": 3.0}}
-    >>> row["medals"] = {"sample": None, "baseline": "silver"}
+    >>> row["medals"] = {"sample": None, "baseline": "silver", "permuted": None}
+    >>> row |= {"scores": {"permuted": 0.4}, "thresholds": {"median": 0.3, "bronze": 0.5, "gold": 0.9}}
     >>> text = markdown([row, row | {"seed": 1, "medals": {"sample": None, "baseline": None}}])
+    >>> print(text.splitlines()[2])
+    - With permuted labels, 1 competition: medals for none; above the median: a (permuted), a (permuted).
     >>> print(text.splitlines()[-1])
     | a | 2 | 500 | 1.5 | 4.0 | 0 | 0.50 | 0.70 | 0.90 | 2 | silver, none |
     """
@@ -289,6 +293,13 @@ def _summary(rows: list[dict[str, Any]]) -> Iterator[str]:
             f"- Seed {seed}: {len(own)} twins; the baseline is above the floor in {sum(map(_is_above, own))}, with "
             f"{len(medals) - medals.count(None)} medals, {medals.count('gold')} of them gold."
         )
+    if control := [(row, name) for row in rows for name in row["scores"] if name.endswith("permuted")]:
+        medals = [f"{row['id']} ({name})" for row, name in control if row["medals"].get(name)]
+        above = [f"{row['id']} ({name})" for row, name in control if _is_above_median(row, name)]
+        yield (
+            f"- With permuted labels, {pluralize(len({row['id'] for row, _ in control}), 'competition')}: medals for "
+            f"{', '.join(medals) or 'none'}; above the median: {', '.join(above) or 'none'}."
+        )
     worlds = len(rows) + sum(len(row["refused"]) for row in rows)
     seconds = [sum(row["seconds"]) for row in rows]
     yield (
@@ -300,6 +311,12 @@ def _summary(rows: list[dict[str, Any]]) -> Iterator[str]:
 
 def _is_above(row: dict[str, Any]) -> bool:
     return bool(row.get("above", {}).get("baseline", 0) > 2)
+
+
+def _is_above_median(row: dict[str, Any], name: str) -> bool:
+    thresholds, score = row["thresholds"], row["scores"][name]
+    rises = thresholds["gold"] > thresholds["bronze"]
+    return bool(score > thresholds["median"] if rises else score < thresholds["median"])
 
 
 def _skill(rows: list[dict[str, Any]], agent: str) -> str:
