@@ -40,7 +40,7 @@ from pytest_mlebench.plugin.session import (
 )
 from pytest_mlebench.records.group import GroupReader, log_event
 from pytest_mlebench.records.outcome import FAILURES, Outcome
-from pytest_mlebench.reports.plots.svg import terminal_markup
+from pytest_mlebench.reports.palette import terminal_markup
 from pytest_mlebench.reports.progress import Lines, pulse, write_medal_table
 from pytest_mlebench.reports.run_details import properties
 from pytest_mlebench.reports.untrusted import inert, plain

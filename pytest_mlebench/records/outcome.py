@@ -315,7 +315,7 @@ class Outcome(StrEnum):
     """What a run came to, the best outcome first. A member equals its name, as records and options have it.
 
     A line gives: the name; whether a test passes with it; the letter in pytest's progress line; its colour (see
-    ``reports.plots.svg``); and what leads to it: a threshold that the score meets, or how a run ended
+    ``reports.palette``); and what leads to it: a threshold that the score meets, or how a run ended
     that left no submission. A new outcome is one line more.
 
     >>> Outcome.gold == "gold", Outcome.gold.letter, Outcome.gold.passed

@@ -26,8 +26,9 @@ from pytest_mlebench.io.units import format_dollars, format_duration, format_sco
 from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.records.outcome import Outcome
 from pytest_mlebench.records.record import FILES, RECORD, RUN_LOG, SUBMISSION, RunRecord
+from pytest_mlebench.reports.palette import stylesheet, variables
 from pytest_mlebench.reports.plots import agents_in, legend, plots
-from pytest_mlebench.reports.plots.svg import SCHEME, STYLE, stylesheet, variables
+from pytest_mlebench.reports.plots.svg import SCHEME, STYLE
 from pytest_mlebench.reports.run_details import ending_as_sentence, run_details
 from pytest_mlebench.reports.sections import comparison_sections, cost_sections, rate_sections, timeline_sections
 from pytest_mlebench.reports.tables import Section, in_order, precision_sections

@@ -25,7 +25,7 @@ from pytest_mlebench.records.group import (
 )
 from pytest_mlebench.records.outcome import Outcome
 from pytest_mlebench.records.record import REPORT, RUN_LOG
-from pytest_mlebench.reports.plots.svg import terminal_markup
+from pytest_mlebench.reports.palette import terminal_markup
 from pytest_mlebench.reports.run_details import counted
 from pytest_mlebench.reports.tables import Table, in_order, medal_table, terminal_width
 from pytest_mlebench.reports.untrusted import one_line, plain

@@ -12,7 +12,8 @@ from typing import Any
 from pytest_mlebench.io.units import format_dollars, format_duration, format_score, format_size, pluralize
 from pytest_mlebench.records.outcome import TWIN_DATA, SandboxAccount
 from pytest_mlebench.records.record import RunRecord
-from pytest_mlebench.reports.plots.svg import SCHEME, stylesheet, variables
+from pytest_mlebench.reports.palette import stylesheet, variables
+from pytest_mlebench.reports.plots.svg import SCHEME
 from pytest_mlebench.reports.tables import markdown_text
 from pytest_mlebench.reports.untrusted import one_line, plain
 

@@ -16,7 +16,7 @@ from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.records.manifest import changes
 from pytest_mlebench.records.outcome import THRESHOLDS, Outcome
 from pytest_mlebench.records.record import RunRecord
-from pytest_mlebench.reports.plots.svg import ansi_code
+from pytest_mlebench.reports.palette import ansi_code
 from pytest_mlebench.reports.untrusted import one_line
 from pytest_mlebench.reports.verdict import headlines
 from pytest_mlebench.results.findings import VERDICTS

@@ -11,7 +11,7 @@ import pytest
 import pytest_mlebench
 from pytest_mlebench.catalog import default_catalogue
 from pytest_mlebench.records.outcome import FAILURES, THRESHOLDS, Ending, Outcome
-from pytest_mlebench.reports.plots.svg import COLOURS, terminal_markup
+from pytest_mlebench.reports.palette import COLOURS, terminal_markup
 from pytest_mlebench.results.summary import grader_defects
 from tests.groups import record_with
 

@@ -9,9 +9,9 @@ from math import isnan
 from pytest_mlebench.io.units import pluralize
 from pytest_mlebench.records.outcome import Outcome
 from pytest_mlebench.records.record import RunRecord
+from pytest_mlebench.reports.palette import AGENTS
 from pytest_mlebench.reports.plots.runs import agents_of, outcome_cell
 from pytest_mlebench.reports.plots.svg import (
-    AGENTS,
     Panel,
     Plot,
     at,
