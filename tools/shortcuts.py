@@ -155,10 +155,8 @@ def _permute_tables(dataset: Dataset, folder: Path, rng: np.random.Generator) ->
     together: dict[tuple[str, ...], list[Path]] = {}
     changed: list[Path] = []
     if not any(set(sample.columns) & set(table.columns) - {*given, *ids} for table in tables.values()):
-        given, ids = (
-            given - set(sample.columns[1:]),
-            [sample.columns[0]],
-        )  # the test has an early value of what is asked
+        ids = [sample.columns[0]]
+        given -= set(sample.columns[1:])  # the test has early values of what is asked for
     for path, table in tables.items():
         asked = [name for name in table.columns if name in sample.columns and name not in {*given, *ids}]
         is_training = bool(tests) or re.search("train|label", path.name, re.IGNORECASE) is not None
@@ -199,7 +197,8 @@ def _permute_lists(folder: Path, rng: np.random.Generator) -> bool:
             new = json.dumps(read).encode()
         elif path.suffix == ".bson":
             parts = re.split(rb"(?<=\x10category_id\0)(.{4})", content, flags=re.DOTALL)
-            parts[1::2] = [parts[1::2][k] for k in rng.permutation(len(parts) // 2)]
+            labels = parts[1::2]
+            parts[1::2] = [labels[k] for k in rng.permutation(len(labels))]
             new = b"".join(parts)
         elif path.suffix == ".npy" and "label" in path.name:
             with io.BytesIO() as file:

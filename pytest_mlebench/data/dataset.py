@@ -159,7 +159,7 @@ def _set_times_of_folders(top: Path, folders: list[str]) -> None:
 DESCRIPTIONS = ("bundled", "kaggle")
 Description = Literal["bundled", "kaggle"]
 OBFUSCATED = "obfuscated"
-"""A run's choice, which hides the competition's name. Nothing of it is in the store (see ``runs.run``)."""
+"""The description that hides the competition's name. A run may choose it; the store has none (see ``runs.run``)."""
 OTHER = "other"
 
 
@@ -285,7 +285,7 @@ class Dataset:
 
     @property
     def lock_file(self) -> Path:
-        """What is locked by whoever changes the folder (see ``locks.hold_lock``)."""
+        """The lock file that every change of the folder holds (see ``locks.hold_lock``)."""
         return self.folder / ".lock"
 
     @property

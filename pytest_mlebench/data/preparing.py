@@ -9,9 +9,8 @@ The private randomness of version 2 follows from the data store's key (see ``aut
 agent sees. To get the same data in another store, copy this file there before preparing, or push and pull the
 prepared data.
 
-A twin's seed is drawn at random for each run group, and nothing but the data folder knows it: everything else names
-twins by ``key``, a digest of the seed, so that whoever reads a path, a command line or a manifest cannot make the
-twin again.
+A twin's seed is drawn at random for each run group, and only the data folder contains it. Everything else names twins
+by ``key``, a digest of the seed: a path, a command line or a manifest is not enough to make the twin again.
 
 Where prepared data is pulled from and pushed to: URLs, and the contract of what other distributions provide.
 """

@@ -279,7 +279,7 @@ class FormChecker:
         self._lock = threading.Lock()
         self._stopped = False
         self._process: GradingProcess | None = None
-        # What is broken is said before an agent runs for a day.
+        # This reports a broken competition before an agent runs for a day.
         self.confinement: dict[str, Any] = prepare(self._job, self._limits.seconds).get("confinement", {})
         """What confines the process that checks; ``landlock`` keeps it from opening other than public files."""
 
@@ -374,7 +374,7 @@ class Grader:
         self.max_bytes = max_bytes
         answers = dataset.answers.absolute()
         self._job = job_of(competition, answers, answers=str(answers), max_bytes=max_bytes, memory=self.limits.memory)
-        # What is broken is said before an agent runs for a day.
+        # This reports a broken competition before an agent runs for a day.
         self.confinement: dict[str, Any] = prepare(self._job, self.limits.seconds).get("confinement", {})
         """What confines the process that grades."""
 

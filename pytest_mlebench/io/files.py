@@ -145,7 +145,7 @@ class SpaceNeed:
 
     @classmethod
     def of(cls, *, download: int, unpacked: int, present: int, keep_raw: bool) -> SpaceNeed:
-        """From the sizes of the archive and its files, of which ``present`` bytes are there already.
+        """Computed from the sizes of the archive and its files; ``present`` bytes are already on the disk.
 
         Prepared data is taken to be as large as the raw data, which is the worst case: where a preparer can, it links
         files instead of copying them. The archive goes once it is unpacked, and then the raw data once it is prepared.

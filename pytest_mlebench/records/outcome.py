@@ -35,7 +35,7 @@ class Report:
     ``grading.resampling``).
     ``bench_version`` is that of the benchmark, ``thresholds`` whether medals mean in it what they did on Kaggle's
     leaderboard (see ``schema.THRESHOLDS``), ``contaminated`` whether the answers are publicly known.
-    ``generated`` says what the data is if it is not the competition's: ``twin`` (thresholds are the twin's own), or
+    ``generated`` is empty for the competition's own data, ``twin`` for a twin, which has thresholds of its own, or
     ``synthetic``.
 
     >>> from pathlib import Path
@@ -84,7 +84,7 @@ class Report:
         return "unknown" if self.firm is None else "firm" if self.firm else "not firm"
 
     def to_json(self) -> dict[str, Any]:
-        """The report with plain values, of which a score may be infinite (see ``json_values.json_text``)."""
+        """The report as plain values. Its score may be infinite (see ``io.values.json_text``)."""
         return asdict(self)
 
 

@@ -374,7 +374,7 @@ _NUMBERS = frozenset({"seed", "score", *THRESHOLDS, "time", "cost"})
 _SPARE = (*reversed(THRESHOLDS), "time", "ended", "cost", "firm", "seed")
 """What a narrow terminal can do without; names, medals and scores stay."""
 _LONGEST_HEAD = 12
-"""Characters of an agent's name above its scores; longer ones would leave no room for thresholds."""
+"""The most characters of an agent's name above its scores: longer names would leave no room for thresholds."""
 
 
 def in_order(records: Iterable[RunRecord]) -> list[RunRecord]:

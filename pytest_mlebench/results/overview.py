@@ -224,7 +224,7 @@ def flags(result: PublishedResult) -> str:
 
 
 def compare(summaries: Sequence[SplitSummary]) -> list[SplitComparison]:
-    """Every pair of agents on every split (or category) of which both have a result, in the order of the summaries.
+    """Every pair of agents on every split (or category) for which both have results, in the order of the summaries.
 
     Only runs of the same competition and seed are compared.
     """
@@ -269,9 +269,9 @@ def _paired(ours: SplitSummary, theirs: SplitSummary, measure: Measure) -> Paire
 
 
 def mean_scores(by_seed: Sequence[Mapping[int, float]]) -> list[float | None]:
-    """Each agent's mean score on a competition over the seeds of which all of them have a score, by seed.
+    """Each agent's mean score on a competition, over the seeds for which all agents have a score.
 
-    An agent without a score has no mean and takes no seed from the others. Where these have no seed in common, each
+    ``by_seed`` has the scores of each agent by seed. An agent without a score has no mean and takes no seed from the others. Where these have no seed in common, each
     mean is over all of an agent's own.
 
     >>> mean_scores([{0: 0.5, 1: 0.7}, {1: 0.6}, {}])
