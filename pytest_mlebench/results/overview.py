@@ -271,8 +271,8 @@ def _paired(ours: SplitSummary, theirs: SplitSummary, measure: Measure) -> Paire
 def mean_scores(by_seed: Sequence[Mapping[int, float]]) -> list[float | None]:
     """Each agent's mean score on a competition, over the seeds for which all agents have a score.
 
-    ``by_seed`` has the scores of each agent by seed. An agent without a score has no mean and takes no seed from the others. Where these have no seed in common, each
-    mean is over all of an agent's own.
+    ``by_seed`` has the scores of each agent by seed. An agent without a score has no mean and takes no seed from the
+    others. Where these have no seed in common, each mean is over all of an agent's own.
 
     >>> mean_scores([{0: 0.5, 1: 0.7}, {1: 0.6}, {}])
     [0.7, 0.6, None]
