@@ -33,7 +33,7 @@ def make(
     n, spare = by_size(size, 100, 152, 500), 2
     # the world: which frequencies each method changes, and how many of their coefficients
     bands = dict(zip(METHODS, rng.permutation([[2, 3], [3, 4], [4, 5]]), strict=True))
-    rate = rng.uniform(0.12, 0.15)
+    rate = rng.uniform(0.08, 0.1)
     fields = {scale: smooth_noise(rng, (FIELD, FIELD), scale).astype(np.float32) for scale in (0.8, 2.5, 40)}
     for folder in ("Cover", *METHODS, "Test"):
         (raw / folder).mkdir()
@@ -41,38 +41,35 @@ def make(
     for number in np.sort(rng.choice(np.arange(1, 75001), n + spare, replace=False)):
         quality = int(rng.choice([75, 90, 95], p=[0.87, 0.09, 0.04]))
         table = _quantization(quality)
-        light, texture = _photo(rng, fields)
+        light = _photo(rng, fields)
         cover = np.rint(_blocks(light - 128) @ WAVES.T / table)
         load, hues = rate * rng.uniform(0.5, 1.5), rng.integers(110, 146, 2).tolist()
         for folder in ("Cover", *METHODS) if len(said) < 4 * n else ("Test",):
-            changed = cover.copy()
+            changed, count = cover.copy(), 0
             if folder in bands:
                 places = np.flatnonzero(np.isin(FREQUENCY, bands[folder]))
                 count = int(load * len(cover) * len(places))
                 where = rng.integers(len(cover), size=count), rng.choice(places, count)
                 changed[where] += rng.choice(np.array([-1, 1], np.float32), count)
             (raw / folder / f"{number:05d}.jpg").write_bytes(_file(changed * table, hues, quality))
-            busy = [float(np.log((changed[:, band == FREQUENCY] != 0).mean())) for band in BANDS]
-            said[folder, f"{number:05d}.jpg"] = quality, texture, *busy
+            busy = [np.log((changed[:, band == FREQUENCY] != 0).mean()) for band in BANDS]
+            said[folder, f"{number:05d}.jpg"] = quality, float(sum(busy)), float(count)
     names = [f"{k:04d}.jpg" for k in range(1, spare + 1)]
     pd.DataFrame({"Id": names, "Label": 0}).to_csv(raw / "sample_submission.csv", index=False)
-    return _guesses(pd.DataFrame.from_dict(said, "index", columns=["quality", "texture", *BANDS]), raw, generator)
+    return _guesses(pd.DataFrame.from_dict(said, "index", columns=["quality", "simple", "ceiling"]), raw, generator)
 
 
 def _guesses(
     said: pd.DataFrame, raw: Path, generator: Callable[[Path, list[str]], random.Random]
 ) -> dict[str, pd.DataFrame]:
-    """How many coefficients are not zero, against what is usual: at this quality; in each band and such a texture."""
+    """How many coefficients are not zero, against what is usual at this quality; and how many were changed.
+
+    A good detector misses next to none, so nothing less than the truth is a ceiling.
+    """
     said.index = pd.MultiIndex.from_tuples(said.index)
-    said["simple"], said["ceiling"] = said[BANDS].sum(axis=1), -np.inf
     for quality, covers in said.loc["Cover"].groupby("quality"):
         at = said["quality"] == quality
         said.loc[at, "simple"] = (said.loc[at, "simple"] - covers["simple"].mean()) / covers["simple"].std()
-        for band in BANDS:
-            fit = np.polyfit(covers["texture"], covers[band], 2)
-            unusual = said[band] - np.polyval(fit, said["texture"])
-            unusual = unusual[at] / unusual.loc["Cover"][covers.index].std()
-            said.loc[at, "ceiling"] = np.maximum(said.loc[at, "ceiling"], unusual)
     _, test = choose(raw)
     drawn = generator(raw, test)  # as prepare.py does, which chooses how each test image was changed
     drawn.shuffle(test)
@@ -82,14 +79,14 @@ def _guesses(
     return {name: pd.DataFrame({"Label": chosen[name].to_numpy().round(5)}, ids) for name in ("simple", "ceiling")}
 
 
-def _photo(rng: np.random.Generator, fields: dict[float, np.ndarray]) -> tuple[np.ndarray, float]:
-    """The brightness of a picture, shape (512, 512), and how much texture it has."""
+def _photo(rng: np.random.Generator, fields: dict[float, np.ndarray]) -> np.ndarray:
+    """The brightness of a picture, shape (512, 512)."""
     parts = []
     for field in fields.values():
         top, left = rng.integers(FIELD - SIDE, size=2)
         parts.append(field[top : top + SIDE, left : left + SIDE])
     texture, grain = rng.uniform(2.5, 5.5), rng.uniform(1.3, 1.5)
-    return 128 + 25 * parts[2] + texture * parts[1] * (1 + 0.5 * parts[2]) + grain * parts[0], float(texture)
+    return 128 + 25 * parts[2] + texture * parts[1] * (1 + 0.5 * parts[2]) + grain * parts[0]
 
 
 def _quantization(quality: int) -> np.ndarray:

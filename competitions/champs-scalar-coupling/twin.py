@@ -68,6 +68,9 @@ def write_molecules(raw: Path, rng: np.random.Generator, size: str) -> pd.DataFr
     pairs = pd.DataFrame(
         found, columns=["molecule_name", "atom_index_0", "atom_index_1", "type", "usual", "numbers", "places"]
     )
+    # places tell nothing that follows from the type and the first atom's number alone, such as the length of a bond
+    shown = (pairs["places"] - pairs["numbers"]).groupby([pairs["type"], pairs["atom_index_1"]])
+    pairs["places"] -= shown.transform("mean")
     noise = rng.normal(size=len(pairs)) * pairs["type"].map(SPREADS) * 0.3
     pairs = pairs.assign(**{TARGET: (pairs["places"] + noise).round(4)}).rename_axis("id").reset_index()
     head = HEADERS["train"].split(",")

@@ -58,7 +58,8 @@ def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFra
         own = taste[customer] * now
         score = (1 - REPEATED) * own / own.sum()
         score[known[customer]] += REPEATED / max(len(known[customer]), 1)
-        popular = [*known[customer], *now.argsort()[::-1][:12]]
+        liked = now * (own > own.mean())
+        popular = [*known[customer], *liked.argsort()[::-1][:12]]
         for name, best in (("simple", list(dict.fromkeys(popular))[:12]), ("ceiling", score.argsort()[::-1][:12])):
             predictions[name].append(" ".join(str(articles[k]) for k in best))
     index = pd.Index(customers, name="customer_id")

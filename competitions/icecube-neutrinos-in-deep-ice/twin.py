@@ -45,7 +45,7 @@ def make(raw: Path, rng: np.random.Generator, size: str) -> dict[str, pd.DataFra
         tables.append(pd.DataFrame(meta).assign(**_angles(axes.apply(truth))))
         fitted = np.stack([-_fit(places[event[:, 0].astype(int)], event[:, 1]) for event in pulses])
         guesses["simple"].append(pd.DataFrame(_angles(axes.apply(fitted)), index=ids))
-        near = truth + rng.normal(0, 0.2, truth.shape)
+        near = truth + rng.normal(0, 0.1, truth.shape)
         guesses["ceiling"].append(pd.DataFrame(_angles(axes.apply(near)), index=ids))
     meta = pd.concat(tables, ignore_index=True)
     meta.to_parquet(raw / "train_meta.parquet", index=False)

@@ -69,8 +69,8 @@ def _text(gestures: np.ndarray) -> str:
 
 
 def _sound(rng: np.random.Generator, words: list[np.ndarray], starts: np.ndarray, seconds: float) -> np.ndarray:
-    sound = rng.uniform(0.05, 0.25) * coloured_noise(rng, (int(seconds * RATE),), 0.8)
-    pitch, tract = rng.uniform(90, 230), rng.uniform(0.94, 1.07)
+    sound = rng.uniform(0.15, 0.5) * coloured_noise(rng, (int(seconds * RATE),), 0.8)
+    pitch, tract = rng.uniform(90, 230), rng.uniform(0.85, 1.15)
     for word, start in zip(words, starts, strict=True):
         said = speech(rng, word * tract, pitch, WORD, RATE)
         sound[int(start * RATE) :][: len(said)] += said

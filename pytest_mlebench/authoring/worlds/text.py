@@ -282,7 +282,7 @@ class Speech:
         if kind < 0.6:  # a number whose kind the word before it tells
             governor = pick(rng, self.before_number[case])
             written, read, name = f"{n:,}" if n >= 10000 else str(n), self.number(n), "CARDINAL"
-            simple = read if n < 20 else written
+            simple = read if n < 1000 else written
             if kind < 0.15:
                 governor, n = pick(rng, self.before_year), int(rng.integers(1400, 2030))
                 written, read, name = str(n), self.year(n), "DATE"
