@@ -6,6 +6,7 @@ Without paths that is a split, a run group's runs, or the benchmark.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -25,7 +26,9 @@ from pytest_mlebench.plugin.session import (
     FIXTURES_MODULE,
     NAMES,
     Session,
+    chooses,
     offered,
+    prefers_benchmark,
     replace_session,
     session_of,
     set_chosen_files,
@@ -35,6 +38,25 @@ from pytest_mlebench.plugin.session import (
 
 if TYPE_CHECKING:
     from pytest_mlebench.catalog import Catalogue
+
+
+def start(config: pytest.Config) -> None:
+    """Choose what to collect, and have pytest call the hooks of this module; raises pytest.UsageError."""
+    if config.option.markers:
+        list_markers(config)
+    if chooses(config):
+        choose_paths(config)
+        config.pluginmanager.register(sys.modules[__name__], "mlebench-collection")
+
+
+def pytest_collect_directory(path: Path, parent: pytest.Collector) -> pytest.Collector | None:
+    return ChosenFolder.from_parent(parent, path=path) if ways_below(parent.config, path) else None
+
+
+@pytest.hookimpl(trylast=True)  # when -k and -m have chosen
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if prefers_benchmark(config):
+        _prefer_the_benchmark(items)
 
 
 class ChosenFolder(pytest.Directory):
@@ -132,7 +154,7 @@ def competition_of(item: pytest.Item, catalogue: Catalogue) -> Competition | Non
     return None
 
 
-def prefer_the_benchmark(items: list[pytest.Item]) -> None:
+def _prefer_the_benchmark(items: list[pytest.Item]) -> None:
     """Without ``--split``, -k and -m choose among the benchmark, and among the rest where none of that matches."""
     inside = [item for item in items if isinstance(item, CompetitionItem) and item.competition.split in BENCHMARK]
     if inside:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pytest
 
-from pytest_mlebench.bench import Bench
 from pytest_mlebench.errors import MLEBenchError, UsageError, unusable
 from pytest_mlebench.io.extensions import extensions, load_extension
 from pytest_mlebench.plugin import internals, options
@@ -20,6 +19,7 @@ from pytest_mlebench.runs.guard import CONFTEST, group_of, has_guard, is_group
 
 if TYPE_CHECKING:
     from pytest_mlebench.agents import Agent
+    from pytest_mlebench.bench import Bench
     from pytest_mlebench.catalog import Competition
     from pytest_mlebench.io.progress import Reporter
     from pytest_mlebench.options import Settings
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from pytest_mlebench.records.record import RunKey, RunRecord
 
 _SESSION: pytest.StashKey[Session] = pytest.StashKey()
+_SETTINGS: pytest.StashKey[Settings] = pytest.StashKey()
+_REPORTER: pytest.StashKey[Reporter] = pytest.StashKey()
 _PREFERS_BENCHMARK = pytest.StashKey[bool]()
 _WAYS = pytest.StashKey[dict[Path, list[Path]]]()
 RECORD: pytest.StashKey[RunRecord] = pytest.StashKey()
@@ -129,7 +131,18 @@ def has_engines() -> bool:
 
 
 def session_of(config: pytest.Config) -> Session:
+    if _SESSION not in config.stash:
+        from pytest_mlebench.bench import Bench
+
+        settings, reporter = config.stash[_SETTINGS], config.stash[_REPORTER]
+        bench = Bench(settings=settings, reporter=reporter, workers=internals.worker_count(config))
+        config.stash[_SESSION] = Session(bench=bench, rootdir=config.rootpath)
     return config.stash[_SESSION]
+
+
+def settings_of(config: pytest.Config) -> Settings:
+    """The session's settings, which need nothing of the benchmark."""
+    return session_of(config).settings if _SESSION in config.stash else config.stash[_SETTINGS]
 
 
 def configure(config: pytest.Config, reporter: Reporter) -> None:
@@ -140,26 +153,27 @@ def configure(config: pytest.Config, reporter: Reporter) -> None:
         return
     options.release_short_names(config)
     with usage_errors():
-        bench = Bench(settings=options.read(config), reporter=reporter, workers=internals.worker_count(config))
-        config.stash[_SESSION] = Session(bench=bench, rootdir=config.rootpath)
+        config.stash[_SETTINGS], config.stash[_REPORTER] = options.read(config), reporter
 
 
 def check_options(config: pytest.Config) -> None:
     """See that each option on the command line has an effect; raises pytest.UsageError."""
     if not is_worker(config):
         with usage_errors():
-            plugin_options.check(session_of(config).settings, options.given(config))
+            plugin_options.check(settings_of(config), options.given(config))
 
 
 def header(config: pytest.Config) -> list[str]:
     """What a session without ``--agent`` says at its start: options that may have no effect."""
-    ignored = plugin_options.without_effect(session_of(config).settings, options.given(config))
+    if settings_of(config).has_runs:
+        return []
+    ignored = plugin_options.without_effect(settings_of(config), options.given(config))
     return [f"mlebench: without --agent, only tests that run agents use {', '.join(ignored)}"] if ignored else []
 
 
 def hands_over(config: pytest.Config) -> bool:
     """Whether this process hands its runs to an engine."""
-    return session_of(config).settings.cluster is not None and not is_worker(config) and not config.option.collectonly
+    return settings_of(config).cluster is not None and not is_worker(config) and not config.option.collectonly
 
 
 def replace_session(config: pytest.Config, **values: Any) -> Session:
@@ -170,7 +184,7 @@ def replace_session(config: pytest.Config, **values: Any) -> Session:
 
 def chooses(config: pytest.Config) -> bool:
     """Whether competitions are to be chosen: agents run, a split is named, or a path that may be in the catalogue."""
-    settings = session_of(config).settings
+    settings = settings_of(config)
     return settings.has_runs or settings.split is not None or any(arg.startswith(NAMES) for arg in config.args)
 
 
@@ -196,7 +210,7 @@ def usage_errors() -> Iterator[None]:
 
 def writes_group(config: pytest.Config) -> bool:
     """Whether this process runs agents, or has workers run them, and keeps their run group."""
-    return session_of(config).settings.has_runs and not config.option.collectonly and not is_worker(config)
+    return settings_of(config).has_runs and not config.option.collectonly and not is_worker(config)
 
 
 def is_worker(config: pytest.Config) -> bool:
@@ -237,7 +251,7 @@ def wants_html(config: pytest.Config) -> bool:
 def is_ours(item: pytest.Item) -> bool:
     """Whether an item has left something for its report, or may show an agent's secrets."""
     left = RECORD in item.stash or HARNESS_ERROR in item.stash or NOT_PREPARED in item.stash
-    return left or bool(session_of(item.config).agents)
+    return left or settings_of(item.config).has_runs
 
 
 def has_competition(item: pytest.Item) -> bool:
