@@ -19,8 +19,8 @@ from typing import Any
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.defaults import GRADING_MEMORY
-from pytest_mlebench.errors import InvalidSubmission, MLEBenchError
-from pytest_mlebench.grading.scorer import Form, GraderDefect, Scorer
+from pytest_mlebench.errors import GraderDefect, InvalidSubmission, MLEBenchError
+from pytest_mlebench.grading.scorer import Form, Scorer
 
 
 def main(folder: str, data: str, what: str = "grade") -> None:

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from pytest_mlebench.catalog.catalogue import Catalogue, default_catalogue
     from pytest_mlebench.catalog.competition import Competition
     from pytest_mlebench.catalog.leaderboard import Leaderboard, medal_ranks
-    from pytest_mlebench.data.dataset import Dataset
+    from pytest_mlebench.data.dataset import Dataset, default_data_dir
     from pytest_mlebench.data.download.kaggle import KaggleDownloads
-    from pytest_mlebench.data.store import DataStore, default_data_dir
+    from pytest_mlebench.data.store import DataStore
     from pytest_mlebench.errors import (
         AgentError,
         CompetitionError,
@@ -107,9 +107,9 @@ _NAMES_BY_MODULE = {
     "catalog.catalogue": "Catalogue default_catalogue",
     "catalog.competition": "Competition",
     "catalog.leaderboard": "Leaderboard medal_ranks",
-    "data.dataset": "Dataset",
+    "data.dataset": "Dataset default_data_dir",
     "data.download.kaggle": "KaggleDownloads",
-    "data.store": "DataStore default_data_dir",
+    "data.store": "DataStore",
     "errors": "AgentError CompetitionError DataError InvalidSubmission MLEBenchError SandboxError UsageError",
     "grading.grader": "Grader GradingLimits grade",
     "io.progress": "Event Note Reporter Step WarningNote",

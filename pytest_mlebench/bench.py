@@ -13,32 +13,42 @@ import secrets
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from decimal import Decimal
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from pytest_mlebench import options as declared
+from pytest_mlebench.agents import AgentRegistry, Permissions
+from pytest_mlebench.agents.registry import check_folder
+from pytest_mlebench.catalog import default_catalogue
+from pytest_mlebench.catalog.competition import FIRST
+from pytest_mlebench.data.dataset import OBFUSCATED, default_data_dir
+from pytest_mlebench.data.preparing import seed_of, settled, twins_of
 from pytest_mlebench.errors import UsageError
+from pytest_mlebench.grading.grader import Grader, GradingLimits
 from pytest_mlebench.io.extensions import load_extension
-from pytest_mlebench.io.files import AnyPath, bundled
-from pytest_mlebench.io.progress import Reporter, silent
+from pytest_mlebench.io.files import AnyPath, bundled, expanded
+from pytest_mlebench.io.progress import Reporter, WarningNote, silent
+from pytest_mlebench.records.group import RunGroup, find_group, read_group
+from pytest_mlebench.records.manifest import Manifest, PlannedRun
+from pytest_mlebench.records.record import RunKey
+from pytest_mlebench.runs.writer import RunGroupWriter, make_runs_dir
+from pytest_mlebench.sandbox import Limits
+from pytest_mlebench.sandbox.collection import SnapshotPolicy
+from pytest_mlebench.sandbox.endings import choose
 
 if TYPE_CHECKING:
-    from pytest_mlebench.agents import Agent, AgentRegistry, Permissions
+    from pytest_mlebench.agents import Agent
     from pytest_mlebench.catalog import Catalogue, Competition
     from pytest_mlebench.data.dataset import Dataset, Description
     from pytest_mlebench.data.store import DataStore, PrepareOptions
     from pytest_mlebench.group import OpenGroup
     from pytest_mlebench.llm.accounting import GatewaySettings
-    from pytest_mlebench.llm.ledger import RecordLevel
-    from pytest_mlebench.records.group import RunGroup
     from pytest_mlebench.records.outcome import Report
-    from pytest_mlebench.records.record import RunKey
     from pytest_mlebench.results.overview import Overview
     from pytest_mlebench.runs.regrade import Regrader, Regrading
     from pytest_mlebench.runs.run import RunOptions
-    from pytest_mlebench.sandbox import AddedSandbox, ContainerSandbox, Limits, Sandbox
+    from pytest_mlebench.sandbox import AddedSandbox, ContainerSandbox, Sandbox
     from pytest_mlebench.sandbox.docker.sandbox import DockerSandbox
 
 _SANDBOXES = "mlebench.sandboxes"
@@ -107,15 +117,11 @@ class Bench:
     @cached_property
     def catalogue(self) -> Catalogue:
         """The bundled competitions, and those of ``competitions_dir``."""
-        from pytest_mlebench.catalog import default_catalogue
-
         return default_catalogue(*self.settings.competitions_dirs, version=self.settings.version)
 
     @cached_property
     def registry(self) -> AgentRegistry:
         """The bundled agents, and those of ``agents_dir``."""
-        from pytest_mlebench.agents import AgentRegistry
-
         return AgentRegistry(bundled("agents"), *self.settings.agents_dirs)
 
     @cached_property
@@ -126,27 +132,20 @@ class Bench:
 
     def store_of(self, seed: int = 0) -> DataStore:
         """The data of runs with a seed: with ``twin_per_seed`` each has its own."""
-        from pytest_mlebench.data.preparing import twins_of
-        from pytest_mlebench.data.store import DataStore
-        from pytest_mlebench.grading.twins import TwinStore
+        from pytest_mlebench.grading.twins import open_store
 
         if not self.settings.has_twins:
-            return DataStore(self.data_dir, source=self.settings.data_source, policy=None)
-        return TwinStore(self.data_dir, twins_of(self._twins, seed if self.settings.twin_per_seed else None))
+            return open_store(self.data_dir, source=self.settings.data_source)
+        return open_store(self.data_dir, twins_of(self._twins, seed if self.settings.twin_per_seed else None))
 
     @cached_property
     def _twins(self) -> str:
         """The choice of twins with a key in place of a seed; a seed is drawn once."""
-        from pytest_mlebench.data.preparing import settled
-
         return settled(self.settings.data, self.data_dir)
 
     def settle_twins(self, group: Path) -> Bench:
         """This one, or another whose option ``data`` names twins by the key of their seed: that of a run group which
         is there, or a new one. Raises DataError."""
-        from pytest_mlebench.data.preparing import settled
-        from pytest_mlebench.records.manifest import Manifest
-
         manifest = Manifest.read(group) if self.settings.has_twins else None
         known = None if manifest is None else manifest.settings.get("data")
         chosen = settled(self.settings.data, self.data_dir, known=known if isinstance(known, str) else None)
@@ -155,8 +154,6 @@ class Bench:
     @property
     def data_dir(self) -> Path:
         """The folder of the data; raises DataError where there is no home directory to put it in."""
-        from pytest_mlebench.data.store import default_data_dir
-
         return self.settings.data_dir or default_data_dir()
 
     @property
@@ -167,8 +164,6 @@ class Bench:
     @property
     def permissions(self) -> Permissions:
         """What the user grants agents."""
-        from pytest_mlebench.agents import Permissions
-
         settings = self.settings
         return Permissions(
             allow_secrets=settings.allow_secrets, allow_hosts=settings.allow_hosts, trust_agents=settings.trust_agents
@@ -177,16 +172,12 @@ class Bench:
     @property
     def limits(self) -> Limits:
         """What each run may use."""
-        from pytest_mlebench.sandbox import Limits
-
         names = ("time_limit", "cpus", "memory", "disk", "gpus")
         return Limits(**{name: getattr(self.settings, name) for name in names})
 
     @property
     def prepare_options(self) -> PrepareOptions:
         """How data is prepared for runs: raw data that was there before stays."""
-        from pytest_mlebench.data.dataset import OBFUSCATED
-
         described = self.settings.description
         # Each run obfuscates its own description.
         stored = None if described == OBFUSCATED else cast("Description | None", described)
@@ -195,8 +186,6 @@ class Bench:
     @property
     def grading_options(self) -> dict[str, Any]:
         """How submissions are graded, as ``Grader`` takes it."""
-        from pytest_mlebench.grading.grader import GradingLimits
-
         limits = GradingLimits(memory=self.settings.grading_memory, seconds=self.settings.grading_time)
         return {"max_bytes": self.settings.max_submission_size, "limits": limits}
 
@@ -204,32 +193,12 @@ class Bench:
     def gateway(self) -> GatewaySettings:
         """What the gateways to language models do; raises UsageError for an invalid file of providers or prices."""
         from pytest_mlebench.llm.accounting import GatewaySettings
-        from pytest_mlebench.llm.budget import Limits as Budget
-        from pytest_mlebench.llm.prices import Prices
-        from pytest_mlebench.llm.providers import load_providers
 
-        settings = self.settings
-        return GatewaySettings(
-            providers=load_providers(*settings.llm_providers),
-            record=cast("RecordLevel", settings.llm_record),
-            limits=Budget(
-                max_cost=_dollars(settings.max_cost),
-                max_tokens=settings.max_tokens,
-                max_calls=settings.max_calls,
-                max_total_cost=_dollars(settings.max_total_cost),
-            ),
-            models=settings.models,
-            prices=Prices.load(*settings.prices),
-            retries=settings.llm_retries,
-            rpm=settings.llm_rpm,
-            allow_provider_tools=settings.allow_provider_tools,
-        )
+        return GatewaySettings.of(self.settings)
 
     @property
     def replayed_group(self) -> Path | None:
         """The folder of ``llm_replay``; raises UsageError for an unknown group."""
-        from pytest_mlebench.records.group import find_group
-
         name = self.settings.llm_replay
         return None if name is None else find_group(name, self.settings.runs_dir).absolute()
 
@@ -258,8 +227,6 @@ class Bench:
     @property
     def comparable_settings(self) -> dict[str, Any]:
         """What must stay the same, beside agents and limits, for the runs of a group to compare."""
-        from pytest_mlebench.catalog.competition import FIRST
-
         settings, containers = self.settings, self.container_options
         return {
             **({} if settings.version == FIRST else {"bench_version": settings.version}),
@@ -282,8 +249,6 @@ class Bench:
     @property
     def _disclosed(self) -> dict[str, Any]:
         """What a run group's manifest says of its twins when all of its runs are done; empty without twins."""
-        from pytest_mlebench.data.preparing import seed_of, twins_of
-
         if not self.settings.has_twins:
             return {}
         twins = twins_of(self._twins)
@@ -295,9 +260,7 @@ class Bench:
 
     def run_options(self, folder: Path, *, worker: str = "", job: Mapping[str, Any] | None = None) -> RunOptions:
         """How agents run, and the folder of the run group; ``job`` is what the record says of the engine's job."""
-        from pytest_mlebench.data.dataset import OBFUSCATED
         from pytest_mlebench.runs.run import RunOptions
-        from pytest_mlebench.sandbox.collection import SnapshotPolicy
 
         settings = self.settings
         return RunOptions(
@@ -328,7 +291,6 @@ class Bench:
 
         Raises AgentError, SandboxError or UsageError.
         """
-        from pytest_mlebench.agents.registry import check_folder
         from pytest_mlebench.runs.run import check_hosts, run_environment
 
         check_folder(agent)  # before anything reads what is in it
@@ -351,8 +313,6 @@ class Bench:
 
     def sandbox(self, agent: Agent) -> Sandbox:
         """The sandbox for an agent; raises SandboxError."""
-        from pytest_mlebench.sandbox.endings import choose
-
         if (added := self.added_sandbox(self.settings.sandbox)) is not None:
             return added
         return choose(
@@ -453,8 +413,6 @@ class Bench:
         return bench._run_all(folder, chosen_agent, chosen, numbers)
 
     def _run_all(self, folder: Path, agent: Agent, competitions: Sequence[Competition], seeds: list[int]) -> RunGroup:
-        from pytest_mlebench.records.manifest import PlannedRun
-        from pytest_mlebench.records.record import RunKey
         from pytest_mlebench.runs.run import run_agent
 
         self.check_agent(agent)
@@ -497,7 +455,6 @@ class Bench:
         handed to. Raises UsageError where another session has the group, and where it was made with other settings.
         """
         from pytest_mlebench.group import OpenGroup
-        from pytest_mlebench.runs.writer import RunGroupWriter, make_runs_dir
 
         make_runs_dir(folder.parent)
         writer = RunGroupWriter(
@@ -518,16 +475,12 @@ class Bench:
 
     def grade(self, competition: str | Competition, submission: AnyPath) -> Report:
         """Grade a submission against the competition's prepared answers. Raises DataError where these are missing."""
-        from pytest_mlebench.grading.grader import Grader
-        from pytest_mlebench.io.files import expanded
-
         (own,) = self._chosen((competition,), None)
         return Grader(own, self.store.dataset(own), **self.grading_options).report(expanded(submission))
 
     def regrade(self, group: AnyPath | RunGroup) -> Regrading:
         """Grade a run group's stored submissions again, with the version of the option ``bench_version`` or else the
         group's own. The records stay; the new grades are written beside them. Raises UsageError."""
-        from pytest_mlebench.records.group import RunGroup
         from pytest_mlebench.runs.regrade import regrade, write_regrading
 
         own = group if isinstance(group, RunGroup) else self.group(group)
@@ -538,13 +491,10 @@ class Bench:
 
     def group(self, name: AnyPath) -> RunGroup:
         """A run group by its folder, its name below ``runs_dir``, a part of it, or ``last``. Raises UsageError."""
-        from pytest_mlebench.records.group import find_group, read_group
-
         return read_group(find_group(name, self.settings.runs_dir))
 
     def report(self, *groups: AnyPath | RunGroup) -> Overview:
         """What run groups came to: rates, medals, costs and comparisons, as ``mlebench report`` shows them."""
-        from pytest_mlebench.records.group import RunGroup
         from pytest_mlebench.results.overview import overview
 
         return overview([own if isinstance(own, RunGroup) else self.group(own) for own in groups])
@@ -559,8 +509,6 @@ class Bench:
 
     def _with_data(self, competitions: list[Competition]) -> list[Competition]:
         """Of a split with ``data="twin"``: those that have twins."""
-        from pytest_mlebench.io.progress import WarningNote
-
         if not self.settings.has_twins:
             return competitions
         found = [own for own in competitions if own.has_twin]
@@ -576,10 +524,6 @@ class Bench:
 def _nodeid(key: RunKey) -> str:
     """As pytest names the run, so that ``pytest --resume`` goes on with the group."""
     return f"competitions/{key.competition_id}/competition.yaml::{key.agent}[seed={key.seed}]"
-
-
-def _dollars(value: float | None) -> Decimal | None:
-    return None if value is None else Decimal(str(value))
 
 
 def _comparable_llm_settings(settings: declared.Settings) -> dict[str, Any]:

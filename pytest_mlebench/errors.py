@@ -98,6 +98,10 @@ class InvalidSubmission(MLEBenchError):
     """
 
 
+class GraderDefect(Exception):
+    """A competition's ``grade.py`` raised something other than InvalidSubmission, which is its cause."""
+
+
 class AgentError(MLEBenchError):
     """An agent's definition is wrong, or a secret that it needs is not set.
 

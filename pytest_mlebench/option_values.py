@@ -10,6 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from pytest_mlebench import defaults
+from pytest_mlebench.errors import SandboxError
 from pytest_mlebench.io.extensions import extensions
 from pytest_mlebench.io.units import parse_duration
 
@@ -33,9 +34,7 @@ def prepare(text: str) -> str:
 
 
 def description(text: str) -> str:
-    from pytest_mlebench.data.dataset import DESCRIPTIONS, OBFUSCATED
-
-    return _one_of(text, (*DESCRIPTIONS, OBFUSCATED))
+    return _one_of(text, ("bundled", "kaggle", "obfuscated"))
 
 
 def data(text: str) -> str:
@@ -51,9 +50,7 @@ def data_source(text: str) -> str:
 
 
 def network(text: str) -> str:
-    from pytest_mlebench.sandbox.network.policy import NETWORKS
-
-    return _one_of(text, NETWORKS)
+    return _one_of(text, ("llm", "none", "full"))
 
 
 def build_network(text: str) -> str:
@@ -89,9 +86,7 @@ def recording(text: str) -> str:
 
 
 def min_medal(text: str) -> str:
-    from pytest_mlebench.records.outcome import THRESHOLDS
-
-    return _one_of(text, THRESHOLDS)
+    return _one_of(text, ("gold", "silver", "bronze", "median"))
 
 
 def failures(text: str) -> frozenset[str]:
@@ -109,7 +104,6 @@ def variable(text: str) -> str:
 
 
 def host(text: str) -> str:
-    from pytest_mlebench.errors import SandboxError
     from pytest_mlebench.sandbox.network.policy import Endpoint
 
     try:

@@ -19,6 +19,7 @@ from typing import Any, TextIO, cast
 from pytest_mlebench._version import __version__
 from pytest_mlebench.errors import MLEBenchError, UsageError, reason, unusable
 from pytest_mlebench.io.extensions import extensions, load_extension
+from pytest_mlebench.options import TOPICS
 
 Command = Callable[[argparse.Namespace], int]
 _OF_DISKS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS)
@@ -175,8 +176,6 @@ def parser_and_commands(name: str = "") -> tuple[argparse.ArgumentParser, Mappin
 
 def _by_topic(summaries: Mapping[str, str]) -> str:
     """The commands with their summaries, below the pages of the documentation that they belong to."""
-    from pytest_mlebench.options import TOPICS
-
     width = max(40, shutil.get_terminal_size().columns - 2)
     blocks = []
     topics = {topic: names.split() for topic, (_, names) in TOPICS.items()}

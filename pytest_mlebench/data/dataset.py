@@ -32,6 +32,7 @@ from pathlib import Path
 from typing import IO, Any, Literal
 
 from pytest_mlebench.catalog.competition import Competition
+from pytest_mlebench.errors import DataError
 from pytest_mlebench.io import files, locks
 from pytest_mlebench.io import files as io_files
 from pytest_mlebench.io.files import shuffled
@@ -156,11 +157,38 @@ def _set_times_of_folders(top: Path, folders: list[str]) -> None:
     os.utime(top, ns=(TIME_NS, TIME_NS))
 
 
+ENVIRONMENT_VARIABLE = "MLEBENCH_DATA_DIR"
 DESCRIPTIONS = ("bundled", "kaggle")
 Description = Literal["bundled", "kaggle"]
 OBFUSCATED = "obfuscated"
 """The description that hides the competition's name. A run may choose it; the store has none (see ``runs.run``)."""
 OTHER = "other"
+
+
+def default_data_dir() -> Path:
+    """``$MLEBENCH_DATA_DIR``, else ``mlebench`` in the user's cache folder. Raises DataError if there is no home.
+
+    >>> os.environ["MLEBENCH_DATA_DIR"] = "/srv/mlebench"
+    >>> default_data_dir()
+    PosixPath('/srv/mlebench')
+    """
+    if configured := os.environ.get(ENVIRONMENT_VARIABLE):
+        return Path(configured)
+    return _cache_dir() / "mlebench"
+
+
+def _cache_dir() -> Path:
+    if cache := os.environ.get("XDG_CACHE_HOME"):
+        return Path(cache)
+    try:
+        return Path.home() / ".cache"
+    except RuntimeError as error:
+        raise DataError(f"no home folder is known for data: set HOME, {ENVIRONMENT_VARIABLE} or --data-dir") from error
+
+
+def mle_bench_data_dir() -> Path:
+    """Where MLE-bench keeps its data by default. Raises DataError if there is no home."""
+    return _cache_dir() / "mle-bench" / "data"
 
 
 @dataclass(frozen=True)

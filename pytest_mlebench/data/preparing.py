@@ -33,7 +33,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 
-from pytest_mlebench.authoring.corrections import keyed
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.data.dataset import SIDES, Dataset
 from pytest_mlebench.errors import CompetitionError, DataError, MLEBenchError, reason
@@ -410,6 +409,8 @@ def prepare_here(competition: Competition, raw: str, folder: str, maker: str, ke
     for side in (dataset.public, dataset.private):
         side.mkdir(parents=True)
     try:
+        from pytest_mlebench.authoring.corrections import keyed  # and with it pandas
+
         with keyed(bytes.fromhex(key) if key else None):
             competition.function("prepare", "prepare")(Path(raw), dataset.public, dataset.private)
         if not (dataset.public / "description.md").exists() and competition.description.is_file():

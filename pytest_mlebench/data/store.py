@@ -14,12 +14,15 @@ from pytest_mlebench.authoring.archives import ArchiveError, unpack_zip, unpacke
 from pytest_mlebench.catalog.competition import FIRST, Competition, command
 from pytest_mlebench.data import dataset as data_dataset
 from pytest_mlebench.data.dataset import (
+    ENVIRONMENT_VARIABLE,
     OTHER,
     Dataset,
     Description,
     checksum_errors,
+    default_data_dir,
     listing_errors,
     make_fingerprint,
+    mle_bench_data_dir,
     prepared_files,
     write_listing,
 )
@@ -34,35 +37,8 @@ from pytest_mlebench.io.progress import ByteCounter, Note, Reporter, Step, Warni
 if TYPE_CHECKING:
     from pytest_mlebench.data.download.contract import RetryPolicy
 
-ENVIRONMENT_VARIABLE = "MLEBENCH_DATA_DIR"
 PARALLEL_DOWNLOADS = 4
 _LEFTOVERS = (".unpacking-*", ".making-*", ".preparing-*", ".describing-*", ".removing-*", ".levelling-*")
-
-
-def default_data_dir() -> Path:
-    """``$MLEBENCH_DATA_DIR``, else ``mlebench`` in the user's cache folder. Raises DataError if there is no home.
-
-    >>> os.environ["MLEBENCH_DATA_DIR"] = "/srv/mlebench"
-    >>> default_data_dir()
-    PosixPath('/srv/mlebench')
-    """
-    if configured := os.environ.get(ENVIRONMENT_VARIABLE):
-        return Path(configured)
-    return _cache_dir() / "mlebench"
-
-
-def _cache_dir() -> Path:
-    if cache := os.environ.get("XDG_CACHE_HOME"):
-        return Path(cache)
-    try:
-        return Path.home() / ".cache"
-    except RuntimeError as error:
-        raise DataError(f"no home folder is known for data: set HOME, {ENVIRONMENT_VARIABLE} or --data-dir") from error
-
-
-def mle_bench_data_dir() -> Path:
-    """Where MLE-bench keeps its data by default. Raises DataError if there is no home."""
-    return _cache_dir() / "mle-bench" / "data"
 
 
 class PrepareOptions(TypedDict, total=False):

@@ -25,8 +25,9 @@ from pytest_mlebench.catalog.competition import Competition, golden_command
 from pytest_mlebench.data.dataset import Dataset, differences, listing
 from pytest_mlebench.data.preparing import call, call_module, is_third_party, make_synthetic
 from pytest_mlebench.data.store import DataStore
-from pytest_mlebench.errors import CompetitionError, InvalidSubmission
-from pytest_mlebench.grading.scorer import GraderDefect, Scorer
+from pytest_mlebench.data.tables import changed_cells, is_comparable
+from pytest_mlebench.errors import CompetitionError, GraderDefect, InvalidSubmission
+from pytest_mlebench.grading.scorer import Scorer
 from pytest_mlebench.io.progress import Reporter, Step, silent
 from pytest_mlebench.io.units import pluralize
 
@@ -280,6 +281,15 @@ def prepared_listing(dataset: Dataset) -> dict[str, dict[str, Any]]:
     sides = {"public": listing(dataset.public), "private": listing(dataset.private)}
     sides["public"].pop("description.md", None)
     return sides
+
+
+def cell_differences(competition: Competition, dataset: Dataset, folder: Path) -> list[str] | None:
+    """Columns of synthetic data whose cells ``prepare.py`` changed, a sentence for each; None where nobody compares
+    them. The raw data is made in ``folder``."""
+    if not is_comparable(competition):
+        return None
+    make_synthetic(competition, folder, competition.golden["seed"])
+    return changed_cells(competition, folder, dataset)
 
 
 def prepared_differences(competition: Competition, dataset: Dataset) -> list[str]:

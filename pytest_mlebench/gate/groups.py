@@ -13,9 +13,9 @@ import pandas as pd
 from pytest_mlebench.catalog.competition import Competition
 from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.data.preparing import call, is_third_party
-from pytest_mlebench.errors import CompetitionError, InvalidSubmission, reason
+from pytest_mlebench.errors import CompetitionError, GraderDefect, InvalidSubmission, reason
 from pytest_mlebench.gate.public_files import PublicFile, entries, table
-from pytest_mlebench.grading.scorer import GraderDefect, Scorer
+from pytest_mlebench.grading.scorer import Scorer
 
 _ALONE = "patient|subject|speaker|vehicle"
 _WITH_ID = f"{_ALONE}|sentence|book|recording|session|question|scene|trip|breath|molecule|person"

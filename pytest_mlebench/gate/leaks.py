@@ -14,7 +14,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from pytest_mlebench.catalog.competition import Competition
 from pytest_mlebench.data.dataset import Dataset, md5
+from pytest_mlebench.gate.groups import shared_groups
 from pytest_mlebench.gate.metadata import CONTENT, ORDER, ROWS, archive_of, attacks, some_of, stem_of
 from pytest_mlebench.gate.public_files import PublicFile, entries, metadata, table
 from pytest_mlebench.io.units import pluralize
@@ -26,6 +28,14 @@ _ORDERED = ("time of change", "time of the inode's change", "inode", "place in t
 _LONG, _SEARCHED, _FOUND, _CLASSES = 6, 60, 0.95, 20
 Truth = Mapping[str, Mapping[str, str]]
 """For each column that a submission is asked for the true values by id, all as text."""
+
+
+def exposed(competition: Competition, dataset: Dataset) -> tuple[list[str], list[str]]:
+    """Groups on both sides of the split, and public files that give answers away; the latter are not looked for where
+    the competition has a known leak. Raises as ``shared_groups``."""
+    opened = list(entries(dataset.public))
+    shared = shared_groups(competition, dataset, opened)
+    return shared, [] if competition.known_leak else find_leaks(dataset, opened)
 
 
 def find_leaks(dataset: Dataset, opened: Sequence[PublicFile] | None = None) -> list[str]:

@@ -21,6 +21,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from pytest_mlebench.authoring.tables import module
+
 _SHOWN = 500
 """Characters of a value."""
 _MAX_ITEMS = 2000
@@ -155,8 +157,6 @@ def _of_gzip(content: bytes) -> Items:
 
 
 def _of_parquet(content: bytes) -> Items:
-    from pytest_mlebench.authoring.tables import module
-
     parquet = module("pyarrow.parquet")
     if parquet is None:
         return

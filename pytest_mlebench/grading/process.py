@@ -48,6 +48,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
+from pytest_mlebench.catalog.competition import Competition
+from pytest_mlebench.catalog.leaderboard import Leaderboard
+from pytest_mlebench.errors import GraderDefect, InvalidSubmission, MLEBenchError
+from pytest_mlebench.grading.confined import python_paths
 from pytest_mlebench.io.processes import read_only
 from pytest_mlebench.io.values import loads
 
@@ -331,8 +335,6 @@ def _evaluation(job: Job) -> Evaluation:
 
     None in place of a submission: that this can be done is the reply. The second argument asks for the certainty.
     """
-    from pytest_mlebench.catalog.competition import Competition
-    from pytest_mlebench.catalog.leaderboard import Leaderboard
     from pytest_mlebench.grading.scorer import Form, Scorer
 
     folder, max_bytes = Path(job["competition"]), job["max_bytes"]
@@ -350,8 +352,6 @@ def _evaluation(job: Job) -> Evaluation:
         return check
     landlock = 0  # it reads the answers
     if job.get("third_party"):
-        from pytest_mlebench.grading.confined import python_paths
-
         own = [folder, Path(job["answers"]), *map(Path, filter(None, [job.get("submissions")]))]
         landlock = read_only([*own, *python_paths()], listable=map(Path, sys.path))
     competition = Competition.load(folder, version=job["version"])
@@ -400,9 +400,6 @@ def _public_paths(job: Job) -> Iterator[Path]:
 
 
 def _error(error: Exception) -> Reply:
-    from pytest_mlebench.errors import InvalidSubmission, MLEBenchError
-    from pytest_mlebench.grading.scorer import GraderDefect
-
     if isinstance(error, InvalidSubmission):
         return {"invalid": str(error)}
     if isinstance(error, GraderDefect):

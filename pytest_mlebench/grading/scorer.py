@@ -28,15 +28,14 @@ from numpy.typing import NDArray
 from pytest_mlebench.authoring.checks import require_columns, require_row_count
 from pytest_mlebench.authoring.columns import numeric
 from pytest_mlebench.authoring.ids import alignment
+from pytest_mlebench.authoring.resampling import Certainty, RowScores, as_row_scores, certainty
 from pytest_mlebench.authoring.tables import read_csv
 from pytest_mlebench.catalog.competition import Competition, command
 from pytest_mlebench.defaults import MAX_SUBMISSION_BYTES
-from pytest_mlebench.errors import CompetitionError, DataError, InvalidSubmission, MLEBenchError, reason
+from pytest_mlebench.errors import CompetitionError, DataError, GraderDefect, InvalidSubmission, MLEBenchError, reason
 
 if TYPE_CHECKING:
     import pandas as pd
-
-    from pytest_mlebench.authoring.resampling import Certainty, RowScores
 
 
 MANY = 1 << 20
@@ -277,10 +276,6 @@ def read_submission(path: Path, max_bytes: int = MAX_SUBMISSION_BYTES, **options
     return table.set_axis(pd.RangeIndex(len(table)))  # a field more in each row than in the header is row names
 
 
-class GraderDefect(Exception):
-    """A competition's ``grade.py`` raised something other than InvalidSubmission, which is its cause."""
-
-
 class Scorer:
     """A competition's ``grade.py`` with the answers, which are read once and kept.
 
@@ -341,8 +336,6 @@ class Scorer:
 
         Raises as ``row_scores``.
         """
-        from pytest_mlebench.authoring.resampling import certainty
-
         if (rows := self.row_scores(path)) is None:
             return None
         leaderboard = self.competition.leaderboard
@@ -356,8 +349,6 @@ class Scorer:
         """
         if self._row_scores is None:
             return None
-        from pytest_mlebench.authoring.resampling import as_row_scores
-
         known = self._scored is not None and self._scored[0] == path  # some gradings take minutes
         score = float(self._scored[1] if self._scored is not None and known else self.score(path))
         if not math.isfinite(score):

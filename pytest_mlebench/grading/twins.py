@@ -36,8 +36,8 @@ from pytest_mlebench.data.dataset import Dataset
 from pytest_mlebench.data.download.contract import Downloads
 from pytest_mlebench.data.preparing import Head, Twins, call, call_module, check_prepared, is_third_party, prepare_here
 from pytest_mlebench.data.store import DataStore, PrepareOptions
-from pytest_mlebench.errors import CompetitionError, DataError, InvalidSubmission, MLEBenchError
-from pytest_mlebench.grading.scorer import GraderDefect, Scorer
+from pytest_mlebench.errors import CompetitionError, DataError, GraderDefect, InvalidSubmission, MLEBenchError
+from pytest_mlebench.grading.scorer import Scorer
 from pytest_mlebench.io import files
 from pytest_mlebench.io.progress import Reporter, Step, silent
 from pytest_mlebench.io.values import loads
@@ -476,3 +476,8 @@ class TwinStore(DataStore):
             dataset.twin_record.chmod(0o600)
             twin = {"key": self.twins.key, "size": self.twins.size, "run_seed": self.twins.run_seed}
             self._publish(dataset, made.dataset, verified=False, description="bundled", twin=twin)
+
+
+def open_store(data_dir: Path, twins: Twins | None = None, *, source: str | None = None) -> DataStore:
+    """The data of twins, or without them the real data, which ``source`` has if it is not in the folder."""
+    return DataStore(data_dir, source=source, policy=None) if twins is None else TwinStore(data_dir, twins)

@@ -17,7 +17,7 @@ from enum import Enum
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 from pytest_mlebench.llm.api import API, Body, Endpoint, Expected, StreamReader, json_object
 from pytest_mlebench.llm.budget import Account, Limits, Over, Wait
@@ -28,6 +28,8 @@ from pytest_mlebench.llm.requests import Admission, Refusal
 
 if TYPE_CHECKING:
     from aiohttp import web
+
+    from pytest_mlebench.options import Settings
 
 LEAST_OUTPUT = 1024
 """An answer is limited to what a budget has left, but to no less than this."""
@@ -59,6 +61,29 @@ class GatewaySettings:
     retries: int = 0
     rpm: float | None = None
     allow_provider_tools: bool = False
+
+    @classmethod
+    def of(cls, settings: Settings) -> Self:
+        """What the options say; raises UsageError for an invalid file of providers or prices."""
+        return cls(
+            providers=load_providers(*settings.llm_providers),
+            record=cast("RecordLevel", settings.llm_record),
+            limits=Limits(
+                max_cost=_dollars(settings.max_cost),
+                max_tokens=settings.max_tokens,
+                max_calls=settings.max_calls,
+                max_total_cost=_dollars(settings.max_total_cost),
+            ),
+            models=settings.models,
+            prices=Prices.load(*settings.prices),
+            retries=settings.llm_retries,
+            rpm=settings.llm_rpm,
+            allow_provider_tools=settings.allow_provider_tools,
+        )
+
+
+def _dollars(value: float | None) -> Decimal | None:
+    return None if value is None else Decimal(str(value))
 
 
 class Stage(Enum):

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pytest_mlebench.catalog import Competition
+from pytest_mlebench.data.dataset import checksum_errors
 from pytest_mlebench.errors import CompetitionError
+from pytest_mlebench.grading.grader import Grader
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -49,14 +51,10 @@ def synthetic_prepare(
     competition: Competition, synthetic_dataset: Dataset, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     """The prepared files are byte for byte (archives member for member) those of the golden; cells are kept."""
-    from pytest_mlebench.data.preparing import make_synthetic
-    from pytest_mlebench.data.tables import changed_cells, is_comparable
-    from pytest_mlebench.gate.golden import advice, prepared_differences
+    from pytest_mlebench.gate.golden import advice, cell_differences, prepared_differences
 
     _none(prepared_differences(competition, synthetic_dataset), advice(competition, "prepare.py", "synthetic.py"))
-    if is_comparable(competition):
-        make_synthetic(competition, tmp_path, competition.golden["seed"])
-        found = changed_cells(competition, tmp_path, synthetic_dataset)
+    if (found := cell_differences(competition, synthetic_dataset, tmp_path)) is not None:
         _none(_excepted(competition, "cells_are_kept", found, request), KEEP_CELLS if found else "")
 
 
@@ -110,7 +108,6 @@ def synthetic_answers_stay_private(
 
 def real_checksums(dataset: Dataset, request: pytest.FixtureRequest) -> None:
     """The prepared files are the reference's; without checksums, their cells are those of the raw files."""
-    from pytest_mlebench.data.dataset import checksum_errors
     from pytest_mlebench.data.tables import changed_cells
 
     competition = dataset.competition
@@ -125,8 +122,6 @@ def real_checksums(dataset: Dataset, request: pytest.FixtureRequest) -> None:
 
 def real_sample_submission(competition: Competition, dataset: Dataset) -> None:
     """The sample submission has its known score and earns no medal."""
-    from pytest_mlebench.grading.grader import Grader
-
     report = Grader(competition, dataset).report(dataset.sample_submission)
     expected = competition.sample_submission_score
     if competition.is_corrected and expected is None:
@@ -143,8 +138,6 @@ def real_sample_submission(competition: Competition, dataset: Dataset) -> None:
 
 def real_perfect_submission(competition: Competition, dataset: Dataset) -> None:
     """The answers themselves earn gold."""
-    from pytest_mlebench.grading.grader import Grader
-
     report = Grader(competition, dataset).report(dataset.perfect_submission)
     if not report.gold_medal:
         why = f"is invalid: {report.error}" if report.score is None else f"scores {report.score:g}"
@@ -175,17 +168,13 @@ def _wrong_sample_score(competition: Competition, report: Report) -> str:
 
 
 def _no_leaks(competition: Competition, dataset: Dataset, request: pytest.FixtureRequest) -> None:
-    from pytest_mlebench.gate.groups import shared_groups
-    from pytest_mlebench.gate.leaks import find_leaks
-    from pytest_mlebench.gate.public_files import entries
+    from pytest_mlebench.gate.leaks import exposed
 
-    opened = list(entries(dataset.public))
     try:
-        shared = shared_groups(competition, dataset, opened)
+        shared, found = exposed(competition, dataset)
     except CompetitionError as error:
         pytest.fail(f"{competition.file('competition.yaml')}: {error}", pytrace=False)
     _none(_excepted(competition, "groups_stay_apart", shared, request))
-    found = [] if competition.known_leak else find_leaks(dataset, opened)
     if competition.known_leak:
         request.node.user_properties.append(("known_leak", competition.known_leak))
         pytest.xfail(f"known leak: {competition.known_leak}")

@@ -21,6 +21,7 @@ from pytest_mlebench.catalog.schema import close_matches
 from pytest_mlebench.errors import CompetitionError, UsageError
 from pytest_mlebench.io.files import bundled
 from pytest_mlebench.plugin import internals, options
+from pytest_mlebench.plugin.checks import checks
 from pytest_mlebench.plugin.session import (
     FIXTURES,
     FIXTURES_MODULE,
@@ -107,8 +108,6 @@ class CompetitionFile(pytest.File):
         if session.runs_of is not None:
             yield from session.runs_of(self)
         else:
-            from pytest_mlebench.plugin.checks import checks
-
             both = session.settings.bench_version is None and not session.settings.real_data
             for competition in (self.competition, *(corrected if both else ())):
                 for name, check in checks(real_data=session.settings.real_data):

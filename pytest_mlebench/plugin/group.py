@@ -54,6 +54,7 @@ from pytest_mlebench.reports.sections import rate_sections
 from pytest_mlebench.reports.tables import in_order, markdown_text, medal_table
 from pytest_mlebench.reports.untrusted import plain
 from pytest_mlebench.results.overview import overview
+from pytest_mlebench.runs.run import RunOptions, run_agent
 from pytest_mlebench.runs.writer import hold_as_worker
 from pytest_mlebench.sandbox.gpus import GpuPool
 from pytest_mlebench.sandbox.leftovers import clean_folders
@@ -66,6 +67,7 @@ if TYPE_CHECKING:
     from pytest_mlebench.group import OpenGroup
     from pytest_mlebench.records.group import RunGroup
     from pytest_mlebench.records.record import RunRecord
+    from pytest_mlebench.sandbox import Sandbox
 
 
 def runs_of(file: CompetitionFile) -> Iterator[AgentRun]:
@@ -139,6 +141,22 @@ def _judge_what_comes(request: pytest.FixtureRequest, get: Callable[[], RunRecor
         _judge(request, record)
         return
     pytest.fail(message, pytrace=False)  # outside of the handler: pytest would show both
+
+
+def run_item(
+    item: pytest.Item,
+    agent: Agent,
+    competition: Competition,
+    dataset: Dataset,
+    sandbox: Sandbox,
+    options: RunOptions,
+    *,
+    seed: int,
+) -> RunRecord:
+    """Run the agent on the competition for an item, whose properties then tell of the run."""
+    record = run_agent(agent, competition, dataset, sandbox, options, seed=seed)
+    note_run(item, record, again=isinstance(item, AgentRun))
+    return record
 
 
 def _judge(request: pytest.FixtureRequest, record: RunRecord) -> None:

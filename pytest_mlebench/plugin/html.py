@@ -21,6 +21,7 @@ from pytest_mlebench.records.group import RunGroup
 from pytest_mlebench.records.record import RUN_LOG, RunRecord
 from pytest_mlebench.reports.run_details import run_details
 from pytest_mlebench.reports.untrusted import plain
+from pytest_mlebench.results.overview import overview
 from pytest_mlebench.sandbox.redaction import tail
 
 _COLUMNS = {
@@ -50,9 +51,7 @@ body { max-width: none; color: #1f2933; display: flex; flex-direction: column; }
 
 def summary(group: RunGroup) -> list[str]:
     """The parts above the table."""
-    # Jinja2 and the plots, which starting pytest must not import.
-    from pytest_mlebench.reports.page import fragment
-    from pytest_mlebench.results.overview import overview
+    from pytest_mlebench.reports.page import fragment  # and with it Jinja2 and the plots
 
     return [_STYLE, fragment(overview([group]))]
 

@@ -518,11 +518,11 @@ def _gateway(
     environment: Mapping[str, str],
 ) -> RunGateway | None:
     """The gateway of a run; None where the agent needs none. Raises SandboxError."""
-    from pytest_mlebench.llm.gateway import RunGateway, providers_of
+    from pytest_mlebench.llm.gateway import RunGateway, has_recording, providers_of
 
     if not providers_of(settings, agent, environment, replayed=options.replay is not None):
         return None
-    replay = None if options.replay is None else _recorded(options.replay, key)
+    replay = None if options.replay is None else _recorded(options.replay, key, has_recording)
     return RunGateway(settings, agent, run_dir=run_dir, variables=variables, replay=replay, environment=environment)
 
 
@@ -532,12 +532,10 @@ def _reader(group: Path) -> GroupReader:
     return GroupReader(group)
 
 
-def _recorded(group: Path, key: RunKey) -> Path:
+def _recorded(group: Path, key: RunKey, has_recording: Callable[[Path], bool]) -> Path:
     """The directory of the run in a group that is replayed."""
-    from pytest_mlebench.llm.ledger import BODIES
-
     for record in _reader(group).records():
-        if record.key == key and (group / record.run_id / BODIES).exists():
+        if record.key == key and has_recording(group / record.run_id):
             return group / record.run_id
     raise SandboxError(
         f"{group} has no recording of {key.agent} on {key.competition_id} with seed {key.seed}, which is to be replayed"

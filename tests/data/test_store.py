@@ -14,8 +14,8 @@ import pytest
 from pytest_mlebench.catalog import Competition
 from pytest_mlebench.catalog.competition import golden_command
 from pytest_mlebench.cli.main import parser_and_commands
-from pytest_mlebench.data.dataset import fingerprint, md5
-from pytest_mlebench.data.store import DataStore, default_data_dir
+from pytest_mlebench.data.dataset import default_data_dir, fingerprint, md5
+from pytest_mlebench.data.store import DataStore
 from pytest_mlebench.data.tables import count_sides
 from pytest_mlebench.errors import DataError
 from pytest_mlebench.extras.remote_data.source import RemoteSource as Storage

@@ -24,9 +24,9 @@ from pytest_mlebench.catalog.catalogue import NOT_CORE
 from pytest_mlebench.catalog.schema import thresholds_of
 from pytest_mlebench.data.dataset import Dataset, replace_by_level
 from pytest_mlebench.data.preparing import run_prepare
-from pytest_mlebench.errors import InvalidSubmission, UsageError
+from pytest_mlebench.errors import GraderDefect, InvalidSubmission, UsageError
 from pytest_mlebench.gate.leaks import find_leaks
-from pytest_mlebench.grading.scorer import GraderDefect, Scorer
+from pytest_mlebench.grading.scorer import Scorer
 from tests.v2.changes import PATH, table
 from tests.v2.probes import ATTACKS, FLAWS, GRADED, GROUPS, PROBED, REFUSED, Groups, Outcome, Submission
 from tools.core_split import not_core, of_area, of_correlation, of_root, of_share

@@ -9,6 +9,7 @@ from typing import Any
 
 from pytest_mlebench.cli.common import add_options, read_bench
 from pytest_mlebench.errors import UsageError
+from pytest_mlebench.io.processes import sigterm_interrupts
 
 PORT = 7576
 TOKEN = "MLEBENCH_EPISODES_TOKEN"
@@ -45,7 +46,6 @@ def _serve(options: argparse.Namespace) -> int:
     if options.max_episodes < 1:
         raise UsageError(f"--max-episodes: {options.max_episodes} is not an integer of at least 1")
     from pytest_mlebench.extras.training.server import EpisodeServer
-    from pytest_mlebench.io.processes import sigterm_interrupts
 
     token = os.environ.get(TOKEN, "")
     server = EpisodeServer(read_bench(options), port=options.port, token=token, max_episodes=options.max_episodes)
